@@ -1,0 +1,5 @@
+"""Generate workloads, and run them: ``python -m benchmarks --help``."""
+
+from benchmarks.command import main
+
+main()

@@ -1,0 +1,263 @@
+"""List every workload that is measured.
+
+``w0`` to ``w10`` repeat a series that was measured on KAI-Scheduler (main, commit d5bc503a, Go 1.26.8, 2 vCPU AMD
+EPYC, in-process, writes answered by a stub); the peer figures are of that series. The others add sizes at which
+further published figures exist. There is no ``w8``.
+"""
+
+from collections.abc import Iterable
+
+from benchmarks.workload import (
+    RACK_LABEL,
+    Expected,
+    Nodes,
+    Peer,
+    Pending,
+    QueueShape,
+    Running,
+    Workload,
+)
+
+FOUR = ("queue-0", "queue-1", "queue-2", "queue-3")
+
+
+def _four_queues(gpus: int) -> tuple[QueueShape, ...]:
+    """Share ``gpus`` between two departments with two leaves each."""
+    half, quarter = gpus // 2, gpus // 4
+    return (
+        QueueShape("dept-a", gpu_quota=half),
+        QueueShape("dept-b", gpu_quota=half),
+        QueueShape("queue-0", "dept-a", quarter),
+        QueueShape("queue-1", "dept-a", quarter),
+        QueueShape("queue-2", "dept-b", quarter),
+        QueueShape("queue-3", "dept-b", quarter),
+    )
+
+
+def _departments(departments: int, leaves: int, leaf_quota: int) -> tuple[QueueShape, ...]:
+    """Deal ``leaves`` in turn to ``departments``, each of which has the sum of its leaves' quotas."""
+    department_quota = leaves // departments * leaf_quota
+    tops = tuple(QueueShape(f"dept-{index}", gpu_quota=department_quota) for index in range(departments))
+    rest = tuple(QueueShape(f"queue-{index}", f"dept-{index % departments}", leaf_quota) for index in range(leaves))
+    return tops + rest
+
+
+def _two_queues(first_quota: int, second_quota: int) -> tuple[QueueShape, ...]:
+    """Put two leaves without weight beneath one unlimited department."""
+    return (
+        QueueShape("default"),
+        QueueShape("queue-0", "default", first_quota, weight=0),
+        QueueShape("queue-1", "default", second_quota, weight=0),
+    )
+
+
+def _leaves(first: int, past: int) -> tuple[str, ...]:
+    return tuple(f"queue-{index}" for index in range(first, past))
+
+
+def _fill(id_: str, nodes: int, pending: Pending, peer_ms: tuple[float, float] | None) -> Workload:
+    """Make a workload in which an empty cluster takes everything that waits."""
+    cluster = Nodes(nodes)
+    shape = f"{pending.groups:,} x 1 GPU" if pending.pods == 1 else f"{pending.groups:,} gangs of {pending.pods}"
+    return Workload(
+        id=id_,
+        title=f"{nodes:,} nodes, {shape}",
+        nodes=cluster,
+        queues=_four_queues(cluster.total_gpus),
+        pending=pending,
+        expected=Expected(placed=pending.total_pods),
+        peer=Peer(peer_ms) if peer_ms else None,
+    )
+
+
+def _full(id_: str, nodes: int, pending: Pending | None, peer: Peer | None, title: str) -> Workload:
+    """Make a workload in which every GPU is taken, every queue has its fair share, and nothing may move."""
+    cluster = Nodes(nodes)
+    return Workload(
+        id=id_,
+        title=title,
+        nodes=cluster,
+        queues=_four_queues(cluster.total_gpus),
+        running=Running(cluster.total_gpus, FOUR),
+        pending=pending,
+        expected=Expected(),
+        peer=peer,
+    )
+
+
+def _fills() -> Iterable[Workload]:
+    yield _fill("w0", 100, Pending(800, FOUR), None)
+    yield _fill("w1", 500, Pending(4000, FOUR), (4148, 4294))
+    yield _fill("w2", 1000, Pending(1000, FOUR, 8), (12435, 14854))
+    yield _fill("w3", 1000, Pending(125, FOUR, 64), (14075, 16634))
+    yield _fill("w4a", 5000, Pending(500, FOUR, 8), (39939, 39939))
+    yield _fill("w4e", 5000, Pending(4000, FOUR), (41743, 41743))
+    yield _fill("fill-10k", 10000, Pending(50000, FOUR), None)
+
+
+def _saturated() -> Iterable[Workload]:
+    yield _full("w1b", 500, Pending(4000, FOUR), Peer((12639, 12639)), "500 full nodes, 4,000 hopeless x 1 GPU")
+    yield _full(
+        "w4c",
+        5000,
+        Pending(4000, FOUR),
+        Peer((240000, 240000), note="stopped after 240 s, not finished"),
+        "5,000 full nodes, 4,000 hopeless x 1 GPU",
+    )
+    yield _full("w4d", 5000, None, Peer((1674, 1998)), "5,000 full nodes, nothing pending")
+    yield _full(
+        "gang-full",
+        500,
+        Pending(1, ("queue-0",), pods=10, gpus=8),
+        Peer((249500, 249500), note="published end to end figure, not a cycle"),
+        "500 full nodes, 1 hopeless gang of 10 x 8 GPU",
+    )
+    cluster = Nodes(5000)
+    yield Workload(
+        id="w4b",
+        title="5,000 nodes, 36,000 running, 100 x 1 GPU pending",
+        nodes=cluster,
+        queues=_four_queues(cluster.total_gpus),
+        running=Running(36000, FOUR),
+        pending=Pending(100, FOUR),
+        expected=Expected(placed=100),
+        peer=Peer((2390, 2473)),
+    )
+    yield Workload(
+        id="w10",
+        title="4,000 nodes without GPU, 140,000 running, 6 pending",
+        nodes=Nodes(4000, gpus=0),
+        queues=_four_queues(40000),
+        running=Running(140000, FOUR, per_node=35, gpus=0),
+        pending=Pending(6, FOUR, gpus=0),
+        expected=Expected(placed=6),
+        peer=Peer((6134, 6134)),
+    )
+
+
+def _fractions() -> Iterable[Workload]:
+    for id_, nodes, groups, peer in (("w5", 500, 8000, (14017, 14017)), ("w5s", 100, 1600, (808, 858))):
+        cluster = Nodes(nodes)
+        yield Workload(
+            id=id_,
+            title=f"{nodes} nodes, {groups:,} x half a GPU",
+            nodes=cluster,
+            queues=_four_queues(cluster.total_gpus),
+            pending=Pending(groups, FOUR, gpus=0, fraction="0.5"),
+            expected=Expected(placed=groups),
+            peer=Peer(peer),
+        )
+
+
+def _racks() -> Iterable[Workload]:
+    cluster = Nodes(1024, rack_size=32, zone_size=256)
+    yield Workload(
+        id="w6",
+        title="1,024 nodes, 128 gangs of 64, one rack each",
+        nodes=cluster,
+        queues=_four_queues(cluster.total_gpus),
+        pending=Pending(128, FOUR, 64, required_level=RACK_LABEL),
+        expected=Expected(placed=8192, gang_within=RACK_LABEL),
+        peer=Peer((1786, 1786)),
+    )
+    cluster = Nodes(512, rack_size=32, zone_size=256)
+    yield Workload(
+        id="w6b",
+        title="512 nodes, 1 gang of 512 x 8 GPU, rack preferred",
+        nodes=cluster,
+        queues=_four_queues(cluster.total_gpus),
+        pending=Pending(1, FOUR, 512, gpus=8, preferred_level=RACK_LABEL),
+        expected=Expected(placed=512, nodes_used=512),
+        peer=Peer((826, 962)),
+    )
+
+
+def _reclaims() -> Iterable[Workload]:
+    yield Workload(
+        id="w7",
+        title="500 nodes, 100 queues, 500 reclaimers",
+        nodes=Nodes(500),
+        queues=_departments(10, 100, 40),
+        running=Running(4000, _leaves(0, 50)),
+        pending=Pending(500, _leaves(50, 100)),
+        expected=Expected(pipelined=500, evicted=500),
+        peer=Peer((14423, 14423)),
+    )
+    yield Workload(
+        id="w7s",
+        title="100 nodes, 20 queues, 100 reclaimers",
+        nodes=Nodes(100),
+        queues=_departments(4, 20, 40),
+        running=Running(800, _leaves(0, 10)),
+        pending=Pending(100, _leaves(10, 20)),
+        expected=Expected(pipelined=100, evicted=100),
+        peer=Peer((498, 572)),
+    )
+    cluster = Nodes(500)
+    yield Workload(
+        id="w9",
+        title="500 fragmented nodes, 20 x 8 GPU",
+        nodes=cluster,
+        queues=_four_queues(cluster.total_gpus),
+        running=Running(2500, FOUR, per_node=5),
+        pending=Pending(20, FOUR, gpus=8),
+        expected=Expected(),
+        peer=Peer((173, 173)),
+    )
+
+
+def _large_reclaims() -> Iterable[Workload]:
+    """Make the peer's own benchmark of one large gang, at several sizes, and its hopeless sibling.
+
+    Source: BenchmarkReclaimLargeJobs_* and BenchmarkReclaimUnschedulableDistributedJob_* of the peer; its figures
+    contain about 100 ms of test set-up per operation.
+    """
+    derived = "derived: each of the gang's pods takes a node of eight victims"
+    for nodes, peer in ((100, 10418.0), (200, 5177.0), (500, None), (1000, 76000.0)):
+        cluster = Nodes(nodes)
+        gang = nodes // 10
+        yield Workload(
+            id=f"large-{nodes}",
+            title=f"{nodes:,} full nodes, a gang of {gang} x 8 GPU reclaims",
+            nodes=cluster,
+            queues=_two_queues(0, cluster.total_gpus),
+            running=Running(cluster.total_gpus, ("queue-0",), striped=True),
+            pending=Pending(1, ("queue-1",), pods=gang, gpus=8),
+            expected=Expected(pipelined=gang, evicted=gang * 8, source=derived),
+            peer=Peer((peer, peer), note="the peer's own benchmark, reclaim alone") if peer else None,
+        )
+    cluster = Nodes(500)
+    yield Workload(
+        id="gang-short",
+        title="500 full nodes, a gang of 10 x 8 GPU is one GPU short of its right",
+        nodes=cluster,
+        queues=_two_queues(cluster.total_gpus - 79, 80),
+        running=Running(cluster.total_gpus, ("queue-0",), striped=True),
+        pending=Pending(1, ("queue-1",), pods=10, gpus=8),
+        expected=Expected(source="derived: the eightieth victim would be within its queue's quota"),
+    )
+
+
+WORKLOADS: dict[str, Workload] = {
+    workload.id: workload
+    for family in (_fills(), _saturated(), _fractions(), _racks(), _reclaims(), _large_reclaims())
+    for workload in family
+}
+
+
+class UnknownWorkloadError(ValueError):
+    """A workload was named that is not in the catalogue."""
+
+    def __init__(self, id_: str) -> None:
+        """Name what was asked for and everything there is."""
+        super().__init__(f'workload "{id_}": unknown; known are {", ".join(WORKLOADS)}')
+
+
+def find_workload(id_: str) -> Workload:
+    """Find the workload called ``id_``.
+
+    Raises: UnknownWorkloadError where there is none.
+    """
+    if id_ not in WORKLOADS:
+        raise UnknownWorkloadError(id_)
+    return WORKLOADS[id_]

@@ -1,0 +1,240 @@
+"""Turn a workload into Kubernetes objects, one at a time.
+
+Objects come in the order of ``KINDS`` and are made as they are asked for, so that a cluster of 140,000 pods costs no
+more memory than one pod. What identical objects share is built once and referred to, never changed: whoever takes a
+manifest may read and encode it, nothing else.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from benchmarks.workload import (
+    HOST_LABEL,
+    RACK_LABEL,
+    TOPOLOGY,
+    UNLIMITED,
+    ZONE_LABEL,
+    Nodes,
+    Pending,
+    QueueShape,
+    Running,
+    Workload,
+)
+
+Manifest: TypeAlias = dict[str, object]
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+NAMESPACE = "perf"
+
+_QUEUES_SINCE = NOW - timedelta(days=1)
+_STARTED = NOW - timedelta(hours=2)
+_RUNNING_SINCE = _STARTED - timedelta(minutes=10)
+_PENDING_SINCE = NOW - timedelta(minutes=10)
+
+_UNLIMITED_SHARE = {"quota": UNLIMITED, "limit": UNLIMITED, "overQuotaWeight": 1}
+
+
+def stamp(moment: datetime) -> str:
+    """Write ``moment`` as RFC 3339, to the millisecond where it has any."""
+    text = moment.strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{moment.microsecond // 1000:03d}Z" if moment.microsecond else f"{text}Z"
+
+
+def priority_classes(_: Workload) -> Iterator[Manifest]:
+    """Make the two priority classes; groups of the lower one are preemptible."""
+    for name, value in (("train", 50), ("build", 100)):
+        yield {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+        }
+
+
+def topologies(workload: Workload) -> Iterator[Manifest]:
+    """Make the topology where the nodes have racks."""
+    if workload.nodes.rack_size:
+        levels = [{"nodeLabel": label} for label in (ZONE_LABEL, RACK_LABEL, HOST_LABEL)]
+        yield {
+            "apiVersion": "kai.scheduler/v1alpha1",
+            "kind": "Topology",
+            "metadata": {"name": TOPOLOGY},
+            "spec": {"levels": levels},
+        }
+
+
+def queues(workload: Workload) -> Iterator[Manifest]:
+    """Make the queues, parents first, each a second younger than the one before."""
+    for index, queue in enumerate(workload.queues):
+        yield _queue(queue, _QUEUES_SINCE + timedelta(seconds=index))
+
+
+def _queue(queue: QueueShape, created: datetime) -> Manifest:
+    spec: Manifest = {
+        "resources": {
+            "gpu": {"quota": queue.gpu_quota, "limit": UNLIMITED, "overQuotaWeight": queue.weight},
+            "cpu": _UNLIMITED_SHARE,
+            "memory": _UNLIMITED_SHARE,
+        },
+    }
+    if queue.parent:
+        spec["parentQueue"] = queue.parent
+    return {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": queue.name, "uid": queue.name, "creationTimestamp": stamp(created)},
+        "spec": spec,
+    }
+
+
+def nodes(workload: Workload) -> Iterator[Manifest]:
+    """Make the nodes in name order."""
+    shape = workload.nodes
+    amounts = {"cpu": "128", "memory": "1024Gi", "pods": "110", "ephemeral-storage": "1024Gi"}
+    if shape.gpus:
+        amounts["nvidia.com/gpu"] = str(shape.gpus)
+    status = {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
+    for index in range(shape.count):
+        name = node_name(index)
+        yield {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "uid": name, "labels": _node_labels(shape, index)},
+            "spec": {},
+            "status": status,
+        }
+
+
+def node_name(index: int) -> str:
+    """Name node ``index``; names sort as indices do."""
+    return f"node-{index:05d}"
+
+
+def _node_labels(shape: Nodes, index: int) -> dict[str, str]:
+    labels = {
+        HOST_LABEL: node_name(index),
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "node.kubernetes.io/instance-type": "gpu-server" if shape.gpus else "cpu-server",
+    }
+    if shape.gpus:
+        labels["nvidia.com/gpu.count"] = str(shape.gpus)
+        labels["nvidia.com/gpu.memory"] = "81920"
+        labels["nvidia.com/gpu.product"] = "NVIDIA-H100-80GB-HBM3"
+    labels |= {
+        label: f"{label.partition('/')[2]}-{index // size:03d}"
+        for label, size in ((RACK_LABEL, shape.rack_size), (ZONE_LABEL, shape.zone_size))
+        if size
+    }
+    return labels
+
+
+def pod_groups(workload: Workload) -> Iterator[Manifest]:
+    """Make the pod groups, those that run before those that wait, each a millisecond younger."""
+    if workload.running:
+        started: Manifest = {"annotations": {"kai.scheduler/last-start-timestamp": stamp(_STARTED)}}
+        for index in range(workload.running.groups):
+            metadata = _metadata(_running_name(index), _RUNNING_SINCE, index) | started
+            yield _pod_group(metadata, workload.running.queues, index, {"minMember": 1})
+    if workload.pending:
+        size: Manifest = {"minMember": workload.pending.pods, **_topology_constraint(workload.pending)}
+        for index in range(workload.pending.groups):
+            metadata = _metadata(_pending_name(index), _PENDING_SINCE, index)
+            yield _pod_group(metadata, workload.pending.queues, index, size)
+
+
+def _pod_group(metadata: Manifest, queue_names: tuple[str, ...], index: int, size: Manifest) -> Manifest:
+    return {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": metadata,
+        "spec": {"queue": queue_names[index % len(queue_names)], "priorityClassName": "train", **size},
+    }
+
+
+def _topology_constraint(pending: Pending) -> Manifest:
+    wanted = {"requiredTopologyLevel": pending.required_level, "preferredTopologyLevel": pending.preferred_level}
+    levels = {key: level for key, level in wanted.items() if level}
+    return {"topologyConstraint": {"topology": TOPOLOGY, **levels}} if levels else {}
+
+
+def _metadata(name: str, since: datetime, index: int) -> Manifest:
+    """Name an object that was made ``index`` milliseconds after ``since``."""
+    created = since + timedelta(milliseconds=index)
+    return {"name": name, "namespace": NAMESPACE, "uid": name, "creationTimestamp": stamp(created)}
+
+
+def pods(workload: Workload) -> Iterator[Manifest]:
+    """Make the pods, those that run before those that wait."""
+    if workload.running:
+        yield from _running_pods(workload.running, workload.nodes)
+    if workload.pending:
+        yield from _pending_pods(workload.pending)
+
+
+def _running_pods(running: Running, shape: Nodes) -> Iterator[Manifest]:
+    spec = _pod_spec(running.gpus)
+    scheduled = [{"type": "PodScheduled", "status": "True"}]
+    status: Manifest = {"phase": "Running", "startTime": stamp(_STARTED), "conditions": scheduled}
+    for index in range(running.groups):
+        node = index % shape.count if running.striped else index // running.per_node
+        group = _running_name(index)
+        metadata = _metadata(f"{group}-000", _RUNNING_SINCE, index)
+        metadata |= _membership(group, running.queues[index % len(running.queues)])
+        metadata["annotations"] = {"pod-group-name": group, "received-resource-type": "Regular"}
+        yield _pod(metadata, {**spec, "nodeName": node_name(node)}, status)
+
+
+def _pending_pods(pending: Pending) -> Iterator[Manifest]:
+    spec, status = _pod_spec(pending.gpus), {"phase": "Pending"}
+    fraction = {"gpu-fraction": pending.fraction} if pending.fraction else {}
+    for index in range(pending.groups):
+        group = _pending_name(index)
+        membership = _membership(group, pending.queues[index % len(pending.queues)])
+        membership["annotations"] = {"pod-group-name": group, **fraction}
+        for member in range(pending.pods):
+            yield _pod(_metadata(f"{group}-{member:03d}", _PENDING_SINCE, index) | membership, spec, status)
+
+
+def _membership(group: str, queue: str) -> Manifest:
+    """Say in metadata that a pod belongs to the Job, the group and the queue it does."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": group, "uid": f"job-{group}", "controller": True}
+    return {"labels": {"kai.scheduler/queue": queue, "app": group}, "ownerReferences": [owner]}
+
+
+def _pod(metadata: Manifest, spec: Manifest, status: object) -> Manifest:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+def _pod_spec(gpus: int) -> Manifest:
+    amounts = {"cpu": "1", "memory": "4Gi"}
+    if gpus:
+        amounts["nvidia.com/gpu"] = str(gpus)
+    image = "registry.example/workload:1"
+    container = {"name": "main", "image": image, "resources": {"requests": amounts, "limits": amounts}}
+    return {"schedulerName": "kai-scheduler", "priorityClassName": "train", "containers": [container]}
+
+
+def _running_name(index: int) -> str:
+    return f"running-{index:06d}"
+
+
+def _pending_name(index: int) -> str:
+    return f"waiting-{index:06d}"
+
+
+KINDS: dict[str, Callable[[Workload], Iterator[Manifest]]] = {
+    "priority-classes": priority_classes,
+    "topologies": topologies,
+    "queues": queues,
+    "nodes": nodes,
+    "pod-groups": pod_groups,
+    "pods": pods,
+}
+
+
+def manifests(workload: Workload) -> Iterator[Manifest]:
+    """Make every object of ``workload``, kind by kind."""
+    for make in KINDS.values():
+        yield from make(workload)

@@ -1,0 +1,117 @@
+"""Say what a workload is made of: nodes, queues, what runs, what waits, and what must come out.
+
+A workload is data. Everything that can be computed from it (names, timestamps, objects) is made in ``manifests``, so
+that two workloads differ exactly where their values here differ.
+"""
+
+from attrs import field, frozen
+from attrs.validators import ge, gt, min_len
+
+RACK_LABEL = "perf/rack"
+ZONE_LABEL = "perf/zone"
+HOST_LABEL = "kubernetes.io/hostname"
+TOPOLOGY = "perf"
+
+UNLIMITED = -1
+
+
+@frozen
+class Nodes:
+    """Identical nodes; racks and zones are runs of consecutive nodes, and none where the size is zero."""
+
+    count: int = field(validator=gt(0))
+    gpus: int = field(default=8, validator=ge(0))
+    rack_size: int = field(default=0, validator=ge(0))
+    zone_size: int = field(default=0, validator=ge(0))
+
+    @property
+    def total_gpus(self) -> int:
+        """Count the GPUs of all nodes."""
+        return self.count * self.gpus
+
+
+@frozen
+class QueueShape:
+    """One queue; CPU and memory are unlimited in every workload, so only GPUs are said."""
+
+    name: str
+    parent: str = ""
+    gpu_quota: int = UNLIMITED
+    weight: int = 1
+
+
+@frozen
+class Running:
+    """Groups of one pod that run when the cycle begins, as many on each node as fit ``per_node``.
+
+    Group ``i`` is on node ``i // per_node``, or on node ``i mod nodes`` where ``striped``; it belongs to
+    ``queues[i mod len(queues)]``.
+    """
+
+    groups: int = field(validator=gt(0))
+    queues: tuple[str, ...] = field(validator=min_len(1))
+    per_node: int = field(default=8, validator=gt(0))
+    gpus: int = field(default=1, validator=ge(0))
+    striped: bool = False
+
+
+@frozen
+class Pending:
+    """Groups that wait when the cycle begins; every one is a gang of ``pods`` identical pods."""
+
+    groups: int = field(validator=gt(0))
+    queues: tuple[str, ...] = field(validator=min_len(1))
+    pods: int = field(default=1, validator=gt(0))
+    gpus: int = field(default=1, validator=ge(0))
+    fraction: str = ""
+    required_level: str = ""
+    preferred_level: str = ""
+
+    @property
+    def total_pods(self) -> int:
+        """Count the pods of all groups."""
+        return self.groups * self.pods
+
+
+@frozen
+class Expected:
+    """What one cycle must decide, and where the expectation comes from."""
+
+    placed: int = 0
+    pipelined: int = 0
+    evicted: int = 0
+    gang_within: str = ""
+    nodes_used: int | None = None
+    source: str = "measured on the peer"
+
+
+@frozen
+class Peer:
+    """What the same cycle cost another scheduler; two figures are the range over repetitions."""
+
+    cycle_ms: tuple[float, float]
+    note: str = ""
+
+
+@frozen
+class Workload:
+    """One cluster with its load, what one cycle over it must decide, and what that cost the peer."""
+
+    id: str
+    title: str
+    nodes: Nodes
+    queues: tuple[QueueShape, ...] = field(validator=min_len(1))
+    expected: Expected
+    running: Running | None = None
+    pending: Pending | None = None
+    peer: Peer | None = None
+
+    @property
+    def running_pods(self) -> int:
+        """Count the pods that run when the cycle begins."""
+        return self.running.groups if self.running else 0
+
+    @property
+    def pending_pods(self) -> int:
+        """Count the pods that wait when the cycle begins."""
+        return self.pending.total_pods if self.pending else 0
