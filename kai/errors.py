@@ -1,0 +1,97 @@
+"""The errors a caller of kai can meet.
+
+A pod that cannot be placed is not among them: that is a verdict, an ordinary value. What is here ends something: the
+start (``ConfigError``), the reading of an input (``InputError``), a call to the API server (``ApiError``), the use of
+a plugin (``PluginError``) or a cycle (``InvariantError``). A message names the object, the field, what was found and
+what would be right, and fits on one line; the command line prints it as it is.
+"""
+
+import reprlib
+from collections.abc import Iterable
+from typing import Self
+
+
+class KaiError(Exception):
+    """Anything kai raises on purpose. Catching it catches the whole family and no bug of another library."""
+
+
+class _RejectedError(KaiError):
+    """Something a person wrote cannot be used.
+
+    Carries one message, or several when the whole text was read before giving up.
+    """
+
+    def __init__(self, message: str, *more: str) -> None:
+        super().__init__(message, *more)
+        self.messages: tuple[str, ...] = (message, *more)
+
+    def __str__(self) -> str:
+        """Return the messages, one a line."""
+        return "\n".join(self.messages)
+
+    @classmethod
+    def about(cls, subject: str, field: str, *, found: object, wanted: str) -> Self:
+        """Make the error for one bad value, in the one form such messages have.
+
+        ``subject`` names the object (``queue "team-a"``) or the file, ``field`` is the path inside it, ``wanted``
+        completes "expected ...".
+        """
+        return cls(f"{subject}: {field}: found {_shown(found)}, expected {wanted}")
+
+    @classmethod
+    def joined(cls, errors: Iterable[Self]) -> Self:
+        """Make one error that carries the messages of ``errors``, in their order.
+
+        Raises: ValueError when there is none; an error without a message would hide a bug.
+        """
+        messages = [message for error in errors for message in error.messages]
+        if not messages:
+            raise ValueError("errors: found none, expected at least one")
+        return cls(*messages)
+
+
+class ConfigError(_RejectedError):
+    """The configuration is wrong: an unknown plugin, action or option, or a value out of range. Nothing starts."""
+
+
+class InputError(_RejectedError):
+    """An object, a scenario or a file that was given to kai is wrong."""
+
+
+class ApiError(KaiError):
+    """The API server refused, or could not be reached."""
+
+    def __init__(self, message: str, *, retryable: bool) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class PluginError(KaiError):
+    """A plugin raised, or returned something that its hook's contract does not allow."""
+
+    def __init__(self, message: str, *, plugin: str, hook: str) -> None:
+        super().__init__(message)
+        self.plugin = plugin
+        self.hook = hook
+
+    def __str__(self) -> str:
+        """Return the message behind the names of the plugin and of its hook."""
+        return f'plugin "{self.plugin}", {self.hook}: {self.args[0]}'
+
+
+class InvariantError(KaiError):
+    """A law of the engine does not hold: a bug of ours. The cycle is abandoned and nothing of it is written."""
+
+
+_SHORTENER = reprlib.Repr()
+_SHORTENER.maxstring = _SHORTENER.maxother = _SHORTENER.maxlong = 80
+
+
+def _shown(found: object) -> str:
+    """Return ``found`` on one line of bounded length, whatever it is, and ``nothing`` for an absent value."""
+    if found is None:
+        return "nothing"
+    try:
+        return _SHORTENER.repr(found)
+    except ValueError:  # Python refuses to write out an integer of thousands of digits
+        return f"a value of type {type(found).__name__} too large to show"
