@@ -1,11 +1,17 @@
 """Read the command line: ``list``, ``generate`` and ``run``."""
 
+import json
+import sys
 from pathlib import Path
 
+import cattrs
 import click
 
+from benchmarks.campaign import Plan, run
 from benchmarks.catalogue import WORKLOADS, UnknownWorkloadError, find_workload
 from benchmarks.generate import write
+from benchmarks.ranges import read_ranges
+from benchmarks.table import table
 from benchmarks.workload import Workload
 
 
@@ -41,3 +47,24 @@ def generate(workloads: tuple[Workload, ...], out: Path) -> None:
         directory = out if len(workloads) == 1 else out / workload.id
         for written in write(workload, directory):
             click.echo(f"{written.path}: {written.objects:,} objects", err=True)
+
+
+@main.command(name="run", help="Measure one scheduling cycle per workload, several times, each in a fresh process.")
+@_ids
+@click.option("--runs", default=5, show_default=True, type=click.IntRange(min=1), help="Fresh processes per workload.")
+@click.option(
+    "--output", default="table", show_default=True, type=click.Choice(["table", "json"]), help="What to print."
+)
+@click.option("--timeout", default=600.0, show_default=True, help="Seconds that one process may take.")
+@click.option("--check", is_flag=True, help="End with code 1 where a decision is wrong or a budget is exceeded.")
+@click.option("--quiet", "-q", is_flag=True, help="Say nothing while it runs.")
+def run_workloads(
+    workloads: tuple[Workload, ...], *, runs: int, output: str, timeout: float, check: bool, quiet: bool
+) -> None:
+    """Measure, print, and end with code 1 where a process failed or ``check`` found something."""
+    plan = Plan(workloads, runs, timeout, read_ranges())
+    report = run(plan, (lambda _: None) if quiet else (lambda line: click.echo(line, err=True)))
+    click.echo(json.dumps(cattrs.unstructure(report), indent=2) if output == "json" else table(report))
+    wrong = any(summary.problems or summary.within_budget is False for summary in report.results)
+    if report.failures or (check and wrong):
+        sys.exit(1)

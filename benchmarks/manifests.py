@@ -111,6 +111,11 @@ def node_name(index: int) -> str:
     return f"node-{index:05d}"
 
 
+def node_index(name: str) -> int:
+    """Find the index of the node called ``name``."""
+    return int(name.removeprefix("node-"))
+
+
 def _node_labels(shape: Nodes, index: int) -> dict[str, str]:
     labels = {
         HOST_LABEL: node_name(index),
@@ -135,12 +140,12 @@ def pod_groups(workload: Workload) -> Iterator[Manifest]:
     if workload.running:
         started: Manifest = {"annotations": {"kai.scheduler/last-start-timestamp": stamp(_STARTED)}}
         for index in range(workload.running.groups):
-            metadata = _metadata(_running_name(index), _RUNNING_SINCE, index) | started
+            metadata = _metadata(running_name(index), _RUNNING_SINCE, index) | started
             yield _pod_group(metadata, workload.running.queues, index, {"minMember": 1})
     if workload.pending:
         size: Manifest = {"minMember": workload.pending.pods, **_topology_constraint(workload.pending)}
         for index in range(workload.pending.groups):
-            metadata = _metadata(_pending_name(index), _PENDING_SINCE, index)
+            metadata = _metadata(waiting_name(index), _PENDING_SINCE, index)
             yield _pod_group(metadata, workload.pending.queues, index, size)
 
 
@@ -178,19 +183,19 @@ def _running_pods(running: Running, shape: Nodes) -> Iterator[Manifest]:
     scheduled = [{"type": "PodScheduled", "status": "True"}]
     status: Manifest = {"phase": "Running", "startTime": stamp(_STARTED), "conditions": scheduled}
     for index in range(running.groups):
-        node = index % shape.count if running.striped else index // running.per_node
-        group = _running_name(index)
+        node = node_name(running.node_of(index, shape))
+        group = running_name(index)
         metadata = _metadata(f"{group}-000", _RUNNING_SINCE, index)
         metadata |= _membership(group, running.queues[index % len(running.queues)])
         metadata["annotations"] = {"pod-group-name": group, "received-resource-type": "Regular"}
-        yield _pod(metadata, {**spec, "nodeName": node_name(node)}, status)
+        yield _pod(metadata, {**spec, "nodeName": node}, status)
 
 
 def _pending_pods(pending: Pending) -> Iterator[Manifest]:
     spec, status = _pod_spec(pending.gpus), {"phase": "Pending"}
     fraction = {"gpu-fraction": pending.fraction} if pending.fraction else {}
     for index in range(pending.groups):
-        group = _pending_name(index)
+        group = waiting_name(index)
         membership = _membership(group, pending.queues[index % len(pending.queues)])
         membership["annotations"] = {"pod-group-name": group, **fraction}
         for member in range(pending.pods):
@@ -216,11 +221,13 @@ def _pod_spec(gpus: int) -> Manifest:
     return {"schedulerName": "kai-scheduler", "priorityClassName": "train", "containers": [container]}
 
 
-def _running_name(index: int) -> str:
+def running_name(index: int) -> str:
+    """Name the group ``index`` of those that run."""
     return f"running-{index:06d}"
 
 
-def _pending_name(index: int) -> str:
+def waiting_name(index: int) -> str:
+    """Name the group ``index`` of those that wait."""
     return f"waiting-{index:06d}"
 
 

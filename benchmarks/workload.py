@@ -54,6 +54,10 @@ class Running:
     gpus: int = field(default=1, validator=ge(0))
     striped: bool = False
 
+    def node_of(self, group: int, nodes: Nodes) -> int:
+        """Find the node that ``group`` runs on."""
+        return group % nodes.count if self.striped else group // self.per_node
+
 
 @frozen
 class Pending:
