@@ -1,0 +1,395 @@
+"""Booking pods on nodes, slots and queues: one transition function for everything that follows from a pod's status.
+
+A booking belongs to a (pod, node) pair, not to a pod: a pod that was evicted from one node and promised another is booked on both, releasing
+here and pipelined there.
+
+Source: the peer's pkg/scheduler/api/node_info (AddTask, RemoveTask), gpu_sharing_node_info and the allocate/deallocate handlers of its
+proportion plugin. Where the peer undoes by inverse operations, which drifts for shared devices, we subtract what was added.
+"""
+
+from kai.kernels._jit import kernel
+from kai.kernels.columns import (
+    ACTIVE_ALLOCATED,
+    ACTIVE_USED,
+    COUNTED,
+    CPU,
+    GPU,
+    GPU_UNIT,
+    KIND_FRACTION,
+    KIND_MEMORY,
+    MEMORY,
+    OP_ALLOCATE,
+    OP_EVICT,
+    OP_PIPELINE,
+    PENDING,
+    PIPELINED,
+    RELEASING,
+    SHARED_RESOURCES,
+    ALLOCATED,
+    Columns,
+    Facts,
+    Places,
+    add,
+)
+
+
+@kernel
+def whole(amount: int) -> int:
+    """Return the whole devices in ``amount`` thousandths, rounded towards zero."""
+    return amount // GPU_UNIT if amount >= 0 else -((-amount) // GPU_UNIT)
+
+
+@kernel
+def is_shared(facts: Facts, shape: int) -> bool:
+    """Say whether pods of ``shape`` share devices."""
+    kind = facts.shapes.kind[shape]
+    return kind == KIND_FRACTION or kind == KIND_MEMORY
+
+
+@kernel
+def device_memory(facts: Facts, shape: int, node: int) -> int:
+    """Return the MiB that a pod of ``shape`` takes of each of its devices on ``node``."""
+    if facts.shapes.kind[shape] == KIND_MEMORY:
+        return facts.shapes.memory[shape]
+    return int(facts.shapes.portion[shape] * facts.nodes.gpu_memory[node])
+
+
+@kernel
+def portion_on_node(facts: Facts, shape: int, node: int) -> int:
+    """Return hundredths of a device that a sharing pod counts for on ``node``; memory requests round up."""
+    if facts.shapes.kind[shape] == KIND_MEMORY:
+        per_device = facts.nodes.gpu_memory[node]
+        return (100 * facts.shapes.memory[shape] + per_device - 1) // per_device
+    return int(facts.shapes.portion[shape] * 100 + 0.5)
+
+
+@kernel
+def requested_gpu(facts: Facts, shape: int) -> int:
+    """Return the raw GPU request in thousandths, MIG slices and claimed devices included; a request by memory counts 0."""
+    total = 0
+    for resource in range(facts.shapes.request.shape[1]):
+        weight = facts.nodes.gpu_weight[resource]
+        if weight > 0:
+            total += weight * facts.shapes.request[shape, resource]
+    return total
+
+
+@kernel
+def accepted_gpu(facts: Facts, shape: int, node: int) -> int:
+    """Return the GPUs in thousandths that a pod of ``shape`` counts for in quota once it is on ``node`` (-1: nowhere)."""
+    if node >= 0 and is_shared(facts, shape):
+        return portion_on_node(facts, shape, node) * facts.shapes.devices[shape] * (GPU_UNIT // 100)
+    return requested_gpu(facts, shape)
+
+
+@kernel
+def slots_in_use(facts: Facts, columns: Columns, node: int) -> int:
+    """Return how many shared devices of ``node`` hold at least one pod."""
+    count = 0
+    for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
+        if columns.slot_used[slot] > 0:
+            count += 1
+    return count
+
+
+@kernel
+def _devices_spoken_for(facts: Facts, columns: Columns, node: int) -> int:
+    """Return idle whole devices + used whole devices + shared devices in use: more than the node has means one idle device turned shared."""
+    return whole(columns.idle[node, GPU]) + whole(columns.used[node, GPU]) + slots_in_use(facts, columns, node)
+
+
+@kernel
+def _book_slot(facts: Facts, columns: Columns, places: Places, node: int, slot: int, status: int, memory: int) -> None:
+    width = columns.idle.shape[1]
+    idle = places.idle + node * width + GPU
+    releasing = places.releasing + node * width + GPU
+    count = facts.nodes.gpu_count[node]
+    add(columns, places.slot_used + slot, memory)
+    used = columns.slot_used[slot]
+    if status == RELEASING:
+        add(columns, places.slot_releasing + slot, memory)
+        add(columns, places.slot_allocated + slot, memory)
+        add(columns, places.slot_known + slot, 1)
+        if used == columns.slot_releasing[slot]:
+            if columns.slot_marked[slot] == 0:
+                add(columns, releasing, GPU_UNIT)
+                add(columns, places.slot_marked + slot, 1)
+            if count < _devices_spoken_for(facts, columns, node):
+                add(columns, idle, -GPU_UNIT)
+    elif status == PIPELINED:
+        before = columns.slot_releasing[slot]
+        add(columns, places.slot_releasing + slot, -memory)
+        if used - memory == before:
+            add(columns, releasing, -GPU_UNIT)
+    else:
+        add(columns, places.slot_allocated + slot, memory)
+        add(columns, places.slot_known + slot, 1)
+        if used <= memory and count < _devices_spoken_for(facts, columns, node):
+            add(columns, idle, -GPU_UNIT)
+        if columns.slot_marked[slot] > 0:
+            add(columns, releasing, -GPU_UNIT)
+            add(columns, places.slot_marked + slot, -1)
+
+
+@kernel
+def _unbook_slot(facts: Facts, columns: Columns, places: Places, node: int, slot: int, status: int, memory: int) -> None:
+    width = columns.idle.shape[1]
+    idle = places.idle + node * width + GPU
+    releasing = places.releasing + node * width + GPU
+    count = facts.nodes.gpu_count[node]
+    add(columns, places.slot_used + slot, -memory)
+    used = columns.slot_used[slot]
+    if status == RELEASING:
+        add(columns, places.slot_releasing + slot, -memory)
+        add(columns, places.slot_allocated + slot, -memory)
+        if used <= 0:
+            if count >= _devices_spoken_for(facts, columns, node):
+                add(columns, idle, GPU_UNIT)
+            if columns.slot_marked[slot] > 0:
+                add(columns, releasing, -GPU_UNIT)
+                add(columns, places.slot_marked + slot, -1)
+    elif status == PIPELINED:
+        before = columns.slot_releasing[slot]
+        add(columns, places.slot_releasing + slot, memory)
+        if used + memory == before or (used == 0 and columns.slot_releasing[slot] == 0):
+            add(columns, releasing, GPU_UNIT)
+    else:
+        add(columns, places.slot_allocated + slot, -memory)
+        if used <= 0 and count >= _devices_spoken_for(facts, columns, node):
+            add(columns, idle, GPU_UNIT)
+        if used > 0 and columns.slot_releasing[slot] == used and columns.slot_marked[slot] == 0:
+            add(columns, releasing, GPU_UNIT)
+            add(columns, places.slot_marked + slot, 1)
+
+
+@kernel
+def book(
+    facts: Facts, columns: Columns, places: Places, pod: int, node: int, status: int, placement: int, sign: int
+) -> None:
+    """Put a pod with ``status`` on ``node`` (sign 1) or take that very booking away (sign -1).
+
+    Holds: idle + releasing + used move as the peer's node arithmetic says; dimensions the node does not have stay untouched.
+    """
+    shape = facts.pods.shape[pod]
+    shared = is_shared(facts, shape)
+    width = columns.idle.shape[1]
+    for resource in range(width):
+        amount = facts.shapes.request[shape, resource] * sign
+        if amount == 0 or facts.nodes.allocatable[node, resource] == 0:
+            continue
+        if resource == GPU and (shared or facts.pods.reservation[pod]):
+            continue
+        cell = node * width + resource
+        add(columns, places.used + cell, amount)
+        if status == PIPELINED:
+            add(columns, places.releasing + cell, -amount)
+        else:
+            add(columns, places.idle + cell, -amount)
+            if status == RELEASING:
+                add(columns, places.releasing + cell, amount)
+    if shared:
+        memory = device_memory(facts, shape, node)
+        for device in range(columns.placement_slots.shape[1]):
+            slot = columns.placement_slots[placement, device]
+            if slot >= 0:
+                if sign > 0:
+                    _book_slot(facts, columns, places, node, slot, status, memory)
+                else:
+                    _unbook_slot(facts, columns, places, node, slot, status, memory)
+
+
+@kernel
+def charge(facts: Facts, columns: Columns, places: Places, pod: int, node: int, sign: int) -> None:
+    """Add (or subtract) what a pod on ``node`` counts for to its queue and every queue above it."""
+    group = facts.pods.group[pod]
+    if group < 0:
+        return
+    shape = facts.pods.shape[pod]
+    cpu = facts.shapes.request[shape, CPU] * sign
+    memory = facts.shapes.request[shape, MEMORY] * sign
+    gpu = accepted_gpu(facts, shape, node) * sign
+    queue = facts.groups.queue[group]
+    while queue >= 0:
+        cell = queue * SHARED_RESOURCES
+        add(columns, places.queue_used + cell + CPU, cpu)
+        add(columns, places.queue_used + cell + MEMORY, memory)
+        add(columns, places.queue_used + cell + GPU, gpu)
+        if not facts.groups.preemptible[group]:
+            add(columns, places.queue_fixed + cell + CPU, cpu)
+            add(columns, places.queue_fixed + cell + MEMORY, memory)
+            add(columns, places.queue_fixed + cell + GPU, gpu)
+        queue = facts.queues.parent[queue]
+
+
+@kernel
+def set_status(facts: Facts, columns: Columns, places: Places, pod: int, status: int) -> None:
+    """Give a pod a status and keep the counts of its leaf and group in step."""
+    before = columns.status[pod]
+    if before == status:
+        return
+    add(columns, places.status + pod, status - before)
+    group = facts.pods.group[pod]
+    if group < 0:
+        return
+    columns.epoch[group] += 1
+    add(columns, places.counted + group, (COUNTED >> status & 1) - (COUNTED >> before & 1))
+    leaf = facts.pods.leaf[pod]
+    if leaf >= 0:
+        add(columns, places.active + leaf, (ACTIVE_ALLOCATED >> status & 1) - (ACTIVE_ALLOCATED >> before & 1))
+        add(columns, places.occupying + leaf, (ACTIVE_USED >> status & 1) - (ACTIVE_USED >> before & 1))
+        add(columns, places.pending + leaf, int(status == PENDING) - int(before == PENDING))
+        add(columns, places.pipelined + leaf, int(status == PIPELINED) - int(before == PIPELINED))
+
+
+@kernel
+def _move(columns: Columns, places: Places, pod: int, node: int, placement: int) -> None:
+    add(columns, places.node + pod, node - columns.node[pod])
+    add(columns, places.placement + pod, placement - columns.placement[pod])
+
+
+@kernel
+def _log(columns: Columns, places: Places, kind: int, pod: int) -> None:
+    at = columns.counters[0]
+    if at >= columns.operations.shape[0]:
+        raise OverflowError("operation log full")
+    columns.operations[at, 0] = kind
+    columns.operations[at, 1] = pod
+    add(columns, places.counters, 1)
+
+
+@kernel
+def has_copy(columns: Columns, pod: int, node: int) -> bool:
+    """Say whether ``pod`` is booked on ``node``, be it as a releasing copy that stayed behind."""
+    if columns.node[pod] == node and (ACTIVE_USED >> columns.status[pod]) & 1:
+        return True
+    for copy in range(columns.left.shape[1]):
+        if columns.left[pod, copy] == node + 1:
+            return True
+    return False
+
+
+@kernel
+def allocate(facts: Facts, columns: Columns, places: Places, pod: int, node: int, placement: int) -> None:
+    """Give a pending pod idle resources of ``node``."""
+    book(facts, columns, places, pod, node, ALLOCATED, placement, 1)
+    _move(columns, places, pod, node, placement)
+    set_status(facts, columns, places, pod, ALLOCATED)
+    charge(facts, columns, places, pod, node, 1)
+    _log(columns, places, OP_ALLOCATE, pod)
+
+
+@kernel
+def unallocate(facts: Facts, columns: Columns, places: Places, pod: int) -> None:
+    """Take an allocated pod off its node again; it is pending afterwards and keeps no trace of the place."""
+    node = columns.node[pod]
+    charge(facts, columns, places, pod, node, -1)
+    book(facts, columns, places, pod, node, ALLOCATED, columns.placement[pod], -1)
+    set_status(facts, columns, places, pod, PENDING)
+    _move(columns, places, pod, -1, 0)
+
+
+@kernel
+def evict(facts: Facts, columns: Columns, places: Places, pod: int) -> None:
+    """Release the resources of a pod that has a place."""
+    node = columns.node[pod]
+    status = columns.status[pod]
+    placement = columns.placement[pod]
+    add(columns, places.evicted_status + pod, status + 1 - columns.evicted_status[pod])
+    add(columns, places.evicted_node + pod, node - columns.evicted_node[pod])
+    add(columns, places.evicted_placement + pod, placement - columns.evicted_placement[pod])
+    if node >= 0:
+        book(facts, columns, places, pod, node, status, placement, -1)
+        book(facts, columns, places, pod, node, RELEASING, placement, 1)
+    charge(facts, columns, places, pod, node, -1)
+    set_status(facts, columns, places, pod, RELEASING)
+    add(columns, places.virtual + pod, 1 - columns.virtual[pod])
+    _log(columns, places, OP_EVICT, pod)
+
+
+@kernel
+def unevict(facts: Facts, columns: Columns, places: Places, pod: int) -> None:
+    """Take back the eviction of a pod by the open statement, wherever in the statement it happened."""
+    status = columns.evicted_status[pod] - 1
+    node = columns.evicted_node[pod]
+    placement = columns.evicted_placement[pod]
+    if node >= 0:
+        book(facts, columns, places, pod, node, RELEASING, placement, -1)
+        book(facts, columns, places, pod, node, status, placement, 1)
+    _move(columns, places, pod, node, placement)
+    set_status(facts, columns, places, pod, status)
+    add(columns, places.virtual + pod, -columns.virtual[pod])
+    add(columns, places.evicted_status + pod, -columns.evicted_status[pod])
+    charge(facts, columns, places, pod, node, 1)
+
+
+@kernel
+def _same_slots(columns: Columns, left: int, right: int) -> bool:
+    for device in range(columns.placement_slots.shape[1]):
+        if columns.placement_slots[left, device] != columns.placement_slots[right, device]:
+            return False
+    return True
+
+
+@kernel
+def pipeline(facts: Facts, columns: Columns, places: Places, pod: int, node: int, placement: int, keep: bool) -> None:
+    """Promise a pod the resources of ``node``, idle or being released.
+
+    ``keep``: a victim put back where it was evicted from keeps its place, unless its devices changed. Then both bookings stay, as they do
+    when a victim moves to another node: its releasing copy is still there.
+    """
+    if keep and columns.evicted_status[pod] > 0 and has_copy(columns, pod, node):
+        changed = placement > 0 and not _same_slots(columns, placement, columns.evicted_placement[pod])
+        if not (changed and columns.evicted_node[pod] == node):
+            unevict(facts, columns, places, pod)
+            return
+    if columns.status[pod] == RELEASING:
+        for copy in range(columns.left.shape[1]):
+            if columns.left[pod, copy] == 0:
+                add(columns, places.left + pod * columns.left.shape[1] + copy, columns.node[pod] + 1)
+                break
+    book(facts, columns, places, pod, node, PIPELINED, placement, 1)
+    _move(columns, places, pod, node, placement)
+    set_status(facts, columns, places, pod, PIPELINED)
+    add(columns, places.virtual + pod, 1 - columns.virtual[pod])
+    charge(facts, columns, places, pod, node, 1)
+    _log(columns, places, OP_PIPELINE, pod)
+
+
+@kernel
+def new_placement(columns: Columns, places: Places) -> int:
+    """Return a fresh row of the placement table, all slots empty."""
+    row = columns.counters[1] + 1
+    if row >= columns.placement_slots.shape[0]:
+        raise OverflowError("placement table full")
+    add(columns, places.counters + 1, 1)
+    for device in range(columns.placement_slots.shape[1]):
+        columns.placement_slots[row, device] = -1
+    return row
+
+
+@kernel
+def open_books(facts: Facts, columns: Columns, places: Places) -> None:
+    """Book every pod that stands somewhere when the snapshot is made, in row order; reservation pods first, as they hold devices for others.
+
+    Cost: O(P), once per snapshot built from scratch; the journal is cut after each pod because nobody undoes facts.
+    """
+    for first in (True, False):
+        for pod in range(facts.pods.shape.shape[0]):
+            if facts.pods.reservation[pod] != first:
+                continue
+            status = columns.status[pod]
+            node = columns.node[pod]
+            if node >= 0 and (ACTIVE_USED >> status) & 1:
+                book(facts, columns, places, pod, node, status, columns.placement[pod], 1)
+            if (COUNTED >> status) & 1:
+                charge(facts, columns, places, pod, node, 1)
+            group = facts.pods.group[pod]
+            if group >= 0:
+                columns.counted[group] += COUNTED >> status & 1
+                leaf = facts.pods.leaf[pod]
+                if leaf >= 0:
+                    columns.active[leaf] += ACTIVE_ALLOCATED >> status & 1
+                    columns.occupying[leaf] += ACTIVE_USED >> status & 1
+                    columns.pending[leaf] += int(status == PENDING)
+                    columns.pipelined[leaf] += int(status == PIPELINED)
+            columns.cursor[0] = 0

@@ -1,0 +1,210 @@
+"""What kernels see of a session: facts that never change, columns that do, and the one write.
+
+``Facts`` are read-only tables, ``Columns`` are views into one flat arena of int64, ``Places`` says where each column begins in it. The only
+way to change a column is ``add``: it records (offset, delta) in a journal, so that undoing is subtraction and exact.
+
+Shapes in this package: N nodes, R resources, S slots, K shapes, P pods, G groups, B sub-groups, Q queues.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai.kernels._jit import kernel
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+# Statuses and sets of them, as in kai.model.status (the architecture tests compare the two).
+PENDING, GATED, ALLOCATED, PIPELINED, BINDING, BOUND, RUNNING, RELEASING, STUCK = 0, 1, 2, 3, 4, 5, 6, 7, 8
+ACTIVE_ALLOCATED = 1 << ALLOCATED | 1 << PIPELINED | 1 << BINDING | 1 << BOUND | 1 << RUNNING
+ACTIVE_USED = ACTIVE_ALLOCATED | 1 << RELEASING | 1 << STUCK
+COUNTED = 1 << ALLOCATED | 1 << BINDING | 1 << BOUND | 1 << RUNNING
+
+CPU, MEMORY, GPU, PODS = 0, 1, 2, 3
+SHARED_RESOURCES = 3
+GPU_UNIT = 1000
+KIND_NONE, KIND_WHOLE, KIND_FRACTION, KIND_MEMORY, KIND_MIG = 0, 1, 2, 3, 4
+
+OP_ALLOCATE, OP_PIPELINE, OP_EVICT = 0, 1, 2
+
+
+class NodeFacts(NamedTuple):
+    """Columns of nodes; rows are in name order, which is the last tie-break everywhere."""
+
+    allocatable: Int64s  # [N, R]
+    gpu_memory: Int64s  # [N] MiB per device
+    gpu_memory_known: Bools  # [N]
+    gpu_count: Int64s  # [N] devices
+    mig_enabled: Bools  # [N]
+    mig_strategy: Int64s  # [N]
+    cpu_only: Bools  # [N]
+    dra_gpus: Bools  # [N]
+    ready: Bools  # [N]
+    legacy_mig: Bools  # [N] a legacy MIG pod sits there
+    slot_start: Int64s  # [N + 1] slots of node n: slot_start[n] .. slot_start[n + 1]
+    slot_named: Bools  # [S] the slot is a shared device that existed when the session opened
+    gpu_weight: Int64s  # [R] thousandths of a GPU in quota per axis unit
+    mig_resource: Int64s  # [R] 1 for MIG profiles
+
+
+class ShapeFacts(NamedTuple):
+    """Columns of pod shapes."""
+
+    request: Int64s  # [K, R]
+    kind: Int64s  # [K] KIND_*
+    devices: Int64s  # [K] devices a sharing pod asks for
+    portion: Float64s  # [K] of one device
+    memory: Int64s  # [K] MiB of one device
+    claimed: Int64s  # [K] devices asked for through claims
+    legacy_mig: Bools  # [K]
+    mask: Int64s  # [K] row of Vectors.masks
+    score: Int64s  # [K] row of Vectors.scores
+
+
+class PodFacts(NamedTuple):
+    """Columns of pods that never change in a session."""
+
+    shape: Int64s  # [P]
+    group: Int64s  # [P] -1: belongs to no known group
+    leaf: Int64s  # [P] sub-group row, -1: none
+    reservation: Bools  # [P]
+
+
+class GroupFacts(NamedTuple):
+    """Columns of pod groups and of their sub-groups."""
+
+    queue: Int64s  # [G] -1: unknown
+    preemptible: Bools  # [G]
+    simple: Bools  # [G] the tree is a root with one leaf and no topology
+    first_subgroup: Int64s  # [G + 1]
+    minimum: Int64s  # [B] leaf: pods; inner: children, already resolved
+    leaf: Bools  # [B]
+    parent: Int64s  # [B] -1 for roots
+    pod_start: Int64s  # [B + 1] pods of leaf b: pods[pod_start[b] : pod_start[b + 1]] in pod order
+    pods: Int64s  # [...]
+
+
+class QueueFacts(NamedTuple):
+    """Columns of queues, in axis units."""
+
+    parent: Int64s  # [Q] -1 for top queues
+    quota: Float64s  # [Q, 3] -1: unlimited
+    limit: Float64s  # [Q, 3] -1: unlimited
+    fair_share: Float64s  # [Q, 3]
+    allocatable: Float64s  # [Q, 3] what the queue may hold before it counts as greedy; -1: unlimited
+    priority: Int64s  # [Q]
+    created: Float64s  # [Q]
+    leaf: Bools  # [Q]
+    total: Float64s  # [3]
+
+
+class Facts(NamedTuple):
+    """Everything a kernel may read that does not change during a session."""
+
+    nodes: NodeFacts
+    shapes: ShapeFacts
+    pods: PodFacts
+    groups: GroupFacts
+    queues: QueueFacts
+
+
+class Columns(NamedTuple):
+    """Everything that changes. All but the last four are views into ``arena``."""
+
+    arena: Int64s
+    idle: Int64s  # [N, R]
+    releasing: Int64s  # [N, R]
+    used: Int64s  # [N, R]
+    slot_used: Int64s  # [S] MiB
+    slot_releasing: Int64s  # [S] MiB
+    slot_allocated: Int64s  # [S] MiB
+    slot_marked: Int64s  # [S] 1: counted as a whole releasing device
+    slot_known: Int64s  # [S] how often a pod that is not pipelined was put on it
+    queue_used: Int64s  # [Q, 3] summed up the tree
+    queue_fixed: Int64s  # [Q, 3] the part of it that is not preemptible
+    status: Int64s  # [P]
+    node: Int64s  # [P]
+    placement: Int64s  # [P] row of placement_slots; 0: no slots
+    virtual: Int64s  # [P] 1: changed by the open statement
+    evicted_status: Int64s  # [P] 1 + status before the open statement evicted the pod, 0: it did not
+    evicted_node: Int64s  # [P]
+    evicted_placement: Int64s  # [P]
+    left: Int64s  # [P, 3] 1 + nodes where a releasing copy of the pod stayed behind
+    active: Int64s  # [B] active-allocated pods of a leaf
+    occupying: Int64s  # [B] active-used pods of a leaf
+    pending: Int64s  # [B] pending pods of a leaf
+    pipelined: Int64s  # [B] pipelined pods of a leaf
+    counted: Int64s  # [G] pods that count as used by the queue
+    counters: Int64s  # [2] operations logged, placements made
+    journal: Int64s  # [J, 2]
+    cursor: Int64s  # [1] entries in the journal
+    operations: Int64s  # [O, 2] (kind, pod) since the last commit
+    placement_slots: Int64s  # [L, D] slots of a placement, -1 fills up
+    epoch: Int64s  # [G] grows whenever a pod of the group changes its status; not undone
+
+
+class Places(NamedTuple):
+    """Offset of each column in the arena."""
+
+    idle: int
+    releasing: int
+    used: int
+    slot_used: int
+    slot_releasing: int
+    slot_allocated: int
+    slot_marked: int
+    slot_known: int
+    queue_used: int
+    queue_fixed: int
+    status: int
+    node: int
+    placement: int
+    virtual: int
+    evicted_status: int
+    evicted_node: int
+    evicted_placement: int
+    left: int
+    active: int
+    occupying: int
+    pending: int
+    pipelined: int
+    counted: int
+    counters: int
+
+
+@kernel
+def add(columns: Columns, offset: int, delta: int) -> None:
+    """Add ``delta`` to one cell of the arena and remember it: the only write there is.
+
+    Raises: OverflowError when the journal is full; the ledger makes room before it calls a kernel, so this is a bug.
+    """
+    if delta == 0:
+        return
+    at = columns.cursor[0]
+    if at >= columns.journal.shape[0]:
+        raise OverflowError("journal full")
+    columns.arena[offset] += delta
+    columns.journal[at, 0] = offset
+    columns.journal[at, 1] = delta
+    columns.cursor[0] = at + 1
+
+
+@kernel
+def undo_to(facts: Facts, columns: Columns, places: Places, mark: int) -> None:
+    """Take back every write after ``mark``, newest first.
+
+    Holds: the arena is byte for byte what it was when the journal had ``mark`` entries. Groups whose pods changed status get a new epoch,
+    because what was remembered about them in between is no longer true.
+    """
+    last_status = places.status + facts.pods.group.shape[0]
+    for at in range(columns.cursor[0] - 1, mark - 1, -1):
+        offset = columns.journal[at, 0]
+        columns.arena[offset] -= columns.journal[at, 1]
+        if places.status <= offset < last_status:
+            group = facts.pods.group[offset - places.status]
+            if group >= 0:
+                columns.epoch[group] += 1
+    columns.cursor[0] = mark

@@ -1,0 +1,158 @@
+"""Dividing a resource among sibling queues: quota first, then the surplus by priority and weight, then the remainders.
+
+Float64 throughout, in the unit in which a remainder is one unit: a device, a millicore, a byte.
+
+Source: the peer's plugins/proportion/resource_division; the idea is weighted water-filling (Bertsekas and Gallager, section 6.5).
+"""
+
+import numpy as np
+
+from kai.kernels._jit import kernel
+from kai.kernels.columns import Float64s, Int64s
+
+
+@kernel
+def give_quota(total: float, quota: Float64s, requestable: Float64s, shares: Float64s) -> float:
+    """Add min(quota, requestable) to each of ``shares`` [Q]; return what is left of ``total``, possibly negative.
+
+    An unlimited quota (-1) stands for ``total``. The sum may exceed ``total``: quotas can be oversubscribed.
+    """
+    remaining = total
+    for queue in range(shares.shape[0]):
+        granted = min(total if quota[queue] == -1.0 else quota[queue], requestable[queue])
+        shares[queue] += granted
+        remaining -= granted
+    return remaining
+
+
+@kernel
+def _rates(
+    band: Int64s, weight: Float64s, usage: Float64s, request: Float64s, limit: Float64s, requestable: Float64s, k: float, shares: Float64s, rates: Float64s
+) -> float:
+    """Fill ``rates`` with the speed at which each hungry queue of the band drinks; return their sum."""
+    weights = 0.0
+    for queue in band:
+        if requestable[queue] > shares[queue]:
+            weights += weight[queue]
+    if weights == 0.0:
+        return 0.0
+    total = 0.0
+    for queue in band:
+        rates[queue] = -1.0
+        if request[queue] > shares[queue] and (limit[queue] == -1.0 or limit[queue] > shares[queue]):
+            portion = weight[queue] / weights
+            rates[queue] = max(0.0, portion + k * (portion - usage[queue]))
+            total += rates[queue]
+    return total
+
+
+@kernel
+def _share_surplus(
+    surplus: float,
+    band: Int64s,
+    weight: Float64s,
+    usage: Float64s,
+    request: Float64s,
+    limit: Float64s,
+    requestable: Float64s,
+    k: float,
+    shares: Float64s,
+    leftovers: Float64s,
+) -> float:
+    rates = np.zeros(shares.shape[0], np.float64)
+    again = True
+    while again and surplus != 0.0:
+        again = False
+        total = _rates(band, weight, usage, request, limit, requestable, k, shares, rates)
+        if total == 0.0:
+            break
+        offered = surplus
+        for queue in band:
+            if rates[queue] < 0.0 or weight[queue] <= 0.0:
+                continue
+            if surplus == 0.0:
+                break
+            wanted = requestable[queue] - shares[queue]
+            part = offered * rates[queue] / total
+            if wanted <= part:
+                given = wanted
+                leftovers[queue] = 0.0
+            else:
+                given = np.floor(part)
+                if part - given > 0.0:
+                    leftovers[queue] = part - given
+            shares[queue] += given
+            surplus -= given
+            if given > 0.0 and wanted < part:
+                again = True
+    return surplus
+
+
+@kernel
+def give_surplus(
+    surplus: float,
+    order: Int64s,
+    priority: Int64s,
+    weight: Float64s,
+    usage: Float64s,
+    request: Float64s,
+    limit: Float64s,
+    k: float,
+    shares: Float64s,
+) -> float:
+    """Divide ``surplus`` among the queues and add it to ``shares``; return what nobody may have.
+
+    Shapes: all arrays [Q]; ``order`` lists the queues oldest first, which settles equal remainders.
+    Holds:  higher priority drinks first; a share stays at or below what the queue can use, except for a remainder of less than one unit.
+    Cost:   O(rounds x Q) for each priority.
+    """
+    count = shares.shape[0]
+    requestable = np.empty(count, np.float64)
+    for queue in range(count):
+        requestable[queue] = request[queue] if limit[queue] == -1.0 else min(limit[queue], request[queue])
+    leftovers = np.zeros(count, np.float64)
+    levels = np.unique(priority)[::-1]
+    for level in levels:
+        band = np.nonzero(priority == level)[0]
+        surplus = _share_surplus(surplus, band, weight, usage, request, limit, requestable, k, shares, leftovers)
+    for level in levels:
+        while surplus > 0.0:
+            best = -1
+            for queue in order:
+                if priority[queue] == level and leftovers[queue] > 0.0 and (best < 0 or leftovers[queue] > leftovers[best]):
+                    best = queue
+            if best < 0:
+                break
+            given = min(1.0, surplus)
+            shares[best] += given
+            surplus -= given
+            leftovers[best] = 0.0
+    return surplus
+
+
+@kernel
+def divide(
+    total: float,
+    order: Int64s,
+    priority: Int64s,
+    quota: Float64s,
+    limit: Float64s,
+    weight: Float64s,
+    usage: Float64s,
+    request: Float64s,
+    k: float,
+    shares: Float64s,
+) -> float:
+    """Divide ``total`` of one resource among sibling queues into ``shares``; return the remainder, never negative.
+
+    Shapes: all arrays [Q]. Units: one unit is what a remainder hands out.
+    Cost:   O(rounds x Q).
+    """
+    count = shares.shape[0]
+    requestable = np.empty(count, np.float64)
+    for queue in range(count):
+        requestable[queue] = request[queue] if limit[queue] == -1.0 else min(limit[queue], request[queue])
+    remaining = give_quota(total, quota, requestable, shares)
+    if remaining <= 0.0:
+        return 0.0
+    return give_surplus(remaining, order, priority, weight, usage, request, limit, k, shares)

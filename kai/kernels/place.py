@@ -1,0 +1,183 @@
+"""Placing pods: best node first, devices on it, then the booking; many pods in one call.
+
+Source: the peer's actions/common/allocate and gpu_sharing.
+"""
+
+import numpy as np
+
+from kai.kernels._jit import kernel
+from kai.kernels.booking import allocate, is_shared, new_placement, pipeline, whole
+from kai.kernels.columns import GPU, Columns, Facts, Float64s, Int64s, Places
+from kai.kernels.fit import Rules, Vectors, refusal, shortage, slot_fits, slot_has_idle
+from kai.kernels.score import score_nodes
+
+NO_ROOM, IDLE, RELEASING_TOO = -1, 0, 1
+
+
+@kernel
+def _slot_score(facts: Facts, columns: Columns, rules: Rules, node: int, slot: int) -> float:
+    filled = columns.slot_used[slot] / facts.nodes.gpu_memory[node]
+    return rules.pack_slots * filled + rules.spread_slots * (1.0 - filled)
+
+
+@kernel
+def _fresh_slot(facts: Facts, columns: Columns, node: int, chosen: Int64s) -> int:
+    for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
+        if facts.nodes.slot_named[slot] or columns.slot_used[slot] != 0 or columns.slot_known[slot] != 0:
+            continue
+        taken = False
+        for picked in chosen:
+            taken = taken or picked == slot
+        if not taken:
+            return slot
+    return -1
+
+
+@kernel
+def _best_shared_slot(facts: Facts, columns: Columns, rules: Rules, shape: int, node: int, chosen: Int64s) -> int:
+    best = -1
+    best_score = 0.0
+    for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
+        if not slot_fits(facts, columns, shape, node, slot):
+            continue
+        taken = False
+        for picked in chosen:
+            taken = taken or picked == slot
+        if taken:
+            continue
+        score = _slot_score(facts, columns, rules, node, slot)
+        if best < 0 or score > best_score:
+            best = slot
+            best_score = score
+    return best
+
+
+@kernel
+def choose_slots(facts: Facts, columns: Columns, rules: Rules, shape: int, node: int, promise: bool, chosen: Int64s) -> int:
+    """Choose the devices of a sharing pod on ``node``.
+
+    ``chosen`` [D] receives the slots, -1 fills up. Shared devices and whole ones are taken by score, shared ones first on a tie; every device
+    is a different one. Returns NO_ROOM, IDLE, or RELEASING_TOO if any of them is still being released (or ``promise`` says so).
+    """
+    chosen[:] = -1
+    idle = shortage(facts, columns, shape, node, True) == 0
+    wholes = whole(columns.idle[node, GPU]) + whole(columns.releasing[node, GPU])
+    waits = promise
+    for device in range(facts.shapes.devices[shape]):
+        slot = _best_shared_slot(facts, columns, rules, shape, node, chosen)
+        if slot >= 0 and (wholes <= 0 or _slot_score(facts, columns, rules, node, slot) >= rules.spread_slots):
+            waits = waits or not idle or not slot_has_idle(facts, columns, shape, node, slot)
+        elif wholes > 0:
+            slot = _fresh_slot(facts, columns, node, chosen)
+            wholes -= 1
+            waits = waits or not idle
+        else:
+            return NO_ROOM
+        if slot < 0:
+            return NO_ROOM
+        chosen[device] = slot
+    return RELEASING_TOO if waits else IDLE
+
+
+@kernel
+def put(
+    facts: Facts, columns: Columns, places: Places, rules: Rules, pod: int, node: int, promise: bool
+) -> bool:
+    """Place one pod on a node that accepted it: on idle resources, or promised if ``promise`` or if something must be released first.
+
+    Returns False, with nothing changed, when no devices can be found for a sharing pod.
+    """
+    shape = facts.pods.shape[pod]
+    if not is_shared(facts, shape):
+        if not promise and shortage(facts, columns, shape, node, True) == 0:
+            allocate(facts, columns, places, pod, node, 0)
+        else:
+            pipeline(facts, columns, places, pod, node, 0, promise)
+        return True
+    chosen = np.empty(columns.placement_slots.shape[1], np.int64)
+    found = choose_slots(facts, columns, rules, shape, node, promise, chosen)
+    if found == NO_ROOM:
+        return False
+    placement = new_placement(columns, places)
+    columns.placement_slots[placement, :] = chosen
+    if found == IDLE:
+        allocate(facts, columns, places, pod, node, placement)
+    else:
+        pipeline(facts, columns, places, pod, node, placement, promise)
+    return True
+
+
+@kernel
+def best_node(
+    facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, shape: int, group: int, nodes: Int64s, scores: Float64s
+) -> int:
+    """Return the position in ``nodes`` of the best node that accepts the pod, -1 if none does. Ties go to the lower position; NaN is out."""
+    best = -1
+    best_score = 0.0
+    for at in range(nodes.shape[0]):
+        score = scores[at]
+        if np.isnan(score) or (best >= 0 and score <= best_score):
+            continue
+        if refusal(facts, columns, rules, vectors, shape, group, nodes[at]) == 0:
+            best = at
+            best_score = score
+    return best
+
+
+@kernel
+def place_pod(
+    facts: Facts,
+    columns: Columns,
+    places: Places,
+    rules: Rules,
+    vectors: Vectors,
+    pod: int,
+    nodes: Int64s,
+    extra: Float64s,
+    promise: bool,
+    scores: Float64s,
+) -> bool:
+    """Place one pod on the best of ``nodes`` (rows ascending) that accepts it. Returns whether one did. Cost: O(n)."""
+    shape = facts.pods.shape[pod]
+    group = facts.pods.group[pod]
+    score_nodes(facts, columns, rules, vectors, shape, nodes, extra, scores)
+    while True:
+        at = best_node(facts, columns, rules, vectors, shape, group, nodes, scores)
+        if at < 0:
+            return False
+        if put(facts, columns, places, rules, pod, nodes[at], promise):
+            return True
+        scores[at] = np.nan
+
+
+@kernel
+def place_pods(
+    facts: Facts,
+    columns: Columns,
+    places: Places,
+    rules: Rules,
+    vectors: Vectors,
+    pods: Int64s,
+    nodes: Int64s,
+    extra: Float64s,
+    promise: bool,
+) -> int:
+    """Place ``pods`` one after the other until one finds no node; return how many were placed.
+
+    Shapes: pods [n], nodes [m] ascending, extra [N].
+    Cost:   O(n m); what is changed stays changed, the caller decides whether to undo.
+    """
+    scores = np.empty(nodes.shape[0], np.float64)
+    for at in range(pods.shape[0]):
+        if not place_pod(facts, columns, places, rules, vectors, pods[at], nodes, extra, promise, scores):
+            return at
+    return pods.shape[0]
+
+
+@kernel
+def refusals(
+    facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, shape: int, group: int, nodes: Int64s, out: Int64s
+) -> None:
+    """Fill ``out`` [n] with the refusal of each of ``nodes`` [n] for a pod of ``shape``."""
+    for at in range(nodes.shape[0]):
+        out[at] = refusal(facts, columns, rules, vectors, shape, group, nodes[at])

@@ -1,0 +1,72 @@
+"""The resource axis: which resources a cluster has, in which order and unit.
+
+Amounts are int64: exact, associative, invertible, so that undoing is subtraction. Units: CPU in millicores, memory in bytes, GPU in
+thousandths of a device, ``pods`` and MIG profiles in whole ones, every other resource in thousandths of its own unit.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+import attrs
+import numpy as np
+
+from kai.model.rows import Int64s
+
+CPU, MEMORY, GPU, PODS = 0, 1, 2, 3
+SHARED_RESOURCES = 3
+"""How many leading resources queues share out: CPU, memory, GPU."""
+GPU_UNIT = 1000
+"""Axis units of one whole device."""
+LEADING = ("cpu", "memory", "gpu", "pods")
+
+_MIG = re.compile(r"nvidia\.com/mig-(\d+)g\.(\d+)gb")
+
+
+def mig_slices(resource: str) -> tuple[int, int]:
+    """Return compute slices and gigabytes of a MIG profile resource; (0, 0) for anything else, also for profiles such as ``1g.5gb+me``."""
+    match = _MIG.fullmatch(resource)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+@attrs.frozen
+class ResourceAxis:
+    """Names of the resources of one snapshot; the only maker of vectors.
+
+    ``cpu``, ``memory``, ``gpu`` and ``pods`` come first, everything else follows by name, so the axis does not depend on the order of objects.
+    """
+
+    names: tuple[str, ...]
+    index: Mapping[str, int] = attrs.field(init=False, repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "index", {name: row for row, name in enumerate(self.names)})
+
+    @classmethod
+    def of(cls, resources: Iterable[str]) -> "ResourceAxis":
+        """Return the axis that covers ``resources`` besides the leading four."""
+        return cls(LEADING + tuple(sorted(set(resources) - set(LEADING))))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def vector(self, amounts: Mapping[str, int]) -> Int64s:
+        """Return ``amounts`` as int64[R] in axis units; resources that are not on the axis are an error.
+
+        Raises: KeyError for an unknown resource (a bug of the caller: the axis is grown from the same objects).
+        """
+        out = np.zeros(len(self.names), np.int64)
+        for name, amount in amounts.items():
+            out[self.index[name]] += amount
+        return out
+
+    def gpu_weights(self) -> Int64s:
+        """Return int64[R]: thousandths of a GPU that one axis unit of each resource stands for in quota (a ``2g`` slice is two GPUs)."""
+        weights = np.zeros(len(self.names), np.int64)
+        weights[GPU] = 1
+        for row, name in enumerate(self.names):
+            weights[row] += mig_slices(name)[0] * GPU_UNIT
+        return weights
+
+    def mig(self) -> Int64s:
+        """Return bool-like int64[R]: 1 for MIG profile resources."""
+        return np.array([int("mig-" in name) for name in self.names], np.int64)

@@ -1,0 +1,29 @@
+"""Objects around pods and nodes that filters look up: volumes, config maps, namespaces, resource claims.
+
+Frozen facts, keyed by (namespace, name) where the object is namespaced.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kai.model.claim import ClaimCatalog
+from kai.model.volume import VolumeCatalog
+
+
+def _empty() -> Mapping[Any, Any]:
+    return {}
+
+
+@attrs.frozen(kw_only=True)
+class Catalog:
+    """What a snapshot knows besides pods, nodes, groups and queues."""
+
+    namespaces: Mapping[str, Mapping[str, str]] = attrs.field(factory=_empty)
+    """Labels of each namespace."""
+    config_maps: frozenset[tuple[str, str]] = frozenset()
+    config_maps_known: bool = False
+    """Whether config maps were listed at all; if not, nobody is refused for a missing one."""
+    volumes: VolumeCatalog = VolumeCatalog()
+    claims: ClaimCatalog = ClaimCatalog()

@@ -1,0 +1,118 @@
+"""Resource claims and the devices that can satisfy them (dynamic resource allocation, structured parameters)."""
+
+from collections.abc import Mapping
+
+import attrs
+
+from kai.model.constraints import NodeTerm
+
+
+@attrs.frozen(kw_only=True)
+class DeviceRequest:
+    """One request of a claim. ``all_devices``: every matching device of the node; selectors are CEL expressions."""
+
+    name: str
+    device_class: str
+    count: int = 1
+    all_devices: bool = False
+    selectors: tuple[str, ...] = ()
+    alternatives: tuple["DeviceRequest", ...] = ()
+    """First available: tried in order; the request itself then only carries the name."""
+    capacity: tuple[tuple[str, int], ...] = ()
+    admin_access: bool = False
+    tolerations: tuple[tuple[str, str, str, str], ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class DeviceConstraint:
+    """All devices of ``requests`` (none: of all) must agree in (``distinct``: differ in) the attribute ``match``."""
+
+    match: str
+    requests: tuple[str, ...] = ()
+    distinct: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class AllocatedDevice:
+    """A device that a claim holds, by the request it serves."""
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    admin_access: bool = False
+    consumed: tuple[tuple[str, int], ...] = ()
+    share: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Driver, pool and device: unique in a cluster."""
+        return (self.driver, self.pool, self.device)
+
+
+@attrs.frozen(kw_only=True)
+class Claim:
+    """A resource claim. ``allocation`` is None while nothing is allocated; ``nodes`` says where an allocation can be used (None: anywhere)."""
+
+    namespace: str
+    name: str
+    uid: str
+    requests: tuple[DeviceRequest, ...]
+    constraints: tuple[DeviceConstraint, ...] = ()
+    labels: Mapping[str, str] = attrs.field(factory=dict, eq=False)
+    owner_pod: str = ""
+    """Uid of the owning pod: the claim was made from a template."""
+    allocation: tuple[AllocatedDevice, ...] | None = None
+    nodes: tuple[NodeTerm, ...] | None = None
+    reserved_for: tuple[str, ...] = ()
+    """Uids of the pods that use the claim."""
+
+
+@attrs.frozen(kw_only=True)
+class Device:
+    """One device of a slice. Attributes are by qualified name (domain/name); capacities are integers in base units."""
+
+    name: str
+    attributes: Mapping[str, str | int | bool] = attrs.field(factory=dict, eq=False)
+    capacity: Mapping[str, int] = attrs.field(factory=dict, eq=False)
+    node: str = ""
+    all_nodes: bool = False
+    nodes: tuple[NodeTerm, ...] | None = None
+    counters: tuple[tuple[str, str, int], ...] = ()
+    """Shared counters that the device takes from: (set, counter, amount)."""
+    multiple_allocations: bool = False
+    taints: tuple[tuple[str, str, str], ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class DeviceSlice:
+    """Devices that one driver offers in one pool."""
+
+    name: str
+    driver: str
+    pool: str
+    devices: tuple[Device, ...]
+    node: str = ""
+    all_nodes: bool = False
+    nodes: tuple[NodeTerm, ...] | None = None
+    counters: tuple[tuple[str, str, int], ...] = ()
+    """Counters that the slice offers: (set, counter, amount)."""
+
+
+@attrs.frozen(kw_only=True)
+class DeviceClass:
+    """A device class: CEL selectors, and the extended resource it backs ("" for none)."""
+
+    name: str
+    selectors: tuple[str, ...] = ()
+    extended_resource: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ClaimCatalog:
+    """Everything about claims in a snapshot; ``served`` says whether the cluster has that API at all."""
+
+    claims: Mapping[tuple[str, str], Claim] = attrs.field(factory=dict)
+    slices: tuple[DeviceSlice, ...] = ()
+    classes: Mapping[str, DeviceClass] = attrs.field(factory=dict)
+    served: bool = False

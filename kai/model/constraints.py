@@ -1,0 +1,113 @@
+"""What a pod demands of its node, and what a node demands of its pods: frozen facts without behaviour of their own.
+
+Matching lives in the plugins; this module only gives the terms a shape that is hashable, so that equal demands become one pod shape.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+
+
+@attrs.frozen
+class Requirement:
+    """One expression of a selector: ``key operator values``; operators as in Kubernetes (In, NotIn, Exists, DoesNotExist, Gt, Lt)."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Say whether ``labels`` satisfy the expression. Unparsable numbers under Gt and Lt never match."""
+        match self.operator:
+            case "In":
+                return labels.get(self.key) in self.values
+            case "NotIn":
+                return labels.get(self.key) not in self.values
+            case "Exists":
+                return self.key in labels
+            case "DoesNotExist":
+                return self.key not in labels
+            case _:
+                return self._compares(labels.get(self.key))
+
+    def _compares(self, found: str | None) -> bool:
+        try:
+            left, right = int(found or ""), int(self.values[0])
+        except (ValueError, IndexError):
+            return False
+        return left > right if self.operator == "Gt" else left < right
+
+
+@attrs.frozen
+class Selector:
+    """A label selector: all requirements must hold. An empty one matches everything; ``None`` in its place matches nothing."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Say whether every requirement holds for ``labels``."""
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+
+@attrs.frozen
+class NodeTerm:
+    """One term of a node affinity: expressions over labels and over fields (``metadata.name``). A term without either matches no node."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+@attrs.frozen
+class AffinityTerm:
+    """One term of an inter-pod (anti-)affinity."""
+
+    topology_key: str
+    selector: Selector | None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: Selector | None = None
+    weight: int = 0
+
+    def selects(self, namespace: str, labels: Mapping[str, str], namespaces: Mapping[str, Mapping[str, str]]) -> bool:
+        """Say whether a pod with ``labels`` in ``namespace`` is meant; ``namespaces`` holds the labels of each namespace."""
+        if self.selector is None or not self.selector.matches(labels):
+            return False
+        if namespace in self.namespaces:
+            return True
+        return self.namespace_selector is not None and self.namespace_selector.matches(namespaces.get(namespace, {}))
+
+
+@attrs.frozen
+class Toleration:
+    """What a pod puts up with. Empty ``key`` and ``effect`` stand for any."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@attrs.frozen
+class Taint:
+    """What a node repels pods with."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@attrs.frozen
+class HostPort:
+    """A port that a pod opens on its node."""
+
+    protocol: str
+    address: str
+    port: int
+
+
+@attrs.frozen
+class TopologyConstraint:
+    """Where the pods of a sub-group may spread: a topology and levels of it, each the node label of the level ("" when not asked for)."""
+
+    topology: str
+    required: str = ""
+    preferred: str = ""

@@ -1,0 +1,62 @@
+"""Nodes: what they have, what they are called, whom they accept."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+import attrs
+
+from kai.model.constraints import Taint
+
+UNKNOWN_GPU_MEMORY = 100
+"""MiB per GPU that stands for "not known": a missing or unusable label means this value."""
+
+
+class MigStrategy(IntEnum):
+    """How a node exposes its MIG devices."""
+
+    NONE = 0
+    SINGLE = 1
+    MIXED = 2
+
+
+@attrs.frozen(kw_only=True)
+class NumaZone:
+    """One NUMA zone of a node: what it can give, by resource name in axis units."""
+
+    name: str
+    allocatable: tuple[tuple[str, int], ...]
+    available: tuple[tuple[str, int], ...]
+
+
+@attrs.frozen(kw_only=True)
+class NumaLayout:
+    """Zones of a node in the order of their numbers, with the node's alignment policy and scope."""
+
+    zones: tuple[NumaZone, ...]
+    policy: str = "none"
+    scope: str = "container"
+
+
+@attrs.frozen(kw_only=True)
+class Node:
+    """One node. ``allocatable`` is by resource name in axis units; ``gpu_memory`` is MiB of each GPU."""
+
+    name: str
+    labels: Mapping[str, str] = attrs.field(factory=dict, eq=False)
+    allocatable: Mapping[str, int] = attrs.field(factory=dict, eq=False)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    failing_conditions: tuple[str, ...] = ()
+    """Types of the conditions that keep pods away, e.g. ``Ready`` (not true) or ``MemoryPressure``."""
+    gpu_memory: int = UNKNOWN_GPU_MEMORY
+    gpu_memory_known: bool = False
+    gpu_count: int = 0
+    mig_enabled: bool = False
+    mig_strategy: MigStrategy = MigStrategy.NONE
+    dra_gpus: int = 0
+    numa: NumaLayout | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether the node takes pods at all: schedulable and without a failing condition."""
+        return not self.unschedulable and not self.failing_conditions

@@ -1,0 +1,121 @@
+"""Pods and their shapes.
+
+Every pod is interned into a *shape*: what it asks for and what it demands of a node. Ten thousand pods of one workload are one shape, and
+masks, scores and refusals are properties of the shape, computed once.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+import attrs
+
+from kai.model.constraints import AffinityTerm, HostPort, NodeTerm, Requirement, Toleration
+
+
+class GpuKind(IntEnum):
+    """How a pod asks for GPUs."""
+
+    NONE = 0
+    WHOLE = 1
+    FRACTION = 2
+    MEMORY = 3
+    MIG = 4
+
+
+@attrs.frozen(kw_only=True)
+class GpuRequest:
+    """A pod's GPU request. ``portion`` is of one device (0 < portion <= 1), ``memory`` is MiB of one device, ``devices`` how many of them."""
+
+    kind: GpuKind = GpuKind.NONE
+    devices: int = 1
+    portion: float = 1.0
+    memory: int = 0
+    legacy_mig: bool = False
+    claimed: int = 0
+    """Devices asked for through resource claims (DRA), counted in the pod's GPU amount as well."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether the pod shares devices: a fraction, or an amount of device memory."""
+        return self.kind in (GpuKind.FRACTION, GpuKind.MEMORY)
+
+
+@attrs.frozen(kw_only=True)
+class ClaimReference:
+    """A resource claim that a pod uses. ``claim`` is its object name ("" while it does not exist yet)."""
+
+    name: str
+    claim: str
+    template: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Constraints:
+    """What a pod demands of a node besides amounts."""
+
+    node_selector: tuple[tuple[str, str], ...] = ()
+    node_affinity: tuple[NodeTerm, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    preferred_affinity: tuple[AffinityTerm, ...] = ()
+    preferred_anti_affinity: tuple[AffinityTerm, ...] = ()
+    volume_claims: tuple[str, ...] = ()
+    config_maps: tuple[str, ...] = ()
+    claims: tuple[ClaimReference, ...] = ()
+    nominated_node: str = ""
+    containers: tuple["ContainerRequest", ...] = ()
+    """Filled only for pods that NUMA alignment concerns: see the numa plugin."""
+
+
+@attrs.frozen(kw_only=True)
+class ContainerRequest:
+    """Amounts of one container by resource name, in axis units."""
+
+    requests: tuple[tuple[str, int], ...]
+    limits: tuple[tuple[str, int], ...] = ()
+    init: bool = False
+    sidecar: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Shape:
+    """What identical pods have in common. ``request`` is by resource name in axis units and always holds one ``pods``.
+
+    ``namespace`` is part of a shape only where a demand refers to it ("" otherwise), ``labels`` only where an inter-pod term may look at them.
+    """
+
+    request: tuple[tuple[str, int], ...]
+    gpu: GpuRequest = GpuRequest()
+    constraints: Constraints = Constraints()
+    namespace: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Pod:
+    """One pod: identity, order and belonging. What it asks for is in its shape; where it stands is in the columns."""
+
+    name: str
+    namespace: str
+    uid: str
+    created: float
+    labels: Mapping[str, str] = attrs.field(factory=dict, eq=False)
+    scheduler: str = ""
+    group: str = ""
+    subgroup: str = ""
+    signature: str = ""
+    """Equal for pods that only differ in amounts; see the peer's scheduling constraints signature."""
+    bind_request: str = ""
+    """Name of the live BindRequest, "" when there is none."""
+    priority: int | None = None
+    node_pool: str = ""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+__all__ = ["ClaimReference", "Constraints", "ContainerRequest", "GpuKind", "GpuRequest", "Pod", "Requirement", "Shape"]

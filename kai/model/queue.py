@@ -1,0 +1,37 @@
+"""Queues: the tree of quotas."""
+
+import attrs
+
+UNLIMITED = -1.0
+
+
+@attrs.frozen(kw_only=True)
+class Shares:
+    """One number of a queue for each shared resource, in axis units (millicores, bytes, thousandths of a GPU); -1 is unlimited."""
+
+    cpu: float = 0.0
+    memory: float = 0.0
+    gpu: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class Queue:
+    """One queue. ``parent`` is a row of the queue table, -1 for a top queue; weights are plain numbers."""
+
+    name: str
+    display_name: str = ""
+    parent: int = -1
+    priority: int = 100
+    created: float = 0.0
+    quota: Shares = Shares()
+    limit: Shares = Shares()
+    weight: Shares = Shares()
+    usage: Shares = Shares()
+    """Past usage as a fraction of the cluster, 0 without a usage database."""
+    preempt_min_runtime: float | None = None
+    reclaim_min_runtime: float | None = None
+
+    @property
+    def title(self) -> str:
+        """The name that people see."""
+        return self.display_name or self.name

@@ -1,0 +1,66 @@
+"""Volumes as far as placement depends on them: claims, volumes, classes and the capacity of CSI drivers."""
+
+from collections.abc import Mapping
+
+import attrs
+
+from kai.model.constraints import NodeTerm, Selector
+
+
+@attrs.frozen(kw_only=True)
+class VolumeClaim:
+    """A persistent volume claim. ``size`` is in bytes; ``owner_pod`` is the uid of the only owner if that is a pod."""
+
+    namespace: str
+    name: str
+    storage_class: str
+    size: int
+    phase: str
+    volume: str = ""
+    owner_pod: str = ""
+    deleting: bool = False
+    selected_node: str = ""
+    """Annotation that the volume provisioner was told, "" if none."""
+
+
+@attrs.frozen(kw_only=True)
+class Volume:
+    """A persistent volume: where it may be mounted (None: anywhere)."""
+
+    name: str
+    storage_class: str
+    size: int
+    node_affinity: tuple[NodeTerm, ...] | None = None
+    claim: tuple[str, str] | None = None
+    phase: str = "Available"
+
+
+@attrs.frozen(kw_only=True)
+class StorageClass:
+    """A storage class. ``wait`` says whether volumes are bound only when a pod is placed."""
+
+    name: str
+    provisioner: str
+    wait: bool
+    allowed_topologies: tuple[NodeTerm, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class StorageCapacity:
+    """What a CSI driver says is left of a class on the nodes that ``nodes`` selects. ``capacity`` is in bytes."""
+
+    name: str
+    storage_class: str
+    nodes: Selector | None
+    capacity: int
+
+
+@attrs.frozen(kw_only=True)
+class VolumeCatalog:
+    """Everything about volumes in a snapshot."""
+
+    claims: Mapping[tuple[str, str], VolumeClaim] = attrs.field(factory=dict)
+    volumes: Mapping[str, Volume] = attrs.field(factory=dict)
+    classes: Mapping[str, StorageClass] = attrs.field(factory=dict)
+    drivers: frozenset[str] = frozenset()
+    capacities: tuple[StorageCapacity, ...] = ()

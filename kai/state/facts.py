@@ -1,0 +1,168 @@
+"""From a snapshot to the tables that kernels read and the arena in which a cycle begins."""
+
+import numpy as np
+
+from kai.kernels.columns import Facts, GroupFacts, NodeFacts, PodFacts, QueueFacts, ShapeFacts
+from kai.model.axis import GPU, GPU_UNIT
+from kai.model.pod import GpuKind
+from kai.model.queue import Shares
+from kai.model.rows import Float64s, Int64s
+from kai.state.snapshot import Snapshot
+
+
+def _triples(shares: list[Shares]) -> Float64s:
+    return np.array([(s.cpu, s.memory, s.gpu) for s in shares], np.float64).reshape(len(shares), 3)
+
+
+def slot_table(snapshot: Snapshot) -> tuple[Int64s, tuple[str, ...], dict[tuple[int, str], int]]:
+    """Return where the slots of each node begin [N + 1], the name of each slot ("" for one that does not exist yet), and rows by (node, name).
+
+    A node gets a slot for every shared device it has and room for as many new ones as a cycle can open: each new device is a whole one that is
+    idle or being released, and a device that is being released may be opened once more under a new name.
+    """
+    sharing = any(shape.gpu.shared for shape in snapshot.shapes)
+    existing: list[set[str]] = [set() for _ in snapshot.nodes]
+    for pod, devices in snapshot.pod_devices.items():
+        node = int(snapshot.pod_node[pod])
+        if node >= 0 and snapshot.shapes[snapshot.pod_shape[pod]].gpu.shared:
+            existing[node].update(devices)
+    start = [0]
+    names: list[str] = []
+    rows: dict[tuple[int, str], int] = {}
+    for node, facts in enumerate(snapshot.nodes):
+        for name in sorted(existing[node]):
+            rows[node, name] = len(names)
+            names.append(name)
+        devices = max(facts.gpu_count, facts.allocatable.get("gpu", 0) // GPU_UNIT)
+        names += [""] * (2 * devices + len(existing[node]) if sharing else 0)
+        start.append(len(names))
+    return np.array(start, np.int64), tuple(names), rows
+
+
+def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ...]) -> NodeFacts:
+    """Return the node table."""
+    nodes, axis = snapshot.nodes, snapshot.axis
+    legacy = np.zeros(len(nodes), np.bool_)
+    for pod in range(len(snapshot.pods)):
+        if snapshot.pod_node[pod] >= 0 and snapshot.shapes[snapshot.pod_shape[pod]].gpu.legacy_mig:
+            legacy[snapshot.pod_node[pod]] = True
+    rows = [axis.vector(node.allocatable) for node in nodes]
+    return NodeFacts(
+        allocatable=np.array(rows, np.int64).reshape(len(nodes), len(axis)),
+        gpu_memory=np.array([node.gpu_memory for node in nodes], np.int64),
+        gpu_memory_known=np.array([node.gpu_memory_known for node in nodes], np.bool_),
+        gpu_count=np.array([node.gpu_count for node in nodes], np.int64),
+        mig_enabled=np.array([node.mig_enabled for node in nodes], np.bool_),
+        mig_strategy=np.array([node.mig_strategy for node in nodes], np.int64),
+        cpu_only=np.array(
+            [not node.mig_enabled and node.allocatable.get("gpu", 0) <= 0 and not node.dra_gpus for node in nodes], np.bool_
+        ),
+        dra_gpus=np.array([node.dra_gpus > 0 for node in nodes], np.bool_),
+        ready=np.array([node.ready for node in nodes], np.bool_),
+        legacy_mig=legacy,
+        slot_start=slot_start,
+        slot_named=np.array([bool(name) for name in slot_names], np.bool_),
+        gpu_weight=axis.gpu_weights(),
+        mig_resource=axis.mig(),
+    )
+
+
+def shape_facts(snapshot: Snapshot) -> ShapeFacts:
+    """Return the shape table; masks and scores point to the neutral row until the policy has answers."""
+    shapes = snapshot.shapes
+    return ShapeFacts(
+        request=snapshot.requests,
+        kind=np.array([shape.gpu.kind for shape in shapes], np.int64),
+        devices=np.array([shape.gpu.devices if shape.gpu.shared else 0 for shape in shapes], np.int64),
+        portion=np.array([shape.gpu.portion if shape.gpu.kind == GpuKind.FRACTION else 0.0 for shape in shapes], np.float64),
+        memory=np.array([shape.gpu.memory for shape in shapes], np.int64),
+        claimed=np.array([shape.gpu.claimed for shape in shapes], np.int64),
+        legacy_mig=np.array([shape.gpu.legacy_mig for shape in shapes], np.bool_),
+        mask=np.zeros(len(shapes), np.int64),
+        score=np.zeros(len(shapes), np.int64),
+    )
+
+
+def pod_facts(snapshot: Snapshot) -> PodFacts:
+    """Return the pod table."""
+    group = snapshot.pod_group
+    leaf = np.full(len(snapshot.pods), -1, np.int64)
+    known = (group >= 0) & (snapshot.pod_subgroup >= 0)
+    leaf[known] = snapshot.first_subgroup[group[known]] + snapshot.pod_subgroup[known]
+    return PodFacts(shape=snapshot.pod_shape, group=group, leaf=leaf, reservation=snapshot.pod_reservation)
+
+
+def group_facts(snapshot: Snapshot, pods: PodFacts, pod_order: Int64s, topology: bool) -> GroupFacts:
+    """Return the tables of groups and sub-groups; ``pod_order`` [P] lists all pods in pod order, ``topology`` says whether constraints count."""
+    groups = snapshot.groups
+    minimum: list[int] = []
+    parent: list[int] = []
+    leaf: list[bool] = []
+    simple: list[bool] = []
+    for group in groups:
+        base = len(minimum)
+        children = [0] * len(group.subgroups)
+        for subgroup in group.subgroups:
+            if subgroup.parent >= 0:
+                children[subgroup.parent] += 1
+        for at, subgroup in enumerate(group.subgroups):
+            wanted = children[at] if subgroup.minimum is None and not subgroup.leaf else subgroup.minimum
+            minimum.append(1 if wanted is None else wanted)
+            parent.append(base + subgroup.parent if subgroup.parent >= 0 else -1)
+            leaf.append(subgroup.leaf)
+        constrained = topology and any(subgroup.constraint for subgroup in group.subgroups)
+        simple.append(len(group.subgroups) == 2 and leaf[base + 1] and minimum[base] == 1 and not constrained)
+    ordered = pod_order[pods.leaf[pod_order] >= 0]
+    leaves = pods.leaf[ordered]
+    by_leaf = ordered[np.argsort(leaves, kind="stable")]
+    counts = np.bincount(leaves, minlength=len(minimum)) if len(minimum) else np.zeros(0, np.int64)
+    return GroupFacts(
+        queue=np.array([group.queue_row for group in groups], np.int64),
+        preemptible=np.array([group.preemptible for group in groups], np.bool_),
+        simple=np.array(simple, np.bool_),
+        first_subgroup=snapshot.first_subgroup,
+        minimum=np.array(minimum, np.int64),
+        leaf=np.array(leaf, np.bool_),
+        parent=np.array(parent, np.int64),
+        pod_start=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]).astype(np.int64),
+        pods=np.ascontiguousarray(by_leaf, np.int64),
+    )
+
+
+def queue_facts(snapshot: Snapshot) -> QueueFacts:
+    """Return the queue table; shares and totals are filled by whoever divides them (the proportion plugin)."""
+    queues = snapshot.queues
+    leaf = np.ones(len(queues), np.bool_)
+    for queue in queues:
+        if queue.parent >= 0:
+            leaf[queue.parent] = False
+    return QueueFacts(
+        parent=np.array([queue.parent for queue in queues], np.int64),
+        quota=_triples([queue.quota for queue in queues]),
+        limit=_triples([queue.limit for queue in queues]),
+        fair_share=np.zeros((len(queues), 3), np.float64),
+        allocatable=np.zeros((len(queues), 3), np.float64),
+        priority=np.array([queue.priority for queue in queues], np.int64),
+        created=np.array([queue.created for queue in queues], np.float64),
+        leaf=leaf,
+        total=np.zeros(3, np.float64),
+    )
+
+
+def requested_amounts(snapshot: Snapshot, facts: NodeFacts, per_device: int) -> Float64s:
+    """Return float64[K, 3]: CPU, memory and GPU that one pod of each shape is taken to want before it has a node.
+
+    A request by GPU memory counts as the part of a device with ``per_device`` MiB that it is; 0 when no device's memory is known. The peer uses the
+    smallest device for demand and order, the largest for limits.
+    """
+    requests = snapshot.requests
+    out = np.zeros((len(snapshot.shapes), 3), np.float64)
+    out[:, :2] = requests[:, :2]
+    out[:, GPU] = requests @ facts.gpu_weight
+    for row, shape in enumerate(snapshot.shapes):
+        if shape.gpu.kind == GpuKind.MEMORY:
+            out[row, GPU] = GPU_UNIT * shape.gpu.devices * shape.gpu.memory / per_device if per_device else 0.0
+    return out
+
+
+__all__ = ["Facts", "group_facts", "node_facts", "pod_facts", "queue_facts", "requested_amounts", "shape_facts", "slot_table"]

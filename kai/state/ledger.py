@@ -1,0 +1,164 @@
+"""The ledger: the one mutable object of a cycle.
+
+It owns the arena, the journal and the placement table. Everything that places or evicts ends in ``kai.kernels.columns.add``; leaving a mark and
+undoing to it is exact, byte for byte, because all of it is integer addition.
+"""
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from kai.errors import InvariantError
+from kai.kernels import booking
+from kai.kernels.columns import Columns, Facts, Places, add, undo_to
+from kai.model.axis import GPU, GPU_UNIT
+from kai.model.rows import Int64s
+from kai.model.status import ACTIVE_USED, Status
+from kai.state.layout import Layout, Room, Sizes, grown
+
+
+@attrs.define
+class Tracked:
+    """A plugin's own column: follows placements through effects and is undone with them. ``values`` is a live, read-only view."""
+
+    initial: Int64s
+    offset: int = -1
+    values: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
+
+
+class Ledger:
+    """Who is where and how much is left, with undo.
+
+    ``facts``, ``columns`` and ``places`` are passed to kernels together; ``columns`` is replaced when a log grows, so it is read afresh for every call.
+    """
+
+    def __init__(self, layout: Layout, facts: Facts, arena: Int64s, room: Room, tracked: Sequence[Tracked] = ()) -> None:
+        """Take over ``arena`` (not copied), append the ``tracked`` columns to it."""
+        self.layout = layout
+        self.facts = facts
+        self.places: Places = layout.places
+        self._room = room
+        self._epoch = np.zeros(layout.sizes.groups, np.int64)
+        self.arena = np.concatenate([arena, *(column.initial.ravel() for column in tracked)]) if tracked else arena
+        at = layout.size
+        for column in tracked:
+            column.offset = at
+            view = self.arena[at : at + column.initial.size].reshape(column.initial.shape)
+            view.setflags(write=False)
+            column.values = view
+            at += column.initial.size
+        self.columns: Columns = layout.columns(self.arena, room, self._epoch)
+        self._journal_per_pod = 8 * layout.sizes.resources + 24 * room.placement_slots.shape[1] + 8 * 12 + 40
+
+    @property
+    def mark(self) -> int:
+        """The current length of the journal: what to undo to."""
+        return int(self._room.cursor[0])
+
+    def reserve(self, changes: int) -> None:
+        """Make room in the logs for ``changes`` more placements or evictions, so that kernels need not grow anything."""
+        room = self._room
+        depth = 1 + self.layout.sizes.queues
+        per_pod = self._journal_per_pod + 6 * min(depth, 64)
+        journal = grown(room.journal, self.mark + (changes + 1) * per_pod)
+        operations = grown(room.operations, int(self.columns.counters[0]) + changes + 1)
+        placements = grown(room.placement_slots, int(self.columns.counters[1]) + changes + 2)
+        if journal is room.journal and operations is room.operations and placements is room.placement_slots:
+            return
+        room.journal, room.operations, room.placement_slots = journal, operations, placements
+        self.columns = self.columns._replace(journal=journal, operations=operations, placement_slots=placements)
+
+    def undo_to(self, mark: int) -> None:
+        """Take back everything since ``mark``."""
+        undo_to(self.facts, self.columns, self.places, mark)
+
+    def add(self, column: Tracked, index: int, delta: int) -> None:
+        """Change one cell of a plugin's column."""
+        self.reserve(1)
+        add(self.columns, column.offset + index, delta)
+
+    def evict(self, pod: int) -> None:
+        """Release what ``pod`` holds."""
+        self.reserve(1)
+        booking.evict(self.facts, self.columns, self.places, pod)
+
+    def unevict(self, pod: int) -> None:
+        """Take back the eviction of ``pod`` by the open statement."""
+        self.reserve(1)
+        booking.unevict(self.facts, self.columns, self.places, pod)
+
+    def pipeline(self, pod: int, node: int, placement: int, *, keep: bool) -> None:
+        """Promise ``pod`` a place on ``node``."""
+        self.reserve(1)
+        booking.pipeline(self.facts, self.columns, self.places, pod, node, placement, keep)
+
+    def unallocate(self, pod: int) -> None:
+        """Take an allocated pod off its node."""
+        self.reserve(1)
+        booking.unallocate(self.facts, self.columns, self.places, pod)
+
+    def set_status(self, pod: int, status: Status) -> None:
+        """Give ``pod`` a status that changes neither its place nor its booking."""
+        self.reserve(1)
+        booking.set_status(self.facts, self.columns, self.places, pod, int(status))
+
+    def operations(self) -> Int64s:
+        """Return int64[o, 2]: (kind, pod) of what was done since the last ``seal``, in order."""
+        return self.columns.operations[: int(self.columns.counters[0])].copy()
+
+    def seal(self) -> None:
+        """Make everything so far final: nothing before this point can be undone any more, evicted pods are no longer the statement's."""
+        operations = self.operations()
+        columns = self.columns
+        pods = operations[:, 1]
+        columns.virtual[pods] = 0
+        columns.evicted_status[pods] = 0
+        columns.evicted_node[pods] = 0
+        columns.evicted_placement[pods] = 0
+        columns.counters[0] = 0
+        self._room.cursor[0] = 0
+
+    def slots_of(self, pod: int) -> Int64s:
+        """Return the slot rows of a pod's placement."""
+        slots = self.columns.placement_slots[int(self.columns.placement[pod])]
+        return slots[slots >= 0]
+
+    def fingerprint(self) -> bytes:
+        """Return the arena as bytes: equal before and after whatever was undone."""
+        return self.arena.tobytes()
+
+    def check(self) -> None:
+        """Recompute what is derived and compare.
+
+        Raises: InvariantError naming the first column that does not agree.
+        """
+        columns, facts = self.columns, self.facts
+        status = columns.status
+        used = (ACTIVE_USED >> status) & 1
+        occupying = np.zeros_like(columns.occupying)
+        mine = facts.pods.leaf >= 0
+        np.add.at(occupying, facts.pods.leaf[mine], used[mine])
+        if not np.array_equal(occupying, columns.occupying):
+            raise InvariantError("ledger: occupying pods per sub-group do not agree with the pods' statuses")
+        total = columns.idle + columns.used
+        for resource in range(total.shape[1]):
+            if resource == GPU:
+                continue
+            promised = self._promised(resource)
+            if not np.array_equal(total[:, resource] - promised, facts.nodes.allocatable[:, resource]):
+                raise InvariantError(f"ledger: idle + used of resource {resource} is not what nodes can give")
+        if np.any(columns.slot_used < 0):
+            raise InvariantError("ledger: a shared device holds a negative amount")
+
+    def _promised(self, resource: int) -> Int64s:
+        """Return int64[N]: what pipelined pods wait for on each node: it is used but not taken from idle."""
+        out = np.zeros(self.layout.sizes.nodes, np.int64)
+        waiting = (self.columns.status == Status.PIPELINED) & (self.columns.node >= 0)
+        pods = np.flatnonzero(waiting)
+        np.add.at(out, self.columns.node[pods], self.facts.shapes.request[self.facts.pods.shape[pods], resource])
+        out[self.facts.nodes.allocatable[:, resource] == 0] = 0
+        return out
+
+
+__all__ = ["GPU_UNIT", "Ledger", "Sizes", "Tracked"]

@@ -1,0 +1,86 @@
+"""The snapshot: one immutable picture of a cluster.
+
+Facts as frozen objects (what is read once per decision or in an explanation) and as columns (what is read in a loop). Row *i* of every pod column
+is ``snapshot.pods[i]``; rows are in name order, which is the last tie-break everywhere, so decisions do not depend on the order in which objects arrived.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import attrs
+import numpy as np
+
+from kai.model.axis import ResourceAxis
+from kai.model.catalog import Catalog
+from kai.model.node import UNKNOWN_GPU_MEMORY, Node
+from kai.model.pod import Pod, Shape
+from kai.model.podgroup import PodGroup
+from kai.model.queue import Queue
+from kai.model.rows import Bools, Int64s
+from kai.model.topology import Topology
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class Snapshot:
+    """Everything a cycle may know. Shapes: P pods, N nodes, G groups, K shapes, Q queues.
+
+    ``now`` is seconds since the epoch; the core has no other clock.
+    """
+
+    now: float
+    axis: ResourceAxis
+    nodes: tuple[Node, ...] = ()
+    """By name."""
+    pods: tuple[Pod, ...] = ()
+    """By (namespace, name)."""
+    shapes: tuple[Shape, ...] = ()
+    """In order of first use by pod row."""
+    groups: tuple[PodGroup, ...] = ()
+    """By (name, namespace)."""
+    queues: tuple[Queue, ...] = ()
+    """By name."""
+    topologies: Mapping[str, Topology] = attrs.field(factory=dict)
+    catalog: Catalog = Catalog()
+    pod_shape: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64), eq=False)
+    pod_group: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64), eq=False)
+    """Row of the group, -1 for pods that belong to none."""
+    pod_subgroup: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64), eq=False)
+    """Position of the pod's leaf in ``groups[g].subgroups``, -1 when its label names none."""
+    pod_status: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64), eq=False)
+    pod_node: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64), eq=False)
+    """Row of the node, -1 for none or one outside the snapshot."""
+    pod_reservation: Bools = attrs.field(factory=lambda: np.zeros(0, np.bool_), eq=False)
+    """Pods that hold a device for pods that share it."""
+    pod_devices: Mapping[int, tuple[str, ...]] = attrs.field(factory=dict)
+    """Names of the shared devices (GPU groups) of sharing pods that have a place, by pod row."""
+    pod_numa: Mapping[int, tuple[tuple[str, tuple[tuple[str, int], ...]], ...]] = attrs.field(factory=dict)
+    """Recorded NUMA placements by pod row: zone name and amounts."""
+    revision: int = 0
+
+    @cached_property
+    def first_subgroup(self) -> Int64s:
+        """Return int64[G + 1]: the sub-groups of group g have rows first_subgroup[g] .. first_subgroup[g + 1]."""
+        counts = np.fromiter((len(group.subgroups) for group in self.groups), np.int64, len(self.groups))
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+    @cached_property
+    def node_rows(self) -> Mapping[str, int]:
+        """Return the row of each node by name."""
+        return {node.name: row for row, node in enumerate(self.nodes)}
+
+    @cached_property
+    def queue_rows(self) -> Mapping[str, int]:
+        """Return the row of each queue by name."""
+        return {queue.name: row for row, queue in enumerate(self.queues)}
+
+    @cached_property
+    def gpu_memory_bounds(self) -> tuple[int, int]:
+        """Return the least and the most GPU memory (MiB) of nodes where it is known; (0, 0) if it is nowhere."""
+        known = [node.gpu_memory for node in self.nodes if node.gpu_memory > UNKNOWN_GPU_MEMORY]
+        return (min(known), max(known)) if known else (0, 0)
+
+    @cached_property
+    def requests(self) -> Int64s:
+        """Return int64[K, R]: what a pod of each shape asks for, in axis units."""
+        rows = [self.axis.vector(dict(shape.request)) for shape in self.shapes]
+        return np.array(rows, np.int64).reshape(len(self.shapes), len(self.axis))
