@@ -1,0 +1,134 @@
+"""Every check has one name here, the same for a person and for CI: ``make test`` runs the default sessions.
+
+Started by make, nox runs inside ``.venv`` and all sessions use that one environment: each of them needs numba, numpy
+and the whole of kai, and six copies would cost minutes and a gigabyte without finding anything more. Started from
+anywhere else, nox builds an environment for each session from the same pinned requirements.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent.resolve()
+SHARED = Path(sys.prefix).resolve() == ROOT / ".venv"
+
+nox.needs_version = ">=2025.5"
+nox.options.default_venv_backend = "none" if SHARED else "virtualenv"
+# The suite comes last, so that its closing lines are among the last that are printed.
+nox.options.sessions = ["lint", "contracts", "types", "nojit", "tests"]
+nox.options.error_on_missing_interpreters = True
+
+# What runs through kernels, and is therefore run again as plain Python.
+NOJIT = [
+    "tests/kernels",
+    "tests/properties",
+    "tests/scenarios",
+    "tests/unit/actions",
+    "tests/unit/framework",
+    "tests/unit/kernels",
+    "tests/unit/state",
+]
+
+
+def python(session: nox.Session, *args: str, env: dict[str, str] | None = None) -> None:
+    """Run ``python *args`` in the session's environment, installing the pinned packages first where it has its own."""
+    if not SHARED:
+        session.install("--require-hashes", "--requirement", "requirements/dev.txt")
+        session.install("--no-deps", "--no-build-isolation", "--editable", ".")
+    session.run(sys.executable if SHARED else "python", *args, env=env, external=SHARED)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check format and rules with ruff."""
+    python(session, "-m", "ruff", "format", "--check", ".")
+    python(session, "-m", "ruff", "check", ".")
+
+
+@nox.session
+def contracts(session: nox.Session) -> None:
+    """Check who imports whom."""
+    python(session, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types strictly, in the package and in the programs of tests/typing."""
+    python(session, "-m", "mypy", *session.posargs)
+
+
+@nox.session
+def nojit(session: nox.Session) -> None:
+    """Run the tests of the engine with kernels as plain Python: results must not depend on the compiler."""
+    chosen = session.posargs or [path for path in NOJIT if any((ROOT / path).rglob("test_*.py"))]
+    if not chosen:
+        session.skip("none of the folders it runs exists yet")
+    # Plain kernels are a hundred times slower; many examples are for the compiled run.
+    python(session, "-m", "pytest", "-q", *chosen, env={"NUMBA_DISABLE_JIT": "1", "HYPOTHESIS_PROFILE": "dev"})
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the whole suite, or what is named after ``--``."""
+    python(session, "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """Run the cases with a known right answer only."""
+    python(session, "-m", "pytest", "tests/conformance", *session.posargs)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Measure which lines and branches the suite runs, with the JIT off so that kernels count."""
+    python(session, "-m", "coverage", "erase")
+    python(session, "-m", "coverage", "run", "-m", "pytest", *session.posargs, env={"NUMBA_DISABLE_JIT": "1"})
+    python(session, "-m", "coverage", "combine")
+    python(session, "-m", "coverage", "report")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Time scheduling cycles on the workloads of ``benchmarks``; arguments after ``--`` go to ``benchmarks run``."""
+    python(session, "-m", "benchmarks", "run", *(session.posargs or ["w1"]))
+
+
+@nox.session(venv_backend="virtualenv")
+def docs(session: nox.Session) -> None:
+    """Build the site; a broken link is an error. It alone needs its tools, so they stay out of ``.venv``."""
+    session.install("--require-hashes", "--requirement", "requirements/docs.txt")
+    session.run("mkdocs", "build", "--strict", "--site-dir", str(ROOT / "build" / "site"))
+
+
+@nox.session
+def changelog(session: nox.Session) -> None:
+    """Show the next release's changelog from its fragments, or write it: ``nox -s changelog -- --version 0.2.0``."""
+    python(session, "-m", "towncrier", "build", *(session.posargs or ["--draft", "--version", "unreleased"]))
+
+
+@nox.session
+def lock(session: nox.Session) -> None:
+    """Compile requirements/*.txt from pyproject.toml: pinned, hashed, naming no package index.
+
+    Versions that are pinned stay unless ``-- --upgrade`` is given.
+    """
+    options = [
+        "--quiet",
+        "--universal",
+        "--python-version=3.11",
+        "--generate-hashes",
+        "--no-emit-index-url",
+        "--no-emit-find-links",
+        "--custom-compile-command=nox -s lock",
+        *session.posargs,
+    ]
+    compile_ = ["-m", "uv", "pip", "compile", "pyproject.toml", *options]
+    env = {"UV_SYSTEM_CERTS": os.environ.get("UV_SYSTEM_CERTS", "1")}
+    runtime = ["--constraint", "requirements/runtime.txt"]
+    python(session, *compile_, "--output-file", "requirements/runtime.txt", env=env)
+    python(session, *compile_, "--group", "dev", *runtime, "--output-file", "requirements/dev.txt", env=env)
+    only_docs = ["-m", "uv", "pip", "compile", *options, "--group", "docs"]
+    python(session, *only_docs, "--output-file", "requirements/docs.txt", env=env)

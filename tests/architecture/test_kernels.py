@@ -1,0 +1,70 @@
+"""Every kernel that the engine calls has a plain-Python twin that says the same the long way."""
+
+import ast
+
+from tests.architecture.source import ROOT, AnyFunction, Module, modules
+
+TWINS = ROOT / "tests" / "kernels"
+
+
+def kernels() -> dict[str, str]:
+    """Return name and place of every function under ``@kernel``."""
+    return {
+        function.name: f"{module.place}:{function.lineno}"
+        for module in modules(ROOT / "kai" / "kernels")
+        for function in module.functions()
+        if is_kernel(function)
+    }
+
+
+def is_kernel(function: AnyFunction) -> bool:
+    return any(
+        isinstance(name, ast.Name) and name.id == "kernel"
+        for decorator in function.decorator_list
+        for name in [decorator.func if isinstance(decorator, ast.Call) else decorator]
+    )
+
+
+def names_taken(module: Module) -> set[str]:
+    """Return the names that ``module`` takes from kai.kernels, imported or reached through one of its modules."""
+    taken: set[str] = set()
+    reached_through: set[str] = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kai.kernels"):
+            taken |= {name.name for name in node.names}
+            reached_through |= {name.asname or name.name for name in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module == "kai":
+            reached_through |= {name.asname or name.name for name in node.names if name.name == "kernels"}
+    taken |= {
+        node.attr
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node).split(".")[0] in reached_through
+    }
+    return taken
+
+
+def called_kernels() -> dict[str, str]:
+    """Return those kernels that code outside kai.kernels uses; one that only kernels call is compared through them."""
+    outside = [module for module in modules() if not module.name.startswith("kai.kernels")]
+    taken = set().union(*(names_taken(module) for module in outside))
+    return {name: place for name, place in kernels().items() if name in taken}
+
+
+def naive_modules() -> list[Module]:
+    """Return ``tests/kernels/naive.py``, or the modules of a package of that name."""
+    return [module for module in modules(TWINS) if module.path.relative_to(TWINS).parts[0].split(".")[0] == "naive"]
+
+
+def test_every_kernel_has_a_naive_twin() -> None:
+    twins = {function.name for module in naive_modules() for function in module.functions()}
+    missing = {name: place for name, place in called_kernels().items() if name not in twins}
+    assert not missing, "no function of the same name in tests/kernels/naive: " + ", ".join(
+        f"{name} ({place})" for name, place in sorted(missing.items())
+    )
+
+
+def test_twins_import_no_kernel() -> None:
+    borrowed = {
+        module.place: sorted(names) for module in naive_modules() if (names := names_taken(module) & set(kernels()))
+    }
+    assert not borrowed, f"a twin that calls the kernel proves nothing: {borrowed}"

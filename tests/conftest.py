@@ -1,0 +1,31 @@
+"""What every test gets: hypothesis profiles, one async backend, and an alarm for calls that block the event loop."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from blockbuster import blockbuster_ctx
+from hypothesis import settings
+
+# dev: quick, different every time, failures remembered. ci: the same examples on every run, so that a red run can be
+# repeated. nightly: as many as the night allows. No deadline anywhere: the first example may compile a kernel.
+settings.register_profile("dev", max_examples=100, deadline=None)
+settings.register_profile("ci", max_examples=500, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("nightly", max_examples=50_000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Run async tests on asyncio only: the Kubernetes client knows no other."""
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def no_blocking_call(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail an async test that blocks the event loop (sleeps, reads a file, connects) instead of awaiting."""
+    if request.node.get_closest_marker("anyio") is None:
+        yield
+        return
+    with blockbuster_ctx():
+        yield
