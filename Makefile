@@ -35,7 +35,7 @@ $(VENV)/.packages: requirements/dev.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("kai needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0])'
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "installing the pinned packages into $(VENV) (once; a minute or two)"
-	@$(PIP) install --require-hashes --requirement requirements/dev.txt
+	@$(PIP) install --use-pep517 --require-hashes --requirement requirements/dev.txt
 	@touch $@
 
 $(VENV)/.ready: $(VENV)/.packages pyproject.toml

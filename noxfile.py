@@ -43,14 +43,14 @@ def python(session: nox.Session, *args: str, env: dict[str, str] | None = None) 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check format and rules with ruff."""
-    python(session, "-m", "ruff", "format", "--check", ".")
     python(session, "-m", "ruff", "check", ".")
+    python(session, "-m", "ruff", "format", "--check", ".")
 
 
 @nox.session
 def contracts(session: nox.Session) -> None:
     """Check who imports whom."""
-    python(session, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()")
+    python(session, "-c", "from importlinter.cli import lint_imports_command as check; check(['--no-logo'])")
 
 
 @nox.session
