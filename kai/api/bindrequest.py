@@ -1,0 +1,81 @@
+"""BindRequest (scheduling.run.ai/v1alpha2): the scheduler's order to the binder to put one pod on one node."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import attrs
+
+from kai.api.dra import AllocationResult, DeviceRequest
+from kai.api.meta import ObjectMeta
+from kai.api.pod import ExtendedResourceMapping
+from kai.api.wire import EMPTY, Count, Requests, by_content
+
+ReceivedResourceType: TypeAlias = Literal["", "Regular", "Fraction", "MigInstance"]
+BindPhase: TypeAlias = Literal["", "Pending", "Succeeded", "Failed"]
+
+
+@attrs.frozen(kw_only=True)
+class ReceivedGpu:
+    """How many devices the pod gets, and how much of each: a decimal with two places."""
+
+    count: Count = 0
+    portion: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ResourceClaimAllocation:
+    """The devices for one claim of the pod, by its name in the pod."""
+
+    name: str
+    allocation: AllocationResult | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ExtendedResourceClaimAllocation:
+    """The devices that serve the pod's extended resources, and the claim to be made for them."""
+
+    allocation: AllocationResult | None = None
+    device_requests: tuple[DeviceRequest, ...] = ()
+    container_mappings: tuple[ExtendedResourceMapping, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class NumaZone:
+    """What the pod takes from one NUMA zone of its node."""
+
+    zone: str
+    amount: Requests = attrs.field(default=EMPTY, eq=by_content)
+
+
+@attrs.frozen(kw_only=True)
+class BindRequestSpec:
+    """What is to be bound, and where."""
+
+    pod_name: str = ""
+    selected_node: str = ""
+    received_resource_type: ReceivedResourceType = ""
+    received_gpu: ReceivedGpu | None = None
+    selected_gpu_groups: tuple[str, ...] = ()
+    resource_claim_allocations: tuple[ResourceClaimAllocation, ...] = ()
+    extended_resource_claim_allocation: ExtendedResourceClaimAllocation | None = None
+    predicted_numa_zones: tuple[NumaZone, ...] = ()
+    backoff_limit: Count | None = None
+
+
+@attrs.frozen(kw_only=True)
+class BindRequestStatus:
+    """How far the binder got."""
+
+    phase: BindPhase = ""
+    reason: str = ""
+    failed_attempts: Count = 0
+
+
+@attrs.frozen(kw_only=True)
+class BindRequest:
+    """A bind request."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: BindRequestSpec = BindRequestSpec()
+    status: BindRequestStatus = BindRequestStatus()

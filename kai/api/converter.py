@@ -1,0 +1,284 @@
+"""The one cattrs converter: how each type of an api class is read from JSON and written to it.
+
+Null is the same as absent, unknown keys are passed over. A reader that fails raises BadValue, and each reader around
+it adds its key or index while the exception passes; without a failure this costs nothing, so no second, slower
+converter is needed to find out where a value stands.
+"""
+
+from __future__ import annotations
+
+import marshal
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_origin
+
+import attrs
+import cattrs
+
+from kai.api import reading, times
+from kai.api.bad_value import BadValue
+from kai.api.reading import Reader
+from kai.api.wire import Bounds, Format, Int64, Pattern, is_shared, name_on_the_wire
+
+Writer: TypeAlias = Callable[[Any], Any]
+# Type hints are of many unrelated classes; only `typing` knows how to take them apart.
+Hint: TypeAlias = Any
+
+_FORMATS: Final[dict[str, Reader]] = {
+    "time": reading.time,
+    "duration": reading.duration,
+    "quantity": reading.quantity_text,
+    "requests": reading.requests,
+    "amounts": reading.amounts,
+    "share": reading.share,
+    "number": reading.number,
+    "number or text": reading.number_or_text,
+    "json": reading.json_value,
+    "json object": reading.json_object,
+}
+_MOST_SHARED: Final = 1 << 13
+
+
+def make_converter() -> cattrs.Converter:
+    """Make the converter for api classes."""
+    converter = cattrs.Converter(detailed_validation=False)
+    converter.register_structure_hook_func(_is(str), reading.text)
+    converter.register_structure_hook_func(_is(bool), reading.flag)
+    converter.register_structure_hook_func(_is(float), reading.number)
+    converter.register_structure_hook_factory(_is(int), lambda _: _annotated_reader(Int64, converter))
+    factories: tuple[tuple[Callable[[Hint], bool], Callable[[Hint, cattrs.Converter], Reader]], ...] = (
+        (_is_union, _union_reader),
+        (_comes_from(Literal), _literal_reader),
+        (_comes_from(Mapping), _mapping_reader),
+        (_comes_from(tuple), _tuple_reader),
+        (_comes_from(Annotated), _annotated_reader),
+        (attrs.has, _class_reader),
+    )
+    for fits, make in factories:
+        converter.register_structure_hook_factory(fits, lambda hint, make=make: make(hint, converter))
+    converter.register_unstructure_hook_factory(attrs.has, lambda hint: _class_writer(hint, converter))
+    return converter
+
+
+def _is(wanted: type) -> Callable[[Hint], bool]:
+    return lambda hint: hint is wanted
+
+
+def _comes_from(origin: object) -> Callable[[Hint], bool]:
+    return lambda hint: get_origin(hint) is origin
+
+
+def _is_union(hint: Hint) -> bool:
+    return get_origin(hint) in {typing.Union, types.UnionType}
+
+
+def _present(hint: Hint) -> Hint:
+    """Return a type without None, which no reader ever sees."""
+    if not _is_union(hint):
+        return hint
+    parts = tuple(part for part in get_args(hint) if part is not type(None))
+    return parts[0] if len(parts) == 1 else hint
+
+
+# --- Reading -------------------------------------------------------------------------------------------------------
+
+
+def _class_reader(cls: Hint, converter: cattrs.Converter) -> Reader:
+    """Make the reader of an api class: it looks at the keys that are there and ignores those nobody declared."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    table: dict[object, tuple[str, type | None, Reader]] = {}
+    required: list[tuple[str, str]] = []
+    for field in attrs.fields(cls):
+        hint, wire = _present(hints[field.name]), name_on_the_wire(field)
+        reader = converter.get_structure_hook(hint)
+        # A value of exactly this type is fine as it is; that saves a call for half of all fields.
+        as_it_is = hint if hint in {str, bool} else None
+        table[wire] = (field.alias or field.name, as_it_is, _shared(reader) if is_shared(field) else reader)
+        if field.default is attrs.NOTHING:
+            required.append((field.alias or field.name, wire))
+    find = table.get
+
+    def read(value: object, _: object = None) -> object:
+        if not isinstance(value, Mapping):
+            raise BadValue(value, "an object")
+        given: dict[str, object] = {}
+        key: object = None
+        try:
+            for key, item in value.items():
+                slot = find(key)
+                if slot is not None and item is not None:
+                    name, as_it_is, reader = slot
+                    given[name] = item if type(item) is as_it_is else reader(item, None)
+        except BadValue as bad:
+            bad.under(key)
+            raise
+        for name, wire in required:
+            if name not in given:
+                raise BadValue(None, "a value", path=(wire,))
+        return cls(**given)
+
+    return read
+
+
+def _shared(reader: Reader) -> Reader:
+    """Make a reader return one object for all equal values.
+
+    Pods of a workload agree in most of what they ask for: reading it once is quicker, holding it once is smaller, and
+    whoever compares shapes finds them identical. The key distinguishes values of different type; only what contains
+    something other than JSON cannot be a key, and is then read afresh.
+    """
+    known: dict[bytes, object] = {}
+
+    def read(value: Any, hint: object = None) -> object:  # noqa: ANN401 - marshal alone says what it takes
+        try:
+            # Version 2 of the format has no back references, so the bytes depend on the value alone.
+            key = marshal.dumps(value, 2)
+        except ValueError:
+            return reader(value, hint)
+        result = known.get(key)
+        if result is None:
+            result = reader(value, hint)
+            if len(known) >= _MOST_SHARED:
+                known.clear()
+            known[key] = result
+        return result
+
+    return read
+
+
+def _tuple_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
+    """Make the reader of a list; its elements may not be null."""
+    reader = converter.get_structure_hook(get_args(hint)[0])
+
+    def read(value: object, _: object = None) -> tuple[object, ...]:
+        if not isinstance(value, list | tuple):
+            raise BadValue(value, "a list")
+        result: list[object] = []
+        try:
+            for item in value:
+                result.append(reader(item, None))  # noqa: PERF401 - its length is the index of an element that fails
+        except BadValue as bad:
+            bad.under(len(result))
+            raise
+        return tuple(result)
+
+    return read
+
+
+def _mapping_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
+    """Make the reader of an object whose keys are free."""
+    element = get_args(hint)[1]
+    if element is str:
+        return reading.labels
+    reader = converter.get_structure_hook(element)
+
+    def read(value: object, _: object = None) -> Mapping[str, object]:
+        if not isinstance(value, Mapping):
+            raise BadValue(value, "an object")
+        result: dict[str, object] = {}
+        for key, item in value.items():
+            try:
+                result[reading.text(key)] = reader(item, None)
+            except BadValue as bad:
+                bad.under(key)
+                raise
+        return result
+
+    return read
+
+
+def _annotated_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
+    """Make the reader of a type with a format, bounds or a pattern."""
+    inner, *notes = get_args(hint)
+    for note in notes:
+        if isinstance(note, Bounds):
+            return reading.integers(note)
+        if isinstance(note, Pattern):
+            return reading.patterned(note)
+        if isinstance(note, Format):
+            return _referring_reader(inner, converter) if note.name == "referring" else _FORMATS[note.name]
+    raise TypeError(f"no reader for {hint}")
+
+
+def _referring_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
+    """Make the reader of a list of environment variables that leaves out those with a literal value."""
+    everything = _tuple_reader(hint, converter)
+
+    def read(value: object, _: object = None) -> tuple[object, ...]:
+        if isinstance(value, list) and all(isinstance(item, dict) and not item.get("valueFrom") for item in value):
+            return ()
+        return tuple(variable for variable in everything(value, None) if variable.value_from is not None)
+
+    return read
+
+
+def _literal_reader(hint: Hint, _: cattrs.Converter) -> Reader:
+    return reading.one_of(get_args(hint))
+
+
+def _union_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
+    """Make the reader of an optional type, or of several sets of literals together."""
+    present = _present(hint)
+    if present is not hint:
+        reader: Reader = converter.get_structure_hook(present)
+        return reader
+    return reading.one_of(tuple(word for part in get_args(hint) for word in get_args(part)))
+
+
+# --- Writing -------------------------------------------------------------------------------------------------------
+
+
+def _class_writer(cls: Hint, converter: cattrs.Converter) -> Writer:
+    """Make the writer of an api class: every field that differs from its default, by its JSON name."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    table = [
+        (field.name, name_on_the_wire(field), field.default, _writer(_present(hints[field.name]), converter))
+        for field in attrs.fields(cls)
+    ]
+
+    def write(value: object) -> dict[str, object]:
+        result: dict[str, object] = {}
+        for name, wire, default, writer in table:
+            item = getattr(value, name)
+            if item is default or item is None or item == default:
+                continue
+            result[wire] = writer(item)
+        return result
+
+    return write
+
+
+def _writer(hint: Hint, converter: cattrs.Converter) -> Writer:
+    """Return the writer of a type."""
+    origin: object = get_origin(hint)
+    if origin is Annotated:
+        inner, *notes = get_args(hint)
+        name = next((note.name for note in notes if isinstance(note, Format)), "")
+        return _WRITERS.get(name) or _writer(inner, converter)
+    if origin is tuple:
+        element = _writer(get_args(hint)[0], converter)
+        return lambda items: [element(item) for item in items]
+    if origin is Mapping:
+        member = _writer(get_args(hint)[1], converter)
+        return lambda items: {key: member(item) for key, item in items.items()}
+    return converter.get_unstructure_hook(hint) if attrs.has(hint) else _same
+
+
+def _same(value: object) -> object:
+    return value
+
+
+def _number(value: float) -> float:
+    """Return a number without a fraction as an integer, which is how people write it."""
+    return int(value) if value.is_integer() else value
+
+
+_WRITERS: Final[dict[str, Writer]] = {
+    "time": times.instant_text,
+    "duration": times.duration_text,
+    "share": _number,
+    "number": _number,
+    "json": reading.json_value,
+    "json object": reading.json_value,
+}

@@ -1,0 +1,71 @@
+"""What many kinds share: object metadata, owner references, label selectors, conditions."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import attrs
+
+from kai.api.wire import EMPTY, Count64, Labels, Time, by_content
+
+SelectorOperator: TypeAlias = Literal["In", "NotIn", "Exists", "DoesNotExist"]
+
+
+@attrs.frozen(kw_only=True)
+class OwnerReference:
+    """The object that an object belongs to, and with which it is garbage-collected."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ObjectMeta:
+    """The part of `metadata` that somebody in kai reads or writes."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: Count64 = 0
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
+    labels: Labels = attrs.field(default=EMPTY, eq=by_content)
+    annotations: Labels = attrs.field(default=EMPTY, eq=by_content)
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class LabelSelectorRequirement:
+    """One condition on one label."""
+
+    key: str
+    operator: SelectorOperator
+    values: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class LabelSelector:
+    """A conjunction over labels; an empty selector selects everything, an absent one (None) nothing."""
+
+    match_labels: Labels = attrs.field(default=EMPTY, eq=by_content)
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Condition:
+    """A condition in the status of a pod, node, queue or other object."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_probe_time: Time | None = None
+    last_transition_time: Time | None = None
+    observed_generation: Count64 = 0

@@ -1,0 +1,253 @@
+"""Pod: the fields that decide where it may run, and those that say where it stands."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import attrs
+
+from kai.api.meta import Condition, ObjectMeta
+from kai.api.selection import Affinity, Toleration, TopologySpreadConstraint
+from kai.api.storage import PersistentVolumeClaimTemplate
+from kai.api.wire import EMPTY, Format, Int32, Labels, Port, Requests, Time, by_content, shared
+
+PodPhase: TypeAlias = Literal["", "Pending", "Running", "Succeeded", "Failed", "Unknown"]
+
+
+@attrs.frozen(kw_only=True)
+class ContainerClaim:
+    """The use of one of the pod's resource claims by a container."""
+
+    name: str
+    request: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ResourceRequirements:
+    """What a container asks for and may use at most."""
+
+    requests: Requests = attrs.field(default=EMPTY, eq=by_content)
+    limits: Requests = attrs.field(default=EMPTY, eq=by_content)
+    claims: tuple[ContainerClaim, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class ContainerPort:
+    """A port of a container; only one with a host port matters to scheduling."""
+
+    container_port: Port = 0
+    host_port: Port = 0
+    host_ip: str = ""
+    protocol: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ConfigMapRef:
+    """A reference to a config map, or to one key of it."""
+
+    name: str = ""
+    key: str = ""
+    optional: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class EnvVarSource:
+    """Where the value of an environment variable comes from; sources other than config maps are not kept."""
+
+    config_map_key_ref: ConfigMapRef | None = None
+
+
+@attrs.frozen(kw_only=True)
+class EnvVar:
+    """An environment variable that takes its value from somewhere; literal values are not kept."""
+
+    name: str = ""
+    value_from: EnvVarSource | None = None
+
+
+ReferringEnv: TypeAlias = Annotated[tuple[EnvVar, ...], Format("referring")]
+"""Only the variables with a `valueFrom`: nothing decides by literal values, and they may be secrets."""
+
+
+@attrs.frozen(kw_only=True)
+class EnvFromSource:
+    """A config map all of whose keys become environment variables."""
+
+    prefix: str = ""
+    config_map_ref: ConfigMapRef | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Container:
+    """A container, init container or ephemeral container.
+
+    An init container with `restart_policy` ``Always`` is a sidecar.
+    """
+
+    name: str = ""
+    resources: ResourceRequirements = attrs.field(default=ResourceRequirements(), metadata=shared())
+    ports: tuple[ContainerPort, ...] = ()
+    env: ReferringEnv = ()
+    env_from: tuple[EnvFromSource, ...] = ()
+    restart_policy: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class PodSchedulingGate:
+    """A reason why a pod may not be looked at yet."""
+
+    name: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class PodResourceClaim:
+    """A claim of a pod: an object by name, or a template from which one is made for this pod."""
+
+    name: str
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class PersistentVolumeClaimSource:
+    """The claim that a volume mounts."""
+
+    claim_name: str = ""
+    read_only: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class ConfigMapVolume:
+    """The config map that a volume shows."""
+
+    name: str = ""
+    optional: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SecretVolume:
+    """The secret that a volume shows."""
+
+    secret_name: str = ""
+    optional: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SecretProjection:
+    """The secret that one part of a projected volume shows."""
+
+    name: str = ""
+    optional: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class EphemeralVolume:
+    """A claim that is made for the pod and goes with it."""
+
+    volume_claim_template: PersistentVolumeClaimTemplate | None = None
+
+
+@attrs.frozen(kw_only=True)
+class VolumeProjection:
+    """One part of a projected volume."""
+
+    config_map: ConfigMapVolume | None = None
+    secret: SecretProjection | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ProjectedVolume:
+    """A volume put together from several sources."""
+
+    sources: tuple[VolumeProjection, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class CsiVolume:
+    """An ephemeral volume served directly by a driver."""
+
+    driver: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Volume:
+    """A volume of a pod; kinds of volume that need nothing from a node keep only their name."""
+
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimSource | None = None
+    config_map: ConfigMapVolume | None = None
+    secret: SecretVolume | None = None
+    projected: ProjectedVolume | None = None
+    ephemeral: EphemeralVolume | None = None
+    csi: CsiVolume | None = None
+
+
+@attrs.frozen(kw_only=True)
+class PodSpec:
+    """What a pod wants."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[Container, ...] = ()
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority_class_name: str = ""
+    priority: Int32 | None = None
+    node_selector: Labels = attrs.field(default=EMPTY, eq=by_content, metadata=shared())
+    affinity: Affinity | None = attrs.field(default=None, metadata=shared())
+    tolerations: tuple[Toleration, ...] = attrs.field(default=(), metadata=shared())
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = attrs.field(default=(), metadata=shared())
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    overhead: Requests = attrs.field(default=EMPTY, eq=by_content, metadata=shared())
+    host_network: bool = False
+    restart_policy: str = ""
+    runtime_class_name: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class PodResourceClaimStatus:
+    """The object that a claim of a pod stands for; without a name, none is needed."""
+
+    name: str
+    resource_claim_name: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ExtendedResourceMapping:
+    """Which request of the extended-resource claim serves which resource of which container."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ExtendedResourceClaimStatus:
+    """The claim that was made for extended resources which a device class backs."""
+
+    resource_claim_name: str = ""
+    request_mappings: tuple[ExtendedResourceMapping, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class PodStatus:
+    """Where a pod stands."""
+
+    phase: PodPhase = ""
+    conditions: tuple[Condition, ...] = ()
+    nominated_node_name: str = ""
+    start_time: Time | None = None
+    qos_class: str = ""
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Pod:
+    """A pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()

@@ -1,0 +1,128 @@
+"""PodGroup (scheduling.run.ai/v2alpha2): pods that are scheduled together, and why they are not."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import attrs
+
+from kai.api.meta import Condition, ObjectMeta
+from kai.api.wire import EMPTY, Amounts, Count, Int32, Pattern, Seconds, Time, by_content
+
+Preemptibility: TypeAlias = Literal["", "preemptible", "non-preemptible"]
+SubGroupName: TypeAlias = Annotated[str, Pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", shortest=1)]
+
+
+@attrs.frozen(kw_only=True)
+class TopologyConstraint:
+    """How close together pods must, or should, be: levels of a Topology, by node label or alias."""
+
+    topology: str = ""
+    required_topology_level: str = ""
+    preferred_topology_level: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class SubGroup:
+    """A part of a pod group; a leaf holds pods, others hold sub-groups."""
+
+    name: SubGroupName
+    parent: SubGroupName | None = None
+    min_member: Count | None = None
+    min_sub_group: Count | None = None
+    topology_constraint: TopologyConstraint | None = None
+
+
+@attrs.frozen(kw_only=True)
+class PodGroupSpec:
+    """What a pod group wants. `min_member` 0 is legal and means fully elastic; absent means 1."""
+
+    queue: str = ""
+    min_member: Count | None = None
+    min_sub_group: Count | None = None
+    priority_class_name: str = ""
+    preemptibility: Preemptibility = ""
+    topology_constraint: TopologyConstraint = TopologyConstraint()
+    sub_groups: tuple[SubGroup, ...] = ()
+    mark_unschedulable: bool | None = None
+    scheduling_backoff: Int32 | None = None
+    preemption_delay: Seconds | None = None
+    staleness_grace_period: Seconds | None = None
+
+
+@attrs.frozen(kw_only=True)
+class QueueDetails:
+    """The queue's side of a refusal."""
+
+    name: str = ""
+    queue_requested_resources: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    queue_deserved_resources: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    queue_allocated_resources: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    queue_allocated_non_preemptible_resources: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    queue_resource_limits: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    pod_group_requested_resources: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    pod_group_requested_non_preemptible_resources: Amounts = attrs.field(default=EMPTY, eq=by_content)
+
+
+@attrs.frozen(kw_only=True)
+class UnschedulableDetails:
+    """Figures that belong to a refusal."""
+
+    queue_details: QueueDetails | None = None
+
+
+@attrs.frozen(kw_only=True)
+class UnschedulableReason:
+    """One reason why a pod group was not scheduled."""
+
+    reason: str = ""
+    message: str = ""
+    details: UnschedulableDetails | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SchedulingCondition:
+    """The last word of one node pool on a pod group. `transition_id` is a decimal counter."""
+
+    type: str = ""
+    node_pool: str = ""
+    reason: str = ""
+    message: str = ""
+    reasons: tuple[UnschedulableReason, ...] = ()
+    transition_id: str = ""
+    last_transition_time: Time | None = None
+    status: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class PodGroupResources:
+    """What a pod group's pods use and ask for, written by the pod-group controller."""
+
+    allocated: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    allocated_non_preemptible: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    requested: Amounts = attrs.field(default=EMPTY, eq=by_content)
+
+
+@attrs.frozen(kw_only=True)
+class PodGroupCondition(Condition):
+    """A condition of a pod group; no current component sets one."""
+
+    transition_id: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class PodGroupStatus:
+    """Where a pod group stands."""
+
+    conditions: tuple[PodGroupCondition, ...] = ()
+    scheduling_conditions: tuple[SchedulingCondition, ...] = ()
+    resources_status: PodGroupResources = PodGroupResources()
+
+
+@attrs.frozen(kw_only=True)
+class PodGroup:
+    """A pod group."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()

@@ -1,0 +1,62 @@
+"""Queue (scheduling.run.ai/v2): a node of the tree of quotas."""
+
+from __future__ import annotations
+
+import attrs
+
+from kai.api.meta import Condition, ObjectMeta
+from kai.api.wire import EMPTY, Amounts, Int32, Seconds, Share, by_content
+
+
+@attrs.frozen(kw_only=True)
+class QueueResource:
+    """What a queue may have of one resource.
+
+    Units: GPUs in devices, CPU in millicores, memory in megabytes (10^6 bytes); -1 is unlimited.
+    Source: in the peer an absent limit decodes to 0, not to unlimited.
+    """
+
+    quota: Share = 0.0
+    over_quota_weight: Share = 0.0
+    limit: Share = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class QueueResources:
+    """What a queue may have of each resource."""
+
+    gpu: QueueResource = QueueResource()
+    cpu: QueueResource = QueueResource()
+    memory: QueueResource = QueueResource()
+
+
+@attrs.frozen(kw_only=True)
+class QueueSpec:
+    """Where a queue stands in the tree, and its shares. A queue without resources has no quota and limit 0."""
+
+    display_name: str = ""
+    parent_queue: str = ""
+    priority: Int32 | None = None
+    resources: QueueResources | None = None
+    preempt_min_runtime: Seconds | None = None
+    reclaim_min_runtime: Seconds | None = None
+
+
+@attrs.frozen(kw_only=True)
+class QueueStatus:
+    """What a queue's pod groups use and ask for, written by the queue controller."""
+
+    child_queues: tuple[str, ...] = ()
+    allocated: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    allocated_non_preemptible: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    requested: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    conditions: tuple[Condition, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Queue:
+    """A queue."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: QueueSpec = QueueSpec()
+    status: QueueStatus = QueueStatus()

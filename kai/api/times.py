@@ -1,0 +1,151 @@
+"""Instants and durations: RFC 3339 text and Go duration text to and from seconds."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import re
+from typing import Final
+
+from kai.api.bad_value import BadValue
+from kai.api.wire import INT64_MAX
+
+WANTED_TIME: Final = 'a time such as "2026-01-31T12:00:00Z"'
+WANTED_DURATION: Final = 'a duration such as "90s", "1h30m" or "2d"'
+WANTED_SHORTER: Final = "a duration of at most 292 years"
+
+_TIME: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,30}))?([Zz]|[+-][0-9]{2}:[0-9]{2})",
+)
+_DURATION: Final = re.compile(r"([0-9]+)(?:\.([0-9]*))?([a-zµμ]+)|\.([0-9]+)([a-zµμ]+)")
+_LONGEST: Final = 80
+_NANOSECONDS: Final = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,  # micro sign
+    "μs": 10**3,  # Greek mu
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+    "d": 86400 * 10**9,
+    "w": 7 * 86400 * 10**9,
+}
+_SECOND: Final = 10**9
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def instant(text: str) -> float:
+    """Return an RFC 3339 time as seconds since the epoch, to the microsecond.
+
+    Raises: BadValue if the text is no such time.
+    """
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise BadValue(text, WANTED_TIME)
+    date, clock, fraction, zone = match.groups()
+    try:
+        moment = dt.datetime.fromisoformat(f"{date}T{clock}{zone.upper()}").timestamp()
+    except (ValueError, OverflowError):
+        raise BadValue(text, WANTED_TIME) from None
+    return moment + int(fraction[:6].ljust(6, "0")) / 1e6 if fraction else moment
+
+
+def instant_of_date(moment: dt.date) -> float:
+    """Return the instant of a date or time that a YAML loader has already recognised; without a zone it is UTC.
+
+    Raises: BadValue if it lies outside of what can be counted.
+    """
+    if not isinstance(moment, dt.datetime):
+        moment = dt.datetime(moment.year, moment.month, moment.day, tzinfo=dt.UTC)
+    elif moment.tzinfo is None:
+        moment = moment.replace(tzinfo=dt.UTC)
+    try:
+        return moment.timestamp()
+    except OverflowError:
+        raise BadValue(str(moment), WANTED_TIME) from None
+
+
+def instant_text(seconds: float) -> str:
+    """Return an instant as RFC 3339 text in UTC, with a fraction only if there is one.
+
+    Raises: BadValue if the year would not have four digits.
+    """
+    try:
+        moment = dt.datetime.fromtimestamp(seconds, tz=dt.UTC)
+    except (ValueError, OverflowError, OSError):
+        raise BadValue(repr(seconds), "seconds since the epoch within the years 1 to 9999") from None
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def nanoseconds(text: str) -> int:
+    """Return a Go duration, which may also use days and weeks, as nanoseconds, cut off towards zero.
+
+    Raises: BadValue if the text is no duration or the result does not fit into 64 bits.
+    Source: Go's time.ParseDuration; the peer's plugin arguments add ``d`` and ``w``.
+    """
+    unsigned = text[1:] if text[:1] in {"-", "+"} else text
+    if unsigned == "0":
+        return 0
+    total = 0
+    place = 0
+    for match in _DURATION.finditer(unsigned) if len(text) <= _LONGEST else ():
+        whole, fraction, unit, bare_fraction, bare_unit = match.groups()
+        scale = _NANOSECONDS.get(unit or bare_unit)
+        if match.start() != place or scale is None:
+            break
+        digits = fraction or bare_fraction or ""
+        total += int((whole or "") + digits or "0") * scale // int(10 ** len(digits))
+        place = match.end()
+    if place == 0 or place != len(unsigned):
+        raise BadValue(text, WANTED_DURATION)
+    if total > INT64_MAX:
+        raise BadValue(text, WANTED_SHORTER)
+    return -total if text.startswith("-") else total
+
+
+def seconds(text: str) -> float:
+    """Return a duration in seconds.
+
+    Raises: BadValue if the text is no duration.
+    """
+    return nanoseconds(text) / _SECOND
+
+
+def seconds_of_nanoseconds(count: int) -> float:
+    """Return a duration in seconds where the JSON holds nanoseconds, as the peer's snapshots do.
+
+    Raises: BadValue if the count does not fit into 64 bits.
+    """
+    if abs(count) > INT64_MAX:
+        raise BadValue(count, WANTED_SHORTER)
+    return count / _SECOND
+
+
+def duration_text(duration: float) -> str:
+    """Return a duration in seconds as Go prints it: ``1h30m0s``, ``1.5s``, ``250ms``.
+
+    Raises: BadValue if it does not fit into 64 bits of nanoseconds.
+    """
+    if not abs(duration) * _SECOND <= INT64_MAX:  # also refuses NaN
+        raise BadValue(repr(duration), WANTED_SHORTER)
+    total = round(duration * _SECOND)
+    sign = "-" if total < 0 else ""
+    total = abs(total)
+    if total == 0:
+        return "0s"
+    if total < _SECOND:
+        unit = "ns" if total < 1000 else "µs" if total < 10**6 else "ms"
+        return f"{sign}{_decimal(total, _NANOSECONDS[unit])}{unit}"
+    minutes, rest = divmod(total, 60 * _SECOND)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{sign}{text}{_decimal(rest, _SECOND)}s"
+
+
+def _decimal(value: int, scale: int) -> str:
+    whole, rest = divmod(value, scale)
+    if not rest:
+        return str(whole)
+    return f"{whole}.{str(scale + rest)[1:].rstrip('0')}"
