@@ -1,0 +1,15 @@
+"""Admission: what kai changes about objects on their way into the cluster, and what it does not let in."""
+
+from kai.admission.review import AdmissionRequest, AdmissionResponse, read_review, write_review
+from kai.admission.settings import AdmissionSettings
+from kai.admission.webhooks import mutate, validate
+
+__all__ = [
+    "AdmissionRequest",
+    "AdmissionResponse",
+    "AdmissionSettings",
+    "mutate",
+    "read_review",
+    "validate",
+    "write_review",
+]

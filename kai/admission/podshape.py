@@ -1,0 +1,196 @@
+"""A pod as the webhooks look at it, and a draft of it to write on.
+
+`PodShape` checks and keeps the few fields that a rule reads. `PodDraft` copies what a rule changes and shares the rest
+with the manifest it came from, so that the patch between the two is found without comparing whole pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import attrs
+
+from kai.admission.reading import Piece, piece_of
+from kai.api import names, sharing
+from kai.api.bad_value import BadValue
+from kai.api.quantity import WANTED, amount
+from kai.api.sharing import ContainerPlace
+
+Manifest: TypeAlias = Mapping[str, Any]
+Fields: TypeAlias = dict[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class Variable:
+    """An environment variable: a literal value, or a reference."""
+
+    name: str
+    value: str
+    is_reference: bool
+
+
+@attrs.frozen(kw_only=True)
+class ContainerShape:
+    """What the rules read of a container."""
+
+    name: str
+    variables: tuple[Variable, ...]
+    requests: Mapping[str, str]
+    limits: Mapping[str, str]
+
+    @property
+    def requests_device(self) -> bool:
+        """Whether the container requests whole GPUs or MIG devices; the API server fills requests from limits."""
+        return any(
+            amount(text) != 0
+            for name, text in self.requests.items()
+            if name == names.NVIDIA_GPU or name.startswith(names.MIG_PREFIX)
+        )
+
+
+@attrs.frozen(kw_only=True)
+class PodShape:
+    """What the rules read of a pod."""
+
+    name: str
+    namespace: str
+    scheduler_name: str
+    annotations: Mapping[str, str]
+    first_owner: str | None
+    """The name of the first owner, whatever its kind; None for a pod without owners."""
+    runtime_class: str
+    init_containers: tuple[ContainerShape, ...]
+    containers: tuple[ContainerShape, ...]
+
+    @property
+    def shares_gpu(self) -> bool:
+        """Whether the pod asks for a part of a GPU."""
+        return sharing.requests_fraction(self.annotations)
+
+    def sharing_place(self) -> ContainerPlace | None:
+        """Return the place of the container that gets the shared GPUs; None for a pod without a share.
+
+        A pod without containers has none either: the webhook may see it before the API server has refused it.
+
+        Raises: BadValue if the annotation names no container of the pod.
+        """
+        if not self.shares_gpu or not self.containers:
+            return None
+        return sharing.sharing_container(
+            self.annotations,
+            [container.name for container in self.init_containers],
+            [container.name for container in self.containers],
+        )
+
+
+def read_pod(manifest: Manifest) -> PodShape:
+    """Return the shape of a pod.
+
+    Raises: BadValue if a field that a rule reads is not what it must be.
+    """
+    pod = piece_of(manifest, "Pod")
+    metadata, spec = pod["metadata"], pod["spec"]
+    owners = [owner["name"].text() for owner in metadata["ownerReferences"].each()]
+    return PodShape(
+        name=metadata["name"].text(),
+        namespace=metadata["namespace"].text(),
+        scheduler_name=spec["schedulerName"].text(),
+        annotations=metadata["annotations"].texts(),
+        first_owner=owners[0] if owners else None,
+        runtime_class=spec["runtimeClassName"].text(),
+        init_containers=tuple(_read_container(container) for container in spec["initContainers"].each()),
+        containers=tuple(_read_container(container) for container in spec["containers"].each()),
+    )
+
+
+def _read_container(container: Piece) -> ContainerShape:
+    variables = tuple(
+        Variable(
+            name=variable["name"].text(),
+            value=variable["value"].text(),
+            is_reference=variable["valueFrom"].mapping_or_none() is not None,
+        )
+        for variable in container["env"].each()
+    )
+    for source in container["envFrom"].each():
+        source["configMapRef"].mapping()
+    return ContainerShape(
+        name=container["name"].text(),
+        variables=variables,
+        requests=_amounts(container["resources"]["requests"]),
+        limits=_amounts(container["resources"]["limits"]),
+    )
+
+
+def _amounts(resources: Piece) -> dict[str, str]:
+    """Return amounts as text; JSON may hold them as numbers."""
+    amounts = {}
+    for name, value in resources.mapping().items():
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise resources[name].bad(WANTED)
+        amounts[name] = str(value)
+        if name == names.NVIDIA_GPU or name.startswith(names.MIG_PREFIX):
+            try:
+                amount(amounts[name])
+            except BadValue as error:
+                raise resources[name].bad(error.wanted) from None
+    return amounts
+
+
+@attrs.define
+class PodDraft:
+    """A pod under change. What is not listed here stays as it was, unknown fields included."""
+
+    manifest: Manifest
+    namespace: str
+    annotations: Fields
+    init_containers: list[Fields]
+    containers: list[Fields]
+    volumes: list[Fields]
+    runtime_class: str | None
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> PodDraft:
+        """Return a draft of a pod that `read_pod` has read."""
+        metadata, spec = manifest.get("metadata") or {}, manifest.get("spec") or {}
+        return cls(
+            manifest=manifest,
+            namespace=metadata.get("namespace") or "",
+            annotations=dict(metadata.get("annotations") or {}),
+            init_containers=list(spec.get("initContainers") or ()),
+            containers=list(spec.get("containers") or ()),
+            volumes=list(spec.get("volumes") or ()),
+            runtime_class=spec.get("runtimeClassName"),
+        )
+
+    def change_container(self, place: ContainerPlace, **fields: object) -> None:
+        """Set fields of one container."""
+        containers = self.init_containers if place.initial else self.containers
+        containers[place.index] = {**containers[place.index], **fields}
+
+    def container(self, place: ContainerPlace) -> Fields:
+        """Return one container; it must not be changed in place."""
+        return (self.init_containers if place.initial else self.containers)[place.index]
+
+    def finish(self) -> Manifest:
+        """Return the changed pod; the very manifest it was made of if nothing changed."""
+        metadata = self.manifest.get("metadata") or {}
+        spec = self.manifest.get("spec") or {}
+        new_metadata = _with(metadata, namespace=self.namespace, annotations=self.annotations)
+        new_spec = _with(
+            spec,
+            initContainers=self.init_containers,
+            containers=self.containers,
+            volumes=self.volumes,
+            runtimeClassName=self.runtime_class,
+        )
+        if new_metadata is metadata and new_spec is spec:
+            return self.manifest
+        return {**self.manifest, "metadata": new_metadata, "spec": new_spec}
+
+
+def _with(fields: Mapping[str, Any], **values: object) -> Mapping[str, Any]:
+    """Return `fields` with the values that differ; the same object if none does. Empty values are not added."""
+    changed = {key: value for key, value in values.items() if (value or fields.get(key)) and fields.get(key) != value}
+    return {**fields, **changed} if changed else fields
