@@ -146,7 +146,7 @@ def gpu_on_node(facts: Facts, shape: int, node: int) -> int:
 
 
 @kernel
-def over_capacity(facts: Facts, columns: Columns, group: int, cpu: int, memory: int, gpu: int, fixed_only: bool) -> int:
+def over_capacity(facts: Facts, columns: Columns, group: int, cpu: float, memory: float, gpu: float, fixed_only: bool) -> int:
     """Return 0 if the queue of ``group`` and all above it may take the amounts, else why not.
 
     Limits bind everybody, quota binds what cannot be taken back. ``fixed_only`` checks the latter alone. Resources not asked for are skipped.
@@ -200,9 +200,9 @@ def objection(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, sh
             facts,
             columns,
             group,
-            facts.shapes.request[shape, CPU],
-            facts.shapes.request[shape, MEMORY],
-            gpu_on_node(facts, shape, node),
+            float(facts.shapes.request[shape, CPU]),
+            float(facts.shapes.request[shape, MEMORY]),
+            float(gpu_on_node(facts, shape, node)),
             False,
         )
         if refused:

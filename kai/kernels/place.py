@@ -85,14 +85,28 @@ def put(
 ) -> bool:
     """Place one pod on a node that accepted it: on idle resources, or promised if ``promise`` or if something must be released first.
 
-    Returns False, with nothing changed, when no devices can be found for a sharing pod.
+    A victim that is promised the place it was evicted from keeps it. Returns False, with nothing changed, when no devices can be found for a
+    sharing pod.
     """
+    return _put(facts, columns, places, rules, pod, node, promise, promise)
+
+
+@kernel
+def put_anew(facts: Facts, columns: Columns, places: Places, rules: Rules, pod: int, node: int) -> bool:
+    """Promise ``node`` to a pod even if it was evicted from there: something about its place changed."""
+    return _put(facts, columns, places, rules, pod, node, True, False)
+
+
+@kernel
+def _put(
+    facts: Facts, columns: Columns, places: Places, rules: Rules, pod: int, node: int, promise: bool, keep: bool
+) -> bool:
     shape = facts.pods.shape[pod]
     if not is_shared(facts, shape):
         if not promise and shortage(facts, columns, shape, node, True) == 0:
             allocate(facts, columns, places, pod, node, 0)
         else:
-            pipeline(facts, columns, places, pod, node, 0, promise)
+            pipeline(facts, columns, places, pod, node, 0, keep)
         return True
     chosen = np.empty(columns.placement_slots.shape[1], np.int64)
     found = choose_slots(facts, columns, rules, shape, node, promise, chosen)
@@ -103,7 +117,7 @@ def put(
     if found == IDLE:
         allocate(facts, columns, places, pod, node, placement)
     else:
-        pipeline(facts, columns, places, pod, node, placement, promise)
+        pipeline(facts, columns, places, pod, node, placement, keep)
     return True
 
 

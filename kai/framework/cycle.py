@@ -1,0 +1,80 @@
+"""One cycle: a pure function from a snapshot to decisions. Start reading here."""
+
+import attrs
+
+from kai.framework.decisions import DecisionSink
+from kai.framework.observe import Observer, Silent
+from kai.framework.profile import Profile
+from kai.framework.session import GroupRecord, Session
+from kai.model.rows import Float64s, Int64s
+from kai.state.snapshot import Snapshot
+
+SILENT = Silent()
+
+
+@attrs.frozen(kw_only=True)
+class CycleReport:
+    """What a cycle leaves behind besides its decisions.
+
+    Columns are as the last action left them; ``records`` say why groups wait. Shapes: P pods, N nodes, Q queues, G groups.
+    """
+
+    counts: dict[str, int]
+    status: Int64s
+    node: Int64s
+    devices: dict[int, tuple[str, ...]]
+    details: dict[int, dict[str, object]]
+    idle: Int64s
+    releasing: Int64s
+    queue_used: Int64s
+    queue_fixed: Int64s
+    queue_requested: Float64s
+    fair_share: Float64s
+    records: dict[int, GroupRecord]
+    last_start: Float64s
+    last_eviction: Float64s
+    stale_since: Float64s
+
+
+def run_cycle(snapshot: Snapshot, profile: Profile, sink: DecisionSink, observer: Observer = SILENT) -> CycleReport:
+    """Decide once which pods to bind, which to evict and which to promise a place.
+
+    Holds: the same snapshot and profile give the same decisions in the same order; all decisions of one statement reach the sink together.
+    """
+    with observer.phase("open"):
+        session = Session(snapshot, profile, sink, observer)
+    for action in profile.actions:
+        with observer.phase(action.name):
+            action.run(session)
+    with observer.phase("close"):
+        session.close()
+        return report(session)
+
+
+def report(session: Session) -> CycleReport:
+    """Return the state of ``session`` as plain values."""
+    columns = session.columns
+    sharing = [int(pod) for pod in (columns.placement > 0).nonzero()[0]]
+    return CycleReport(
+        counts=dict(session.counts),
+        status=columns.status.copy(),
+        node=columns.node.copy(),
+        devices={pod: session.devices_of(pod) for pod in sharing},
+        details={pod: dict(session.details(pod)) for pod in sharing if session.details(pod)},
+        idle=columns.idle.copy(),
+        releasing=columns.releasing.copy(),
+        queue_used=columns.queue_used.copy(),
+        queue_fixed=columns.queue_fixed.copy(),
+        queue_requested=requested(session),
+        fair_share=session.facts.queues.fair_share.copy(),
+        records=session.records,
+        last_start=session.last_start,
+        last_eviction=session.last_eviction,
+        stale_since=session.stale_since,
+    )
+
+
+def requested(session: Session) -> Float64s:
+    """Return float64[Q, 3]: what each queue wanted when the session opened."""
+    shares = session.policy.fair_shares
+    return session.facts.queues.fair_share * 0.0 if shares is None else shares.requested

@@ -1,0 +1,79 @@
+"""What a cycle decides, as values: bind, evict, nominate. The shell carries them out; the core only says so."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Protocol
+
+import attrs
+
+
+class Cause(StrEnum):
+    """Why pods are evicted."""
+
+    CONSOLIDATE = "consolidation"
+    RECLAIM = "reclaim"
+    PREEMPT = "preempt"
+    STALE = "stalegangeviction"
+
+
+@attrs.frozen(kw_only=True)
+class Bind:
+    """Give a pod its node, now. ``devices`` names the shared devices; a name that starts with ``+`` is a device to be opened under any fresh name."""
+
+    pod: int
+    node: int
+    devices: tuple[str, ...] = ()
+    received: str = "Regular"
+    gpu_count: int = 0
+    gpu_portion: float = 1.0
+    details: Mapping[str, object] = attrs.field(factory=dict, hash=False)
+    annotations: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+
+
+@attrs.frozen(kw_only=True)
+class Nominate:
+    """Promise a pod a node whose resources are being released. Nothing is reserved beyond this cycle."""
+
+    pod: int
+    node: int
+    devices: tuple[str, ...] = ()
+    action: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Evict:
+    """Delete a pod. ``aggressor`` is the group that gains (-1: nobody), ``rule`` what allowed it, ``moved_to`` the node it was promised (-1: none)."""
+
+    pod: int
+    cause: Cause
+    aggressor: int = -1
+    rule: str = ""
+    message: str = ""
+    gang_size: int = 0
+    moved_to: int = -1
+
+
+Decision = Bind | Nominate | Evict
+
+
+class DecisionSink(Protocol):
+    """Where decisions go as soon as they are final. All decisions of one statement arrive in one call: all of them or none."""
+
+    def take(self, decisions: tuple[Decision, ...], /) -> None:
+        """Receive the decisions of one committed statement."""
+
+
+@attrs.define
+class Recorder:
+    """A sink that keeps what it is given."""
+
+    statements: list[tuple[Decision, ...]] = attrs.field(factory=list)
+
+    def take(self, decisions: tuple[Decision, ...], /) -> None:
+        """Keep the decisions of one statement."""
+        self.statements.append(decisions)
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """All decisions in the order in which they were made."""
+        return [decision for statement in self.statements for decision in statement]

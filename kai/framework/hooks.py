@@ -1,0 +1,137 @@
+"""Extension points: what a plugin may answer, and how.
+
+A plugin is a frozen attrs class whose fields are its options. ``open`` looks at the session once and returns ``Hooks``: closures over what it
+prepared, and terms. All hooks take rows and return arrays or values; none changes anything. A hook that is absent costs nothing.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+from kai.framework.decisions import Cause
+from kai.framework.terms import Term
+from kai.framework.verdict import ACCEPTED, Verdict
+from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, NodeRow, NodeRows, PodRow, PodRows, Scores, SubGroupRow
+
+if TYPE_CHECKING:
+    from kai.framework.scenario import Outer, Scenario
+    from kai.framework.view import SessionView
+    from kai.state.ledger import Tracked
+
+
+class Dependence(IntEnum):
+    """What an answer over nodes depends on, which decides how often it is asked for.
+
+    SHAPE: labels, taints and the like: once per shape and session. NODE: what is left on the node: again for nodes that changed. SESSION: anything,
+    such as where other pods sit: every time. The default is SESSION: safe, and only the plugin that asks for it pays.
+    """
+
+    SHAPE = 0
+    NODE = 1
+    SESSION = 2
+
+
+@attrs.frozen
+class Effect:
+    """One cell of a tracked column and what a placement adds to it."""
+
+    column: "Tracked"
+    index: int
+    delta: int
+
+
+class FilterNodes(Protocol):
+    """Say which of ``nodes`` the pod may go to. Must not depend on the order of ``nodes``."""
+
+    def __call__(self, pod: PodRow, nodes: NodeRows, /) -> Bools:
+        """Return bool[n]."""
+
+
+class ScoreNodes(Protocol):
+    """Rate ``nodes`` for ``pod``; higher is better. Must not depend on the order of ``nodes``."""
+
+    def __call__(self, pod: PodRow, nodes: NodeRows, /) -> Scores:
+        """Return float64[n]; NaN takes a node out."""
+
+
+@attrs.frozen(kw_only=True)
+class Partition:
+    """Parts of a node set in the order in which they are to be tried, or why there is none.
+
+    ``scores`` [N], if given, is added to node scores for the sub-group and everything below it; NaN takes a node out.
+    """
+
+    parts: Sequence[NodeRows] = ()
+    scores: Float64s | None = None
+    verdict: Verdict = ACCEPTED
+
+
+class PartitionNodes(Protocol):
+    """Split ``nodes`` for the ``pods`` of a sub-group that are about to be placed; None leaves them as they are."""
+
+    def __call__(self, group: GroupRow, subgroup: SubGroupRow, pods: PodRows, nodes: NodeRows, /) -> Partition | None:
+        """Return the parts in order."""
+
+
+class Propose(Protocol):
+    """Propose victims for the outer scenarios of a search."""
+
+    def __call__(self, outers: "Iterator[Outer]", /) -> "Iterator[Scenario]":
+        """Yield scenarios, cheapest first."""
+
+
+@attrs.frozen(kw_only=True)
+class Hooks:
+    """A plugin's answers for one session.
+
+    ``concerns`` [K] says for which shapes filter, score, choose and effects are to be asked (None: all); the others are placed without them, at full speed.
+    """
+
+    terms: tuple[Term, ...] = ()
+    concerns: Bools | None = None
+    queue_keys: Callable[[], Float64s] | None = None
+    """float64[Q, k]: smaller first, before everything else; asked once per cycle."""
+    group_keys: Callable[[GroupRows], Float64s] | None = None
+    """float64[n, k]: smaller first."""
+    pod_keys: Callable[[PodRows], Float64s] | None = None
+    """float64[n, k]: smaller first."""
+    admit_group: Callable[[GroupRow, PodRows], Verdict] | None = None
+    admit_pod: Callable[[PodRow], Verdict] | None = None
+    partition_nodes: PartitionNodes | None = None
+    filter_nodes: FilterNodes | None = None
+    filter_depends: Dependence = Dependence.SESSION
+    explain_nodes: Callable[[PodRow, NodeRows], Sequence[str]] | None = None
+    """Words for the nodes that ``filter_nodes`` refused."""
+    score_nodes: ScoreNodes | None = None
+    score_depends: Dependence = Dependence.SESSION
+    choose: Callable[[PodRow, NodeRow], object | None] | None = None
+    """A detail of the placement (which zone, which device); None refuses the node."""
+    detail: str = ""
+    """The kind of detail that ``choose`` makes."""
+    recorded: Callable[[PodRow], object | None] | None = None
+    """The detail of a pod that stood somewhere when the session opened."""
+    effects: Callable[[PodRow, NodeRow, object], Sequence[Effect]] | None = None
+    """What a placement adds to tracked columns for as long as the pod holds its place; eviction takes it away again."""
+    lasting_effects: Callable[[PodRow, NodeRow, object], Sequence[Effect]] | None = None
+    """The same for as long as the pod is on the node at all, terminating included."""
+    filter_victims: Callable[[GroupRow, GroupRows, Cause], Bools] | None = None
+    propose: Propose | None = None
+    proposer: str = ""
+    """Name of the generator, for budgets and reports."""
+    accept: "Callable[[Scenario, Cause], Verdict] | None" = None
+    may_reclaim: Callable[[GroupRow, Float64s], Verdict] | None = None
+    """Whether a group that wants the amounts [3] may take from other queues at all."""
+    before_search: Callable[[GroupRow, Cause], None] | None = None
+    """Called when a search for victims begins, before anything is evicted: the time to remember what usage was."""
+    annotate: Callable[[PodRow, NodeRow, Mapping[str, object]], Mapping[str, str]] | None = None
+    before_group: Callable[[], None] | None = None
+    close: Callable[[], None] | None = None
+
+
+class Plugin(Protocol):
+    """What an entry point of ``kai.plugins`` must be: a frozen attrs class with this one method."""
+
+    def open(self, session: "SessionView", /) -> Hooks:
+        """Look at the session once; return the answers."""

@@ -1,0 +1,28 @@
+"""What the outside may learn while a cycle runs. The core calls; clocks and spans live in the implementations at the edge."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+
+class Observer(Protocol):
+    """Told when phases begin and end."""
+
+    def phase(self, name: str, /) -> AbstractContextManager[None]:
+        """Return a context that lasts as long as the phase: ``open``, or the name of an action."""
+
+    def committed(self, action: str, decisions: int, /) -> None:
+        """Learn that a statement of ``action`` with so many decisions became final."""
+
+
+class Silent:
+    """An observer that looks away."""
+
+    @contextmanager
+    def phase(self, name: str, /) -> Iterator[None]:
+        """Do nothing around the phase ``name``."""
+        del name
+        yield
+
+    def committed(self, action: str, decisions: int, /) -> None:
+        """Do nothing."""

@@ -1,0 +1,43 @@
+"""Settings of the scheduler that no plugin owns. The defaults are the peer's."""
+
+from collections.abc import Mapping
+
+import attrs
+from attrs.validators import ge, instance_of
+
+UNBOUNDED = -1
+
+
+@attrs.frozen(kw_only=True)
+class SearchBudgets:
+    """How long searches for victims may take, in seconds; 0 is unlimited.
+
+    The core has no clock: a budget is asked through ``Budget`` and its answers are data, so that a replay repeats them.
+    """
+
+    action: Mapping[str, float] = attrs.field(factory=lambda: {"default": 300.0})
+    group: float = 240.0
+    group_minimum: float = 0.0
+    generator: Mapping[str, float] = attrs.field(
+        factory=lambda: {"default": 120.0, "NodeLocalGreedy": 30.0, "MultiNodeGang": 120.0}
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Parameters:
+    """Settings of one scheduler."""
+
+    scheduler_name: str = "kai-scheduler"
+    max_consolidation_preemptees: int = attrs.field(default=16, validator=[instance_of(int), ge(UNBOUNDED)])
+    """Victim groups that a consolidation may consider; 0 switches it off, -1 lifts the bound."""
+    allow_consolidating_reclaim: bool = True
+    """Whether victims that find another place count as not reclaimed."""
+    use_scheduling_signatures: bool = True
+    """Whether a group is skipped when one that is no harder failed in the same action."""
+    default_staleness_grace_seconds: float = 60.0
+    """How long a gang below its minimum may linger; negative: for ever."""
+    restrict_node_scheduling: bool = False
+    detailed_fit_errors: bool = False
+    queue_depth: Mapping[str, int] = attrs.field(factory=dict)
+    """Groups of one queue that an action looks at; absent: all."""
+    budgets: SearchBudgets = SearchBudgets()

@@ -1,0 +1,223 @@
+"""Many plugins, one policy: folds hooks and terms into what kernels evaluate and what Python must ask.
+
+Answers that depend on a shape alone become rows of ``Vectors`` and are asked for once; shapes that only such answers concern are *plain*: kernels
+place their pods without calling back.
+"""
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import numpy as np
+
+from kai.errors import PluginError
+from kai.framework.hooks import Dependence, Hooks
+from kai.framework.terms import (
+    Availability,
+    CpuOnlyNodes,
+    Density,
+    DeviceOrder,
+    ElasticOrder,
+    FairShares,
+    PriorityOrder,
+    SharedDevices,
+    SubGroupFill,
+)
+from kai.framework.verdict import ACCEPTED, Verdict
+from kai.kernels.columns import Facts
+from kai.kernels.fit import Rules, Vectors
+from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, NodeRow, NodeRows, PodRow, PodRows, Scores
+
+
+@attrs.frozen
+class Named:
+    """A plugin's hooks with its name."""
+
+    name: str
+    hooks: Hooks
+
+
+def fold_rules(hooks: Sequence[Hooks], elastic_key: int) -> Rules:
+    """Return the sum of all score terms, and which checks are on."""
+    weights = dict.fromkeys(
+        ("binpack_cpu", "binpack_gpu", "spread_cpu", "spread_gpu", "cpu_only", "availability", "sharing", "pack_slots", "spread_slots"), 0.0
+    )
+    fair = False
+    for term in (term for hook in hooks for term in hook.terms):
+        match term:
+            case Density():
+                weights["binpack_cpu"] += term.cpu_binpack
+                weights["binpack_gpu"] += term.gpu_binpack
+                weights["spread_cpu"] += term.cpu_spread
+                weights["spread_gpu"] += term.gpu_spread
+            case CpuOnlyNodes():
+                weights["cpu_only"] += term.weight
+            case Availability():
+                weights["availability"] += term.weight
+            case SharedDevices():
+                weights["sharing"] += term.weight
+            case DeviceOrder():
+                weights["pack_slots"] += term.pack
+                weights["spread_slots"] += term.spread
+            case FairShares():
+                fair = True
+            case _:
+                pass
+    return Rules(limits=fair, fair_order=fair, elastic_key=elastic_key, **weights)
+
+
+class Policy:
+    """What all plugins of a session say together."""
+
+    def __init__(self, plugins: Sequence[Named], facts: Facts) -> None:
+        """Fold the hooks; nothing is asked yet."""
+        self.plugins = tuple(plugins)
+        hooks = [plugin.hooks for plugin in plugins]
+        self._facts = facts
+        shapes = facts.shapes.kind.shape[0]
+        nodes = facts.nodes.ready.shape[0]
+        self._prepared = np.zeros(shapes, np.bool_)
+        self._static = [p for p in plugins if self._is_static(p.hooks)]
+        self._dynamic = [p for p in plugins if self._is_dynamic(p.hooks)]
+        self.dynamic = np.zeros(shapes, np.bool_)
+        """Bools [K]: shapes whose pods need Python for each placement."""
+        for plugin in self._dynamic:
+            concerns = plugin.hooks.concerns
+            self.dynamic |= np.ones(shapes, np.bool_) if concerns is None else concerns
+        self.vectors = Vectors(masks=np.ones((1, nodes), np.bool_), scores=np.zeros((1, nodes), np.float64))
+        self.sub_group_fill = any(isinstance(term, SubGroupFill) for hook in hooks for term in hook.terms)
+        self.fair_shares = next((term for hook in hooks for term in hook.terms if isinstance(term, FairShares)), None)
+        self._key_makers = self._group_key_makers()
+        elastic = [at for at, maker in enumerate(self._key_makers) if isinstance(maker, ElasticOrder)]
+        self.rules = fold_rules(hooks, elastic[0] if elastic else -1)
+
+    @staticmethod
+    def _is_static(hooks: Hooks) -> bool:
+        return (hooks.filter_nodes is not None and hooks.filter_depends is Dependence.SHAPE) or (
+            hooks.score_nodes is not None and hooks.score_depends is Dependence.SHAPE
+        )
+
+    @staticmethod
+    def _is_dynamic(hooks: Hooks) -> bool:
+        return (
+            (hooks.filter_nodes is not None and hooks.filter_depends is not Dependence.SHAPE)
+            or (hooks.score_nodes is not None and hooks.score_depends is not Dependence.SHAPE)
+            or any((hooks.admit_pod, hooks.choose, hooks.effects, hooks.lasting_effects))
+        )
+
+    def _group_key_makers(self) -> list[PriorityOrder | ElasticOrder | Callable[[GroupRows], Float64s]]:
+        makers: list[PriorityOrder | ElasticOrder | Callable[[GroupRows], Float64s]] = []
+        for plugin in self.plugins:
+            makers += [term for term in plugin.hooks.terms if isinstance(term, PriorityOrder | ElasticOrder)]
+            if plugin.hooks.group_keys is not None:
+                makers.append(plugin.hooks.group_keys)
+        return makers
+
+    def asking(self, shape: int) -> list[Named]:
+        """Return the plugins that must be asked for each placement of a pod of ``shape``."""
+        return [p for p in self._dynamic if p.hooks.concerns is None or p.hooks.concerns[shape]]
+
+    def prepare(self, shape: int, pod: PodRow, nodes: NodeRows) -> None:
+        """Make sure the static answers for ``shape`` are in ``vectors``; ``pod`` is any pod of it, ``nodes`` all nodes.
+
+        Cost: one call per plugin and shape in a session.
+        """
+        if self._prepared[shape]:
+            return
+        self._prepared[shape] = True
+        mask = np.ones(len(nodes), np.bool_)
+        score = np.zeros(len(nodes), np.float64)
+        for plugin in self._static:
+            hooks = plugin.hooks
+            if hooks.concerns is not None and not hooks.concerns[shape]:
+                continue
+            if hooks.filter_nodes is not None and hooks.filter_depends is Dependence.SHAPE:
+                mask &= checked_mask(plugin, pod, nodes)
+            if hooks.score_nodes is not None and hooks.score_depends is Dependence.SHAPE:
+                score += checked_scores(plugin, pod, nodes)
+        if not mask.all():
+            self._facts.shapes.mask[shape] = len(self.vectors.masks)
+            self.vectors = self.vectors._replace(masks=np.vstack([self.vectors.masks, mask]))
+        if score.any():
+            self._facts.shapes.score[shape] = len(self.vectors.scores)
+            self.vectors = self.vectors._replace(scores=np.vstack([self.vectors.scores, score]))
+
+    def prepare_all(self, pods: PodRows, nodes: NodeRows) -> None:
+        """Prepare the shapes of ``pods``."""
+        shapes = self._facts.pods.shape[pods]
+        for at in np.flatnonzero(~self._prepared[shapes]):
+            self.prepare(int(shapes[at]), PodRow(int(pods[at])), nodes)
+
+    def group_keys(self, groups: GroupRows, priority: Int64s, elastic: Float64s) -> Float64s:
+        """Return float64[n, k]: the keys that order ``groups``, smaller first; the caller adds the unique last one."""
+        columns: list[Float64s] = []
+        for maker in self._key_makers:
+            match maker:
+                case PriorityOrder():
+                    columns.append(-priority.astype(np.float64)[:, None])
+                case ElasticOrder():
+                    columns.append(elastic[:, None])
+                case _:
+                    columns.append(np.asarray(maker(groups), np.float64).reshape(len(groups), -1))
+        return np.hstack(columns) if columns else np.zeros((len(groups), 0), np.float64)
+
+    def pod_keys(self, pods: PodRows) -> Float64s | None:
+        """Return float64[n, k] that order pods, smaller first, or None when no plugin has an opinion."""
+        columns = [
+            np.asarray(p.hooks.pod_keys(pods), np.float64).reshape(len(pods), -1) for p in self.plugins if p.hooks.pod_keys is not None
+        ]
+        return np.hstack(columns) if columns else None
+
+    def admit_group(self, group: GroupRow, pods: PodRows) -> Verdict:
+        """Return the first refusal of placing ``pods`` of ``group``."""
+        for plugin in self.plugins:
+            if plugin.hooks.admit_group is not None:
+                verdict = plugin.hooks.admit_group(group, pods)
+                if not verdict:
+                    return verdict
+        return ACCEPTED
+
+    def admit_pod(self, pod: PodRow, shape: int) -> Verdict:
+        """Return all refusals of placing ``pod`` anywhere, joined."""
+        out = ACCEPTED
+        for plugin in self.plugins:
+            hooks = plugin.hooks
+            if hooks.admit_pod is not None and (hooks.concerns is None or hooks.concerns[shape]):
+                out = out.plus(hooks.admit_pod(pod))
+        return out
+
+
+def checked_mask(plugin: Named, pod: PodRow, nodes: NodeRows) -> Bools:
+    """Return the plugin's mask for ``nodes``.
+
+    Raises: PluginError when it raised or returned something that is not bool[n].
+    """
+    assert plugin.hooks.filter_nodes is not None  # noqa: S101  the callers look first
+    try:
+        mask = plugin.hooks.filter_nodes(pod, nodes)
+    except Exception as error:
+        raise PluginError(f"raised {type(error).__name__}: {error}", plugin=plugin.name, hook="filter_nodes") from error
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != nodes.shape:
+        raise PluginError(f"returned {_described(mask)}, expected bool[{len(nodes)}]", plugin=plugin.name, hook="filter_nodes")
+    return mask
+
+
+def checked_scores(plugin: Named, pod: PodRow, nodes: NodeRows) -> Scores:
+    """Return the plugin's scores for ``nodes``.
+
+    Raises: PluginError when it raised or returned something that is not float64[n].
+    """
+    assert plugin.hooks.score_nodes is not None  # noqa: S101  the callers look first
+    try:
+        scores = plugin.hooks.score_nodes(pod, nodes)
+    except Exception as error:
+        raise PluginError(f"raised {type(error).__name__}: {error}", plugin=plugin.name, hook="score_nodes") from error
+    if not isinstance(scores, np.ndarray) or scores.dtype != np.float64 or scores.shape != nodes.shape:
+        raise PluginError(f"returned {_described(scores)}, expected float64[{len(nodes)}]", plugin=plugin.name, hook="score_nodes")
+    return scores
+
+
+def _described(value: object) -> str:
+    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+__all__ = ["Named", "NodeRow", "Policy", "checked_mask", "checked_scores", "fold_rules"]

@@ -1,0 +1,252 @@
+"""A pod group, or a part of one, as the actions see it: what to place next, what to give up first.
+
+A whole group is a portion; so is "these running pods and the first k that wait" while a search probes how much of a gang can be helped, and so is what
+is left of a victim after some of its pods were taken. Parts may ask for less than the group does (``minimum``) and keep answers of their own.
+
+Source: the peer's podgroup_info (tasks to allocate, tasks to evict), subgroup_info and its sub-group order plugin.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kai.kernels.order import next_chunk
+from kai.model.rows import Float64s, Int64s, PodRows
+from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, COUNTED, Status, within
+
+if TYPE_CHECKING:
+    from kai.framework.session import Session
+
+NOTHING: PodRows = np.zeros(0, np.int64)
+
+
+class Portion:
+    """Some pods of one group. Sub-groups are named by their rows in the sub-group table."""
+
+    def __init__(
+        self, session: "Session", group: int, pods: dict[int, PodRows] | None = None, minimum: dict[int, int] | None = None
+    ) -> None:
+        """Take all pods of ``group``, or those given by leaf; ``minimum`` overrides what sub-groups need."""
+        self.group = group
+        self._session = session
+        self._pods = pods
+        self._minimum = minimum or {}
+        self._epoch = -1
+        self._chunk = NOTHING
+        self._amounts = np.zeros(3, np.float64)
+
+    @property
+    def root(self) -> int:
+        """The row of the group's root sub-group."""
+        return int(self._session.facts.groups.first_subgroup[self.group])
+
+    @property
+    def leaves(self) -> list[int]:
+        """The rows of the leaves."""
+        groups = self._session.facts.groups
+        rows = range(self.root, int(groups.first_subgroup[self.group + 1]))
+        return [row for row in rows if groups.leaf[row]]
+
+    def pods_of(self, leaf: int) -> PodRows:
+        """Return the pods of a leaf in pod order."""
+        if self._pods is not None:
+            return self._pods.get(leaf, NOTHING)
+        groups = self._session.facts.groups
+        return groups.pods[groups.pod_start[leaf] : groups.pod_start[leaf + 1]]
+
+    def pods(self, subgroup: int | None = None) -> PodRows:
+        """Return all pods below ``subgroup`` (of the portion, if it is left out)."""
+        below = self.leaves if subgroup is None else self.leaves_below(subgroup)
+        return np.concatenate([self.pods_of(leaf) for leaf in below]) if below else NOTHING
+
+    def leaves_below(self, subgroup: int) -> list[int]:
+        """Return the leaves of the tree under ``subgroup``, itself if it is one."""
+        if self._session.facts.groups.leaf[subgroup]:
+            return [subgroup]
+        return [leaf for child in self._session.children(subgroup) for leaf in self.leaves_below(child)]
+
+    def holding(self, statuses: int, pods: PodRows | None = None) -> PodRows:
+        """Return those pods whose status is in the mask ``statuses``."""
+        mine = self.pods() if pods is None else pods
+        return mine[((statuses >> self._session.columns.status[mine]) & 1).astype(np.bool_)]
+
+    def active(self, leaf: int) -> int:
+        """Return how many pods of a leaf have a place."""
+        if self._pods is None:
+            return int(self._session.columns.active[leaf])
+        return len(self.holding(ACTIVE_ALLOCATED, self.pods_of(leaf)))
+
+    def occupying(self, leaf: int) -> int:
+        """Return how many pods of a leaf occupy a node, terminating ones included."""
+        if self._pods is None:
+            return int(self._session.columns.occupying[leaf])
+        return len(self.holding(ACTIVE_USED, self.pods_of(leaf)))
+
+    def minimum(self, subgroup: int) -> int:
+        """Return how many pods a leaf needs, or how many satisfied children an inner sub-group needs."""
+        return self._minimum.get(subgroup, int(self._session.facts.groups.minimum[subgroup]))
+
+    def reached(self, subgroup: int) -> int:
+        """Return how many of what ``minimum`` counts there are."""
+        if self._session.facts.groups.leaf[subgroup]:
+            return self.active(subgroup)
+        return sum(self.is_satisfied(child) for child in self._session.children(subgroup))
+
+    def is_satisfied(self, subgroup: int) -> bool:
+        """Say whether a sub-group has what it needs."""
+        return self.reached(subgroup) >= self.minimum(subgroup)
+
+    def is_ready(self, subgroup: int | None = None) -> bool:
+        """Say whether enough pods exist, not counting gated ones, for the group to be worth trying."""
+        row = self.root if subgroup is None else subgroup
+        if self._session.facts.groups.leaf[row]:
+            return len(self.holding(ALIVE & ~(1 << Status.GATED), self.pods_of(row))) >= self.minimum(row)
+        return sum(self.is_ready(child) for child in self._session.children(row)) >= self.minimum(row)
+
+    def is_elastic(self) -> bool:
+        """Say whether some leaf has more pods than it needs."""
+        return any(self.minimum(leaf) < len(self.pods_of(leaf)) for leaf in self.leaves)
+
+    def is_gang_satisfied(self) -> bool:
+        """Say whether every leaf that must be filled has enough pods on nodes; the group's tree decides which leaves must."""
+        return self._occupies_enough(self.root)
+
+    def _occupies_enough(self, subgroup: int) -> bool:
+        if self._session.facts.groups.leaf[subgroup]:
+            return self.occupying(subgroup) >= self.minimum(subgroup)
+        children = self._session.children(subgroup)
+        return sum(self._occupies_enough(child) for child in children) >= self.minimum(subgroup)
+
+    def has_pending(self) -> bool:
+        """Say whether some pod of the portion waits for a place."""
+        return bool(len(self.holding(1 << Status.PENDING)))
+
+    def in_order(self, subgroups: Iterable[int]) -> list[int]:
+        """Return sub-groups in the order in which they are served: unsatisfied first, then the emptiest, then by name."""
+        names = self._session.subgroup_names
+        if not self._session.policy.sub_group_fill:
+            return sorted(subgroups, key=lambda row: names[row])
+        return sorted(subgroups, key=self._fill_key)
+
+    def _fill_key(self, subgroup: int) -> tuple[int, int, float, str]:
+        needed = self.minimum(subgroup)
+        reached = self.reached(subgroup)
+        name = self._session.subgroup_names[subgroup]
+        if reached < needed:
+            return (0, 0, 0.0, name)
+        if needed > 0:
+            return (1, 0, reached / needed, name)
+        leaf = self._session.facts.groups.leaf[subgroup]
+        members = len(self.pods_of(subgroup)) if leaf else len(self._session.children(subgroup))
+        return (1, 1, float(members), name)
+
+    # ------------------------------------------------------------------ what to place next
+
+    def chunk(self) -> PodRows:
+        """Return the pods that one attempt places: all that are missing to the minimum, or one more, or one more sub-group.
+
+        The answer is kept until a pod of the group changes its status. Pods that the open statement evicted count as waiting; that they stop
+        counting once the statement is committed does not change an answer that was given before. The peer's decisions depend on that.
+        """
+        self._answer()
+        return self._chunk
+
+    def amounts(self) -> Float64s:
+        """Return float64[3]: CPU, memory and GPU that the chunk is taken to want, in axis units."""
+        self._answer()
+        return self._amounts
+
+    def _answer(self) -> None:
+        epoch = int(self._session.columns.epoch[self.group])
+        if epoch == self._epoch:
+            return
+        self._epoch = epoch
+        groups = self._session.facts.groups
+        if self._pods is None and not self._minimum and groups.simple[self.group]:
+            leaf = self.root + 1
+            out = np.empty(max(1, len(self.pods_of(leaf))), np.int64)
+            self._chunk = out[: next_chunk(self._session.facts, self._session.columns, leaf, out)]
+        else:
+            self._chunk = np.array(self._chunk_of(self.root), np.int64)
+        shapes = self._session.facts.pods.shape[self._chunk]
+        self._amounts = self._session.requested[shapes].sum(axis=0)
+
+    def _waits(self, pod: int) -> bool:
+        status = self._session.columns.status[pod]
+        return bool(status == Status.PENDING or (status == Status.RELEASING and self._session.columns.virtual[pod]))
+
+    def _chunk_of(self, subgroup: int) -> list[int]:
+        if self._session.facts.groups.leaf[subgroup]:
+            waiting = [int(pod) for pod in self.pods_of(subgroup) if self._waits(pod)]
+            missing = self.minimum(subgroup) - self.active(subgroup)
+            return waiting[: missing if missing > 0 else 1]
+        children = self.in_order(self._session.children(subgroup))
+        if self.is_satisfied(subgroup):
+            return next((chunk for chunk in map(self._chunk_of, children) if chunk), [])
+        chosen = children[: self.minimum(subgroup)]
+        return [pod for child in chosen if not self.is_satisfied(child) for pod in self._chunk_of(child)]
+
+    # ------------------------------------------------------------------ what to give up first
+
+    def next_victims(self) -> tuple[PodRows, bool]:
+        """Return the pods to give up first, and whether others with a place remain: surplus pod by pod, surplus sub-groups whole, then everything."""
+        everything = self.holding(ACTIVE_ALLOCATED)
+        surplus = self._surplus(self.root)
+        victims = surplus if len(surplus) else everything
+        return victims, len(everything) > len(victims)
+
+    def _surplus(self, subgroup: int) -> PodRows:
+        if self._session.facts.groups.leaf[subgroup]:
+            placed = self.holding(ACTIVE_ALLOCATED, self.pods_of(subgroup))
+            return placed[-1:] if len(placed) > self.minimum(subgroup) else NOTHING
+        satisfied = self.reached(subgroup)
+        if satisfied == 0:
+            return NOTHING
+        children = self.in_order(self._session.children(subgroup))[::-1]
+        for child in children:
+            victims = self._surplus(child)
+            if len(victims):
+                return victims
+        if satisfied > self.minimum(subgroup):
+            for child in children:
+                victims = self.holding(ACTIVE_ALLOCATED, self.pods(child))
+                if len(victims):
+                    return victims
+        return NOTHING
+
+    # ------------------------------------------------------------------ parts
+
+    def part(self, pods: PodRows, *, shrink: bool = False) -> "Portion":
+        """Return the part with only ``pods``; ``shrink`` lowers every minimum to what the part can have."""
+        keep = np.zeros(len(self._session.columns.status), np.bool_)
+        keep[pods] = True
+        kept = {leaf: self.pods_of(leaf)[keep[self.pods_of(leaf)]] for leaf in self.leaves}
+        minimum = dict(self._minimum)
+        if shrink:
+            for row in range(self.root, int(self._session.facts.groups.first_subgroup[self.group + 1])):
+                if self._session.facts.groups.leaf[row]:
+                    minimum[row] = min(self.minimum(row), len(kept[row]))
+                elif self._session.has_own_minimum(row):
+                    filled = [c for c in self._session.children(row) if any(len(kept[leaf]) for leaf in self.leaves_below(c))]
+                    minimum[row] = min(self.minimum(row), len(filled))
+        return Portion(self._session, self.group, kept, minimum)
+
+    def counted_amounts(self) -> Float64s:
+        """Return float64[3]: what the pods of the portion that count as used by their queue hold, in axis units."""
+        columns = self._session.columns
+        total = np.zeros(3, np.float64)
+        for pod in self.pods():
+            if within(int(columns.status[pod]), COUNTED):
+                total += self._session.accepted(int(pod))
+        return total
+
+    def elastic_state(self) -> float:
+        """Return 0 below the minimum of some leaf, 1 exactly at it everywhere, 2 above."""
+        counts = [(self.active(leaf), self.minimum(leaf)) for leaf in self.leaves]
+        if any(active < minimum for active, minimum in counts):
+            return 0.0
+        return 1.0 if all(active == minimum for active, minimum in counts) else 2.0
+
+
+__all__ = ["NOTHING", "Int64s", "Portion"]

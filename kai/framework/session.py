@@ -1,0 +1,323 @@
+"""The session: one cycle's snapshot, ledger and policy, and the questions that actions ask of them together."""
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+import numpy as np
+
+from kai.framework.decisions import Cause, Decision, DecisionSink
+from kai.framework.observe import Observer
+from kai.framework.parameters import Parameters
+from kai.framework.policy import Named, Policy, checked_mask, checked_scores
+from kai.framework.portion import Portion
+from kai.framework.profile import Profile
+from kai.framework.statement import Statement
+from kai.framework.verdict import Histogram, NodeReason, Reason, Verdict
+from kai.framework.view import SessionView
+from kai.kernels import booking, fit, place, score
+from kai.kernels.columns import Columns, Facts
+from kai.model.rows import Float64s, Int64s, NodeRows, PodRow, PodRows
+from kai.state.base import Base, make_base
+from kai.state.facts import group_facts, requested_amounts
+from kai.state.ledger import Ledger, Tracked
+from kai.state.snapshot import Snapshot
+
+
+@attrs.define
+class GroupRecord:
+    """What became of a group in this cycle besides decisions: why it waits."""
+
+    reasons: list[Reason] = attrs.field(factory=list)
+    pods: dict[int, Reason] = attrs.field(factory=dict)
+
+
+class Session:
+    """Everything one cycle works on. Actions use it directly; plugins see it through a ``SessionView``."""
+
+    def __init__(self, snapshot: Snapshot, profile: Profile, sink: DecisionSink, observer: Observer) -> None:
+        """Copy the arena, let every plugin look, fold their answers. Cost: O(arena + plugins)."""
+        self.snapshot = snapshot
+        self.profile = profile
+        self.parameters: Parameters = profile.parameters
+        self.observer = observer
+        self._sink = sink
+        base = base_of(snapshot)
+        self._base = base
+        self._tracked: list[Tracked] = []
+        self._details: dict[int, dict[str, object]] = {}
+        self.all_nodes: NodeRows = np.arange(len(snapshot.nodes), dtype=np.int64)
+        self.no_extra: Float64s = np.zeros(len(snapshot.nodes), np.float64)
+        self.stamp = 0
+        """Grows with every committed statement: what was refused at this stamp is still refused."""
+        self.records: dict[int, GroupRecord] = {}
+        self.counts = {"binds": 0, "evictions": 0, "pipelines": 0}
+        self.last_start = _times([group.last_start for group in snapshot.groups])
+        self.last_eviction = _times([group.last_eviction for group in snapshot.groups])
+        self.stale_since = _times([group.stale_since for group in snapshot.groups])
+        self._smallest, self._largest = snapshot.gpu_memory_bounds
+        self.facts: Facts = self._own_facts(base.facts)
+        self._opening = base.layout.columns(base.arena, base.room(), np.zeros(len(snapshot.groups), np.int64))
+        self.requested = requested_amounts(snapshot, self.facts.nodes, self._smallest)
+        self.limit_amounts = requested_amounts(snapshot, self.facts.nodes, self._largest)
+        self.view = SessionView(self)
+        hooks = [Named(use.name, use.plugin.open(self.view)) for use in profile.plugins]
+        self.policy = Policy(hooks, self.facts)
+        self._adopt_shares()
+        self._order_pods(base)
+        self.ledger = Ledger(base.layout, self.facts, base.arena.copy(), base.room(), self._tracked)
+        self.subgroup_names = [subgroup.name for group in snapshot.groups for subgroup in group.subgroups]
+        self._children = self._subgroup_children()
+        self._portions: dict[int, Portion] = {}
+        self.group_keys = self._make_group_keys()
+        self.subgroup_scores: dict[int, Float64s] = {}
+
+    # ------------------------------------------------------------------ opening
+
+    def _own_facts(self, facts: Facts) -> Facts:
+        """Return facts whose session-dependent columns are the session's own."""
+        shapes = facts.shapes._replace(mask=np.zeros_like(facts.shapes.mask), score=np.zeros_like(facts.shapes.score))
+        queues = facts.queues._replace(
+            fair_share=np.zeros_like(facts.queues.fair_share),
+            allocatable=np.zeros_like(facts.queues.allocatable),
+            total=np.zeros_like(facts.queues.total),
+        )
+        return facts._replace(shapes=shapes, queues=queues)
+
+    def track(self, initial: Int64s) -> Tracked:
+        """Register a plugin's column; it lives at the end of the arena once the session is open."""
+        column = Tracked(initial.astype(np.int64))
+        self._tracked.append(column)
+        return column
+
+    def _adopt_shares(self) -> None:
+        shares = self.policy.fair_shares
+        if shares is not None:
+            queues = self.facts.queues._replace(
+                fair_share=shares.fair_share, allocatable=shares.allocatable, total=shares.total
+            )
+            self.facts = self.facts._replace(queues=queues)
+
+    def _order_pods(self, base: Base) -> None:
+        pods = np.arange(len(self.snapshot.pods), dtype=np.int64)
+        keys = self.policy.pod_keys(pods)
+        if keys is not None and keys.any():
+            rank = np.empty(len(pods), np.float64)
+            rank[base.pod_order] = np.arange(len(pods))
+            order = np.lexsort((rank, *keys.T[::-1])).astype(np.int64)
+            self.facts = self.facts._replace(groups=group_facts(self.snapshot, self.facts.pods, order, topology=True))
+
+    def _subgroup_children(self) -> list[tuple[int, ...]]:
+        parents = self.facts.groups.parent
+        children: list[list[int]] = [[] for _ in range(len(parents))]
+        for row, parent in enumerate(parents):
+            if parent >= 0:
+                children[parent].append(row)
+        return [tuple(sorted(rows, key=lambda row: self.subgroup_names[row])) for rows in children]
+
+    def _make_group_keys(self) -> Float64s:
+        groups = self.snapshot.groups
+        rows = np.arange(len(groups), dtype=np.int64)
+        priority = np.array([group.priority for group in groups], np.int64)
+        keys = self.policy.group_keys(rows, priority, np.zeros(len(groups), np.float64))
+        rank = np.empty(len(groups), np.float64)
+        rank[sorted(rows, key=lambda row: (groups[row].created, groups[row].uid))] = np.arange(len(groups))
+        return np.ascontiguousarray(np.hstack([keys, rank[:, None]]))
+
+    # ------------------------------------------------------------------ questions
+
+    @property
+    def columns(self) -> Columns:
+        """The live columns."""
+        return self.ledger.columns if hasattr(self, "ledger") else self._opening
+
+    def children(self, subgroup: int) -> tuple[int, ...]:
+        """Return the rows of the children of a sub-group, by name."""
+        return self._children[subgroup]
+
+    def has_own_minimum(self, subgroup: int) -> bool:
+        """Say whether an inner sub-group declares how many children it needs, rather than needing all of them."""
+        group = int(np.searchsorted(self.facts.groups.first_subgroup, subgroup, side="right")) - 1
+        return self.snapshot.groups[group].subgroups[subgroup - int(self.facts.groups.first_subgroup[group])].minimum is not None
+
+    def portion(self, group: int) -> Portion:
+        """Return the whole of ``group``; the same object all through the session."""
+        if group not in self._portions:
+            self._portions[group] = Portion(self, group)
+        return self._portions[group]
+
+    def portions(self) -> Sequence[Portion]:
+        """Return all groups, oldest first: the order in which heaps are filled."""
+        return [self.portion(int(group)) for group in np.argsort(self.group_keys[:, -1])]
+
+    def gang_size(self, group: int) -> int:
+        """Return how many pods the group needs at least, over all its leaves."""
+        if group < 0:
+            return 0
+        portion = self.portion(group)
+        return sum(portion.minimum(leaf) for leaf in portion.leaves)
+
+    def accepted(self, pod: int) -> Float64s:
+        """Return float64[3]: what ``pod`` counts for in quota where it is, in axis units."""
+        shape = int(self.facts.pods.shape[pod])
+        out = self.facts.shapes.request[shape, :3].astype(np.float64)
+        out[2] = booking.accepted_gpu(self.facts, shape, int(self.columns.node[pod]))
+        return out
+
+    def gpu_count(self, pod: int) -> int:
+        """Return how many devices a pod gets."""
+        gpu = self.snapshot.shapes[self.facts.pods.shape[pod]].gpu
+        if gpu.shared:
+            return gpu.devices
+        return int(self.facts.shapes.request[self.facts.pods.shape[pod], 2] // 1000)
+
+    def devices_of(self, pod: int) -> tuple[str, ...]:
+        """Return the names of the shared devices of a pod; ``+node/n`` stands for one that is opened in this cycle."""
+        node = int(self.columns.node[pod])
+        names = self._base.slot_names
+        start = int(self.facts.nodes.slot_start[node]) if node >= 0 else 0
+        return tuple(names[slot] or f"+{self.snapshot.nodes[node].name}/{slot - start}" for slot in self.ledger.slots_of(pod))
+
+    # ------------------------------------------------------------------ details of placements
+
+    def details(self, pod: int) -> Mapping[str, object]:
+        """Return what plugins chose for the placement of ``pod``, by kind."""
+        return self._details.get(int(self.columns.placement[pod]), {})
+
+    def detail(self, pod: int, kind: str) -> object:
+        """Return one detail of the placement of ``pod``; None for a pod that stood there when the session opened."""
+        return self.details(pod).get(kind)
+
+    def details_of_eviction(self, pod: int) -> Mapping[str, object]:
+        """Return the details of the placement that the open statement took from ``pod``."""
+        known = self._details.get(int(self.columns.evicted_placement[pod]))
+        if known is not None:
+            return known
+        recorded: dict[str, object] = {}
+        for plugin in self.policy.asking(int(self.facts.pods.shape[pod])):
+            if plugin.hooks.recorded is not None:
+                recorded[plugin.hooks.detail or plugin.name] = plugin.hooks.recorded(PodRow(pod))
+        return recorded
+
+    def attach(self, pod: int, details: dict[str, object]) -> None:
+        """Keep ``details`` with the placement that ``pod`` was just given."""
+        placement = int(self.columns.placement[pod])
+        if placement == 0:
+            placement = booking.new_placement(self.columns, self.ledger.places)
+            booking.add(self.columns, self.ledger.places.placement + pod, placement)
+        self._details[placement] = details
+
+    # ------------------------------------------------------------------ nodes for a pod
+
+    def node_scores(self, pod: int, nodes: NodeRows, extra: Float64s) -> Float64s:
+        """Return float64[n]: scores of ``nodes`` for ``pod``, terms and hooks together; NaN where a hook refused."""
+        shape = int(self.facts.pods.shape[pod])
+        self.policy.prepare(shape, PodRow(pod), self.all_nodes)
+        scores = np.empty(len(nodes), np.float64)
+        score.score_nodes(self.facts, self.columns, self.policy.rules, self.policy.vectors, shape, nodes, extra, scores)
+        for plugin in self.policy.asking(shape):
+            if plugin.hooks.filter_nodes is not None:
+                scores[~checked_mask(plugin, PodRow(pod), nodes)] = np.nan
+            if plugin.hooks.score_nodes is not None:
+                scores += checked_scores(plugin, PodRow(pod), nodes)
+        return scores
+
+    def scores_below(self, group: int, subgroup: int) -> Float64s:
+        """Return float64[N]: what partitions of the group's current attempt add to node scores for a leaf, of the nearest sub-group that has any."""
+        row = subgroup
+        while row >= 0:
+            if row in self.subgroup_scores:
+                return self.subgroup_scores[row]
+            row = int(self.facts.groups.parent[row])
+        del group
+        return self.no_extra
+
+    def histogram(self, pod: int, nodes: NodeRows) -> Histogram:
+        """Return how many of ``nodes`` refuse ``pod`` for what, as things stand."""
+        shape, group = int(self.facts.pods.shape[pod]), int(self.facts.pods.group[pod])
+        self.policy.prepare(shape, PodRow(pod), self.all_nodes)
+        codes = np.empty(len(nodes), np.int64)
+        place.refusals(self.facts, self.columns, self.policy.rules, self.policy.vectors, shape, group, nodes, codes)
+        counts: dict[NodeReason, int] = {}
+        words = self._words(pod, nodes, codes)
+        for at, code in enumerate(codes):
+            if code:
+                reason = words.get(at) or NodeReason(code=int(code), subject=self._subject(int(code), int(nodes[at]), shape))
+                counts[reason] = counts.get(reason, 0) + 1
+        ordered = sorted(((count, reason) for reason, count in counts.items()), key=lambda item: (-item[0], item[1]))
+        return Histogram(counts=tuple(ordered), nodes=len(nodes))
+
+    def _subject(self, code: int, node: int, shape: int) -> str:
+        if code >= fit.SHORT_OF:
+            name = self.snapshot.axis.names[code - fit.SHORT_OF]
+            return "gpu-memory" if name == "gpu" and self.snapshot.shapes[shape].gpu.memory else name
+        if code == fit.REFUSED_NOT_READY:
+            facts = self.snapshot.nodes[node]
+            return "unschedulable" if facts.unschedulable else facts.failing_conditions[0]
+        return ""
+
+    def _words(self, pod: int, nodes: NodeRows, codes: Int64s) -> dict[int, NodeReason]:
+        """Return, by position, the words of plugins for nodes that only a plugin refused; marks those in ``codes``."""
+        shape = int(self.facts.pods.shape[pod])
+        out: dict[int, NodeReason] = {}
+        static = [p for p in self.policy.plugins if p.hooks.filter_nodes is not None]
+        for plugin in static:
+            if plugin.hooks.concerns is not None and not plugin.hooks.concerns[shape]:
+                continue
+            open_to_it = np.array([at for at in np.flatnonzero((codes == fit.ACCEPTED) | (codes == fit.REFUSED_MASK)) if at not in out], np.int64)
+            if not len(open_to_it):
+                continue
+            refused = open_to_it[~checked_mask(plugin, PodRow(pod), nodes[open_to_it])]
+            if not len(refused):
+                continue
+            explain = plugin.hooks.explain_nodes
+            texts = explain(PodRow(pod), nodes[refused]) if explain else [f"refused by {plugin.name}"] * len(refused)
+            for at, text in zip(refused, texts, strict=True):
+                out[int(at)] = NodeReason(code=fit.REFUSED_HOOK, text=text)
+                codes[at] = fit.REFUSED_HOOK
+        return out
+
+    # ------------------------------------------------------------------ statements and records
+
+    def statement(self, action: str, cause: Cause | None = None, aggressor: int = -1, rule: str = "") -> Statement:
+        """Begin a statement."""
+        return Statement(self, action, cause, aggressor, rule)
+
+    def emit(self, action: str, decisions: tuple[Decision, ...]) -> None:
+        """Hand out the decisions of a committed statement."""
+        names = {"Bind": "binds", "Evict": "evictions", "Nominate": "pipelines"}
+        for decision in decisions:
+            self.counts[names[type(decision).__name__]] += 1
+        self._sink.take(decisions)
+        self.observer.committed(action, len(decisions))
+
+    def record(self, group: int) -> GroupRecord:
+        """Return the record of ``group``."""
+        return self.records.setdefault(group, GroupRecord())
+
+    def refuse(self, group: int, verdict: Verdict) -> None:
+        """Remember why ``group`` waits; a reason that is known already is not repeated."""
+        known = self.record(group).reasons
+        known.extend(reason for reason in verdict.reasons if reason not in known)
+
+    def close(self) -> None:
+        """Tell plugins that the cycle is over."""
+        for plugin in self.policy.plugins:
+            if plugin.hooks.close is not None:
+                plugin.hooks.close()
+
+    def pods_in(self, statuses: int) -> PodRows:
+        """Return all pods whose status is in the mask."""
+        return np.flatnonzero((statuses >> self.columns.status) & 1).astype(np.int64)
+
+
+def base_of(snapshot: Snapshot) -> Base:
+    """Return the base of ``snapshot``, made once."""
+    base = snapshot.__dict__.get("_base")
+    if base is None:
+        base = make_base(snapshot)
+        snapshot.__dict__["_base"] = base
+    return base  # type: ignore[no-any-return]  # what is stored there is a Base; attrs has no typed cache slot
+
+
+def _times(values: Sequence[float | None]) -> Float64s:
+    return np.array([np.nan if value is None else value for value in values], np.float64)

@@ -1,0 +1,238 @@
+"""A statement: changes that belong together. They are committed as one, or they never happened.
+
+The only writer of the ledger. Leaving the ``with`` block without a commit undoes everything, by subtraction.
+
+    with session.statement("allocate") as statement:
+        if place_group(...):
+            statement.commit()
+"""
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from kai.framework.decisions import Bind, Cause, Decision, Evict, Nominate
+from kai.kernels import booking, place
+from kai.kernels.columns import OP_ALLOCATE, OP_EVICT, OP_PIPELINE
+from kai.model.pod import GpuKind
+from kai.model.rows import Float64s, NodeRow, NodeRows, PodRow, PodRows
+from kai.model.status import Status
+
+if TYPE_CHECKING:
+    from kai.framework.policy import Named
+    from kai.framework.session import Session
+
+
+class Statement:
+    """Allocations, promises and evictions that are final only together."""
+
+    def __init__(self, session: "Session", action: str, cause: Cause | None = None, aggressor: int = -1, rule: str = "") -> None:
+        """Begin with nothing done; ``cause``, ``aggressor`` and ``rule`` explain the evictions that may follow."""
+        self._session = session
+        self._ledger = session.ledger
+        self.action = action
+        self.cause = cause
+        self.aggressor = aggressor
+        self.rule = rule
+        self.messages: Mapping[int, str] = {}
+        """Eviction messages by pod."""
+        self._begin = session.ledger.mark
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Undo whatever was not committed."""
+        self._ledger.undo_to(self._begin)
+
+    # ------------------------------------------------------------------ marks
+
+    def mark(self) -> int:
+        """Return a point to roll back to."""
+        return self._ledger.mark
+
+    def roll_back(self, mark: int) -> None:
+        """Undo everything after ``mark``."""
+        self._ledger.undo_to(mark)
+
+    # ------------------------------------------------------------------ verbs
+
+    def evict(self, pods: PodRows) -> None:
+        """Release what ``pods`` hold."""
+        session = self._session
+        for pod in map(int, pods):
+            if session.policy.dynamic[session.facts.pods.shape[pod]]:
+                self._apply(pod, -1, lasting=False)
+            self._ledger.evict(pod)
+
+    def place_pods(self, pods: PodRows, nodes: NodeRows, extra: Float64s, *, promise: bool) -> int:
+        """Place ``pods`` one after the other until one finds no node among ``nodes`` (ascending); return how many were placed.
+
+        ``extra`` [N] is added to the nodes' scores. ``promise``: place on what is being released even where something is idle.
+        """
+        session = self._session
+        session.policy.prepare_all(pods, session.all_nodes)
+        if session.policy.dynamic[session.facts.pods.shape[pods]].any():
+            return self._place_asking(pods, nodes, extra, promise=promise)
+        self._ledger.reserve(2 * len(pods))
+        return place.place_pods(
+            session.facts, session.columns, self._ledger.places, session.policy.rules, session.policy.vectors, pods, nodes, extra, promise
+        )
+
+    def _place_asking(self, pods: PodRows, nodes: NodeRows, extra: Float64s, *, promise: bool) -> int:
+        """Place pods that plugins must be asked about: one by one."""
+        for at, pod in enumerate(map(int, pods)):
+            if not self._place_one(pod, nodes, extra, promise=promise):
+                return at
+        return len(pods)
+
+    def _place_one(self, pod: int, nodes: NodeRows, extra: Float64s, *, promise: bool) -> bool:
+        session = self._session
+        shape = int(session.facts.pods.shape[pod])
+        if session.policy.dynamic[shape] and not session.policy.admit_pod(PodRow(pod), shape):
+            return False
+        scores = session.node_scores(pod, nodes, extra)
+        group = int(session.facts.pods.group[pod])
+        while True:
+            at = place.best_node(
+                session.facts, session.columns, session.policy.rules, session.policy.vectors, shape, group, nodes, scores
+            )
+            if at < 0:
+                return False
+            if self._put(pod, int(nodes[at]), promise=promise):
+                return True
+            scores[at] = np.nan
+
+    def _put(self, pod: int, node: int, *, promise: bool) -> bool:
+        session = self._session
+        self._ledger.reserve(2)
+        details: dict[str, object] = {}
+        for plugin in session.policy.asking(int(session.facts.pods.shape[pod])):
+            if plugin.hooks.choose is not None:
+                detail = plugin.hooks.choose(PodRow(pod), NodeRow(node))
+                if detail is None:
+                    return False
+                details[plugin.hooks.detail or plugin.name] = detail
+        was_evicted = bool(session.columns.evicted_status[pod])
+        if was_evicted and details != session.details_of_eviction(pod):
+            # The peer keeps a victim in place only if its devices and zones stay the same; else it is moved, be it on its own node.
+            promise_keeps = False
+        else:
+            promise_keeps = promise
+        if not self._put_on_devices(pod, node, promise=promise, keep=promise_keeps):
+            return False
+        if was_evicted and not session.columns.evicted_status[pod]:
+            self._apply(pod, 1, lasting=False)
+            return True
+        if details:
+            session.attach(pod, details)
+        self._apply(pod, 1, lasting=False)
+        self._apply(pod, 1, lasting=True)
+        return True
+
+    def _put_on_devices(self, pod: int, node: int, *, promise: bool, keep: bool) -> bool:
+        session = self._session
+        if promise and not keep:
+            return place.put_anew(session.facts, session.columns, self._ledger.places, session.policy.rules, pod, node)
+        return place.put(session.facts, session.columns, self._ledger.places, session.policy.rules, pod, node, promise)
+
+    def _apply(self, pod: int, sign: int, *, lasting: bool) -> None:
+        """Add (or take away) what the placement of ``pod`` does to plugins' columns."""
+        session = self._session
+        node = int(session.columns.node[pod])
+        if node < 0:
+            return
+        for plugin in session.policy.asking(int(session.facts.pods.shape[pod])):
+            hook = plugin.hooks.lasting_effects if lasting else plugin.hooks.effects
+            if hook is None:
+                continue
+            for effect in hook(PodRow(pod), NodeRow(node), session.detail(pod, _kind(plugin))):
+                self._ledger.add(effect.column, effect.index, sign * effect.delta)
+
+    def promise_all(self, group: int) -> None:
+        """Turn every allocation of ``group`` in this statement into a promise: a gang waits together."""
+        session = self._session
+        for kind, pod in self._ledger.operations():
+            if kind != OP_ALLOCATE or session.facts.pods.group[pod] != group or session.columns.status[pod] != Status.ALLOCATED:
+                continue
+            node, placement = int(session.columns.node[pod]), int(session.columns.placement[pod])
+            self._ledger.unallocate(int(pod))
+            self._ledger.pipeline(int(pod), node, placement, keep=False)
+
+    # ------------------------------------------------------------------ the end
+
+    def commit(self) -> tuple[Decision, ...]:
+        """Make everything final, hand the decisions out and return them."""
+        session = self._session
+        decisions = tuple(self._decisions())
+        for decision in decisions:
+            group = int(session.facts.pods.group[decision.pod])
+            if isinstance(decision, Bind):
+                self._ledger.set_status(decision.pod, Status.BINDING)
+            elif isinstance(decision, Evict) and group >= 0:
+                session.last_eviction[group] = session.snapshot.now
+        self._ledger.seal()
+        self._begin = self._ledger.mark
+        if decisions:
+            session.stamp += 1
+            session.emit(self.action, decisions)
+        return decisions
+
+    def _decisions(self) -> Sequence[Decision]:
+        session = self._session
+        columns = session.columns
+        out: list[Decision] = []
+        evicted: set[int] = set()
+        for kind, row in self._ledger.operations():
+            pod, status = int(row), int(columns.status[row])
+            if kind == OP_EVICT and columns.evicted_status[pod] and pod not in evicted:
+                evicted.add(pod)
+                out.append(self._eviction(pod, status))
+            elif kind == OP_PIPELINE and status == Status.PIPELINED and columns.virtual[pod]:
+                out.append(Nominate(pod=pod, node=int(columns.node[pod]), devices=session.devices_of(pod), action=self.action))
+            elif kind == OP_ALLOCATE and status == Status.ALLOCATED:
+                out.append(self._binding(pod))
+        return out
+
+    def _eviction(self, pod: int, status: int) -> Evict:
+        session = self._session
+        group = int(session.facts.pods.group[pod])
+        return Evict(
+            pod=pod,
+            cause=self.cause or Cause.STALE,
+            aggressor=self.aggressor,
+            rule=self.rule,
+            message=self.messages.get(pod, ""),
+            gang_size=session.gang_size(group),
+            moved_to=int(session.columns.node[pod]) if status == Status.PIPELINED else -1,
+        )
+
+    def _binding(self, pod: int) -> Bind:
+        session = self._session
+        node = int(session.columns.node[pod])
+        gpu = session.snapshot.shapes[session.facts.pods.shape[pod]].gpu
+        portion = gpu.portion
+        if gpu.kind is GpuKind.MEMORY:
+            portion = booking.portion_on_node(session.facts, int(session.facts.pods.shape[pod]), node) / 100
+        details = session.details(pod)
+        annotations: dict[str, str] = {}
+        for plugin in session.policy.plugins:
+            if plugin.hooks.annotate is not None:
+                annotations |= plugin.hooks.annotate(PodRow(pod), NodeRow(node), details)
+        return Bind(
+            pod=pod,
+            node=node,
+            devices=session.devices_of(pod),
+            received="Fraction" if gpu.shared else ("" if gpu.kind is GpuKind.NONE else "Regular"),
+            gpu_count=session.gpu_count(pod),
+            gpu_portion=portion if gpu.shared else 1.0,
+            details=details,
+            annotations=annotations,
+        )
+
+
+def _kind(plugin: "Named") -> str:
+    return plugin.hooks.detail or plugin.name

@@ -1,0 +1,76 @@
+"""Terms: what a plugin can ask of the kernels by declaration.
+
+A term is data. The engine folds the terms of all plugins into one ``Rules`` value that kernels evaluate, node by node, without calling Python. What no
+term expresses is a hook: a Python function over arrays.
+"""
+
+import attrs
+
+from kai.model.rows import Float64s
+
+
+@attrs.frozen(kw_only=True)
+class Density:
+    """Prefer full nodes (``binpack``) or empty ones (``spread``), by CPU for pods without GPUs and by GPU for the rest."""
+
+    cpu_binpack: float = 0.0
+    gpu_binpack: float = 0.0
+    cpu_spread: float = 0.0
+    gpu_spread: float = 0.0
+
+
+@attrs.frozen
+class CpuOnlyNodes:
+    """Prefer nodes without GPUs for pods that need none, by ``weight``."""
+
+    weight: float = 10.0
+
+
+@attrs.frozen
+class Availability:
+    """Prefer nodes where the pod can start now to nodes where it must wait, by ``weight``."""
+
+    weight: float = 1_000.0
+
+
+@attrs.frozen
+class SharedDevices:
+    """Prefer nodes with a device in sharing that has room for the pod, by ``weight``."""
+
+    weight: float = 10_000.0
+
+
+@attrs.frozen(kw_only=True)
+class DeviceOrder:
+    """Fill shared devices (``pack``), or open new ones first (``spread``)."""
+
+    pack: float = 0.0
+    spread: float = 0.0
+
+
+@attrs.frozen
+class PriorityOrder:
+    """Groups of higher priority first."""
+
+
+@attrs.frozen
+class ElasticOrder:
+    """Groups below their minimum first, then those exactly at it, then those above."""
+
+
+@attrs.frozen
+class SubGroupFill:
+    """Sub-groups that are not satisfied first, then by how full they are."""
+
+
+@attrs.frozen(eq=False)
+class FairShares:
+    """Queues' shares for this cycle: orders queues, bounds them by limit and quota. Shapes: fair_share, allocatable, requested [Q, 3], total [3]."""
+
+    fair_share: Float64s
+    allocatable: Float64s
+    total: Float64s
+    requested: Float64s
+
+
+Term = Density | CpuOnlyNodes | Availability | SharedDevices | DeviceOrder | PriorityOrder | ElasticOrder | SubGroupFill | FairShares

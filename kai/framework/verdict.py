@@ -1,0 +1,86 @@
+"""Refusals as values: why something may not happen, with the numbers that prove it.
+
+Nothing here is text for people; ``kai.framework.messages`` renders a verdict once, at the edge.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import attrs
+
+Fact = str | int | float | tuple[object, ...]
+
+
+class Code(StrEnum):
+    """Reason codes. The values are the wire's where the wire has one; the finer ones are ours and map to it by ``wire``."""
+
+    OVER_LIMIT = "OverLimit"
+    OVER_QUOTA = "NonPreemptibleOverQuota"
+    QUEUE_MISSING = "QueueDoesNotExist"
+    PREEMPTION_DELAY = "PreemptionDelayNotElapsed"
+    NO_NODE = "PodSchedulingErrors"
+    TOPOLOGY = "DomainTooSmall"
+    NOT_READY = "NotReady"
+    UNKNOWN_SUBGROUP = "UnknownSubGroup"
+    POD_REFUSED = "PodRefused"
+    HELD_FOR_LEAVING = "HeldForLeaving"
+    NOT_ELIGIBLE = "AtFairShare"
+    NO_VICTIMS = "NoVictims"
+    PLUGIN = "Plugin"
+
+    @property
+    def wire(self) -> str:
+        """The reason under which conditions on pod groups carry this code."""
+        if self in (Code.NO_NODE, Code.POD_REFUSED, Code.UNKNOWN_SUBGROUP, Code.PLUGIN):
+            return Code.NO_NODE.value
+        if self is Code.TOPOLOGY:
+            # The peer reports topology refusals with the same reason as pods that do not fit.
+            return Code.NO_NODE.value
+        return self.value
+
+
+@attrs.frozen(kw_only=True)
+class Reason:
+    """One reason: a code and the facts that its text is made of."""
+
+    code: Code
+    facts: Mapping[str, Fact] = attrs.field(factory=dict, hash=False)
+
+
+@attrs.frozen
+class Verdict:
+    """Accepted (no reasons), or refused with at least one reason."""
+
+    reasons: tuple[Reason, ...] = ()
+
+    def __bool__(self) -> bool:
+        return not self.reasons
+
+    @classmethod
+    def refused(cls, code: Code, **facts: Fact) -> "Verdict":
+        """Return the refusal with one reason."""
+        return cls((Reason(code=code, facts=facts),))
+
+    def plus(self, other: "Verdict") -> "Verdict":
+        """Return both verdicts' reasons."""
+        return Verdict(self.reasons + other.reasons)
+
+
+ACCEPTED = Verdict()
+
+
+@attrs.frozen(kw_only=True, order=True)
+class NodeReason:
+    """Why one node was refused: a kernel's code, or a plugin's words. ``subject`` is the resource or the profile that is short."""
+
+    code: int
+    subject: str = ""
+    text: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Histogram:
+    """How many nodes were refused for what; most frequent first, then by reason."""
+
+    counts: tuple[tuple[int, NodeReason], ...] = ()
+    nodes: int = 0

@@ -1,0 +1,82 @@
+"""The state in which every cycle on one snapshot begins: tables for kernels and a booked arena, made once and copied by each session."""
+
+import attrs
+import numpy as np
+
+from kai.kernels.booking import open_books
+from kai.kernels.columns import Facts
+from kai.model.rows import Int64s
+from kai.state.facts import group_facts, node_facts, pod_facts, queue_facts, shape_facts, slot_table
+from kai.state.layout import Layout, Room, Sizes
+from kai.state.snapshot import Snapshot
+
+
+@attrs.frozen(kw_only=True)
+class Base:
+    """Facts, layout, a read-only arena with every standing pod booked, the placements it refers to and the names of slots."""
+
+    facts: Facts
+    layout: Layout
+    arena: Int64s
+    placements: tuple[tuple[int, ...], ...]
+    width: int
+    slot_names: tuple[str, ...]
+    pod_order: Int64s
+    """Pod rows by creation time, then uid."""
+
+    def room(self) -> Room:
+        """Return fresh logs for a session."""
+        return Room.of(self.placements, self.width)
+
+
+def creation_order(snapshot: Snapshot) -> Int64s:
+    """Return int64[P]: pod rows by creation time, then uid."""
+    created = np.array([pod.created for pod in snapshot.pods], np.float64)
+    uids = np.array([pod.uid for pod in snapshot.pods], np.str_)
+    return np.lexsort((uids, created)).astype(np.int64)
+
+
+def make_base(snapshot: Snapshot) -> Base:
+    """Book every pod that stands somewhere and return the result. Cost: O(P + N R), once per snapshot."""
+    slot_start, slot_names, slot_rows = slot_table(snapshot)
+    pods = pod_facts(snapshot)
+    order = creation_order(snapshot)
+    facts = Facts(
+        nodes=node_facts(snapshot, slot_start, slot_names),
+        shapes=shape_facts(snapshot),
+        pods=pods,
+        groups=group_facts(snapshot, pods, order, topology=True),
+        queues=queue_facts(snapshot),
+    )
+    layout = Layout.of(
+        Sizes(
+            nodes=len(snapshot.nodes),
+            resources=len(snapshot.axis),
+            slots=len(slot_names),
+            queues=len(snapshot.queues),
+            pods=len(snapshot.pods),
+            subgroups=int(snapshot.first_subgroup[-1]),
+            groups=len(snapshot.groups),
+        )
+    )
+    arena = np.zeros(layout.size, np.int64)
+    placements: list[tuple[int, ...]] = []
+    placement = layout.view(arena, "placement")
+    for pod, devices in sorted(snapshot.pod_devices.items()):
+        node = int(snapshot.pod_node[pod])
+        slots = tuple(slot_rows[node, name] for name in devices if (node, name) in slot_rows)
+        if slots:
+            placements.append(slots)
+            placement[pod] = len(placements)
+    layout.view(arena, "counters")[1] = len(placements)
+    layout.view(arena, "status")[:] = snapshot.pod_status
+    layout.view(arena, "node")[:] = snapshot.pod_node
+    layout.view(arena, "idle")[:] = facts.nodes.allocatable
+    width = max([1, *(shape.gpu.devices for shape in snapshot.shapes if shape.gpu.shared), *map(len, placements)])
+    room = Room.of(placements, width)
+    columns = layout.columns(arena, room, np.zeros(len(snapshot.groups), np.int64))
+    open_books(facts, columns, layout.places)
+    arena.setflags(write=False)
+    return Base(
+        facts=facts, layout=layout, arena=arena, placements=tuple(placements), width=width, slot_names=slot_names, pod_order=order
+    )
