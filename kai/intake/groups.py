@@ -1,0 +1,168 @@
+"""Pod groups: priority, times, and the tree of sub-groups."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from kai.api import names, numerals, times
+from kai.api import podgroup as api
+from kai.api.bad_value import BadValue
+from kai.api.core import PriorityClass
+from kai.intake.settings import IntakeSettings
+from kai.model.constraints import TopologyConstraint
+from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup, SubGroup
+from kai.model.topology import Topology
+
+ROOT = ""
+_NO_BACKOFF = -1
+
+
+@attrs.frozen
+class GroupSurroundings:
+    """What a pod group refers to by name; equal surroundings make equal groups of an object."""
+
+    queue_rows: Mapping[str, int]
+    priorities: Mapping[str, int]
+    default_priority: int
+    topologies: Mapping[str, Topology]
+
+
+def priorities(sources: Iterable[PriorityClass]) -> tuple[dict[str, int], int]:
+    """Return priorities by class name, and that of groups which name no class; of several global defaults the first by name counts."""
+    ordered = sorted(sources, key=lambda source: source.metadata.name)
+    default = next((source.value for source in ordered if source.global_default), names.DEFAULT_POD_GROUP_PRIORITY)
+    return {source.metadata.name: source.value for source in ordered}, default
+
+
+def is_wanted(source: api.PodGroup, settings: IntakeSettings) -> bool:
+    """Say whether the group is part of the snapshot: in this node pool, and not waiting because this pool gave up on it last.
+
+    Source: the peer's backoff by scheduling condition.
+    """
+    labels = source.metadata.labels
+    if not settings.owns(labels):
+        return False
+    backoff = source.spec.scheduling_backoff
+    if backoff is None or backoff == _NO_BACKOFF or not source.status.scheduling_conditions:
+        return True
+    newest = max(source.status.scheduling_conditions, key=lambda each: numerals.signed(each.transition_id) or 0)
+    return newest.node_pool != (settings.pool(labels) or names.DEFAULT_NODE_POOL)
+
+
+def read_group(source: api.PodGroup, settings: IntakeSettings, around: GroupSurroundings) -> PodGroup:
+    """Return a pod group."""
+    metadata, spec = source.metadata, source.spec
+    priority = around.priorities.get(spec.priority_class_name, around.default_priority)
+    subgroups, tree_error = _tree(spec, around.topologies)
+    return PodGroup(
+        name=metadata.name,
+        namespace=metadata.namespace,
+        uid=metadata.uid or metadata.name,
+        queue=spec.queue,
+        queue_row=around.queue_rows.get(spec.queue, -1),
+        priority=priority,
+        preemptible=_is_preemptible(spec.preemptibility, priority),
+        created=metadata.creation_timestamp or 0.0,
+        subgroups=subgroups,
+        last_start=_instant(metadata.annotations.get(names.LAST_START)),
+        last_eviction=_instant(metadata.annotations.get(names.LAST_EVICTION)),
+        stale_since=_instant(metadata.annotations.get(names.STALE_SINCE)),
+        staleness_grace=spec.staleness_grace_period,
+        preemption_delay=spec.preemption_delay,
+        node_pool=settings.pool(metadata.labels),
+        mark_unschedulable=spec.mark_unschedulable is not False,
+        scheduling_backoff=spec.scheduling_backoff,
+        labels=metadata.labels,
+        tree_error=tree_error,
+    )
+
+
+def _is_preemptible(stated: str, priority: int) -> bool:
+    if stated:
+        return stated == names.PREEMPTIBLE
+    return priority < names.NON_PREEMPTIBLE_PRIORITY
+
+
+def _instant(text: str | None) -> float | None:
+    """Return the time in an annotation; one that is unreadable counts as absent, as in the peer, which wrote it itself."""
+    if not text:
+        return None
+    try:
+        return times.instant(text)
+    except BadValue:
+        return None
+
+
+def _tree(spec: api.PodGroupSpec, topologies: Mapping[str, Topology]) -> tuple[tuple[SubGroup, ...], str]:
+    """Return the sub-groups, root first and parents before children, siblings by name; and why the declared ones are unusable.
+
+    Source: the peer logs an unusable tree and goes on with one flat group of minimum 1, without the root's constraint.
+    """
+    if not spec.sub_groups:
+        least = 1 if spec.min_member is None else spec.min_member
+        return (_root(spec, topologies), _leaf(DEFAULT_SUBGROUP, 0, least, None)), ""
+    error = _tree_error(spec.sub_groups)
+    if error:
+        root = SubGroup(name=ROOT, parent=-1, leaf=False, minimum=None)
+        return (root, _leaf(DEFAULT_SUBGROUP, 0, 1, None)), error
+    children: dict[str, list[api.SubGroup]] = {}
+    for source in sorted(spec.sub_groups, key=lambda each: each.name):
+        children.setdefault(_parent(source), []).append(source)
+    out = [_root(spec, topologies)]
+    waiting = [(source, 0) for source in children[ROOT]]
+    for source, parent in waiting:  # grows while it is walked: breadth first
+        constraint = resolved(source.topology_constraint, topologies)
+        below = children.get(source.name)
+        if below is None:
+            out.append(_leaf(source.name, parent, max(source.min_member or 0, 0), constraint))
+        else:
+            waiting += [(child, len(out)) for child in below]
+            out.append(
+                SubGroup(
+                    name=source.name, parent=parent, leaf=False, minimum=source.min_sub_group, constraint=constraint
+                )
+            )
+    return tuple(out), ""
+
+
+def _root(spec: api.PodGroupSpec, topologies: Mapping[str, Topology]) -> SubGroup:
+    constraint = resolved(spec.topology_constraint, topologies)
+    return SubGroup(name=ROOT, parent=-1, leaf=False, minimum=spec.min_sub_group, constraint=constraint)
+
+
+def _leaf(name: str, parent: int, minimum: int, constraint: TopologyConstraint | None) -> SubGroup:
+    return SubGroup(name=name, parent=parent, leaf=True, minimum=minimum, constraint=constraint)
+
+
+def _parent(source: api.SubGroup) -> str:
+    return (source.parent or ROOT).lower()
+
+
+def _tree_error(sources: Sequence[api.SubGroup]) -> str:
+    """Return what is wrong with the declared sub-groups, "" if nothing is."""
+    parents: dict[str, str] = {}
+    for source in sources:
+        if source.name in parents:
+            return f'spec.subGroups: found "{source.name}" twice, expected distinct names'
+        parents[source.name] = _parent(source)
+    for name, parent in parents.items():
+        if parent and parent not in parents:
+            return f'spec.subGroups: found parent "{parent}" of "{name}", expected the name of a sub-group'
+    for name in parents:
+        at, steps = name, 0
+        while at and steps <= len(parents):
+            at, steps = parents[at], steps + 1
+        if at:
+            return f'spec.subGroups: found "{name}" among its own parents, expected a tree'
+    return ""
+
+
+def resolved(source: api.TopologyConstraint | None, topologies: Mapping[str, Topology]) -> TopologyConstraint | None:
+    """Return a constraint with its levels as node labels; None for one that names no topology, which constrains nothing."""
+    if source is None or not source.topology:
+        return None
+    topology = topologies.get(source.topology)
+    required, preferred = source.required_topology_level, source.preferred_topology_level
+    if topology is not None:
+        required, preferred = topology.level(required), topology.level(preferred)
+    return TopologyConstraint(source.topology, required, preferred)

@@ -1,0 +1,87 @@
+"""Nodes: what they have, and what their labels say about their GPUs."""
+
+from collections.abc import Mapping
+
+from kai.api import names, numerals
+from kai.api import node as api
+from kai.intake.requests import amounts
+from kai.intake.settings import IntakeSettings
+from kai.model.axis import GPU_UNIT
+from kai.model.constraints import Taint
+from kai.model.node import UNKNOWN_GPU_MEMORY, MigStrategy, Node, NumaLayout
+
+_BYTES_FROM = 1 << 20
+"""No GPU has that many MiB: such a label is in bytes."""
+_GPU_MEMORY_STEP = 100
+_PRESSURES = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_STRATEGIES = {"single": MigStrategy.SINGLE, "mixed": MigStrategy.MIXED}
+
+
+def is_wanted(source: api.Node, settings: IntakeSettings) -> bool:
+    """Say whether the node is part of the snapshot."""
+    labels = source.metadata.labels
+    if settings.restrict_node_scheduling and not (
+        settings.cpu_worker_label in labels or settings.gpu_worker_label in labels
+    ):
+        return False
+    return settings.owns(labels)
+
+
+def read_node(source: api.Node, settings: IntakeSettings, dra_gpus: int = 0, numa: NumaLayout | None = None) -> Node:
+    """Return a node; ``dra_gpus`` devices that a driver offers beside the device plugin count as GPUs of the node."""
+    labels = source.metadata.labels
+    allocatable = amounts(tuple(source.status.allocatable.items()))
+    if dra_gpus:
+        allocatable = {**allocatable, "gpu": allocatable.get("gpu", 0) + dra_gpus * GPU_UNIT}
+    memory = _gpu_memory(labels.get(names.NODE_GPU_MEMORY, ""))
+    return Node(
+        name=source.metadata.name,
+        labels=labels,
+        allocatable=allocatable,
+        taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in source.spec.taints),
+        unschedulable=source.spec.unschedulable,
+        failing_conditions=_failing(source),
+        gpu_memory=memory,
+        gpu_memory_known=memory > UNKNOWN_GPU_MEMORY,
+        gpu_count=_gpu_count(labels.get(names.NODE_GPU_COUNT, ""), allocatable),
+        mig_enabled=_mig_enabled(labels.get(settings.mig_worker_label), allocatable),
+        mig_strategy=_STRATEGIES.get(labels.get(names.NODE_MIG_STRATEGY, ""), MigStrategy.NONE),
+        dra_gpus=dra_gpus,
+        numa=numa,
+    )
+
+
+def _failing(source: api.Node) -> tuple[str, ...]:
+    """Return the types of conditions that keep pods away; a condition that is not there keeps nobody away."""
+    return tuple(
+        condition.type
+        for condition in source.status.conditions
+        if (condition.type == "Ready" and condition.status != "True")
+        or (condition.type in _PRESSURES and condition.status != "False")
+    )
+
+
+def _gpu_memory(label: str) -> int:
+    """Return MiB of each GPU, in hundreds; a label that says nothing usable means "not known".
+
+    Source: the peer's node_info, which rounds down so that devices of one model are equal.
+    """
+    memory = numerals.signed(label)
+    if memory is None:
+        return UNKNOWN_GPU_MEMORY
+    if memory >= _BYTES_FROM:
+        memory //= _BYTES_FROM
+    memory -= memory % _GPU_MEMORY_STEP
+    return memory if memory > 0 else UNKNOWN_GPU_MEMORY
+
+
+def _gpu_count(label: str, allocatable: Mapping[str, int]) -> int:
+    count = numerals.unsigned(label, bits=31)
+    return allocatable.get("gpu", 0) // GPU_UNIT if count is None else count
+
+
+def _mig_enabled(label: str | None, allocatable: Mapping[str, int]) -> bool:
+    if label is not None:
+        return label in _TRUE
+    return any(name.startswith(names.MIG_PREFIX) and amount > 0 for name, amount in allocatable.items())

@@ -1,0 +1,127 @@
+"""Pods: what one pod object says by itself, read once for as long as the object does not change."""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import attrs
+
+from kai.api import names
+from kai.api import pod as api
+from kai.intake.requests import Demand, ResourceKey, demand, resource_key
+from kai.intake.settings import IntakeSettings
+from kai.intake.traits import TraitKey, Traits, read_traits, trait_key
+from kai.model.podgroup import DEFAULT_SUBGROUP
+from kai.model.pod import Pod
+from kai.model.status import Status
+
+Membership: TypeAlias = tuple[str, str, str]
+"""Group, namespace and sub-group that a pod names."""
+
+_FINISHED = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED, "Unknown": Status.UNKNOWN}
+_GROUP_PREFIX = names.GPU_GROUP_PREFIX
+_NOTHING: Mapping[str, str] = {}
+
+
+@attrs.define(kw_only=True, eq=False)
+class PodCell:
+    """What intake made of one pod object. Everything here follows from the object alone."""
+
+    source: api.Pod
+    order: tuple[str, str]
+    """Namespace and name: the order of rows."""
+    pod: Pod
+    status: int
+    """Without a bind request, and before the clock is asked about a terminating pod."""
+    waiting: bool
+    """A live bind request makes the pod ``Binding``."""
+    leaving_since: float | None
+    """When a running pod was told to go."""
+    node: str
+    devices: tuple[str, ...]
+    membership: Membership
+    reservation: bool
+    demand: Demand
+    traits: Traits
+    shape: int = -1
+    """Row in the table of shapes while nothing around the pod matters; -1: not yet known."""
+
+
+class PodReader:
+    """Reads pod objects; equal amounts and equal traits become one object, so that comparing shapes is comparing identities."""
+
+    def __init__(self, settings: IntakeSettings) -> None:
+        self._settings = settings
+        self._demands: dict[ResourceKey, Demand] = {}
+        self._traits: dict[TraitKey, Traits] = {}
+        self._bare = Demand(((names.PODS, 1),), demand(ResourceKey(())).gpu)
+
+    def read(self, source: api.Pod) -> PodCell:
+        """Return the cell of a pod.
+
+        Source: the peer's pod_info; finished pods keep what counts them, not what they asked for.
+        """
+        metadata, spec = source.metadata, source.spec
+        labels, annotations = metadata.labels, metadata.annotations
+        phase, deleted = source.status.phase, metadata.deletion_timestamp
+        status, waiting = _status(phase, deleted, spec)
+        finished = phase in _FINISHED
+        traits = self._traits_of(trait_key(source, finished=finished))
+        group = annotations.get(names.POD_GROUP, "")
+        subgroup = labels.get(names.SUBGROUP, DEFAULT_SUBGROUP)
+        return PodCell(
+            source=source,
+            order=(metadata.namespace, metadata.name),
+            pod=Pod(
+                name=metadata.name,
+                namespace=metadata.namespace,
+                uid=metadata.uid or metadata.name,
+                created=metadata.creation_timestamp or 0.0,
+                labels=labels,
+                scheduler=spec.scheduler_name,
+                group=group,
+                subgroup=subgroup,
+                signature=traits.signature,
+                priority=spec.priority,
+                node_pool=self._settings.pool(labels),
+            ),
+            status=status,
+            waiting=waiting,
+            leaving_since=deleted if phase == "Running" else None,
+            node=spec.node_name,
+            devices=_devices(labels) if labels else (),
+            membership=(group, metadata.namespace, subgroup),
+            reservation=labels.get(names.APP) == self._settings.reservation_app,
+            demand=self._bare if finished else self._demand_of(resource_key(source)),
+            traits=traits,
+        )
+
+    def _demand_of(self, key: ResourceKey) -> Demand:
+        found = self._demands.get(key)
+        if found is None:
+            found = self._demands[key] = demand(key)
+        return found
+
+    def _traits_of(self, key: TraitKey) -> Traits:
+        found = self._traits.get(key)
+        if found is None:
+            found = self._traits[key] = read_traits(key)
+        return found
+
+
+def _status(phase: str, deleted: float | None, spec: api.PodSpec) -> tuple[Status, bool]:
+    """Return the status by the pod alone, and whether a bind request would make it ``Binding``. Without a phase a pod is pending."""
+    if phase in _FINISHED:
+        return _FINISHED[phase], False
+    if deleted is not None:
+        return Status.RELEASING, False
+    if phase == "Running":
+        return Status.RUNNING, False
+    if spec.node_name:
+        return Status.BOUND, False
+    return (Status.GATED if spec.scheduling_gates else Status.PENDING), True
+
+
+def _devices(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of the shared devices that the labels tie the pod to, by name."""
+    found = {value for key, value in labels.items() if key == names.GPU_GROUP or key.startswith(_GROUP_PREFIX)}
+    return tuple(sorted(found))

@@ -1,0 +1,184 @@
+"""From quantity texts to amounts on the resource axis, and from containers to what their pod asks for."""
+
+import functools
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from kai.api import names, numerals, quantity
+from kai.api.pod import Container, Pod
+from kai.model.axis import GPU_UNIT
+from kai.model.pod import ContainerRequest, GpuKind, GpuRequest
+
+Amounts = tuple[tuple[str, int], ...]
+"""Resource names on the axis and amounts in axis units."""
+QuantityTexts = tuple[tuple[str, str], ...]
+
+LARGEST_AMOUNT = 2**53
+"""More than any node has of anything: an amount beyond it is cut to it, so that no sum of amounts leaves 64 bits."""
+
+_GPU = "gpu"
+_WHOLE = frozenset({names.MEMORY, names.PODS, names.EPHEMERAL_STORAGE, names.STORAGE})
+_MILLI = 1000
+
+
+def axis_name(resource: str) -> str:
+    """Return the name on the axis: whatever ends in ``gpu`` is a GPU.
+
+    Source: the peer's resource vector map.
+    """
+    return _GPU if resource.endswith(_GPU) else resource
+
+
+def parts_of(resource: str) -> int:
+    """Return how many axis units make one unit of a resource: 1 for bytes, pods and MIG instances, 1000 for anything else."""
+    return 1 if resource in _WHOLE or resource.startswith(names.MIG_PREFIX) else _MILLI
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def amounts(texts: QuantityTexts) -> Mapping[str, int]:
+    """Return amounts by axis name for resource names and quantity texts. The result is shared: do not change it.
+
+    Raises: BadValue for a text that is no quantity; api objects are checked when they are read.
+    """
+    out: dict[str, int] = {}
+    for resource, text in texts:
+        name = axis_name(resource)
+        out[name] = out.get(name, 0) + min(quantity.amount(text, parts_of(resource)), LARGEST_AMOUNT)
+    return out
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise_to(total: dict[str, int], least: Mapping[str, int]) -> None:
+    for name, amount in least.items():
+        if amount > total.get(name, 0):
+            total[name] = amount
+
+
+def is_sidecar(container: Container) -> bool:
+    """Say whether an init container keeps running beside the others."""
+    return container.restart_policy == "Always"
+
+
+@attrs.frozen
+class ResourceKey:
+    """Everything in a pod that its amounts follow from; pods with equal keys have equal amounts."""
+
+    containers: tuple[QuantityTexts, ...]
+    initial: tuple[tuple[bool, QuantityTexts], ...] = ()
+    overhead: QuantityTexts = ()
+    fraction: str | None = None
+    memory: str | None = None
+    devices: str | None = None
+    legacy_mig: bool = False
+
+
+@attrs.frozen
+class Demand:
+    """What a pod asks for in amounts, without its resource claims."""
+
+    request: Amounts
+    gpu: GpuRequest
+
+
+def resource_key(pod: Pod) -> ResourceKey:
+    """Return what the amounts of ``pod`` follow from."""
+    spec, annotations = pod.spec, pod.metadata.annotations
+    return ResourceKey(
+        tuple([tuple(container.resources.requests.items()) for container in spec.containers]),
+        tuple([(is_sidecar(each), tuple(each.resources.requests.items())) for each in spec.init_containers])
+        if spec.init_containers
+        else (),
+        tuple(spec.overhead.items()) if spec.overhead else (),
+        annotations.get(names.GPU_FRACTION),
+        annotations.get(names.GPU_MEMORY),
+        annotations.get(names.GPU_FRACTION_DEVICES),
+        any(key.startswith(names.MIG_PREFIX) for key in annotations),
+    )
+
+
+def demand(key: ResourceKey) -> Demand:
+    """Return what a pod asks for: all containers and sidecars, at least each init container with the sidecars before it, and the overhead.
+
+    Source: the peer's pod_info, which takes the overhead for everything but GPUs.
+    """
+    total: dict[str, int] = {}
+    for texts in key.containers:
+        _add(total, amounts(texts))
+    sidecars: dict[str, int] = {}
+    peaks: list[dict[str, int]] = []
+    for sidecar, texts in key.initial:
+        if sidecar:
+            _add(sidecars, amounts(texts))
+        else:
+            peak = dict(sidecars)
+            _add(peak, amounts(texts))
+            peaks.append(peak)
+    _add(total, sidecars)
+    for peak in peaks:
+        _raise_to(total, peak)
+    _add(total, {name: amount for name, amount in amounts(key.overhead).items() if name != _GPU})
+    gpu = _gpu_request(key, total)
+    if gpu.kind == GpuKind.FRACTION:
+        total[_GPU] = hundredths(gpu.portion) * gpu.devices * (GPU_UNIT // 100)
+    elif gpu.kind == GpuKind.MEMORY:
+        total[_GPU] = 0
+    total[names.PODS] = 1
+    return Demand(packed(total), gpu)
+
+
+def packed(total: Mapping[str, int]) -> Amounts:
+    """Return ``total`` without zeros, by name, cut to what a node could ever have."""
+    return tuple(sorted((name, min(amount, LARGEST_AMOUNT)) for name, amount in total.items() if amount))
+
+
+def hundredths(portion: float) -> int:
+    """Return a portion in hundredths, halves rounded up."""
+    return int(portion * 100 + 0.5)
+
+
+def _gpu_request(key: ResourceKey, total: Mapping[str, int]) -> GpuRequest:
+    """Return how a pod asks for GPUs; of several ways the later one here wins.
+
+    An annotation that is no number, or out of range, counts as absent: admission refuses such pods, and the peer's scheduler passes over it.
+    """
+    kind, portion, memory, devices = GpuKind.NONE, 1.0, 0, 1
+    if total.get(_GPU, 0) > 0:
+        kind = GpuKind.WHOLE
+    asked = numerals.signed(key.memory) if key.memory is not None else None
+    if asked is not None and asked > 0:
+        kind, memory = GpuKind.MEMORY, min(asked, LARGEST_AMOUNT)
+    part = numerals.floating(key.fraction) if key.fraction is not None else None
+    if part is not None and 0 < part <= 1:
+        kind, portion, memory = GpuKind.FRACTION, part, 0
+    if kind in (GpuKind.FRACTION, GpuKind.MEMORY) and key.devices is not None:
+        count = numerals.signed(key.devices, bits=32)
+        devices = count if count is not None and count > 0 else 1
+    if any(name.startswith(names.MIG_PREFIX) and amount > 0 for name, amount in total.items()):
+        return GpuRequest(kind=GpuKind.MIG, legacy_mig=key.legacy_mig)
+    return GpuRequest(kind=kind, devices=devices, portion=portion, memory=memory, legacy_mig=key.legacy_mig)
+
+
+def container_requests(pod: Pod) -> tuple[ContainerRequest, ...]:
+    """Return the amounts of each container, init containers first, in their order."""
+    guaranteed = pod.status.qos_class == "Guaranteed"
+    return tuple(_containers(pod.spec.init_containers, initial=True, guaranteed=guaranteed)) + tuple(
+        _containers(pod.spec.containers, initial=False, guaranteed=guaranteed)
+    )
+
+
+def _containers(containers: Iterable[Container], *, initial: bool, guaranteed: bool) -> Iterable[ContainerRequest]:
+    for container in containers:
+        limits = packed(amounts(tuple(container.resources.limits.items())))
+        requests = packed(amounts(tuple(container.resources.requests.items())))
+        yield ContainerRequest(
+            requests=requests or limits,
+            # A pod is Guaranteed exactly when its limits are its requests; a recorded class may outlive limits that were not.
+            limits=requests if guaranteed else limits,
+            init=initial,
+            sidecar=initial and is_sidecar(container),
+        )

@@ -1,0 +1,77 @@
+"""Selectors, affinities, tolerations and ports of the API in the form that shapes are made of."""
+
+from kai.api import selection as api
+from kai.api.meta import LabelSelector
+from kai.api.pod import PodSpec
+from kai.intake.requests import is_sidecar
+from kai.model.constraints import AffinityTerm, HostPort, NodeTerm, Requirement, Selector, Toleration
+
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - the address that a host port without one occupies; nothing listens here
+
+
+def selector(source: LabelSelector | None) -> Selector | None:
+    """Return a label selector, None for an absent one (which selects nothing)."""
+    if source is None:
+        return None
+    equal = [Requirement(key, "In", (value,)) for key, value in source.match_labels.items()]
+    rest = [Requirement(each.key, each.operator, tuple(sorted(each.values))) for each in source.match_expressions]
+    return Selector(tuple(sorted(equal + rest, key=_by_content)))
+
+
+def _by_content(requirement: Requirement) -> tuple[str, str, tuple[str, ...]]:
+    return (requirement.key, requirement.operator, requirement.values)
+
+
+def _requirements(sources: tuple[api.NodeSelectorRequirement, ...]) -> tuple[Requirement, ...]:
+    return tuple(Requirement(each.key, each.operator, each.values) for each in sources)
+
+
+def node_terms(source: api.NodeSelector | None) -> tuple[NodeTerm, ...] | None:
+    """Return the terms of a node selector, one of which must hold; None when there is no selector."""
+    if source is None:
+        return None
+    return tuple(
+        NodeTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
+        for term in source.node_selector_terms
+    )
+
+
+def affinity_terms(source: api.PodAffinity | None, namespace: str) -> tuple[AffinityTerm, ...]:
+    """Return the demands about other pods, of a pod in ``namespace``."""
+    return tuple(_affinity_term(term, namespace, 0) for term in source.required) if source else ()
+
+
+def preferred_terms(source: api.PodAffinity | None, namespace: str) -> tuple[AffinityTerm, ...]:
+    """Return the wishes about other pods, of a pod in ``namespace``."""
+    return (
+        tuple(_affinity_term(each.pod_affinity_term, namespace, each.weight) for each in source.preferred)
+        if source
+        else ()
+    )
+
+
+def _affinity_term(term: api.PodAffinityTerm, namespace: str, weight: int) -> AffinityTerm:
+    """Return one term. The keys in ``matchLabelKeys`` are already part of the selector: the API server merges them on creation."""
+    named = tuple(sorted(set(term.namespaces)))
+    if not named and term.namespace_selector is None:
+        named = (namespace,)
+    return AffinityTerm(
+        term.topology_key, selector(term.label_selector), named, selector(term.namespace_selector), weight
+    )
+
+
+def tolerations(sources: tuple[api.Toleration, ...]) -> tuple[Toleration, ...]:
+    """Return tolerations without repetitions, in an order that does not depend on theirs."""
+    found = {Toleration(each.key, each.operator or "Equal", each.value, each.effect) for each in sources}
+    return tuple(sorted(found, key=lambda each: (each.key, each.operator, each.value, each.effect)))
+
+
+def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """Return the ports of the node that a pod occupies; on the host's network every container port is one."""
+    found: set[HostPort] = set()
+    for container in (*spec.containers, *filter(is_sidecar, spec.init_containers)):
+        for port in container.ports:
+            number = port.host_port or (port.container_port if spec.host_network else 0)
+            if number:
+                found.add(HostPort(port.protocol or "TCP", port.host_ip or ANY_ADDRESS, number))
+    return tuple(sorted(found, key=lambda each: (each.protocol, each.address, each.port)))

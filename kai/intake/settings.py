@@ -1,0 +1,47 @@
+"""Settings that decide what is part of a snapshot and how labels are read."""
+
+from collections.abc import Mapping
+
+import attrs
+
+from kai.api import names
+
+
+@attrs.frozen(kw_only=True)
+class IntakeSettings:
+    """How a cluster becomes a snapshot. The defaults are the peer's.
+
+    Source: the flags of the peer's scheduler (cmd/scheduler/app/options).
+    """
+
+    node_pool_label: str = names.NODE_POOL
+    """Label that divides nodes, queues and pod groups among schedulers; "" puts everything into one."""
+    node_pool: str = ""
+    """Value of that label; "" stands for objects without the label."""
+    stuck_in_releasing_seconds: float = 120.0
+    """A running pod that has been terminating for longer is no longer expected to leave."""
+    full_hierarchy_fairness: bool = True
+    """False: one synthetic, unlimited parent for all queues that have a parent; top queues are dropped."""
+    reservation_app: str = names.RESERVATION_APP
+    """Value of the ``app`` label of pods that hold a device for pods that share it."""
+    queue_label_key: str = names.QUEUE
+    """Label that says to which queue a shared resource claim belongs."""
+    restrict_node_scheduling: bool = False
+    """Only nodes with a worker label are part of the snapshot."""
+    cpu_worker_label: str = names.CPU_WORKER
+    gpu_worker_label: str = names.GPU_WORKER
+    mig_worker_label: str = names.MIG_ENABLED
+    schedule_csi_storage: bool = False
+    """Whether the capacities that storage drivers report count."""
+
+    def owns(self, labels: Mapping[str, str]) -> bool:
+        """Say whether an object with ``labels`` belongs to this scheduler's share of the cluster."""
+        if not self.node_pool_label:
+            return True
+        if not self.node_pool:
+            return self.node_pool_label not in labels
+        return labels.get(self.node_pool_label) == self.node_pool
+
+    def pool(self, labels: Mapping[str, str]) -> str:
+        """Return the node pool that ``labels`` name, "" for none."""
+        return labels.get(self.node_pool_label, "")

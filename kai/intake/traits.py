@@ -1,0 +1,208 @@
+"""Traits: what a pod demands of a node besides amounts, and the signature that says which pods differ in amounts only."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import attrs
+
+from kai.api import pod as api
+from kai.api.codec import unstructure
+from kai.api.selection import Affinity, Toleration, TopologySpreadConstraint
+from kai.intake import selection
+from kai.model.constraints import HostPort
+from kai.model.pod import ClaimReference, Constraints
+
+VolumeKind: TypeAlias = tuple[bool, bool, object, object]
+
+
+@attrs.frozen
+class TraitKey:
+    """Everything in a pod that its traits follow from. Names of objects come with the place where they are looked up."""
+
+    priority_class: str = ""
+    priority: int | None = None
+    nominated: str = ""
+    node_selector: tuple[tuple[str, str], ...] = ()
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    spread: tuple[TopologySpreadConstraint, ...] = ()
+    ports: tuple[HostPort, ...] = ()
+    volumes: tuple[VolumeKind, ...] = ()
+    volume_claims: tuple[str, ...] = ()
+    config_maps: tuple[str, ...] = ()
+    claims: tuple[ClaimReference, ...] = ()
+    namespace: str = ""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Traits:
+    """What pods with one key have in common."""
+
+    constraints: Constraints
+    signature: str
+    config_maps: tuple[str, ...] = ()
+    """Config maps that must exist; only missing ones become part of a shape."""
+    term_labels: frozenset[str] | None = None
+    """Keys of pod labels that the terms about other pods look at; None: there are no terms."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether no other object matters: neither claims nor volumes nor config maps."""
+        return not (self.config_maps or self.constraints.claims or self.constraints.volume_claims)
+
+
+def trait_key(source: api.Pod, *, finished: bool) -> TraitKey:
+    """Return what the traits of a pod follow from; a finished pod demands nothing any more."""
+    spec, status = source.spec, source.status
+    if finished:
+        return TraitKey(spec.priority_class_name, spec.priority)
+    ports = any([container.ports for container in spec.containers]) or any(
+        [each.ports for each in spec.init_containers]
+    )
+    volumes = spec.volumes
+    volume_claims = _volume_claims(source) if volumes else ()
+    claims = _claims(source) if spec.resource_claims else ()
+    affinity = spec.affinity
+    about_pods = affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
+    return TraitKey(
+        spec.priority_class_name,
+        spec.priority,
+        status.nominated_node_name,
+        tuple(spec.node_selector.items()) if spec.node_selector else (),
+        affinity,
+        spec.tolerations,
+        spec.topology_spread_constraints,
+        selection.host_ports(spec) if ports else (),
+        _volume_kinds(volumes) if volumes else (),
+        volume_claims,
+        _config_maps(source),
+        claims,
+        source.metadata.namespace if about_pods or volume_claims or claims else "",
+    )
+
+
+def _volume_kinds(volumes: tuple[api.Volume, ...]) -> tuple[VolumeKind, ...]:
+    """Return what volumes are, without their names; config maps, secrets and claims say nothing here."""
+    return tuple(
+        [
+            (volume.persistent_volume_claim is not None, volume.ephemeral is not None, volume.projected, volume.csi)
+            for volume in volumes
+            if volume.config_map is None and volume.secret is None
+        ]
+    )
+
+
+def _volume_claims(source: api.Pod) -> tuple[str, ...]:
+    """Return the names of the volume claims of a pod; one that is made for it is called after the pod and the volume."""
+    found = {
+        volume.persistent_volume_claim.claim_name for volume in source.spec.volumes if volume.persistent_volume_claim
+    }
+    found |= {f"{source.metadata.name}-{volume.name}" for volume in source.spec.volumes if volume.ephemeral}
+    return tuple(sorted(found))
+
+
+def _claims(source: api.Pod) -> tuple[ClaimReference, ...]:
+    """Return the resource claims of a pod. A claim from a template has a name once it exists; one that needs no object is left out."""
+    made = {each.name: each.resource_claim_name for each in source.status.resource_claim_statuses}
+    found: list[ClaimReference] = []
+    for each in source.spec.resource_claims:
+        template = each.resource_claim_template_name is not None
+        if not template:
+            found.append(ClaimReference(name=each.name, claim=each.resource_claim_name or ""))
+        elif each.name not in made or made[each.name]:
+            found.append(ClaimReference(name=each.name, claim=made.get(each.name) or "", template=True))
+    return tuple(found)
+
+
+def _config_maps(source: api.Pod) -> tuple[str, ...]:
+    """Return the names of the config maps without which the pod cannot start.
+
+    Source: the peer's config map predicate: volumes, projected volumes, and the environment of all containers.
+    """
+    spec = source.spec
+    found: set[str] = set()
+    for volume in spec.volumes:
+        if volume.config_map is not None and not volume.config_map.optional:
+            found.add(volume.config_map.name)
+        if volume.projected is not None:
+            maps = [each.config_map for each in volume.projected.sources if each.config_map is not None]
+            found.update(each.name for each in maps if not each.optional)
+    for containers in (spec.containers, spec.init_containers, spec.ephemeral_containers):
+        for container in containers:
+            if container.env or container.env_from:
+                found.update(_environment(container))
+    return tuple(sorted(name for name in found if name)) if found else ()
+
+
+def _environment(container: api.Container) -> Iterable[str]:
+    keys = [each.value_from.config_map_key_ref for each in container.env if each.value_from is not None]
+    maps = [each.config_map_ref for each in container.env_from]
+    return [each.name for each in (*keys, *maps) if each is not None and not each.optional]
+
+
+def read_traits(key: TraitKey) -> Traits:
+    """Return the traits of pods with a key."""
+    affinity = key.affinity or Affinity()
+    near, away = affinity.pod_affinity, affinity.pod_anti_affinity
+    node_affinity = affinity.node_affinity
+    constraints = Constraints(
+        node_selector=tuple(sorted(key.node_selector)),
+        node_affinity=selection.node_terms(node_affinity.required) if node_affinity else None,
+        tolerations=selection.tolerations(key.tolerations),
+        host_ports=key.ports,
+        affinity=selection.affinity_terms(near, key.namespace),
+        anti_affinity=selection.affinity_terms(away, key.namespace),
+        preferred_affinity=selection.preferred_terms(near, key.namespace),
+        preferred_anti_affinity=selection.preferred_terms(away, key.namespace),
+        volume_claims=key.volume_claims,
+        claims=key.claims,
+        nominated_node=key.nominated,
+    )
+    return Traits(
+        constraints=constraints,
+        signature=_signature(key),
+        config_maps=key.config_maps,
+        term_labels=_term_labels(constraints),
+    )
+
+
+def _term_labels(constraints: Constraints) -> frozenset[str] | None:
+    terms = (
+        *constraints.affinity,
+        *constraints.anti_affinity,
+        *constraints.preferred_affinity,
+        *constraints.preferred_anti_affinity,
+    )
+    if not terms:
+        return None
+    return frozenset(each.key for term in terms if term.selector for each in term.selector.requirements)
+
+
+def _signature(key: TraitKey) -> str:
+    """Return a digest of what decides where pods may go besides amounts and claims.
+
+    Source: the peer's scheduling constraints signature; names of volumes, and config maps and secrets, are not part of it.
+    """
+    parts = [
+        key.priority_class,
+        key.priority,
+        sorted(key.node_selector),
+        unstructure(key.affinity) if key.affinity else None,
+        sorted(json.dumps(unstructure(each), sort_keys=True) for each in key.tolerations),
+        sorted(json.dumps(unstructure(each), sort_keys=True) for each in key.spread),
+        [[port.protocol, port.address, port.port] for port in key.ports],
+        sorted(json.dumps([_plain(part) for part in kind], sort_keys=True) for kind in key.volumes),
+    ]
+    return digest(parts)
+
+
+def digest(parts: object) -> str:
+    """Return a short stable digest of plain values."""
+    text = json.dumps(parts, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def _plain(part: object) -> object:
+    return unstructure(part) if attrs.has(type(part)) else part
