@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Final, Self
 
 from kai.errors import InputError
@@ -58,11 +59,15 @@ def show_path(path: tuple[str | int, ...]) -> str:
 
 
 def show(value: object) -> str:
-    """Return a value as it would stand in JSON, on one line and not too long."""
+    """Return a value as it would stand in JSON, on one line and not too long; of a collection only its size."""
     if value is None:
         return "nothing"
+    if isinstance(value, Mapping):
+        return f"an object with {len(value)} fields"
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value)}"
     try:
         text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        text = f"a {type(value).__name__}"
+    except (TypeError, ValueError):
+        text = f"a value of type {type(value).__name__}"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -43,10 +43,10 @@ _MOST_SHARED: Final = 1 << 13
 def make_converter() -> cattrs.Converter:
     """Make the converter for api classes."""
     converter = cattrs.Converter(detailed_validation=False)
-    converter.register_structure_hook_func(_is(str), reading.text)
-    converter.register_structure_hook_func(_is(bool), reading.flag)
-    converter.register_structure_hook_func(_is(float), reading.number)
-    converter.register_structure_hook_factory(_is(int), lambda _: _annotated_reader(Int64, converter))
+    converter.register_structure_hook(str, reading.text)
+    converter.register_structure_hook(bool, reading.flag)
+    converter.register_structure_hook(float, reading.number)
+    converter.register_structure_hook(int, _annotated_reader(Int64, converter))
     factories: tuple[tuple[Callable[[Hint], bool], Callable[[Hint, cattrs.Converter], Reader]], ...] = (
         (_is_union, _union_reader),
         (_comes_from(Literal), _literal_reader),
@@ -59,10 +59,6 @@ def make_converter() -> cattrs.Converter:
         converter.register_structure_hook_factory(fits, lambda hint, make=make: make(hint, converter))
     converter.register_unstructure_hook_factory(attrs.has, lambda hint: _class_writer(hint, converter))
     return converter
-
-
-def _is(wanted: type) -> Callable[[Hint], bool]:
-    return lambda hint: hint is wanted
 
 
 def _comes_from(origin: object) -> Callable[[Hint], bool]:
@@ -202,15 +198,19 @@ def _annotated_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
 
 
 def _referring_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
-    """Make the reader of a list of environment variables that leaves out those with a literal value."""
+    """Make the reader of a list of environment variables that keeps those with a value from a config map."""
     everything = _tuple_reader(hint, converter)
 
     def read(value: object, _: object = None) -> tuple[object, ...]:
         if isinstance(value, list) and all(isinstance(item, dict) and not item.get("valueFrom") for item in value):
             return ()
-        return tuple(variable for variable in everything(value, None) if variable.value_from is not None)
+        return tuple(variable for variable in everything(value, None) if _from_config_map(variable))
 
     return read
+
+
+def _from_config_map(variable: Any) -> bool:  # noqa: ANN401 - the classes are beyond what this module knows
+    return variable.value_from is not None and variable.value_from.config_map_key_ref is not None
 
 
 def _literal_reader(hint: Hint, _: cattrs.Converter) -> Reader:

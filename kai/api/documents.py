@@ -15,6 +15,11 @@ import yaml
 from kai.api.bad_value import BadValue
 from kai.errors import InputError
 
+_DEEPEST: Final = 100
+_LARGEST: Final = 10_000_000
+# A value at some depth of block style stands behind at least so many spaces and dashes.
+_DEEP_BLOCK: Final = re.compile(rf"[ \t?:-]{{{_DEEPEST},}}")
+_ALIAS: Final = re.compile(r"[\s\[{,]\*[^\s*]")
 _EXPONENT: Final = re.compile(r"^[-+]?[0-9]+[eE][-+]?[0-9]+$")
 
 
@@ -34,17 +39,63 @@ def load_values(text: str | bytes, source: str) -> tuple[Any, ...]:
 
     Raises: InputError, with `source` and the line, if it is neither JSON nor YAML.
     """
-    if text.lstrip()[:1] in {"{", "[", b"{", b"["}:
+    try:
+        decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        found = f"byte {error.object[error.start]:#04x} at {error.start}"
+        raise InputError(f"{source}: found {found}, expected UTF-8 text") from None
+    if decoded.lstrip()[:1] in {"{", "["}:
         try:
-            return (msgspec.json.decode(text),)
+            return (msgspec.json.decode(decoded),)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             pass  # flow-style YAML begins like JSON, and its errors name the line
     try:
-        return tuple(value for value in yaml.load_all(text, Loader=_Loader) if value is not None)
+        _refuse_traps(decoded, source)
+        return tuple(value for value in yaml.load_all(decoded, Loader=_Loader) if value is not None)
     except yaml.YAMLError as error:
         raise InputError(f"{source}: {_problem_of(error)}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{source}: found text that cannot be read ({error}), expected YAML or JSON") from None
+    except ValueError as error:
+        raise InputError(f"{source}: not YAML: {error}") from None
+
+
+def _refuse_traps(text: str, source: str) -> None:
+    """Refuse YAML that nests so deeply that libyaml would overflow the stack, or multiplies itself by aliases.
+
+    Cost: a few scans of the text for what could do either; only then a pass over its events.
+    """
+    flow = text.count("[") + text.count("{") - text.count("[]") - text.count("{}")
+    if flow < _DEEPEST and not _DEEP_BLOCK.search(text) and not _ALIAS.search(text):
+        return
+    sizes: list[int] = []
+    anchors: list[str | None] = []
+    known: dict[str, int] = {}
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            sizes.append(1)
+            anchors.append(event.anchor)
+            if len(sizes) > _DEEPEST:
+                raise InputError(
+                    f"{source}: {_place(event.start_mark)}found deeper nesting, expected at most {_DEEPEST} levels",
+                )
+            continue
+        if isinstance(event, yaml.CollectionEndEvent):
+            size, anchor = sizes.pop(), anchors.pop()
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor in anchors:
+                found = f"{_place(event.start_mark)}found an alias inside of what it stands for"
+                raise InputError(f"{source}: {found}, expected aliases of something else")
+            size, anchor = known.get(str(event.anchor), 1), None
+        elif isinstance(event, yaml.ScalarEvent):
+            size, anchor = 1, event.anchor
+        else:
+            known.clear()
+            continue
+        if anchor is not None:
+            known[anchor] = size
+        if sizes:
+            sizes[-1] += size
+        if size > _LARGEST:
+            raise InputError(f"{source}: found aliases that multiply to {size} values, expected at most {_LARGEST}")
 
 
 def load_documents(text: str | bytes, source: str) -> tuple[Mapping[str, Any], ...]:
@@ -78,7 +129,11 @@ def _is_list(value: Mapping[str, Any]) -> bool:
 
 
 def _problem_of(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "a character that YAML does not allow"
-    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-    return f"{place}found {problem}, expected YAML or JSON"
+    return f"{_place(getattr(error, 'problem_mark', None))}not YAML: {problem}"
+
+
+def _place(mark: object) -> str:
+    """Return the beginning of a message about a mark in the text, of which libyaml has a class of its own."""
+    line, column = getattr(mark, "line", None), getattr(mark, "column", None)
+    return "" if line is None or column is None else f"line {line + 1}, column {column + 1}: "

@@ -59,14 +59,14 @@ class EnvVarSource:
 
 @attrs.frozen(kw_only=True)
 class EnvVar:
-    """An environment variable that takes its value from somewhere; literal values are not kept."""
+    """An environment variable that takes its value from a config map."""
 
     name: str = ""
     value_from: EnvVarSource | None = None
 
 
 ReferringEnv: TypeAlias = Annotated[tuple[EnvVar, ...], Format("referring")]
-"""Only the variables with a `valueFrom`: nothing decides by literal values, and they may be secrets."""
+"""Only the variables that need a config map: nothing decides by other values, and they may be secrets."""
 
 
 @attrs.frozen(kw_only=True)
