@@ -91,6 +91,8 @@ def read_pod(manifest: Manifest) -> PodShape:
     """
     pod = piece_of(manifest, "Pod")
     metadata, spec = pod["metadata"], pod["spec"]
+    for volume in spec["volumes"].each():
+        volume.mapping()
     owners = [owner["name"].text() for owner in metadata["ownerReferences"].each()]
     return PodShape(
         name=metadata["name"].text(),

@@ -61,14 +61,17 @@ class Piece:
     def each(self) -> Iterator[Piece]:
         """Yield the entries of a list; none if absent.
 
-        Raises: BadValue if this is no list.
+        Raises: BadValue if this is no list, or has a null in it.
         """
         if self.value is None:
             return
         if not isinstance(self.value, list):
             raise self.bad("a list")
         for index, entry in enumerate(self.value):
-            yield Piece(entry, self.subject, (*self.path, index))
+            piece = Piece(entry, self.subject, (*self.path, index))
+            if entry is None:
+                raise piece.bad("an entry")
+            yield piece
 
     def text(self) -> str:
         """Return a text; empty if absent.

@@ -1,0 +1,283 @@
+"""Scaling pods: whole GPUs asked for on behalf of pods that share GPUs, so that a cluster autoscaler adds nodes.
+
+An autoscaler understands requests for `nvidia.com/gpu`, not annotations. So while pods that share GPUs find no place,
+pods are created that ask for as many whole GPUs as the shares add up to; the cluster's default scheduler finds no place
+for them either, and the autoscaler acts. Their program ends at once when they do run.
+
+`adjust` is one pass: what to delete, what to create, and when to look again. It is a function of what it sees and of
+the state it returned before; the shell keeps the state, reads the clock and writes.
+
+Source: the peer's node-scale adjuster. We differ in that names which would be too long, or would be shared by two pods,
+get a hash instead of failing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import attrs
+
+from kai.api import names, sharing
+from kai.api.amounts import Amount, exact
+from kai.api.bad_value import BadValue
+from kai.api.codec import unstructure
+from kai.api.numerals import floating, signed
+from kai.api.pod import Pod
+
+_CONTAINER: Final = "scaling-pod"
+_LONGEST_NAME: Final = 253
+_LONGEST_LABEL: Final = 63
+_HASH: Final = 10
+_HUNDREDTHS: Final = 100
+
+
+@attrs.frozen(kw_only=True)
+class ScaleSettings:
+    """What an administrator decides about scaling pods, with the defaults of the peer's flags."""
+
+    scheduler_name: str = names.SCHEDULER_NAME
+    namespace: str = names.SCALE_ADJUST_NAMESPACE
+    image: str = ""
+    app_label: str = "scaling-pod"
+    service_account: str = "scaling-pod"
+    cool_down_seconds: float = 60.0
+    gpu_memory_to_fraction_ratio: float = 0.1
+    """How much of a GPU a pod is taken to need that asks for memory: no node yet says how much it has."""
+
+
+@attrs.frozen(kw_only=True)
+class ScaleState:
+    """What one pass tells the next.
+
+    Units: `cooling_since` in seconds of the shell's clock; None before anything was deleted.
+    """
+
+    cooling_since: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Adjustment:
+    """What a pass decided.
+
+    `deletions` are pods to delete by UID; `creations` are manifests, each to be marked unschedulable at once with
+    `unschedulable_status`, since the autoscaler looks at the condition.
+    """
+
+    state: ScaleState
+    deletions: tuple[Pod, ...] = ()
+    creations: tuple[dict[str, Any], ...] = ()
+    look_again_after: float | None = None
+
+
+UNSCHEDULABLE_STATUS: Final = {
+    "status": {
+        "conditions": [
+            {
+                "type": names.POD_SCHEDULED_CONDITION,
+                "status": "False",
+                "reason": names.UNSCHEDULABLE_REASON,
+            },
+        ],
+    },
+}
+
+
+def adjust(
+    pods: Iterable[Pod],
+    scaling_pods: Iterable[Pod],
+    state: ScaleState,
+    settings: ScaleSettings,
+    *,
+    now: float,
+) -> Adjustment:
+    """Return which scaling pods to delete and to create.
+
+    `pods` are those of all namespaces, `scaling_pods` those of the namespace of scaling pods. Malformed pods ask for
+    nothing.
+
+    Holds: after a deletion nothing is created for the cool-down, so that a node that was just added can fill.
+    """
+    by_name = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}
+    ordered = sorted(scaling_pods, key=_key)
+    kept = [scaling for scaling in ordered if _is_needed(scaling, by_name)]
+    deletions = tuple(scaling for scaling in ordered if not _is_needed(scaling, by_name))
+    if deletions:
+        state = attrs.evolve(state, cooling_since=now)
+    if state.cooling_since is not None:
+        left = state.cooling_since + settings.cool_down_seconds - now
+        if left > 0:
+            return Adjustment(state=state, deletions=deletions, look_again_after=left)
+    creations = _creations([by_name[key] for key in sorted(by_name)], kept, settings)
+    return Adjustment(state=state, deletions=deletions, creations=creations)
+
+
+def is_relevant(pod: Pod, settings: ScaleSettings) -> bool:
+    """Return whether a change of this pod is worth a pass: a pod of our scheduler, or a scaling pod.
+
+    Source: the peer means the same but compares the namespace with the name of an image, so that no change of a scaling
+    pod starts a pass there.
+    """
+    return pod.metadata.namespace == settings.namespace or pod.spec.scheduler_name == settings.scheduler_name
+
+
+def _creations(pods: Iterable[Pod], existing: Sequence[Pod], settings: ScaleSettings) -> tuple[dict[str, Any], ...]:
+    demands = [demand for pod in pods if (demand := _demand(pod, settings)) is not None]
+    needed = math.ceil(sum(demand.hundredths for demand in demands) / _HUNDREDTHS)
+    served = {_target(scaling) for scaling in existing}
+    taken = {scaling.metadata.name for scaling in existing}
+    sizes = [_devices_of(scaling) for scaling in existing]
+    creations = []
+    for demand in demands:
+        if _key(demand.pod) in served:
+            continue
+        if needed <= sum(sizes) and demand.devices <= max(sizes, default=0):
+            continue
+        manifest = scaling_pod(demand.pod, demand.devices, settings, taken=taken)
+        creations.append(manifest)
+        taken.add(manifest["metadata"]["name"])
+        sizes.append(demand.devices)
+    return tuple(creations) if needed else ()
+
+
+@attrs.frozen
+class _Demand:
+    """A pod that finds no place, with its devices and its total share in hundredths of a GPU."""
+
+    pod: Pod
+    devices: int
+    hundredths: int
+
+
+def _demand(pod: Pod, settings: ScaleSettings) -> _Demand | None:
+    """Return what a pod needs; None for one that needs nothing from an autoscaler."""
+    if (
+        pod.spec.node_name
+        or pod.spec.scheduler_name != settings.scheduler_name
+        or pod.status.phase in {"Succeeded", "Failed"}
+        or pod.metadata.deletion_timestamp is not None
+        or not _is_unschedulable(pod)
+    ):
+        return None
+    annotations = pod.metadata.annotations
+    try:
+        devices = sharing.device_count(annotations)
+    except BadValue:
+        return None
+    portion = _portion(annotations.get(names.GPU_FRACTION, ""), annotations.get(names.GPU_MEMORY, ""), settings)
+    if portion is None or devices < 1:
+        return None
+    return _Demand(pod, devices, _rounded(portion * _HUNDREDTHS) * devices)
+
+
+def _portion(fraction: str, memory: str, settings: ScaleSettings) -> float | None:
+    if fraction:
+        portion = floating(fraction)
+        return portion if portion is not None and 0 < portion < math.inf else None
+    if memory and signed(memory) is not None:
+        return settings.gpu_memory_to_fraction_ratio
+    return None
+
+
+def _rounded(value: float) -> int:
+    """Return the nearest integer, halves away from zero."""
+    return math.floor(value + 0.5)
+
+
+def _is_needed(scaling: Pod, by_name: dict[tuple[str, str], Pod]) -> bool:
+    """Return whether the pod that a scaling pod stands for still finds no place."""
+    if scaling.status.phase == "Succeeded":
+        return False
+    pod = by_name.get(_target(scaling))
+    if pod is None:
+        return False
+    # Without the condition nothing is known yet: it is written with the first failed attempt.
+    return _is_unschedulable(pod) or not any(c.type == names.POD_SCHEDULED_CONDITION for c in pod.status.conditions)
+
+
+def _is_unschedulable(pod: Pod) -> bool:
+    for condition in pod.status.conditions:
+        if condition.type == names.POD_SCHEDULED_CONDITION:
+            return condition.status == "False" and condition.reason == names.UNSCHEDULABLE_REASON
+    return False
+
+
+def _key(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.namespace, pod.metadata.name
+
+
+def _target(scaling: Pod) -> tuple[str, str]:
+    """Return the namespace and name of the pod that a scaling pod stands for."""
+    annotations, labels = scaling.metadata.annotations, scaling.metadata.labels
+    name = annotations.get(names.SCALING_POD_NAME) or labels.get(names.SCALING_POD_NAME, "")
+    return labels.get(names.SCALING_POD_NAMESPACE, ""), name
+
+
+def _devices_of(scaling: Pod) -> int:
+    """Return the whole GPUs that a scaling pod asks for."""
+    requests = scaling.spec.containers[0].resources.requests if scaling.spec.containers else {}
+    text = requests.get(names.NVIDIA_GPU)
+    return -(-exact(text).billionths // 10**9) if text is not None else 0
+
+
+def scaling_pod(pod: Pod, devices: int, settings: ScaleSettings, *, taken: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the manifest of the scaling pod that stands for a pod.
+
+    It asks for the devices and for what the pod's containers request of CPU and memory, where the pod could go.
+    """
+    requests = {names.NVIDIA_GPU: str(devices)}
+    for resource in (names.CPU, names.MEMORY):
+        parts = [c.resources.requests for c in pod.spec.containers if c.resources.requests]
+        total = sum((exact(part.get(resource, "0")) for part in parts), start=Amount())
+        if parts:
+            requests[resource] = total.text
+    short = len(pod.metadata.name) <= _LONGEST_LABEL
+    place = {
+        "affinity": unstructure(pod.spec.affinity) if pod.spec.affinity is not None else None,
+        "tolerations": [unstructure(toleration) for toleration in pod.spec.tolerations],
+        "nodeSelector": dict(pod.spec.node_selector),
+    }
+    metadata: dict[str, Any] = {
+        "name": _scaling_name(pod, frozenset(taken)),
+        "namespace": settings.namespace,
+        "labels": {
+            names.APP: settings.app_label,
+            names.SCALING_POD_NAME: pod.metadata.name if short else _cut(pod.metadata.name, _LONGEST_LABEL),
+            names.SCALING_POD_NAMESPACE: pod.metadata.namespace,
+        },
+    }
+    if not short:
+        metadata["annotations"] = {names.SCALING_POD_NAME: pod.metadata.name}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {
+            **{key: value for key, value in place.items() if value},
+            "restartPolicy": "OnFailure",
+            "serviceAccountName": settings.service_account,
+            "containers": [
+                {
+                    "name": _CONTAINER,
+                    "image": settings.image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "resources": {"requests": requests, "limits": {names.NVIDIA_GPU: str(devices)}},
+                },
+            ],
+        },
+    }
+
+
+def _scaling_name(pod: Pod, taken: frozenset[str]) -> str:
+    """Return ``<namespace>-<name>``, with a hash where that is too long or stands for another pod already."""
+    name = f"{pod.metadata.namespace}-{pod.metadata.name}"
+    if len(name) <= _LONGEST_NAME and name not in taken:
+        return name
+    return _cut(name, _LONGEST_NAME, of=f"{pod.metadata.namespace}/{pod.metadata.name}")
+
+
+def _cut(name: str, longest: int, *, of: str = "") -> str:
+    digest = hashlib.sha256((of or name).encode()).hexdigest()[:_HASH]
+    return f"{name[: longest - _HASH - 1].rstrip('.-')}-{digest}"

@@ -1,0 +1,215 @@
+"""What is wrong with the tree of queues, said as conditions on the queues.
+
+Nobody is stopped from writing a parent that does not exist, a circle of parents, quotas of children beyond the quota of
+their parent, or pod groups for a queue that has children; the scheduler then quietly does something else than people
+expect. Here each of these becomes a condition on the queue that it concerns. A condition is written when it becomes
+true and set to False when it no longer is; a queue that never had the fault never carries it.
+
+Source: the peer declares `Orphan` and `OverQuota` on queues, with these meanings, and sets neither.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from kai.api import names
+from kai.api.amounts import exact
+from kai.api.meta import Condition
+from kai.api.podgroup import PodGroup
+from kai.api.queue import Queue, QueueResources
+
+ORPHAN: Final = "Orphan"
+"""The parent does not exist."""
+CYCLE: Final = "Cycle"
+"""Following parents never ends at a top-level queue."""
+OVER_QUOTA: Final = "OverQuota"
+"""The pod groups below the queue hold more than its quota of some resource."""
+OVERCOMMITTED: Final = "QuotaOvercommitted"
+"""The quotas of the children add up to more than the queue's own."""
+NOT_A_LEAF: Final = "NotALeaf"
+"""Pod groups name the queue although it has children."""
+
+TYPES: Final = (ORPHAN, CYCLE, OVER_QUOTA, OVERCOMMITTED, NOT_A_LEAF)
+
+_RESOURCES: Final = ("gpu", "cpu", "memory")
+# A name of a resource in a status, and how many of the queue's units one unit of it is.
+_HELD: Final = {"gpu": (names.NVIDIA_GPU, 1.0), "cpu": (names.CPU, 1e3), "memory": (names.MEMORY, 1e-6)}
+_UNITS: Final = {"gpu": "GPUs", "cpu": "millicores", "memory": "MB"}
+_LONGEST_LIST: Final = 5
+
+
+@attrs.frozen(kw_only=True)
+class Finding:
+    """One fault of one queue, in words."""
+
+    type: str
+    reason: str
+    message: str
+
+
+def tree_findings(queues: Iterable[Queue], groups: Iterable[PodGroup]) -> dict[str, tuple[Finding, ...]]:
+    """Return the faults of every queue by its name, in the order of `TYPES`; queues without a fault are left out.
+
+    Cost: linear in queues and groups.
+    """
+    known = {queue.metadata.name: queue for queue in sorted(queues, key=lambda queue: queue.metadata.name)}
+    children: dict[str, list[Queue]] = {}
+    for queue in known.values():
+        if queue.spec.parent_queue:
+            children.setdefault(queue.spec.parent_queue, []).append(queue)
+    direct = _groups_by_queue(groups)
+    circles = _on_circles(known)
+    result: dict[str, tuple[Finding, ...]] = {}
+    for name, queue in known.items():
+        found = (
+            _orphan(queue, known),
+            _cycle(queue, circles),
+            _over_quota(queue),
+            _overcommitted(queue, children.get(name, ())),
+            _not_a_leaf(children.get(name, ()), direct.get(name, ())),
+        )
+        findings = tuple(finding for finding in found if finding is not None)
+        if findings:
+            result[name] = findings
+    return result
+
+
+def conditions_after(before: Sequence[Condition], findings: Iterable[Finding], *, now: float) -> tuple[Condition, ...]:
+    """Return the conditions of a queue after a look at the tree; `before` itself if nothing changed.
+
+    Conditions that are not ours stay as they are. The time of a transition moves only when the status does, and a
+    message alone is worth a write only while the condition is true.
+    """
+    true = {finding.type: finding for finding in findings}
+    after: list[Condition] = []
+    for condition in before:
+        finding = true.pop(condition.type, None)
+        if finding is not None:
+            after.append(_became_true(condition, finding, now))
+        elif condition.type in TYPES and condition.status == "True":
+            after.append(Condition(type=condition.type, status="False", reason="Resolved", last_transition_time=now))
+        else:
+            after.append(condition)
+    after += [_became_true(Condition(type=kind), true[kind], now) for kind in TYPES if kind in true]
+    result = tuple(after)
+    return tuple(before) if result == tuple(before) else result
+
+
+def _became_true(condition: Condition, finding: Finding, now: float) -> Condition:
+    since = condition.last_transition_time if condition.status == "True" else now
+    return attrs.evolve(
+        condition,
+        status="True",
+        reason=finding.reason,
+        message=finding.message,
+        last_transition_time=since,
+    )
+
+
+def _orphan(queue: Queue, known: Mapping[str, Queue]) -> Finding | None:
+    parent = queue.spec.parent_queue
+    if not parent or parent in known:
+        return None
+    return Finding(type=ORPHAN, reason="ParentNotFound", message=f"parent queue {parent} does not exist")
+
+
+def _cycle(queue: Queue, circles: Mapping[str, tuple[str, ...]]) -> Finding | None:
+    circle = circles.get(queue.metadata.name)
+    if circle is None:
+        return None
+    path = " -> ".join([*_shortened(circle), circle[0]])
+    return Finding(type=CYCLE, reason="ParentsFormACycle", message=f"parents lead in a circle: {path}")
+
+
+def _over_quota(queue: Queue) -> Finding | None:
+    if queue.spec.resources is None:
+        return None
+    parts = []
+    for resource in _RESOURCES:
+        quota = _quota(queue.spec.resources, resource)
+        name, scale = _HELD[resource]
+        text = queue.status.allocated.get(name)
+        held = exact(text).billionths / 1e9 * scale if text is not None else 0.0
+        # A hair above the quota is rounding, not use: fractions of GPUs are kept as decimals.
+        if held > quota * (1 + 1e-9):
+            parts.append(f"{_number(held)} of {_number(quota)} {_UNITS[resource]}")
+    if not parts:
+        return None
+    return Finding(type=OVER_QUOTA, reason="AllocatedBeyondQuota", message=f"holds {', '.join(parts)}")
+
+
+def _overcommitted(queue: Queue, children: Sequence[Queue]) -> Finding | None:
+    if queue.spec.resources is None:
+        return None
+    parts = []
+    for resource in _RESOURCES:
+        quota = _quota(queue.spec.resources, resource)
+        total = math.fsum(
+            _quota(child.spec.resources, resource) for child in children if child.spec.resources is not None
+        )
+        if total > quota:
+            parts.append(f"{_number(total)} of {_number(quota)} {_UNITS[resource]}")
+    if not parts:
+        return None
+    message = f"quotas of its children add up to {', '.join(parts)}"
+    return Finding(type=OVERCOMMITTED, reason="ChildrenBeyondQuota", message=message)
+
+
+def _not_a_leaf(children: Sequence[Queue], groups: Sequence[str]) -> Finding | None:
+    if not children or not groups:
+        return None
+    message = f"has children, yet pod groups name it: {', '.join(_shortened(groups))}"
+    return Finding(type=NOT_A_LEAF, reason="PodGroupsOnParent", message=message)
+
+
+def _groups_by_queue(groups: Iterable[PodGroup]) -> dict[str, list[str]]:
+    """Return the names of the pod groups of every queue, sorted."""
+    found: dict[str, list[str]] = {}
+    for group in groups:
+        if group.spec.queue:
+            name = f"{group.metadata.namespace}/{group.metadata.name}"
+            found.setdefault(group.spec.queue, []).append(name)
+    return {queue: sorted(members) for queue, members in found.items()}
+
+
+def _on_circles(known: Mapping[str, Queue]) -> dict[str, tuple[str, ...]]:
+    """Return for each queue whose parents lead in a circle that circle, from its alphabetically first queue on.
+
+    Cost: every queue is walked over once.
+    """
+    circles: dict[str, tuple[str, ...]] = {}
+    finished: set[str] = set()
+    for start in known:
+        path: dict[str, int] = {}
+        name = start
+        while name in known and name not in finished and name not in path:
+            path[name] = len(path)
+            name = known[name].spec.parent_queue
+        walked = tuple(path)
+        if name in path:
+            circle = walked[path[name] :]
+            first = circle.index(min(circle))
+            circles.update(dict.fromkeys(walked, circle[first:] + circle[:first]))
+        elif name in circles:
+            circles.update(dict.fromkeys(walked, circles[name]))
+        finished.update(walked)
+    return circles
+
+
+def _quota(resources: QueueResources, resource: str) -> float:
+    quota = {"gpu": resources.gpu, "cpu": resources.cpu, "memory": resources.memory}[resource].quota
+    return math.inf if quota == names.UNLIMITED else quota
+
+
+def _number(value: float) -> str:
+    return "unlimited" if value == math.inf else f"{round(value, 3):g}" if value < 1e6 else f"{value:.0f}"
+
+
+def _shortened(items: Sequence[str]) -> list[str]:
+    if len(items) <= _LONGEST_LIST:
+        return list(items)
+    return [*items[:_LONGEST_LIST], f"and {len(items) - _LONGEST_LIST} more"]
