@@ -1,0 +1,41 @@
+"""Owner chain → PodGroup, for every kind of workload. Start reading at ``decide``."""
+
+from kai.podgrouper.decide import Grouping, Needs, Outcome, group_pod
+from kai.podgrouper.draft import GroupDraft, SubGroup, Topology
+from kai.podgrouper.grouper import Grouper, Groupers, Request
+from kai.podgrouper.lookup import Absent, Answers, Get, KnownObjects, Lookup, Many, Read, Reader, Why
+from kai.podgrouper.registry import load_groupers
+from kai.podgrouper.resource import Kind, OwnerReference, Resource
+from kai.podgrouper.settings import KindPattern, KindRule, Settings
+from kai.podgrouper.update import GroupWrite, Verb
+
+__all__ = [
+    "Absent",
+    "Answers",
+    "Get",
+    "GroupDraft",
+    "GroupWrite",
+    "Grouper",
+    "Groupers",
+    "Grouping",
+    "Kind",
+    "KindPattern",
+    "KindRule",
+    "KnownObjects",
+    "Lookup",
+    "Many",
+    "Needs",
+    "Outcome",
+    "OwnerReference",
+    "Read",
+    "Reader",
+    "Request",
+    "Resource",
+    "Settings",
+    "SubGroup",
+    "Topology",
+    "Verb",
+    "Why",
+    "group_pod",
+    "load_groupers",
+]

@@ -1,0 +1,214 @@
+"""LeaderWorkerSets: every replica is a gang of one leader and its workers, possibly in segments."""
+
+from typing import ClassVar
+
+import attrs
+
+from kai.api import names
+from kai.errors import InputError
+from kai.podgrouper.draft import GroupDraft, SubGroup, Topology
+from kai.podgrouper.grouper import Request
+from kai.podgrouper.resource import Fields, Resource, checked_integer, parse_integer
+from kai.podgrouper.rules import standard_draft
+from kai.podgrouper.segments import check_segment_count, segment_topology, template_annotation
+from kai.podgrouper.settings import KindPattern
+
+SIZE_ANNOTATION = "leaderworkerset.sigs.k8s.io/size"
+GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
+WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
+TEMPLATE = ("spec", "leaderWorkerTemplate")
+LEADER, WORKERS = "leader", "workers"
+LEADER_CREATED, LEADER_READY = "LeaderCreated", "LeaderReady"
+LEADER_WORKER, LEADER_EXCLUDED = "LeaderWorker", "LeaderExcluded"
+
+
+@attrs.frozen
+class _Replica:
+    """One replica as its group sees it: ``size`` pods are counted, this pod is the one of ``index`` (if it has one).
+
+    ``is_starting`` while only the leader counts, because the workers come when it is ready.
+    """
+
+    size: int
+    index: int | None
+    is_starting: bool = False
+
+    @property
+    def is_leader(self) -> bool:
+        return self.index == 0
+
+
+@attrs.frozen
+class _Segmentation:
+    """How workers are cut into segments of ``size``; where that is even, the leader is one pod more in the first."""
+
+    size: int
+    policy: str
+    replica_size: int
+
+    @property
+    def is_even(self) -> bool:
+        return (self.replica_size - 1) % self.size == 0
+
+    @property
+    def count(self) -> int:
+        return self.segment_of(self.replica_size - 1) + 1
+
+    def segment_of(self, index: int) -> int:
+        """Return the segment of the pod at ``index``; the leader is 0."""
+        return 0 if index == 0 else (index - 1 if self.is_even else index) // self.size
+
+    def workers_of(self, segment: int) -> int:
+        """Return how many workers the segment holds."""
+        first = segment * self.size
+        if self.is_even:
+            return self.size
+        return min(first + self.size, self.replica_size) - max(first, 1)
+
+
+class LeaderWorkerSet:
+    """One gang for each replica, with the leader and the workers in sub-groups."""
+
+    kinds: ClassVar[tuple[KindPattern, ...]] = (KindPattern("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"),)
+
+    def draft(self, request: Request, /) -> GroupDraft:
+        """Return the standard group for the replica that the pod belongs to.
+
+        Raises: InputError when sizes, the start-up policy or the pod's index are not what they must be.
+        Source: the peer's LeaderWorkerSet grouper. Where all workers are one segment, the peer counts one worker that
+        does not exist, and a leader that must start alone cannot when there are segments; neither is repeated here.
+        """
+        lws, pod = request.owner, request.pod
+        draft = standard_draft(request, lws)
+        replica = _replica(lws, pod)
+        subgroups, of_pod = _subgroups(lws, pod, replica)
+        group_index = parse_integer(pod.labels.get(GROUP_INDEX, ""))
+        return attrs.evolve(
+            draft,
+            name=draft.name if group_index is None else f"{draft.name}-group-{group_index}",
+            min_member=replica.size,
+            subgroups=subgroups,
+            pod_subgroup=of_pod,
+        )
+
+
+def _replica(lws: Resource, pod: Resource) -> _Replica:
+    fields = lws.fields
+    size = fields.integer(*TEMPLATE, "size")
+    if size is None or size <= 0:
+        raise fields.error((*TEMPLATE, "size"), size, "at least 1 pod")
+    policy = fields.text("spec", "startupPolicy")
+    if policy not in {None, LEADER_CREATED, LEADER_READY}:
+        raise fields.error(("spec", "startupPolicy"), policy, f"{LEADER_CREATED} or {LEADER_READY}")
+    index = None
+    if WORKER_INDEX in pod.labels:
+        index = checked_integer(pod.labels[WORKER_INDEX], pod, f'metadata.labels["{WORKER_INDEX}"]', at_least=0)
+    if policy == LEADER_READY:
+        if index == 0 and not _node_of(pod):
+            return _Replica(1, index, is_starting=True)
+        stated = parse_integer(pod.annotations.get(SIZE_ANNOTATION, ""))
+        size = size if stated is None else stated
+    return _Replica(size, index)
+
+
+def _node_of(pod: Resource) -> str:
+    spec = pod.fields.child("spec")
+    return (spec.text("nodeName") if spec else None) or ""
+
+
+def _subgroups(lws: Resource, pod: Resource, replica: _Replica) -> tuple[tuple[SubGroup, ...], str | None]:
+    """Return the sub-groups of the replica, and which of them is the pod's."""
+    segmentation = _segmentation(lws, replica)
+    if segmentation is None:
+        return _unsegmented(replica)
+    check_segment_count(segmentation.count, lws)
+    if replica.index is None or segmentation.segment_of(replica.index) >= segmentation.count:
+        field = f'metadata.labels["{WORKER_INDEX}"]'
+        raise pod.error(field, pod.labels.get(WORKER_INDEX), f"an index below the {replica.size} pods of the replica")
+    template = lws.fields.child(*TEMPLATE, "workerTemplate")
+    topology = None if template is None else segment_topology(pod, template, lws)
+    if segmentation.policy == LEADER_EXCLUDED:
+        return _with_leader_outside(lws, replica.index, segmentation, topology)
+    return _with_leader_inside(replica.index, segmentation, topology)
+
+
+def _unsegmented(replica: _Replica) -> tuple[tuple[SubGroup, ...], str | None]:
+    subgroups = [SubGroup(name=LEADER, min_member=1)]
+    if replica.size > 1:
+        subgroups.append(SubGroup(name=WORKERS, min_member=replica.size - 1))
+    if replica.is_leader:
+        return tuple(subgroups), LEADER
+    return tuple(subgroups), WORKERS if replica.size > 1 else None
+
+
+def _with_leader_outside(
+    lws: Resource, index: int, segmentation: _Segmentation, topology: Topology | None
+) -> tuple[tuple[SubGroup, ...], str]:
+    """Return the leader alone and segments of workers only, which must come out even."""
+    if not segmentation.is_even:
+        found = f"{segmentation.replica_size - 1} workers in segments of {segmentation.size}"
+        raise InputError.about(
+            str(lws), "segment size", found=found, wanted=f"segments of equal size for {LEADER_EXCLUDED}"
+        )
+    segments = tuple(
+        SubGroup(name=_segment_name(each), min_member=segmentation.size, topology=topology)
+        for each in range(segmentation.count)
+    )
+    of_pod = LEADER if index == 0 else _segment_name(segmentation.segment_of(index))
+    return (SubGroup(name=LEADER, min_member=1), *segments), of_pod
+
+
+def _with_leader_inside(
+    index: int, segmentation: _Segmentation, topology: Topology | None
+) -> tuple[tuple[SubGroup, ...], str]:
+    """Return segments of which the first is parent of the leader and of the workers beside it."""
+    first = _segment_name(0)
+    rest = tuple(
+        SubGroup(name=_segment_name(each), min_member=segmentation.workers_of(each), topology=topology)
+        for each in range(1, segmentation.count)
+    )
+    subgroups = (
+        SubGroup(name=first, min_subgroup=2, topology=topology),
+        *rest,
+        SubGroup(name=LEADER, min_member=1, parent=first),
+        SubGroup(name=WORKERS, min_member=segmentation.workers_of(0), parent=first),
+    )
+    segment = segmentation.segment_of(index)
+    return subgroups, LEADER if index == 0 else WORKERS if segment == 0 else _segment_name(segment)
+
+
+def _segment_name(segment: int) -> str:
+    return f"segment-{segment}"
+
+
+def _segmentation(lws: Resource, replica: _Replica) -> _Segmentation | None:
+    """Return the segmentation that the set asks for; nothing where none is asked for, or only the leader counts.
+
+    Raises: InputError when the segment size is not in 2...size of the replica, or the policy is unknown.
+    """
+    size = _segment_size(lws.fields, lws)
+    if size is None or replica.is_starting:
+        return None
+    if not 1 < size <= replica.size:
+        raise InputError.about(
+            str(lws), "segment size", found=size, wanted=f"2...{replica.size}, the size of a replica"
+        )
+    path = (*TEMPLATE, "subGroupPolicy", "subGroupPolicyType")
+    policy = lws.fields.text(*path) or LEADER_WORKER
+    if policy not in {LEADER_WORKER, LEADER_EXCLUDED}:
+        raise lws.fields.error(path, policy, f"{LEADER_WORKER} or {LEADER_EXCLUDED}")
+    return _Segmentation(size, policy, replica.size)
+
+
+def _segment_size(fields: Fields, lws: Resource) -> int | None:
+    size = fields.integer(*TEMPLATE, "subGroupPolicy", "subGroupSize")
+    if size is not None:
+        return size
+    key = names.SEGMENT_SIZE
+    if key in lws.annotations:
+        return checked_integer(lws.annotations[key], lws, f'metadata.annotations["{key}"]', at_least=2)
+    text = template_annotation(fields.child(*TEMPLATE, "workerTemplate"), key)
+    if text is None:
+        return None
+    where = ".".join((*TEMPLATE, "workerTemplate", f'metadata.annotations["{key}"]'))
+    return checked_integer(text, lws, where, at_least=2)

@@ -1,0 +1,52 @@
+"""MPIJobs, whose launcher may be created only when the workers are ready."""
+
+from typing import ClassVar
+
+import attrs
+
+from kai.errors import InputError
+from kai.podgrouper import kinds
+from kai.podgrouper.draft import GroupDraft
+from kai.podgrouper.grouper import Request
+from kai.podgrouper.lookup import Absent, Many
+from kai.podgrouper.replicas import distributed_draft
+from kai.podgrouper.settings import KindPattern
+
+LAUNCHER, WORKER = "Launcher", "Worker"
+DELAYED_LAUNCHER = "WaitForWorkersReady"
+JOB_NAME = "training.kubeflow.org/job-name"
+JOB_ROLE = "training.kubeflow.org/job-role"
+
+
+class MpiJob:
+    """One gang of launcher and workers; without the launcher for as long as it waits for the workers."""
+
+    kinds: ClassVar[tuple[KindPattern, ...]] = (
+        KindPattern("kubeflow.org", "v1", "MPIJob"),
+        KindPattern("kubeflow.org", "v2beta1", "MPIJob"),
+    )
+
+    def draft(self, request: Request, /) -> GroupDraft:
+        """Return the standard group with all replicas that can exist now as its minimum.
+
+        Raises: InputError when replicas are missing.
+        """
+        draft = distributed_draft(request, "mpiReplicaSpecs", (LAUNCHER, WORKER))
+        fields = request.owner.fields
+        if fields.text("spec", "launcherCreationPolicy") != DELAYED_LAUNCHER or _has_launcher(request):
+            return draft
+        path = ("spec", "mpiReplicaSpecs", LAUNCHER, "replicas")
+        launchers = fields.integer(*path)
+        if not launchers:
+            raise fields.error(path, launchers, "at least 1 replica")
+        return attrs.evolve(draft, min_member=draft.min_member - launchers)
+
+
+def _has_launcher(request: Request) -> bool:
+    """Say whether a launcher pod exists that is not being deleted."""
+    job = request.owner
+    read = Many(kinds.POD, job.namespace, ((JOB_NAME, job.name), (JOB_ROLE, "launcher")))
+    pods = request.reader.many(read)
+    if isinstance(pods, Absent):
+        raise InputError(f"{read}: {pods}")
+    return any(not pod.is_terminating for pod in pods)

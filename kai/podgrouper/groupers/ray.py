@@ -1,0 +1,121 @@
+"""Ray clusters, alone or behind a RayJob or RayService: a head and groups of workers."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import attrs
+
+from kai.api import names
+from kai.podgrouper.draft import GroupDraft, SubGroup, Topology
+from kai.podgrouper.existing import find_group, has_subgroups
+from kai.podgrouper.grouper import Request
+from kai.podgrouper.lookup import Get
+from kai.podgrouper.resource import Fields, Kind, Resource
+from kai.podgrouper.rules import standard_draft
+from kai.podgrouper.segments import template_annotation
+from kai.podgrouper.settings import KindPattern
+
+CLUSTER = "RayCluster"
+HEAD_GROUP = "headgroup"
+GROUP_LABEL = "ray.io/group"
+PRIORITY_LABEL = "ray.io/priority-class-name"
+
+CLUSTER_NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "RayCluster": (),
+    "RayJob": (("status", "rayClusterName"),),
+    "RayService": (
+        ("status", "activeServiceStatus", "rayClusterName"),
+        ("status", "pendingServiceStatus", "rayClusterName"),
+    ),
+}
+"""Kind → where it names its cluster; the first place that exists counts."""
+
+
+class Ray:
+    """One gang of the head and of as many workers as every group needs, each group a sub-group."""
+
+    kinds: ClassVar[tuple[KindPattern, ...]] = tuple(
+        KindPattern("ray.io", version, kind) for version in ("v1", "v1alpha1") for kind in CLUSTER_NAMES
+    )
+
+    def draft(self, request: Request, /) -> GroupDraft:
+        """Return the group of the top owner with the pods of its cluster.
+
+        Raises: InputError when the cluster is not known yet, or its worker groups are not what they must be.
+        Source: the peer's Ray groupers. A group that exists without sub-groups gets none.
+        """
+        owner = request.owner
+        cluster = _cluster(request)
+        draft = standard_draft(request, owner)
+        subgroups = tuple(_subgroups(cluster))
+        draft = attrs.evolve(
+            draft,
+            min_member=sum(subgroup.min_member for subgroup in subgroups),
+            priority_class=owner.labels.get(PRIORITY_LABEL, draft.priority_class),
+        )
+        existing = find_group(request.reader, draft.namespace, draft.name)
+        if existing is not None and not has_subgroups(existing):
+            return draft
+        group = request.pod.labels.get(GROUP_LABEL)
+        known = {subgroup.name for subgroup in subgroups}
+        return attrs.evolve(draft, subgroups=subgroups, pod_subgroup=group if group in known else None)
+
+
+def _cluster(request: Request) -> Resource:
+    """Return the cluster that the owner is or runs."""
+    owner = request.owner
+    places = CLUSTER_NAMES.get(owner.kind.kind, ())
+    if not places:
+        return owner
+    fields = owner.fields
+    name = next((name for name in (fields.text(*place) for place in places) if name is not None), None)
+    if not name:
+        raise fields.error(places[-1], name, "the name of the RayCluster that the Ray operator makes; is it running?")
+    kind = Kind(owner.kind.group, owner.kind.version, CLUSTER)
+    return request.reader.need(Get(kind, owner.namespace, name))
+
+
+def _subgroups(cluster: Resource) -> Iterator[SubGroup]:
+    """Yield the head and every worker group that wants workers."""
+    fields = cluster.fields
+    head = fields.child("spec", "headGroupSpec")
+    yield SubGroup(name=HEAD_GROUP, min_member=1, topology=None if head is None else _topology(head))
+    for index, group in enumerate(fields.children("spec", "workerGroupSpecs") or ()):
+        workers = _workers(group)
+        if workers is not None:
+            name = _text_or_nothing(group, "groupName") or f"worker-group-{index}"
+            yield SubGroup(name=name, min_member=workers, topology=_topology(group))
+
+
+def _workers(group: Fields) -> int | None:
+    """Return how many pods the group needs at least, or nothing when it is suspended or wants none."""
+    if group.flag("suspended"):
+        return None
+    replicas = group.integer("replicas") or 0
+    min_replicas = group.integer("minReplicas") or 0
+    if min_replicas > replicas:
+        raise group.error(("minReplicas",), min_replicas, f"at most the {replicas} replicas of the group")
+    if min_replicas == 0 and replicas == 0:
+        return None
+    hosts = group.integer("numOfHosts")
+    return (min_replicas if min_replicas > 0 else replicas) * (1 if hosts is None else hosts)
+
+
+def _topology(group: Fields) -> Topology | None:
+    """Return the constraint that the group's pod template states, or nothing when it names no level."""
+    template = group.child("template")
+    name, required, preferred = (
+        template_annotation(template, key) or ""
+        for key in (names.TOPOLOGY, names.TOPOLOGY_REQUIRED, names.TOPOLOGY_PREFERRED)
+    )
+    if not required and not preferred:
+        return None
+    if not name:
+        path = ("template", "metadata", "annotations", names.TOPOLOGY)
+        raise group.error(path, None, "the topology whose levels the other annotations name")
+    return Topology(name, required, preferred)
+
+
+def _text_or_nothing(group: Fields, key: str) -> str:
+    value = group.value.get(key)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,147 @@
+"""What jq does with values: compare, calculate, write out."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from functools import cmp_to_key
+
+from kai.errors import InputError
+
+
+class QueryError(InputError):
+    """A query cannot be answered on the value it was given."""
+
+
+def type_name(value: object) -> str:
+    """Return the type of ``value`` in jq's words."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "object" if isinstance(value, Mapping) else "array"
+
+
+def is_truth(value: object) -> bool:
+    """Say whether a condition holds: anything but null and false does."""
+    return value is not None and value is not False
+
+
+def number(value: object) -> int | float | None:
+    """Return ``value`` if it is a number, which true and false are not."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def entries_of(value: object) -> Iterator[tuple[object, object]]:
+    """Yield keys and items of a list or a map, a map in the order of its keys.
+
+    Raises: QueryError for anything else.
+    """
+    if isinstance(value, Mapping):
+        yield from sorted(value.items())
+    elif isinstance(value, list | tuple):
+        yield from enumerate(value)
+    else:
+        raise QueryError(f"{type_name(value)} has no items")
+
+
+def order(left: object, right: object) -> int:
+    """Return -1, 0 or 1: null < false < true < numbers < strings < arrays < objects."""
+    ranks = _rank(left), _rank(right)
+    if ranks[0] != ranks[1]:
+        return -1 if ranks[0] < ranks[1] else 1
+    if isinstance(left, str) and isinstance(right, str):
+        return (left > right) - (left < right)
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        keys = [sorted(each) for each in (left, right)]
+        return order(keys[0], keys[1]) or order([left[key] for key in keys[0]], [right[key] for key in keys[1]])
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        different = (found for found in map(order, left, right) if found)
+        return next(different, (len(left) > len(right)) - (len(left) < len(right)))
+    one, other = number(left) or 0, number(right) or 0
+    return (one > other) - (one < other)
+
+
+sort_key = cmp_to_key(order)
+
+
+def compare(operator: str, left: object, right: object) -> bool:
+    """Return the truth of a comparison."""
+    found = order(left, right)
+    return {
+        "==": found == 0,
+        "!=": found != 0,
+        "<": found < 0,
+        "<=": found <= 0,
+        ">": found > 0,
+        ">=": found >= 0,
+    }[operator]
+
+
+def arithmetic(operator: str, left: object, right: object) -> object:
+    """Return the result of ``+ - * / %``.
+
+    Raises: QueryError for types that the operator does not join, and for a division by zero.
+    """
+    numbers = number(left), number(right)
+    if numbers[0] is not None and numbers[1] is not None:
+        return _of_numbers(operator, numbers[0], numbers[1])
+    if operator == "+":
+        if left is None or right is None:
+            return right if left is None else left
+        if isinstance(left, str) and isinstance(right, str):
+            return left + right
+        if isinstance(left, Mapping) and isinstance(right, Mapping):
+            return {**left, **right}
+        if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+            return [*left, *right]
+    if operator == "-" and isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return [item for item in left if all(order(item, other) for other in right)]
+    if operator == "/" and isinstance(left, str) and isinstance(right, str):
+        return left.split(right) if right else list(left)
+    raise QueryError(f"cannot calculate {type_name(left)} {operator} {type_name(right)}")
+
+
+def text_of(value: object) -> str:
+    """Return a string as it is and anything else as JSON."""
+    return value if isinstance(value, str) else json_of(value)
+
+
+def json_of(value: object) -> str:
+    """Return ``value`` as JSON on one line, maps in the order of their keys, whole numbers without a fraction."""
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < 10**17 else value if math.isfinite(value) else None
+    return value
+
+
+def _rank(value: object) -> int:
+    return ("null", "false", "true", "number", "string", "array", "object").index(
+        str(value).lower() if isinstance(value, bool) else type_name(value)
+    )
+
+
+def _of_numbers(operator: str, left: float, right: float) -> float:
+    try:
+        if operator == "+":
+            return left + right
+        if operator == "-":
+            return left - right
+        if operator == "*":
+            return left * right
+        if operator == "/":
+            return left / right
+        dividend, divisor = int(left), abs(int(right))  # jq leaves the sign of the dividend
+        return dividend % divisor if dividend >= 0 else -(-dividend % divisor)
+    except (ZeroDivisionError, OverflowError, ValueError) as error:
+        raise QueryError(f"cannot calculate {left} {operator} {right}: {error}") from error

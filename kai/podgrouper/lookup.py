@@ -1,0 +1,205 @@
+"""The port through which grouping sees the cluster.
+
+Grouping is a function and does no I/O. It asks a ``Lookup``; where that answers ``Absent(UNREAD)``, the decision is
+``Needs(read)``, the service fetches what is named, files the answer in its ``Answers`` and calls again. A decision
+takes a handful of reads, so asking again from the start costs microseconds and keeps groupers ordinary functions.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Protocol, Self, TypeAlias
+
+import attrs
+
+from kai.errors import InputError
+from kai.podgrouper.resource import Kind, Manifest, Resource
+
+
+class Why(enum.Enum):
+    """Why there is no object."""
+
+    NOT_FOUND = "not found"
+    FORBIDDEN = "reading it is not permitted"
+    NO_SUCH_KIND = "the kind is not installed"
+    FAILED = "the read failed"
+    UNREAD = "not read yet"
+
+
+@attrs.frozen
+class Absent:
+    """An answer without an object."""
+
+    why: Why
+    message: str = ""
+
+    def __str__(self) -> str:
+        """Return the reason in words."""
+        return f"{self.why.value}: {self.message}" if self.message else self.why.value
+
+
+@attrs.frozen
+class Get:
+    """A read of one object. ``namespace`` is of no meaning for a kind without namespaces."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """Return what is read."""
+        return (
+            f'{self.kind.kind} "{self.namespace}/{self.name}"' if self.namespace else f'{self.kind.kind} "{self.name}"'
+        )
+
+
+@attrs.frozen
+class Many:
+    """A read of all objects of a kind in a namespace (of the cluster when empty) that carry ``labels``."""
+
+    kind: Kind
+    namespace: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        """Return what is read."""
+        where = f' of namespace "{self.namespace}"' if self.namespace else ""
+        return f"all {self.kind.kind} objects{where}"
+
+
+Read: TypeAlias = Get | Many
+
+
+class Lookup(Protocol):
+    """Answer reads from what is known. No I/O; the same read has the same answer throughout a decision."""
+
+    def get(self, read: Get, /) -> Manifest | Absent:
+        """Return the object, or why there is none."""
+        ...
+
+    def many(self, read: Many, /) -> tuple[Manifest, ...] | Absent:
+        """Return the objects, in any order, or why they cannot be listed."""
+        ...
+
+
+@attrs.frozen
+class Answers:
+    """What the service has fetched for one decision; reads it has no answer to are ``UNREAD``."""
+
+    objects: Mapping[Get, Manifest | Absent] = attrs.field(factory=dict)
+    lists: Mapping[Many, tuple[Manifest, ...] | Absent] = attrs.field(factory=dict)
+
+    def get(self, read: Get, /) -> Manifest | Absent:
+        """Return what was fetched for ``read``."""
+        return self.objects.get(read, Absent(Why.UNREAD))
+
+    def many(self, read: Many, /) -> tuple[Manifest, ...] | Absent:
+        """Return what was fetched for ``read``."""
+        return self.lists.get(read, Absent(Why.UNREAD))
+
+    def with_object(self, read: Get, answer: Manifest | Absent) -> Self:
+        """Return the answers with one more."""
+        return attrs.evolve(self, objects={**self.objects, read: answer})
+
+    def with_list(self, read: Many, answer: Iterable[Manifest] | Absent) -> Self:
+        """Return the answers with one more."""
+        return attrs.evolve(self, lists={**self.lists, read: answer if isinstance(answer, Absent) else tuple(answer)})
+
+
+@attrs.frozen
+class KnownObjects:
+    """A lookup over a fixed set of objects, which is all there is: for tests, conformance and simulation.
+
+    ``optional_kinds`` are those that a cluster has only when an object of them is there; of other kinds an absent
+    object is merely not found.
+    """
+
+    objects: tuple[Resource, ...]
+    optional_kinds: frozenset[Kind] = frozenset()
+
+    @classmethod
+    def of(cls, manifests: Iterable[Manifest], optional_kinds: Iterable[Kind] = ()) -> Self:
+        """Return the lookup over ``manifests``.
+
+        Raises: InputError for one that is not an object of the API.
+        """
+        return cls(tuple(Resource.of(manifest) for manifest in manifests), frozenset(optional_kinds))
+
+    def get(self, read: Get, /) -> Manifest | Absent:
+        """Return the object of exactly this kind, namespace (or none) and name."""
+        for known in self.objects:
+            if (known.kind, known.name) == (read.kind, read.name) and known.namespace in {read.namespace, ""}:
+                return known.manifest
+        return self._absence(read.kind)
+
+    def many(self, read: Many, /) -> tuple[Manifest, ...] | Absent:
+        """Return the matching objects in the order in which they were given."""
+        if read.kind in self.optional_kinds and not any(known.kind == read.kind for known in self.objects):
+            return self._absence(read.kind)
+        return tuple(
+            known.manifest
+            for known in self.objects
+            if known.kind == read.kind
+            and (not read.namespace or known.namespace == read.namespace)
+            and all(known.labels.get(key) == value for key, value in read.labels)
+        )
+
+    def _absence(self, kind: Kind) -> Absent:
+        is_missing = kind in self.optional_kinds and not any(known.kind == kind for known in self.objects)
+        return Absent(Why.NO_SUCH_KIND if is_missing else Why.NOT_FOUND)
+
+
+class Unread(Exception):  # noqa: N818 - not an error: it carries the one read that stands between us and a decision
+    """Raised through a grouper when the lookup has not read something yet; ``group_pod`` turns it into ``Needs``."""
+
+    def __init__(self, read: Read) -> None:
+        super().__init__(str(read))
+        self.read = read
+
+
+@attrs.frozen
+class Reader:
+    """What groupers read with: a lookup whose unread objects end the attempt instead of being answers.
+
+    A read that failed, for another reason than absence or permissions, ends the attempt too: to decide as if the object
+    did not exist would write a wrong group that the next attempt writes again.
+    """
+
+    lookup: Lookup
+
+    def get(self, read: Get) -> Resource | Absent:
+        """Return the object, or why there is none: absent or forbidden.
+
+        Raises: InputError when the read failed or the object is malformed.
+        """
+        answer = self.lookup.get(read)
+        if isinstance(answer, Absent):
+            return self._settled(read, answer)
+        return Resource.of(answer, read.kind)
+
+    def need(self, read: Get) -> Resource:
+        """Return an object that must be there.
+
+        Raises: InputError when it is not.
+        """
+        found = self.get(read)
+        if isinstance(found, Absent):
+            raise InputError(f"{read}: {found}")
+        return found
+
+    def many(self, read: Many) -> tuple[Resource, ...] | Absent:
+        """Return the objects by name, so that no decision hangs on the order of a list.
+
+        Raises: InputError when the read failed or an object is malformed.
+        """
+        answer = self.lookup.many(read)
+        if isinstance(answer, Absent):
+            return self._settled(read, answer)
+        found = (Resource.of(manifest, read.kind) for manifest in answer)
+        return tuple(sorted(found, key=lambda each: (each.namespace, each.name)))
+
+    def _settled(self, read: Read, answer: Absent) -> Absent:
+        if answer.why is Why.UNREAD:
+            raise Unread(read)
+        if answer.why is Why.FAILED:
+            raise InputError(f"{read}: {answer}")
+        return answer

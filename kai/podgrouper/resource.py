@@ -1,0 +1,272 @@
+"""Kubernetes objects of any kind, read field by field.
+
+The pod grouper meets kinds it has no class for, so an object stays the plain manifest it is on the wire. What enters is
+that manifest; what leaves is a value of the asked-for type, nothing when the field is absent, or an ``InputError`` that
+names the object, the field, what was found and what would be right. Everything else in this package reads through here.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Self, TypeAlias
+
+import attrs
+
+from kai.errors import InputError
+
+Manifest: TypeAlias = Mapping[str, object]
+"""An object as the API server writes it."""
+
+INT32_MAX = 2**31 - 1
+
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+
+@attrs.frozen
+class Kind:
+    """What kind of object something is."""
+
+    group: str
+    version: str
+    kind: str
+
+    @classmethod
+    def of(cls, api_version: str, kind: str) -> Self:
+        """Return the kind written as ``apiVersion`` (``group/version``, or ``version`` alone) and ``kind``."""
+        group, slash, version = api_version.partition("/")
+        return cls(group, version, kind) if slash else cls("", api_version, kind)
+
+    @property
+    def api_version(self) -> str:
+        """Return group and version as manifests write them."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def __str__(self) -> str:
+        """Return ``group/version/Kind``, as the configuration writes it."""
+        return f"{self.api_version}/{self.kind}"
+
+
+@attrs.frozen
+class OwnerReference:
+    """One entry of ``metadata.ownerReferences``, as far as grouping cares."""
+
+    kind: Kind
+    name: str
+    uid: str
+
+    def manifest(self) -> dict[str, object]:
+        """Return the reference as a manifest writes it."""
+        return {"apiVersion": self.kind.api_version, "kind": self.kind.kind, "name": self.name, "uid": self.uid}
+
+    def __str__(self) -> str:
+        """Return kind and name."""
+        return f'{self.kind.kind} "{self.name}"'
+
+
+@attrs.frozen
+class Fields:
+    """A map inside an object, with the words to say where it is.
+
+    Every reader takes a path of keys. A missing key, or a null above the last key, is absence; any other type than the
+    asked-for is an ``InputError``. An explicit null at the last key is of the wrong type too, as in the peer.
+    """
+
+    value: Manifest
+    subject: str
+    path: str = ""
+
+    def integer(self, *path: str) -> int | None:
+        """Return the integer at ``path``."""
+        found, value = self._at(path)
+        if not found:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.error(path, value, "an integer")
+        return value
+
+    def text(self, *path: str) -> str | None:
+        """Return the string at ``path``."""
+        found, value = self._at(path)
+        if not found:
+            return None
+        if not isinstance(value, str):
+            raise self.error(path, value, "a string")
+        return value
+
+    def flag(self, *path: str) -> bool | None:
+        """Return the boolean at ``path``."""
+        found, value = self._at(path)
+        if not found:
+            return None
+        if not isinstance(value, bool):
+            raise self.error(path, value, "true or false")
+        return value
+
+    def child(self, *path: str) -> Self | None:
+        """Return the map at ``path``."""
+        found, value = self._at(path)
+        if not found:
+            return None
+        return self._inside(path, value)
+
+    def children(self, *path: str) -> tuple[Self, ...] | None:
+        """Return the maps of the list at ``path``."""
+        found, value = self._at(path)
+        if not found:
+            return None
+        if not isinstance(value, list | tuple):
+            raise self.error(path, value, "a list")
+        *above, last = path
+        return tuple(self._inside((*above, f"{last}[{index}]"), item) for index, item in enumerate(value))
+
+    def texts(self, *path: str) -> tuple[str, ...] | None:
+        """Return the strings of the list at ``path``."""
+        found, value = self._at(path)
+        if not found:
+            return None
+        if not isinstance(value, list | tuple):
+            raise self.error(path, value, "a list of strings")
+        for item in value:
+            if not isinstance(item, str):
+                raise self.error(path, item, "strings only")
+        return tuple(value)
+
+    def error(self, path: Sequence[str], found: object, wanted: str) -> InputError:
+        """Return the error for a bad value at ``path``."""
+        return InputError.about(self.subject, self._name(path), found=found, wanted=wanted)
+
+    def _at(self, path: Sequence[str]) -> tuple[bool, object]:
+        value: object = self.value
+        for depth, key in enumerate(path):
+            if value is None:
+                return False, None
+            if not isinstance(value, Mapping):
+                raise self.error(path[:depth], value, "a map")
+            if key not in value:
+                return False, None
+            value = value[key]
+        return True, value
+
+    def _inside(self, path: Sequence[str], value: object) -> Self:
+        if not isinstance(value, Mapping):
+            raise self.error(path, value, "a map")
+        return type(self)(value, self.subject, self._name(path))
+
+    def _name(self, path: Sequence[str]) -> str:
+        name = self.path
+        for key in path:
+            step = key if re.fullmatch(r"[\w-]+(\[\d+\])?", key) else f'["{key}"]'
+            name += step if step.startswith("[") or not name else f".{step}"
+        return name
+
+
+@attrs.frozen
+class Resource:
+    """An object of any kind: what grouping reads of its metadata, and its fields.
+
+    ``labels`` and ``annotations`` may differ from the manifest's where a grouper carries them down from an owner that
+    it looks through; the manifest is never changed.
+    """
+
+    kind: Kind
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    owner_references: tuple[OwnerReference, ...]
+    is_terminating: bool
+    manifest: Manifest = attrs.field(repr=False, eq=False)
+
+    @classmethod
+    def of(cls, manifest: Manifest, kind: Kind | None = None) -> Self:
+        """Read the metadata of ``manifest``; ``kind`` stands in where a list left out ``apiVersion`` and ``kind``.
+
+        Raises: InputError when the manifest is not an object of the API.
+        """
+        top = Fields(manifest, _subject(manifest, kind))
+        found = Kind.of(top.text("apiVersion") or "", top.text("kind") or "")
+        if not found.version or not found.kind:
+            if kind is None:
+                raise top.error(("kind",), manifest.get("kind"), "apiVersion and kind of the object")
+            found = kind
+        metadata = top.child("metadata") or Fields({}, top.subject, "metadata")
+        return cls(
+            kind=found,
+            namespace=metadata.text("namespace") or "",
+            name=metadata.text("name") or "",
+            uid=metadata.text("uid") or "",
+            labels=_text_map(metadata, "labels"),
+            annotations=_text_map(metadata, "annotations"),
+            owner_references=tuple(_reference(entry) for entry in metadata.children("ownerReferences") or ()),
+            is_terminating=metadata.value.get("deletionTimestamp") is not None,
+            manifest=manifest,
+        )
+
+    @property
+    def fields(self) -> Fields:
+        """Return the readers of the whole object."""
+        return Fields(self.manifest, str(self))
+
+    @property
+    def reference(self) -> OwnerReference:
+        """Return the reference by which others name this object as their owner."""
+        return OwnerReference(self.kind, self.name, self.uid)
+
+    def error(self, field: str, found: object, wanted: str) -> InputError:
+        """Return the error for a bad value in this object."""
+        return InputError.about(str(self), field, found=found, wanted=wanted)
+
+    def __str__(self) -> str:
+        """Return kind, namespace and name, as messages name the object."""
+        return (
+            f'{self.kind.kind} "{self.namespace}/{self.name}"' if self.namespace else f'{self.kind.kind} "{self.name}"'
+        )
+
+
+def parse_integer(text: str) -> int | None:
+    """Return the decimal integer that ``text`` is, or nothing; no spaces, underscores or other digits than 0 to 9."""
+    return int(text) if len(text) <= 20 and _INTEGER.fullmatch(text) else None
+
+
+def annotated_integer(owner: Resource, key: str, *, at_least: int) -> int | None:
+    """Return the integer of annotation ``key``, or nothing when the object does not have it.
+
+    Raises: InputError when it is no integer, or not in ``at_least``...2³¹-1.
+    """
+    text = owner.annotations.get(key)
+    if text is None:
+        return None
+    return checked_integer(text, owner, f'metadata.annotations["{key}"]', at_least=at_least)
+
+
+def checked_integer(text: str, owner: Resource, field: str, *, at_least: int) -> int:
+    """Return ``text`` as an integer of at least ``at_least``.
+
+    Raises: InputError that names ``field`` of ``owner``.
+    """
+    number = parse_integer(text)
+    if number is None or not at_least <= number <= INT32_MAX:
+        raise owner.error(field, text, f"an integer of at least {at_least}")
+    return number
+
+
+def _subject(manifest: Manifest, kind: Kind | None) -> str:
+    metadata = manifest.get("metadata")
+    names = (
+        [str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)]
+        if isinstance(metadata, Mapping)
+        else []
+    )
+    return f'{manifest.get("kind") or (kind.kind if kind else "object")} "{"/".join(names)}"'
+
+
+def _text_map(metadata: Fields, key: str) -> Mapping[str, str]:
+    fields = metadata.child(key) if metadata.value.get(key) is not None else None
+    if fields is None:
+        return {}
+    return {name: "" if value is None else fields.text(name) or "" for name, value in fields.value.items()}
+
+
+def _reference(entry: Fields) -> OwnerReference:
+    kind = Kind.of(entry.text("apiVersion") or "", entry.text("kind") or "")
+    return OwnerReference(kind, entry.text("name") or "", entry.text("uid") or "")

@@ -1,0 +1,198 @@
+"""The rules that nearly every grouper starts from: name, owner, labels, queue, priority, delays, topology.
+
+``standard_draft`` is one group for a whole workload, of which one pod is enough to start. Groupers take it and change
+what their kind does otherwise. Labels and annotations win in this order: owners from the nearest to the farthest, then
+the pod; what cannot be used is passed over with a note.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from kai.api import names
+from kai.api.times import duration_text, nanoseconds
+from kai.errors import InputError
+from kai.podgrouper import kinds
+from kai.podgrouper.defaults import DefaultsByKind, read_defaults
+from kai.podgrouper.draft import GroupDraft, Topology
+from kai.podgrouper.grouper import Request
+from kai.podgrouper.lookup import Absent, Get, Reader
+from kai.podgrouper.resource import Resource
+from kai.podgrouper.top_owner import top_owner_text
+
+BUILD, TRAIN, INFERENCE = "build", "train", "inference"
+"""Priority classes of work that somebody waits for, of a batch of work, and of a service."""
+
+PREEMPTIBILITIES = (names.PREEMPTIBLE, names.NON_PREEMPTIBLE, "")
+"""The empty one says "as the priority says", and is as good an answer as the others."""
+
+_SECOND = 10**9
+
+
+@attrs.frozen
+class _Resolved:
+    value: str
+    notes: tuple[str, ...] = ()
+
+
+def standard_draft(
+    request: Request, owner: Resource, owners: Sequence[Resource] = (), *, fallback: str = TRAIN
+) -> GroupDraft:
+    """Return the group that ``owner`` and the pod ask for by labels and annotations.
+
+    ``owners`` are those whose labels count for priority, preemptibility and delays, in order; ``owner`` alone when none
+    is given. ``fallback`` is the priority class when nothing says otherwise; it need not exist.
+    Source: the peer's default grouper.
+    """
+    owners = owners or (owner,)
+    pod = request.pod
+    priority = priority_class(request, owners, fallback)
+    preemptibility = _preemptibility(request, owners)
+    delay = _duration(owners, pod, names.PREEMPTION_DELAY, lowest=0)
+    grace = _duration(owners, pod, names.STALENESS_GRACE_PERIOD, lowest=None)
+    return GroupDraft(
+        name=group_name(owner),
+        namespace=pod.namespace,
+        owner=owner.reference,
+        labels=group_labels(owner, pod),
+        annotations=group_annotations(owner, pod),
+        queue=queue(request, owner),
+        priority_class=priority.value,
+        preemptibility=preemptibility.value,
+        preemption_delay=delay.value or None,
+        staleness_grace_period=grace.value or None,
+        topology=topology_of(owner.annotations),
+        notes=priority.notes + preemptibility.notes + delay.notes + grace.notes,
+    )
+
+
+def group_name(owner: Resource) -> str:
+    """Return the name of the group of ``owner``; the uid keeps it apart from an earlier owner of the same name."""
+    return f"pg-{owner.name}-{owner.uid}"
+
+
+def group_labels(owner: Resource, pod: Resource) -> Mapping[str, str]:
+    """Return the labels of ``owner``, and the pod's user if the owner has none."""
+    user = {names.USER: pod.labels[names.USER]} if names.USER in pod.labels else {}
+    return {**user, **owner.labels}
+
+
+def group_annotations(owner: Resource, pod: Resource) -> Mapping[str, str]:
+    """Return who the owner is, the pod's user, and over both the annotations of ``owner``."""
+    user = {names.USER: pod.annotations[names.USER]} if names.USER in pod.annotations else {}
+    return {**user, names.TOP_OWNER: top_owner_text(owner), **owner.annotations}
+
+
+def topology_of(annotations: Mapping[str, str]) -> Topology:
+    """Return the topology constraint that annotations state."""
+    return Topology(
+        annotations.get(names.TOPOLOGY, ""),
+        annotations.get(names.TOPOLOGY_REQUIRED, ""),
+        annotations.get(names.TOPOLOGY_PREFERRED, ""),
+    )
+
+
+def queue(request: Request, owner: Resource) -> str:
+    """Return the queue: by queue label, else by project (and node pool), else the default one."""
+    pod, settings = request.pod, request.settings
+    for labels in (owner.labels, pod.labels):
+        if settings.queue_label in labels:
+            return labels[settings.queue_label]
+    project = owner.labels.get(names.PROJECT, pod.labels.get(names.PROJECT, ""))
+    if not project:
+        return names.DEFAULT_QUEUE
+    pool = pod.labels.get(settings.node_pool_label)
+    return project if pool is None else f"{project}-{pool}"
+
+
+def priority_class(request: Request, owners: Iterable[Resource], fallback: str) -> _Resolved:
+    """Return the first priority class that exists: by labels and the pod's own, then by the defaults of the kind.
+
+    Each owner's label stands before the pod's label and ``spec.priorityClassName``, which is asked for every owner
+    again; that matters only where a nearer owner names a class that does not exist.
+    """
+    notes: list[str] = []
+    for named in dict.fromkeys(_named_priorities(owners, request.pod)):
+        if class_exists(named, request.reader):
+            return _Resolved(named, tuple(notes))
+        notes.append(f'priority class "{named}" does not exist and is passed over')
+    defaults = read_defaults(request.reader, request.settings)
+    notes += defaults.notes
+    for owner in owners:
+        entry = defaults.of(owner.kind)
+        if entry is not None and class_exists(entry.priority_class, request.reader):
+            return _Resolved(entry.priority_class, tuple(notes))
+    return _Resolved(fallback, tuple(notes))
+
+
+def class_exists(name: str, reader: Reader) -> bool:
+    """Say whether there is a PriorityClass called ``name``; an empty name is none."""
+    return bool(name) and not isinstance(reader.get(Get(kinds.PRIORITY_CLASS, "", name)), Absent)
+
+
+def _named_priorities(owners: Iterable[Resource], pod: Resource) -> Iterator[str]:
+    spec = pod.manifest.get("spec")
+    own = spec.get("priorityClassName") if isinstance(spec, Mapping) else None
+    of_pod = pod.labels.get(names.PRIORITY_CLASS, own if isinstance(own, str) else "")
+    for owner in owners:
+        named = owner.labels.get(names.PRIORITY_CLASS, of_pod)
+        if named:
+            yield named
+
+
+def _preemptibility(request: Request, owners: Sequence[Resource]) -> _Resolved:
+    notes: list[str] = []
+    for holder in (*owners, request.pod):
+        label = holder.labels.get(names.PREEMPTIBILITY)
+        if label in PREEMPTIBILITIES:
+            return _Resolved(label, tuple(notes))
+        if label is not None:
+            notes.append(_passed_over(holder, "labels", names.PREEMPTIBILITY, label))
+    found = _default_preemptibility(read_defaults(request.reader, request.settings), owners)
+    return _Resolved(found.value, (*notes, *found.notes))
+
+
+def _default_preemptibility(defaults: DefaultsByKind, owners: Iterable[Resource]) -> _Resolved:
+    notes: list[str] = []
+    for owner in owners:
+        entry = defaults.of(owner.kind)
+        if entry is None or not entry.preemptibility:
+            continue
+        value = entry.preemptibility.lower()
+        if value in PREEMPTIBILITIES:
+            return _Resolved(value, tuple(notes))
+        notes.append(
+            f'defaults of {owner.kind.kind}: preemptibility "{entry.preemptibility}" is unknown and passed over'
+        )
+    return _Resolved("", tuple(notes))
+
+
+def parse_delay(text: str, *, lowest: int | None) -> str | None:
+    """Return a Go duration in its normal form, or nothing when it is none or below ``lowest`` nanoseconds.
+
+    Days and weeks, which the configuration has and Go has not, are refused: the peer would refuse them.
+    """
+    try:
+        found = nanoseconds(text)
+    except InputError:
+        return None
+    if set("dw") & set(text) or (lowest is not None and found < lowest):
+        return None
+    return duration_text(found / _SECOND)
+
+
+def _duration(owners: Iterable[Resource], pod: Resource, key: str, *, lowest: int | None) -> _Resolved:
+    notes: list[str] = []
+    for holder in (*owners, pod):
+        text = holder.annotations.get(key)
+        if text is None:
+            continue
+        delay = parse_delay(text, lowest=lowest)
+        if delay is not None:
+            return _Resolved(delay, tuple(notes))
+        notes.append(_passed_over(holder, "annotations", key, text))
+    return _Resolved("", tuple(notes))
+
+
+def _passed_over(holder: Resource, part: str, key: str, value: str) -> str:
+    return f'{holder}: metadata.{part}["{key}"]: "{value}" is not valid and passed over'

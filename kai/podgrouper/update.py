@@ -1,0 +1,117 @@
+"""From the group that exists and the one that should, to what is to be written.
+
+Others write to a group too: its queue, its node pool, whether it is marked unschedulable, its back-off, and a topology
+constraint that the workload does not state belong to whoever set them last. The rest of ``spec`` and the owner follow
+the workload; labels and annotations are added to, never removed. An object that would stay the same is not written.
+"""
+
+import enum
+from collections.abc import Mapping
+
+import attrs
+
+from kai.api.times import nanoseconds
+from kai.errors import InputError
+from kai.podgrouper.resource import Manifest
+from kai.podgrouper.settings import Settings
+
+KEPT_FIELDS = ("queue", "markUnschedulable", "schedulingBackoff")
+"""Fields of ``spec`` that the existing group decides alone; one that it lacks stays away."""
+
+_TEXTS = ("queue", "priorityClassName", "preemptibility")
+_NUMBERS = ("minMember", "minSubGroup", "markUnschedulable", "schedulingBackoff")
+_DURATIONS = ("preemptionDelay", "stalenessGracePeriod")
+_LEVELS = ("topology", "requiredTopologyLevel", "preferredTopologyLevel")
+
+
+class Verb(enum.Enum):
+    """What to do with the group."""
+
+    NOTHING = "nothing"
+    CREATE = "create"
+    UPDATE = "update"
+
+
+@attrs.frozen
+class GroupWrite:
+    """The group as it is to be afterwards, and how to get there.
+
+    An update carries the ``resourceVersion`` it was made from: written with it, it fails instead of undoing a change
+    made in between.
+    """
+
+    verb: Verb
+    manifest: Manifest
+
+
+def reconcile(existing: Manifest | None, desired: Manifest, settings: Settings) -> GroupWrite:
+    """Return what to write so that the group is as ``desired``, as far as it is the pod grouper's to say.
+
+    Source: the peer's pod group handler.
+    """
+    if existing is None:
+        return GroupWrite(Verb.CREATE, desired)
+    spec = _kept_spec(_map(existing.get("spec")), _map(desired.get("spec")))
+    old, new = _map(existing.get("metadata")), _map(desired.get("metadata"))
+    old_labels = _map(old.get("labels"))
+    labels = {**old_labels, **_own_labels(old_labels, _map(new.get("labels")), settings)}
+    annotations = {**_map(old.get("annotations")), **_map(new.get("annotations"))}
+    owners = new.get("ownerReferences") or []
+    is_same = (
+        comparable(spec) == comparable(_map(existing.get("spec")))
+        and labels == old_labels
+        and annotations == _map(old.get("annotations"))
+        and owners == (old.get("ownerReferences") or [])
+    )
+    if is_same:
+        return GroupWrite(Verb.NOTHING, existing)
+    metadata = {**old, "labels": labels, "annotations": annotations, "ownerReferences": owners}
+    return GroupWrite(Verb.UPDATE, {**existing, "metadata": metadata, "spec": spec})
+
+
+def comparable(spec: Mapping[str, object]) -> object:
+    """Return a value that is equal for two specs that mean the same: unset is unset however it is written."""
+    texts = tuple(spec.get(name) or "" for name in _TEXTS)
+    numbers = tuple(spec.get(name) for name in _NUMBERS)
+    durations = tuple(_duration(spec.get(name)) for name in _DURATIONS)
+    subgroups = spec.get("subGroups")
+    parts = tuple(_comparable_subgroup(_map(each)) for each in subgroups) if isinstance(subgroups, list | tuple) else ()
+    return texts, numbers, durations, _levels(spec), parts
+
+
+def _comparable_subgroup(subgroup: Mapping[str, object]) -> object:
+    names = (subgroup.get("name") or "", subgroup.get("parent") or "")
+    return names, subgroup.get("minMember"), subgroup.get("minSubGroup"), _levels(subgroup)
+
+
+def _kept_spec(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str, object]:
+    kept = list(KEPT_FIELDS)
+    if not _map(new.get("topologyConstraint")).get("topology"):
+        kept.append("topologyConstraint")
+    spec = {name: value for name, value in new.items() if name not in kept}
+    return spec | {name: old[name] for name in kept if old.get(name) is not None}
+
+
+def _own_labels(old: Mapping[str, object], new: Mapping[str, object], settings: Settings) -> dict[str, object]:
+    """Return the labels of ``new`` that are ours to write: neither node pool nor an existing queue label."""
+    foreign = {settings.node_pool_label}
+    if settings.queue_label in old:
+        foreign.add(settings.queue_label)
+    return {key: value for key, value in new.items() if key not in foreign}
+
+
+def _levels(holder: Mapping[str, object]) -> tuple[object, ...]:
+    constraint = _map(holder.get("topologyConstraint"))
+    return tuple(constraint.get(name) or "" for name in _LEVELS)
+
+
+def _duration(value: object) -> object:
+    try:
+        return nanoseconds(value) if isinstance(value, str) else value
+    except InputError:
+        return value
+
+
+def _map(value: object) -> Mapping[str, object]:
+    """Return ``value`` if it is a map; whatever else stands there is to be replaced."""
+    return value if isinstance(value, Mapping) else {}
