@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, cast
 import attrs
 
 from kai.api.bad_value import BadValue
+from kai.api.collector import paused
 from kai.api.converter import make_converter
 from kai.api.dra_versions import UPGRADES
 from kai.api.kinds import BY_CLASS, BY_NAME, ApiObject, Kind, title_of
@@ -82,15 +83,16 @@ def structure_all(manifests: Iterable[Mapping[str, Any]], *, namespace: str = "d
     objects: list[ApiObject] = []
     skipped: list[Skipped] = []
     errors: list[InputError] = []
-    for manifest in manifests:
-        kind = kind_of(manifest)
-        try:
-            if kind is not None:
-                objects.append(_in_namespace(structure_as(kind.cls, manifest), kind, namespace))
-            else:
-                skipped.append(_skipped(manifest))
-        except InputError as error:
-            errors.append(error)
+    with paused():
+        for manifest in manifests:
+            kind = kind_of(manifest)
+            try:
+                if kind is not None:
+                    objects.append(_in_namespace(structure_as(kind.cls, manifest), kind, namespace))
+                else:
+                    skipped.append(_skipped(manifest))
+            except InputError as error:
+                errors.append(error)
     if errors:
         raise InputError.joined(errors)
     return Structured(objects=tuple(objects), skipped=tuple(skipped))

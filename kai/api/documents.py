@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from kai.api.bad_value import BadValue
+from kai.api.collector import paused
 from kai.errors import InputError
 
 _DEEPEST: Final = 100
@@ -44,14 +45,19 @@ def load_values(text: str | bytes, source: str) -> tuple[Any, ...]:
     except UnicodeDecodeError as error:
         found = f"byte {error.object[error.start]:#04x} at {error.start}"
         raise InputError(f"{source}: found {found}, expected UTF-8 text") from None
-    if decoded.lstrip()[:1] in {"{", "["}:
+    with paused():
+        return _values(decoded, source)
+
+
+def _values(text: str, source: str) -> tuple[Any, ...]:
+    if text.lstrip()[:1] in {"{", "["}:
         try:
-            return (msgspec.json.decode(decoded),)
+            return (msgspec.json.decode(text),)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             pass  # flow-style YAML begins like JSON, and its errors name the line
     try:
-        _refuse_traps(decoded, source)
-        return tuple(value for value in yaml.load_all(decoded, Loader=_Loader) if value is not None)
+        _refuse_traps(text, source)
+        return tuple(value for value in yaml.load_all(text, Loader=_Loader) if value is not None)
     except yaml.YAMLError as error:
         raise InputError(f"{source}: {_problem_of(error)}") from None
     except ValueError as error:
@@ -103,7 +109,8 @@ def load_documents(text: str | bytes, source: str) -> tuple[Mapping[str, Any], .
 
     Raises: InputError if the text is neither JSON nor YAML, or a document is not an object.
     """
-    return tuple(manifest for value in load_values(text, source) for manifest in _manifests(value, source))
+    with paused():
+        return tuple(manifest for value in load_values(text, source) for manifest in _manifests(value, source))
 
 
 def _manifests(value: object, source: str) -> Iterator[Mapping[str, Any]]:

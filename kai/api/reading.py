@@ -136,7 +136,7 @@ def requests(value: object, _: object = None) -> Mapping[str, str]:
 
 def labels(value: object, _: object = None) -> Mapping[str, str]:
     """Return strings by key."""
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise BadValue(value, "an object of strings")
     result = dict(value)
     for key, item in result.items():
