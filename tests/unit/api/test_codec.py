@@ -337,16 +337,6 @@ def test_versions_of_one_shape_are_read_alike(version: str) -> None:
     assert structure({**manifests.RESOURCE_CLAIM, "apiVersion": version}) == structure(manifests.RESOURCE_CLAIM)
 
 
-def test_a_claim_of_the_first_beta_is_brought_into_the_present_shape() -> None:
-    requests = [
-        {"name": "one", **manifests.EXACTLY},
-        {"name": "two", "firstAvailable": manifests.DEVICES["requests"][1]["firstAvailable"]},
-    ]
-    old = {**manifests.RESOURCE_CLAIM, "apiVersion": "resource.k8s.io/v1beta1"}
-    old["spec"] = {"devices": {**manifests.DEVICES, "requests": requests}}
-    assert structure(old) == structure(manifests.RESOURCE_CLAIM)
-
-
 def test_kinds_are_told_by_version_too() -> None:
     assert kind_of({"apiVersion": "v2", "kind": "Pod"}) is None
     assert kind_of({"apiVersion": ["v1"], "kind": "Pod"}) is None
