@@ -1,0 +1,135 @@
+"""Which plugins and actions are installed: entry points by name, none imported before it is asked for.
+
+Built-ins come by the same door as a third party's: ``[project.entry-points."kai.plugins"]`` and ``"kai.actions"`` of an
+installed distribution.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import Self
+
+import attrs
+
+from kai.errors import ConfigError
+
+PLUGINS = "kai.plugins"
+ACTIONS = "kai.actions"
+_WORDS = {PLUGINS: "plugin", ACTIONS: "action"}
+_METHODS = {PLUGINS: "open", ACTIONS: "run"}
+
+
+class UnknownNameError(ConfigError):
+    """A name in the configuration that stands for nothing; ``help`` says what may have been meant."""
+
+    def __init__(self, message: str, *more: str, help: str = "") -> None:  # noqa: A002 - the word that the command prints
+        """Carry the messages and one line of help."""
+        super().__init__(message, *more)
+        self.help = help
+
+
+@attrs.frozen
+class Origin:
+    """Where an entry point comes from: its distribution with version, and the object that it names."""
+
+    distribution: str
+    version: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}".strip()
+
+
+@attrs.frozen(slots=False)
+class Registry:
+    """The entry points of plugins and actions by name; two for one name are refused only when the name is used."""
+
+    plugins: Mapping[str, tuple[EntryPoint, ...]]
+    actions: Mapping[str, tuple[EntryPoint, ...]]
+
+    @classmethod
+    def installed(cls) -> Self:
+        """Return what the environment offers. Cost: reads the metadata of every installed distribution once."""
+        found = entry_points()
+        return cls.of(found.select(group=PLUGINS), found.select(group=ACTIONS))
+
+    @classmethod
+    def of(cls, plugins: Iterable[EntryPoint], actions: Iterable[EntryPoint]) -> Self:
+        """Return a registry of these entry points."""
+        return cls(_by_name(plugins), _by_name(actions))
+
+    def plugin(self, name: str, place: str) -> type[object]:
+        """Return the class of the plugin called ``name``; ``place`` says where the configuration names it.
+
+        Raises: ConfigError for a name that is unknown, ambiguous, or whose entry point cannot be loaded.
+        """
+        return self._load(PLUGINS, self.plugins, name, place)
+
+    def action(self, name: str, place: str) -> type[object]:
+        """Return the class of the action called ``name``.
+
+        Raises: ConfigError for a name that is unknown, ambiguous, or whose entry point cannot be loaded.
+        """
+        return self._load(ACTIONS, self.actions, name, place)
+
+    @cached_property
+    def _loaded(self) -> dict[tuple[str, str], type[object]]:
+        return {}
+
+    def _load(self, group: str, points: Mapping[str, tuple[EntryPoint, ...]], name: str, place: str) -> type[object]:
+        if (group, name) not in self._loaded:
+            self._loaded[group, name] = _load(group, points, name, place)
+        return self._loaded[group, name]
+
+
+def _by_name(points: Iterable[EntryPoint]) -> Mapping[str, tuple[EntryPoint, ...]]:
+    out: dict[str, list[EntryPoint]] = {}
+    for point in points:
+        known = out.setdefault(point.name, [])
+        if all(point.value != other.value for other in known):
+            # The same target twice is one distribution that is found in two ways: installed, and on the path.
+            known.append(point)
+    return {name: tuple(out[name]) for name in sorted(out)}
+
+
+def _load(group: str, points: Mapping[str, tuple[EntryPoint, ...]], name: str, place: str) -> type[object]:
+    word = _WORDS[group]
+    choices = points.get(name, ())
+    if not choices:
+        raise UnknownNameError(
+            f"{place}: found {name!r}, expected the name of an installed {word}", help=suggestion(name, list(points))
+        )
+    if len(choices) > 1:
+        owners = " and ".join(str(origin_of(point)) for point in choices)
+        raise ConfigError(f"{place}: found {name!r} in {owners}, expected one distribution to offer the {word}")
+    (point,) = choices
+    try:
+        loaded = point.load()
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"{place}: {word} {name!r} of {origin_of(point)} cannot be loaded from {point.value}: {error}"
+        ) from error
+    if not isinstance(loaded, type) or not callable(getattr(loaded, _METHODS[group], None)):
+        raise ConfigError(
+            f"{place}: {word} {name!r}: found {point.value}, expected a class with a method {_METHODS[group]}"
+        )
+    return loaded
+
+
+def origin_of(point: EntryPoint) -> Origin:
+    """Return where an entry point comes from."""
+    distribution = point.dist
+    return Origin(
+        distribution=distribution.name if distribution else "",
+        version=distribution.version if distribution else "",
+        target=point.value,
+    )
+
+
+def suggestion(name: str, known: Sequence[str]) -> str:
+    """Return one line that names what may have been meant, or everything there is."""
+    near = difflib.get_close_matches(name, known, n=2, cutoff=0.6)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    return f"known are {', '.join(sorted(known))}" if known else "none is installed"
