@@ -200,6 +200,6 @@ def from_text(field: "Attribute[Any]", text: str) -> object:
         return durations.seconds(stripped) if field.name.endswith("_seconds") else float(stripped)
     if int in kinds:
         return int(stripped)
-    if str in kinds:
+    if str in kinds or typing.get_origin(kind) is typing.Literal:
         return text
     return tuple(part.strip() for part in text.split(",") if part.strip())
