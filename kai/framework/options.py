@@ -188,9 +188,9 @@ def from_text(field: "Attribute[Any]", text: str) -> object:
 
     Raises: ValueError when it stands for none.
     """
-    kinds: tuple[object, ...] = (
-        typing.get_args(field.type) if isinstance(field.type, types.UnionType) else (field.type,)
-    )
+    kind: object = field.type
+    is_union = typing.get_origin(kind) in (types.UnionType, typing.Union)
+    kinds = typing.get_args(kind) if is_union else (kind,)
     stripped = text.strip()
     if bool in kinds:
         if stripped.lower() not in {"true", "false"}:
