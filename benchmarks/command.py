@@ -38,7 +38,7 @@ def list_workloads() -> None:
         click.echo(f"{workload.id:<11} {workload.title}")
 
 
-@main.command(help="Write workloads as Kubernetes manifests, one folder each, one file per kind, one object per line.")
+@main.command(help="Write workloads as Kubernetes manifests, one folder each, one file per kind.")
 @_ids
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write into.")
 def generate(workloads: tuple[Workload, ...], out: Path) -> None:

@@ -1,14 +1,16 @@
 """Write a workload as manifest files that any scheduler, ``kubectl`` and ``kai simulate`` can read.
 
-One file per kind, numbered in the order in which they must be applied; every line of a file is one JSON object.
+One file per kind, numbered in the order in which they must be applied. A file is one ``kind: List`` in JSON with an
+item on each line: readers of JSON take it whole and fast, a person or a script can go through it line by line.
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from attrs import frozen
 
-from benchmarks.manifests import KINDS
+from benchmarks.manifests import KINDS, Manifest
 from benchmarks.workload import Workload
 
 
@@ -26,14 +28,21 @@ def write(workload: Workload, directory: Path) -> list[Written]:
     written = []
     for index, (kind, make) in enumerate(KINDS.items()):
         path = directory / f"{index}-{kind}.json"
-        objects = 0
-        with path.open("w", encoding="utf-8") as file:
-            for manifest in make(workload):
-                file.write(json.dumps(manifest, separators=(",", ":")))
-                file.write("\n")
-                objects += 1
-        if objects:
+        if objects := _write_list(path, make(workload)):
             written.append(Written(path, objects))
         else:
             path.unlink()
     return written
+
+
+def _write_list(path: Path, manifests: Iterator[Manifest]) -> int:
+    """Write ``manifests`` one by one as the items of a list and count them."""
+    objects = 0
+    with path.open("w", encoding="utf-8") as file:
+        file.write('{"apiVersion":"v1","kind":"List","items":[')
+        for manifest in manifests:
+            file.write(",\n" if objects else "\n")
+            file.write(json.dumps(manifest, separators=(",", ":")))
+            objects += 1
+        file.write("\n]}\n")
+    return objects

@@ -87,8 +87,16 @@ def test_objects_of_the_largest_workload_are_made_one_by_one():
 def test_a_written_workload_reads_back_as_it_was_made(tmp_path):
     workload = find_workload("w7s")
     written = write(workload, tmp_path)
-    lines = [line for file in written for line in file.path.read_text().splitlines()]
-    assert [json.loads(line) for line in lines] == list(manifests(workload))
+    items = [item for file in written for item in json.loads(file.path.read_text())["items"]]
+    assert items == list(manifests(workload))
+    assert [file.objects for file in written if "pods" in file.path.name] == [900]
+
+
+def test_an_item_is_a_line_of_its_own(tmp_path):
+    (nodes,) = (file for file in write(find_workload("w0"), tmp_path) if "nodes" in file.path.name)
+    lines = nodes.path.read_text().splitlines()
+    assert len(lines) == 102
+    assert json.loads(lines[1].rstrip(","))["metadata"]["name"] == "node-00000"
 
 
 def test_kinds_without_objects_leave_no_file_behind(tmp_path):
