@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from typing import TypeAlias
+
 import attrs
 
 from kai.api import names, numerals, times
@@ -49,32 +51,64 @@ def is_wanted(source: api.PodGroup, settings: IntakeSettings) -> bool:
     return newest.node_pool != (settings.pool(labels) or names.DEFAULT_NODE_POOL)
 
 
-def read_group(source: api.PodGroup, settings: IntakeSettings, around: GroupSurroundings) -> PodGroup:
-    """Return a pod group."""
-    metadata, spec = source.metadata, source.spec
-    priority = around.priorities.get(spec.priority_class_name, around.default_priority)
-    subgroups, tree_error = _tree(spec, around.topologies)
-    return PodGroup(
-        name=metadata.name,
-        namespace=metadata.namespace,
-        uid=metadata.uid or metadata.name,
-        queue=spec.queue,
-        queue_row=around.queue_rows.get(spec.queue, -1),
-        priority=priority,
-        preemptible=_is_preemptible(spec.preemptibility, priority),
-        created=metadata.creation_timestamp or 0.0,
-        subgroups=subgroups,
-        last_start=_instant(metadata.annotations.get(names.LAST_START)),
-        last_eviction=_instant(metadata.annotations.get(names.LAST_EVICTION)),
-        stale_since=_instant(metadata.annotations.get(names.STALE_SINCE)),
-        staleness_grace=spec.staleness_grace_period,
-        preemption_delay=spec.preemption_delay,
-        node_pool=settings.pool(metadata.labels),
-        mark_unschedulable=spec.mark_unschedulable is not False,
-        scheduling_backoff=spec.scheduling_backoff,
-        labels=metadata.labels,
-        tree_error=tree_error,
-    )
+@attrs.frozen(kw_only=True, eq=False)
+class GroupCell:
+    """What intake made of one pod group object."""
+
+    source: api.PodGroup
+    order: tuple[str, str]
+    """Name and namespace: the order of rows."""
+    group: PodGroup | None
+    """None for a group that is not part of the snapshot."""
+    leaves: Mapping[str, int]
+    """Position of each leaf among the sub-groups."""
+
+
+class GroupReader:
+    """Reads pod groups in fixed surroundings; equal trees become one object."""
+
+    def __init__(self, settings: IntakeSettings, around: GroupSurroundings) -> None:
+        self.around = around
+        self._settings = settings
+        self._trees: dict[_TreeKey, _Tree] = {}
+
+    def read(self, source: api.PodGroup) -> GroupCell:
+        """Return the cell of a group."""
+        metadata = source.metadata
+        order = (metadata.name, metadata.namespace)
+        if not is_wanted(source, self._settings):
+            return GroupCell(source=source, order=order, group=None, leaves={})
+        key = _tree_key(source.spec)
+        tree = self._trees.get(key)
+        if tree is None:
+            tree = self._trees[key] = _tree(source.spec, self.around.topologies)
+        return GroupCell(source=source, order=order, group=self._group(source, tree), leaves=tree.leaves)
+
+    def _group(self, source: api.PodGroup, tree: "_Tree") -> PodGroup:
+        metadata, spec, around = source.metadata, source.spec, self.around
+        annotations = metadata.annotations
+        priority = around.priorities.get(spec.priority_class_name, around.default_priority)
+        return PodGroup(
+            name=metadata.name,
+            namespace=metadata.namespace,
+            uid=metadata.uid or metadata.name,
+            queue=spec.queue,
+            queue_row=around.queue_rows.get(spec.queue, -1),
+            priority=priority,
+            preemptible=_is_preemptible(spec.preemptibility, priority),
+            created=metadata.creation_timestamp or 0.0,
+            subgroups=tree.subgroups,
+            last_start=_instant(annotations.get(names.LAST_START)),
+            last_eviction=_instant(annotations.get(names.LAST_EVICTION)),
+            stale_since=_instant(annotations.get(names.STALE_SINCE)),
+            staleness_grace=spec.staleness_grace_period,
+            preemption_delay=spec.preemption_delay,
+            node_pool=self._settings.pool(metadata.labels),
+            mark_unschedulable=spec.mark_unschedulable is not False,
+            scheduling_backoff=spec.scheduling_backoff,
+            labels=metadata.labels,
+            tree_error=tree.error,
+        )
 
 
 def _is_preemptible(stated: str, priority: int) -> bool:
@@ -93,36 +127,53 @@ def _instant(text: str | None) -> float | None:
         return None
 
 
-def _tree(spec: api.PodGroupSpec, topologies: Mapping[str, Topology]) -> tuple[tuple[SubGroup, ...], str]:
-    """Return the sub-groups, root first and parents before children, siblings by name; and why the declared ones are unusable.
+_TreeKey: TypeAlias = tuple[int | None, int | None, api.TopologyConstraint | None, tuple[api.SubGroup, ...]]
+
+
+@attrs.frozen
+class _Tree:
+    subgroups: tuple[SubGroup, ...]
+    error: str = ""
+    leaves: Mapping[str, int] = attrs.field(init=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        positions = {each.name: position for position, each in enumerate(self.subgroups) if each.leaf}
+        object.__setattr__(self, "leaves", positions)
+
+
+def _tree_key(spec: api.PodGroupSpec) -> _TreeKey:
+    """Return what the tree follows from; a constraint without a topology says nothing and is cheaper to compare as None."""
+    constraint = spec.topology_constraint
+    return (spec.min_member, spec.min_sub_group, constraint if constraint.topology else None, spec.sub_groups)
+
+
+def _tree(spec: api.PodGroupSpec, topologies: Mapping[str, Topology]) -> _Tree:
+    """Return the sub-groups, root first and parents before children, siblings by name.
 
     Source: the peer logs an unusable tree and goes on with one flat group of minimum 1, without the root's constraint.
     """
     if not spec.sub_groups:
         least = 1 if spec.min_member is None else spec.min_member
-        return (_root(spec, topologies), _leaf(DEFAULT_SUBGROUP, 0, least, None)), ""
+        return _Tree((_root(spec, topologies), _leaf(DEFAULT_SUBGROUP, 0, least, None)))
     error = _tree_error(spec.sub_groups)
     if error:
         root = SubGroup(name=ROOT, parent=-1, leaf=False, minimum=None)
-        return (root, _leaf(DEFAULT_SUBGROUP, 0, 1, None)), error
+        return _Tree((root, _leaf(DEFAULT_SUBGROUP, 0, 1, None)), error)
     children: dict[str, list[api.SubGroup]] = {}
     for source in sorted(spec.sub_groups, key=lambda each: each.name):
         children.setdefault(_parent(source), []).append(source)
     out = [_root(spec, topologies)]
     waiting = [(source, 0) for source in children[ROOT]]
     for source, parent in waiting:  # grows while it is walked: breadth first
-        constraint = resolved(source.topology_constraint, topologies)
-        below = children.get(source.name)
+        name, constraint = source.name, resolved(source.topology_constraint, topologies)
+        below = children.get(name)
         if below is None:
-            out.append(_leaf(source.name, parent, max(source.min_member or 0, 0), constraint))
-        else:
-            waiting += [(child, len(out)) for child in below]
-            out.append(
-                SubGroup(
-                    name=source.name, parent=parent, leaf=False, minimum=source.min_sub_group, constraint=constraint
-                )
-            )
-    return tuple(out), ""
+            out.append(_leaf(name, parent, source.min_member or 0, constraint))
+            continue
+        waiting += [(child, len(out)) for child in below]
+        least_children = source.min_sub_group
+        out.append(SubGroup(name=name, parent=parent, leaf=False, minimum=least_children, constraint=constraint))
+    return _Tree(tuple(out))
 
 
 def _root(spec: api.PodGroupSpec, topologies: Mapping[str, Topology]) -> SubGroup:

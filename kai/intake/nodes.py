@@ -1,6 +1,9 @@
 """Nodes: what they have, and what their labels say about their GPUs."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
+
+import attrs
 
 from kai.api import names, numerals
 from kai.api import node as api
@@ -28,28 +31,58 @@ def is_wanted(source: api.Node, settings: IntakeSettings) -> bool:
     return settings.owns(labels)
 
 
-def read_node(source: api.Node, settings: IntakeSettings, dra_gpus: int = 0, numa: NumaLayout | None = None) -> Node:
-    """Return a node; ``dra_gpus`` devices that a driver offers beside the device plugin count as GPUs of the node."""
-    labels = source.metadata.labels
-    allocatable = amounts(tuple(source.status.allocatable.items()))
-    if dra_gpus:
-        allocatable = {**allocatable, "gpu": allocatable.get("gpu", 0) + dra_gpus * GPU_UNIT}
-    memory = _gpu_memory(labels.get(names.NODE_GPU_MEMORY, ""))
-    return Node(
-        name=source.metadata.name,
-        labels=labels,
-        allocatable=allocatable,
-        taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in source.spec.taints),
-        unschedulable=source.spec.unschedulable,
-        failing_conditions=_failing(source),
-        gpu_memory=memory,
-        gpu_memory_known=memory > UNKNOWN_GPU_MEMORY,
-        gpu_count=_gpu_count(labels.get(names.NODE_GPU_COUNT, ""), allocatable),
-        mig_enabled=_mig_enabled(labels.get(settings.mig_worker_label), allocatable),
-        mig_strategy=_STRATEGIES.get(labels.get(names.NODE_MIG_STRATEGY, ""), MigStrategy.NONE),
-        dra_gpus=dra_gpus,
-        numa=numa,
-    )
+@attrs.frozen(kw_only=True, eq=False)
+class NodeCell:
+    """What intake made of one node object."""
+
+    source: api.Node
+    order: tuple[str, str]
+    node: Node | None
+    """None for a node that is not part of the snapshot."""
+
+
+class NodeReader:
+    """Reads node objects, with what drivers and exporters say about the node elsewhere."""
+
+    def __init__(
+        self,
+        settings: IntakeSettings,
+        dra_gpus: Mapping[str, int] = MappingProxyType({}),
+        layouts: Mapping[str, NumaLayout] = MappingProxyType({}),
+    ) -> None:
+        self._settings = settings
+        self._dra_gpus = dra_gpus
+        self._layouts = layouts
+
+    def read(self, source: api.Node) -> NodeCell:
+        """Return the cell of a node."""
+        name = source.metadata.name
+        wanted = is_wanted(source, self._settings)
+        node = self._node(source, self._dra_gpus.get(name, 0), self._layouts.get(name)) if wanted else None
+        return NodeCell(source=source, order=("", name), node=node)
+
+    def _node(self, source: api.Node, dra_gpus: int, numa: NumaLayout | None) -> Node:
+        """Return a node; devices that a driver offers beside the device plugin count as GPUs of the node."""
+        labels = source.metadata.labels
+        allocatable = amounts(tuple(source.status.allocatable.items()))
+        if dra_gpus:
+            allocatable = {**allocatable, "gpu": allocatable.get("gpu", 0) + dra_gpus * GPU_UNIT}
+        memory = _gpu_memory(labels.get(names.NODE_GPU_MEMORY, ""))
+        return Node(
+            name=source.metadata.name,
+            labels=labels,
+            allocatable=allocatable,
+            taints=tuple([Taint(taint.key, taint.value, taint.effect) for taint in source.spec.taints]),
+            unschedulable=source.spec.unschedulable,
+            failing_conditions=_failing(source),
+            gpu_memory=memory,
+            gpu_memory_known=memory > UNKNOWN_GPU_MEMORY,
+            gpu_count=_gpu_count(labels.get(names.NODE_GPU_COUNT, ""), allocatable),
+            mig_enabled=_mig_enabled(labels.get(self._settings.mig_worker_label), allocatable),
+            mig_strategy=_STRATEGIES.get(labels.get(names.NODE_MIG_STRATEGY, ""), MigStrategy.NONE),
+            dra_gpus=dra_gpus,
+            numa=numa,
+        )
 
 
 def _failing(source: api.Node) -> tuple[str, ...]:

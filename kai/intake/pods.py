@@ -1,12 +1,10 @@
 """Pods: what one pod object says by itself, read once for as long as the object does not change."""
 
-from collections.abc import Mapping
-from typing import TypeAlias
-
 import attrs
 
 from kai.api import names
 from kai.api import pod as api
+from kai.api.sharing import gpu_groups
 from kai.intake.requests import Demand, ResourceKey, demand, resource_key
 from kai.intake.settings import IntakeSettings
 from kai.intake.traits import TraitKey, Traits, read_traits, trait_key
@@ -14,12 +12,8 @@ from kai.model.podgroup import DEFAULT_SUBGROUP
 from kai.model.pod import Pod
 from kai.model.status import Status
 
-Membership: TypeAlias = tuple[str, str, str]
-"""Group, namespace and sub-group that a pod names."""
-
 _FINISHED = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED, "Unknown": Status.UNKNOWN}
 _GROUP_PREFIX = names.GPU_GROUP_PREFIX
-_NOTHING: Mapping[str, str] = {}
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -38,12 +32,15 @@ class PodCell:
     """When a running pod was told to go."""
     node: str
     devices: tuple[str, ...]
-    membership: Membership
+    group: tuple[str, str]
+    """Name of its group, and the namespace to look in first."""
     reservation: bool
     demand: Demand
     traits: Traits
     shape: int = -1
-    """Row in the table of shapes while nothing around the pod matters; -1: not yet known."""
+    """Number in the table of shapes."""
+    token: object = None
+    """Under which state of its neighbours the shape and the signature were worked out."""
 
 
 class PodReader:
@@ -67,7 +64,7 @@ class PodReader:
         finished = phase in _FINISHED
         traits = self._traits_of(trait_key(source, finished=finished))
         group = annotations.get(names.POD_GROUP, "")
-        subgroup = labels.get(names.SUBGROUP, DEFAULT_SUBGROUP)
+        amounts = self._bare if finished else self._demand_of(resource_key(source))
         return PodCell(
             source=source,
             order=(metadata.namespace, metadata.name),
@@ -79,7 +76,7 @@ class PodReader:
                 labels=labels,
                 scheduler=spec.scheduler_name,
                 group=group,
-                subgroup=subgroup,
+                subgroup=labels.get(names.SUBGROUP, DEFAULT_SUBGROUP),
                 signature=traits.signature,
                 priority=spec.priority,
                 node_pool=self._settings.pool(labels),
@@ -88,10 +85,10 @@ class PodReader:
             waiting=waiting,
             leaving_since=deleted if phase == "Running" else None,
             node=spec.node_name,
-            devices=_devices(labels) if labels else (),
-            membership=(group, metadata.namespace, subgroup),
+            devices=gpu_groups(labels) if amounts.gpu.shared else (),
+            group=(group, metadata.namespace),
             reservation=labels.get(names.APP) == self._settings.reservation_app,
-            demand=self._bare if finished else self._demand_of(resource_key(source)),
+            demand=amounts,
             traits=traits,
         )
 
@@ -119,9 +116,3 @@ def _status(phase: str, deleted: float | None, spec: api.PodSpec) -> tuple[Statu
     if spec.node_name:
         return Status.BOUND, False
     return (Status.GATED if spec.scheduling_gates else Status.PENDING), True
-
-
-def _devices(labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of the shared devices that the labels tie the pod to, by name."""
-    found = {value for key, value in labels.items() if key == names.GPU_GROUP or key.startswith(_GROUP_PREFIX)}
-    return tuple(sorted(found))

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import attrs
 
@@ -64,8 +65,7 @@ def is_sidecar(container: Container) -> bool:
     return container.restart_policy == "Always"
 
 
-@attrs.frozen
-class ResourceKey:
+class ResourceKey(NamedTuple):
     """Everything in a pod that its amounts follow from; pods with equal keys have equal amounts."""
 
     containers: tuple[QuantityTexts, ...]
@@ -97,8 +97,16 @@ def resource_key(pod: Pod) -> ResourceKey:
         annotations.get(names.GPU_FRACTION),
         annotations.get(names.GPU_MEMORY),
         annotations.get(names.GPU_FRACTION_DEVICES),
-        any(key.startswith(names.MIG_PREFIX) for key in annotations),
+        _names_a_profile(annotations),
     )
+
+
+def _names_a_profile(annotations: Mapping[str, str]) -> bool:
+    """Say whether an annotation is called like a MIG profile, as pods of the peer's oldest releases have it."""
+    for key in annotations:  # a plain loop: this runs once for every pod of the cluster
+        if key.startswith(names.MIG_PREFIX):
+            return True
+    return False
 
 
 def demand(key: ResourceKey) -> Demand:

@@ -74,4 +74,4 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number:
                 found.add(HostPort(port.protocol or "TCP", port.host_ip or ANY_ADDRESS, number))
-    return tuple(sorted(found, key=lambda each: (each.protocol, each.address, each.port)))
+    return () if not found else tuple(sorted(found, key=lambda each: (each.protocol, each.address, each.port)))

@@ -1,33 +1,17 @@
 """Shapes: identical pods are one row, whoever owns them."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
 import attrs
 import numpy as np
 
+from kai.intake.neighbours import Neighbours, Surroundings
 from kai.intake.requests import Demand, packed
-from kai.intake.traits import Traits
 from kai.model.axis import GPU_UNIT
-from kai.model.pod import Constraints, ContainerRequest, Shape
+from kai.model.pod import Constraints, Shape
 from kai.model.rows import Int64s
 
-_MANY = 1 << 16
-"""More shapes than this are kept only while they are in use."""
-
-
-@attrs.frozen
-class Surroundings:
-    """What objects around a pod add to its shape; the default adds nothing."""
-
-    namespace: str = ""
-    labels: tuple[tuple[str, str], ...] = ()
-    missing_config_maps: tuple[str, ...] = ()
-    claimed: int = 0
-    """GPUs asked for through resource claims."""
-    containers: tuple[ContainerRequest, ...] = ()
-
-
-NOTHING = Surroundings()
+_MANY = 1 << 17
 
 
 class ShapeTable:
@@ -37,32 +21,57 @@ class ShapeTable:
         self._shapes: list[Shape] = []
         self._numbers: dict[Shape, int] = {}
         self._known: dict[Hashable, int] = {}
+        self._settled: Neighbours | None = None
+        self._shape_of: Int64s = np.zeros(0, np.int64)
 
     @property
     def overgrown(self) -> bool:
-        """Whether it is time to begin anew."""
-        return len(self._known) > _MANY
+        """Whether most of what is remembered belongs to pods of the past."""
+        return self._settled is not None and len(self._known) > _MANY + 4 * len(self._settled.cells)
 
-    def number(self, demand: Demand, traits: Traits, around: Surroundings = NOTHING) -> int:
-        """Return the number of the shape of a pod."""
-        key = (id(demand), id(traits), around)
+    def settle(self, neighbours: Neighbours) -> bool:
+        """Give every pod its shape and signature. Return whether a signature changed."""
+        cells, before = neighbours.cells, self._settled
+        plain, full = neighbours.plain, neighbours.full
+        self._settled = neighbours
+        if before is not None and before.cells is cells and before.plain is plain and before.full is full:
+            return False
+        changed = False
+        for cell in cells:
+            token = plain if cell.traits.plain else full
+            if cell.token is token:
+                continue
+            cell.shape = self._number(cell.demand, cell.traits.constraints, neighbours.of(cell))
+            cell.token = token
+            signature = neighbours.signature(cell)
+            if signature != cell.pod.signature:
+                cell.pod = attrs.evolve(cell.pod, signature=signature)
+                changed = True
+        self._shape_of = np.array([cell.shape for cell in cells], np.int64)
+        return changed
+
+    def used(self) -> tuple[tuple[Shape, ...], Int64s]:
+        """Return the shapes of the pods that were settled last, in order of first use, and the row of each pod's shape."""
+        numbers = self._shape_of
+        count = len(numbers)
+        first = np.full(len(self._shapes), count, np.int64)
+        first[numbers[::-1]] = np.arange(count - 1, -1, -1)  # of several writes the last stays: the first pod's
+        order = np.argsort(first, kind="stable")[: np.count_nonzero(first < count)]
+        rank = np.empty(len(self._shapes), np.int64)
+        rank[order] = np.arange(len(order))
+        return tuple([self._shapes[number] for number in order]), rank[numbers]
+
+    def _number(self, demand: Demand, constraints: Constraints, around: Surroundings) -> int:
+        """Return the number of a shape. Demands and constraints are interned, so their identities stand for them."""
+        key = (id(demand), id(constraints), around)
         found = self._known.get(key)
         if found is None:
-            shape = _shape(demand, traits.constraints, around)
+            shape = _shape(demand, constraints, around)
             found = self._numbers.setdefault(shape, len(self._shapes))
             if found == len(self._shapes):
                 self._shapes.append(shape)
             self._known[key] = found
         return found
-
-    def used(self, numbers: Sequence[int]) -> tuple[tuple[Shape, ...], Int64s]:
-        """Return the shapes of pods in order of first use, and the row of each pod's shape."""
-        per_pod = np.array(numbers, np.int64)
-        distinct, first, inverse = np.unique(per_pod, return_index=True, return_inverse=True)
-        order = np.argsort(first, kind="stable")
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        return tuple(self._shapes[number] for number in distinct[order]), rank[inverse]
 
 
 def _shape(demand: Demand, constraints: Constraints, around: Surroundings) -> Shape:

@@ -4,37 +4,30 @@ What follows from one object alone is remembered by the object's identity: api o
 What follows from several objects (a status under a bind request, the row of a node) is put together every time, in columns.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from kai.api import node as api_node
 from kai.api import pod as api_pod
 from kai.api import podgroup as api_podgroup
-from kai.api.kinds import ApiObject, title
 from kai.api.objects import ClusterObjects
-from kai.errors import InputError
-from kai.intake import groups as group_intake
-from kai.intake import nodes as node_intake
 from kai.intake.binding import live_bind_requests
 from kai.intake.catalog import read_catalog, read_topologies
-from kai.intake.groups import GroupSurroundings
+from kai.intake.groups import GroupCell, GroupReader, GroupSurroundings, priorities
 from kai.intake.neighbours import Neighbours
+from kai.intake.nodes import NodeCell, NodeReader
 from kai.intake.pods import PodCell, PodReader
 from kai.intake.queues import read_queues
 from kai.intake.settings import IntakeSettings
 from kai.intake.shapes import ShapeTable
-from kai.intake.standing import read_memberships, read_standing
+from kai.intake.shelf import Shelf, in_order
+from kai.intake.standing import BaseColumns, read_base, read_standing
 from kai.model.axis import ResourceAxis
 from kai.model.node import Node
 from kai.model.pod import Shape
-from kai.model.podgroup import PodGroup
-from kai.model.queue import Shares
-from kai.model.rows import Int64s
+from kai.model.queue import Queue, Shares
 from kai.state.snapshot import Snapshot
-
-AnyObject = TypeVar("AnyObject", bound=ApiObject)
 
 _NO_USAGE: Mapping[str, Shares] = {}
 
@@ -61,12 +54,14 @@ class Intake:
 
     def __init__(self, settings: IntakeSettings | None = None) -> None:
         self._settings = settings or IntakeSettings()
-        self._reader = PodReader(self._settings)
+        self._pod_reader = PodReader(self._settings)
         self._shapes = ShapeTable()
-        self._pods: dict[int, PodCell] = {}
-        self._nodes: dict[int, tuple[api_node.Node, Node]] = {}
-        self._groups: dict[int, tuple[api_podgroup.PodGroup, PodGroup]] = {}
-        self._around_groups: GroupSurroundings | None = None
+        self._pods: Shelf[api_pod.Pod, PodCell] = Shelf()
+        self._nodes: Shelf[api_node.Node, NodeCell] = Shelf()
+        self._groups: Shelf[api_podgroup.PodGroup, GroupCell] = Shelf()
+        self._group_reader = GroupReader(self._settings, GroupSurroundings({}, {}, 0, {}))
+        self._base: BaseColumns | None = None
+        self._neighbours: Neighbours | None = None
 
     def take(
         self,
@@ -76,121 +71,68 @@ class Intake:
         usage: Mapping[str, Shares] = _NO_USAGE,
         revision: int = 0,
     ) -> Snapshot:
-        """Return the snapshot of ``objects`` at ``now``; ``usage`` is the past usage of queues by name, as parts of the cluster.
+        """Return the snapshot of ``objects`` at ``now``; ``usage`` is the past usage of queues, as parts of the cluster.
 
         Raises: InputError for two objects of one kind and name.
         """
         settings = self._settings
-        nodes = self._take_nodes(objects)
-        queues = read_queues(_in_order(objects.queues), settings, usage)
-        topologies = read_topologies(objects.topologies)
-        priorities, default_priority = group_intake.priorities(objects.priority_classes)
-        queue_rows = {queue.name: row for row, queue in enumerate(queues)}
-        groups = self._take_groups(objects, GroupSurroundings(queue_rows, priorities, default_priority, topologies))
-        cells = self._take_pods(objects.pods)
-        catalog = read_catalog(objects)
-        shapes, pod_shape = self._take_shapes(cells, Neighbours(cells, catalog))
+        queues = read_queues(in_order(objects.queues), settings, usage)
+        changed = self._put_groups(objects, queues)
+        changed |= self._nodes.put(objects.nodes, NodeReader(settings).read)
+        changed |= self._put_pods(objects)
+        nodes = tuple([cell.node for cell in self._nodes.cells if cell.node is not None])
+        groups = [cell for cell in self._groups.cells if cell.group is not None]
         node_rows = {node.name: row for row, node in enumerate(nodes)}
-        requests = live_bind_requests(objects.bind_requests, node_rows, settings)
-        standing = read_standing(cells, node_rows, requests, now - settings.stuck_in_releasing_seconds)
-        pod_group, pod_subgroup = read_memberships(cells, groups)
+        catalog = read_catalog(objects)
+        self._neighbours = Neighbours(self._pods.cells, objects, catalog, self._neighbours)
+        changed |= self._shapes.settle(self._neighbours)
+        shapes, pod_shape = self._shapes.used()
+        if changed or self._base is None:
+            self._base = read_base(self._pods.cells, node_rows, groups)
+        standing = read_standing(
+            self._base,
+            node_rows,
+            live_bind_requests(objects.bind_requests, node_rows, settings),
+            stuck_before=now - settings.stuck_in_releasing_seconds,
+        )
         return Snapshot(
             now=now,
             axis=_axis(nodes, shapes),
             nodes=nodes,
             pods=standing.pods,
             shapes=shapes,
-            groups=groups,
+            groups=tuple([cell.group for cell in groups if cell.group is not None]),
             queues=queues,
-            topologies=topologies,
+            topologies=self._group_reader.around.topologies,
             catalog=catalog,
             pod_shape=pod_shape,
-            pod_group=pod_group,
-            pod_subgroup=pod_subgroup,
+            pod_group=self._base.group.copy(),
+            pod_subgroup=self._base.subgroup.copy(),
             pod_status=standing.status,
             pod_node=standing.node,
-            pod_reservation=np.fromiter([cell.reservation for cell in cells], np.bool_, len(cells)),
-            pod_devices={row: names for row, names in standing.devices.items() if shapes[pod_shape[row]].gpu.shared},
+            pod_reservation=self._base.reservation.copy(),
+            pod_devices=standing.devices,
             revision=revision,
         )
 
-    def _take_nodes(self, objects: ClusterObjects) -> tuple[Node, ...]:
-        known, settings = self._nodes, self._settings
-        self._nodes = {}
-        for source in _in_order(objects.nodes):
-            if node_intake.is_wanted(source, settings):
-                found = known.get(id(source)) or (source, node_intake.read_node(source, settings))
-                self._nodes[id(source)] = found
-        return tuple(node for _, node in self._nodes.values())
+    def _put_groups(self, objects: ClusterObjects, queues: Iterable[Queue]) -> bool:
+        """Take stock of the pod groups; all of them are read anew when something that they refer to by name changed."""
+        classes, default_priority = priorities(in_order(objects.priority_classes))
+        queue_rows = {queue.name: row for row, queue in enumerate(queues)}
+        around = GroupSurroundings(queue_rows, classes, default_priority, read_topologies(in_order(objects.topologies)))
+        if around != self._group_reader.around:
+            self._group_reader = GroupReader(self._settings, around)
+            self._groups = Shelf()
+        return self._groups.put(objects.pod_groups, self._group_reader.read)
 
-    def _take_groups(self, objects: ClusterObjects, around: GroupSurroundings) -> tuple[PodGroup, ...]:
-        known, settings = self._groups, self._settings
-        if around != self._around_groups:
-            known, self._around_groups = {}, around
-        self._groups = {}
-        for source in _in_order(objects.pod_groups):
-            if group_intake.is_wanted(source, settings):
-                found = known.get(id(source)) or (source, group_intake.read_group(source, settings, around))
-                self._groups[id(source)] = found
-        return tuple(
-            sorted((group for _, group in self._groups.values()), key=lambda group: (group.name, group.namespace))
-        )
-
-    def _take_pods(self, sources: Iterable[api_pod.Pod]) -> list[PodCell]:
-        """Return the cells of all pods in row order."""
+    def _put_pods(self, objects: ClusterObjects) -> bool:
+        """Take stock of the pods; now and then from scratch, because what was interned for pods of the past stays."""
         if self._shapes.overgrown:
-            self._reader, self._shapes, self._pods = PodReader(self._settings), ShapeTable(), {}
-        known, read = self._pods, self._reader.read
-        cells = [known.get(id(source)) or read(source) for source in sources]
-        self._pods = {id(cell.source): cell for cell in cells}
-        cells.sort(key=_row_order)
-        _refuse_doubles([cell.source for cell in cells])
-        return cells
-
-    def _take_shapes(self, cells: Sequence[PodCell], neighbours: Neighbours) -> tuple[tuple[Shape, ...], Int64s]:
-        """Return the shapes in order of first use, and the row of each pod's."""
-        numbers: list[int] = []
-        for cell in cells:
-            if neighbours.matter_to(cell):
-                numbers.append(self._shapes.number(cell.demand, cell.traits, neighbours.of(cell)))
-                continue
-            if cell.shape < 0:
-                cell.shape = self._shapes.number(cell.demand, cell.traits)
-            numbers.append(cell.shape)
-        return self._shapes.used(numbers)
-
-
-def _row_order(cell: PodCell) -> tuple[str, str]:
-    return cell.order
-
-
-def _in_order(sources: Iterable[AnyObject]) -> list[AnyObject]:
-    """Return objects of one kind by namespace and name.
-
-    Raises: InputError if two have the same.
-    """
-    ordered = sorted(sources, key=lambda source: (source.metadata.namespace, source.metadata.name))
-    _refuse_doubles(ordered)
-    return ordered
-
-
-def _refuse_doubles(ordered: Sequence[ApiObject]) -> None:
-    before: ApiObject | None = None
-    for source in ordered:
-        metadata = source.metadata
-        if (
-            before is not None
-            and metadata.name == before.metadata.name
-            and metadata.namespace == before.metadata.namespace
-        ):
-            found = f"uid {before.metadata.uid!r} and uid {metadata.uid!r}"
-            raise InputError.about(
-                title(source), "metadata.name", found=found, wanted="one object of this kind and name"
-            )
-        before = source
+            self._pod_reader, self._shapes, self._pods = PodReader(self._settings), ShapeTable(), Shelf()
+        return self._pods.put(objects.pods, self._pod_reader.read)
 
 
 def _axis(nodes: Iterable[Node], shapes: Iterable[Shape]) -> ResourceAxis:
     resources = {name for node in nodes for name in node.allocatable}
-    resources |= {name for shape in shapes for name, _ in shape.request}
+    resources.update(name for shape in shapes for name, _ in shape.request)
     return ResourceAxis.of(resources)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import attrs
 
@@ -17,8 +17,7 @@ from kai.model.pod import ClaimReference, Constraints
 VolumeKind: TypeAlias = tuple[bool, bool, object, object]
 
 
-@attrs.frozen
-class TraitKey:
+class TraitKey(NamedTuple):
     """Everything in a pod that its traits follow from. Names of objects come with the place where they are looked up."""
 
     priority_class: str = ""
@@ -46,11 +45,8 @@ class Traits:
     """Config maps that must exist; only missing ones become part of a shape."""
     term_labels: frozenset[str] | None = None
     """Keys of pod labels that the terms about other pods look at; None: there are no terms."""
-
-    @property
-    def plain(self) -> bool:
-        """Whether no other object matters: neither claims nor volumes nor config maps."""
-        return not (self.config_maps or self.constraints.claims or self.constraints.volume_claims)
+    plain: bool = True
+    """No other object matters: neither claims nor volumes nor config maps."""
 
 
 def trait_key(source: api.Pod, *, finished: bool) -> TraitKey:
@@ -58,9 +54,6 @@ def trait_key(source: api.Pod, *, finished: bool) -> TraitKey:
     spec, status = source.spec, source.status
     if finished:
         return TraitKey(spec.priority_class_name, spec.priority)
-    ports = any([container.ports for container in spec.containers]) or any(
-        [each.ports for each in spec.init_containers]
-    )
     volumes = spec.volumes
     volume_claims = _volume_claims(source) if volumes else ()
     claims = _claims(source) if spec.resource_claims else ()
@@ -74,7 +67,7 @@ def trait_key(source: api.Pod, *, finished: bool) -> TraitKey:
         affinity,
         spec.tolerations,
         spec.topology_spread_constraints,
-        selection.host_ports(spec) if ports else (),
+        selection.host_ports(spec),
         _volume_kinds(volumes) if volumes else (),
         volume_claims,
         _config_maps(source),
@@ -129,10 +122,9 @@ def _config_maps(source: api.Pod) -> tuple[str, ...]:
         if volume.projected is not None:
             maps = [each.config_map for each in volume.projected.sources if each.config_map is not None]
             found.update(each.name for each in maps if not each.optional)
-    for containers in (spec.containers, spec.init_containers, spec.ephemeral_containers):
-        for container in containers:
-            if container.env or container.env_from:
-                found.update(_environment(container))
+    for container in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers):
+        if container.env or container.env_from:
+            found.update(_environment(container))
     return tuple(sorted(name for name in found if name)) if found else ()
 
 
@@ -164,6 +156,7 @@ def read_traits(key: TraitKey) -> Traits:
         constraints=constraints,
         signature=_signature(key),
         config_maps=key.config_maps,
+        plain=not (key.config_maps or key.claims or key.volume_claims),
         term_labels=_term_labels(constraints),
     )
 
