@@ -130,8 +130,20 @@ def _numa(arguments: Arguments) -> tuple[PluginEntry, ...]:
     return (PluginEntry("numa", options),)
 
 
+PREDICATES = (
+    "affinity",
+    "taints",
+    "ports",
+    "pod_affinity",
+    "volumes",
+    "config_maps",
+    "pool_maximum",
+    "worker_nodes",
+)
+"""What the peer keeps in one plugin."""
+
 PLUGINS: Mapping[str, Translation] = {
-    "predicates": _plainly("affinity", "taints", "ports", "pod_affinity", "volumes", "config_maps", "pool_maximum"),
+    "predicates": _plainly(*PREDICATES),
     "podaffinity": _plainly("pod_affinity_score"),
     "proportion": _proportion,
     "priority": _plainly("priority"),

@@ -44,3 +44,23 @@ def seconds(text: str) -> float:
     if end == 0 or end != len(unsigned) or total >= _LONGEST:
         raise ValueError(f"found {text!r}, expected {WANTED}")
     return sign * int(total) / _SECOND
+
+
+def text(duration: float) -> str:
+    """Return a duration in seconds as the peer prints it in messages: ``1h30m0s``, ``1.5s``, ``250ms``."""
+    total = round(abs(duration) * _SECOND)
+    sign = "-" if duration < 0 and total else ""
+    if total == 0:
+        return "0s"
+    if total < _SECOND:
+        unit = "ns" if total < 1_000 else "µs" if total < 10**6 else "ms"
+        return f"{sign}{_decimal(total, _NANOSECONDS[unit])}{unit}"
+    minutes, rest = divmod(total, _NANOSECONDS["m"])
+    hours, minutes = divmod(minutes, 60)
+    lead = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{sign}{lead}{_decimal(rest, _SECOND)}s"
+
+
+def _decimal(value: int, scale: int) -> str:
+    whole, rest = divmod(value, scale)
+    return str(whole) if not rest else f"{whole}.{str(scale + rest)[1:].rstrip('0')}"

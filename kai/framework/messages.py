@@ -1,0 +1,306 @@
+"""The peer's words for verdicts and evictions: the texts of its conditions and events, made once, at the edge.
+
+Tools and people read these texts, so they are kept to the character, plural and all. What kai itself says is in
+``kai.framework.words``.
+
+Source: the peer's pkg/scheduler/api (unschedule_info, pod_errors, job_errors), its status updater and topology plugin.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+import attrs
+
+from kai.framework import durations
+from kai.framework.decisions import Cause, Evict
+from kai.framework.session import GroupRecord
+from kai.framework.verdict import Code, Histogram, NodeReason, Reason
+from kai.kernels import fit
+from kai.model.axis import mig_slices
+from kai.model.podgroup import DEFAULT_SUBGROUP
+from kai.state.snapshot import Snapshot
+
+NO_NODES = "no nodes with enough resources were found"
+UNABLE_GROUP = "Unable to schedule podgroup"
+UNABLE_POD = "Unable to schedule pod"
+NOT_ENOUGH = "Not enough resources for the workload"
+
+_DIVISORS = {"cpu": 1000.0, "memory": 1e9, "gpu": 1000.0}
+_PLURALS = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs"}
+_UNITS = {"cpu": "cores", "memory": "GB", "gpu": "GPUs"}
+_SHORT = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs", "gpu-memory": "GPU memory"}
+_REFUSALS = {
+    fit.REFUSED_OVER_LIMIT: f"node does not have enough capacity. Reason: {Code.OVER_LIMIT}",
+    fit.REFUSED_OVER_QUOTA: f"node does not have enough capacity. Reason: {Code.OVER_QUOTA}",
+    fit.REFUSED_LEGACY_MIG: "Legacy MIG jobs cannot be scheduled on node",
+    fit.REFUSED_SHARING_ON_DRA: "fractional/shared GPU pods are not yet supported on DRA-only nodes",
+    fit.REFUSED_NOT_MIG: "MIG job cannot be scheduled on non-MIG node",
+    fit.REFUSED_MIG_SINGLE: "only whole gpu jobs can run on a node with MigStrategy='single'",
+    fit.REFUSED_MIG_MIXED: "non MIG jobs cant run on a node with MigStrategy='mixed'",
+    fit.REFUSED_MEMORY_UNKNOWN: "node is not a gpu node or the gpu memory count on the node was not synced yet",
+    fit.REFUSED_PODS: "node(s) pod number exceeded",
+    fit.REFUSED_MASK: "node(s) didn't match what the pod asks for",
+    fit.REFUSED_OUTSIDE: "node(s) outside of the topology domain",
+    fit.REFUSED_LEGACY_MIG_PRESENT: "MIG job cannot be scheduled on node with legacy MIG jobs",
+}
+
+Facts = Mapping[str, object]
+
+
+@attrs.frozen
+class Explanation:
+    """One reason as conditions on pod groups carry it."""
+
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"
+
+
+# -------------------------------------------------------------------------------------------------------------- groups
+
+
+def explanations(reasons: Iterable[Reason]) -> tuple[Explanation, ...]:
+    """Return the ``reasons`` of a condition on a pod group, in the order in which they were found."""
+    return tuple(Explanation(wire_reason(reason), reason_text(reason)) for reason in reasons)
+
+
+def group_message(reasons: Sequence[Reason]) -> str:
+    """Return the message of the condition and of the event on a pod group that waits for ``reasons``."""
+    found = explanations(reasons)
+    title = found[0].reason if len(found) == 1 else UNABLE_GROUP
+    counts = Counter(each.message for each in found)
+    lines = sorted(message if count == 1 else f"{count} {message}" for message, count in counts.items())
+    return f"{title}: {_joined(lines)}" if lines else title
+
+
+def pod_message(record: GroupRecord | None, pod: int) -> str:
+    """Return the message of the condition and of the event on a pending pod."""
+    if record is not None and pod in record.pods:
+        return fit_message(record.pods[pod].facts)
+    if record is not None and record.reasons:
+        return group_message(record.reasons)
+    return UNABLE_POD
+
+
+def wire_reason(reason: Reason) -> str:
+    """Return the reason under which a condition carries it."""
+    return NOT_ENOUGH if reason.code is Code.TOPOLOGY and "domain" in reason.facts else reason.code.wire
+
+
+def reason_text(reason: Reason) -> str:
+    """Return the peer's message for one reason."""
+    write = _WRITERS.get(reason.code)
+    if write is not None:
+        return write(reason.facts)
+    return str(reason.facts.get("text") or reason.facts.get("rule") or reason.code)
+
+
+def _over_limit(facts: Facts) -> str:
+    resource = str(facts["resource"])
+    unit = _UNITS[resource]
+    limit, used, requested = (amount(facts[key], resource) for key in ("bound", "used", "requested"))
+    return (
+        f"{facts['queue']} quota has reached the allowable limit of {_PLURALS[resource]}. "
+        f"Limit is {limit} {unit}, currently {used} {unit} allocated and workload requested {requested} {unit}"
+    )
+
+
+def _over_quota(facts: Facts) -> str:
+    resource = str(facts["resource"])
+    unit = _UNITS[resource]
+    noun = "GB memory" if resource == "memory" else _PLURALS[resource]
+    requested = amount(facts["requested"], resource)
+    if resource == "gpu":
+        # The peer prints what was requested of GPUs, and of GPUs alone, with all its decimals.
+        requested = _shortest(_float(facts["requested"]) / _DIVISORS[resource])
+    return (
+        f"Non-preemptible workload is over quota. Workload requested {requested} {noun}, but {facts['queue']} quota is "
+        f"{amount(facts['bound'], resource)} {unit}, while {amount(facts['used'], resource)} {unit} are already "
+        "allocated for non-preemptible pods. Use a preemptible workload to go over quota."
+    )
+
+
+def _no_node(facts: Facts) -> str:
+    why = fit_message(facts)
+    if not facts.get("gang") or facts.get("satisfied"):
+        return f"Resources were not found for pod {facts.get('pod', '')} due to: {why}"
+    placed, minimum = facts.get("placed", 0), facts.get("minimum", 0)
+    if facts.get("single_leaf"):
+        return (
+            f"Resources were found for {placed} pods while {minimum} are required for gang scheduling. "
+            f"Additional pods cannot be scheduled due to: {why}"
+        )
+    return (
+        f"Resources were found for {placed} pods from all sub-groups while sub-group {facts.get('subgroup', '')} "
+        f"requires {minimum} pods for gang scheduling. "
+        f"Additional pods cannot be scheduled in this sub-group due to: {why}"
+    )
+
+
+def _topology(facts: Facts) -> str:
+    """Return what the topology plugin says: ``text`` as it is, or the parts of the usual sentence."""
+    if "text" in facts:
+        return str(facts["text"])
+    subgroup = str(facts.get("subgroup", ""))
+    whom = f"job <{facts.get('group', '')}>"
+    if subgroup and subgroup != DEFAULT_SUBGROUP:
+        whom += f", subgroup {subgroup}"
+    what = f"topology {facts.get('topology', '')}, requirement {facts.get('requirement', '')}"
+    text = f"{what} couldn't be satisfied for {whom}"
+    return f"{text}: not enough resources in {facts['where']} to allocate the job" if "where" in facts else text
+
+
+def not_ready(facts: Facts) -> str:
+    """Return the event for a group that lacks pods; ``missing`` lists (sub-group, needed, existing, gated)."""
+    text = "Job is not ready for scheduling."
+    missing = facts.get("missing", ())
+    for subgroup, needed, existing, gated in missing if isinstance(missing, tuple) else ():
+        counts = f"currently {existing} exist, {gated} are gated"
+        if subgroup == DEFAULT_SUBGROUP:
+            text += f" Waiting for {needed} pods, {counts}"
+        else:
+            text += f" Waiting for {needed} pods for SubGroup {subgroup}, {counts}."
+    return text
+
+
+def _preemption_delay(facts: Facts) -> str:
+    until = datetime.fromtimestamp(_float(facts.get("until")), tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    window = durations.text(_float(facts.get("seconds")))
+    return f"Workload is within its preemption delay window ({window}) and may not trigger evictions before {until}"
+
+
+def _queue_missing(facts: Facts) -> str:
+    return f"Queue '{facts.get('queue', '')}' does not exist"
+
+
+def _unknown_subgroup(facts: Facts) -> str:
+    subgroup, group = facts.get("subgroup", ""), facts.get("group", "")
+    return f'Pod references subgroup "{subgroup}", which does not exist in PodGroup {group}'
+
+
+_WRITERS: Mapping[Code, Callable[[Facts], str]] = {
+    Code.OVER_LIMIT: _over_limit,
+    Code.OVER_QUOTA: _over_quota,
+    Code.NO_NODE: _no_node,
+    Code.TOPOLOGY: _topology,
+    Code.PREEMPTION_DELAY: _preemption_delay,
+    Code.QUEUE_MISSING: _queue_missing,
+    Code.UNKNOWN_SUBGROUP: _unknown_subgroup,
+    Code.NOT_READY: not_ready,
+}
+
+
+# --------------------------------------------------------------------------------------------------------------- nodes
+
+
+def fit_message(facts: Facts) -> str:
+    """Return why a pod fits no node: what refused it everywhere, or the histogram of what each node objected to."""
+    refusals = facts.get("refusals")
+    if isinstance(refusals, tuple) and refusals:
+        return _prefilter(str(facts.get("pod", "")), [reason for reason in refusals if isinstance(reason, Reason)])
+    histogram = facts.get("histogram")
+    return histogram_text(histogram) if isinstance(histogram, Histogram) else UNABLE_POD
+
+
+def _prefilter(pod: str, reasons: Sequence[Reason]) -> str:
+    lines = "".join(f"{reason.facts.get('rule', reason.code)}: {reason.facts.get('text', '')}.\n" for reason in reasons)
+    return f"Scheduling conditions were not met for pod {pod}:\n{lines}"
+
+
+def histogram_text(histogram: Histogram) -> str:
+    """Return how many nodes objected to what. Lines are sorted as text, counts included."""
+    counts: Counter[str] = Counter()
+    for count, reason in histogram.counts:
+        counts[node_text(reason)] += count
+    lines = sorted(f"{count} {text}" for text, count in counts.items())
+    return f"{NO_NODES}: {_joined(lines)}" if lines else NO_NODES
+
+
+def node_text(reason: NodeReason) -> str:
+    """Return why one node refused a pod."""
+    if reason.text:
+        return reason.text
+    if reason.code == fit.REFUSED_NOT_READY:
+        if reason.subject == "unschedulable":
+            return "node is unschedulable"
+        return f"node has {'NotReady' if reason.subject == 'Ready' else reason.subject} condition"
+    if reason.code < fit.SHORT_OF:
+        return _REFUSALS.get(reason.code, UNABLE_POD)
+    if mig_slices(reason.subject) != (0, 0) or "/mig-" in reason.subject:
+        return f"node(s) didn't have enough of mig profile: {reason.subject}"
+    return f"node(s) didn't have enough resources: {_SHORT.get(reason.subject, reason.subject)}"
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return ". \n".join(lines) + "."
+
+
+# ----------------------------------------------------------------------------------------------------------- evictions
+
+
+def eviction_message(evict: Evict, snapshot: Snapshot) -> str:
+    """Return the text of the event about an eviction."""
+    pod = snapshot.pods[evict.pod].key
+    group = snapshot.groups[evict.aggressor].key if evict.aggressor >= 0 else ""
+    match evict.cause:
+        case Cause.PREEMPT:
+            return f"Pod {pod} was preempted by higher priority workload {group}"
+        case Cause.RECLAIM:
+            queues = [evict.facts.get("victim"), evict.facts.get("aggressor")]
+            lines = [_queue_details(facts) for facts in queues if isinstance(facts, Mapping)]
+            return "\n".join([f"Pod {pod} was preempted by workload {group}.", *lines])
+        case Cause.CONSOLIDATE:
+            return f"Pod {pod} was preempted and rescheduled due to bin packing (resource consolidation) procedure"
+        case Cause.STALE:
+            subgroup = str(evict.facts.get("subgroup", ""))
+            where = f" in sub-group {subgroup}" if subgroup and subgroup != DEFAULT_SUBGROUP else ""
+            return (
+                f"Workload doesn't meet the minimum required number of pods ({evict.facts.get('minimum', 0)}){where}, "
+                f"evicting remaining pod: {pod}"
+            )
+
+
+def _queue_details(facts: Facts) -> str:
+    used, quota, share = (_amounts(facts.get(key)) for key in ("used", "quota", "fair_share"))
+    priority = facts.get("priority", 0)
+    return (
+        f"{facts.get('title', '')} uses <{used}> with a quota of <{quota}>, fair-share of <{share}> "
+        f"and queue priority of <{priority}>."
+    )
+
+
+def _amounts(values: object) -> str:
+    cpu, memory, gpu = values if isinstance(values, tuple) else (0.0, 0.0, 0.0)
+    return f"GPU: {amount(gpu, 'gpu')}, CPU: {amount(cpu, 'cpu')} (cores), memory: {amount(memory, 'memory')} (GB)"
+
+
+def pipelined_message(pod: str, node: str) -> str:
+    """Return the text of the event about a pod that was promised a node."""
+    return f"Pod {pod} was pipelined to node {node}"
+
+
+# ------------------------------------------------------------------------------------------------------------- numbers
+
+
+def amount(value: object, resource: str) -> str:
+    """Return an amount in axis units as the peer prints it: cores, gigabytes or devices, cut off after three decimals.
+
+    Units: millicores, bytes, thousandths of a GPU; -1 is "Unlimited".
+    """
+    number = _float(value)
+    if number < 0:
+        return "Unlimited"
+    scaled = round(number / _DIVISORS[resource], 6)
+    return _shortest(math.floor(scaled * 1000 + 1e-9) / 1000)
+
+
+def _shortest(number: float) -> str:
+    return str(int(number)) if number == int(number) else repr(number)
+
+
+def _float(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
