@@ -10,6 +10,7 @@ from kai.api import names, numerals, times
 from kai.api import podgroup as api
 from kai.api.bad_value import BadValue
 from kai.api.core import PriorityClass
+from kai.intake.membership import Place, Places
 from kai.intake.settings import IntakeSettings
 from kai.model.constraints import TopologyConstraint
 from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup, SubGroup
@@ -60,6 +61,7 @@ class GroupCell:
     """Name and namespace: the order of rows."""
     group: PodGroup | None
     """None for a group that is not part of the snapshot."""
+    place: Place
     leaves: Mapping[str, int]
     """Position of each leaf among the sub-groups."""
 
@@ -67,22 +69,24 @@ class GroupCell:
 class GroupReader:
     """Reads pod groups in fixed surroundings; equal trees become one object."""
 
-    def __init__(self, settings: IntakeSettings, around: GroupSurroundings) -> None:
+    def __init__(self, settings: IntakeSettings, around: GroupSurroundings, places: Places) -> None:
         self.around = around
         self._settings = settings
+        self._places = places
         self._trees: dict[_TreeKey, _Tree] = {}
 
     def read(self, source: api.PodGroup) -> GroupCell:
         """Return the cell of a group."""
         metadata = source.metadata
         order = (metadata.name, metadata.namespace)
+        place = self._places.of(order)
         if not is_wanted(source, self._settings):
-            return GroupCell(source=source, order=order, group=None, leaves={})
+            return GroupCell(source=source, order=order, group=None, place=place, leaves={})
         key = _tree_key(source.spec)
         tree = self._trees.get(key)
         if tree is None:
             tree = self._trees[key] = _tree(source.spec, self.around.topologies)
-        return GroupCell(source=source, order=order, group=self._group(source, tree), leaves=tree.leaves)
+        return GroupCell(source=source, order=order, group=self._group(source, tree), place=place, leaves=tree.leaves)
 
     def _group(self, source: api.PodGroup, tree: "_Tree") -> PodGroup:
         metadata, spec, around = source.metadata, source.spec, self.around

@@ -5,6 +5,7 @@ import attrs
 from kai.api import names
 from kai.api import pod as api
 from kai.api.sharing import gpu_groups
+from kai.intake.membership import Place, Places
 from kai.intake.requests import Demand, ResourceKey, demand, resource_key
 from kai.intake.settings import IntakeSettings
 from kai.intake.traits import TraitKey, Traits, read_traits, trait_key
@@ -32,9 +33,11 @@ class PodCell:
     """When a running pod was told to go."""
     node: str
     devices: tuple[str, ...]
-    group: tuple[str, str]
-    """Name of its group, and the namespace to look in first."""
+    place: Place
+    """Of the group that it names."""
     reservation: bool
+    watched: bool
+    """The pod is leaving, or shares devices: more than its phase decides where it stands."""
     demand: Demand
     traits: Traits
     shape: int = -1
@@ -46,8 +49,9 @@ class PodCell:
 class PodReader:
     """Reads pod objects; equal amounts and equal traits become one object, so that comparing shapes is comparing identities."""
 
-    def __init__(self, settings: IntakeSettings) -> None:
+    def __init__(self, settings: IntakeSettings, places: Places) -> None:
         self._settings = settings
+        self._places = places
         self._demands: dict[ResourceKey, Demand] = {}
         self._traits: dict[TraitKey, Traits] = {}
         self._bare = Demand(((names.PODS, 1),), demand(ResourceKey(())).gpu)
@@ -65,6 +69,8 @@ class PodReader:
         traits = self._traits_of(trait_key(source, finished=finished))
         group = annotations.get(names.POD_GROUP, "")
         amounts = self._bare if finished else self._demand_of(resource_key(source))
+        devices = gpu_groups(labels) if amounts.gpu.shared else ()
+        leaving_since = deleted if phase == "Running" else None
         return PodCell(
             source=source,
             order=(metadata.namespace, metadata.name),
@@ -83,10 +89,11 @@ class PodReader:
             ),
             status=status,
             waiting=waiting,
-            leaving_since=deleted if phase == "Running" else None,
+            leaving_since=leaving_since,
             node=spec.node_name,
-            devices=gpu_groups(labels) if amounts.gpu.shared else (),
-            group=(group, metadata.namespace),
+            devices=devices,
+            watched=bool(devices) or leaving_since is not None,
+            place=self._places.of((group, metadata.namespace)),
             reservation=labels.get(names.APP) == self._settings.reservation_app,
             demand=amounts,
             traits=traits,

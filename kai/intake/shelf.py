@@ -4,9 +4,10 @@ Api objects are frozen, so the same object means the same facts. A shelf holds i
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
-from operator import attrgetter, eq, is_
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress, count, pairwise
+from operator import attrgetter, eq, is_not
 from typing import Generic, Protocol, TypeVar
 
 from kai.api.kinds import ApiObject, title
@@ -36,41 +37,67 @@ class Shelf(Generic[Source, Cell]):
         self.cells: list[Cell] = []
         """In row order. A new list whenever a cell is new or gone."""
         self._sources: Sequence[Source] = ()
-        self._by_identity: dict[int, Cell] = {}
+        self._known: dict[int, Cell] = {}
 
     def put(self, sources: Sequence[Source], read: Callable[[Source], Cell]) -> bool:
         """Take stock of ``sources``, in any order, and ``read`` those that are new. Return whether anything changed.
 
-        Cost: linear in the number of objects; sorting costs only for the new ones.
+        Cost: a comparison of identities, and a look at each changed object if those kept their positions; otherwise linear.
         Raises: InputError for two objects of one kind, namespace and name.
         """
-        if len(sources) == len(self._sources) and all(map(is_, sources, self._sources)):
-            return False
-        present: dict[int, Cell] = {}
-        fresh: list[Cell] = []
-        known = self._by_identity
-        for source in sources:
-            identity = id(source)
-            cell = known.get(identity)
-            if cell is None:
-                cell = read(source)
-                fresh.append(cell)
-            present[identity] = cell
-        kept = [cell for cell in self.cells if id(cell.source) in present]
-        cells = sorted(kept + fresh, key=_order) if fresh else kept
-        if fresh or len(cells) != len(sources):
-            _refuse_doubles(cells, sources)
-        self.cells, self._sources, self._by_identity = cells, sources, present
+        before = self._sources
+        if len(sources) == len(before):
+            changed = list(compress(count(), map(is_not, sources, before)))
+            if not changed:
+                return False
+        else:
+            changed = []
+        fresh = {
+            id(source): read(source) for source in map(sources.__getitem__, changed) if id(source) not in self._known
+        }
+        if not (changed and self._replace([before[at] for at in changed], [sources[at] for at in changed], fresh)):
+            self._rearrange(sources, read, fresh)
+        self._sources = sources
         return True
+
+    def _replace(self, old: Sequence[Source], new: Sequence[Source], fresh: Mapping[int, Cell]) -> bool:
+        """Put new objects into the rows of old ones; return False, with nothing done, where that is not all there is to do."""
+        cells = self.cells.copy()
+        for gone, come in zip(old, new, strict=True):
+            cell = fresh.get(id(come))
+            if cell is None or cell.order != self._known[id(gone)].order:
+                return False
+            cells[bisect_left(cells, cell.order, key=_order)] = cell
+        for gone in old:
+            del self._known[id(gone)]
+        self._known.update(fresh)
+        self.cells = cells
+        return True
+
+    def _rearrange(self, sources: Sequence[Source], read: Callable[[Source], Cell], fresh: dict[int, Cell]) -> None:
+        """Sort all cells anew; ``fresh`` are those that were already read."""
+        known = self._known
+        identities = list(map(id, sources))
+        for at in [at for at, cell in enumerate(map(known.get, identities)) if cell is None]:
+            if identities[at] not in fresh:
+                fresh[identities[at]] = read(sources[at])
+        gone = known.keys() - identities
+        kept = [cell for cell in self.cells if id(cell.source) not in gone] if gone else self.cells
+        cells = sorted(kept + list(fresh.values()), key=_order)
+        if len(cells) != len(sources):  # one and the same object more than once
+            twice = Counter(identities).most_common(1)[0][0]
+            raise next(_double(source, source) for source in sources if id(source) == twice)
+        _refuse_doubles(cells)
+        for identity in gone:
+            del known[identity]
+        known.update(fresh)
+        self.cells = cells
 
 
 _order = attrgetter("order")
 
 
-def _refuse_doubles(cells: Sequence[HasSource], sources: Sequence[ApiObject]) -> None:
-    if len(cells) != len(sources):  # one and the same object more than once
-        twice = Counter(map(id, sources)).most_common(1)[0][0]
-        raise next(_double(cell.source, cell.source) for cell in cells if id(cell.source) == twice)
+def _refuse_doubles(cells: Sequence[HasSource]) -> None:
     orders = list(map(_order, cells))
     if any(map(eq, orders, orders[1:])):
         raise next(_double(one.source, other.source) for one, other in pairwise(cells) if one.order == other.order)

@@ -15,6 +15,7 @@ from kai.api.objects import ClusterObjects
 from kai.intake.binding import live_bind_requests
 from kai.intake.catalog import read_catalog, read_topologies
 from kai.intake.groups import GroupCell, GroupReader, GroupSurroundings, priorities
+from kai.intake.membership import Places
 from kai.intake.neighbours import Neighbours
 from kai.intake.nodes import NodeCell, NodeReader
 from kai.intake.pods import PodCell, PodReader
@@ -29,6 +30,7 @@ from kai.model.pod import Shape
 from kai.model.queue import Queue, Shares
 from kai.state.snapshot import Snapshot
 
+_MANY = 1 << 16
 _NO_USAGE: Mapping[str, Shares] = {}
 
 
@@ -54,14 +56,18 @@ class Intake:
 
     def __init__(self, settings: IntakeSettings | None = None) -> None:
         self._settings = settings or IntakeSettings()
-        self._pod_reader = PodReader(self._settings)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._places = Places()
         self._shapes = ShapeTable()
-        self._pods: Shelf[api_pod.Pod, PodCell] = Shelf()
         self._nodes: Shelf[api_node.Node, NodeCell] = Shelf()
         self._groups: Shelf[api_podgroup.PodGroup, GroupCell] = Shelf()
-        self._group_reader = GroupReader(self._settings, GroupSurroundings({}, {}, 0, {}))
-        self._base: BaseColumns | None = None
+        self._group_reader = GroupReader(self._settings, GroupSurroundings({}, {}, 0, {}), self._places)
+        self._pods: Shelf[api_pod.Pod, PodCell] = Shelf()
+        self._pod_reader = PodReader(self._settings, self._places)
         self._neighbours: Neighbours | None = None
+        self._base: BaseColumns | None = None
 
     def take(
         self,
@@ -76,10 +82,12 @@ class Intake:
         Raises: InputError for two objects of one kind and name.
         """
         settings = self._settings
+        if self._shapes.overgrown or len(self._places) > _MANY + 4 * (len(objects.pods) + len(objects.pod_groups)):
+            self._forget()  # most of what was interned belongs to pods of the past
         queues = read_queues(in_order(objects.queues), settings, usage)
         changed = self._put_groups(objects, queues)
         changed |= self._nodes.put(objects.nodes, NodeReader(settings).read)
-        changed |= self._put_pods(objects)
+        changed |= self._pods.put(objects.pods, self._pod_reader.read)
         nodes = tuple([cell.node for cell in self._nodes.cells if cell.node is not None])
         groups = [cell for cell in self._groups.cells if cell.group is not None]
         node_rows = {node.name: row for row, node in enumerate(nodes)}
@@ -88,7 +96,8 @@ class Intake:
         changed |= self._shapes.settle(self._neighbours)
         shapes, pod_shape = self._shapes.used()
         if changed or self._base is None:
-            self._base = read_base(self._pods.cells, node_rows, groups)
+            self._places.settle(groups)
+            self._base = read_base(self._pods.cells, node_rows)
         standing = read_standing(
             self._base,
             node_rows,
@@ -121,15 +130,9 @@ class Intake:
         queue_rows = {queue.name: row for row, queue in enumerate(queues)}
         around = GroupSurroundings(queue_rows, classes, default_priority, read_topologies(in_order(objects.topologies)))
         if around != self._group_reader.around:
-            self._group_reader = GroupReader(self._settings, around)
+            self._group_reader = GroupReader(self._settings, around, self._places)
             self._groups = Shelf()
         return self._groups.put(objects.pod_groups, self._group_reader.read)
-
-    def _put_pods(self, objects: ClusterObjects) -> bool:
-        """Take stock of the pods; now and then from scratch, because what was interned for pods of the past stays."""
-        if self._shapes.overgrown:
-            self._pod_reader, self._shapes, self._pods = PodReader(self._settings), ShapeTable(), Shelf()
-        return self._pods.put(objects.pods, self._pod_reader.read)
 
 
 def _axis(nodes: Iterable[Node], shapes: Iterable[Shape]) -> ResourceAxis:

@@ -4,13 +4,11 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
-from typing import TypeAlias
 
 import attrs
 import numpy as np
 
 from kai.api.bindrequest import BindRequest
-from kai.intake.groups import GroupCell
 from kai.intake.pods import PodCell
 from kai.model.pod import Pod
 from kai.model.rows import NONE, Bools, Int64s
@@ -43,18 +41,17 @@ class Standing:
     """Names of the shared devices of sharing pods that occupy a node, by row."""
 
 
-def read_base(cells: Sequence[PodCell], node_rows: Mapping[str, int], groups: Sequence[GroupCell]) -> BaseColumns:
-    """Return the columns that neither the clock nor bind requests change."""
-    group, subgroup = read_memberships(cells, groups)
+def read_base(cells: Sequence[PodCell], node_rows: Mapping[str, int]) -> BaseColumns:
+    """Return the columns that neither the clock nor bind requests change, once the places of all groups are settled."""
     return BaseColumns(
         cells=cells,
         pods=tuple([cell.pod for cell in cells]),
         status=np.array([cell.status for cell in cells], np.int64),
         node=np.array([node_rows.get(cell.node, NONE) for cell in cells], np.int64),
-        group=group,
-        subgroup=subgroup,
+        group=np.array([cell.place.row for cell in cells], np.int64),
+        subgroup=np.array([cell.place.leaves.get(cell.pod.subgroup, NONE) for cell in cells], np.int64),
         reservation=np.array([cell.reservation for cell in cells], np.bool_),
-        watched=tuple([row for row, cell in enumerate(cells) if cell.leaving_since is not None or cell.devices]),
+        watched=tuple([row for row, cell in enumerate(cells) if cell.watched]),
     )
 
 
@@ -93,28 +90,4 @@ def read_standing(
     return Standing(pods=tuple(pods), status=status, node=node, devices=held)
 
 
-def read_memberships(pods: Sequence[PodCell], groups: Sequence[GroupCell]) -> tuple[Int64s, Int64s]:
-    """Return the row of each pod's group, and the position of its leaf in the group; -1 for none.
-
-    A pod belongs to the group it names in its own namespace, else to the first of that name by namespace.
-
-    Source: the peer goes by the name alone, so that groups of one name in several namespaces share their pods; here only
-    a pod whose own namespace has no such group can belong to a stranger.
-    """
-    by_name: dict[str, _Place] = {}
-    by_key: dict[tuple[str, str], _Place] = {}
-    for row, cell in enumerate(groups):
-        by_key[cell.order] = place = (row, cell.leaves)
-        by_name.setdefault(cell.order[0], place)
-    rows: list[int] = []
-    leaves: list[int] = []
-    for pod in pods:
-        place = by_key.get(pod.group) or by_name.get(pod.group[0], _NOWHERE)
-        rows.append(place[0])
-        leaves.append(place[1].get(pod.pod.subgroup, NONE))
-    return np.array(rows, np.int64), np.array(leaves, np.int64)
-
-
-_Place: TypeAlias = tuple[int, Mapping[str, int]]
-_NOWHERE: _Place = (NONE, {})
 _order = attrgetter("order")
