@@ -2,10 +2,11 @@
 
 import attrs
 
+from kai.framework.budget import Budget
 from kai.framework.decisions import DecisionSink
 from kai.framework.observe import Observer, Silent
 from kai.framework.profile import Profile
-from kai.framework.session import GroupRecord, Session
+from kai.framework.session import UNLIMITED, GroupRecord, Session
 from kai.model.rows import Float64s, Int64s
 from kai.state.snapshot import Snapshot
 
@@ -36,15 +37,18 @@ class CycleReport:
     stale_since: Float64s
 
 
-def run_cycle(snapshot: Snapshot, profile: Profile, sink: DecisionSink, observer: Observer = SILENT) -> CycleReport:
+def run_cycle(
+    snapshot: Snapshot, profile: Profile, sink: DecisionSink, observer: Observer = SILENT, budget: Budget = UNLIMITED
+) -> CycleReport:
     """Decide once which pods to bind, which to evict and which to promise a place.
 
     Holds: the same snapshot and profile give the same decisions in the same order; all decisions of one statement reach the sink together.
     """
     with observer.phase("open"):
-        session = Session(snapshot, profile, sink, observer)
+        session = Session(snapshot, profile, sink, observer, budget)
     for action in profile.actions:
         with observer.phase(action.name):
+            budget.begin_action(action.name)
             action.run(session)
     with observer.phase("close"):
         session.close()

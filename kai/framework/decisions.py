@@ -6,6 +6,8 @@ from typing import Protocol
 
 import attrs
 
+from kai.framework.verdict import Fact
+
 
 class Cause(StrEnum):
     """Why pods are evicted."""
@@ -42,13 +44,16 @@ class Nominate:
 
 @attrs.frozen(kw_only=True)
 class Evict:
-    """Delete a pod. ``aggressor`` is the group that gains (-1: nobody), ``rule`` what allowed it, ``moved_to`` the node it was promised (-1: none)."""
+    """Delete a pod. ``aggressor`` is the group that gains (-1: nobody), ``rule`` what allowed it, ``moved_to`` the node it was promised (-1: none).
+
+    ``facts`` are the numbers that the message about it is made of, as they were before anything was evicted.
+    """
 
     pod: int
     cause: Cause
     aggressor: int = -1
     rule: str = ""
-    message: str = ""
+    facts: Mapping[str, Fact] = attrs.field(factory=dict, hash=False)
     gang_size: int = 0
     moved_to: int = -1
 

@@ -4,14 +4,14 @@ A heap keeps one entry for each group, which is the whole group or a part of it.
 operation for those groups whose pods changed status since.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from kai.framework.portion import Portion
-from kai.kernels.order import Heap, pop, push
-from kai.model.rows import Int64s
+from kai.kernels.groups import describe_holding, describe_waiting, is_plain
+from kai.kernels.order import Heap, fill, pop, pop_among, push
+from kai.model.rows import Bools, GroupRows, Int64s
 
 if TYPE_CHECKING:
     from kai.framework.session import Session
@@ -22,69 +22,128 @@ class GroupHeap:
 
     def __init__(self, session: "Session", *, victims: bool = False, depth: int = -1) -> None:
         """Make an empty heap; ``depth`` bounds how many groups of one queue it keeps."""
-        facts = session.facts
-        queues, groups = len(session.snapshot.queues), len(session.snapshot.groups)
         self._session = session
         self._victims = victims
-        counts = np.zeros(queues + 1, np.int64)
-        known = facts.groups.queue >= 0
-        np.add.at(counts, facts.groups.queue[known], 1)
-        parents = facts.queues.parent
-        np.add.at(counts, np.where(parents >= 0, parents, queues), 1)
-        start = np.zeros(queues + 2, np.int64)
-        # One more than can be in a heap: an entry beyond the depth is appended before the last one is dropped.
-        np.cumsum(counts + 1, out=start[1:])
-        self._heap = Heap(
-            items=np.zeros(int(start[-1]), np.int64),
-            start=start,
-            length=np.zeros(queues + 1, np.int64),
-            dirty=np.zeros(queues + 1, np.int64),
-            queue=facts.groups.queue,
-            keys=session.group_keys.copy(),
-            amounts=np.zeros((groups, 3), np.float64),
-            popped=np.zeros((queues + 1, 3), np.float64),
-            depth=np.array([depth], np.int64),
-            victims=np.array([int(victims)], np.int64),
+        self._heap = _empty(session, victims=victims, depth=depth)
+        self._parts: dict[int, Portion] = {}
+        self._member = np.zeros(len(session.snapshot.groups), np.bool_)
+        self._seen = session.columns.epoch.copy()
+
+    def copy(self) -> Self:
+        """Return an equal heap that can be emptied without touching this one."""
+        twin = object.__new__(type(self))
+        twin._session = self._session
+        twin._victims = self._victims
+        heap = self._heap
+        twin._heap = heap._replace(
+            items=heap.items.copy(),
+            length=heap.length.copy(),
+            dirty=heap.dirty.copy(),
+            keys=heap.keys.copy(),
+            amounts=heap.amounts.copy(),
+            popped=heap.popped.copy(),
         )
-        self._portions: dict[int, Portion] = {}
-        self._seen = np.full(groups, -1, np.int64)
+        twin._parts = dict(self._parts)
+        twin._member = self._member.copy()
+        twin._seen = self._seen.copy()
+        return twin
 
-    def push(self, portion: Portion) -> bool:
-        """Add a group or what is left of it; False, and nothing happens, when its queue is unknown or no leaf."""
-        queue = int(self._session.facts.groups.queue[portion.group])
-        if queue < 0 or not self._session.facts.queues.leaf[queue]:
-            return False
-        self._portions[portion.group] = portion
+    def fill(self, groups: GroupRows) -> None:
+        """Push whole ``groups`` in their order; those of unknown queues, or of queues that are no leaves, stay out."""
+        session = self._session
+        queues = session.facts.groups.queue[groups]
+        usable = groups[(queues >= 0) & session.facts.queues.leaf[queues]] if len(session.snapshot.queues) else groups[:0]
+        self._member[usable] = True
+        self._describe(usable)
+        fill(session.facts, session.columns, session.policy.rules, self._heap, usable)
+
+    def push(self, portion: Portion) -> None:
+        """Add a group or what is left of it."""
+        session = self._session
+        group = portion.group
+        queue = int(session.facts.groups.queue[group])
+        if queue < 0 or not session.facts.queues.leaf[queue]:
+            return
         self._refresh()
-        self._describe(portion)
-        push(self._session.facts, self._session.columns, self._session.policy.rules, self._heap, portion.group)
-        return True
-
-    def extend(self, portions: Iterable[Portion]) -> None:
-        """Push each of ``portions`` in turn."""
-        for portion in portions:
-            self.push(portion)
+        self._member[group] = True
+        self._parts.pop(group, None)
+        if portion is not session.portion(group):
+            self._parts[group] = portion
+        self._describe(np.array([group], np.int64))
+        push(session.facts, session.columns, session.policy.rules, self._heap, group)
 
     def pop(self) -> Portion | None:
         """Take the next one; None when the heap is empty."""
         self._refresh()
         group = pop(self._session.facts, self._session.columns, self._session.policy.rules, self._heap)
-        return self._portions.pop(group) if group >= 0 else None
+        if group < 0:
+            return None
+        self._member[group] = False
+        return self._parts.pop(group, None) or self._session.portion(group)
+
+    def pop_among(self, wanted: Bools) -> Portion | None:
+        """Take the next one with ``wanted`` [G], dropping those before it; None when there is none."""
+        self._refresh()
+        group = pop_among(self._session.facts, self._session.columns, self._session.policy.rules, self._heap, wanted)
+        if group < 0:
+            return None
+        self._member[group] = False
+        return self._parts.pop(group, None) or self._session.portion(group)
 
     def _refresh(self) -> None:
         epoch = self._session.columns.epoch
-        for group in np.flatnonzero(epoch != self._seen):
-            portion = self._portions.get(int(group))
-            if portion is not None:
-                self._describe(portion)
+        stale = np.flatnonzero((epoch != self._seen) & self._member)
+        if len(stale):
+            self._describe(stale)
         self._seen[:] = epoch
 
-    def _describe(self, portion: Portion) -> None:
-        heap, group = self._heap, portion.group
-        elastic = self._session.policy.rules.elastic_key
+    def _describe(self, groups: Int64s) -> None:
+        session, heap = self._session, self._heap
+        elastic = session.policy.rules.elastic_key
+        states = np.zeros(len(self._member), np.float64)
+        if self._victims:
+            describe_holding(session.facts, session.columns, groups, states, heap.amounts)
+        else:
+            describe_waiting(session.facts, session.columns, session.requested, groups, states, heap.amounts)
+        for group in map(int, groups):
+            part = self._parts.get(group)
+            if part is not None or (not self._victims and not is_plain(session.facts, session.columns, group)):
+                portion = part or session.portion(group)
+                states[group] = portion.elastic_state()
+                heap.amounts[group] = portion.counted_amounts() if self._victims else portion.amounts()
         if elastic >= 0:
-            heap.keys[group, elastic] = portion.elastic_state()
-        heap.amounts[group] = portion.counted_amounts() if self._victims else portion.amounts()
+            heap.keys[groups, elastic] = states[groups]
 
 
-__all__ = ["GroupHeap", "Int64s"]
+def _empty(session: "Session", *, victims: bool, depth: int) -> Heap:
+    facts = session.facts
+    queues, groups = len(session.snapshot.queues), len(session.snapshot.groups)
+    return Heap(
+        items=np.zeros(int(session.heap_start[-1]), np.int64),
+        start=session.heap_start,
+        length=np.zeros(queues + 1, np.int64),
+        dirty=np.zeros(queues + 1, np.int64),
+        queue=facts.groups.queue,
+        keys=session.group_keys.copy(),
+        amounts=np.zeros((groups, 3), np.float64),
+        popped=np.zeros((queues + 1, 3), np.float64),
+        depth=np.array([depth], np.int64),
+        victims=np.array([int(victims)], np.int64),
+    )
+
+
+def heap_start(session: "Session") -> Int64s:
+    """Return int64[Q + 2]: where the storage of each queue's heap begins (the root is queue Q).
+
+    Each has room for one more than can be in it: an entry beyond the depth is appended before the last one is dropped.
+    """
+    facts = session.facts
+    queues = len(session.snapshot.queues)
+    counts = np.ones(queues + 1, np.int64)
+    known = facts.groups.queue >= 0
+    np.add.at(counts, facts.groups.queue[known], 1)
+    parents = facts.queues.parent
+    np.add.at(counts, np.where(parents >= 0, parents, queues), 1)
+    start = np.zeros(queues + 2, np.int64)
+    np.cumsum(counts, out=start[1:])
+    return start

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 import attrs
 import numpy as np
 
+from kai.framework.budget import Budget, Unlimited
 from kai.framework.decisions import Cause, Decision, DecisionSink
+from kai.framework.heaps import heap_start
 from kai.framework.observe import Observer
 from kai.framework.parameters import Parameters
 from kai.framework.policy import Named, Policy, checked_mask, checked_scores
@@ -14,13 +16,16 @@ from kai.framework.profile import Profile
 from kai.framework.statement import Statement
 from kai.framework.verdict import Histogram, NodeReason, Reason, Verdict
 from kai.framework.view import SessionView
-from kai.kernels import booking, fit, place, score
+from kai.kernels import booking, fit, groups, place, score
 from kai.kernels.columns import Columns, Facts
-from kai.model.rows import Float64s, Int64s, NodeRows, PodRow, PodRows
+from kai.model.rows import Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
 from kai.state.base import Base, make_base
 from kai.state.facts import group_facts, requested_amounts
 from kai.state.ledger import Ledger, Tracked
 from kai.state.snapshot import Snapshot
+
+
+UNLIMITED = Unlimited()
 
 
 @attrs.define
@@ -28,18 +33,23 @@ class GroupRecord:
     """What became of a group in this cycle besides decisions: why it waits."""
 
     reasons: list[Reason] = attrs.field(factory=list)
+    notes: list[Reason] = attrs.field(factory=list)
+    """What the peer does not report but explains more, e.g. why a group may not reclaim."""
     pods: dict[int, Reason] = attrs.field(factory=dict)
 
 
 class Session:
     """Everything one cycle works on. Actions use it directly; plugins see it through a ``SessionView``."""
 
-    def __init__(self, snapshot: Snapshot, profile: Profile, sink: DecisionSink, observer: Observer) -> None:
+    def __init__(
+        self, snapshot: Snapshot, profile: Profile, sink: DecisionSink, observer: Observer, budget: Budget = UNLIMITED
+    ) -> None:
         """Copy the arena, let every plugin look, fold their answers. Cost: O(arena + plugins)."""
         self.snapshot = snapshot
         self.profile = profile
         self.parameters: Parameters = profile.parameters
         self.observer = observer
+        self.budget = budget
         self._sink = sink
         base = base_of(snapshot)
         self._base = base
@@ -69,6 +79,7 @@ class Session:
         self._children = self._subgroup_children()
         self._portions: dict[int, Portion] = {}
         self.group_keys = self._make_group_keys()
+        self.heap_start = heap_start(self)
         self.subgroup_scores: dict[int, Float64s] = {}
 
     # ------------------------------------------------------------------ opening
@@ -99,7 +110,7 @@ class Session:
 
     def _order_pods(self, base: Base) -> None:
         pods = np.arange(len(self.snapshot.pods), dtype=np.int64)
-        keys = self.policy.pod_keys(pods)
+        keys = self.policy.pod_keys(pods) if len(pods) else None
         if keys is not None and keys.any():
             rank = np.empty(len(pods), np.float64)
             rank[base.pod_order] = np.arange(len(pods))
@@ -115,12 +126,12 @@ class Session:
         return [tuple(sorted(rows, key=lambda row: self.subgroup_names[row])) for rows in children]
 
     def _make_group_keys(self) -> Float64s:
-        groups = self.snapshot.groups
-        rows = np.arange(len(groups), dtype=np.int64)
-        priority = np.array([group.priority for group in groups], np.int64)
-        keys = self.policy.group_keys(rows, priority, np.zeros(len(groups), np.float64))
-        rank = np.empty(len(groups), np.float64)
-        rank[sorted(rows, key=lambda row: (groups[row].created, groups[row].uid))] = np.arange(len(groups))
+        facts = self.snapshot.groups
+        rows = np.arange(len(facts), dtype=np.int64)
+        priority = np.array([group.priority for group in facts], np.int64)
+        keys = self.policy.group_keys(rows, priority, np.zeros(len(facts), np.float64))
+        rank = np.empty(len(facts), np.float64)
+        rank[sorted(rows, key=lambda row: (facts[row].created, facts[row].uid))] = np.arange(len(facts))
         return np.ascontiguousarray(np.hstack([keys, rank[:, None]]))
 
     # ------------------------------------------------------------------ questions
@@ -145,9 +156,24 @@ class Session:
             self._portions[group] = Portion(self, group)
         return self._portions[group]
 
-    def portions(self) -> Sequence[Portion]:
-        """Return all groups, oldest first: the order in which heaps are filled."""
-        return [self.portion(int(group)) for group in np.argsort(self.group_keys[:, -1])]
+    def waiting_groups(self) -> GroupRows:
+        """Return the groups that have pending pods and enough of them, oldest first: the order in which heaps are filled."""
+        waiting = np.zeros(len(self.snapshot.groups), np.bool_)
+        groups.find_waiting(self.facts, self.columns, waiting)
+        rows = np.flatnonzero(waiting).astype(np.int64)
+        ready = np.array([self.is_ready(int(group)) for group in rows], np.bool_)
+        return self.oldest_first(rows[ready] if len(rows) else rows)
+
+    def is_ready(self, group: int) -> bool:
+        """Say whether enough pods of the group exist for it to be worth trying; gated ones do not count."""
+        if self.facts.groups.simple[group]:
+            leaf = int(self.facts.groups.first_subgroup[group]) + 1
+            return int(self.columns.active[leaf] + self.columns.pending[leaf]) >= int(self.facts.groups.minimum[leaf])
+        return self.portion(group).is_ready()
+
+    def oldest_first(self, rows: GroupRows) -> GroupRows:
+        """Return group ``rows`` by creation time, then uid."""
+        return rows[np.argsort(self.group_keys[rows, -1])]
 
     def gang_size(self, group: int) -> int:
         """Return how many pods the group needs at least, over all its leaves."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from kai.framework.decisions import Bind, Cause, Decision, Evict, Nominate
+from kai.framework.verdict import Fact
 from kai.kernels import booking, place
 from kai.kernels.columns import OP_ALLOCATE, OP_EVICT, OP_PIPELINE
 from kai.model.pod import GpuKind
@@ -36,8 +37,8 @@ class Statement:
         self.cause = cause
         self.aggressor = aggressor
         self.rule = rule
-        self.messages: Mapping[int, str] = {}
-        """Eviction messages by pod."""
+        self.facts: Mapping[int, Mapping[str, Fact]] = {}
+        """What the messages about evictions are made of, by pod."""
         self._begin = session.ledger.mark
 
     def __enter__(self) -> Self:
@@ -46,6 +47,10 @@ class Statement:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Undo whatever was not committed."""
+        self.discard()
+
+    def discard(self) -> None:
+        """Undo everything that was not committed."""
         self._ledger.undo_to(self._begin)
 
     # ------------------------------------------------------------------ marks
@@ -205,7 +210,7 @@ class Statement:
             cause=self.cause or Cause.STALE,
             aggressor=self.aggressor,
             rule=self.rule,
-            message=self.messages.get(pod, ""),
+            facts=self.facts.get(pod, {}),
             gang_size=session.gang_size(group),
             moved_to=int(session.columns.node[pod]) if status == Status.PIPELINED else -1,
         )

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import attrs
 
-Fact = str | int | float | tuple[object, ...]
+Fact = object
 
 
 class Code(StrEnum):

@@ -1,14 +1,18 @@
 """What plugins see of a session: facts, live read-only columns, and the few questions that many plugins ask."""
 
+from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kai.framework.labels import LabelTable
 from kai.framework.parameters import Parameters
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules, Vectors
-from kai.model.rows import Float64s, GroupRow, GroupRows, Int64s, NodeRows, PodRow, PodRows, QueueRow
-from kai.model.status import ACTIVE_ALLOCATED
+from kai.model.constraints import NodeTerm
+from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, NodeRows, PodRow, PodRows, QueueRow
+from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED
 from kai.state.ledger import Tracked
 from kai.state.snapshot import Snapshot
 
@@ -22,7 +26,6 @@ class SessionView:
     def __init__(self, session: "Session") -> None:
         """Look at ``session``."""
         self._session = session
-        self._codes: dict[str, Int64s] = {}
 
     @property
     def snapshot(self) -> Snapshot:
@@ -65,6 +68,11 @@ class SessionView:
         return self._session.all_nodes
 
     @property
+    def requested(self) -> Float64s:
+        """float64[K, 3]: CPU, memory and GPU that one pod of each shape is taken to want before it has a node."""
+        return self._session.requested
+
+    @property
     def last_start(self) -> Float64s:
         """float64[G]: when each group last started, NaN if never; starts of this cycle included."""
         return self._session.last_start
@@ -73,13 +81,26 @@ class SessionView:
         """Return a column of the plugin's own that follows effects and undo. Only to be called while the plugin opens."""
         return self._session.track(initial)
 
+    @cached_property
+    def node_labels(self) -> LabelTable:
+        """The labels of all nodes."""
+        return LabelTable([node.labels for node in self.snapshot.nodes])
+
+    @cached_property
+    def _node_fields(self) -> LabelTable:
+        return LabelTable([{"metadata.name": node.name} for node in self.snapshot.nodes])
+
     def label_codes(self, label: str) -> Int64s:
-        """Return int64[N]: equal numbers for nodes with equal values of ``label``, 0 for nodes without it, in the order of the values."""
-        if label not in self._codes:
-            values = [node.labels.get(label) for node in self.snapshot.nodes]
-            codes = {value: code for code, value in enumerate(sorted({v for v in values if v is not None}), start=1)}
-            self._codes[label] = np.array([0 if v is None else codes[v] for v in values], np.int64)
-        return self._codes[label]
+        """Return int64[N]: equal numbers for equal values of ``label``, in their order; 0 for nodes without it."""
+        return self.node_labels.codes(label)
+
+    def selected_nodes(self, terms: Iterable[NodeTerm]) -> Bools:
+        """Return bool[N]: the nodes for which one of ``terms`` holds; a term without expressions holds for none."""
+        mask = np.zeros(len(self.snapshot.nodes), np.bool_)
+        for term in terms:
+            if term.labels or term.fields:
+                mask |= self.node_labels.satisfies(term.labels) & self._node_fields.satisfies(term.fields)
+        return mask
 
     def group_of(self, pod: PodRow) -> GroupRow:
         """Return the group of ``pod``, -1 for none."""
@@ -102,6 +123,36 @@ class SessionView:
     def placed(self, pods: PodRows) -> PodRows:
         """Return those of ``pods`` that have a place: running, being bound, allocated or promised."""
         return pods[((ACTIVE_ALLOCATED >> self.columns.status[pods]) & 1).astype(np.bool_)]
+
+    @cached_property
+    def _pods_by_shape(self) -> tuple[PodRows, Int64s]:
+        shapes = self.facts.pods.shape
+        counts = np.bincount(shapes, minlength=len(self.snapshot.shapes))
+        start = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]).astype(np.int64)
+        return np.argsort(shapes, kind="stable").astype(np.int64), start
+
+    def pods_of_shapes(self, shapes: Bools) -> PodRows:
+        """Return the rows of all pods whose shape is in the mask ``shapes`` [K], ascending."""
+        pods, start = self._pods_by_shape
+        found = [pods[start[shape] : start[shape + 1]] for shape in np.flatnonzero(shapes)]
+        return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
+
+    def standing(self, pods: PodRows) -> tuple[PodRows, NodeRows]:
+        """Return which of ``pods`` are on which nodes, one entry for each pair, promised and terminating pods included.
+
+        A pod that was evicted and promised another node is on both until it is gone from the first.
+
+        Cost: O(pods).
+        """
+        columns = self.columns
+        nodes = columns.node[pods]
+        present = (((ACTIVE_USED >> columns.status[pods]) & 1) > 0) & (nodes >= 0)
+        found, where = pods[present], nodes[present]
+        if not columns.left[pods, 0].any():
+            return found, where
+        left = columns.left[pods]
+        row, copy = np.nonzero(left)
+        return np.concatenate([found, pods[row]]), np.concatenate([where, left[row, copy] - 1])
 
     def nodes_of(self, group: GroupRow) -> NodeRows:
         """Return the node of each placed pod of ``group``."""

@@ -11,7 +11,7 @@ Source: the peer's actions/utils (job order by queue), its scheduler_util priori
 from typing import NamedTuple
 
 from kai.kernels._jit import kernel
-from kai.kernels.columns import GPU, SHARED_RESOURCES, Columns, Facts, Float64s, Int64s
+from kai.kernels.columns import GPU, SHARED_RESOURCES, Bools, Columns, Facts, Float64s, Int64s
 from kai.kernels.fit import Rules
 
 UNSHARED_PENALTY = 1000.0
@@ -296,3 +296,12 @@ def next_chunk(facts: Facts, columns: Columns, leaf: int, out: Int64s) -> int:
             out[count] = pod
             count += 1
     return count
+
+
+@kernel
+def pop_among(facts: Facts, columns: Columns, rules: Rules, heap: Heap, wanted: Bools) -> int:
+    """Pop until an entry with ``wanted`` [E] comes; -1 when none does. The others are dropped: nothing happens between two pops."""
+    while True:
+        entry = pop(facts, columns, rules, heap)
+        if entry < 0 or wanted[entry]:
+            return entry

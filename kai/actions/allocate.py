@@ -1,0 +1,46 @@
+"""Allocate: give pending groups what is idle, in the order of fairness; let them wait for what is being released.
+
+    heap of groups that have pending pods and enough of them
+    pop the next one -> place its chunk -> commit, or undo
+    a group with more pending pods goes back into the heap
+
+Source: the peer's actions/allocate.
+"""
+
+import attrs
+
+from kai.actions.placing import must_wait, place_group
+from kai.framework.heaps import GroupHeap
+from kai.framework.portion import Portion
+from kai.framework.session import Session
+
+
+@attrs.frozen
+class Allocate:
+    """Place pending groups on idle resources, or promise them what is being released."""
+
+    name: str = "allocate"
+
+    def run(self, session: Session) -> None:
+        """Try every group that waits, best first, until none is left."""
+        heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
+        heap.fill(session.waiting_groups())
+        while (portion := heap.pop()) is not None:
+            if self._try(session, portion) and portion.has_pending():
+                heap.push(portion)
+
+    def _try(self, session: Session, portion: Portion) -> bool:
+        """Place the next chunk of one group; say whether it was placed."""
+        group = portion.group
+        started = bool(session.columns.counted[group])
+        with session.statement(self.name) as statement:
+            if not place_group(session, statement, portion, session.all_nodes, promise=False):
+                return False
+            waits = must_wait(portion, session)
+            if waits:
+                statement.promise_all(group)
+            statement.commit()
+        if not waits and not started:
+            session.last_start[group] = session.snapshot.now
+        return True
+

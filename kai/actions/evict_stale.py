@@ -1,0 +1,60 @@
+"""Evict stale gangs: a gang that fell below its minimum and stayed there gives back what is left of it.
+
+Source: the peer's actions/stalegangeviction.
+"""
+
+import attrs
+import numpy as np
+
+from kai.framework.decisions import Cause
+from kai.framework.portion import Portion
+from kai.framework.session import Session
+
+from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, Status
+
+@attrs.frozen
+class EvictStale:
+    """Evict what remains of gangs below their minimum when their grace is over."""
+
+    name: str = "stalegangeviction"
+
+    def run(self, session: Session) -> None:
+        """Look at every group with pods on nodes."""
+        for group in self._below_minimum(session):
+            self._judge(session, session.portion(group))
+        healthy = ~np.isin(np.arange(len(session.snapshot.groups)), self._below_minimum(session))
+        session.stale_since[healthy] = np.nan
+
+    def _below_minimum(self, session: Session) -> list[int]:
+        """Return the groups with a pod on a node and a leaf that lacks pods there, none of whose pods succeeded."""
+        facts, columns = session.facts.groups, session.columns
+        lacking = facts.leaf & (columns.occupying < facts.minimum)
+        out = []
+        for row in np.flatnonzero(lacking):
+            group = int(np.searchsorted(facts.first_subgroup, row, side="right")) - 1
+            portion = session.portion(group)
+            if out and out[-1] == group:
+                continue
+            if len(portion.holding(ACTIVE_USED)) and not len(portion.holding(1 << Status.SUCCEEDED)):
+                out.append(group)
+        return out
+
+    def _judge(self, session: Session, portion: Portion) -> None:
+        group, now = portion.group, session.snapshot.now
+        if np.isnan(session.stale_since[group]):
+            session.stale_since[group] = now
+        grace = session.snapshot.groups[group].staleness_grace
+        if grace is None:
+            grace = session.parameters.default_staleness_grace_seconds
+        if grace < 0 or now - session.stale_since[group] < grace:
+            return
+        lacking = next(leaf for leaf in portion.leaves if portion.occupying(leaf) < portion.minimum(leaf))
+        facts = {"minimum": portion.minimum(lacking), "subgroup": session.subgroup_names[lacking]}
+        pods = portion.holding(ACTIVE_ALLOCATED)
+        before = session.last_eviction[group]
+        with session.statement(self.name, Cause.STALE, rule="gang below its minimum") as statement:
+            statement.evict(pods)
+            statement.facts = {int(pod): facts for pod in pods}
+            statement.commit()
+        # Losing the rest of a stale gang does not restart its preemption delay.
+        session.last_eviction[group] = before

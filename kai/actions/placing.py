@@ -1,0 +1,173 @@
+"""Placing one group: the capacity check, then the tree of sub-groups top down, then pods.
+
+A sub-group may have several node sets to try (topology domains); the first in which everything below it fits wins, the others were rolled back. The
+same code places for real and, with ``promise``, inside searches for victims.
+
+Source: the peer's actions/common (AllocateJob, allocateSubGroupSet, allocatePodSet).
+"""
+
+import numpy as np
+
+from kai.framework.portion import Portion
+from kai.framework.session import Session
+from kai.framework.statement import Statement
+from kai.framework.verdict import ACCEPTED, Code, Fact, Verdict
+from kai.kernels import fit
+from kai.model.rows import Float64s, GroupRow, NodeRows, PodRow, PodRows, SubGroupRow
+from kai.model.status import ACTIVE_USED, Status
+
+RESOURCES = ("cpu", "memory", "gpu")
+
+
+def place_group(session: Session, statement: Statement, portion: Portion, nodes: NodeRows, *, promise: bool) -> bool:
+    """Place the next chunk of ``portion`` on ``nodes`` (ascending), all of it or nothing that stays.
+
+    ``promise``: only promise places; refusals are not recorded, because this is a simulation. The caller undoes what a failure left behind.
+    """
+    for plugin in session.policy.plugins:
+        if plugin.hooks.before_group is not None:
+            plugin.hooks.before_group()
+    session.subgroup_scores.clear()
+    chunk = portion.chunk()
+    if not len(chunk):
+        return False
+    verdict = capacity_verdict(session, portion, chunk)
+    if verdict:
+        verdict = session.policy.admit_group(GroupRow(portion.group), chunk)
+    if not verdict:
+        if not promise:
+            session.refuse(portion.group, verdict)
+        return False
+    return _Placer(session, statement, portion, promise=promise).place(portion.root, chunk, nodes)
+
+
+def capacity_verdict(session: Session, portion: Portion, pods: PodRows, *, fixed_only: bool = False) -> Verdict:
+    """Return whether the queues above ``portion`` may take ``pods``; ``fixed_only`` checks what cannot be taken back alone."""
+    group = portion.group
+    if not session.policy.rules.limits or session.facts.groups.queue[group] < 0:
+        return ACCEPTED
+    cpu, memory, gpu = session.limit_amounts[session.facts.pods.shape[pods]].sum(axis=0)
+    code = fit.over_capacity(session.facts, session.columns, group, float(cpu), float(memory), float(gpu), fixed_only)
+    return ACCEPTED if code == fit.ACCEPTED else _excess(session, group, np.array([cpu, memory, gpu]), code)
+
+
+def _excess(session: Session, group: int, wanted: Float64s, code: int) -> Verdict:
+    """Return the refusal with the queue, the resource and the numbers that prove it."""
+    facts, columns = session.facts, session.columns
+    over_limit = code == fit.REFUSED_OVER_LIMIT
+    bounds = facts.queues.limit if over_limit else facts.queues.quota
+    used = columns.queue_used if over_limit else columns.queue_fixed
+    queue = int(facts.groups.queue[group])
+    while queue >= 0:
+        for resource, name in enumerate(RESOURCES):
+            bound = float(bounds[queue, resource])
+            if wanted[resource] > 0 and 0 <= bound < used[queue, resource] + wanted[resource]:
+                return Verdict.refused(
+                    Code.OVER_LIMIT if over_limit else Code.OVER_QUOTA,
+                    queue=session.snapshot.queues[queue].title,
+                    queue_row=queue,
+                    resource=name,
+                    bound=bound,
+                    used=float(used[queue, resource]),
+                    requested=float(wanted[resource]),
+                )
+        queue = int(facts.queues.parent[queue])
+    return ACCEPTED
+
+
+class _Placer:
+    """One attempt on one portion."""
+
+    def __init__(self, session: Session, statement: Statement, portion: Portion, *, promise: bool) -> None:
+        self._session = session
+        self._statement = statement
+        self._portion = portion
+        self._promise = promise
+
+    def place(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> bool:
+        """Place ``pods``, all of them below ``subgroup``, in the first part of ``nodes`` where they fit."""
+        for part in self._parts(subgroup, pods, nodes):
+            mark = self._statement.mark()
+            if self._place_in(subgroup, pods, part):
+                return True
+            self._statement.roll_back(mark)
+        return False
+
+    def _place_in(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> bool:
+        if self._session.facts.groups.leaf[subgroup]:
+            return self._place_leaf(subgroup, pods, nodes)
+        for child in self._portion.in_order(self._session.children(subgroup)):
+            below = pods[np.isin(self._session.facts.pods.leaf[pods], self._portion.leaves_below(child))]
+            if len(below) and not self.place(child, below, nodes):
+                return False
+        return True
+
+    def _parts(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> list[NodeRows]:
+        parts = [nodes]
+        group = GroupRow(self._portion.group)
+        for plugin in self._session.policy.plugins:
+            split = plugin.hooks.partition_nodes
+            if split is None:
+                continue
+            out: list[NodeRows] = []
+            for part in parts:
+                partition = split(group, SubGroupRow(subgroup), pods, part)
+                if partition is None:
+                    out.append(part)
+                    continue
+                if partition.scores is not None:
+                    self._session.subgroup_scores[subgroup] = partition.scores
+                if not partition.verdict and not self._promise:
+                    self._session.refuse(self._portion.group, partition.verdict)
+                out += partition.parts
+            parts = out
+        return parts
+
+    def _place_leaf(self, leaf: int, pods: PodRows, nodes: NodeRows) -> bool:
+        extra = self._session.scores_below(self._portion.group, leaf)
+        placed = self._statement.place_pods(pods, nodes, extra, promise=self._promise)
+        if placed == len(pods):
+            return True
+        if not self._promise:
+            self._explain(leaf, int(pods[placed]), placed, nodes)
+        return False
+
+    def _explain(self, leaf: int, pod: int, placed: int, nodes: NodeRows) -> None:
+        """Remember why the first pod that found no node found none."""
+        session, portion = self._session, self._portion
+        shape = int(session.facts.pods.shape[pod])
+        admitted = session.policy.admit_pod(PodRow(pod), shape)
+        facts: dict[str, Fact] = {
+            "placed": placed,
+            "minimum": portion.minimum(leaf),
+            "subgroup": session.subgroup_names[leaf],
+            "gang": any(portion.minimum(row) > 1 for row in portion.leaves),
+            "single_leaf": len(portion.leaves) == 1 and session.subgroup_names[leaf] == "default",
+            "satisfied": portion.occupying(leaf) >= portion.minimum(leaf),
+            "pod": session.snapshot.pods[pod].key,
+            "pod_row": pod,
+        }
+        if admitted:
+            facts["histogram"] = session.histogram(pod, nodes)
+        else:
+            facts["refusals"] = admitted.reasons
+        verdict = Verdict.refused(Code.NO_NODE, **facts)
+        session.refuse(portion.group, verdict)
+        session.record(portion.group).pods[pod] = verdict.reasons[0]
+
+
+def must_wait(portion: Portion, session: Session) -> bool:
+    """Say whether the gang of some leaf would start with pods that are only promised a place: then the whole group waits."""
+    for leaf in portion.leaves:
+        promised = int(session.columns.pipelined[leaf])
+        if promised and portion.active(leaf) - promised < portion.minimum(leaf):
+            return True
+    return False
+
+
+def amounts_wanted(session: Session, pods: PodRows) -> Float64s:
+    """Return float64[3]: what ``pods`` are taken to want before they have nodes."""
+    return session.requested[session.facts.pods.shape[pods]].sum(axis=0)
+
+
+__all__ = ["ACTIVE_USED", "Status", "amounts_wanted", "capacity_verdict", "must_wait", "place_group"]

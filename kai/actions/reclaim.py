@@ -1,0 +1,69 @@
+"""Reclaim: a group whose queue is below its fair share takes from queues that are above theirs.
+
+Source: the peer's actions/reclaim.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+
+from kai.actions.search.waiting import Hunt, anything
+from kai.framework.decisions import Cause
+from kai.framework.portion import Portion
+from kai.framework.session import Session
+from kai.framework.verdict import Fact
+from kai.model.rows import Bools, GroupRow, GroupRows
+
+
+def _may_reclaim(session: Session, portion: Portion) -> bool:
+    """Ask the first plugin that has an opinion; without one nobody may."""
+    for plugin in session.policy.plugins:
+        if plugin.hooks.may_reclaim is not None:
+            verdict = plugin.hooks.may_reclaim(GroupRow(portion.group), portion.amounts())
+            if not verdict:
+                session.record(portion.group).notes.extend(verdict.reasons)
+            return bool(verdict)
+    return False
+
+
+def _others(session: Session, portion: Portion, placed: Bools) -> GroupRows:
+    queues = session.facts.groups.queue
+    return np.flatnonzero(placed & (queues >= 0) & (queues != queues[portion.group])).astype(np.int64)
+
+
+def explain(session: Session, aggressor: int) -> Mapping[int, Mapping[str, Fact]]:
+    """Return the numbers of queues before the search; evictions look their own queue's up in them."""
+    queues = session.snapshot.queues
+    facts = session.facts.queues
+    return {
+        row: {
+            "title": queue.title,
+            "used": tuple(map(float, session.columns.queue_used[row])),
+            "quota": tuple(map(float, facts.quota[row])),
+            "fair_share": tuple(map(float, facts.fair_share[row])),
+            "priority": queue.priority,
+            "aggressor": aggressor,
+        }
+        for row, queue in enumerate(queues)
+    }
+
+
+@attrs.frozen
+class Reclaim:
+    """Take from other queues what they hold beyond their share."""
+
+    name: str = "reclaim"
+
+    def run(self, session: Session) -> None:
+        """Search for every group that waits and whose queue may hold more."""
+        Hunt(
+            name=self.name,
+            cause=Cause.RECLAIM,
+            rule="fair share",
+            may_search=_may_reclaim,
+            can_succeed=anything,
+            victims=_others,
+            per_queue=True,
+            explain=explain,
+        ).run(session)

@@ -1,0 +1,165 @@
+"""What reclaim, preempt and consolidation have in common: who may search, what is not worth searching for, and the loop.
+
+Source: the peer's actions (reclaim, preempt, consolidation), its victim-invariant pre-filter and scheduling constraints signature.
+"""
+
+from collections.abc import Callable, Hashable
+
+import attrs
+import numpy as np
+
+from kai.actions.search.solver import Explain, Outcome, Search
+from kai.framework.decisions import Cause
+from kai.framework.heaps import GroupHeap
+from kai.framework.portion import Portion
+from kai.framework.session import Session
+from kai.framework.verdict import Code, Verdict
+from kai.kernels.groups import find_placed
+from kai.model.rows import Bools, GroupRow, GroupRows, PodRow
+from kai.model.status import ACTIVE_ALLOCATED, Status
+
+Footprint = list[tuple[int, ...]]
+
+
+@attrs.frozen(kw_only=True)
+class Hunt:
+    """How one cause searches."""
+
+    name: str
+    cause: Cause
+    rule: str
+    may_search: Callable[[Session, Portion], bool]
+    """Whether a group may search at all; if not it is skipped without being remembered as failed."""
+    can_succeed: Callable[[Session, Portion], bool]
+    """Whether a search has a chance; if not the group counts as failed."""
+    victims: Callable[[Session, Portion, Bools], GroupRows]
+    """Whose pods may be taken, among the preemptible groups with a place given as bool[G]; in the order of the heap's filling."""
+    per_queue: bool
+    """Whether failures are remembered for each leaf queue rather than for the whole cluster."""
+    explain: Explain
+    pending_filter: Callable[[Session, GroupRows], GroupRows] = lambda _, groups: groups
+
+    def run(self, session: Session) -> None:
+        """Search for each group that waits, best first, once."""
+        heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
+        waiting = self.pending_filter(session, session.waiting_groups())
+        heap.fill(np.array([group for group in waiting if _past_delay(session, int(group))], np.int64))
+        failed: dict[Hashable, dict[str, Footprint]] = {}
+        while (portion := heap.pop()) is not None:
+            if not self.may_search(session, portion):
+                continue
+            key = int(session.facts.groups.queue[portion.group]) if self.per_queue else -1
+            table = failed.setdefault(key, {})
+            signature = signature_of(session, portion) if session.parameters.use_scheduling_signatures else ""
+            if signature in table and not is_easier(session, portion, table[signature]):
+                continue
+            if not _could_ever_run(session, portion):
+                continue
+            outcome = Outcome.FAILED
+            if self.can_succeed(session, portion):
+                outcome = self._search(session, portion)
+            if outcome is Outcome.STOPPED:
+                return
+            if outcome is Outcome.FAILED and signature:
+                remember(session, portion, table, signature)
+
+    def _search(self, session: Session, portion: Portion) -> Outcome:
+        rows = self._candidates(session, portion)
+        if not len(rows):
+            return Outcome.FAILED
+        template = GroupHeap(session, victims=True)
+        template.fill(rows)
+        return Search(session, portion, self.cause, template.copy, self.rule, self.explain).run()
+
+    def _candidates(self, session: Session, portion: Portion) -> GroupRows:
+        placed = np.zeros(len(session.snapshot.groups), np.bool_)
+        find_placed(session.facts, session.columns, placed)
+        placed &= session.facts.groups.preemptible
+        placed[portion.group] = False
+        rows = self.victims(session, portion, placed)
+        for plugin in session.policy.plugins:
+            if plugin.hooks.filter_victims is not None and len(rows):
+                rows = rows[plugin.hooks.filter_victims(GroupRow(portion.group), rows, self.cause)]
+        return session.oldest_first(rows)
+
+
+def _past_delay(session: Session, group: int) -> bool:
+    """Say whether the group has waited long enough to evict others; if not, remember that."""
+    facts = session.snapshot.groups[group]
+    delay = facts.preemption_delay
+    if delay is None or delay <= 0:
+        return True
+    evicted = session.last_eviction[group]
+    until = max(facts.created, 0.0 if np.isnan(evicted) else float(evicted)) + delay
+    if session.snapshot.now >= until:
+        return True
+    session.refuse(group, Verdict.refused(Code.PREEMPTION_DELAY, seconds=delay, until=until))
+    return False
+
+
+def _could_ever_run(session: Session, portion: Portion) -> bool:
+    """Say whether no pod of the chunk is refused for something that no eviction changes."""
+    for pod in map(int, portion.chunk()):
+        verdict = session.policy.admit_pod(PodRow(pod), int(session.facts.pods.shape[pod]))
+        if not verdict:
+            return False
+    return True
+
+
+def anything(session: Session, portion: Portion) -> bool:
+    """Say yes."""
+    del session, portion
+    return True
+
+
+# ---------------------------------------------------------------------- failures that spare searches
+
+
+def signature_of(session: Session, portion: Portion) -> str:
+    """Return what groups with the same demands besides amounts have in common: per leaf, its constraints and those of its waiting pods."""
+    group = session.snapshot.groups[portion.group]
+    parts = []
+    for leaf in portion.leaves:
+        waiting = [int(pod) for pod in portion.pods_of(leaf) if not (ACTIVE_ALLOCATED >> session.columns.status[pod]) & 1]
+        if not waiting:
+            parts.append("")
+            continue
+        at = leaf - portion.root
+        constraints = []
+        while at >= 0:
+            constraint = group.subgroups[at].constraint
+            constraints.append(f"{constraint.topology}:{constraint.required}:{constraint.preferred}" if constraint else "")
+            at = group.subgroups[at].parent
+        parts.append("|".join([*constraints, *sorted(session.snapshot.pods[pod].signature for pod in waiting)]))
+    return "\n".join(sorted(parts)) + "\n."
+
+
+def _footprint(session: Session, portion: Portion) -> Footprint:
+    pending = portion.holding(1 << Status.PENDING)
+    return sorted(tuple(map(int, session.facts.shapes.request[session.facts.pods.shape[pod]])) for pod in pending)
+
+
+def is_easier(session: Session, portion: Portion, failed: Footprint) -> bool:
+    """Say whether a group is worth trying although one with the same signature and the footprint ``failed`` found nothing."""
+    mine = _footprint(session, portion)
+    if not mine or not failed:
+        return False
+    if len(failed) > len(mine):
+        return True
+    for at, request in enumerate(mine):
+        if at >= len(failed):
+            return False
+        if request != failed[at] and all(a <= b for a, b in zip(request, failed[at], strict=True)):
+            return True
+    return False
+
+
+def remember(session: Session, portion: Portion, table: dict[str, Footprint], signature: str) -> None:
+    """Keep the group's footprint as the failed one of its signature if it is no larger than what is kept."""
+    mine = _footprint(session, portion)
+    known = table.get(signature)
+    smaller = known is None or (
+        len(mine) <= len(known) and all(a <= b for x, y in zip(mine, known, strict=False) for a, b in zip(x, y, strict=True))
+    )
+    if smaller:
+        table[signature] = mine

@@ -1,0 +1,92 @@
+"""Questions about many groups at once: who waits and is complete, what each wants next, what each holds."""
+
+import numpy as np
+
+from kai.kernels._jit import kernel
+from kai.kernels.booking import accepted_gpu
+from kai.kernels.columns import COUNTED, CPU, GPU, MEMORY, Bools, Columns, Facts, Float64s, Int64s
+from kai.kernels.order import next_chunk
+
+
+@kernel
+def find_waiting(facts: Facts, columns: Columns, out: Bools) -> None:
+    """Fill ``out`` [G]: the group has a pending pod. Cost: O(B)."""
+    groups = facts.groups
+    for group in range(out.shape[0]):
+        out[group] = False
+        for row in range(groups.first_subgroup[group], groups.first_subgroup[group + 1]):
+            if columns.pending[row] > 0:
+                out[group] = True
+                break
+
+
+@kernel
+def find_placed(facts: Facts, columns: Columns, out: Bools) -> None:
+    """Fill ``out`` [G]: the group has a pod with a place. Cost: O(B)."""
+    groups = facts.groups
+    for group in range(out.shape[0]):
+        out[group] = False
+        for row in range(groups.first_subgroup[group], groups.first_subgroup[group + 1]):
+            if columns.active[row] > 0:
+                out[group] = True
+                break
+
+
+@kernel
+def is_plain(facts: Facts, columns: Columns, group: int) -> bool:
+    """Say whether the group is one leaf without terminating pods: then its next chunk follows from statuses alone."""
+    leaf = facts.groups.first_subgroup[group] + 1
+    return facts.groups.simple[group] and columns.occupying[leaf] == columns.active[leaf]
+
+
+@kernel
+def elastic_state(facts: Facts, columns: Columns, group: int) -> float:
+    """Return 0 below the minimum of some leaf, 1 exactly at it everywhere, 2 above."""
+    exact = True
+    for row in range(facts.groups.first_subgroup[group], facts.groups.first_subgroup[group + 1]):
+        if facts.groups.leaf[row]:
+            if columns.active[row] < facts.groups.minimum[row]:
+                return 0.0
+            exact = exact and columns.active[row] == facts.groups.minimum[row]
+    return 1.0 if exact else 2.0
+
+
+@kernel
+def describe_waiting(facts: Facts, columns: Columns, requested: Float64s, groups: Int64s, elastic: Float64s, amounts: Float64s) -> None:
+    """Fill the rows of plain ``groups`` [n] in ``elastic`` [G] and ``amounts`` [G, 3]: the elastic state and what the next chunk wants.
+
+    ``requested`` [K, 3] is what one pod of each shape is taken to want. Groups that are not plain are left alone. Cost: O(pods looked at).
+    """
+    longest = 1
+    for group in groups:
+        leaf = facts.groups.first_subgroup[group] + 1
+        if facts.groups.simple[group]:
+            longest = max(longest, facts.groups.pod_start[leaf + 1] - facts.groups.pod_start[leaf])
+    chunk = np.empty(longest, np.int64)
+    for group in groups:
+        if not is_plain(facts, columns, group):
+            continue
+        elastic[group] = elastic_state(facts, columns, group)
+        amounts[group, :] = 0.0
+        for at in range(next_chunk(facts, columns, facts.groups.first_subgroup[group] + 1, chunk)):
+            for resource in range(3):
+                amounts[group, resource] += requested[facts.pods.shape[chunk[at]], resource]
+
+
+@kernel
+def describe_holding(facts: Facts, columns: Columns, groups: Int64s, elastic: Float64s, amounts: Float64s) -> None:
+    """Fill the rows of ``groups`` [n] in ``elastic`` [G] and ``amounts`` [G, 3]: the elastic state and what counts as used by their queues."""
+    for group in groups:
+        elastic[group] = elastic_state(facts, columns, group)
+        amounts[group, :] = 0.0
+        first = facts.groups.pod_start[facts.groups.first_subgroup[group]]
+        last = facts.groups.pod_start[facts.groups.first_subgroup[group + 1]]
+        for at in range(first, last):
+            pod = facts.groups.pods[at]
+            if (COUNTED >> columns.status[pod]) & 1:
+                shape = facts.pods.shape[pod]
+                amounts[group, CPU] += facts.shapes.request[shape, CPU]
+                amounts[group, MEMORY] += facts.shapes.request[shape, MEMORY]
+                amounts[group, GPU] += accepted_gpu(facts, shape, columns.node[pod])
+
+

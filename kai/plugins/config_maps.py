@@ -1,0 +1,36 @@
+"""Do not start pods that could not run: a config map they need does not exist.
+
+Source: the peer's config map predicate, which is asked once for each attempt on a pod, before any node.
+"""
+
+import attrs
+import numpy as np
+
+from kai.framework.hooks import Hooks
+from kai.framework.verdict import Code, Verdict
+from kai.framework.view import SessionView
+from kai.model.rows import PodRow
+
+
+@attrs.frozen(kw_only=True)
+class ConfigMaps:
+    """Refuse pods that need a config map which is not there."""
+
+    def open(self, session: SessionView) -> Hooks:
+        """Return the refusal, for the shapes that miss something."""
+        catalog = session.snapshot.catalog
+        if not catalog.config_maps_known:
+            return Hooks()
+        missing = [
+            tuple(name for name in shape.constraints.config_maps if (shape.namespace, name) not in catalog.config_maps)
+            for shape in session.snapshot.shapes
+        ]
+        concerns = np.array([bool(names) for names in missing], np.bool_)
+        if not concerns.any():
+            return Hooks()
+
+        def admit_pod(pod: PodRow) -> Verdict:
+            names = " ".join(missing[session.shape_of(pod)])
+            return Verdict.refused(Code.POD_REFUSED, check="ConfigMap", text=f"Missing required configmaps: [{names}]")
+
+        return Hooks(concerns=concerns, admit_pod=admit_pod)

@@ -1,0 +1,101 @@
+"""Minimum runtimes: who started recently is not taken, or only down to its gang.
+
+Source: the peer's plugins/minruntime.
+"""
+
+from typing import Literal
+
+import attrs
+import numpy as np
+from attrs.validators import ge, in_
+
+from kai.framework.decisions import Cause
+from kai.framework.hooks import Hooks
+from kai.framework.scenario import Scenario
+from kai.framework.verdict import ACCEPTED, Code, Verdict
+from kai.framework.view import SessionView
+from kai.model.rows import Bools, GroupRow, GroupRows
+from kai.plugins.reclaim_rules import path_to
+
+
+@attrs.frozen(kw_only=True)
+class MinRuntime:
+    """Protect groups for some seconds after their start, from preemption and from reclaim.
+
+    ``reclaim_resolve_method``: ``lca`` takes the value of the victim's queue just below the deepest queue that both share, ``queue`` of the victim's queue;
+    either looks further up where nothing is set.
+    """
+
+    preempt_seconds: float = attrs.field(default=0.0, validator=ge(0.0))
+    reclaim_seconds: float = attrs.field(default=0.0, validator=ge(0.0))
+    reclaim_resolve_method: Literal["lca", "queue"] = attrs.field(default="lca", validator=in_(("lca", "queue")))
+
+    def open(self, session: SessionView) -> Hooks:
+        """Return the victim filter and the scenario check."""
+        elastic = _elastic(session)
+        queues = session.snapshot.queues
+        lasting = self.preempt_seconds > 0 or self.reclaim_seconds > 0
+        lasting = lasting or any(queue.preempt_min_runtime or queue.reclaim_min_runtime for queue in queues)
+
+        def is_protected(victim: int, aggressor: int, cause: Cause) -> bool:
+            queue = int(session.facts.groups.queue[victim])
+            started = session.last_start[victim]
+            if queue < 0 or np.isnan(started) or cause not in (Cause.RECLAIM, Cause.PREEMPT):
+                return False
+            return bool(session.now < started + self._seconds(session, queue, aggressor, cause))
+
+        def filter_victims(aggressor: GroupRow, victims: GroupRows, cause: Cause) -> Bools:
+            if not lasting or cause not in (Cause.RECLAIM, Cause.PREEMPT):
+                return np.ones(len(victims), np.bool_)
+            queues = session.facts.groups.queue[victims]
+            seconds = np.zeros(len(session.snapshot.queues) + 1, np.float64)
+            for queue in np.unique(queues[queues >= 0]):
+                seconds[queue] = self._seconds(session, int(queue), aggressor, cause)
+            # A group that never started has no time of start: the comparison with NaN is false, it is not protected.
+            return elastic[victims] | ~(session.now < session.last_start[victims] + seconds[queues])
+
+        def accept(scenario: Scenario, cause: Cause) -> Verdict:
+            if cause not in (Cause.RECLAIM, Cause.PREEMPT):
+                return ACCEPTED
+            groups, columns = session.facts.groups, session.columns
+            leaves = session.facts.pods.leaf[scenario.victims()]
+            for leaf, taken in zip(*np.unique(leaves[leaves >= 0], return_counts=True), strict=True):
+                victim = int(np.searchsorted(groups.first_subgroup, leaf, side="right")) - 1
+                if not elastic[victim] or not is_protected(victim, scenario.aggressor.group, cause):
+                    continue
+                if groups.minimum[leaf] > columns.occupying[leaf] - taken:
+                    return Verdict.refused(Code.NOT_ELIGIBLE, rule="min-runtime", group=session.snapshot.groups[victim].key)
+            return ACCEPTED
+
+        return Hooks(filter_victims=filter_victims, accept=accept)
+
+    def _seconds(self, session: SessionView, queue: int, aggressor: int, cause: Cause) -> float:
+        path = path_to(session, queue)
+        queues = session.snapshot.queues
+        if cause is Cause.PREEMPT:
+            values = [queues[row].preempt_min_runtime for row in reversed(path)]
+            return next((value for value in values if value is not None), self.preempt_seconds)
+        if self.reclaim_resolve_method == "queue":
+            start = len(path) - 1
+        else:
+            other = path_to(session, int(session.facts.groups.queue[aggressor]))
+            shared = 0
+            while shared < min(len(path), len(other)) and path[shared] == other[shared]:
+                shared += 1
+            if shared == 0:
+                top = queues[path[0]].reclaim_min_runtime
+                return self.reclaim_seconds if top is None else top
+            start = min(shared, len(path) - 1)
+        values = [queues[row].reclaim_min_runtime for row in reversed(path[: start + 1])]
+        return next((value for value in values if value is not None), self.reclaim_seconds)
+
+
+def _elastic(session: SessionView) -> Bools:
+    """Return bool[G]: some leaf has more pods than it needs."""
+    groups = session.facts.groups
+    counts = np.diff(groups.pod_start)
+    surplus = groups.leaf & (groups.minimum < counts)
+    out = np.zeros(len(session.snapshot.groups), np.bool_)
+    for row in np.flatnonzero(surplus):
+        out[int(np.searchsorted(groups.first_subgroup, row, side="right")) - 1] = True
+    return out

@@ -1,0 +1,32 @@
+"""Bring pods back to the nodes that they were promised in an earlier cycle.
+
+Source: the peer's plugins/nominatednode.
+"""
+
+import attrs
+import numpy as np
+
+from kai.framework.hooks import Dependence, Hooks
+from kai.framework.view import SessionView
+from kai.model.rows import NONE, NodeRows, PodRow, Scores
+
+
+@attrs.frozen(kw_only=True)
+class NominatedNode:
+    """Prefer the node that a pod's status nominates, by ``weight``: more than all other scores together."""
+
+    weight: float = 10_000_000.0
+
+    def open(self, session: SessionView) -> Hooks:
+        """Return the score, for the shapes with a nominated node of this snapshot."""
+        rows = session.snapshot.node_rows
+        nominated = np.array(
+            [rows.get(shape.constraints.nominated_node, NONE) for shape in session.snapshot.shapes], np.int64
+        )
+        if not (nominated >= 0).any():
+            return Hooks()
+
+        def score_nodes(pod: PodRow, nodes: NodeRows) -> Scores:
+            return np.where(nodes == nominated[session.shape_of(pod)], self.weight, 0.0)
+
+        return Hooks(concerns=nominated >= 0, score_nodes=score_nodes, score_depends=Dependence.SHAPE)

@@ -1,0 +1,272 @@
+"""Place pods near some pods and away from others: inter-pod affinity and anti-affinity.
+
+Two plugins: ``PodAffinity`` refuses nodes by required terms, ``PodAffinityScore`` rates nodes by preferred ones. A term
+names pods by label selector and namespace, and a node label whose equal values make a domain. Terms are resolved once,
+against shapes: which shapes a term means is a mask, and the pods of those shapes are rows. Where these pods are is read
+from the live columns each time, so that whatever was placed, promised, moved or evicted in this session counts at once,
+and undoing needs no care. A terminating pod is where it is until it is gone.
+
+Source: the peer's plugins/predicates and plugins/podaffinity, which run kube-scheduler's InterPodAffinity on the nodes
+of the session. The peer remembers for the rest of a session that no term bore on a pod at its first attempt; here every
+attempt looks anew.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+import attrs
+import numpy as np
+
+from kai.framework.hooks import Dependence, Hooks
+from kai.framework.labels import LabelTable
+from kai.framework.view import SessionView
+from kai.model.constraints import AffinityTerm, Selector
+from kai.model.pod import Constraints
+from kai.model.rows import Bools, Int64s, NodeRows, PodRow, PodRows, Scores
+
+NOT_NEAR = "node(s) didn't match pod affinity rules"
+NOT_AWAY = "node(s) didn't match pod anti-affinity rules"
+KEPT_OFF = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+ShapeMasks = dict[str, Bools]
+"""By topology key: the shapes that matter there."""
+
+
+class ShapeTerms:
+    """Which shapes a term means: the terms of a session, resolved once each."""
+
+    def __init__(self, session: SessionView) -> None:
+        """Look at the shapes of ``session``."""
+        self.constraints: Sequence[Constraints] = [shape.constraints for shape in session.snapshot.shapes]
+        self._labels = LabelTable([dict(shape.labels) for shape in session.snapshot.shapes])
+        self._namespaces = [shape.namespace for shape in session.snapshot.shapes]
+        self._namespace_labels = session.snapshot.catalog.namespaces
+        self._by_selector: dict[Selector | None, Bools] = {}
+        self._by_namespace: dict[tuple[tuple[str, ...], Selector | None], Bools] = {}
+
+    def meant_by(self, term: AffinityTerm) -> Bools:
+        """Return bool[K]: the shapes of pods that ``term`` is about."""
+        if term.selector not in self._by_selector:
+            self._by_selector[term.selector] = self._labels.selects(term.selector)
+        mask: Bools = self._by_selector[term.selector] & self._in_namespaces(term)
+        return mask
+
+    def _in_namespaces(self, term: AffinityTerm) -> Bools:
+        key = (term.namespaces, term.namespace_selector)
+        if key not in self._by_namespace:
+            every = AffinityTerm("", Selector(), term.namespaces, term.namespace_selector)
+            allowed = {name for name in set(self._namespaces) if every.selects(name, {}, self._namespace_labels)}
+            self._by_namespace[key] = np.array([name in allowed for name in self._namespaces], np.bool_)
+        return self._by_namespace[key]
+
+    def meant_by_all(self, terms: Iterable[AffinityTerm]) -> Bools:
+        """Return bool[K]: the shapes of pods that every one of ``terms`` is about."""
+        mask = np.ones(len(self.constraints), np.bool_)
+        for term in terms:
+            mask &= self.meant_by(term)
+        return mask
+
+
+class Carried:
+    """Terms of one kind that shapes carry, and which other shapes they reach."""
+
+    def __init__(self, terms: ShapeTerms, carried: Iterable[Sequence[AffinityTerm]]) -> None:
+        """Resolve the terms of each shape; a shape that carries a term twice counts twice."""
+        self._shapes: dict[AffinityTerm, list[int]] = {}
+        for shape, each in enumerate(carried):
+            for term in each:
+                self._shapes.setdefault(term, []).append(shape)
+        self.reached = np.zeros(len(terms.constraints), np.bool_)
+        """bool[K]: shapes that some term is about."""
+        self._reaching: dict[int, list[AffinityTerm]] = {}
+        for term in self._shapes:
+            meant = terms.meant_by(term)
+            self.reached |= meant
+            for reached in np.flatnonzero(meant):
+                self._reaching.setdefault(int(reached), []).append(term)
+
+    def reaching(self, shape: int) -> Iterator[tuple[AffinityTerm, list[int]]]:
+        """Yield the terms that are about pods of ``shape``, each with the shapes that carry it."""
+        for term in self._reaching.get(shape, ()):
+            yield term, self._shapes[term]
+
+
+# ------------------------------------------------------------------------------------------------------ required terms
+
+
+@attrs.frozen(kw_only=True)
+class PodAffinity:
+    """Refuse nodes in domains without the pods that a pod must be near, or with pods that keep away from each other."""
+
+    def open(self, session: SessionView) -> Hooks:
+        """Return the filter, for shapes with required terms or meant by the required anti-affinity of others."""
+        terms = ShapeTerms(session)
+        repelling = Carried(terms, (each.anti_affinity for each in terms.constraints))
+        own = np.array([bool(each.affinity or each.anti_affinity) for each in terms.constraints], np.bool_)
+        concerns = own | repelling.reached
+        if not concerns.any():
+            return Hooks()
+        rules: dict[int, _Rules] = {}
+
+        def rules_of(pod: PodRow) -> _Rules:
+            shape = session.shape_of(pod)
+            if shape not in rules:
+                rules[shape] = _Rules(session, terms, repelling, shape)
+            return rules[shape]
+
+        def filter_nodes(pod: PodRow, nodes: NodeRows) -> Bools:
+            mask = np.ones(len(nodes), np.bool_)
+            for _, accepted in rules_of(pod).answers(nodes):
+                mask &= accepted
+            return mask
+
+        def explain_nodes(pod: PodRow, nodes: NodeRows) -> Sequence[str]:
+            texts = [""] * len(nodes)
+            for reason, accepted in rules_of(pod).answers(nodes):
+                for at in np.flatnonzero(~accepted):
+                    texts[at] = texts[at] or reason
+            return texts
+
+        return Hooks(
+            concerns=concerns,
+            filter_nodes=filter_nodes,
+            filter_depends=Dependence.SESSION,
+            explain_nodes=explain_nodes,
+        )
+
+
+class _Rules:
+    """The required terms that bear on pods of one shape."""
+
+    def __init__(self, session: SessionView, terms: ShapeTerms, repelling: Carried, shape: int) -> None:
+        own = terms.constraints[shape]
+        self._session = session
+        self._near = tuple(dict.fromkeys(term.topology_key for term in own.affinity))
+        wanted = terms.meant_by_all(own.affinity)
+        self._wanted = session.pods_of_shapes(wanted) if own.affinity else np.zeros(0, np.int64)
+        self._wants_itself = bool(wanted[shape])
+        away: ShapeMasks = {}
+        for term in own.anti_affinity:
+            _include(away, term.topology_key, terms.meant_by(term))
+        kept_off: ShapeMasks = {}
+        for term, shapes in repelling.reaching(shape):
+            mask = np.zeros(len(terms.constraints), np.bool_)
+            mask[shapes] = True
+            _include(kept_off, term.topology_key, mask)
+        self._away = _rows(session, away)
+        self._kept_off = _rows(session, kept_off)
+
+    def answers(self, nodes: NodeRows) -> Iterator[tuple[str, Bools]]:
+        """Yield each kind of refusal with bool[n]: the nodes that it accepts; in the order in which the peer looks."""
+        if self._near:
+            yield NOT_NEAR, self._is_near(nodes)
+        for reason, unwanted in ((NOT_AWAY, self._away), (KEPT_OFF, self._kept_off)):
+            for key, pods in unwanted.items():
+                codes = self._session.label_codes(key)
+                _, standing = self._session.standing(pods)
+                yield reason, ~_occupied(codes, standing)[codes[nodes]]
+
+    def _is_near(self, nodes: NodeRows) -> Bools:
+        """Return bool[n]: the nodes whose domains all hold pods that match every term.
+
+        The first of a series is excused: nobody matches anywhere, but the pod itself does. It needs the labels even so.
+        """
+        _, standing = self._session.standing(self._wanted)
+        labelled = np.ones(len(nodes), np.bool_)
+        mask = np.ones(len(nodes), np.bool_)
+        anywhere = False
+        for key in self._near:
+            codes = self._session.label_codes(key)
+            occupied = _occupied(codes, standing)
+            anywhere = anywhere or bool(occupied.any())
+            labelled &= codes[nodes] > 0
+            mask &= occupied[codes[nodes]]
+        return labelled if self._wants_itself and not anywhere else mask
+
+
+def _include(masks: ShapeMasks, key: str, shapes: Bools) -> None:
+    masks[key] = masks[key] | shapes if key in masks else shapes
+
+
+def _rows(session: SessionView, masks: ShapeMasks) -> Mapping[str, PodRows]:
+    return {key: session.pods_of_shapes(shapes) for key, shapes in masks.items()}
+
+
+def _occupied(codes: Int64s, standing: NodeRows) -> Bools:
+    """Return bool by code of a domain: whether one of the nodes ``standing`` is in it. Code 0 is no domain."""
+    out = np.zeros(int(codes.max(initial=0)) + 1, np.bool_)
+    out[codes[standing]] = True
+    out[0] = False
+    return out
+
+
+# ----------------------------------------------------------------------------------------------------- preferred terms
+
+
+@attrs.frozen(kw_only=True)
+class PodAffinityScore:
+    """Rate nodes by preferred terms, the pod's own and those of pods that are there.
+
+    A node gets ``weight`` times the weight of each term, for each pod in the domain that the term means or that has it.
+    """
+
+    weight: float = 1_000_000.0
+
+    def open(self, session: SessionView) -> Hooks:
+        """Return the score, for shapes with preferred terms or meant by those of others."""
+        terms = ShapeTerms(session)
+        liking = Carried(terms, (each.preferred_affinity for each in terms.constraints))
+        loathing = Carried(terms, (each.preferred_anti_affinity for each in terms.constraints))
+        own = np.array(
+            [bool(each.preferred_affinity or each.preferred_anti_affinity) for each in terms.constraints], np.bool_
+        )
+        concerns = own | liking.reached | loathing.reached
+        if not concerns.any():
+            return Hooks()
+        wishes: dict[int, _Wishes] = {}
+
+        def score_nodes(pod: PodRow, nodes: NodeRows) -> Scores:
+            shape = session.shape_of(pod)
+            if shape not in wishes:
+                wishes[shape] = _Wishes(session, terms, (liking, loathing), shape)
+            return self.weight * wishes[shape].totals(nodes)
+
+        return Hooks(concerns=concerns, score_nodes=score_nodes, score_depends=Dependence.SESSION)
+
+
+class _Wishes:
+    """The preferred terms that bear on pods of one shape, as what each pod of other shapes is worth in its domain."""
+
+    def __init__(self, session: SessionView, terms: ShapeTerms, others: tuple[Carried, Carried], shape: int) -> None:
+        own = terms.constraints[shape]
+        self._session = session
+        self._worth: dict[str, Int64s] = {}
+        self._shapes = len(terms.constraints)
+        for sign, wished in ((1, own.preferred_affinity), (-1, own.preferred_anti_affinity)):
+            for term in wished:
+                self._of(term.topology_key)[terms.meant_by(term)] += sign * term.weight
+        for sign, carried in zip((1, -1), others, strict=True):
+            for term, shapes in carried.reaching(shape):
+                np.add.at(self._of(term.topology_key), shapes, sign * term.weight)
+
+    def _of(self, key: str) -> Int64s:
+        return self._worth.setdefault(key, np.zeros(self._shapes, np.int64))
+
+    @cached_property
+    def _pods(self) -> Mapping[str, PodRows]:
+        return {key: self._session.pods_of_shapes(worth != 0) for key, worth in self._worth.items()}
+
+    def totals(self, nodes: NodeRows) -> Scores:
+        """Return float64[n]: the sum over the pods in each node's domains of what they are worth."""
+        total = np.zeros(len(nodes), np.float64)
+        for key, worth in self._worth.items():
+            codes = self._session.label_codes(key)
+            pods, standing = self._session.standing(self._pods[key])
+            by_domain = np.bincount(
+                codes[standing],
+                weights=worth[self._session.facts.pods.shape[pods]],
+                minlength=int(codes.max(initial=0)) + 1,
+            )
+            by_domain[0] = 0.0
+            total += by_domain[codes[nodes]]
+        return total

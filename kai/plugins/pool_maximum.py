@@ -1,0 +1,99 @@
+"""Tell a pod that no node could ever hold it, whatever else is running.
+
+Nothing is placed differently for it: what is new is the reason, and that searches for victims need not begin.
+
+Source: the peer's MaxNodePoolResources predicate, which is asked once for each attempt on a pod, before any node.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+
+from kai.framework.hooks import Hooks
+from kai.framework.verdict import Code, Verdict
+from kai.framework.view import SessionView
+from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, PODS
+from kai.model.rows import Bools, Int64s, PodRow
+
+LEADING_NAMES: Mapping[int, str] = {GPU: "GPU", CPU: "CPU", MEMORY: "memory"}
+STORAGE = ("ephemeral-storage", "storage")
+GIGABYTE = 10**9
+MILLI = 1000
+
+
+@attrs.frozen(kw_only=True)
+class PoolMaximum:
+    """Refuse pods that ask for more of something than the node with most of it has."""
+
+    def open(self, session: SessionView) -> Hooks:
+        """Return the refusal, for the shapes that are too large."""
+        requests = session.snapshot.requests
+        largest = session.facts.nodes.allocatable.max(axis=0, initial=0)
+        excess = (requests > largest) & _checked(session, largest)
+        concerns = excess.any(axis=1)
+        if not concerns.any():
+            return Hooks()
+
+        def admit_pod(pod: PodRow) -> Verdict:
+            shape = session.shape_of(pod)
+            # The peer looks at GPUs first, then at CPU and memory; the order of the others is its map's, so it is ours.
+            short = min(np.flatnonzero(excess[shape]), key=lambda resource: (resource != GPU, resource))
+            text = f"{_wanted(session, pod)}. {_maximum(session, pod, int(short), int(largest[short]))}"
+            return Verdict.refused(Code.POD_REFUSED, check="MaxNodePoolResources", text=text)
+
+        return Hooks(concerns=concerns, admit_pod=admit_pod)
+
+
+def _checked(session: SessionView, largest: Int64s) -> Bools:
+    """Return bool[R]: the resources that count; places for pods do not, nor what only device classes offer."""
+    offered = {each.extended_resource for each in session.snapshot.catalog.claims.classes.values()}
+    names = session.snapshot.axis.names
+    return np.array(
+        [row != PODS and not (name in offered and largest[row] == 0) for row, name in enumerate(names)], np.bool_
+    )
+
+
+def _wanted(session: SessionView, pod: PodRow) -> str:
+    """Return what the pod asks for, in words."""
+    snapshot = session.snapshot
+    request = snapshot.requests[session.shape_of(pod)]
+    gpus = int(request @ session.facts.nodes.gpu_weight)
+    parts = [
+        f"GPU: {plain(gpus / GPU_UNIT)}",
+        f"CPU: {plain(request[CPU] / MILLI)} (cores)",
+        f"memory: {plain(request[MEMORY] / GIGABYTE)} (GB)",
+    ]
+    for resource in range(PODS + 1, len(snapshot.axis)):
+        if request[resource]:
+            amount, unit = _in_units(session, resource, int(request[resource]))
+            mig = "mig " if session.facts.nodes.mig_resource[resource] else ""
+            parts.append(f"{mig}{snapshot.axis.names[resource]}: {plain(amount)}" + (f" ({unit})" if unit else ""))
+    return f"The pod {snapshot.pods[pod].key} requires {', '.join(parts)}"
+
+
+def _maximum(session: SessionView, pod: PodRow, resource: int, largest: int) -> str:
+    """Return how much of a resource one node has at most, in words."""
+    group = session.group_of(pod)
+    pool = (session.snapshot.groups[group].node_pool if group >= 0 else "") or "default"
+    name = LEADING_NAMES.get(resource, session.snapshot.axis.names[resource])
+    if largest == 0:
+        return f"No node in the {pool} node-pool has {name} resources"
+    amount, unit = _in_units(session, resource, largest)
+    most = f"{plain(amount)} {unit}".rstrip()
+    return f"Max {name} resources available in a single node in the {pool} node-pool is topped at {most}"
+
+
+def _in_units(session: SessionView, resource: int, amount: int) -> tuple[float, str]:
+    """Return an amount in the unit that people use, and the unit's name if it needs one."""
+    if resource == CPU:
+        return amount / MILLI, "cores"
+    if resource == MEMORY or session.snapshot.axis.names[resource] in STORAGE:
+        return amount / GIGABYTE, "GB"
+    return (float(amount), "") if session.facts.nodes.mig_resource[resource] else (amount / MILLI, "")
+
+
+def plain(amount: float) -> str:
+    """Return a number with at most three decimals, cut rather than rounded, as the peer writes it."""
+    whole, decimals = f"{amount:.6f}".split(".")
+    return f"{whole}.{decimals[:3]}".rstrip("0").rstrip(".")

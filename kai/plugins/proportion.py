@@ -1,0 +1,146 @@
+"""Fair shares: divides the cluster among queues, orders them, bounds them, and says who may take what from whom.
+
+The cluster's CPU, memory and GPUs are divided independently, level by level: every queue gets its quota as far as it asks for it, the surplus goes by
+priority and weight (corrected by past usage), and a queue's share is the total of its children.
+
+Source: the peer's plugins/proportion.
+"""
+
+import attrs
+import numpy as np
+from attrs.validators import ge
+
+from kai.framework.decisions import Cause
+from kai.framework.hooks import Hooks
+from kai.framework.scenario import Scenario
+from kai.framework.terms import FairShares
+from kai.framework.verdict import ACCEPTED, Code, Verdict
+from kai.framework.view import SessionView
+from kai.kernels.fairshare import divide
+from kai.model.axis import GPU, GPU_UNIT, SHARED_RESOURCES
+from kai.model.queue import UNLIMITED
+from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s
+from kai.model.status import ACTIVE_USED, Status
+from kai.plugins.reclaim_rules import Before, candidates, fits_share, is_fair
+
+SCALING_POD = "scaling-pod"
+
+
+@attrs.frozen(kw_only=True)
+class Proportion:
+    """Divide by quota, priority and weight. ``k`` says how strongly past usage lowers a weight; ``saturation_multiplier`` (1 or more) makes reclaim shyer."""
+
+    k: float = attrs.field(default=1.0, validator=ge(0.0))
+    saturation_multiplier: float = attrs.field(default=1.0, validator=ge(1.0))
+
+    def open(self, session: SessionView) -> Hooks:
+        """Divide once; the answers hold for the whole cycle, only what queues use moves."""
+        total = cluster_total(session)
+        requested = queue_requests(session)
+        shares = self._divide(session, total, requested)
+        before = Before()
+
+        def may_reclaim(group: GroupRow, wanted: Float64s) -> Verdict:
+            if fits_share(session, group, wanted):
+                return ACCEPTED
+            return Verdict.refused(Code.NOT_ELIGIBLE, queue=int(session.queue_of(group)))
+
+        def filter_victims(aggressor: GroupRow, victims: GroupRows, cause: Cause) -> Bools:
+            if cause is not Cause.RECLAIM:
+                return np.ones(len(victims), np.bool_)
+            return candidates(session, aggressor, victims)
+
+        def before_search(aggressor: GroupRow, cause: Cause) -> None:
+            if cause is Cause.RECLAIM:
+                before.remember(session, aggressor)
+
+        def accept(scenario: Scenario, cause: Cause) -> Verdict:
+            if cause is not Cause.RECLAIM:
+                return ACCEPTED
+            return is_fair(session, before, scenario, self.saturation_multiplier)
+
+        return Hooks(
+            terms=(shares,),
+            may_reclaim=may_reclaim,
+            filter_victims=filter_victims,
+            before_search=before_search,
+            accept=accept,
+        )
+
+    def _divide(self, session: SessionView, total: Float64s, requested: Float64s) -> FairShares:
+        queues = session.snapshot.queues
+        facts = session.facts.queues
+        shares = np.zeros((len(queues), SHARED_RESOURCES), np.float64)
+        weight = np.array([(q.weight.cpu, q.weight.memory, q.weight.gpu) for q in queues], np.float64).reshape(-1, 3)
+        usage = np.array([(q.usage.cpu, q.usage.memory, q.usage.gpu) for q in queues], np.float64).reshape(-1, 3)
+        units = np.array([1.0, 1.0, float(GPU_UNIT)])
+        children: dict[int, list[int]] = {}
+        for row, queue in enumerate(queues):
+            children.setdefault(queue.parent, []).append(row)
+        waiting = [(-1, total)] if queues else []
+        while waiting:
+            parent, amounts = waiting.pop()
+            siblings = np.array(children[parent], np.int64)
+            order = np.lexsort((siblings, facts.created[siblings])).astype(np.int64)
+            for resource in range(SHARED_RESOURCES):
+                unit = units[resource]
+                quota, limit = facts.quota[siblings, resource], facts.limit[siblings, resource]
+                out = np.zeros(len(siblings), np.float64)
+                divide(
+                    float(amounts[resource]) / unit,
+                    order,
+                    np.ascontiguousarray(facts.priority[siblings]),
+                    np.where(quota < 0, UNLIMITED, quota / unit),
+                    np.where(limit < 0, UNLIMITED, limit / unit),
+                    np.ascontiguousarray(weight[siblings, resource]),
+                    np.ascontiguousarray(usage[siblings, resource]),
+                    np.ascontiguousarray(requested[siblings, resource]) / unit,
+                    self.k,
+                    out,
+                )
+                shares[siblings, resource] = out * unit
+            waiting += [(int(row), shares[row]) for row in siblings if int(row) in children]
+        allocatable = np.where(facts.quota < 0, facts.limit, np.maximum(facts.quota, shares))
+        capped = np.where(facts.limit < 0, allocatable, np.minimum(allocatable, facts.limit))
+        return FairShares(
+            fair_share=shares,
+            allocatable=np.where(facts.quota < 0, facts.limit, capped),
+            total=total,
+            requested=requested,
+        )
+
+
+def cluster_total(session: SessionView) -> Float64s:
+    """Return float64[3]: what ready nodes can give, less what pods of other schedulers take, in axis units."""
+    nodes = session.facts.nodes
+    amounts = nodes.allocatable[nodes.ready].sum(axis=0)
+    total = np.array([amounts[0], amounts[1], int(amounts @ nodes.gpu_weight)], np.float64)
+    snapshot = session.snapshot
+    active = np.flatnonzero((ACTIVE_USED >> snapshot.pod_status) & 1)
+    for pod in active:
+        facts = snapshot.pods[pod]
+        foreign = facts.scheduler != session.parameters.scheduler_name
+        if foreign and not snapshot.pod_reservation[pod] and facts.labels.get("app") != SCALING_POD:
+            total -= session.requested[snapshot.pod_shape[pod]]
+    return total
+
+
+def queue_requests(session: SessionView) -> Float64s:
+    """Return float64[Q, 3]: what each queue uses and wants, summed up the tree; gated pods want nothing yet."""
+    snapshot, facts = session.snapshot, session.facts
+    out = session.columns.queue_used.astype(np.float64)
+    pending = np.flatnonzero((snapshot.pod_status == Status.PENDING) & (snapshot.pod_group >= 0))
+    queues: Int64s = facts.groups.queue[snapshot.pod_group[pending]] if len(snapshot.groups) else np.zeros(0, np.int64)
+    known = queues >= 0
+    wanted = np.zeros_like(out)
+    np.add.at(wanted, queues[known], session.requested[snapshot.pod_shape[pending[known]]])
+    for row in range(len(snapshot.queues)):
+        if wanted[row].any():
+            above = row
+            while above >= 0:
+                out[above] += wanted[row]
+                above = int(facts.queues.parent[above])
+    return out
+
+
+__all__ = ["GPU", "Proportion", "cluster_total", "queue_requests"]

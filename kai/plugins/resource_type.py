@@ -1,0 +1,20 @@
+"""Keep pods without GPUs off GPU nodes as long as there are others.
+
+Source: the peer's plugins/resourcetype.
+"""
+
+import attrs
+
+from kai.framework.hooks import Hooks
+from kai.framework.terms import CpuOnlyNodes
+from kai.framework.view import SessionView
+
+
+@attrs.frozen(kw_only=True)
+class ResourceType:
+    """Prefer nodes without GPUs for pods that need none."""
+
+    def open(self, session: SessionView) -> Hooks:
+        """Return the term."""
+        del session
+        return Hooks(terms=(CpuOnlyNodes(),))

@@ -1,0 +1,23 @@
+"""Use nodes evenly: the emptiest first.
+
+Source: the peer's plugins/nodeplacement with the strategy spread.
+"""
+
+import attrs
+
+from kai.framework.hooks import Hooks
+from kai.framework.terms import Density
+from kai.framework.view import SessionView
+
+
+@attrs.frozen(kw_only=True)
+class Spread:
+    """Prefer nodes with much left: of CPU for pods without GPUs (``cpu``), of GPU for the others (``gpu``)."""
+
+    cpu: bool = True
+    gpu: bool = True
+
+    def open(self, session: SessionView) -> Hooks:
+        """Return the density term."""
+        del session
+        return Hooks(terms=(Density(cpu_spread=float(self.cpu), gpu_spread=float(self.gpu)),))

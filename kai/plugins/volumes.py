@@ -1,0 +1,357 @@
+"""Send pods where their volumes are, or can be made.
+
+A pod whose claim is not usable yet is refused everywhere. A bound claim binds its pod to the nodes that reach the volume. A claim that waits for its
+first consumer needs a volume that is free and reachable, or a class that can provision one there.
+
+With ``schedule_csi_storage`` the capacity that storage drivers report is shared out as well: what pods placed in this session will provision is taken
+from it.
+
+Source: the peer's plugins/predicates, which runs kube-scheduler's VolumeBinding filter, and its storage capacity bookkeeping. Neither reserves a free
+volume for a pod within a session.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+import attrs
+import numpy as np
+
+from kai.framework.hooks import Dependence, Hooks
+from kai.framework.verdict import Code, Verdict
+from kai.framework.view import SessionView
+from kai.model.constraints import NodeTerm
+from kai.model.rows import NONE, Bools, Int64s, NodeRows, PodRow, PodRows
+from kai.model.status import COUNTED, Status, mask, within
+from kai.model.volume import StorageCapacity, StorageClass, VolumeCatalog, VolumeClaim
+
+CONFLICT = "node(s) had volume node affinity conflict"
+NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
+NO_SPACE = "node(s) did not have enough free storage"
+LOST_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
+
+NOT_PROVISIONING = ("", "kubernetes.io/no-provisioner")
+LEAVING = mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
+
+Answer = tuple[str, Bools]
+"""Why nodes are refused, and bool[N]: the nodes that are not."""
+
+
+@attrs.frozen(kw_only=True)
+class Volumes:
+    """Refuse nodes from which a pod's volumes cannot be reached or made."""
+
+    schedule_csi_storage: bool = False
+    """Whether the capacity that storage drivers report is shared out among the pods of a session."""
+
+    def open(self, session: SessionView) -> Hooks:
+        """Return the filter and the refusal, for the shapes with volume claims."""
+        mounts = [_Mounts.of(session, shape) for shape in range(len(session.snapshot.shapes))]
+        concerns = np.array([mount is not None for mount in mounts], np.bool_)
+        if not concerns.any():
+            return Hooks()
+        reach = _Reach(session, ignore_capacity=self.schedule_csi_storage)
+        storage = _Storage(session, mounts) if self.schedule_csi_storage else None
+
+        def answers(pod: PodRow) -> Iterator[Answer]:
+            mount = mounts[session.shape_of(pod)]
+            if mount is None or mount.refusal:
+                return
+            yield from reach.answers(mount)
+            if storage is not None:
+                yield from storage.answers(pod, mount)
+
+        def filter_nodes(pod: PodRow, nodes: NodeRows) -> Bools:
+            accepted = np.ones(len(nodes), np.bool_)
+            for _, answer in answers(pod):
+                accepted &= answer[nodes]
+            return accepted
+
+        def explain_nodes(pod: PodRow, nodes: NodeRows) -> Sequence[str]:
+            texts = [""] * len(nodes)
+            for reason, answer in answers(pod):
+                for at in np.flatnonzero(~answer[nodes]):
+                    texts[at] = texts[at] or reason
+            return texts
+
+        def admit_pod(pod: PodRow) -> Verdict:
+            mount = mounts[session.shape_of(pod)]
+            if mount is None or not mount.refusal:
+                return Verdict()
+            return Verdict.refused(Code.POD_REFUSED, check="VolumeBinding", text=mount.refusal)
+
+        return Hooks(
+            concerns=concerns,
+            filter_nodes=filter_nodes,
+            filter_depends=Dependence.SESSION if storage is not None else Dependence.SHAPE,
+            explain_nodes=explain_nodes,
+            # Asking for each pod costs the fast path of all shapes with claims: only where some shape is refused.
+            admit_pod=admit_pod if any(mount is not None and mount.refusal for mount in mounts) else None,
+        )
+
+
+@attrs.frozen
+class _Mounts:
+    """The claims of a shape, or why none of its pods can start."""
+
+    claims: tuple[VolumeClaim, ...] = ()
+    refusal: str = ""
+
+    @classmethod
+    def of(cls, session: SessionView, shape: int) -> "_Mounts | None":
+        """Return the claims of ``shape``, None if it has none."""
+        facts = session.snapshot.shapes[shape]
+        if not facts.constraints.volume_claims:
+            return None
+        catalog = session.snapshot.catalog.volumes
+        claims: list[VolumeClaim] = []
+        for name in facts.constraints.volume_claims:
+            claim = catalog.claims.get((facts.namespace, name))
+            refusal = _unusable(catalog, name, claim)
+            if claim is None or refusal:
+                return cls(refusal=refusal)
+            claims.append(claim)
+        if any(not _is_bound(claim) and not _waits(catalog, claim) for claim in claims):
+            return cls(refusal=UNBOUND)
+        return cls(claims=tuple(claims))
+
+
+def _unusable(catalog: VolumeCatalog, name: str, claim: VolumeClaim | None) -> str:
+    """Return why a claim cannot be used at all, "" if it can."""
+    if claim is None:
+        return f'persistentvolumeclaim "{name}" not found'
+    if claim.deleting:
+        return f'persistentvolumeclaim "{name}" is being deleted'
+    if claim.phase == "Lost":
+        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.volume}"'
+    if not _is_bound(claim) and claim.storage_class and claim.storage_class not in catalog.classes:
+        return f'storageclass.storage.k8s.io "{claim.storage_class}" not found'
+    return ""
+
+
+def _is_bound(claim: VolumeClaim) -> bool:
+    return claim.phase == "Bound" and bool(claim.volume)
+
+
+def _waits(catalog: VolumeCatalog, claim: VolumeClaim) -> bool:
+    """Say whether the claim is bound only once its pod has a node; one that names a volume already is not."""
+    found = catalog.classes.get(claim.storage_class)
+    return found is not None and found.wait and not claim.volume
+
+
+# -------------------------------------------------------------------------------------------------- volumes and classes
+
+
+class _Reach:
+    """From which nodes claims can be satisfied. Claims that differ in name only share their answers."""
+
+    def __init__(self, session: SessionView, *, ignore_capacity: bool) -> None:
+        self._session = session
+        self._catalog = session.snapshot.catalog.volumes
+        self._ignore_capacity = ignore_capacity
+        self._by_affinity: dict[tuple[NodeTerm, ...], Bools] = {}
+        self._free: dict[tuple[str, int], Int64s] = {}
+        self._space: dict[tuple[str, int], Bools] = {}
+
+    def answers(self, mount: _Mounts) -> Iterator[Answer]:
+        """Yield each kind of refusal with the nodes that it leaves."""
+        waiting = [claim for claim in mount.claims if not _is_bound(claim)]
+        for claim in mount.claims:
+            if _is_bound(claim):
+                yield self._bound(claim)
+        for name in sorted({claim.storage_class for claim in waiting}):
+            yield from self._unbound(self._catalog.classes[name], [c for c in waiting if c.storage_class == name])
+
+    def _everywhere(self, *, accepted: bool) -> Bools:
+        return np.full(len(self._session.snapshot.nodes), accepted, np.bool_)
+
+    def _bound(self, claim: VolumeClaim) -> Answer:
+        volume = self._catalog.volumes.get(claim.volume)
+        if volume is None:
+            return LOST_VOLUME, self._everywhere(accepted=False)
+        return CONFLICT, self._reaching(volume.node_affinity)
+
+    def _reaching(self, terms: tuple[NodeTerm, ...] | None) -> Bools:
+        """Return bool[N]: the nodes that ``terms`` select; no terms select all."""
+        if terms is None:
+            return self._everywhere(accepted=True)
+        if terms not in self._by_affinity:
+            self._by_affinity[terms] = self._session.selected_nodes(terms)
+        return self._by_affinity[terms]
+
+    def _unbound(self, kind: StorageClass, claims: Sequence[VolumeClaim]) -> Iterator[Answer]:
+        """Yield the answers for claims of one class that wait for a node: a free volume for each, or provisioning.
+
+        A claim that was told its node is provisioned there and nowhere else.
+        """
+        matched = self._everywhere(accepted=True)
+        searching = sorted((c for c in claims if not c.selected_node), key=lambda claim: claim.size)
+        for at, claim in enumerate(searching):
+            # A volume large enough for a claim is so for every smaller one: counting from here up decides.
+            matched &= self._volumes_for(claim) >= (1 if self._reserved(claim) else len(searching) - at)
+        told = [claim.selected_node for claim in claims if claim.selected_node]
+        made = self._provisioning(kind)
+        for name in told:
+            here = self._everywhere(accepted=False)
+            row = self._session.snapshot.node_rows.get(name, NONE)
+            if row != NONE:
+                here[row] = True
+            made = made & here
+        if told:
+            matched = self._everywhere(accepted=False)
+        yield NO_VOLUME, matched | made
+        if not self._ignore_capacity:
+            space = self._everywhere(accepted=True)
+            for claim in claims:
+                space &= self._has_space(kind, claim.size)
+            yield NO_SPACE, matched | space
+
+    def _reserved(self, claim: VolumeClaim) -> str:
+        """Return the name of the volume that was set aside for ``claim``, "" if there is none."""
+        key = (claim.namespace, claim.name)
+        return self._set_aside.get(key, "")
+
+    @cached_property
+    def _set_aside(self) -> Mapping[tuple[str, str], str]:
+        return {volume.claim: name for name, volume in sorted(self._catalog.volumes.items()) if volume.claim}
+
+    def _volumes_for(self, claim: VolumeClaim) -> Int64s:
+        """Return int64[N]: how many free volumes each node reaches that are large enough."""
+        reserved = self._reserved(claim)
+        if reserved:
+            return self._reaching(self._catalog.volumes[reserved].node_affinity).astype(np.int64)
+        key = (claim.storage_class, claim.size)
+        if key not in self._free:
+            count = np.zeros(len(self._session.snapshot.nodes), np.int64)
+            for volume in self._catalog.volumes.values():
+                free = volume.claim is None and volume.phase == "Available"
+                if free and volume.storage_class == claim.storage_class and volume.size >= claim.size:
+                    terms = volume.node_affinity
+                    # Local volumes have an affinity each: remembering those would cost nodes times volumes.
+                    count += 1 if terms is None else self._session.selected_nodes(terms)
+            self._free[key] = count
+        return self._free[key]
+
+    def _provisioning(self, kind: StorageClass) -> Bools:
+        """Return bool[N]: where the class can make a volume."""
+        if kind.provisioner in NOT_PROVISIONING:
+            return self._everywhere(accepted=False)
+        return self._reaching(kind.allowed_topologies or None)
+
+    def _has_space(self, kind: StorageClass, size: int) -> Bools:
+        """Return bool[N]: where the driver of the class reports room for a volume of ``size``."""
+        key = (kind.name, size)
+        if key not in self._space:
+            reports = [each for each in self._catalog.capacities if each.storage_class == kind.name]
+            # A driver that publishes no capacities does not want to be asked.
+            space = self._everywhere(accepted=not reports or kind.provisioner not in self._catalog.drivers)
+            for report in reports:
+                if report.capacity >= size:
+                    space |= self._session.node_labels.selects(report.nodes)
+            self._space[key] = space
+        return self._space[key]
+
+
+# ------------------------------------------------------------------------------------------------------ shared capacity
+
+
+class _Storage:
+    """What is left of the capacity that drivers report, while pods are being placed.
+
+    A node whose labels are in the reach of two reports for one class takes part in nothing of this, as in the peer: nobody knows which of the two a
+    claim would be charged to.
+    """
+
+    def __init__(self, session: SessionView, mounts: Sequence[_Mounts | None]) -> None:
+        self._session = session
+        self._mounts = mounts
+        catalog = session.snapshot.catalog.volumes
+        self._classes = {
+            name for name, kind in sorted(catalog.classes.items()) if kind.wait and kind.provisioner in catalog.drivers
+        }
+        self._reports = tuple(each for each in catalog.capacities if each.storage_class in self._classes)
+        self._report_of = self._accessible()
+        self._consumers = {name: self._consumers_of(name) for name in sorted(self._classes)}
+        self._alive = {
+            pod.uid for row, pod in enumerate(session.snapshot.pods) if not _within(session.snapshot.pod_status[row])
+        }
+
+    def _accessible(self) -> Mapping[str, Int64s]:
+        """Return by class int64[N]: the row of the report that covers each node, -1 for none."""
+        report_of = {name: np.full(len(self._session.snapshot.nodes), NONE, np.int64) for name in self._classes}
+        ambiguous = np.zeros(len(self._session.snapshot.nodes), np.bool_)
+        for row, report in enumerate(self._reports):
+            covered = self._covers(report)
+            ambiguous |= covered & (report_of[report.storage_class] != NONE)
+            report_of[report.storage_class][covered] = row
+        for rows in report_of.values():
+            rows[ambiguous] = NONE
+        return report_of
+
+    def _covers(self, report: StorageCapacity) -> Bools:
+        if report.nodes is None:
+            return np.ones(len(self._session.snapshot.nodes), np.bool_)
+        return self._session.node_labels.selects(report.nodes)
+
+    def _consumers_of(self, name: str) -> Sequence[tuple[int, PodRows]]:
+        """Return size and users of each claim of a class that is not provisioned yet."""
+        users: dict[tuple[str, str], list[int]] = {}
+        sizes: dict[tuple[str, str], int] = {}
+        for shape, mount in enumerate(self._mounts):
+            for claim in self._pending(mount, name):
+                key = (claim.namespace, claim.name)
+                users.setdefault(key, []).append(shape)
+                sizes[key] = claim.size
+        found: list[tuple[int, PodRows]] = []
+        for key, shapes in users.items():
+            chosen = np.zeros(len(self._mounts), np.bool_)
+            chosen[shapes] = True
+            found.append((sizes[key], self._session.pods_of_shapes(chosen)))
+        return found
+
+    @staticmethod
+    def _pending(mount: _Mounts | None, name: str) -> Iterator[VolumeClaim]:
+        for claim in mount.claims if mount is not None else ():
+            if claim.storage_class == name and claim.phase == "Pending":
+                yield claim
+
+    def answers(self, pod: PodRow, mount: _Mounts) -> Iterator[Answer]:
+        """Yield each kind of refusal with the nodes that it leaves."""
+        nodes = len(self._session.snapshot.nodes)
+        orphaned = sorted(c.name for c in mount.claims if c.storage_class in self._classes and self._is_orphaned(c))
+        if orphaned:
+            yield f"task has deleted storage claims: {', '.join(orphaned)}", np.zeros(nodes, np.bool_)
+        for name, wanted in sorted(self._wanted(pod, mount).items()):
+            report_of = self._report_of[name]
+            yield f"no allocatable storage from storageclass {name} found", report_of != NONE
+            left = self._left(name)
+            enough = (report_of == NONE) | (left[report_of] >= wanted)
+            yield f"{NO_SPACE} for storageclass {name}", enough
+
+    def _is_orphaned(self, claim: VolumeClaim) -> bool:
+        return bool(claim.owner_pod) and claim.owner_pod not in self._alive
+
+    def _wanted(self, pod: PodRow, mount: _Mounts) -> Mapping[str, int]:
+        """Return by class how many bytes the pod would have provisioned. A pod that is moved needs its own claims anew."""
+        columns = self._session.columns
+        moved = bool(columns.virtual[pod]) and not within(int(columns.status[pod]), COUNTED)
+        uid = self._session.snapshot.pods[pod].uid
+        out: dict[str, int] = {}
+        for claim in mount.claims:
+            anew = moved and claim.owner_pod == uid
+            if claim.storage_class in self._classes and (claim.phase == "Pending" or anew):
+                out[claim.storage_class] = out.get(claim.storage_class, 0) + claim.size
+        return out
+
+    def _left(self, name: str) -> Int64s:
+        """Return int64[C]: what is left of each report when the claims of all pods that have a place are provisioned."""
+        left = np.array([report.capacity for report in self._reports], np.int64)
+        for size, pods in self._consumers[name]:
+            _, standing = self._session.standing(pods)
+            rows = np.unique(self._report_of[name][standing])
+            left[rows[rows != NONE]] -= size
+        return left
+
+
+def _within(status: int) -> bool:
+    return within(int(status), LEAVING)
