@@ -1,0 +1,60 @@
+"""The tree of domains of one topology, as columns.
+
+A node belongs to the tree if it has the labels of all levels. Domains of a level are numbered by the path of label values from the top, so that
+numbers grow with names.
+"""
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from kai.framework.view import SessionView
+from kai.model.rows import Bools, Int64s
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class DomainTree:
+    """Domains by level. Depth 0 is the root, depth d the d-th level from the top; codes of nodes outside are -1."""
+
+    levels: tuple[str, ...]
+    member: Bools
+    """[N] the node has all labels."""
+    codes: Int64s
+    """[L + 1, N] domain of each node at each depth."""
+    names: tuple[tuple[str, ...], ...]
+    """Names of the domains at each depth: values joined by dots."""
+
+    @classmethod
+    def of(cls, session: SessionView, levels: Sequence[str]) -> "DomainTree":
+        """Return the tree that ``levels`` span over the nodes of ``session``. Cost: O(N L)."""
+        nodes = session.snapshot.nodes
+        member = np.array([all(level in node.labels for level in levels) for node in nodes], np.bool_)
+        codes = np.full((len(levels) + 1, len(nodes)), -1, np.int64)
+        codes[0, member] = 0
+        names: list[tuple[str, ...]] = [("",)]
+        for depth in range(1, len(levels) + 1):
+            paths = {int(row): tuple(nodes[row].labels[level] for level in levels[:depth]) for row in np.flatnonzero(member)}
+            ordered = sorted(set(paths.values()))
+            number = {path: code for code, path in enumerate(ordered)}
+            for row, path in paths.items():
+                codes[depth, row] = number[path]
+            names.append(tuple(".".join(path) for path in ordered))
+        return cls(levels=tuple(levels), member=member, codes=codes, names=tuple(names))
+
+    def depth_of(self, level: str) -> int:
+        """Return the depth of a level, -1 if the topology has no such level."""
+        return self.levels.index(level) + 1 if level in self.levels else -1
+
+    def common_depth(self, nodes: Int64s, stop: int) -> int:
+        """Return the depth of the lowest domain that holds all ``nodes``, looking no deeper than ``stop`` (-1: as deep as there is)."""
+        depth = 0
+        if not len(nodes):
+            return depth
+        for below in range(1, len(self.levels) + 1):
+            if len(np.unique(self.codes[below, nodes])) != 1:
+                break
+            depth = below
+            if below == stop:
+                break
+        return depth
