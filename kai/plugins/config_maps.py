@@ -31,6 +31,6 @@ class ConfigMaps:
 
         def admit_pod(pod: PodRow) -> Verdict:
             names = " ".join(missing[session.shape_of(pod)])
-            return Verdict.refused(Code.POD_REFUSED, check="ConfigMap", text=f"Missing required configmaps: [{names}]")
+            return Verdict.refused(Code.POD_REFUSED, rule="ConfigMap", text=f"Missing required configmaps: [{names}]")
 
         return Hooks(concerns=concerns, admit_pod=admit_pod)

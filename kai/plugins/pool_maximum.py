@@ -40,7 +40,7 @@ class PoolMaximum:
             # The peer looks at GPUs first, then at CPU and memory; the order of the others is its map's, so it is ours.
             short = min(np.flatnonzero(excess[shape]), key=lambda resource: (resource != GPU, resource))
             text = f"{_wanted(session, pod)}. {_maximum(session, pod, int(short), int(largest[short]))}"
-            return Verdict.refused(Code.POD_REFUSED, check="MaxNodePoolResources", text=text)
+            return Verdict.refused(Code.POD_REFUSED, rule="MaxNodePoolResources", text=text)
 
         return Hooks(concerns=concerns, admit_pod=admit_pod)
 

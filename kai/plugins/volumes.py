@@ -1,13 +1,13 @@
 """Send pods where their volumes are, or can be made.
 
-A pod whose claim is not usable yet is refused everywhere. A bound claim binds its pod to the nodes that reach the volume. A claim that waits for its
-first consumer needs a volume that is free and reachable, or a class that can provision one there.
+A pod whose claim is not usable yet is refused everywhere. A bound claim ties its pod to the nodes that reach the
+volume. A claim that waits for its first consumer needs a free volume in reach, or a class that can make one there.
 
-With ``schedule_csi_storage`` the capacity that storage drivers report is shared out as well: what pods placed in this session will provision is taken
-from it.
+With ``schedule_csi_storage`` the capacity that storage drivers report is shared out as well: what the pods placed in
+this session will have provisioned is taken from it. What terminating pods give back is not counted before it is back.
 
-Source: the peer's plugins/predicates, which runs kube-scheduler's VolumeBinding filter, and its storage capacity bookkeeping. Neither reserves a free
-volume for a pod within a session.
+Source: the peer's plugins/predicates, which runs kube-scheduler's VolumeBinding filter, and its bookkeeping of storage
+capacities. Neither sets a free volume aside for a pod within a session.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -78,7 +78,7 @@ class Volumes:
             mount = mounts[session.shape_of(pod)]
             if mount is None or not mount.refusal:
                 return Verdict()
-            return Verdict.refused(Code.POD_REFUSED, check="VolumeBinding", text=mount.refusal)
+            return Verdict.refused(Code.POD_REFUSED, rule="VolumeBinding", text=mount.refusal)
 
         return Hooks(
             concerns=concerns,
@@ -255,10 +255,22 @@ class _Reach:
 # ------------------------------------------------------------------------------------------------------ shared capacity
 
 
+@attrs.frozen(eq=False)
+class _Consumers:
+    """Pods with claims that are not provisioned yet."""
+
+    pods: PodRows
+    """Those with claims that nobody else uses, ascending."""
+    sizes: Int64s
+    """Of the claims of each."""
+    shared: tuple[tuple[int, PodRows], ...]
+    """Size and users of each claim that several pods use: it is provisioned once."""
+
+
 class _Storage:
     """What is left of the capacity that drivers report, while pods are being placed.
 
-    A node whose labels are in the reach of two reports for one class takes part in nothing of this, as in the peer: nobody knows which of the two a
+    A node that two reports for one class cover has no report at all, as in the peer: nobody knows which of the two a
     claim would be charged to.
     """
 
@@ -293,8 +305,8 @@ class _Storage:
             return np.ones(len(self._session.snapshot.nodes), np.bool_)
         return self._session.node_labels.selects(report.nodes)
 
-    def _consumers_of(self, name: str) -> Sequence[tuple[int, PodRows]]:
-        """Return size and users of each claim of a class that is not provisioned yet."""
+    def _consumers_of(self, name: str) -> "_Consumers":
+        """Return who will have something of a class provisioned."""
         users: dict[tuple[str, str], list[int]] = {}
         sizes: dict[tuple[str, str], int] = {}
         for shape, mount in enumerate(self._mounts):
@@ -302,12 +314,18 @@ class _Storage:
                 key = (claim.namespace, claim.name)
                 users.setdefault(key, []).append(shape)
                 sizes[key] = claim.size
-        found: list[tuple[int, PodRows]] = []
+        own: dict[int, int] = {}
+        shared: list[tuple[int, PodRows]] = []
         for key, shapes in users.items():
             chosen = np.zeros(len(self._mounts), np.bool_)
             chosen[shapes] = True
-            found.append((sizes[key], self._session.pods_of_shapes(chosen)))
-        return found
+            pods = self._session.pods_of_shapes(chosen)
+            if len(pods) == 1:
+                own[int(pods[0])] = own.get(int(pods[0]), 0) + sizes[key]
+            else:
+                shared.append((sizes[key], pods))
+        rows = sorted(own)
+        return _Consumers(np.array(rows, np.int64), np.array([own[row] for row in rows], np.int64), tuple(shared))
 
     @staticmethod
     def _pending(mount: _Mounts | None, name: str) -> Iterator[VolumeClaim]:
@@ -324,15 +342,13 @@ class _Storage:
         for name, wanted in sorted(self._wanted(pod, mount).items()):
             report_of = self._report_of[name]
             yield f"no allocatable storage from storageclass {name} found", report_of != NONE
-            left = self._left(name)
-            enough = (report_of == NONE) | (left[report_of] >= wanted)
-            yield f"{NO_SPACE} for storageclass {name}", enough
+            yield f"{NO_SPACE} for storageclass {name}", self._left(name)[report_of] >= wanted
 
     def _is_orphaned(self, claim: VolumeClaim) -> bool:
         return bool(claim.owner_pod) and claim.owner_pod not in self._alive
 
     def _wanted(self, pod: PodRow, mount: _Mounts) -> Mapping[str, int]:
-        """Return by class how many bytes the pod would have provisioned. A pod that is moved needs its own claims anew."""
+        """Return by class the bytes that the pod would have provisioned; a pod that moves needs its own claims anew."""
         columns = self._session.columns
         moved = bool(columns.virtual[pod]) and not within(int(columns.status[pod]), COUNTED)
         uid = self._session.snapshot.pods[pod].uid
@@ -344,12 +360,18 @@ class _Storage:
         return out
 
     def _left(self, name: str) -> Int64s:
-        """Return int64[C]: what is left of each report when the claims of all pods that have a place are provisioned."""
-        left = np.array([report.capacity for report in self._reports], np.int64)
-        for size, pods in self._consumers[name]:
-            _, standing = self._session.standing(pods)
-            rows = np.unique(self._report_of[name][standing])
-            left[rows[rows != NONE]] -= size
+        """Return int64[C + 1]: what is left of each report once the claims of all pods with a place are provisioned.
+
+        The last entry stands for "no report".
+        """
+        left = np.array([*(report.capacity for report in self._reports), 0], np.int64)
+        consumers = self._consumers[name]
+        pods, nodes = self._session.standing(consumers.pods)
+        charged = np.unique(np.stack([pods, self._report_of[name][nodes]]), axis=1)
+        np.subtract.at(left, charged[1], consumers.sizes[np.searchsorted(consumers.pods, charged[0])])
+        for size, users in consumers.shared:
+            _, nodes = self._session.standing(users)
+            left[np.unique(self._report_of[name][nodes])] -= size
         return left
 
 
