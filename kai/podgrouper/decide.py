@@ -64,7 +64,7 @@ def group_pod(pod: Manifest, lookup: Lookup, settings: Settings, groupers: Group
     except Unread as unread:
         return Needs(unread.read)
     except InputError as error:
-        return Grouping(failure=str(error))
+        return Grouping(failure=" ".join(str(error).split()))  # an event and a log line are one line
 
 
 def _decide(pod: Resource, reader: Reader, settings: Settings, groupers: Groupers) -> Grouping:

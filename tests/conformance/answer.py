@@ -13,18 +13,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import yaml
-
+from kai.api.documents import load_values
 from kai.errors import KaiError
 
 Case: TypeAlias = dict[str, Any]
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same loader in C, where PyYAML was built with it
-
 
 def read_case(path: Path) -> Case:
     """Return the case in the file, without what is expected: nobody who answers may see it."""
-    case = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 - both are safe loaders
+    (case,) = load_values(path.read_bytes(), str(path))
     return {key: value for key, value in case.items() if key != "expected"}
 
 
@@ -39,12 +36,12 @@ def answerer(kind: str) -> Callable[[Case], Case] | None:
 
 def answer(path: Path) -> Case:
     """Return the answer to the case in the file."""
-    case = read_case(path)
-    kind = case.get("kind", "scheduling")
-    answer_case = answerer(kind)
-    if answer_case is None:
-        return {"scenario": str(path), "error": f"cases of kind {kind} are not answered yet"}
     try:
+        case = read_case(path)
+        kind = case.get("kind", "scheduling")
+        answer_case = answerer(kind)
+        if answer_case is None:
+            return {"scenario": str(path), "error": f"cases of kind {kind} are not answered yet"}
         return {"scenario": str(path), **answer_case(case)}
     except KaiError as error:
         return {"scenario": str(path), "error": f"{type(error).__name__}: {error}"}

@@ -41,8 +41,9 @@ class UnsupportedSyntaxError(QuerySyntaxError):
 
 
 LONGEST = 2000
-MOST_NODES = 150
-"""More than any real expression has; it bounds how deep a tree can be."""
+MOST_NODES = 200
+DEEPEST = 60
+"""More than any expression that is run for a pod has; they bound the stack that parsing and running need."""
 
 WRITING = frozenset({"=", "|=", "+=", "-=", "*=", "/=", "%=", "//="})
 FORBIDDEN = frozenset({"del", "range", "paths", "recurse", "walk", "repeat"})
@@ -64,6 +65,7 @@ _STRENGTH: Mapping[str, tuple[int, str]] = {
     "%": (9, _LEFT),
 }
 _ABOVE_COMMA = 3
+_ABOVE_ALL = 10
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|\#[^\n]*)
@@ -88,7 +90,7 @@ def parse(expression: str) -> Query:
     Raises: QuerySyntaxError.
     """
     if len(expression) > LONGEST:
-        raise QuerySyntaxError.about(
+        raise UnsupportedSyntaxError.about(
             "expression", "length", found=len(expression), wanted=f"at most {LONGEST} characters"
         )
     parser = _Parser(expression)
@@ -122,6 +124,7 @@ class _Parser:
         self.text = text
         self.place = 0
         self.count = 0
+        self.depth = 0
 
     def is_done(self) -> bool:
         return self.place >= len(self.text)
@@ -162,11 +165,22 @@ class _Parser:
     def made(self, node: Query) -> Query:
         self.count += 1
         if self.count > MOST_NODES:
-            raise QuerySyntaxError.about("expression", "size", found=self.count, wanted=f"at most {MOST_NODES} parts")
+            wanted = f"at most {MOST_NODES} parts"
+            raise UnsupportedSyntaxError.about("expression", "size", found=self.count, wanted=wanted)
         return node
 
     def query(self, weakest: int = 1) -> Query:
-        """Return what operators at least as strong as ``weakest`` hold together."""
+        """Return what operators at least as strong as ``weakest`` hold together, one level deeper."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise UnsupportedSyntaxError.about(
+                "expression", "depth", found=self.depth, wanted=f"at most {DEEPEST} levels"
+            )
+        found = self.chain(weakest)
+        self.depth -= 1
+        return found
+
+    def chain(self, weakest: int) -> Query:
         left = self.postfix()
         if weakest == 1 and self.takes("as"):
             return self.binding(left)
@@ -254,7 +268,7 @@ class _Parser:
         if symbol == "..":
             return self.made(Descent())
         if symbol == "-":
-            return self.made(Negation(self.postfix()))
+            return self.made(Negation(self.query(_ABOVE_ALL)))
         if symbol == "(":
             inner = self.query()
             self.expect(")")
@@ -279,8 +293,8 @@ class _Parser:
         if symbol == "if":
             return self.choice()
         if symbol == "try":
-            body = self.postfix()
-            return self.made(Attempt(body, self.postfix() if self.takes("catch") else None))
+            body = self.query(_ABOVE_ALL)
+            return self.made(Attempt(body, self.query(_ABOVE_ALL) if self.takes("catch") else None))
         if symbol == "reduce":
             return self.reduction()
         arguments = []
@@ -303,7 +317,7 @@ class _Parser:
         return self.made(Choice(condition, chosen, other))
 
     def reduction(self) -> Query:
-        source = self.postfix()
+        source = self.query(_ABOVE_ALL)
         self.expect("as")
         name = self.variable()
         self.expect("(")

@@ -1,0 +1,118 @@
+import pytest
+
+from kai.podgrouper.karta.evaluate import evaluate
+from kai.podgrouper.karta.values import QueryError
+
+VALUE = {
+    "spec": {
+        "n": 3,
+        "list": [{"name": "b", "n": 2}, {"name": "a"}],
+        "map": {"y": 2, "x": 1},
+        "text": "a-b",
+        "null": None,
+    },
+    "metadata": {"labels": {"role": "worker", "a/b": "slash"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "results"),
+    [
+        ("", (VALUE,)),
+        (".spec.n", (3,)),
+        (".spec.none.at.all", (None,)),
+        ('.metadata.labels["a/b"]', ("slash",)),
+        ('.metadata.labels."a/b"', ("slash",)),
+        (".spec.list[0].name", ("b",)),
+        (".spec.list[-1].name", ("a",)),
+        (".spec.list[9]", (None,)),
+        (".spec.list[].n", (2, None)),
+        (".spec.list[].n // 1", (2,)),
+        ("[.spec.list[] | .n // 1]", ([2, 1],)),
+        (".spec.map[]", (1, 2)),
+        (".spec.map | to_entries[] | .key", ("x", "y")),
+        (".spec.list[:1] | length", (1,)),
+        (".spec.text[2:]", ("b",)),
+        (".spec.n // 7, .spec.none // 7", (3, 7)),
+        ('.spec.none // "0"', ("0",)),
+        ("(.spec.n // 1) * ((.spec.none // 2) - 1)", (3,)),
+        ("1 + 2 * 3 - 4 / 2 % 2", (7,)),
+        ("-(.spec.n)", (-3,)),
+        ("7 / 2", (3.5,)),
+        ("-7 % 3", (-1,)),
+        ('.metadata.labels.role == "worker"', (True,)),
+        (".spec.n > 2 and .spec.none == null or false", (True,)),
+        ("1 == 1.0, true == 1, null == false", (True, False, False)),
+        ('[null, false, true, 1, "a", [], {}] | sort == .', (True,)),
+        ("if .spec.n > 5 then 1 elif .spec.n > 2 then 2 else 3 end", (2,)),
+        ("if .spec.none then 1 end", (VALUE,)),
+        ('.spec.list | map(select(.name == "a")) | .[0].name', ("a",)),
+        ("reduce .spec.list[] as $x (0; . + ($x.n // 1))", (3,)),
+        (".spec.n as $n | .spec.list[] | select(.n == $n) | .name", ()),
+        ('{(.spec.text): .spec.n, n: 1, "m": 2}', ({"a-b": 3, "n": 1, "m": 2},)),
+        ("{n: .spec.list[].name} | .n", ("b", "a")),
+        (".spec | {n, text} | keys", (["n", "text"],)),
+        ('"n=\\(.spec.n + 1)!"', ("n=4!",)),
+        ('"\\u00e9\\n"', ("é\n",)),
+        ('.spec.text | split("-") | join("+")', ("a+b",)),
+        ('.spec.text | startswith("a"), endswith("a"), test("^a.b$")', (True, False, True)),
+        ('.spec.text | ltrimstr("a-"), rtrimstr("-b"), ascii_upcase', ("b", "a", "A-B")),
+        ('.spec.map | has("x"), has("z")', (True, False)),
+        (".spec.list | any(.n == 2), all(.n == 2)", (True, False)),
+        (".spec.list | map(.n // 0) | add, min, max", (2, 0, 2)),
+        ('[3, 1, 3] | unique, sort, reverse, (map(tostring) | join(","))', ([1, 3], [1, 3, 3], [3, 1, 3], "3,1,3")),
+        ("[1, [2, [3]]] | flatten | length", (3,)),
+        (".spec.list | sort_by(.name) | .[0].name", ("a",)),
+        (".spec.list | group_by(.n) | length", (2,)),
+        (".spec.map | with_entries(.value += 0)? // 1", (1,)),
+        (".spec.map | map_values(. + 1)", ({"x": 2, "y": 3},)),
+        ("first(.spec.list[].name), last(.spec.list[].name)", ("b", "a")),
+        ('"3" | tonumber + 1', (4,)),
+        ('"[1]" | fromjson | tojson', ("[1]",)),
+        ("2.0 | tostring", ("2",)),
+        (".spec.text.x?", ()),
+        ('try error("no") catch .', ("no",)),
+        ('[.spec.list[] | .name | select(. != "b")] | length == 1', (True,)),
+        ("3.7 | floor, ceil, round", (3, 4, 4)),
+        ("[.spec.null, 1] | map(values)", ([1],)),
+        ("[1, 2, 1] - [1]", ([2],)),
+        ("{} | .a.b | type", ("null",)),
+        ('["a", "b"] | contains(["a"]), inside(["a", "b", "c"])', (True, True)),
+        ("empty", ()),
+        ("isempty(empty) # a comment", (True,)),
+    ],
+)  # fmt: skip
+def test_a_query_is_answered(query, results):
+    assert evaluate(query, VALUE) == results
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        ".spec.text[0]",
+        ".spec.n.x",
+        ".spec.n[]",
+        '.spec.list["x"]',
+        '1 + "a"',
+        "1 / 0",
+        '{} | keys | .[0] | startswith("a")',
+        "unheard",
+        "map",
+        "$none",
+        '"x" | tonumber',
+        "error",
+        "{(1): 2}",
+        '"[" as $r | "x" | test($r)',
+        "..",
+        ".a = 1",
+    ],
+)
+def test_a_query_that_cannot_be_answered_is_a_problem(query):
+    with pytest.raises(QueryError):
+        evaluate(query, VALUE)
+
+
+def test_too_many_results_are_a_problem():
+    with pytest.raises(QueryError, match="1000 results or more"):
+        evaluate(".[]", list(range(1000)))
+    assert len(evaluate(".[]", list(range(999)))) == 999

@@ -1,0 +1,80 @@
+from importlib.metadata import entry_points
+
+import attrs
+import pytest
+
+from kai.errors import ConfigError
+from kai.podgrouper import KindPattern, KindRule, KnownObjects, Reader, Settings, load_groupers
+from kai.podgrouper.grouper import DEFAULT
+from kai.podgrouper.registry import ENTRY_POINTS, assemble
+from kai.podgrouper.resource import Kind
+
+
+@attrs.frozen
+class Stub:
+    kinds: tuple = ()
+
+    def draft(self, request, /):
+        return None
+
+
+NOTHING = Reader(KnownObjects.of([]))
+
+
+def test_every_installed_grouper_is_loaded():
+    assert set(load_groupers(Settings()).by_name) == {point.name for point in entry_points(group=ENTRY_POINTS)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (Kind("batch", "v1", "Job"), "job"),
+        (Kind("batch", "v1beta1", "CronJob"), "default"),
+        (Kind("apps", "v1", "StatefulSet"), "default"),
+        (Kind("run.ai", "v9", "TrainingWorkload"), "skip_top_owner"),
+        (Kind("nvidia.com", "v1beta1", "DynamoGraphDeployment"), "skip_top_owner"),
+        (Kind("kubeflow.org", "v2beta1", "MPIJob"), "mpi_job"),
+        (Kind("kubeflow.org", "v2beta1", "TFJob"), "default"),
+        (Kind("", "v1", "Pod"), "pod"),
+        (Kind("example.com", "v1", "Unheard"), "default"),
+    ],
+)
+def test_a_kind_is_served_by_its_grouper(kind, name):
+    groupers = load_groupers(Settings())
+    assert groupers.choose(kind, NOTHING, Settings()) is groupers.by_name[name]
+
+
+def test_an_exact_version_comes_before_any_version():
+    exact, any_version = Stub((KindPattern("g", "v1", "K"),)), Stub((KindPattern("g", "*", "K"),))
+    groupers = assemble([("a", exact), ("b", any_version), (DEFAULT, Stub())], Settings())
+    assert groupers.choose(Kind("g", "v1", "K"), NOTHING, Settings()) is exact
+    assert groupers.choose(Kind("g", "v2", "K"), NOTHING, Settings()) is any_version
+
+
+def test_a_rule_of_the_configuration_comes_before_what_is_built_in():
+    pattern = KindPattern("batch", "v1", "Job")
+    settings = Settings(kind_rules=(KindRule(pattern, DEFAULT),))
+    groupers = load_groupers(settings)
+    assert groupers.choose(Kind("batch", "v1", "Job"), NOTHING, settings) is groupers.default
+
+
+def test_without_groupers_the_message_says_how_to_install_them():
+    with pytest.raises(ConfigError, match="uv pip install -e"):
+        assemble([], Settings())
+
+
+def test_two_groupers_for_one_kind_stop_the_start():
+    pattern = KindPattern("g", "v1", "K")
+    with pytest.raises(ConfigError, match='kind g/v1/K: claimed by groupers "a" and "b"'):
+        assemble([("a", Stub((pattern,))), ("b", Stub((pattern,))), (DEFAULT, Stub())], Settings())
+
+
+def test_two_groupers_of_one_name_stop_the_start():
+    with pytest.raises(ConfigError, match="twice"):
+        assemble([(DEFAULT, Stub()), (DEFAULT, Stub())], Settings())
+
+
+def test_a_rule_for_an_unknown_grouper_stops_the_start():
+    settings = Settings(kind_rules=(KindRule(KindPattern("g", "v1", "K"), "guess"),))
+    with pytest.raises(ConfigError, match="kind g/v1/K: grouper: found 'guess', expected one of default"):
+        assemble([(DEFAULT, Stub())], settings)
