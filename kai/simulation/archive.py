@@ -1,0 +1,108 @@
+"""The peer's snapshot archive: everything its scheduler saw, in one JSON file inside a zip.
+
+Objects come without apiVersion and kind; what is left out of the parameters is zero. Times are nanoseconds.
+
+Source: the peer's plugins/snapshot and its snapshot-tool.
+"""
+
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from kai.api import codec
+from kai.api.kinds import BY_CLASS, ApiObject
+from kai.api.objects import FIELD_OF, ClusterObjects, collect
+from kai.api.wire import camel
+from kai.errors import InputError
+from kai.framework.configuration import read_peer
+from kai.framework.peer_settings import Settings
+from kai.simulation.case import Case
+from kai.simulation.moment import newest_time
+from kai.simulation.scenario import intake_settings
+
+MEMBER = "snapshot.json"
+_LARGEST = 4 * 1024**3
+_LISTS = {camel(field): cls for cls, field in FIELD_OF.items()}
+
+
+def is_archive(path: Path) -> bool:
+    """Say whether ``path`` is a zip file."""
+    return zipfile.is_zipfile(path)
+
+
+def read_archive(path: Path, name: str) -> Case:
+    """Return the case that a snapshot of the peer describes: one cycle with the configuration it was taken with.
+
+    Raises: InputError for an archive that is not whole or holds something else.
+    """
+    document = _read_json(path, name)
+    raw = document.get("rawObjects")
+    if not isinstance(raw, Mapping):
+        raise InputError.about(f"{name}: {MEMBER}", "rawObjects", found=raw, wanted="lists of objects")
+    objects, notes = _objects(raw, name)
+    settings = Settings(_mapping(document, "schedulerParams", name), f"{name}: schedulerParams", zeroed=True)
+    configuration = read_peer(_mapping(document, "config", name), f"{name}: config", None)
+    return Case(
+        name=name,
+        title=path.stem,
+        objects=objects,
+        now=newest_time(objects),
+        configuration=attrs.evolve(configuration, parameters=settings.parameters(configuration.parameters)),
+        settings=intake_settings(settings),
+        notes=notes + configuration.notes,
+    )
+
+
+def _read_json(path: Path, name: str) -> Mapping[str, Any]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = archive.getinfo(MEMBER).file_size
+            if size > _LARGEST:
+                raise InputError(f"{name}: found {MEMBER} of {size} bytes, expected at most {_LARGEST}")
+            document = json.loads(archive.read(MEMBER))
+    except KeyError:
+        raise InputError(f"{name}: found no {MEMBER}, expected a snapshot taken by the scheduler") from None
+    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as error:
+        raise InputError(f"{name}: found a zip file that cannot be read ({error}), expected a snapshot") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name}: {MEMBER}: found text that is no JSON ({error}), expected a whole snapshot") from None
+    if not isinstance(document, Mapping):
+        raise InputError(f"{name}: {MEMBER}: found {type(document).__name__}, expected an object with rawObjects")
+    return document
+
+
+def _mapping(document: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:
+    value = document.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InputError.about(f"{name}: {MEMBER}", key, found=value, wanted="an object")
+    return value
+
+
+def _objects(raw: Mapping[str, Any], name: str) -> tuple[ClusterObjects, tuple[str, ...]]:
+    found: list[ApiObject] = []
+    errors: list[InputError] = []
+    notes: list[str] = []
+    for key, items in raw.items():
+        cls = _LISTS.get(key)
+        if cls is None:
+            notes.append(f"passed over {len(items) if isinstance(items, list) else 0} of rawObjects.{key}")
+            continue
+        if items is not None and not isinstance(items, list):
+            raise InputError.about(f"{name}: {MEMBER}", f"rawObjects.{key}", found=items, wanted="a list")
+        for item in items or ():
+            try:
+                found.append(codec.structure_as(cls, item))
+            except InputError as error:
+                errors.append(error)
+    if errors:
+        raise InputError.joined(errors)
+    return collect(found), tuple(notes)
+
+
+__all__ = ["BY_CLASS", "MEMBER", "is_archive", "read_archive"]

@@ -1,0 +1,44 @@
+"""A case: everything that one simulation needs, read from whatever it was written in."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kai.api.objects import ClusterObjects
+from kai.framework.configuration import Configuration
+from kai.intake import IntakeSettings
+
+
+@attrs.frozen(kw_only=True)
+class Case:
+    """A cluster at a moment, a configuration, and how often to decide.
+
+    Time stands still: every cycle happens at ``now``, in seconds since the epoch.
+    """
+
+    name: str
+    """The path as it was given."""
+    title: str
+    objects: ClusterObjects
+    now: float
+    configuration: Configuration
+    settings: IntakeSettings
+    cycles: int = 1
+    stable_cycles: int = 0
+    """Cycles after those; the answer must hold after each of them."""
+    keep_terminating: frozenset[str] = frozenset()
+    """Names of pod groups whose pods stay terminating for ever once they are evicted."""
+    expected: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    """What was passed over or changed while reading."""
+
+
+@attrs.frozen(kw_only=True)
+class FairShareCase:
+    """Sibling queues and an amount to divide, without a cluster."""
+
+    name: str
+    title: str
+    document: Mapping[str, Any]
+    expected: Mapping[str, Any] | None = None

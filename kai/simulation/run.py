@@ -1,0 +1,91 @@
+"""Running a case: snapshot, decide, let the cluster react, as often as the case asks for."""
+
+import attrs
+
+from kai.api.objects import ClusterObjects
+from kai.framework.configuration import make_profile
+from kai.framework.cycle import CycleReport, run_cycle
+from kai.framework.decisions import Decision, Recorder
+from kai.framework.observe import Observer, Silent
+from kai.framework.profile import Profile
+from kai.framework.registry import Registry
+from kai.intake import Intake
+from kai.simulation.between import Aftermath, next_objects
+from kai.simulation.case import Case
+from kai.state.snapshot import Snapshot
+
+
+@attrs.frozen(kw_only=True)
+class Cycle:
+    """One cycle: what it saw, what it decided, what it left behind."""
+
+    number: int
+    snapshot: Snapshot
+    report: CycleReport
+    decisions: tuple[Decision, ...]
+
+    @property
+    def aftermath(self) -> Aftermath:
+        """The cycle as the cluster will react to it."""
+        return Aftermath.of(self.snapshot, self.report, self.decisions, self.number)
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """Everything that happened in a case."""
+
+    case: Case
+    profile: Profile
+    cycles: tuple[Cycle, ...]
+    stable: tuple[Cycle, ...] = ()
+    settled: Snapshot | None = None
+    """The cluster after it reacted to the last of ``cycles``; pods are looked at then if stable cycles follow."""
+
+    @property
+    def last(self) -> Cycle:
+        """The last of ``cycles``."""
+        return self.cycles[-1]
+
+
+def simulate(case: Case, registry: Registry | None = None, observer: Observer | None = None) -> Outcome:
+    """Return what happens in ``case``.
+
+    Holds: the same case gives the same outcome.
+    Raises: ConfigError for names and options that cannot be used, InputError for objects that cannot.
+    """
+    profile = make_profile(case.configuration, registry)
+    watch = observer or Silent()
+    intake = Intake(case.settings)
+    objects = case.objects
+    cycles: list[Cycle] = []
+    settled: Snapshot | None = None
+    total = case.cycles + case.stable_cycles
+    for number in range(1, total + 1):
+        snapshot = intake.take(objects, case.now, revision=number)
+        if number == case.cycles + 1:
+            settled = snapshot
+        cycle = _decide(snapshot, profile, number, watch)
+        cycles.append(cycle)
+        if number < total:
+            objects = next_objects(objects, cycle.aftermath, case.keep_terminating)
+    return Outcome(
+        case=case,
+        profile=profile,
+        cycles=tuple(cycles[: case.cycles]),
+        stable=tuple(cycles[case.cycles :]),
+        settled=settled,
+    )
+
+
+def objects_after(outcome: Outcome) -> ClusterObjects:
+    """Return the objects as the cluster holds them after everything that was simulated."""
+    objects = outcome.case.objects
+    for cycle in (*outcome.cycles, *outcome.stable):
+        objects = next_objects(objects, cycle.aftermath, outcome.case.keep_terminating)
+    return objects
+
+
+def _decide(snapshot: Snapshot, profile: Profile, number: int, observer: Observer) -> Cycle:
+    sink = Recorder()
+    report = run_cycle(snapshot, profile, sink, observer)
+    return Cycle(number=number, snapshot=snapshot, report=report, decisions=tuple(sink.decisions))

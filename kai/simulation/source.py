@@ -1,0 +1,110 @@
+"""What a path holds: a scenario, manifests in a file or a folder, or a snapshot of the peer; nobody need say which."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kai.api import codec
+from kai.api.documents import load_documents, load_values
+from kai.api.objects import collect
+from kai.errors import InputError
+from kai.framework.configuration import default_configuration
+from kai.intake import IntakeSettings
+from kai.simulation.archive import is_archive, read_archive
+from kai.simulation.case import Case, FairShareCase
+from kai.simulation.moment import newest_time
+from kai.simulation.scenario import is_scenario, read_scenario, skipped_notes
+
+SUFFIXES = (".yaml", ".yml", ".json")
+STANDARD_INPUT = "-"
+
+
+def find_cases(path: str) -> Iterator[str]:
+    """Yield the paths of the cases at ``path``: itself, or every scenario file of a folder that holds scenarios.
+
+    A folder of manifests is one case.
+
+    Raises: InputError when there is nothing to read.
+    """
+    place = Path(path)
+    if path == STANDARD_INPUT or not place.is_dir():
+        yield path
+        return
+    files = _files(place, path)
+    if is_scenario(_first_document(files[0])):
+        yield from (str(file) for file in files)
+    else:
+        yield path
+
+
+def read_case(path: str) -> Case | FairShareCase:
+    """Return the case at ``path``.
+
+    Raises: InputError or ConfigError that names the file, the object and the field.
+    """
+    place = Path(path)
+    if path == STANDARD_INPUT:
+        return _read_text(sys.stdin.buffer.read(), path)
+    if place.is_dir():
+        return _read_folder(place, path)
+    try:
+        if is_archive(place):
+            return read_archive(place, path)
+        return _read_text(place.read_bytes(), path)
+    except OSError as error:
+        raise InputError(f"{path}: found {error.strerror or error}, expected a file or a folder") from None
+
+
+def _read_text(text: bytes, name: str) -> Case | FairShareCase:
+    values = load_values(text, name)
+    if len(values) == 1 and is_scenario(values[0]):
+        return read_scenario(values[0], name)
+    if any(is_scenario(value) for value in values):
+        raise InputError(f"{name}: found {len(values)} documents with a scenario among them, expected one a file")
+    if not values:
+        raise InputError(f"{name}: found nothing, expected a scenario or Kubernetes objects")
+    return _manifests(load_documents(text, name), name, Path(name).stem)
+
+
+def _read_folder(folder: Path, name: str) -> Case:
+    manifests: list[Mapping[str, Any]] = []
+    for file in _files(folder, name):
+        try:
+            documents = load_documents(file.read_bytes(), str(file))
+        except OSError as error:
+            raise InputError(f"{file}: found {error.strerror or error}, expected a readable file") from None
+        for document in documents:
+            if is_scenario(document):
+                raise InputError(f"{file}: found a scenario, expected Kubernetes objects as in the rest of {name}")
+        manifests += documents
+    return _manifests(manifests, name, folder.resolve().name)
+
+
+def _files(folder: Path, name: str) -> Sequence[Path]:
+    found = sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+    if not found:
+        raise InputError(f"{name}: found no file that ends in {', '.join(SUFFIXES)}, expected manifests or scenarios")
+    return found
+
+
+def _first_document(file: Path) -> object:
+    """Return the first document of a file; None if it cannot be read, which reading the folder will say better."""
+    try:
+        return next(iter(load_values(file.read_bytes(), str(file))), None)
+    except (OSError, InputError):
+        return None
+
+
+def _manifests(manifests: Sequence[Mapping[str, Any]], name: str, title: str) -> Case:
+    found = codec.structure_all(manifests)
+    objects = collect(found.objects)
+    return Case(
+        name=name,
+        title=title,
+        objects=objects,
+        now=newest_time(objects),
+        configuration=default_configuration(),
+        settings=IntakeSettings(),
+        notes=skipped_notes(found),
+    )
