@@ -1,16 +1,36 @@
-"""The catalog: namespaces, config maps and topologies, beside volumes and claims."""
+"""The catalog: what filters look up by name."""
 
 from collections.abc import Iterable, Mapping
+from operator import is_
+
+import attrs
 
 from kai.api import topology as api
 from kai.api.objects import ClusterObjects
+from kai.intake.claims import gpus_of_claim, gpus_of_nodes, read_claims
+from kai.intake.settings import IntakeSettings
+from kai.intake.volumes import read_volumes
 from kai.model.catalog import Catalog
 from kai.model.topology import Topology
+
+_SOURCES = (
+    "namespaces",
+    "config_maps",
+    "persistent_volume_claims",
+    "persistent_volumes",
+    "storage_classes",
+    "csi_drivers",
+    "csi_storage_capacities",
+    "resource_claims",
+    "resource_claim_templates",
+    "resource_slices",
+    "device_classes",
+)
 
 
 def read_topologies(sources: Iterable[api.Topology]) -> Mapping[str, Topology]:
     """Return topologies by name."""
-    return {source.metadata.name: _topology(source) for source in sorted(sources, key=lambda each: each.metadata.name)}
+    return {source.metadata.name: _topology(source) for source in sources}
 
 
 def _topology(source: api.Topology) -> Topology:
@@ -22,10 +42,44 @@ def _topology(source: api.Topology) -> Topology:
     )
 
 
-def read_catalog(objects: ClusterObjects) -> Catalog:
-    """Return what filters look up by name. In a cluster without any config map none counts as missing: they were not listed."""
+@attrs.frozen(kw_only=True, eq=False)
+class Library:
+    """The catalog, with what else follows from the same objects."""
+
+    objects: ClusterObjects
+    catalog: Catalog
+    template_gpus: Mapping[tuple[str, str], int]
+    """GPUs in a claim made from a template, by the template's namespace and name."""
+    node_gpus: Mapping[str, int]
+    """GPUs that drivers offer beside device plugins, by node."""
+
+
+def read_library(objects: ClusterObjects, settings: IntakeSettings, before: Library | None) -> Library:
+    """Return the library of a cluster; the same one as ``before`` while it is made of the same objects."""
+    if before is not None and _same_sources(objects, before.objects):
+        return before
+    return Library(
+        objects=objects,
+        catalog=_catalog(objects, settings),
+        template_gpus={
+            (each.metadata.namespace, each.metadata.name): gpus_of_claim(each.spec.spec)
+            for each in objects.resource_claim_templates
+        },
+        node_gpus=gpus_of_nodes(objects.resource_slices),
+    )
+
+
+def _same_sources(objects: ClusterObjects, before: ClusterObjects) -> bool:
+    pairs = [(getattr(objects, field), getattr(before, field)) for field in _SOURCES]
+    return all(len(ours) == len(theirs) and all(map(is_, ours, theirs)) for ours, theirs in pairs)
+
+
+def _catalog(objects: ClusterObjects, settings: IntakeSettings) -> Catalog:
+    """Return the catalog. Without any config map in the cluster none is missing: they were not listed."""
     return Catalog(
         namespaces={each.metadata.name: each.metadata.labels for each in objects.namespaces},
         config_maps=frozenset((each.metadata.namespace, each.metadata.name) for each in objects.config_maps),
         config_maps_known=bool(objects.config_maps),
+        volumes=read_volumes(objects, settings),
+        claims=read_claims(objects, settings),
     )

@@ -1,7 +1,6 @@
 """Pod groups: priority, times, and the tree of sub-groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
-
 from typing import TypeAlias
 
 import attrs

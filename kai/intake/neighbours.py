@@ -1,14 +1,14 @@
 """What the other objects of a cluster mean for a pod: what they add to its shape, and to its signature."""
 
 from collections.abc import Sequence
-from operator import is_
 
 import attrs
 
-from kai.api.objects import ClusterObjects
+from kai.intake.catalog import Library
+from kai.intake.numa import is_guaranteed
 from kai.intake.pods import PodCell
+from kai.intake.requests import container_requests
 from kai.intake.traits import digest
-from kai.model.catalog import Catalog
 from kai.model.pod import ContainerRequest
 
 
@@ -29,69 +29,91 @@ _NOTHING = Surroundings()
 
 @attrs.frozen(eq=False)
 class Token:
-    """Stands for one state of the neighbours: what was worked out under a token is true as long as the token is the same."""
+    """Stands for one state of the neighbours: what was worked out under it holds as long as it is the same."""
 
 
+@attrs.frozen(kw_only=True, eq=False)
 class Neighbours:
-    """Answers for one snapshot what else, besides the pod object itself, tells a pod from others."""
+    """What can matter to the pods of one snapshot besides the pods themselves."""
 
-    def __init__(
-        self, cells: Sequence[PodCell], objects: ClusterObjects, catalog: Catalog, before: "Neighbours | None"
-    ) -> None:
-        self.cells = cells
-        self._catalog = catalog
-        self._relevant: tuple[Sequence[object], ...] = (
-            objects.config_maps,
-            objects.persistent_volume_claims,
-            objects.resource_claims,
-            objects.resource_claim_templates,
-            objects.node_resource_topologies,
-        )
-        self.plain: Token = Token()
-        """For pods to which only the presence of terms about other pods matters."""
-        self.full: Token = Token()
-        """For pods that refer to other objects."""
-        self._label_keys: tuple[str, ...] | None = (
-            before._label_keys if before is not None and before.cells is cells else _label_keys(cells)
-        )
-        if before is not None and before._label_keys == self._label_keys:
-            self.plain = before.plain
-            if all(_same(*pair) for pair in zip(self._relevant, before._relevant, strict=True)):
-                self.full = before.full
+    cells: Sequence[PodCell]
+    library: Library
+    label_keys: tuple[str, ...] | None
+    """Labels that terms about other pods look at; None when no pod has such terms."""
+    zone_devices: frozenset[str] | None
+    """Devices that NUMA zones report; None when no node has zones."""
+    tokens: tuple[Token, ...]
+    """For pods by their ``Needs``."""
 
     def of(self, cell: PodCell) -> Surroundings:
         """Return what the neighbours add to the shape of a pod.
 
         Terms about other pods look at namespaces and at the labels that any selector names; only those tell pods apart.
         """
-        traits, pod = cell.traits, cell.pod
+        traits, pod, catalog = cell.traits, cell.pod, self.library.catalog
         missing: tuple[str, ...] = ()
-        if traits.config_maps and self._catalog.config_maps_known:
-            present = self._catalog.config_maps
+        if traits.config_maps and catalog.config_maps_known:
+            present = catalog.config_maps
             missing = tuple([name for name in traits.config_maps if (pod.namespace, name) not in present])
         labels: tuple[tuple[str, str], ...] = ()
-        if self._label_keys is not None:
-            labels = tuple([(key, pod.labels[key]) for key in self._label_keys if key in pod.labels])
-        constraints = traits.constraints
-        if missing or constraints.claims or constraints.volume_claims or self._label_keys is not None:
-            return Surroundings(namespace=pod.namespace, labels=labels, missing_config_maps=missing)
-        return _NOTHING
+        if self.label_keys is not None:
+            labels = tuple([(key, pod.labels[key]) for key in self.label_keys if key in pod.labels])
+        containers = self._containers(cell) if self.zone_devices is not None else ()
+        refers = missing or traits.constraints.claims or traits.constraints.volume_claims
+        if refers or self.label_keys is not None:
+            claimed = self._claimed(cell) if traits.constraints.claims else 0
+            return Surroundings(pod.namespace, labels, missing, claimed, containers)
+        return Surroundings(containers=containers) if containers else _NOTHING
 
     def signature(self, cell: PodCell) -> str:
         """Return the signature of a pod: of its volume claims the class, size and phase count, not the name."""
-        traits, claims = cell.traits, self._catalog.volumes.claims
+        traits, claims = cell.traits, self.library.catalog.volumes.claims
         if not traits.constraints.volume_claims:
             return traits.signature
         found = [claims.get((cell.pod.namespace, name)) for name in traits.constraints.volume_claims]
         return digest([traits.signature, sorted([each.storage_class, each.size, each.phase] for each in found if each)])
 
+    def _claimed(self, cell: PodCell) -> int:
+        """Return the GPUs in a pod's resource claims; a claim that is still to be made counts by its template."""
+        namespace, claims = cell.pod.namespace, self.library.catalog.claims.claims
+        templates = {each.name: each.resource_claim_template_name for each in cell.source.spec.resource_claims}
+        total = 0
+        for reference in cell.traits.constraints.claims:
+            claim = claims.get((namespace, reference.claim))
+            template = templates.get(reference.name) or ""
+            total += claim.gpus if claim else self.library.template_gpus.get((namespace, template), 0)
+        return total
+
+    def _containers(self, cell: PodCell) -> tuple[ContainerRequest, ...]:
+        """Return the containers of a pod that NUMA alignment concerns: a guaranteed one, or one that asks for a device of a zone.
+
+        Source: the peer's numa plugin.
+        """
+        asked_for = {name for name, _ in cell.demand.request}
+        if asked_for & (self.zone_devices or frozenset()) or is_guaranteed(cell.source):
+            return container_requests(cell.source)
+        return ()
+
+
+def neighbours_of(
+    cells: Sequence[PodCell], library: Library, zone_devices: frozenset[str] | None, before: Neighbours | None
+) -> Neighbours:
+    """Return the neighbours of ``cells``, with the tokens of ``before`` where nothing that they stand for changed."""
+    label_keys = before.label_keys if before is not None and before.cells is cells else _label_keys(cells)
+    tokens = [Token(), Token(), Token()]
+    if before is not None and (label_keys, zone_devices) == (before.label_keys, before.zone_devices):
+        tokens[0] = before.tokens[0]
+        ours, theirs = library.catalog, before.library.catalog
+        if (ours.config_maps, ours.config_maps_known) == (theirs.config_maps, theirs.config_maps_known):
+            tokens[1] = before.tokens[1]
+            if ours is theirs:
+                tokens[2] = before.tokens[2]
+    return Neighbours(
+        cells=cells, library=library, label_keys=label_keys, zone_devices=zone_devices, tokens=tuple(tokens)
+    )
+
 
 def _label_keys(cells: Sequence[PodCell]) -> tuple[str, ...] | None:
-    """Return the labels that terms about other pods look at; None when no pod has such terms."""
     looked_at = {cell.traits.term_labels for cell in cells}
     looked_at.discard(None)
     return tuple(sorted({key for keys in looked_at for key in keys or ()})) if looked_at else None
-
-
-def _same(objects: Sequence[object], before: Sequence[object]) -> bool:
-    return len(objects) == len(before) and all(map(is_, objects, before))

@@ -1,7 +1,6 @@
 """Nodes: what they have, and what their labels say about their GPUs."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -31,9 +30,9 @@ def is_wanted(source: api.Node, settings: IntakeSettings) -> bool:
     return settings.owns(labels)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.define(kw_only=True, eq=False)
 class NodeCell:
-    """What intake made of one node object."""
+    """What intake made of one node object, and of what is said about the node elsewhere."""
 
     source: api.Node
     order: tuple[str, str]
@@ -42,31 +41,19 @@ class NodeCell:
 
 
 class NodeReader:
-    """Reads node objects, with what drivers and exporters say about the node elsewhere."""
+    """Reads node objects."""
 
-    def __init__(
-        self,
-        settings: IntakeSettings,
-        dra_gpus: Mapping[str, int] = MappingProxyType({}),
-        layouts: Mapping[str, NumaLayout] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, settings: IntakeSettings) -> None:
         self._settings = settings
-        self._dra_gpus = dra_gpus
-        self._layouts = layouts
 
     def read(self, source: api.Node) -> NodeCell:
         """Return the cell of a node."""
-        name = source.metadata.name
         wanted = is_wanted(source, self._settings)
-        node = self._node(source, self._dra_gpus.get(name, 0), self._layouts.get(name)) if wanted else None
-        return NodeCell(source=source, order=("", name), node=node)
+        return NodeCell(source=source, order=("", source.metadata.name), node=self._node(source) if wanted else None)
 
-    def _node(self, source: api.Node, dra_gpus: int, numa: NumaLayout | None) -> Node:
-        """Return a node; devices that a driver offers beside the device plugin count as GPUs of the node."""
+    def _node(self, source: api.Node) -> Node:
         labels = source.metadata.labels
         allocatable = amounts(tuple(source.status.allocatable.items()))
-        if dra_gpus:
-            allocatable = {**allocatable, "gpu": allocatable.get("gpu", 0) + dra_gpus * GPU_UNIT}
         memory = _gpu_memory(labels.get(names.NODE_GPU_MEMORY, ""))
         return Node(
             name=source.metadata.name,
@@ -80,9 +67,28 @@ class NodeReader:
             gpu_count=_gpu_count(labels.get(names.NODE_GPU_COUNT, ""), allocatable),
             mig_enabled=_mig_enabled(labels.get(self._settings.mig_worker_label), allocatable),
             mig_strategy=_STRATEGIES.get(labels.get(names.NODE_MIG_STRATEGY, ""), MigStrategy.NONE),
-            dra_gpus=dra_gpus,
-            numa=numa,
         )
+
+
+def settle(cells: Iterable[NodeCell], gpus: Mapping[str, int], layouts: Mapping[str, NumaLayout]) -> tuple[Node, ...]:
+    """Return the nodes, with the GPUs that drivers offer beside device plugins (they count like others) and the NUMA zones."""
+    found: list[Node] = []
+    for cell in cells:
+        node = cell.node
+        if node is None:
+            continue
+        offered, layout = gpus.get(node.name, 0), layouts.get(node.name)
+        if node.dra_gpus != offered or node.numa is not layout:
+            cell.node = node = _with(node, cell.source, offered, layout)
+        found.append(node)
+    return tuple(found)
+
+
+def _with(node: Node, source: api.Node, offered: int, layout: NumaLayout | None) -> Node:
+    more = (offered - node.dra_gpus) * GPU_UNIT
+    allocatable = {**node.allocatable, "gpu": node.allocatable.get("gpu", 0) + more} if more else node.allocatable
+    count = _gpu_count(source.metadata.labels.get(names.NODE_GPU_COUNT, ""), allocatable)
+    return attrs.evolve(node, allocatable=allocatable, gpu_count=count, dra_gpus=offered, numa=layout)
 
 
 def _failing(source: api.Node) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from kai.intake.membership import Place, Places
 from kai.intake.requests import Demand, ResourceKey, demand, resource_key
 from kai.intake.settings import IntakeSettings
 from kai.intake.traits import TraitKey, Traits, read_traits, trait_key
-from kai.model.podgroup import DEFAULT_SUBGROUP
 from kai.model.pod import Pod
+from kai.model.podgroup import DEFAULT_SUBGROUP
 from kai.model.status import Status
 
 _FINISHED = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED, "Unknown": Status.UNKNOWN}

@@ -32,13 +32,13 @@ class ShapeTable:
     def settle(self, neighbours: Neighbours) -> bool:
         """Give every pod its shape and signature. Return whether a signature changed."""
         cells, before = neighbours.cells, self._settled
-        plain, full = neighbours.plain, neighbours.full
+        tokens = neighbours.tokens
         self._settled = neighbours
-        if before is not None and before.cells is cells and before.plain is plain and before.full is full:
+        if before is not None and before.cells is cells and before.tokens == tokens:
             return False
         changed = False
         for cell in cells:
-            token = plain if cell.traits.plain else full
+            token = tokens[cell.traits.needs]
             if cell.token is token:
                 continue
             cell.shape = self._number(cell.demand, cell.traits.constraints, neighbours.of(cell))

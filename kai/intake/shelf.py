@@ -3,8 +3,8 @@
 Api objects are frozen, so the same object means the same facts. A shelf holds its objects, therefore no identity is ever used twice.
 """
 
-from collections import Counter
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, count, pairwise
 from operator import attrgetter, eq, is_not

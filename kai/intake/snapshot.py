@@ -6,28 +6,33 @@ What follows from several objects (a status under a bind request, the row of a n
 
 from collections.abc import Iterable, Mapping
 
-import numpy as np
+import attrs
 
 from kai.api import node as api_node
+from kai.api import numa as api_numa
 from kai.api import pod as api_pod
 from kai.api import podgroup as api_podgroup
 from kai.api.objects import ClusterObjects
-from kai.intake.binding import live_bind_requests
-from kai.intake.catalog import read_catalog, read_topologies
+from kai.intake.binding import assumed_claims, live_bind_requests
+from kai.intake.catalog import Library, read_library, read_topologies
 from kai.intake.groups import GroupCell, GroupReader, GroupSurroundings, priorities
 from kai.intake.membership import Places
-from kai.intake.neighbours import Neighbours
+from kai.intake.neighbours import Neighbours, neighbours_of
 from kai.intake.nodes import NodeCell, NodeReader
+from kai.intake.nodes import settle as settle_nodes
+from kai.intake.numa import NumaCell, read_numa
 from kai.intake.pods import PodCell, PodReader
 from kai.intake.queues import read_queues
 from kai.intake.settings import IntakeSettings
 from kai.intake.shapes import ShapeTable
 from kai.intake.shelf import Shelf, in_order
-from kai.intake.standing import BaseColumns, read_base, read_standing
+from kai.intake.standing import BaseColumns, Standing, read_base, read_records, read_standing
 from kai.model.axis import ResourceAxis
+from kai.model.catalog import Catalog
 from kai.model.node import Node
 from kai.model.pod import Shape
 from kai.model.queue import Queue, Shares
+from kai.model.rows import Int64s
 from kai.state.snapshot import Snapshot
 
 _MANY = 1 << 16
@@ -66,8 +71,11 @@ class Intake:
         self._group_reader = GroupReader(self._settings, GroupSurroundings({}, {}, 0, {}), self._places)
         self._pods: Shelf[api_pod.Pod, PodCell] = Shelf()
         self._pod_reader = PodReader(self._settings, self._places)
+        self._zones: Shelf[api_numa.NodeResourceTopology, NumaCell] = Shelf()
+        self._library: Library | None = None
         self._neighbours: Neighbours | None = None
         self._base: BaseColumns | None = None
+        """None when something that it is made of changed."""
 
     def take(
         self,
@@ -81,28 +89,22 @@ class Intake:
 
         Raises: InputError for two objects of one kind and name.
         """
-        settings = self._settings
         if self._shapes.overgrown or len(self._places) > _MANY + 4 * (len(objects.pods) + len(objects.pod_groups)):
             self._forget()  # most of what was interned belongs to pods of the past
-        queues = read_queues(in_order(objects.queues), settings, usage)
-        changed = self._put_groups(objects, queues)
-        changed |= self._nodes.put(objects.nodes, NodeReader(settings).read)
-        changed |= self._pods.put(objects.pods, self._pod_reader.read)
-        nodes = tuple([cell.node for cell in self._nodes.cells if cell.node is not None])
+        queues = read_queues(in_order(objects.queues), self._settings, usage)
+        self._put(objects, queues)
+        library = self._library = read_library(objects, self._settings, self._library)
+        nodes = self._settle_nodes(library)
         groups = [cell for cell in self._groups.cells if cell.group is not None]
+        shapes, pod_shape = self._settle_shapes(library)
         node_rows = {node.name: row for row, node in enumerate(nodes)}
-        catalog = read_catalog(objects)
-        self._neighbours = Neighbours(self._pods.cells, objects, catalog, self._neighbours)
-        changed |= self._shapes.settle(self._neighbours)
-        shapes, pod_shape = self._shapes.used()
-        if changed or self._base is None:
+        if self._base is None:
             self._places.settle(groups)
             self._base = read_base(self._pods.cells, node_rows)
+        base = self._base
+        requests = live_bind_requests(objects.bind_requests, node_rows, self._settings)
         standing = read_standing(
-            self._base,
-            node_rows,
-            live_bind_requests(objects.bind_requests, node_rows, settings),
-            stuck_before=now - settings.stuck_in_releasing_seconds,
+            base, node_rows, requests, stuck_before=now - self._settings.stuck_in_releasing_seconds
         )
         return Snapshot(
             now=now,
@@ -113,16 +115,39 @@ class Intake:
             groups=tuple([cell.group for cell in groups if cell.group is not None]),
             queues=queues,
             topologies=self._group_reader.around.topologies,
-            catalog=catalog,
+            catalog=_with_assumed_claims(library.catalog, base, standing),
             pod_shape=pod_shape,
-            pod_group=self._base.group.copy(),
-            pod_subgroup=self._base.subgroup.copy(),
+            pod_group=base.group.copy(),
+            pod_subgroup=base.subgroup.copy(),
             pod_status=standing.status,
             pod_node=standing.node,
-            pod_reservation=self._base.reservation.copy(),
+            pod_reservation=base.reservation.copy(),
             pod_devices=standing.devices,
+            pod_numa=read_records(base, standing, nodes) if self._zones.cells else {},
             revision=revision,
         )
+
+    def _put(self, objects: ClusterObjects, queues: Iterable[Queue]) -> None:
+        """Take stock of the objects that are remembered one by one."""
+        self._zones.put(objects.node_resource_topologies, read_numa)
+        if self._put_groups(objects, queues):
+            self._base = None
+        if self._nodes.put(objects.nodes, NodeReader(self._settings).read):
+            self._base = None
+        if self._pods.put(objects.pods, self._pod_reader.read):
+            self._base = None
+
+    def _settle_nodes(self, library: Library) -> tuple[Node, ...]:
+        layouts = {cell.source.metadata.name: cell.layout for cell in self._zones.cells}
+        return settle_nodes(self._nodes.cells, library.node_gpus, layouts)
+
+    def _settle_shapes(self, library: Library) -> tuple[tuple[Shape, ...], Int64s]:
+        devices = [cell.devices for cell in self._zones.cells]
+        reported = frozenset().union(*devices) if devices else None
+        self._neighbours = neighbours_of(self._pods.cells, library, reported, self._neighbours)
+        if self._shapes.settle(self._neighbours):
+            self._base = None
+        return self._shapes.used()
 
     def _put_groups(self, objects: ClusterObjects, queues: Iterable[Queue]) -> bool:
         """Take stock of the pod groups; all of them are read anew when something that they refer to by name changed."""
@@ -133,6 +158,14 @@ class Intake:
             self._group_reader = GroupReader(self._settings, around, self._places)
             self._groups = Shelf()
         return self._groups.put(objects.pod_groups, self._group_reader.read)
+
+
+def _with_assumed_claims(catalog: Catalog, base: BaseColumns, standing: Standing) -> Catalog:
+    binding = [
+        (standing.pods[row], base.cells[row].traits.constraints, each) for row, each in standing.requests.items()
+    ]
+    claims = assumed_claims(catalog.claims, binding)
+    return catalog if claims is catalog.claims else attrs.evolve(catalog, claims=claims)
 
 
 def _axis(nodes: Iterable[Node], shapes: Iterable[Shape]) -> ResourceAxis:

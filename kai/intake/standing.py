@@ -4,12 +4,13 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
-
 import attrs
 import numpy as np
 
 from kai.api.bindrequest import BindRequest
+from kai.intake.numa import Record, record_of
 from kai.intake.pods import PodCell
+from kai.model.node import Node
 from kai.model.pod import Pod
 from kai.model.rows import NONE, Bools, Int64s
 from kai.model.status import ACTIVE_USED, Status, within
@@ -39,6 +40,8 @@ class Standing:
     node: Int64s
     devices: Mapping[int, tuple[str, ...]]
     """Names of the shared devices of sharing pods that occupy a node, by row."""
+    requests: Mapping[int, BindRequest]
+    """Live bind requests by row."""
 
 
 def read_base(cells: Sequence[PodCell], node_rows: Mapping[str, int]) -> BaseColumns:
@@ -69,6 +72,7 @@ def read_standing(
     cells = base.cells
     pods, status, node = list(base.pods), base.status.copy(), base.node.copy()
     devices: dict[int, tuple[str, ...]] = {}
+    requests: dict[int, BindRequest] = {}
     for row in base.watched:
         cell = cells[row]
         if cell.leaving_since is not None and cell.leaving_since < stuck_before:
@@ -79,6 +83,7 @@ def read_standing(
         if row == len(cells) or cells[row].order != key:
             continue
         cell = cells[row]
+        requests[row] = request
         pods[row] = attrs.evolve(cell.pod, bind_request=request.metadata.name)
         if cell.waiting:
             status[row] = Status.BINDING
@@ -87,7 +92,19 @@ def read_standing(
         if request.spec.selected_gpu_groups and cell.demand.gpu.shared:
             devices[row] = tuple(sorted(request.spec.selected_gpu_groups))
     held = {row: names for row, names in devices.items() if names and within(int(status[row]), ACTIVE_USED)}
-    return Standing(pods=tuple(pods), status=status, node=node, devices=held)
+    return Standing(pods=tuple(pods), status=status, node=node, devices=held, requests=requests)
+
+
+def read_records(base: BaseColumns, standing: Standing, nodes: Sequence[Node]) -> Mapping[int, Record]:
+    """Return where pods were put among the NUMA zones of their nodes, by row."""
+    found: dict[int, Record] = {}
+    for row, cell in enumerate(base.cells):
+        at = standing.node[row]
+        layout = nodes[at].numa if at >= 0 else None
+        record = record_of(cell.source, standing.requests.get(row), layout) if layout is not None else None
+        if record is not None:
+            found[row] = record
+    return found
 
 
 _order = attrgetter("order")

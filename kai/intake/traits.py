@@ -3,10 +3,12 @@
 import hashlib
 import json
 from collections.abc import Iterable
+from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
 import attrs
 
+from kai.api import names
 from kai.api import pod as api
 from kai.api.codec import unstructure
 from kai.api.selection import Affinity, Toleration, TopologySpreadConstraint
@@ -35,6 +37,15 @@ class TraitKey(NamedTuple):
     namespace: str = ""
 
 
+class Needs(IntEnum):
+    """Which other objects can make a difference to a pod's shape or signature, each with all before it."""
+
+    NOBODY = 0
+    CONFIG_MAPS = 1
+    CLAIMS = 2
+    """Resource claims and volume claims."""
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class Traits:
     """What pods with one key have in common."""
@@ -45,8 +56,7 @@ class Traits:
     """Config maps that must exist; only missing ones become part of a shape."""
     term_labels: frozenset[str] | None = None
     """Keys of pod labels that the terms about other pods look at; None: there are no terms."""
-    plain: bool = True
-    """No other object matters: neither claims nor volumes nor config maps."""
+    needs: Needs
 
 
 def trait_key(source: api.Pod, *, finished: bool) -> TraitKey:
@@ -112,6 +122,8 @@ def _claims(source: api.Pod) -> tuple[ClaimReference, ...]:
 def _config_maps(source: api.Pod) -> tuple[str, ...]:
     """Return the names of the config maps without which the pod cannot start.
 
+    Those that the binder makes once the pod has its GPUs are not among them.
+
     Source: the peer's config map predicate: volumes, projected volumes, and the environment of all containers.
     """
     spec = source.spec
@@ -125,7 +137,10 @@ def _config_maps(source: api.Pod) -> tuple[str, ...]:
     for container in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers):
         if container.env or container.env_from:
             found.update(_environment(container))
-    return tuple(sorted(name for name in found if name)) if found else ()
+    if not found:
+        return ()
+    shared = source.metadata.annotations.get(names.SHARED_GPU_CONFIG_MAP)
+    return tuple(sorted(name for name in found if name and not (shared and name.startswith(shared))))
 
 
 def _environment(container: api.Container) -> Iterable[str]:
@@ -156,9 +171,15 @@ def read_traits(key: TraitKey) -> Traits:
         constraints=constraints,
         signature=_signature(key),
         config_maps=key.config_maps,
-        plain=not (key.config_maps or key.claims or key.volume_claims),
+        needs=_needs(key),
         term_labels=_term_labels(constraints),
     )
+
+
+def _needs(key: TraitKey) -> Needs:
+    if key.claims or key.volume_claims:
+        return Needs.CLAIMS
+    return Needs.CONFIG_MAPS if key.config_maps else Needs.NOBODY
 
 
 def _term_labels(constraints: Constraints) -> frozenset[str] | None:

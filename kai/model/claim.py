@@ -52,14 +52,21 @@ class AllocatedDevice:
 
 @attrs.frozen(kw_only=True)
 class Claim:
-    """A resource claim. ``allocation`` is None while nothing is allocated; ``nodes`` says where an allocation can be used (None: anywhere)."""
+    """A resource claim.
+
+    ``allocation`` is None while nothing is allocated; ``nodes`` says where an allocation can be used (None:
+    anywhere).
+    """
 
     namespace: str
     name: str
     uid: str
     requests: tuple[DeviceRequest, ...]
     constraints: tuple[DeviceConstraint, ...] = ()
-    labels: Mapping[str, str] = attrs.field(factory=dict, eq=False)
+    queue: str | None = None
+    """The queue that the claim is labelled with, None without the label: a shared GPU claim belongs to one queue."""
+    gpus: int = 0
+    """GPUs that the claim asks for, as far as quota counts them."""
     owner_pod: str = ""
     """Uid of the owning pod: the claim was made from a template."""
     allocation: tuple[AllocatedDevice, ...] | None = None

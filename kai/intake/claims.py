@@ -1,0 +1,219 @@
+"""Resource claims and the devices that can satisfy them, in the terms of the model."""
+
+from collections.abc import Iterable, Mapping
+
+from kai.api import dra as api
+from kai.api import quantity
+from kai.api.bad_value import BadValue
+from kai.api.objects import ClusterObjects
+from kai.api.selection import Toleration
+from kai.intake import selection
+from kai.intake.settings import IntakeSettings
+from kai.intake.shelf import in_order
+from kai.intake.volumes import only_pod
+from kai.model.claim import (
+    AllocatedDevice,
+    Claim,
+    ClaimCatalog,
+    Device,
+    DeviceClass,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceSlice,
+)
+
+_GPU = "gpu"
+
+
+def read_claims(objects: ClusterObjects, settings: IntakeSettings) -> ClaimCatalog:
+    """Return claims, slices and classes as the objects have them; the API counts as served when there is any of them."""
+    claims = [_claim(source, settings) for source in in_order(objects.resource_claims)]
+    classes = [_class(source) for source in in_order(objects.device_classes)]
+    return ClaimCatalog(
+        claims={(claim.namespace, claim.name): claim for claim in claims},
+        slices=tuple(_slice(source) for source in newest(in_order(objects.resource_slices))),
+        classes={each.name: each for each in classes},
+        served=bool(claims or classes or objects.resource_slices or objects.resource_claim_templates),
+    )
+
+
+def newest(slices: Iterable[api.ResourceSlice]) -> list[api.ResourceSlice]:
+    """Return the slices of the newest generation of each pool; older ones describe devices that may be gone."""
+    ordered = list(slices)
+    generations: dict[tuple[str, str], int] = {}
+    for source in ordered:
+        key = _pool(source)
+        generations[key] = max(generations.get(key, 0), source.spec.pool.generation)
+    return [source for source in ordered if source.spec.pool.generation == generations[_pool(source)]]
+
+
+def _pool(source: api.ResourceSlice) -> tuple[str, str]:
+    return (source.spec.driver, source.spec.pool.name)
+
+
+def is_gpu(name: str) -> bool:
+    """Say whether a driver or a device class is about GPUs.
+
+    Source: the peer looks for the word in the name.
+    """
+    return _GPU in name.lower()
+
+
+def gpus_of_nodes(slices: Iterable[api.ResourceSlice]) -> Mapping[str, int]:
+    """Return how many GPUs drivers offer on each node, by the node's name.
+
+    Source: the peer counts the devices of slices that belong to one node.
+    """
+    found: dict[str, int] = {}
+    for source in newest(slices):
+        node = source.spec.node_name
+        if node and is_gpu(source.spec.driver) and source.spec.devices:
+            found[node] = found.get(node, 0) + len(source.spec.devices)
+    return found
+
+
+def gpus_of_claim(spec: api.ResourceClaimSpec) -> int:
+    """Return how many GPUs a claim asks for; "all of a node" counts as one, and alternatives do not count.
+
+    Source: the peer's count of DRA GPUs.
+    """
+    exact = [request.exactly for request in spec.devices.requests]
+    return sum(_count(each) for each in exact if each is not None and is_gpu(each.device_class_name))
+
+
+def _count(request: api.ExactDeviceRequest | api.DeviceSubRequest) -> int:
+    return 1 if request.allocation_mode == "All" else max(request.count, 1)
+
+
+def _claim(source: api.ResourceClaim, settings: IntakeSettings) -> Claim:
+    metadata, devices, status = source.metadata, source.spec.devices, source.status
+    return Claim(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid or metadata.name,
+        requests=tuple(_request(each) for each in devices.requests),
+        constraints=tuple(_constraint(each) for each in devices.constraints),
+        queue=metadata.labels.get(settings.queue_label_key),
+        gpus=gpus_of_claim(source.spec),
+        owner_pod=only_pod(metadata.owner_references),
+        allocation=allocated(status.allocation) if status.allocation is not None else None,
+        nodes=selection.node_terms(status.allocation.node_selector) if status.allocation is not None else None,
+        reserved_for=tuple(each.uid for each in status.reserved_for),
+    )
+
+
+def allocated(source: api.AllocationResult) -> tuple[AllocatedDevice, ...]:
+    """Return the devices of an allocation."""
+    return tuple(
+        AllocatedDevice(
+            request=each.request,
+            driver=each.driver,
+            pool=each.pool,
+            device=each.device,
+            admin_access=bool(each.admin_access),
+            consumed=_amounts(each.consumed_capacity),
+            share=each.share_id or "",
+        )
+        for each in source.devices.results
+    )
+
+
+def _request(source: api.DeviceRequest) -> DeviceRequest:
+    if source.exactly is not None:
+        return _exact(source.name, source.exactly)
+    alternatives = tuple(_exact(each.name, each) for each in source.first_available)
+    return DeviceRequest(name=source.name, device_class="", alternatives=alternatives)
+
+
+def _exact(name: str, source: api.ExactDeviceRequest | api.DeviceSubRequest) -> DeviceRequest:
+    return DeviceRequest(
+        name=name,
+        device_class=source.device_class_name,
+        count=max(source.count, 1),
+        all_devices=source.allocation_mode == "All",
+        selectors=_expressions(source.selectors),
+        capacity=_amounts(source.capacity.requests) if source.capacity else (),
+        admin_access=isinstance(source, api.ExactDeviceRequest) and bool(source.admin_access),
+        tolerations=tuple(_toleration(each) for each in source.tolerations),
+    )
+
+
+def _toleration(source: Toleration) -> tuple[str, str, str, str]:
+    return (source.key, source.operator or "Equal", source.value, source.effect)
+
+
+def _expressions(selectors: Iterable[api.DeviceSelector]) -> tuple[str, ...]:
+    return tuple(each.cel.expression for each in selectors if each.cel is not None)
+
+
+def _constraint(source: api.DeviceConstraint) -> DeviceConstraint:
+    distinct = source.match_attribute is None
+    attribute = source.distinct_attribute if distinct else source.match_attribute
+    return DeviceConstraint(match=attribute or "", requests=source.requests, distinct=distinct)
+
+
+def _class(source: api.DeviceClass) -> DeviceClass:
+    return DeviceClass(
+        name=source.metadata.name,
+        selectors=_expressions(source.spec.selectors),
+        extended_resource=source.spec.extended_resource_name or "",
+    )
+
+
+def _slice(source: api.ResourceSlice) -> DeviceSlice:
+    spec = source.spec
+    return DeviceSlice(
+        name=source.metadata.name,
+        driver=spec.driver,
+        pool=spec.pool.name,
+        devices=tuple(_device(device, spec.driver) for device in spec.devices),
+        node=spec.node_name or "",
+        all_nodes=bool(spec.all_nodes),
+        nodes=selection.node_terms(spec.node_selector),
+        counters=tuple(
+            (group.name, name, quantity.amount(counter.value))
+            for group in spec.shared_counters
+            for name, counter in sorted(group.counters.items())
+        ),
+    )
+
+
+def _device(source: api.Device, driver: str) -> Device:
+    return Device(
+        name=source.name,
+        attributes={_qualified(name, driver): _attribute(each) for name, each in source.attributes.items()},
+        capacity={_qualified(name, driver): quantity.amount(each.value) for name, each in source.capacity.items()},
+        node=source.node_name or "",
+        all_nodes=bool(source.all_nodes),
+        nodes=selection.node_terms(source.node_selector),
+        counters=tuple(
+            (group.counter_set, name, quantity.amount(counter.value))
+            for group in source.consumes_counters
+            for name, counter in sorted(group.counters.items())
+        ),
+        multiple_allocations=bool(source.allow_multiple_allocations),
+        taints=tuple((each.key, each.value, each.effect) for each in source.taints if each.effect != "None"),
+    )
+
+
+def _qualified(name: str, driver: str) -> str:
+    """Return a name with its domain, which is the driver's unless it says otherwise."""
+    return name if "/" in name else f"{driver}/{name}"
+
+
+def _attribute(source: api.DeviceAttribute) -> str | int | bool:
+    for value in (source.int_, source.bool_, source.string, source.version):
+        if value is not None:
+            return value
+    return ""
+
+
+def _amounts(source: Mapping[str, object]) -> tuple[tuple[str, int], ...]:
+    """Return amounts by name out of loosely kept JSON; what is no quantity is left out, it was the API server's to refuse."""
+    found: list[tuple[str, int]] = []
+    for name, text in sorted(source.items()):
+        try:
+            found.append((name, quantity.amount(str(text))))
+        except BadValue:
+            continue
+    return tuple(found)
