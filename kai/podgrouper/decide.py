@@ -24,7 +24,7 @@ from kai.podgrouper.existing import find_group
 from kai.podgrouper.grouper import Groupers, Request
 from kai.podgrouper.lookup import Absent, Get, Lookup, Read, Reader, Unread
 from kai.podgrouper.owners import OwnerChain, find_owners
-from kai.podgrouper.resource import Manifest, Resource
+from kai.podgrouper.resource import Manifest, Resource, spec_text
 from kai.podgrouper.settings import Settings
 from kai.podgrouper.update import GroupWrite, reconcile
 
@@ -103,8 +103,7 @@ def _draft(
 
 
 def _reason_to_ignore(pod: Resource, reader: Reader, settings: Settings) -> str:
-    spec = pod.fields.child("spec")
-    scheduler = (spec.text("schedulerName") if spec else None) or ""
+    scheduler = spec_text(pod, "schedulerName")
     if scheduler != settings.scheduler_name:
         return f'the pod is for scheduler "{scheduler}"'
     if not _matches(pod, settings.pod_labels):

@@ -189,7 +189,9 @@ class Resource:
             if kind is None:
                 raise top.error(("kind",), manifest.get("kind"), "apiVersion and kind of the object")
             found = kind
-        metadata = top.child("metadata") or Fields({}, top.subject, "metadata")
+        stated = top.child("metadata") or Fields({}, top.subject, "metadata")
+        # Metadata is typed for every kind of object, and in typed fields null is absence.
+        metadata = attrs.evolve(stated, value={key: value for key, value in stated.value.items() if value is not None})
         return cls(
             kind=found,
             namespace=metadata.text("namespace") or "",
@@ -198,7 +200,7 @@ class Resource:
             labels=_text_map(metadata, "labels"),
             annotations=_text_map(metadata, "annotations"),
             owner_references=tuple(_reference(entry) for entry in metadata.children("ownerReferences") or ()),
-            is_terminating=metadata.value.get("deletionTimestamp") is not None,
+            is_terminating="deletionTimestamp" in metadata.value,
             manifest=manifest,
         )
 
@@ -221,6 +223,15 @@ class Resource:
         return (
             f'{self.kind.kind} "{self.namespace}/{self.name}"' if self.namespace else f'{self.kind.kind} "{self.name}"'
         )
+
+
+def spec_text(pod: Resource, key: str) -> str:
+    """Return a string of a pod's spec, empty when there is none.
+
+    Raises: InputError when something else stands there.
+    """
+    spec = pod.fields.child("spec")
+    return "" if spec is None or spec.value.get(key) is None else spec.text(key) or ""
 
 
 def parse_integer(text: str) -> int | None:
@@ -261,7 +272,7 @@ def _subject(manifest: Manifest, kind: Kind | None) -> str:
 
 
 def _text_map(metadata: Fields, key: str) -> Mapping[str, str]:
-    fields = metadata.child(key) if metadata.value.get(key) is not None else None
+    fields = metadata.child(key)
     if fields is None:
         return {}
     return {name: "" if value is None else fields.text(name) or "" for name, value in fields.value.items()}

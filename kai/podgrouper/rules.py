@@ -17,7 +17,7 @@ from kai.podgrouper.defaults import DefaultsByKind, read_defaults
 from kai.podgrouper.draft import GroupDraft, Topology
 from kai.podgrouper.grouper import Request
 from kai.podgrouper.lookup import Absent, Get, Reader
-from kai.podgrouper.resource import Resource
+from kai.podgrouper.resource import Resource, spec_text
 from kai.podgrouper.top_owner import top_owner_text
 
 BUILD, TRAIN, INFERENCE = "build", "train", "inference"
@@ -131,9 +131,7 @@ def class_exists(name: str, reader: Reader) -> bool:
 
 
 def _named_priorities(owners: Iterable[Resource], pod: Resource) -> Iterator[str]:
-    spec = pod.manifest.get("spec")
-    own = spec.get("priorityClassName") if isinstance(spec, Mapping) else None
-    of_pod = pod.labels.get(names.PRIORITY_CLASS, own if isinstance(own, str) else "")
+    of_pod = pod.labels.get(names.PRIORITY_CLASS, spec_text(pod, "priorityClassName"))
     for owner in owners:
         named = owner.labels.get(names.PRIORITY_CLASS, of_pod)
         if named:

@@ -5,11 +5,13 @@ Karta manifest in ``kartas`` describes it in the same words as a Karta object in
 """
 
 from collections.abc import Mapping
+from typing import Self
 
 import attrs
 
 from kai.api import names
-from kai.podgrouper.resource import Kind, Manifest
+from kai.errors import ConfigError, InputError
+from kai.podgrouper.resource import Fields, Kind, Manifest
 
 ANY_VERSION = "*"
 
@@ -21,6 +23,19 @@ class KindPattern:
     group: str
     version: str
     kind: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the pattern that is written as ``group/version/Kind``, or ``version/Kind`` for the core group.
+
+        Raises: ConfigError when the text is neither.
+        """
+        *group, version, kind = text.split("/") if "/" in text else ("", "")
+        if not version or not kind or len(group) > 1 or group == [""]:
+            raise ConfigError.about(
+                "kind", "pattern", found=text, wanted='"group/version/Kind", the version possibly "*"'
+            )
+        return cls("".join(group), version, kind)
 
     def __str__(self) -> str:
         """Return ``group/version/Kind``."""
@@ -56,3 +71,44 @@ class Settings:
     pod_labels: Mapping[str, str] = attrs.field(factory=dict)
     kind_rules: tuple[KindRule, ...] = ()
     kartas: tuple[Manifest, ...] = ()
+
+
+@attrs.frozen
+class Declarations:
+    """Custom kinds as a configuration file declares them, for ``Settings``.
+
+    The file has ``kinds``, a list of ``{kind: group/version/Kind, grouper: NAME}``, and ``kartas``, a list of Karta
+    manifests; ``kai.podgrouper.registry`` checks what they refer to.
+    """
+
+    kind_rules: tuple[KindRule, ...] = ()
+    kartas: tuple[Manifest, ...] = ()
+
+    @classmethod
+    def read(cls, config: Manifest, subject: str) -> Self:
+        """Return what ``config`` declares; ``subject`` is its name in messages.
+
+        Raises: ConfigError for another key, a missing one, or a value of another type.
+        """
+        fields = Fields(config, subject)
+        try:
+            _check_keys(fields, ("kinds", "kartas"))
+            rules = tuple(_rule(entry) for entry in fields.children("kinds") or ())
+            kartas = tuple(karta.value for karta in fields.children("kartas") or ())
+        except InputError as error:
+            raise ConfigError(*error.messages) from error
+        return cls(rules, kartas)
+
+
+def _rule(entry: Fields) -> KindRule:
+    _check_keys(entry, ("kind", "grouper"))
+    kind, grouper = (entry.text(key) for key in ("kind", "grouper"))
+    if not kind or not grouper:
+        raise entry.error((), dict(entry.value), "kind and grouper")
+    return KindRule(KindPattern.parse(kind), grouper)
+
+
+def _check_keys(fields: Fields, known: tuple[str, ...]) -> None:
+    unknown = sorted(str(key) for key in fields.value if key not in known)
+    if unknown:
+        raise fields.error((), ", ".join(unknown), f"only {' and '.join(known)}")

@@ -12,11 +12,14 @@ import attrs
 
 from kai.api.times import nanoseconds
 from kai.errors import InputError
+from kai.podgrouper import kinds
 from kai.podgrouper.resource import Manifest
 from kai.podgrouper.settings import Settings
 
 KEPT_FIELDS = ("queue", "markUnschedulable", "schedulingBackoff")
 """Fields of ``spec`` that the existing group decides alone; one that it lacks stays away."""
+
+_APPLIED_METADATA = ("name", "namespace", "resourceVersion", "labels", "annotations", "ownerReferences")
 
 _TEXTS = ("queue", "priorityClassName", "preemptibility")
 _NUMBERS = ("minMember", "minSubGroup", "markUnschedulable", "schedulingBackoff")
@@ -42,6 +45,21 @@ class GroupWrite:
 
     verb: Verb
     manifest: Manifest
+
+    def apply_configuration(self) -> dict[str, object]:
+        """Return what to send as a server-side apply: the group without what the API server and others keep in it.
+
+        Two pods of a new group may both apply it. A ``resourceVersion`` is sent along, so that an update of a group that
+        has changed in between is refused and decided anew.
+        """
+        metadata = _map(self.manifest.get("metadata"))
+        sent = {key: metadata[key] for key in _APPLIED_METADATA if key in metadata}
+        return {
+            "apiVersion": kinds.POD_GROUP.api_version,
+            "kind": kinds.POD_GROUP.kind,
+            "metadata": sent,
+            "spec": self.manifest.get("spec"),
+        }
 
 
 def reconcile(existing: Manifest | None, desired: Manifest, settings: Settings) -> GroupWrite:

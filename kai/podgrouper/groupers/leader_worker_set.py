@@ -8,7 +8,7 @@ from kai.api import names
 from kai.errors import InputError
 from kai.podgrouper.draft import GroupDraft, SubGroup, Topology
 from kai.podgrouper.grouper import Request
-from kai.podgrouper.resource import Fields, Resource, checked_integer, parse_integer
+from kai.podgrouper.resource import Fields, Resource, checked_integer, parse_integer, spec_text
 from kai.podgrouper.rules import standard_draft
 from kai.podgrouper.segments import check_segment_count, segment_topology, template_annotation
 from kai.podgrouper.settings import KindPattern
@@ -104,16 +104,11 @@ def _replica(lws: Resource, pod: Resource) -> _Replica:
     if WORKER_INDEX in pod.labels:
         index = checked_integer(pod.labels[WORKER_INDEX], pod, f'metadata.labels["{WORKER_INDEX}"]', at_least=0)
     if policy == LEADER_READY:
-        if index == 0 and not _node_of(pod):
+        if index == 0 and not spec_text(pod, "nodeName"):
             return _Replica(1, index, is_starting=True)
         stated = parse_integer(pod.annotations.get(SIZE_ANNOTATION, ""))
         size = size if stated is None else stated
     return _Replica(size, index)
-
-
-def _node_of(pod: Resource) -> str:
-    spec = pod.fields.child("spec")
-    return (spec.text("nodeName") if spec else None) or ""
 
 
 def _subgroups(lws: Resource, pod: Resource, replica: _Replica) -> tuple[tuple[SubGroup, ...], str | None]:

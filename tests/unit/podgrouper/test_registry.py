@@ -1,8 +1,11 @@
+import tomllib
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import attrs
 import pytest
 
+import kai.podgrouper
 from kai.errors import ConfigError
 from kai.podgrouper import KindPattern, KindRule, KnownObjects, Reader, Settings, load_groupers
 from kai.podgrouper.grouper import DEFAULT
@@ -78,3 +81,10 @@ def test_a_rule_for_an_unknown_grouper_stops_the_start():
     settings = Settings(kind_rules=(KindRule(KindPattern("g", "v1", "K"), "guess"),))
     with pytest.raises(ConfigError, match="kind g/v1/K: grouper: found 'guess', expected one of default"):
         assemble([(DEFAULT, Stub())], settings)
+
+
+def test_every_module_of_a_kind_has_an_entry_point():
+    root = Path(kai.podgrouper.__file__).parents[2]
+    entries = tomllib.loads((root / "pyproject.toml").read_text())["project"]["entry-points"][ENTRY_POINTS]
+    modules = {path.stem for path in (root / "kai/podgrouper/groupers").glob("[a-z]*.py")}
+    assert {value.partition(":")[0].rpartition(".")[2] for value in entries.values()} == modules

@@ -75,5 +75,5 @@ def test_other_texts_are_no_integers(text):
 @pytest.mark.parametrize("text", ["x", "0", "4294967296"])
 def test_an_annotated_integer_has_bounds(text):
     owner = Resource.of(thing("v1", "Work", annotations={"size": text}))
-    with pytest.raises(InputError, match=r'metadata.annotations\\["size"\\]'):
+    with pytest.raises(InputError, match=r'metadata.annotations\["size"\]'):
         annotated_integer(owner, "size", at_least=1)

@@ -105,6 +105,26 @@ def test_an_update_carries_the_version_it_was_made_from_and_the_status():
     assert manifest["status"] == existing["status"]
 
 
+def test_an_apply_sends_what_the_pod_grouper_has_a_say_in():
+    existing = group(labels={"theirs": "1"})
+    existing["metadata"] |= {"resourceVersion": "7", "managedFields": [1], "generation": 2}
+    existing["status"] = {"conditions": [1]}
+    sent = after(existing, group({"minMember": 2})).apply_configuration()
+    assert sent == {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": "pg",
+            "namespace": "ns",
+            "resourceVersion": "7",
+            "labels": {"theirs": "1"},
+            "annotations": {},
+            "ownerReferences": existing["metadata"]["ownerReferences"],
+        },
+        "spec": {**SPEC, "minMember": 2},
+    }
+
+
 @pytest.mark.parametrize("broken", [{}, {"spec": [], "metadata": None}, {"spec": {"subGroups": 1}, "metadata": {}}])
 def test_a_malformed_group_is_set_right(broken):
     write = after(broken, group())

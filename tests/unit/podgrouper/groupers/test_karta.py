@@ -2,47 +2,8 @@ import pytest
 
 from kai.errors import ConfigError
 from kai.podgrouper import Settings, load_groupers
+from tests.unit.podgrouper.kartas import FLOW, child, karta, one_group
 from tests.unit.podgrouper.workloads import decide, failure_of, group_of, pod_of, spec_of, subgroup_of, thing, tree_of
-
-FLOW = thing("example.com/v1", "Flow", spec={"master": {"replicas": 1}, "worker": {"replicas": 2}})
-
-
-def selector(role):
-    return {"componentTypeSelector": {"keyPath": ".metadata.labels.role", "value": role}}
-
-
-def child(name, **fields):
-    return {
-        "name": name,
-        "ownerRef": "flow",
-        "specDefinition": {"podTemplateSpecPath": f".spec.{name}.template"},
-        "scaleDefinition": {"replicasPath": f".spec.{name}.replicas"},
-        "podSelector": selector(name),
-        **fields,
-    }
-
-
-def karta(gangs, *, name="flow", children=None, root=None):
-    return thing(
-        "run.ai/v1alpha1", "Karta", name, namespace="",
-        labels={"run.ai/karta-group": "example.com", "run.ai/karta-version": "v1", "run.ai/karta-kind": "Flow"},
-        spec={
-            "structureDefinition": {
-                "rootComponent": {
-                    "name": "flow",
-                    "kind": {"group": "example.com", "version": "v1", "kind": "Flow"},
-                    "statusDefinition": {},
-                    **(root or {}),
-                },
-                "childComponents": [child("master"), child("worker")] if children is None else children,
-            },
-            "optimizationInstructions": {"gangScheduling": gangs},
-        },
-    )  # fmt: skip
-
-
-def one_group(*names, **fields):
-    return {"podGroup": {"name": "gang", "subGroups": [{"componentName": name} for name in names], **fields}}
 
 
 def by_keys(*keys, component="flow", **fields):

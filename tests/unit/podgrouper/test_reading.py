@@ -1,0 +1,61 @@
+"""Grouping asks for what it needs, and nothing hangs on how the answers come."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai.podgrouper import Answers, Get, KnownObjects, Needs, Settings, group_pod, load_groupers
+from kai.podgrouper.kinds import KARTA
+from tests.unit.podgrouper.kartas import FLOW, karta, one_group
+from tests.unit.podgrouper.workloads import decide, pod_group, pod_of, priority_class, thing
+
+TOP = thing("run.ai/v1", "TrainingWorkload", "top", labels={"priorityClassName": "high"})
+RAY_JOB = thing("ray.io/v1", "RayJob", "job", status={"rayClusterName": "c"}, owners=[TOP])
+CLUSTER = thing("ray.io/v1", "RayCluster", "c", owners=[RAY_JOB], spec={"workerGroupSpecs": [{"replicas": 2}]})
+JOB_SET = thing("jobset.x-k8s.io/v1alpha2", "JobSet", "js", spec={"replicatedJobs": [{"name": "w"}]})
+IN_JOB_SET = {"jobset.sigs.k8s.io/replicatedjob-name": "w", "jobset.sigs.k8s.io/job-index": "0"}
+
+WORLDS = {
+    "wrapped ray job": (pod_of(CLUSTER), [TOP, RAY_JOB, CLUSTER, priority_class("high")]),
+    "job set": (pod_of(JOB_SET, labels=IN_JOB_SET), [JOB_SET, pod_group("a"), pod_group("b")]),
+    "karta": (pod_of(FLOW, labels={"role": "worker"}), [FLOW, karta(one_group("master", "worker"))]),
+    "two kartas": (pod_of(FLOW), [FLOW, karta(one_group("worker"), name="a"), karta(one_group("worker"), name="b")]),
+}
+
+
+def asked(pod, objects):
+    """Decide by answering one read after the other; return the decision and the reads."""
+    settings = Settings()
+    groupers = load_groupers(settings)
+    known = KnownObjects.of([pod, *objects], optional_kinds=[KARTA])
+    answers, reads = Answers(), []
+    while isinstance(outcome := group_pod(pod, answers, settings, groupers), Needs):
+        read = outcome.read
+        reads.append(read)
+        answers = (
+            answers.with_object(read, known.get(read))
+            if isinstance(read, Get)
+            else answers.with_list(read, known.many(read))
+        )
+    return outcome, reads
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_decision_is_the_same_whether_all_is_known_or_asked_for_step_by_step(world):
+    pod, objects = WORLDS[world]
+    outcome, reads = asked(pod, objects)
+    assert outcome == decide(pod, *objects)
+    assert len(reads) == len(set(reads))
+
+
+def test_a_plain_workload_takes_two_reads():
+    work = thing("apps/v1", "StatefulSet")
+    _, reads = asked(pod_of(work), [work])
+    assert [str(read) for read in reads] == ['StatefulSet "ns/work"', 'PodGroup "ns/pg-work-work-uid"']
+
+
+@given(st.sampled_from(sorted(WORLDS)), st.randoms(use_true_random=False))
+def test_a_decision_does_not_hang_on_the_order_of_objects(world, random):
+    pod, objects = WORLDS[world]
+    shuffled = random.sample(objects, len(objects))
+    assert decide(pod, *shuffled) == decide(pod, *objects)
