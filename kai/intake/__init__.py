@@ -1,7 +1,8 @@
 """Intake: from the objects of a cluster to a snapshot; the only reader of labels and annotations.
 
-``take_snapshot`` is the whole of it as one function; ``Intake`` remembers what it made of each object, so that the next snapshot only pays for
-the objects that changed. ``expired_bind_requests`` names the orders that the snapshot no longer counts and that should be deleted.
+``take_snapshot`` is the whole of it as one function; ``Intake`` remembers what it made of each object, so that the next
+snapshot only pays for the objects that changed. ``expired_bind_requests`` names the orders that the snapshot no longer
+counts and that should be deleted.
 """
 
 from kai.intake.binding import expired_bind_requests

@@ -23,14 +23,17 @@ def has_failed(request: BindRequest) -> bool:
 
 
 def _is_stale(request: BindRequest, nodes: Collection[str], settings: IntakeSettings) -> bool:
-    """Say whether the request is ours and its node is gone. One for another scheduler's node stands, lest two bind one pod."""
+    """Say whether the request is ours and its node is gone.
+
+    One for another scheduler's node stands, lest two bind one pod.
+    """
     return request.spec.selected_node not in nodes and settings.owns(request.metadata.labels)
 
 
 def live_bind_requests(
     requests: Collection[BindRequest], nodes: Collection[str], settings: IntakeSettings
 ) -> Mapping[tuple[str, str], BindRequest]:
-    """Return the requests that stand, by namespace and name of their pod. Of several for one pod the last by name counts."""
+    """Return the requests that stand, by namespace and name of their pod; of several for one pod the last by name."""
     live: dict[tuple[str, str], BindRequest] = {}
     for request in sorted(requests, key=lambda each: (each.metadata.namespace, each.metadata.name)):
         if not has_failed(request) and not _is_stale(request, nodes, settings):
@@ -39,7 +42,9 @@ def live_bind_requests(
 
 
 def expired_bind_requests(objects: ClusterObjects, settings: IntakeSettings) -> tuple[BindRequest, ...]:
-    """Return the requests that no snapshot counts any more, because they failed or their node is gone; they should be deleted.
+    """Return the requests that no snapshot counts any more, because they failed or their node is gone.
+
+    They should be deleted.
 
     Source: the peer deletes both while it takes its snapshot.
     """

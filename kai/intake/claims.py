@@ -26,7 +26,7 @@ _GPU = "gpu"
 
 
 def read_claims(objects: ClusterObjects, settings: IntakeSettings) -> ClaimCatalog:
-    """Return claims, slices and classes as the objects have them; the API counts as served when there is any of them."""
+    """Return claims, slices and classes as the objects have them; with any of them the API counts as served."""
     claims = [_claim(source, settings) for source in in_order(objects.resource_claims)]
     classes = [_class(source) for source in in_order(objects.device_classes)]
     return ClaimCatalog(
@@ -209,7 +209,7 @@ def _attribute(source: api.DeviceAttribute) -> str | int | bool:
 
 
 def _amounts(source: Mapping[str, object]) -> tuple[tuple[str, int], ...]:
-    """Return amounts by name out of loosely kept JSON; what is no quantity is left out, it was the API server's to refuse."""
+    """Return amounts by name out of loosely kept JSON; what is no quantity is left out."""
     found: list[tuple[str, int]] = []
     for name, text in sorted(source.items()):
         try:

@@ -30,14 +30,17 @@ class GroupSurroundings:
 
 
 def priorities(sources: Iterable[PriorityClass]) -> tuple[dict[str, int], int]:
-    """Return priorities by class name, and that of groups which name no class; of several global defaults the first by name counts."""
+    """Return priorities by class name, and that of groups which name no class.
+
+    Of several global defaults the first by name counts.
+    """
     ordered = sorted(sources, key=lambda source: source.metadata.name)
     default = next((source.value for source in ordered if source.global_default), names.DEFAULT_POD_GROUP_PRIORITY)
     return {source.metadata.name: source.value for source in ordered}, default
 
 
 def is_wanted(source: api.PodGroup, settings: IntakeSettings) -> bool:
-    """Say whether the group is part of the snapshot: in this node pool, and not waiting because this pool gave up on it last.
+    """Say whether the group is part of the snapshot: in this node pool, which is not the last that gave up on it.
 
     Source: the peer's backoff by scheduling condition.
     """
@@ -121,7 +124,7 @@ def _is_preemptible(stated: str, priority: int) -> bool:
 
 
 def _instant(text: str | None) -> float | None:
-    """Return the time in an annotation; one that is unreadable counts as absent, as in the peer, which wrote it itself."""
+    """Return the time in an annotation; one that is unreadable counts as absent, as it does in the peer."""
     if not text:
         return None
     try:
@@ -145,7 +148,7 @@ class _Tree:
 
 
 def _tree_key(spec: api.PodGroupSpec) -> _TreeKey:
-    """Return what the tree follows from; a constraint without a topology says nothing and is cheaper to compare as None."""
+    """Return what the tree follows from; a constraint without a topology says nothing and compares faster as None."""
     constraint = spec.topology_constraint
     return (spec.min_member, spec.min_sub_group, constraint if constraint.topology else None, spec.sub_groups)
 
@@ -212,7 +215,7 @@ def _tree_error(sources: Sequence[api.SubGroup]) -> str:
 
 
 def resolved(source: api.TopologyConstraint | None, topologies: Mapping[str, Topology]) -> TopologyConstraint | None:
-    """Return a constraint with its levels as node labels; None for one that names no topology, which constrains nothing."""
+    """Return a constraint with its levels as node labels; None for one without a topology, which constrains nothing."""
     if source is None or not source.topology:
         return None
     topology = topologies.get(source.topology)

@@ -15,7 +15,10 @@ _NO_LEAVES: Mapping[str, int] = {}
 
 @attrs.define(eq=False)
 class Place:
-    """Where pods that name one group in one namespace belong; pods and groups hold it, so that nobody has to be looked up."""
+    """Where pods that name one group in one namespace belong.
+
+    Pods and groups hold it, so that nobody has to be looked up.
+    """
 
     name: str
     row: int = NONE

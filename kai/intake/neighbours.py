@@ -85,7 +85,7 @@ class Neighbours:
         return total
 
     def _containers(self, cell: PodCell) -> tuple[ContainerRequest, ...]:
-        """Return the containers of a pod that NUMA alignment concerns: a guaranteed one, or one that asks for a device of a zone.
+        """Return the containers of a pod that NUMA alignment concerns: guaranteed, or asking for a device of a zone.
 
         Source: the peer's numa plugin.
         """

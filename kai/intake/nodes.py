@@ -71,7 +71,7 @@ class NodeReader:
 
 
 def settle(cells: Iterable[NodeCell], gpus: Mapping[str, int], layouts: Mapping[str, NumaLayout]) -> tuple[Node, ...]:
-    """Return the nodes, with the GPUs that drivers offer beside device plugins (they count like others) and the NUMA zones."""
+    """Return the nodes with their NUMA zones, and with the GPUs that drivers offer, which count like any others."""
     found: list[Node] = []
     for cell in cells:
         node = cell.node

@@ -110,7 +110,7 @@ def _is_fixed(container: Container) -> bool:
 
 
 def record_of(pod: Pod, request: api_bindrequest.BindRequest | None, layout: NumaLayout) -> Record | None:
-    """Return where a pod was put among the zones of its node; None if nobody says, or what is said does not fit the node.
+    """Return where a pod was put among the zones of its node; None if nobody says, or it cannot be true.
 
     What the node observed counts before what is being bound, and that before what was predicted. An annotation that is
     no such record says nothing: it may be anybody's.

@@ -47,7 +47,7 @@ class PodCell:
 
 
 class PodReader:
-    """Reads pod objects; equal amounts and equal traits become one object, so that comparing shapes is comparing identities."""
+    """Reads pod objects; equal amounts become one object, and equal traits, so that identities tell shapes apart."""
 
     def __init__(self, settings: IntakeSettings, places: Places) -> None:
         self._settings = settings
@@ -113,7 +113,10 @@ class PodReader:
 
 
 def _status(phase: str, deleted: float | None, spec: api.PodSpec) -> tuple[Status, bool]:
-    """Return the status by the pod alone, and whether a bind request would make it ``Binding``. Without a phase a pod is pending."""
+    """Return the status by the pod alone, and whether a bind request would make it ``Binding``.
+
+    A pod without a phase is pending: the API server makes them so.
+    """
     if phase in _FINISHED:
         return _FINISHED[phase], False
     if deleted is not None:

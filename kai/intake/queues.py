@@ -21,8 +21,8 @@ def read_queues(
 ) -> tuple[Queue, ...]:
     """Return the queues of this scheduler by name.
 
-    A queue is kept if its parents lead to a top queue. What is left out, with everything beneath it: queues whose parent does not exist or
-    belongs to another scheduler, and queues whose parents form a cycle.
+    A queue is kept if its parents lead to a top queue. What is left out, with everything beneath it: queues whose
+    parent does not exist or belongs to another scheduler, and queues whose parents form a cycle.
     """
     chosen = {source.metadata.name: source for source in sources if settings.owns(source.metadata.labels)}
     if not settings.full_hierarchy_fairness:
@@ -48,7 +48,7 @@ def _rooted(parents: Mapping[str, str]) -> set[str]:
 
 
 def _flat(sources: Mapping[str, api.Queue], usage: Mapping[str, Shares]) -> tuple[Queue, ...]:
-    """Return all queues that have a parent as children of one unlimited queue, whose name belongs to nobody else then."""
+    """Return all queues that have a parent as children of one unlimited queue, which has its name for itself."""
     everything = Shares(cpu=UNLIMITED, memory=UNLIMITED, gpu=UNLIMITED)
     one = Shares(cpu=1.0, memory=1.0, gpu=1.0)
     children = sorted(name for name, source in sources.items() if source.spec.parent_queue and name != FLAT_PARENT)

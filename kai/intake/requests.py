@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterable, Mapping
+from operator import methodcaller
 from typing import NamedTuple
 
 import attrs
@@ -21,6 +22,7 @@ LARGEST_AMOUNT = 2**53
 _GPU = "gpu"
 _WHOLE = frozenset({names.MEMORY, names.PODS, names.EPHEMERAL_STORAGE, names.STORAGE})
 _MILLI = 1000
+_is_profile = methodcaller("startswith", names.MIG_PREFIX)
 
 
 def axis_name(resource: str) -> str:
@@ -32,7 +34,7 @@ def axis_name(resource: str) -> str:
 
 
 def parts_of(resource: str) -> int:
-    """Return how many axis units make one unit of a resource: 1 for bytes, pods and MIG instances, 1000 for anything else."""
+    """Return how many axis units make a unit of a resource: 1 for bytes, pods and MIG instances, else 1000."""
     return 1 if resource in _WHOLE or resource.startswith(names.MIG_PREFIX) else _MILLI
 
 
@@ -97,20 +99,15 @@ def resource_key(pod: Pod) -> ResourceKey:
         annotations.get(names.GPU_FRACTION),
         annotations.get(names.GPU_MEMORY),
         annotations.get(names.GPU_FRACTION_DEVICES),
-        _names_a_profile(annotations),
+        any(map(_is_profile, annotations)),
     )
 
 
-def _names_a_profile(annotations: Mapping[str, str]) -> bool:
-    """Say whether an annotation is called like a MIG profile, as pods of the peer's oldest releases have it."""
-    for key in annotations:  # a plain loop: this runs once for every pod of the cluster
-        if key.startswith(names.MIG_PREFIX):
-            return True
-    return False
-
-
 def demand(key: ResourceKey) -> Demand:
-    """Return what a pod asks for: all containers and sidecars, at least each init container with the sidecars before it, and the overhead.
+    """Return what a pod asks for.
+
+    That is the sum of its containers and sidecars, but at least each init container with the sidecars before it, and
+    the overhead.
 
     Source: the peer's pod_info, which takes the overhead for everything but GPUs.
     """
@@ -152,7 +149,8 @@ def hundredths(portion: float) -> int:
 def _gpu_request(key: ResourceKey, total: Mapping[str, int]) -> GpuRequest:
     """Return how a pod asks for GPUs; of several ways the later one here wins.
 
-    An annotation that is no number, or out of range, counts as absent: admission refuses such pods, and the peer's scheduler passes over it.
+    An annotation that is no number, or out of range, counts as absent: admission refuses such pods, and the peer's
+    scheduler passes over it.
     """
     kind, portion, memory, devices = GpuKind.NONE, 1.0, 0, 1
     if total.get(_GPU, 0) > 0:
@@ -185,7 +183,7 @@ def _containers(containers: Iterable[Container], *, initial: bool, guaranteed: b
         requests = packed(amounts(tuple(container.resources.requests.items())))
         yield ContainerRequest(
             requests=requests or limits,
-            # A pod is Guaranteed exactly when its limits are its requests; a recorded class may outlive limits that were not.
+            # Being guaranteed means exactly this, and the class in the status may be all that says so.
             limits=requests if guaranteed else limits,
             init=initial,
             sidecar=initial and is_sidecar(container),

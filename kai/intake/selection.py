@@ -51,7 +51,7 @@ def preferred_terms(source: api.PodAffinity | None, namespace: str) -> tuple[Aff
 
 
 def _affinity_term(term: api.PodAffinityTerm, namespace: str, weight: int) -> AffinityTerm:
-    """Return one term. The keys in ``matchLabelKeys`` are already part of the selector: the API server merges them on creation."""
+    """Return one term; what ``matchLabelKeys`` add is in the selector already, the API server puts it there."""
     named = tuple(sorted(set(term.namespaces)))
     if not named and term.namespace_selector is None:
         named = (namespace,)

@@ -15,7 +15,7 @@ _MANY = 1 << 17
 
 
 class ShapeTable:
-    """All shapes seen so far, each with a number that stays. A snapshot holds those that its pods use, numbered anew."""
+    """All shapes seen so far, each with a number that stays; a snapshot holds those in use, numbered anew."""
 
     def __init__(self) -> None:
         self._shapes: list[Shape] = []
@@ -51,7 +51,7 @@ class ShapeTable:
         return changed
 
     def used(self) -> tuple[tuple[Shape, ...], Int64s]:
-        """Return the shapes of the pods that were settled last, in order of first use, and the row of each pod's shape."""
+        """Return the shapes of the pods settled last, in order of first use, and the row of each pod's shape."""
         numbers = self._shape_of
         count = len(numbers)
         first = np.full(len(self._shapes), count, np.int64)

@@ -1,6 +1,7 @@
 """Remembering what was made of each object, by the object's identity.
 
-Api objects are frozen, so the same object means the same facts. A shelf holds its objects, therefore no identity is ever used twice.
+Api objects are frozen, so the same object means the same facts. A shelf holds its objects, therefore no identity is
+ever used twice.
 """
 
 from bisect import bisect_left
@@ -42,7 +43,7 @@ class Shelf(Generic[Source, Cell]):
     def put(self, sources: Sequence[Source], read: Callable[[Source], Cell]) -> bool:
         """Take stock of ``sources``, in any order, and ``read`` those that are new. Return whether anything changed.
 
-        Cost: a comparison of identities, and a look at each changed object if those kept their positions; otherwise linear.
+        Cost: a comparison of identities, and little more for changed objects that kept their positions; else linear.
         Raises: InputError for two objects of one kind, namespace and name.
         """
         before = self._sources
@@ -61,7 +62,7 @@ class Shelf(Generic[Source, Cell]):
         return True
 
     def _replace(self, old: Sequence[Source], new: Sequence[Source], fresh: Mapping[int, Cell]) -> bool:
-        """Put new objects into the rows of old ones; return False, with nothing done, where that is not all there is to do."""
+        """Put new objects into the rows of old ones; return False, with nothing done, where that is not enough."""
         cells = self.cells.copy()
         for gone, come in zip(old, new, strict=True):
             cell = fresh.get(id(come))

@@ -1,7 +1,9 @@
 """Taking a snapshot: objects in, rows and columns out.
 
-What follows from one object alone is remembered by the object's identity: api objects are frozen, so the same object means the same facts.
-What follows from several objects (a status under a bind request, the row of a node) is put together every time, in columns.
+What follows from one object alone is remembered by the object's identity (``kai.intake.shelf``): pods in ``pods``,
+``requests`` and ``traits``, nodes in ``nodes``, groups in ``groups``. What follows from several objects is settled when
+one of them changed: which pods belong to which group in ``membership``, what neighbours mean for a pod's shape in
+``neighbours`` and ``shapes``, and where pods stand under the bind requests and the clock of the moment in ``standing``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -85,7 +87,7 @@ class Intake:
         usage: Mapping[str, Shares] = _NO_USAGE,
         revision: int = 0,
     ) -> Snapshot:
-        """Return the snapshot of ``objects`` at ``now``; ``usage`` is the past usage of queues, as parts of the cluster.
+        """Return the snapshot of ``objects`` at ``now``; ``usage`` is the past usage of queues, as shares of it.
 
         Raises: InputError for two objects of one kind and name.
         """

@@ -67,7 +67,7 @@ def read_standing(
 ) -> Standing:
     """Return where each pod stands. A pod told to go before ``stuck_before`` is not expected to leave any more.
 
-    Source: the peer's pod_info (getTaskStatus) and cluster_info (the node of a pod is its own, else its bind request's).
+    Source: the peer's pod_info (getTaskStatus) and cluster_info; the node of a pod is its own, else its bind request's.
     """
     cells = base.cells
     pods, status, node = list(base.pods), base.status.copy(), base.node.copy()

@@ -1,4 +1,4 @@
-"""Traits: what a pod demands of a node besides amounts, and the signature that says which pods differ in amounts only."""
+"""Traits: what a pod demands of a node besides amounts, and the signature of pods that differ in amounts only."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ VolumeKind: TypeAlias = tuple[bool, bool, object, object]
 
 
 class TraitKey(NamedTuple):
-    """Everything in a pod that its traits follow from. Names of objects come with the place where they are looked up."""
+    """Everything in a pod that its traits follow from; names of objects come with the namespace to look in."""
 
     priority_class: str = ""
     priority: int | None = None
@@ -98,7 +98,7 @@ def _volume_kinds(volumes: tuple[api.Volume, ...]) -> tuple[VolumeKind, ...]:
 
 
 def _volume_claims(source: api.Pod) -> tuple[str, ...]:
-    """Return the names of the volume claims of a pod; one that is made for it is called after the pod and the volume."""
+    """Return the names of a pod's volume claims; one that is made for it is called after the pod and the volume."""
     found = {
         volume.persistent_volume_claim.claim_name for volume in source.spec.volumes if volume.persistent_volume_claim
     }
@@ -107,7 +107,7 @@ def _volume_claims(source: api.Pod) -> tuple[str, ...]:
 
 
 def _claims(source: api.Pod) -> tuple[ClaimReference, ...]:
-    """Return the resource claims of a pod. A claim from a template has a name once it exists; one that needs no object is left out."""
+    """Return the resource claims of a pod; one from a template has a name once it exists, unless it needs no object."""
     made = {each.name: each.resource_claim_name for each in source.status.resource_claim_statuses}
     found: list[ClaimReference] = []
     for each in source.spec.resource_claims:
@@ -197,7 +197,7 @@ def _term_labels(constraints: Constraints) -> frozenset[str] | None:
 def _signature(key: TraitKey) -> str:
     """Return a digest of what decides where pods may go besides amounts and claims.
 
-    Source: the peer's scheduling constraints signature; names of volumes, and config maps and secrets, are not part of it.
+    Source: the peer's scheduling constraints signature; names of volumes, config maps and secrets are not part of it.
     """
     parts = [
         key.priority_class,
