@@ -1,0 +1,358 @@
+"""Plans: what a service wants of the API server, one request at a time, without talking to it.
+
+A plan is a generator. It yields a request, a frozen value, is sent the reply to it, and returns its result. Whoever
+carries a plan out performs the requests: over the network in production, against a model of an API server in a
+simulation, from a table in a test. `carry_out` does it for anything that answers at once; an asynchronous shell is the
+same loop with one ``await`` in it.
+
+Why generators and not ``step(state, event)`` for these: a protocol with a dozen round trips and its clean-up reads as
+the straight line that it is, and its only state lies in the API server. To crash is to drop the generator, so a test
+can stop a plan behind every single request. What has state of its own between events, such as a queue of retries, is a
+``step`` machine.
+
+A reply to a read is the object or the tuple of objects, to a write the object as it is afterwards, to the rest None;
+any request may instead be answered by a `Refusal`, which the verbs below raise as `RefusedError` inside of the plan.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
+
+import attrs
+
+from kai.api.kinds import BY_CLASS, ApiObject, title_of
+from kai.api.wire import EMPTY
+from kai.errors import ApiError, KaiError
+
+T = TypeVar("T", bound=ApiObject)
+R = TypeVar("R")
+
+
+class Reason(enum.Enum):
+    """Why the API server, or the way to it, did not do what was asked."""
+
+    NOT_FOUND = "not found"
+    ALREADY_EXISTS = "already exists"
+    CONFLICT = "conflict"
+    """A precondition on UID or version failed, or the object is in no state for this."""
+    REJECTED = "rejected"
+    """Malformed, forbidden, refused by a webhook or a quota: the same request will be refused again."""
+    TIMED_OUT = "timed out"
+    """What was waited for did not happen."""
+    UNAVAILABLE = "unavailable"
+    """Throttled, or the server cannot be reached; nothing was done."""
+    UNKNOWN = "unknown outcome"
+    """The answer was lost; it may or may not have been done, or be done later."""
+
+
+@attrs.frozen(kw_only=True)
+class Refusal:
+    """A reply that is not what was asked for."""
+
+    reason: Reason
+    message: str = ""
+    retry_after: float | None = None
+    """Seconds that the server asked to be left alone for."""
+
+
+class RefusedError(ApiError):
+    """A refusal, inside of a plan."""
+
+    def __init__(self, refusal: Refusal, request: Request) -> None:
+        super().__init__(f"{describe(request)}: {refusal.message or refusal.reason.value}", retryable=True)
+        self.refusal = refusal
+
+    @property
+    def reason(self) -> Reason:
+        """Why."""
+        return self.refusal.reason
+
+    @property
+    def interrupts(self) -> bool:
+        """Whether nothing was decided, so that the same plan should simply be started again."""
+        return self.reason in {Reason.UNAVAILABLE, Reason.UNKNOWN}
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether what was asked for may have been done, or be done yet."""
+        return self.reason is Reason.UNKNOWN
+
+
+@attrs.frozen
+class Ref(Generic[T]):
+    """Which object: its class, namespace and name."""
+
+    cls: type[T]
+    name: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        """Return the object as messages call it."""
+        return title_of(BY_CLASS[cast("Any", self.cls)].kind, self.namespace, self.name)
+
+
+# --- Requests ------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Get:
+    """Read one object.
+
+    `fresh` reads from the API server by quorum; otherwise a local store will do, as long as it shows every write that
+    was answered to this process.
+    """
+
+    ref: Ref[Any]
+    fresh: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class List:
+    """Read all objects of a class, in one namespace or all, with these labels, on this node, in the order of keys."""
+
+    cls: type[Any]
+    namespace: str = ""
+    labels: Mapping[str, str] = EMPTY
+    node: str = ""
+    fresh: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Create:
+    """Create an object from its manifest."""
+
+    ref: Ref[Any]
+    manifest: Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class Patch:
+    """Merge a patch into an object; ``metadata.uid`` and ``metadata.resourceVersion`` in it are preconditions.
+
+    A strategic patch merges lists that have a key, such as the conditions of a pod, by that key.
+    """
+
+    ref: Ref[Any]
+    patch: Mapping[str, Any]
+    form: Literal["merge", "strategic"] = "merge"
+    subresource: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Delete:
+    """Delete an object, if it still has this UID."""
+
+    ref: Ref[Any]
+    uid: str = ""
+    grace_seconds: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Bind:
+    """Put a pod on a node, if it still has this UID and version; the annotations are copied to the pod."""
+
+    ref: Ref[Any]
+    node: str
+    uid: str = ""
+    resource_version: str = ""
+    annotations: Mapping[str, str] = EMPTY
+
+
+@attrs.frozen(kw_only=True)
+class Await:
+    """Wait until an object is as it should be.
+
+    `until` is a pure predicate. The reply is the object that satisfies it, or a refusal: ``NOT_FOUND`` as soon as the
+    object is gone, ``TIMED_OUT`` after `seconds`.
+    """
+
+    ref: Ref[Any]
+    until: Callable[[Any], bool]
+    seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class Emit:
+    """Record an event on an object."""
+
+    ref: Ref[Any]
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+    uid: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Hold:
+    """Wait until no other plan of this process holds the key, and hold it until `Free`, or until the plan ends."""
+
+    key: str
+
+
+@attrs.frozen(kw_only=True)
+class Free:
+    """Let go of a key."""
+
+    key: str
+
+
+@attrs.frozen(kw_only=True)
+class Now:
+    """Read the wall clock; the reply is in seconds since the epoch."""
+
+
+Request: TypeAlias = Get | List | Create | Patch | Delete | Bind | Await | Emit | Hold | Free | Now
+Plan: TypeAlias = Generator[Request, Any, R]
+
+WRITES: Final = (Create, Patch, Delete, Bind)
+
+
+def describe(request: Request) -> str:
+    """Return a request as messages call it."""
+    match request:
+        case List():
+            return f"list {BY_CLASS[request.cls].plural}"
+        case Hold() | Free():
+            return f"{type(request).__name__.lower()} {request.key}"
+        case Now():
+            return "read the clock"
+        case _:
+            return f"{type(request).__name__.lower()} {request.ref}"
+
+
+# --- Verbs ---------------------------------------------------------------------------------------------------------
+
+
+def get(ref: Ref[T], *, fresh: bool = False) -> Plan[T]:
+    """Return an object.
+
+    Raises: RefusedError.
+    """
+    return cast("T", (yield from _answered(Get(ref=ref, fresh=fresh))))
+
+
+def find(ref: Ref[T], *, fresh: bool = False) -> Plan[T | None]:
+    """Return an object, or None if it does not exist.
+
+    Raises: RefusedError for any other reason.
+    """
+    return cast("T | None", (yield from _unless(Reason.NOT_FOUND, Get(ref=ref, fresh=fresh))))
+
+
+def every(
+    cls: type[T],
+    *,
+    namespace: str = "",
+    labels: Mapping[str, str] = EMPTY,
+    node: str = "",
+    fresh: bool = False,
+) -> Plan[tuple[T, ...]]:
+    """Return all objects of a class that match, in the order of their namespaces and names.
+
+    Raises: RefusedError.
+    """
+    request = List(cls=cls, namespace=namespace, labels=labels, node=node, fresh=fresh)
+    return cast("tuple[T, ...]", (yield from _answered(request)))
+
+
+def create(ref: Ref[T], manifest: Mapping[str, Any]) -> Plan[T | None]:
+    """Create an object and return it; None if one of that name exists already.
+
+    Raises: RefusedError for any other reason.
+    """
+    return cast("T | None", (yield from _unless(Reason.ALREADY_EXISTS, Create(ref=ref, manifest=manifest))))
+
+
+def patch(
+    ref: Ref[T],
+    body: Mapping[str, Any],
+    *,
+    uid: str = "",
+    resource_version: str = "",
+    form: Literal["merge", "strategic"] = "merge",
+    subresource: str = "",
+) -> Plan[T]:
+    """Merge a patch into an object, if it still has this UID and version, and return it.
+
+    Raises: RefusedError.
+    """
+    expected = {"uid": uid, "resourceVersion": resource_version}
+    metadata = {**{key: value for key, value in expected.items() if value}, **body.get("metadata", {})}
+    whole = {**body, "metadata": metadata} if metadata else body
+    return cast("T", (yield from _answered(Patch(ref=ref, patch=whole, form=form, subresource=subresource))))
+
+
+def delete(ref: Ref[Any], *, uid: str = "", grace_seconds: int | None = None) -> Plan[bool]:
+    """Delete an object, if it still has this UID; return False if it, or the one with this UID, is gone already.
+
+    Raises: RefusedError for any other reason.
+    """
+    reply = yield Delete(ref=ref, uid=uid, grace_seconds=grace_seconds)
+    if isinstance(reply, Refusal):
+        if reply.reason is Reason.NOT_FOUND or (uid and reply.reason is Reason.CONFLICT):
+            return False
+        raise RefusedError(reply, Delete(ref=ref, uid=uid))
+    return True
+
+
+def wait_until(ref: Ref[T], until: Callable[[T], bool], *, seconds: float) -> Plan[T | None]:
+    """Return an object once it is as it should be; None if it is gone or that took too long.
+
+    Raises: RefusedError for any other reason.
+    """
+    request = Await(ref=ref, until=until, seconds=seconds)
+    reply = yield request
+    if isinstance(reply, Refusal):
+        if reply.reason in {Reason.TIMED_OUT, Reason.NOT_FOUND}:
+            return None
+        raise RefusedError(reply, request)
+    return cast("T", reply)
+
+
+def holding(key: str, plan: Plan[R]) -> Plan[R]:
+    """Carry out a plan while holding a key.
+
+    The key is let go of when the plan fails as well, before anything is cleaned up that may need other keys. It is not
+    when the plan is dropped: whoever drops it lets go of all its keys.
+    """
+    yield Hold(key=key)
+    try:
+        result = yield from plan
+    except KaiError:
+        yield Free(key=key)
+        raise
+    yield Free(key=key)
+    return result
+
+
+def _answered(request: Request) -> Plan[object]:
+    reply = yield request
+    if isinstance(reply, Refusal):
+        raise RefusedError(reply, request)
+    return cast("object", reply)
+
+
+def _unless(reason: Reason, request: Request) -> Plan[object]:
+    """Return the reply, or None where it is a refusal for this reason."""
+    reply = yield request
+    if isinstance(reply, Refusal):
+        if reply.reason is reason:
+            return None
+        raise RefusedError(reply, request)
+    return cast("object", reply)
+
+
+# --- Carrying out --------------------------------------------------------------------------------------------------
+
+
+def carry_out(plan: Plan[R], perform: Callable[[Request], object]) -> R:
+    """Return the result of a plan whose requests are performed at once."""
+    reply: object = None
+    while True:
+        try:
+            request = plan.send(reply)
+        except StopIteration as stop:
+            return cast("R", stop.value)
+        reply = perform(request)

@@ -1,0 +1,166 @@
+"""One attempt at a bind request: read it, bind, and say how it went.
+
+An attempt has three ends. The pod is bound, and that is said. The bind failed: then, in this order, the pod is told
+(which also keeps a binding that may still be on its way from succeeding), what was prepared is undone, the request is
+marked as failed, and the GPU groups that it had claimed are swept. Or the API server did not answer: then nothing is
+said and nothing undone, and the attempt is started again later.
+
+The status of the request is written last, so an attempt that was cut off before is found unfinished and started again.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from kai.api import names
+from kai.api.bindrequest import BindRequest
+from kai.api.kinds import ApiObject, title
+from kai.api.node import Node
+from kai.api.plans import Plan, Ref, RefusedError, delete, find
+from kai.api.pod import Pod
+from kai.binder.bind import Binder, bind, undo
+from kai.binder.checks import is_meant, refuse_pod
+from kai.binder.outcome import BindFailureError, Outcome, Verdict
+from kai.binder.reporting import failed, report_bound, report_failure, request_ref, succeeded, write_status
+from kai.binder.sweep import sweep_group
+from kai.errors import InputError
+
+T = TypeVar("T", bound=ApiObject)
+
+_DOUBLINGS: Final = 30
+_NOTHING: Final = Outcome(verdict=Verdict.NOTHING_TO_DO)
+
+
+def attempt(binder: Binder, ref: Ref[BindRequest], *, patient: bool = True) -> Plan[Outcome]:
+    """Try to carry out a bind request, and return how that went.
+
+    An API server that does not answer interrupts the attempt as long as the caller is `patient`, and fails it
+    otherwise; an answer that was lost always interrupts it, since nobody knows what is true then.
+    """
+    try:
+        request = yield from find(ref)
+        if request is None or _is_finished(request):
+            return _NOTHING
+        return (yield from _carry_out(binder, request, patient=patient))
+    except RefusedError as error:
+        return Outcome(verdict=Verdict.INTERRUPTED, message=str(error), delay=error.refusal.retry_after)
+
+
+def _is_finished(request: BindRequest) -> bool:
+    """Return whether a request needs nothing any more: it was carried out, is going away, or failed too often."""
+    if request.metadata.deletion_timestamp is not None or request.status.phase == "Succeeded":
+        return True
+    limit = request.spec.backoff_limit
+    return request.status.phase == "Failed" and (limit is None or request.status.failed_attempts >= limit)
+
+
+def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[Outcome]:
+    if request.spec.received_resource_type == names.FRACTION and not request.spec.selected_gpu_groups:
+        # Nothing can be reserved, and the scheduler would take the request for a bind under way for ever.
+        yield from delete(request_ref(request), uid=request.metadata.uid)
+        return Outcome(verdict=Verdict.NOTHING_TO_DO, message=f"{title(request)}: names no GPU groups, deleted")
+    pod = yield from _read(Ref(Pod, request.spec.pod_name, request.metadata.namespace))
+    if pod is None:
+        return (yield from _give_up(request, f"pod {request.spec.pod_name} does not exist"))
+    if not is_meant(pod, request):
+        message = f"{title(pod)} is another pod than the one of that name for which this was decided"
+        return (yield from _give_up(request, message))
+    if pod.spec.node_name == request.spec.selected_node:
+        return (yield from _finish(binder, request, pod))
+    if pod.spec.node_name:
+        return (yield from _give_up(request, f"{title(pod)} is bound to node {pod.spec.node_name} already"))
+    node = yield from _read(Ref(Node, request.spec.selected_node))
+    try:
+        reason = refuse_pod(pod)
+        if reason:
+            raise BindFailureError(reason, retryable=False)
+        if node is None:
+            raise BindFailureError(f"node {request.spec.selected_node} does not exist", retryable=False)
+        pod = yield from bind(binder, request, pod, node)
+    except (BindFailureError, InputError) as error:
+        retryable = isinstance(error, BindFailureError) and error.retryable
+        return (yield from _fail(binder, request, pod, node, str(error), retryable=retryable))
+    except RefusedError as error:
+        if error.interrupts and (patient or error.is_unknown):
+            raise
+        return (yield from _fail(binder, request, pod, node, str(error), retryable=True))
+    return (yield from _finish(binder, request, pod))
+
+
+def _read(ref: Ref[T]) -> Plan[T | None]:
+    """Return an object; that a local store does not show it is no proof that it does not exist."""
+    found = yield from find(ref)
+    return found if found is not None else (yield from find(ref, fresh=True))
+
+
+def _finish(binder: Binder, request: BindRequest, pod: Pod) -> Plan[Outcome]:
+    """Say that a pod is bound. What cannot be said to the pod keeps the request from nothing."""
+    leftovers = []
+    try:
+        yield from report_bound(pod, request.spec.selected_node, on_pod=binder.settings.report_success_on_pod)
+    except RefusedError as error:
+        if error.interrupts:
+            raise
+        leftovers.append(str(error))
+    yield from write_status(request, succeeded())
+    return Outcome(verdict=Verdict.BOUND, leftovers=tuple(leftovers))
+
+
+def _give_up(request: BindRequest, message: str) -> Plan[Outcome]:
+    """Mark a request as failed for good whose pod is none of its business: nothing is undone, nobody told."""
+    yield from write_status(request, failed(message, _counted(request, retryable=False)))
+    return Outcome(verdict=Verdict.FAILED, message=message)
+
+
+def _fail(
+    binder: Binder,
+    request: BindRequest,
+    pod: Pod,
+    node: Node | None,
+    message: str,
+    *,
+    retryable: bool,
+) -> Plan[Outcome]:
+    """Take back a bind that failed, and say that it did."""
+    leftovers: tuple[str, ...] = ()
+    current = yield from report_failure(pod, request.spec.selected_node, message)
+    if current is not None and current.spec.node_name == request.spec.selected_node:
+        return (yield from _finish(binder, request, current))
+    if current is not None and current.spec.node_name:
+        return (yield from _give_up(request, f"{title(pod)} is bound to node {current.spec.node_name} already"))
+    if current is not None:
+        leftovers = yield from undo(binder, request, current, node)
+    attempts = _counted(request, retryable=retryable)
+    yield from write_status(request, failed(message, attempts))
+    leftovers += yield from _sweep(binder, request)
+    limit = request.spec.backoff_limit
+    if not retryable or limit is None or attempts >= limit:
+        return Outcome(verdict=Verdict.FAILED, message=message, leftovers=leftovers)
+    delay = retry_delay(attempts, binder.settings.longest_delay_seconds)
+    return Outcome(verdict=Verdict.RETRY, message=message, delay=delay, leftovers=leftovers)
+
+
+def retry_delay(attempts: int, longest: float) -> float:
+    """Return how many seconds to leave the capacity to others after so many failed attempts: 1, 2, 4 and so on."""
+    return min(longest, 2.0 ** min(max(attempts, 1) - 1, _DOUBLINGS))
+
+
+def _counted(request: BindRequest, *, retryable: bool) -> int:
+    """Return the number of failed attempts to write.
+
+    A scheduler, the peer's included, clears a request away once this reaches its limit; so what no other attempt can
+    mend counts as the last.
+    """
+    attempts = request.status.failed_attempts + 1
+    return attempts if retryable else max(attempts, request.spec.backoff_limit or 0)
+
+
+def _sweep(binder: Binder, request: BindRequest) -> Plan[tuple[str, ...]]:
+    """Release the GPUs that nobody else uses, now that the request no longer claims them."""
+    leftovers = []
+    for group in request.spec.selected_gpu_groups:
+        try:
+            yield from sweep_group(group, binder.settings.reservation)
+        except RefusedError as error:
+            leftovers.append(str(error))
+    return tuple(leftovers)

@@ -1,0 +1,250 @@
+"""One bind, from a request to a pod on its node, and the way back.
+
+What happens, in this order: reservations of the node are put in step; shared GPUs are reserved; volumes, claims and
+config maps are prepared; and then, with the node held so that no other bind takes the same room, everything that the
+API server does not look at is looked at once more and the pod is bound.
+
+Holds: what was done is found and left as it is when the same plan runs again, so a plan that was cut off anywhere is
+simply started over. The only write that cannot be repeated, the binding itself, names the pod's UID and version: a
+second one is refused, and the refusal is then read as the success that it reports.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import attrs
+
+from kai.api import names, sharing
+from kai.api.bindrequest import BindRequest
+from kai.api.kinds import title
+from kai.api.node import Node
+from kai.api.plans import Bind, Plan, Reason, Ref, Refusal, RefusedError, every, find, holding
+from kai.api.pod import Pod
+from kai.binder.checks import (
+    Check,
+    Sight,
+    refuse_node,
+    refuse_overfull,
+    refuse_pod,
+    refuse_reservation,
+    refuse_share,
+)
+from kai.binder.context import BindContext, BindStep
+from kai.binder.gpusharing import shares_gpu
+from kai.binder.outcome import BindFailureError
+from kai.binder.reservation import group_key, leave_groups, node_key, pod_ref, reserve_device
+from kai.binder.settings import BinderSettings
+from kai.binder.sweep import sweep_node
+
+_ATTEMPTS: Final = 5
+# What a decision was made on, among the annotations of a pod; others come and go without meaning anything to us.
+_DECIDING: Final = (
+    names.GPU_FRACTION,
+    names.GPU_MEMORY,
+    names.GPU_FRACTION_DEVICES,
+    names.GPU_FRACTION_CONTAINER,
+    names.SHARED_GPU_CONFIG_MAP,
+    names.POD_GROUP,
+)
+
+Reserve: TypeAlias = Callable[["Binder", BindContext, str], Plan[tuple[Pod, str]]]
+"""Gets the GPU of one group: from the binder, the bind and the group to the pod, changed, and the GPU's identity."""
+
+
+def reserve_group(binder: Binder, context: BindContext, group: str) -> Plan[tuple[Pod, str]]:
+    """Make the pod a member of a GPU group, if the GPU has room for its portion, and return it with the GPU's identity.
+
+    Raises: BindFailureError; BadValue; RefusedError.
+    """
+    return (yield from holding(group_key(group), _reserve_held_group(binder, context, group)))
+
+
+@attrs.frozen(kw_only=True)
+class Binder:
+    """How binds are carried out here."""
+
+    settings: BinderSettings
+    steps: tuple[BindStep, ...]
+    checks: tuple[Check, ...] = (refuse_node, refuse_overfull)
+    reserve: Reserve = reserve_group
+
+
+def bind(binder: Binder, request: BindRequest, pod: Pod, node: Node) -> Plan[Pod]:
+    """Put a pod on its node as requested, and return it as it was when it was bound.
+
+    Raises: BindFailureError, InputError or RefusedError; then `undo` takes back what was prepared.
+    """
+    context = BindContext(pod=pod, node=node, request=request)
+    yield from sweep_node(node.metadata.name, binder.settings.reservation)
+    if shares_gpu(context):
+        context = yield from _reserve_all(binder, context)
+    for step in binder.steps:
+        yield from step.prepare(context)
+    return (yield from holding(node_key(node.metadata.name), _take(binder, context)))
+
+
+def undo(binder: Binder, request: BindRequest, pod: Pod, node: Node | None) -> Plan[tuple[str, ...]]:
+    """Take back what a bind prepared; return what could not be taken back, in words.
+
+    Source: as in the peer, one step that cannot be undone keeps no other from it.
+    Raises: RefusedError only if the API server did not answer.
+    """
+    context = BindContext(pod=pod, node=Node() if node is None else node, request=request)
+    leftovers = []
+    for plan in (*(step.undo(context) for step in binder.steps), *_leave(context)):
+        try:
+            yield from plan
+        except RefusedError as error:
+            if error.interrupts:
+                raise
+            leftovers.append(str(error))
+    return tuple(leftovers)
+
+
+def _leave(context: BindContext) -> tuple[Plan[object], ...]:
+    return (leave_groups(context.pod),) if shares_gpu(context) else ()
+
+
+def bind_annotations(request: BindRequest) -> dict[str, str]:
+    """Return the annotations that a pod gets with its binding: what it was given, and where its memory should be."""
+    annotations: dict[str, str] = {names.RECEIVED_RESOURCE_TYPE: request.spec.received_resource_type}
+    zones = request.spec.predicted_numa_zones
+    if zones:
+        placement = [{"zone": zone.zone, "amount": dict(sorted(zone.amount.items()))} for zone in zones]
+        annotations[names.NUMA_PREDICTED] = json.dumps(placement, separators=(",", ":"))
+    return annotations
+
+
+# --- Shared GPUs ---------------------------------------------------------------------------------------------------
+
+
+def _reserve_all(binder: Binder, context: BindContext) -> Plan[BindContext]:
+    """Return the bind with all of its GPUs known, in the order of the request's groups."""
+    devices = []
+    for group in context.request.spec.selected_gpu_groups:
+        pod, device = yield from binder.reserve(binder, context, group)
+        context = attrs.evolve(context, pod=pod)
+        devices.append(device)
+    return attrs.evolve(context, devices=tuple(devices))
+
+
+def _reserve_held_group(binder: Binder, context: BindContext, group: str) -> Plan[tuple[Pod, str]]:
+    node = context.node
+
+    def gate() -> Plan[None]:
+        others = yield from every(Pod, node=node.metadata.name)
+        _refuse(refuse_reservation(node, others))
+
+    yield from _check_share(binder, context, group)
+    reservation = binder.settings.reservation
+    return (yield from reserve_device(context.pod, node.metadata.name, group, reservation, gate))
+
+
+def _check_share(binder: Binder, context: BindContext, group: str) -> Plan[None]:
+    members: dict[tuple[str, str], Pod] = {}
+    for devices in (1, 2):
+        key, value = sharing.group_label(group, devices=devices)
+        found = yield from every(Pod, labels={key: value})
+        members |= {(pod.metadata.namespace, pod.metadata.name): pod for pod in found}
+    grants: dict[tuple[str, str], BindRequest] = {}
+    users = {key: pod for key, pod in members.items() if key[0] != binder.settings.reservation.namespace}
+    for namespace, name in sorted(users):
+        grant = yield from find(Ref(BindRequest, name, namespace))
+        if grant is not None:
+            grants[namespace, name] = grant
+    sight = _sight(binder, context, ())
+    _refuse(refuse_share(sight, group, users.values(), grants))
+
+
+# --- Taking the room -----------------------------------------------------------------------------------------------
+
+
+def _take(binder: Binder, context: BindContext) -> Plan[Pod]:
+    """Look once more and bind, while no other bind of this process does so on the same node."""
+    # The node is read again: preparing may have taken minutes.
+    node = yield from find(Ref(Node, context.node.metadata.name))
+    if node is None:
+        raise BindFailureError(f"{title(context.node)}: does not exist any more", retryable=False)
+    others = yield from every(Pod, node=node.metadata.name)
+    context = attrs.evolve(context, node=node)
+    sight = _sight(binder, context, tuple(pod for pod in others if pod.metadata.uid != context.pod.metadata.uid))
+    for check in binder.checks:
+        _refuse(check(sight))
+    return (yield from _write_binding(context))
+
+
+def _sight(binder: Binder, context: BindContext, others: tuple[Pod, ...]) -> Sight:
+    return Sight(
+        pod=context.pod,
+        node=context.node,
+        request=context.request,
+        others=others,
+        node_pool_label=binder.settings.node_pool_label,
+    )
+
+
+def _refuse(reason: str) -> None:
+    """Raise that the scheduler has to decide anew, if there is a reason."""
+    if reason:
+        raise BindFailureError(reason, retryable=False)
+
+
+def _write_binding(context: BindContext) -> Plan[Pod]:
+    """Bind the pod and return it as it was then."""
+    pod, node = context.pod, context.node.metadata.name
+    annotations = bind_annotations(context.request)
+    for _ in range(_ATTEMPTS):
+        request = Bind(
+            ref=pod_ref(pod),
+            node=node,
+            uid=pod.metadata.uid,
+            resource_version=pod.metadata.resource_version,
+            annotations=annotations,
+        )
+        reply = yield request
+        if not isinstance(reply, Refusal):
+            return pod
+        error = RefusedError(reply, request)
+        if reply.reason not in {Reason.CONFLICT, Reason.NOT_FOUND, Reason.UNKNOWN}:
+            raise error
+        current = yield from find(pod_ref(pod), fresh=True)
+        if _is_done(current, context):
+            return pod
+        if reply.reason is Reason.UNKNOWN:
+            # It may be on its way still. Only the same binding may be tried again, and nothing may be undone.
+            raise error
+        pod = _still_the_same(current, context)
+    raise BindFailureError(f"{title(pod)}: keeps changing", retryable=True)
+
+
+def _is_done(current: Pod | None, context: BindContext) -> bool:
+    return (
+        current is not None
+        and current.metadata.uid == context.pod.metadata.uid
+        and current.spec.node_name == context.node.metadata.name
+    )
+
+
+def _still_the_same(current: Pod | None, context: BindContext) -> Pod:
+    """Return the pod as it is now, if what was decided on still holds.
+
+    Raises: BindFailureError if it does not.
+    """
+    known = context.pod
+    if current is None:
+        raise BindFailureError(f"{title(known)}: does not exist any more", retryable=False)
+    if current.spec.node_name:
+        raise BindFailureError(f"{title(known)}: is bound to node {current.spec.node_name} already", retryable=False)
+    _refuse(refuse_pod(current))
+    before, after = known.metadata, current.metadata
+    if (
+        before.uid != after.uid
+        or current.spec != known.spec
+        or dict(before.labels) != dict(after.labels)
+        or any(before.annotations.get(key) != after.annotations.get(key) for key in _DECIDING)
+    ):
+        raise BindFailureError(f"{title(known)}: was changed since it was decided where to run it", retryable=False)
+    return current

@@ -1,0 +1,178 @@
+"""What the binder looks at itself, last thing before it writes, because the API server looks at none of it.
+
+A pods/binding request puts a pod on a node that is full, or that does not exist, and is answered with success. The
+scheduler decided on a snapshot; since then the node may have gone, shrunk or filled, the pod may be another of the same
+name. Each check is a function from what is known now to a reason against the bind, empty if there is none. They are
+pure, so a deployment may add its own, for example one that compares an epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeAlias
+
+import attrs
+
+from kai.api import names, sharing
+from kai.api.amounts import Amount, effective_requests, exact
+from kai.api.bindrequest import BindRequest
+from kai.api.kinds import title
+from kai.api.node import Node
+from kai.api.numerals import floating, signed
+from kai.api.pod import Pod
+from kai.binder.claims import requested_by_claim
+from kai.binder.matching import is_wanted, untolerated
+
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+# Portions are written with two places, so each may be half a hundredth more than what was meant.
+_ROUNDING: Final = 0.005
+
+
+@attrs.frozen(kw_only=True)
+class Sight:
+    """What is known of a bind at the moment of writing."""
+
+    pod: Pod
+    node: Node
+    request: BindRequest
+    others: tuple[Pod, ...] = ()
+    """The other pods on the node."""
+    node_pool_label: str = names.NODE_POOL
+
+
+Check: TypeAlias = Callable[[Sight], str]
+
+
+def is_meant(pod: Pod, request: BindRequest) -> bool:
+    """Return whether a request is for this very pod.
+
+    It names the pod by name only; the pod that owns it is the one of that name for which it was made.
+    """
+    meant = [owner.uid for owner in request.metadata.owner_references if owner.kind == "Pod" and owner.uid]
+    return not meant or pod.metadata.uid in meant
+
+
+def refuse_pod(pod: Pod) -> str:
+    """Return why a pod must not be bound at all, to whatever node; empty if it may."""
+    if pod.metadata.deletion_timestamp is not None:
+        return f"{title(pod)} is being deleted"
+    if pod.status.phase in _ENDED:
+        return f"{title(pod)} has ended ({pod.status.phase})"
+    if pod.spec.scheduling_gates:
+        gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+        return f"{title(pod)} is held back by scheduling gates ({gates})"
+    return ""
+
+
+def refuse_node(sight: Sight) -> str:
+    """Return why the node takes no such pod, however empty it is."""
+    node = sight.node
+    if node.metadata.deletion_timestamp is not None:
+        return f"{title(node)} is being deleted"
+    pool = sight.request.metadata.labels.get(sight.node_pool_label)
+    if pool is not None and node.metadata.labels.get(sight.node_pool_label) != pool:
+        return f"{title(node)} is not in node pool {pool}"
+    taint = untolerated(sight.pod, node)
+    if taint is not None:
+        return f"{title(node)} has taint {taint.key}:{taint.effect}, which the pod does not tolerate"
+    if not is_wanted(sight.pod, node):
+        return f"{title(node)} no longer satisfies the node affinity of the pod"
+    return ""
+
+
+def refuse_overfull(sight: Sight) -> str:
+    """Return which resource of the node the pod would over-fill; empty if none.
+
+    Only what the pod itself asks for is compared: a node that others have over-filled in something else is not its
+    concern.
+    """
+    wanted = {
+        name: amount
+        for name, amount in effective_requests(sight.pod).items()
+        if amount.billionths > 0 and name not in requested_by_claim(sight.request)
+    }
+    allocatable = sight.node.status.allocatable
+    if names.PODS in allocatable:
+        wanted[names.PODS] = _one()
+    if not wanted:
+        return ""
+    held = _held(sight.others, wanted)
+    for name in sorted(wanted):
+        room = exact(allocatable.get(name, "0")).billionths - held[name].billionths
+        if wanted[name].billionths > room:
+            free = Amount(max(room, 0), wanted[name].binary).text
+            return f"{title(sight.node)} has {free} of {name} left, the pod needs {wanted[name].text}"
+    return ""
+
+
+def refuse_reservation(node: Node, others: Iterable[Pod]) -> str:
+    """Return why no whole GPU of the node can be reserved for sharing; empty if one can."""
+    wanted = {names.NVIDIA_GPU: _one()}
+    held = _held(others, wanted)[names.NVIDIA_GPU]
+    if exact(node.status.allocatable.get(names.NVIDIA_GPU, "0")).billionths - held.billionths < _one().billionths:
+        return f"{title(node)} has no GPU left to be shared"
+    return ""
+
+
+def refuse_share(
+    sight: Sight,
+    group: str,
+    members: Iterable[Pod],
+    grants: Mapping[tuple[str, str], BindRequest],
+) -> str:
+    """Return why the GPU of a group cannot take the pod's portion too; empty if it can.
+
+    `members` are pods in the group; `grants` are bind requests by namespace and name of their pod. What a pod holds is
+    what it was granted; its annotations, which anybody may edit afterwards, are asked only where no grant is left.
+    """
+    own = _granted(sight.request)
+    if own is None:
+        return ""
+    total, count = own, 1
+    for member in members:
+        if member.metadata.uid == sight.pod.metadata.uid and member.metadata.name == sight.pod.metadata.name:
+            continue
+        if member.status.phase in _ENDED or group not in sharing.gpu_groups(member.metadata.labels):
+            continue
+        grant = grants.get((member.metadata.namespace, member.metadata.name))
+        portion = _granted(grant) if grant is not None else None
+        total += _wished(member, sight.node) if portion is None else portion
+        count += 1
+    if total > 1 + _ROUNDING * count:
+        return f"GPU group {group} on {title(sight.node)} would hold {total:.2f} of a GPU"
+    return ""
+
+
+def _granted(request: BindRequest) -> float | None:
+    """Return the portion of each GPU that a request grants."""
+    received = request.spec.received_gpu
+    portion = floating(received.portion) if received is not None else None
+    return portion if portion is not None and 0 <= portion <= 1 else None
+
+
+def _wished(pod: Pod, node: Node) -> float:
+    """Return the portion of a GPU that a pod asks for by its annotations; 0 if it does not say."""
+    annotations = pod.metadata.annotations
+    portion = floating(annotations.get(names.GPU_FRACTION, ""))
+    if portion is not None and 0 <= portion <= 1:
+        return portion
+    memory = signed(annotations.get(names.GPU_MEMORY, ""))
+    size = signed(node.metadata.labels.get(names.NODE_GPU_MEMORY, ""))
+    return min(1.0, memory / size) if memory and size and memory > 0 and size > 0 else 0.0
+
+
+def _held(pods: Iterable[Pod], wanted: Mapping[str, Amount]) -> dict[str, Amount]:
+    """Return what pods hold of the wanted resources; each that has not ended holds one place."""
+    held = {name: Amount() for name in wanted}
+    for pod in pods:
+        if pod.status.phase in _ENDED:
+            continue
+        requests = {**effective_requests(pod), names.PODS: _one()}
+        for name in held:
+            if name in requests:
+                held[name] += requests[name]
+    return held
+
+
+def _one() -> Amount:
+    return Amount(10**9)

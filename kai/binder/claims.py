@@ -1,0 +1,258 @@
+"""The step that gives a pod its devices by resource claims, as the scheduler allocated them.
+
+A claim must name the pod among those it is reserved for before the kubelet prepares its devices; the allocation is
+written only where there is none. Devices for extended resources have no claim yet: one is made, under a name that
+follows from the pod, so that a lost answer does not make two.
+
+Source: the peer's binder, except that a failed bind gives back what it took: a claim reserved for a pod that runs
+nowhere would keep its devices from everybody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import attrs
+
+from kai.api import names
+from kai.api.bindrequest import BindRequest, ExtendedResourceClaimAllocation
+from kai.api.codec import unstructure
+from kai.api.dra import AllocationResult, ResourceClaim, ResourceClaimConsumer
+from kai.api.kinds import title
+from kai.api.meta import OwnerReference
+from kai.api.plans import Plan, Reason, Ref, RefusedError, create, delete, find, patch
+from kai.api.pod import Pod, PodResourceClaim
+from kai.binder.context import BindContext
+from kai.binder.matching import node_selector_matches
+from kai.binder.outcome import BindFailureError
+from kai.binder.reservation import pod_ref
+
+_ATTEMPTS: Final = 5
+_NAME_ROOM: Final = 253 - len("-extended-resources-") - 10
+
+
+@attrs.frozen(kw_only=True)
+class DynamicResources:
+    """Reserves and allocates the claims of a pod."""
+
+    name: str = "dynamicresources"
+
+    def prepare(self, context: BindContext, /) -> Plan[None]:
+        """Reserve every claim of the request for the pod, and give it its devices.
+
+        Raises: BindFailureError; RefusedError.
+        """
+        pod, request = context.pod, context.request
+        for wanted in request.spec.resource_claim_allocations:
+            if wanted.allocation is None:
+                raise BindFailureError(f"{title(request)}: claim {wanted.name} has no allocation", retryable=False)
+            ref = Ref(ResourceClaim, _claim_name(pod, wanted.name), pod.metadata.namespace)
+            yield from _change_status(ref, _reservation(context, wanted.allocation))
+        extended = request.spec.extended_resource_claim_allocation
+        if extended is not None:
+            yield from _prepare_extended(context, extended)
+
+    def undo(self, context: BindContext, /) -> Plan[None]:
+        """Take the pod off its claims, and the devices off claims that nobody else uses; delete the claim made for it.
+
+        Raises: RefusedError.
+        """
+        pod, request = context.pod, context.request
+        for wanted in request.spec.resource_claim_allocations:
+            try:
+                ref = Ref(ResourceClaim, _claim_name(pod, wanted.name), pod.metadata.namespace)
+            except BindFailureError:
+                continue
+            yield from _change_status(ref, _release(pod, wanted.allocation), missing_is_fine=True)
+        if request.spec.extended_resource_claim_allocation is not None:
+            yield from _undo_extended(pod, request.spec.extended_resource_claim_allocation.allocation)
+
+
+# --- Claims that exist ---------------------------------------------------------------------------------------------
+
+StatusChange = Callable[[ResourceClaim], dict[str, Any]]
+"""From a claim to the merge patch of its status; empty where nothing is to be changed."""
+
+
+def _change_status(ref: Ref[ResourceClaim], change: StatusChange, *, missing_is_fine: bool = False) -> Plan[None]:
+    """Change the status of a claim as it is now; others change it too, so a conflict is met with another look."""
+    for attempt in range(_ATTEMPTS):
+        claim = yield from find(ref, fresh=attempt > 0)
+        if claim is None:
+            if missing_is_fine:
+                return
+            raise BindFailureError(f"{ref}: does not exist", retryable=True)
+        status = change(claim)
+        if not status:
+            return
+        metadata = claim.metadata
+        try:
+            yield from patch(
+                ref,
+                {"status": status},
+                uid=metadata.uid,
+                resource_version=metadata.resource_version,
+                subresource="status",
+            )
+        except RefusedError as error:
+            if error.reason is not Reason.CONFLICT or attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return
+
+
+def _reservation(context: BindContext, allocation: AllocationResult) -> StatusChange:
+    def change(claim: ResourceClaim) -> dict[str, Any]:
+        status: dict[str, Any] = {}
+        current = claim.status.allocation
+        if current is None:
+            status["allocation"] = unstructure(allocation)
+        elif current.node_selector is not None and not node_selector_matches(current.node_selector, context.node):
+            message = f"{title(claim)}: its devices cannot be used from {title(context.node)}"
+            raise BindFailureError(message, retryable=False)
+        consumer = _consumer(context.pod)
+        if consumer not in claim.status.reserved_for:
+            status["reservedFor"] = _consumers([*claim.status.reserved_for, consumer])
+        return status
+
+    return change
+
+
+def _release(pod: Pod, allocation: AllocationResult | None) -> StatusChange:
+    def change(claim: ResourceClaim) -> dict[str, Any]:
+        consumer = _consumer(pod)
+        if consumer not in claim.status.reserved_for:
+            return {}
+        others = [other for other in claim.status.reserved_for if other != consumer]
+        status: dict[str, Any] = {"reservedFor": _consumers(others) or None}
+        # Devices of a claim that nobody uses stay taken for as long as the allocation stands; one that the request did
+        # not bring was there before, and is not ours to take away.
+        if not others and allocation is not None and claim.status.allocation == allocation:
+            status["allocation"] = None
+        return status
+
+    return change
+
+
+def _consumer(pod: Pod) -> ResourceClaimConsumer:
+    return ResourceClaimConsumer(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+
+
+def _consumers(consumers: Sequence[ResourceClaimConsumer]) -> list[dict[str, Any]]:
+    return [unstructure(consumer) for consumer in consumers]
+
+
+def _claim_name(pod: Pod, name: str) -> str:
+    """Return the name of the object behind a claim of a pod.
+
+    Raises: BindFailureError if the pod has no such claim, or no object was made for it yet.
+    """
+    for claim in pod.spec.resource_claims:
+        if claim.name == name:
+            found = _object_name(pod, claim)
+            if found:
+                return found
+            raise BindFailureError(f"{title(pod)}: no resource claim was made for its claim {name} yet", retryable=True)
+    raise BindFailureError(f"{title(pod)}: has no claim {name}, which the bind request allocates", retryable=False)
+
+
+def _object_name(pod: Pod, claim: PodResourceClaim) -> str:
+    if claim.resource_claim_name is not None:
+        return claim.resource_claim_name
+    for status in pod.status.resource_claim_statuses:
+        if status.name == claim.name:
+            return status.resource_claim_name or ""
+    return ""
+
+
+# --- The claim for extended resources ------------------------------------------------------------------------------
+
+
+def extended_claim_name(pod: Pod) -> str:
+    """Return the name of the claim that is made for the extended resources of a pod."""
+    digest = hashlib.sha256(pod.metadata.uid.encode()).hexdigest()[:10]
+    return f"{pod.metadata.name[:_NAME_ROOM].rstrip('.-')}-extended-resources-{digest}"
+
+
+def _prepare_extended(context: BindContext, extended: ExtendedResourceClaimAllocation) -> Plan[None]:
+    pod = context.pod
+    if extended.allocation is None:
+        message = f"{title(context.request)}: extended resources have no allocation"
+        raise BindFailureError(message, retryable=False)
+    ref = Ref(ResourceClaim, extended_claim_name(pod), pod.metadata.namespace)
+    if (yield from find(ref)) is None:
+        yield from create(ref, _extended_manifest(pod, extended, ref.name))
+    yield from _change_status(ref, _reservation(context, extended.allocation))
+    told = {
+        "resourceClaimName": ref.name,
+        "requestMappings": [unstructure(mapping) for mapping in extended.container_mappings],
+    }
+    current = pod.status.extended_resource_claim_status
+    if current is not None and unstructure(current) == {key: value for key, value in told.items() if value}:
+        return
+    body = {"status": {"extendedResourceClaimStatus": told}}
+    yield from patch(pod_ref(pod), body, uid=pod.metadata.uid, subresource="status")
+
+
+def _undo_extended(pod: Pod, allocation: AllocationResult | None) -> Plan[None]:
+    ref = Ref(ResourceClaim, extended_claim_name(pod), pod.metadata.namespace)
+    yield from _change_status(ref, _release(pod, allocation), missing_is_fine=True)
+    claim = yield from find(ref)
+    if claim is not None:
+        yield from delete(ref, uid=claim.metadata.uid)
+        # No kubelet ever saw its devices, so nothing but our own protection stands in the way of the deletion.
+        yield from _drop_protection(ref)
+    current = yield from find(pod_ref(pod), fresh=True)
+    if (
+        current is not None
+        and current.metadata.uid == pod.metadata.uid
+        and current.status.extended_resource_claim_status is not None
+    ):
+        body = {"status": {"extendedResourceClaimStatus": None}}
+        yield from patch(pod_ref(pod), body, uid=pod.metadata.uid, subresource="status")
+
+
+def _drop_protection(ref: Ref[ResourceClaim]) -> Plan[None]:
+    claim = yield from find(ref, fresh=True)
+    if claim is None or names.DRA_FINALIZER not in claim.metadata.finalizers:
+        return
+    kept = [finalizer for finalizer in claim.metadata.finalizers if finalizer != names.DRA_FINALIZER]
+    metadata = claim.metadata
+    yield from patch(
+        ref,
+        {"metadata": {"finalizers": kept or None}},
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+    )
+
+
+def _extended_manifest(pod: Pod, extended: ExtendedResourceClaimAllocation, name: str) -> dict[str, Any]:
+    owner = OwnerReference(
+        api_version="v1",
+        kind="Pod",
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "name": name,
+            "namespace": pod.metadata.namespace,
+            "annotations": {names.EXTENDED_RESOURCE_CLAIM: "true"},
+            "finalizers": [names.DRA_FINALIZER],
+            "ownerReferences": [unstructure(owner)],
+        },
+        "spec": {"devices": {"requests": [unstructure(request) for request in extended.device_requests]}},
+    }
+
+
+def requested_by_claim(request: BindRequest) -> frozenset[str]:
+    """Return the extended resources that devices serve; the node need not have them as resources."""
+    extended = request.spec.extended_resource_claim_allocation
+    mappings = extended.container_mappings if extended is not None else ()
+    return frozenset(mapping.resource_name for mapping in mappings)

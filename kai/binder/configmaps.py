@@ -1,0 +1,97 @@
+"""The config maps through which the container of a pod learns which GPUs it shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kai.api.core import ConfigMap
+from kai.api.meta import OwnerReference
+from kai.api.plans import Plan, Ref, create, delete, find, get, patch
+from kai.api.pod import Pod
+from kai.api.wire import EMPTY
+
+
+def upsert_config_map(
+    pod: Pod,
+    name: str,
+    values: Mapping[str, str],
+    *,
+    renewed: Mapping[str, str] = EMPTY,
+) -> Plan[ConfigMap]:
+    """Return the config map of a pod that holds `values`; it is made, or an existing one brought up to date.
+
+    What else the pod's own map holds stays. A map that belongs to somebody else is taken over and emptied first: its
+    name was drawn for this pod. `renewed` are values for keys that are only written where they exist.
+
+    Raises: RefusedError.
+    """
+    ref = Ref(ConfigMap, name, pod.metadata.namespace)
+    existing = yield from find(ref)
+    if existing is None:
+        made = yield from create(ref, _manifest(pod, name, values))
+        if made is not None:
+            return made
+        existing = yield from get(ref, fresh=True)
+    body = _change(pod, existing, values, renewed)
+    if not body:
+        return existing
+    return (yield from patch(ref, body, uid=existing.metadata.uid))
+
+
+def delete_config_map(pod: Pod, name: str) -> Plan[bool]:
+    """Delete a config map that was made for a pod; return False if there is none, or it belongs to another pod.
+
+    Raises: RefusedError.
+    """
+    ref = Ref(ConfigMap, name, pod.metadata.namespace)
+    existing = yield from find(ref)
+    if existing is None or _is_of_another_pod(pod, existing):
+        return False
+    return (yield from delete(ref, uid=existing.metadata.uid))
+
+
+def _owner(pod: Pod) -> OwnerReference:
+    return OwnerReference(api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid)
+
+
+def _owners_json(pod: Pod) -> list[dict[str, str]]:
+    return [{"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}]
+
+
+def _manifest(pod: Pod, name: str, values: Mapping[str, str]) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": pod.metadata.namespace, "ownerReferences": _owners_json(pod)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(values)}
+
+
+def _change(pod: Pod, existing: ConfigMap, values: Mapping[str, str], renewed: Mapping[str, str]) -> dict[str, Any]:
+    """Return the merge patch that brings a config map up to date; empty if it is."""
+    owners = tuple(
+        OwnerReference(api_version=owner.api_version, kind=owner.kind, name=owner.name, uid=owner.uid)
+        for owner in existing.metadata.owner_references
+    )
+    if owners != (_owner(pod),):
+        return _take_over(pod, existing, values)
+    wanted = {**values, **{key: value for key, value in renewed.items() if key in existing.data}}
+    changed = {key: value for key, value in wanted.items() if existing.data.get(key) != value}
+    return {"data": changed} if changed else {}
+
+
+def _take_over(pod: Pod, existing: ConfigMap, values: Mapping[str, str]) -> dict[str, Any]:
+    """Return the merge patch that leaves nothing of a config map but its name."""
+    return {
+        "metadata": {
+            "ownerReferences": _owners_json(pod),
+            "labels": None,
+            "annotations": None,
+        },
+        "data": {**dict.fromkeys(key for key in existing.data if key not in values), **values},
+        "binaryData": None,
+    }
+
+
+def _is_of_another_pod(pod: Pod, existing: ConfigMap) -> bool:
+    owners = existing.metadata.owner_references
+    return bool(owners) and all(
+        owner.kind == "Pod" and (owner.name, owner.uid) != (pod.metadata.name, pod.metadata.uid) for owner in owners
+    )

@@ -1,0 +1,149 @@
+"""The steps that tell a container which GPUs it shares, how much of them, and how much memory that is.
+
+Admission made the container read keys of config maps that did not exist; now the GPUs are known and the maps are made.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import attrs
+
+from kai.api import names, sharing
+from kai.api.bad_value import BadValue
+from kai.api.kinds import title
+from kai.api.numerals import floating, signed
+from kai.api.plans import Plan
+from kai.api.pod import Container, Pod
+from kai.api.sharing import ContainerPlace, SharedMaps
+from kai.binder.configmaps import delete_config_map, upsert_config_map
+from kai.binder.context import BindContext
+from kai.binder.outcome import BindFailureError
+
+_CDI_DEVICE: Final = "k8s.device-plugin.nvidia.com/gpu="
+
+
+@attrs.frozen(kw_only=True)
+class GpuSharing:
+    """Writes the config maps of a pod that shares GPUs."""
+
+    uses_cdi: bool = False
+    """Whether the device plugin wants devices by their CDI names."""
+    name: str = "gpusharing"
+
+    def prepare(self, context: BindContext, /) -> Plan[None]:
+        """Write the pod's devices and portion where its container reads them.
+
+        Source: the peer writes each map two or three times over; the content is the same.
+        Raises: BadValue if the pod names no container of its own; BindFailureError; RefusedError.
+        """
+        if not shares_gpu(context):
+            return
+        pod = context.pod
+        place = sharing_place(pod)
+        maps = _maps(pod, place)
+        received = context.request.spec.received_gpu
+        if received is None:
+            raise BindFailureError(f"{title(context.request)}: names no received GPU", retryable=False)
+        visible = ",".join(f"{_CDI_DEVICE}{device}" if self.uses_cdi else device for device in context.devices)
+        devices = {sharing.VISIBLE_DEVICES: visible}
+        portion = {sharing.NUM_OF_GPUS: received.portion, sharing.GPU_PORTION: received.portion}
+        legacy = {sharing.LEGACY_VISIBLE_DEVICES: visible}
+        if _reads_devices_by_key(container_at(pod, place)):
+            yield from upsert_config_map(pod, maps.capabilities, {**devices, **portion}, renewed=legacy)
+            yield from upsert_config_map(pod, maps.environment, {})
+        else:
+            yield from upsert_config_map(pod, maps.capabilities, portion)
+            yield from upsert_config_map(pod, maps.environment, devices, renewed=legacy)
+
+    def undo(self, context: BindContext, /) -> Plan[None]:
+        """Delete the pod's config maps.
+
+        Raises: RefusedError.
+        """
+        if not shares_gpu(context):
+            return
+        try:
+            maps = _maps(context.pod, sharing_place(context.pod))
+        except (BadValue, BindFailureError):
+            return  # what cannot be named was never made
+        yield from delete_config_map(context.pod, maps.capabilities)
+        yield from delete_config_map(context.pod, maps.environment)
+
+
+@attrs.frozen(kw_only=True)
+class HamiCore:
+    """Writes the memory limit that a library inside the container keeps; needs the maps that `GpuSharing` makes."""
+
+    name: str = "hamicore"
+
+    def prepare(self, context: BindContext, /) -> Plan[None]:
+        """Write how much memory the pod's portion is, if the node tells the size of its GPUs.
+
+        Raises: BadValue if the pod names no container of its own; BindFailureError; RefusedError.
+        """
+        if not shares_gpu(context):
+            return
+        limit = _memory_limit(context)
+        if limit is None:
+            return
+        maps = _maps(context.pod, sharing_place(context.pod))
+        yield from upsert_config_map(context.pod, maps.capabilities, {sharing.CUDA_MEMORY_LIMIT: f"{limit}m"})
+
+    def undo(self, context: BindContext, /) -> Plan[None]:
+        """Do nothing: the maps go with `GpuSharing`."""
+        yield from ()
+
+
+def shares_gpu(context: BindContext) -> bool:
+    """Return whether the bind is of a pod that was given a part of a GPU."""
+    return context.request.spec.received_resource_type == names.FRACTION
+
+
+def sharing_place(pod: Pod) -> ContainerPlace:
+    """Return the place of the container that gets the shared GPUs.
+
+    Raises: BadValue that names the pod, if there is no such container.
+    """
+    try:
+        return sharing.sharing_container(
+            pod.metadata.annotations,
+            [container.name for container in pod.spec.init_containers],
+            [container.name for container in pod.spec.containers],
+        )
+    except BadValue as error:
+        raise error.of(title(pod)) from None
+
+
+def container_at(pod: Pod, place: ContainerPlace) -> Container:
+    """Return the container at a place of a pod."""
+    return (pod.spec.init_containers if place.initial else pod.spec.containers)[place.index]
+
+
+def _maps(pod: Pod, place: ContainerPlace) -> SharedMaps:
+    maps = sharing.shared_maps(pod.metadata.annotations, place)
+    if maps is None:
+        message = f"{title(pod)}: has no annotation {names.SHARED_GPU_CONFIG_MAP}; it was created without admission"
+        raise BindFailureError(message, retryable=False)
+    return maps
+
+
+def _reads_devices_by_key(container: Container) -> bool:
+    """Return whether the container reads its devices from a key of a config map, and not as a whole environment."""
+    return any(
+        variable.name == sharing.VISIBLE_DEVICES
+        and variable.value_from is not None
+        and variable.value_from.config_map_key_ref is not None
+        for variable in container.env
+    )
+
+
+def _memory_limit(context: BindContext) -> int | None:
+    """Return the MiB that the pod's portion of a GPU is; None if the node does not tell, or if it is less than one."""
+    received = context.request.spec.received_gpu
+    total = signed(context.node.metadata.labels.get(names.NODE_GPU_MEMORY, ""))
+    portion = floating(received.portion) if received is not None else None
+    if total is None or portion is None or not 0 < portion < math.inf or total <= 0:
+        return None
+    return int(total * portion) or None

@@ -1,0 +1,42 @@
+"""How an attempt at a bind ends."""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+from kai.errors import ApiError
+
+
+class BindFailureError(ApiError):
+    """The bind cannot be carried out as it was asked for.
+
+    `retryable` says whether the same request may succeed later; otherwise the scheduler has to decide anew.
+    """
+
+
+class Verdict(enum.Enum):
+    """What became of an attempt."""
+
+    BOUND = "bound"
+    FAILED = "failed"
+    """For good, and said so in the status of the request."""
+    RETRY = "retry"
+    """Failed, and said so; the request may be tried again."""
+    INTERRUPTED = "interrupted"
+    """Nothing was decided, since the API server did not answer; nothing was rolled back."""
+    NOTHING_TO_DO = "nothing to do"
+    """The request is gone, finished, or was invalid and deleted."""
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """The end of an attempt, for the queue that decides when to try again, and for the log."""
+
+    verdict: Verdict
+    message: str = ""
+    delay: float | None = None
+    """Seconds until the next attempt makes sense."""
+    leftovers: tuple[str, ...] = ()
+    """What could not be undone, in words. The next sweep of the node undoes it."""

@@ -1,0 +1,159 @@
+"""What the binder says about a bind: on the request, on the pod, and as an event.
+
+Nothing is claimed before it is so: success is reported after the API server confirmed the binding, and an attempt that
+failed is reported as failed even if another will follow.
+
+Source: texts, reasons and the condition type are the peer's. Its status is written only when the phase changes, so that
+attempts are never counted past one there; and while it retries it reports success.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kai.api import names
+from kai.api.bindrequest import BindRequest
+from kai.api.plans import Emit, Now, Plan, Reason, Ref, RefusedError, find, patch
+from kai.api.pod import Pod
+from kai.api.times import instant_text
+from kai.binder.reservation import pod_ref
+
+BOUND: Final = "Bound"
+_ATTEMPTS: Final = 5
+_LONGEST_REASON: Final = 1024
+
+
+def request_ref(request: BindRequest) -> Ref[BindRequest]:
+    """Return which object a bind request is."""
+    return Ref(BindRequest, request.metadata.name, request.metadata.namespace)
+
+
+def write_status(request: BindRequest, status: dict[str, Any]) -> Plan[BindRequest | None]:
+    """Write the status of a bind request and return it; None if the request is gone.
+
+    Raises: RefusedError.
+    """
+    ref = request_ref(request)
+    current: BindRequest | None = request
+    for attempt in range(_ATTEMPTS):
+        if current is None or current.metadata.uid != request.metadata.uid:
+            return None
+        try:
+            return (
+                yield from patch(
+                    ref,
+                    {"status": status},
+                    uid=current.metadata.uid,
+                    resource_version=current.metadata.resource_version,
+                    subresource="status",
+                )
+            )
+        except RefusedError as error:
+            if error.reason is Reason.NOT_FOUND:
+                return None
+            if error.reason is not Reason.CONFLICT or attempt == _ATTEMPTS - 1:
+                raise
+        current = yield from find(ref, fresh=True)
+    return None
+
+
+def succeeded() -> dict[str, Any]:
+    """Return the status of a request that was carried out; what an earlier attempt wrote as the reason goes."""
+    return {"phase": "Succeeded", "reason": None}
+
+
+def failed(message: str, attempts: int) -> dict[str, Any]:
+    """Return the status of a request after so many failed attempts."""
+    return {"phase": "Failed", "reason": message[:_LONGEST_REASON], "failedAttempts": attempts}
+
+
+def report_bound(pod: Pod, node: str, *, on_pod: bool) -> Plan[None]:
+    """Tell a pod that it is bound.
+
+    Raises: RefusedError.
+    """
+    message = f"Pod bound successfully to node {node}"
+    yield Emit(ref=pod_ref(pod), type="Normal", reason=BOUND, message=message, uid=pod.metadata.uid)
+    if not on_pod or _current(pod, "True", BOUND, message) is not None:
+        return
+    now: float = yield Now()
+    body = _condition("True", BOUND, message, since=now, now=now)
+    try:
+        yield from patch(pod_ref(pod), body, uid=pod.metadata.uid, form="strategic", subresource="status")
+    except RefusedError as error:
+        if error.reason not in {Reason.NOT_FOUND, Reason.CONFLICT}:
+            raise
+
+
+def report_failure(pod: Pod, node: str, error: str) -> Plan[Pod | None]:
+    """Tell a pod that it could not be bound, and why; return it as it is then, or None if it is gone.
+
+    This is also a fence. A binding whose answer was lost may still be on its way; it carries the version of the pod, so
+    from this write on, which always changes the pod, it can no longer succeed, and undoing what was prepared is safe.
+    Should it have succeeded already, the pod is returned with its node and nothing is written.
+
+    Raises: RefusedError.
+    """
+    where = f"{pod.metadata.namespace}/{pod.metadata.name}"
+    message = f"Failed to bind pod {where} to node {node}: {error}"[:_LONGEST_REASON]
+    for attempt in range(_ATTEMPTS):
+        current = yield from find(pod_ref(pod), fresh=True)
+        if current is None or current.metadata.uid != pod.metadata.uid:
+            return None
+        if current.spec.node_name:
+            return current
+        now: float = yield Now()
+        since = _current(current, "False", names.BINDING_ERROR_REASON)
+        body = _condition(
+            "False",
+            names.BINDING_ERROR_REASON,
+            message,
+            since=now if since is None else since,
+            now=now,
+        )
+        try:
+            written = yield from patch(
+                pod_ref(pod),
+                body,
+                uid=current.metadata.uid,
+                resource_version=current.metadata.resource_version,
+                form="strategic",
+                subresource="status",
+            )
+        except RefusedError as refused:
+            if refused.reason is Reason.NOT_FOUND:
+                return None
+            if refused.reason is not Reason.CONFLICT or attempt == _ATTEMPTS - 1:
+                raise
+            continue
+        yield Emit(
+            ref=pod_ref(pod),
+            type="Warning",
+            reason=names.BINDING_ERROR_REASON,
+            message=message,
+            uid=pod.metadata.uid,
+        )
+        return written
+    return None
+
+
+def _current(pod: Pod, status: str, reason: str, message: str | None = None) -> float | None:
+    """Return since when the condition of a pod says this; None if it does not."""
+    for condition in pod.status.conditions:
+        if condition.type == names.POD_BOUND_CONDITION:
+            says = (condition.status, condition.reason) == (status, reason)
+            return condition.last_transition_time if says and message in {None, condition.message} else None
+    return None
+
+
+def _condition(status: str, reason: str, message: str, *, since: float, now: float) -> dict[str, Any]:
+    """Return the strategic patch that sets the condition; the time of looking makes it differ every time."""
+    condition = {
+        "type": names.POD_BOUND_CONDITION,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": instant_text(since),
+        "lastProbeTime": instant_text(now),
+    }
+    return {"status": {"conditions": [condition]}}

@@ -1,0 +1,256 @@
+"""Shared GPUs are held by reservation pods: one pod that asks for one whole GPU, for each GPU that is shared.
+
+The scheduler names a shared GPU before anybody knows which one it is: a GPU group, an opaque text. The first bind into
+a group makes a reservation pod on the node; the device plugin gives it a GPU, its program writes which one into an
+annotation, and from then on the group is that GPU. Pods of the group carry its label.
+
+Holds: one group has one reservation pod, because its name follows from node and group and the API server lets a name
+exist once. Binds into one group go one after the other within the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from kai.api import names, sharing
+from kai.api.codec import unstructure
+from kai.api.meta import ObjectMeta
+from kai.api.plans import Plan, Ref, RefusedError, create, delete, every, find, holding, patch, wait_until
+from kai.api.pod import Pod
+from kai.api.selection import Toleration
+from kai.binder.outcome import BindFailureError
+from kai.binder.settings import PodResources, ReservationSettings
+
+_NAME_PREFIX: Final = "gpu-reservation"
+_CONTAINER: Final = "resource-reservation"
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+Gate: TypeAlias = Callable[[], Plan[None]]
+"""Raises BindFailureError where the node has no GPU left to reserve; runs while the node is held."""
+
+
+def pod_ref(pod: Pod) -> Ref[Pod]:
+    """Return which object a pod is."""
+    return Ref(Pod, pod.metadata.name, pod.metadata.namespace)
+
+
+def group_key(group: str) -> str:
+    """Return the key to hold while the members or the reservation of a group change."""
+    return f"gpu group {group}"
+
+
+def node_key(node: str) -> str:
+    """Return the key to hold between looking at the room on a node and taking it."""
+    return f"node {node}"
+
+
+def reservation_name(node: str, group: str) -> str:
+    """Return the name of the reservation pod of a group on a node."""
+    return f"{_NAME_PREFIX}-{hashlib.sha256(f'{node}/{group}'.encode()).hexdigest()[:16]}"
+
+
+def reservation_pod(
+    settings: ReservationSettings,
+    *,
+    node: str,
+    group: str,
+    tolerations: Iterable[Toleration] = (),
+    name: str = "",
+    resources: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the manifest of a reservation pod, already on its node: no scheduler is asked.
+
+    `tolerations` are those of the pod that it is made for; `name` and `resources` replace what the settings give.
+    """
+    container: dict[str, Any] = {
+        "name": _CONTAINER,
+        "image": settings.image,
+        "imagePullPolicy": "IfNotPresent",
+        "env": [_from_field("POD_NAME", "metadata.name"), _from_field("POD_NAMESPACE", "metadata.namespace")],
+        "resources": gpu_resources(settings.resources) if resources is None else dict(resources),
+    }
+    if settings.container_security_context:
+        container["securityContext"] = dict(settings.container_security_context)
+    if settings.fake_gpu_nodes:
+        container |= {"image": "ubuntu", "args": ["sleep", "infinity"]}
+    spec: dict[str, Any] = {
+        "nodeName": node,
+        "serviceAccountName": settings.service_account,
+        "containers": [container],
+        "tolerations": [unstructure(toleration) for toleration in tolerations],
+        "runtimeClassName": settings.runtime_class,
+        "securityContext": dict(settings.pod_security_context),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name or reservation_name(node, group),
+            "namespace": settings.namespace,
+            "labels": {names.APP: settings.app_label, names.GPU_GROUP: group},
+            "annotations": {names.KARPENTER_DO_NOT_DISRUPT: "true"},
+        },
+        "spec": {key: value for key, value in spec.items() if value},
+        "status": {"conditions": [{"type": names.POD_SCHEDULED_CONDITION, "status": "True"}]},
+    }
+
+
+def gpu_resources(more: PodResources) -> dict[str, dict[str, str]]:
+    """Return the resources of a reservation pod: one GPU, whatever `more` says about GPUs."""
+    return {
+        "limits": {**more.limits, names.NVIDIA_GPU: "1"},
+        "requests": {**more.requests, names.NVIDIA_GPU: "1"},
+    }
+
+
+def _from_field(name: str, path: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+# --- Reserving -----------------------------------------------------------------------------------------------------
+
+
+def reserve_device(
+    pod: Pod,
+    node: str,
+    group: str,
+    settings: ReservationSettings,
+    gate: Gate | None = None,
+) -> Plan[tuple[Pod, str]]:
+    """Return the pod, now a member of a GPU group, and the identity of the group's GPU.
+
+    Makes the reservation pod if there is none and waits for it to tell its GPU. The caller holds the group's key.
+
+    Raises: BindFailureError if no GPU can be had; BadValue if the pod does not say on how many devices it wants to be;
+        RefusedError.
+    """
+    devices = sharing.device_count(pod.metadata.annotations)
+    device = yield from _device_of(pod, node, group, settings, gate)
+    key, value = sharing.group_label(group, devices=devices)
+    if pod.metadata.labels.get(key) != value:
+        labelled = {"metadata": {"labels": {key: value}}}
+        pod = yield from patch(pod_ref(pod), labelled, uid=pod.metadata.uid)
+    return pod, device
+
+
+def leave_groups(pod: Pod) -> Plan[Pod]:
+    """Return the pod after it has left all GPU groups.
+
+    Raises: RefusedError.
+    """
+    keys = sharing.group_labels(pod.metadata.labels)
+    if not keys:
+        return pod
+    body = {"metadata": {"labels": dict.fromkeys(keys)}}
+    return (yield from patch(pod_ref(pod), body, uid=pod.metadata.uid))
+
+
+def _device_of(
+    pod: Pod,
+    node: str,
+    group: str,
+    settings: ReservationSettings,
+    gate: Gate | None,
+) -> Plan[str]:
+    labels = {names.GPU_GROUP: group}
+    existing = yield from every(Pod, namespace=settings.namespace, labels=labels)
+    usable = [known for known in existing if _holds_device(known)]
+    if usable:
+        return (yield from _device_of_existing(usable[0], node, group, settings))
+    yield from _refuse_while_scaling(settings)
+    made = yield from _make(pod, node, group, settings, gate)
+    device = yield from _told_device(made, settings)
+    if device is None:
+        # A GPU that nobody can name serves nobody; whoever needs the group next starts over with a new pod.
+        yield from delete(pod_ref(made), uid=made.metadata.uid, grace_seconds=0)
+        raise _silent(made)
+    return device
+
+
+def _device_of_existing(reservation: Pod, node: str, group: str, settings: ReservationSettings) -> Plan[str]:
+    """Return the GPU of a group whose reservation pod exists, perhaps since a moment ago."""
+    where = reservation.spec.node_name
+    if where and where != node:
+        raise BindFailureError(f"GPU group {group} is on node {where}, not on {node}", retryable=False)
+    device = yield from _told_device(reservation, settings)
+    if device is None:
+        raise _silent(reservation)
+    return device
+
+
+def _make(
+    pod: Pod,
+    node: str,
+    group: str,
+    settings: ReservationSettings,
+    gate: Gate | None,
+) -> Plan[Pod]:
+    """Return the reservation pod of a group, made just now.
+
+    A pod of that name may exist although no list shows it yet: a lagging store, or an attempt whose answer was lost.
+    """
+    manifest = reservation_pod(settings, node=node, group=group, tolerations=pod.spec.tolerations)
+    ref = Ref(Pod, manifest["metadata"]["name"], settings.namespace)
+    if gate is None:
+        made = yield from create(ref, manifest)
+    else:
+        made = yield from holding(node_key(node), _make_if(gate, ref, manifest))
+    if made is not None:
+        return made
+    existing = yield from find(ref, fresh=True)
+    if existing is not None and _holds_device(existing):
+        return existing
+    if existing is not None and not _is_ending(existing.metadata):
+        yield from delete(ref, uid=existing.metadata.uid, grace_seconds=0)
+    raise BindFailureError(f"reservation pod {settings.namespace}/{ref.name} is going away", retryable=True)
+
+
+def _make_if(gate: Gate, ref: Ref[Pod], manifest: Mapping[str, Any]) -> Plan[Pod | None]:
+    yield from gate()
+    return (yield from create(ref, manifest))
+
+
+def _told_device(reservation: Pod, settings: ReservationSettings) -> Plan[str | None]:
+    """Return the GPU that a reservation pod got, waiting for it to tell; None if it does not."""
+    if not _has_settled(reservation):
+        known = yield from wait_until(pod_ref(reservation), _has_settled, seconds=settings.timeout_seconds)
+    else:
+        known = reservation
+    return known.metadata.annotations.get(names.RESERVED_GPU) or None if known is not None else None
+
+
+def _has_settled(reservation: Pod) -> bool:
+    """Return whether waiting for a reservation pod is over: it has told its GPU, or will never."""
+    return bool(reservation.metadata.annotations.get(names.RESERVED_GPU)) or not _holds_device(reservation)
+
+
+def _holds_device(reservation: Pod) -> bool:
+    """Return whether a reservation pod has its GPU, or will get one."""
+    return reservation.status.phase not in _ENDED and not _is_ending(reservation.metadata)
+
+
+def _is_ending(metadata: ObjectMeta) -> bool:
+    return metadata.deletion_timestamp is not None
+
+
+def _silent(reservation: Pod) -> BindFailureError:
+    where = f"{reservation.metadata.namespace}/{reservation.metadata.name}"
+    message = f"failed waiting for GPU reservation pod to allocate: {where} does not tell its GPU"
+    return BindFailureError(message, retryable=True)
+
+
+def _refuse_while_scaling(settings: ReservationSettings) -> Plan[None]:
+    """Raise BindFailureError while scaling pods find no place: the autoscaler is adding nodes for these very shares.
+
+    Source: as in the peer, not being able to tell means no.
+    """
+    try:
+        scaling_pods = yield from every(Pod, namespace=settings.scaling_namespace)
+    except RefusedError:
+        return
+    for pod in scaling_pods:
+        for condition in pod.status.conditions:
+            if condition.type == names.POD_SCHEDULED_CONDITION and condition.status != "True":
+                raise BindFailureError("cluster is scaling up, could not create reservation pod", retryable=True)

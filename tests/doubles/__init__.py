@@ -1,0 +1,1 @@
+"""Stand-ins for what tests cannot have: an API server in memory."""
