@@ -49,8 +49,8 @@ class GroupWrite:
     def apply_configuration(self) -> dict[str, object]:
         """Return what to send as a server-side apply: the group without what the API server and others keep in it.
 
-        Two pods of a new group may both apply it. A ``resourceVersion`` is sent along, so that an update of a group that
-        has changed in between is refused and decided anew.
+        Two pods of a new group may both apply it. A ``resourceVersion`` is sent along, so that an update of a group
+        that has changed in between is refused and decided anew.
         """
         metadata = _map(self.manifest.get("metadata"))
         sent = {key: metadata[key] for key in _APPLIED_METADATA if key in metadata}

@@ -1,13 +1,13 @@
 import tomllib
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import attrs
 import pytest
 
 import kai.podgrouper
-from kai.errors import ConfigError
-from kai.podgrouper import KindPattern, KindRule, KnownObjects, Reader, Settings, load_groupers
+from kai.errors import ConfigError, PluginError
+from kai.podgrouper import KindPattern, KindRule, KnownObjects, Reader, Settings, load_groupers, registry
 from kai.podgrouper.grouper import DEFAULT
 from kai.podgrouper.registry import ENTRY_POINTS, assemble
 from kai.podgrouper.resource import Kind
@@ -88,3 +88,11 @@ def test_every_module_of_a_kind_has_an_entry_point():
     entries = tomllib.loads((root / "pyproject.toml").read_text())["project"]["entry-points"][ENTRY_POINTS]
     modules = {path.stem for path in (root / "kai/podgrouper/groupers").glob("[a-z]*.py")}
     assert {value.partition(":")[0].rpartition(".")[2] for value in entries.values()} == modules
+
+
+@pytest.mark.parametrize("target", ["kai.podgrouper:nothing", "kai.nowhere:Grouper", "kai.podgrouper:Settings"])
+def test_an_entry_point_that_leads_to_no_grouper_is_a_plugin_error(target, monkeypatch):
+    point = EntryPoint("odd", target, ENTRY_POINTS)
+    monkeypatch.setattr(registry, "entry_points", lambda **_: [point])
+    with pytest.raises(PluginError, match='plugin "odd"'):
+        load_groupers(Settings())

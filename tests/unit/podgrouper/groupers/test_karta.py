@@ -98,6 +98,53 @@ def test_an_instance_counts_by_itself():
     assert "found 'c', expected one of a, b" in failure_of(pod_of(GROUPS, labels={"group": "c"}), GROUPS, described)
 
 
+def test_without_any_scale_each_instance_counts_once():
+    uncounted = {**INSTANCES, "scaleDefinition": None}
+    whole = karta(one_group(), children=[uncounted])
+    assert spec_of(pod_of(GROUPS, labels={"group": "a"}), GROUPS, whole)["minMember"] == 2
+    each = karta(by_keys(".metadata.labels.group", component="worker"), children=[uncounted])
+    assert spec_of(pod_of(GROUPS, labels={"group": "a"}), GROUPS, each)["minMember"] == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"scaleDefinition": {"replicasPath": ".spec.groups[0].replicas"}},
+            "found 1, expected 2 results",
+        ),
+        ({"scaleDefinition": {"replicasPath": ".spec.groups[].name"}}, "expected a whole number of replicas"),
+        ({"instanceIdPath": ".spec.groups[].replicas"}, "instanceIdPath: found 3, expected names"),
+    ],
+)
+def test_instances_that_do_not_fit_their_scale_are_a_failure(fields, message):
+    described = karta(one_group("worker"), children=[{**INSTANCES, **fields}])
+    assert message in failure_of(pod_of(GROUPS, labels={"group": "a"}), GROUPS, described)
+
+
+def test_a_component_without_replicas_cannot_be_a_subgroup():
+    described = karta(one_group("worker"), children=[child("worker", scaleDefinition={"replicasPath": ".spec.none"})])
+    assert "expected at least 1 pod" in failure_of(pod(), FLOW, described)
+
+
+def test_a_pod_that_is_of_no_component_is_a_failure_where_it_matters():
+    assert "no component of its Karta" in failure_of(pod("stranger"), FLOW, karta(by_keys()))
+    assert subgroup_of(decide(pod("stranger"), FLOW, karta(one_group("worker")))) is None
+
+
+def test_a_selector_without_value_asks_whether_the_key_is_there():
+    exists = {"componentTypeSelector": {"keyPath": ".metadata.labels.member"}}
+    described = karta(one_group("worker"), children=[child("worker", podSelector=exists)])
+    assert subgroup_of(decide(pod(member="yes"), FLOW, described)) == "worker"
+    assert subgroup_of(decide(pod(), FLOW, described)) is None
+
+
+def test_a_pod_below_a_mapped_component_is_in_its_subgroup():
+    outer = {"name": "group", "ownerRef": "flow"}
+    described = karta(one_group("group"), children=[outer, child("worker", ownerRef="group")])
+    assert subgroup_of(decide(pod(), FLOW, described)) == "group"
+
+
 def test_scales_multiply_down_the_tree():
     groups = child("worker", ownerRef="group")
     outer = {"name": "group", "ownerRef": "flow", "scaleDefinition": {"replicasPath": ".spec.worker.groups // 3"}}
