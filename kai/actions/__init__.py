@@ -1,0 +1,1 @@
+"""Actions: allocate, consolidation, reclaim, preempt, stale-gang eviction; reached only through entry points."""

@@ -43,4 +43,3 @@ class Allocate:
         if not waits and not started:
             session.last_start[group] = session.snapshot.now
         return True
-

@@ -41,7 +41,10 @@ def _enough_in_all(session: Session, portion: Portion) -> bool:
 
 
 def _anybody(session: Session, portion: Portion, placed: Bools) -> GroupRows:
-    """Return the first groups, by name, that may be moved; the bound counts groups and, as the peer's does, admits one more than it says."""
+    """Return the first groups, by name, that may be moved.
+
+    The bound counts groups and, as the peer's does, admits one more than it says.
+    """
     del portion
     rows = np.flatnonzero(placed).astype(np.int64)
     bound = session.parameters.max_consolidation_preemptees

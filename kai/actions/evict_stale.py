@@ -9,8 +9,8 @@ import numpy as np
 from kai.framework.decisions import Cause
 from kai.framework.portion import Portion
 from kai.framework.session import Session
-
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, Status
+
 
 @attrs.frozen
 class EvictStale:
@@ -29,7 +29,7 @@ class EvictStale:
         """Return the groups with a pod on a node and a leaf that lacks pods there, none of whose pods succeeded."""
         facts, columns = session.facts.groups, session.columns
         lacking = facts.leaf & (columns.occupying < facts.minimum)
-        out = []
+        out: list[int] = []
         for row in np.flatnonzero(lacking):
             group = int(np.searchsorted(facts.first_subgroup, row, side="right")) - 1
             portion = session.portion(group)

@@ -1,7 +1,7 @@
 """Placing one group: the capacity check, then the tree of sub-groups top down, then pods.
 
-A sub-group may have several node sets to try (topology domains); the first in which everything below it fits wins, the others were rolled back. The
-same code places for real and, with ``promise``, inside searches for victims.
+A sub-group may have several node sets to try (topology domains); the first in which everything below it fits wins,
+the others were rolled back. The same code places for real and, with ``promise``, inside searches for victims.
 
 Source: the peer's actions/common (AllocateJob, allocateSubGroupSet, allocatePodSet).
 """
@@ -14,7 +14,6 @@ from kai.framework.statement import Statement
 from kai.framework.verdict import ACCEPTED, Code, Fact, Verdict
 from kai.kernels import fit
 from kai.model.rows import Float64s, GroupRow, NodeRows, PodRow, PodRows, SubGroupRow
-from kai.model.status import ACTIVE_USED, Status
 
 RESOURCES = ("cpu", "memory", "gpu")
 
@@ -22,7 +21,8 @@ RESOURCES = ("cpu", "memory", "gpu")
 def place_group(session: Session, statement: Statement, portion: Portion, nodes: NodeRows, *, promise: bool) -> bool:
     """Place the next chunk of ``portion`` on ``nodes`` (ascending), all of it or nothing that stays.
 
-    ``promise``: only promise places; refusals are not recorded, because this is a simulation. The caller undoes what a failure left behind.
+    ``promise``: only promise places; refusals are not recorded, because this is a simulation. The caller undoes what
+    a failure left behind.
     """
     for plugin in session.policy.plugins:
         if plugin.hooks.before_group is not None:
@@ -42,7 +42,10 @@ def place_group(session: Session, statement: Statement, portion: Portion, nodes:
 
 
 def capacity_verdict(session: Session, portion: Portion, pods: PodRows, *, fixed_only: bool = False) -> Verdict:
-    """Return whether the queues above ``portion`` may take ``pods``; ``fixed_only`` checks what cannot be taken back alone."""
+    """Return whether the queues above ``portion`` may take ``pods``.
+
+    ``fixed_only`` checks what cannot be taken back alone.
+    """
     group = portion.group
     if not session.policy.rules.limits or session.facts.groups.queue[group] < 0:
         return ACCEPTED
@@ -157,17 +160,12 @@ class _Placer:
 
 
 def must_wait(portion: Portion, session: Session) -> bool:
-    """Say whether the gang of some leaf would start with pods that are only promised a place: then the whole group waits."""
+    """Say whether the gang of some leaf would start with pods that are only promised a place.
+
+    Then the whole group waits.
+    """
     for leaf in portion.leaves:
         promised = int(session.columns.pipelined[leaf])
         if promised and portion.active(leaf) - promised < portion.minimum(leaf):
             return True
     return False
-
-
-def amounts_wanted(session: Session, pods: PodRows) -> Float64s:
-    """Return float64[3]: what ``pods`` are taken to want before they have nodes."""
-    return session.requested[session.facts.pods.shape[pods]].sum(axis=0)
-
-
-__all__ = ["ACTIVE_USED", "Status", "amounts_wanted", "capacity_verdict", "must_wait", "place_group"]

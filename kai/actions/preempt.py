@@ -18,7 +18,10 @@ from kai.model.rows import Bools, GroupRows
 
 
 def _within_quota(session: Session, portion: Portion) -> bool:
-    """Say whether the group, if it cannot be taken back, stays within quota: no eviction of preemptible pods changes that."""
+    """Say whether the group, if it cannot be taken back, stays within quota.
+
+    No eviction of preemptible pods changes that.
+    """
     return bool(capacity_verdict(session, portion, portion.chunk(), fixed_only=True))
 
 

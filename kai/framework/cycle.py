@@ -17,7 +17,8 @@ SILENT = Silent()
 class CycleReport:
     """What a cycle leaves behind besides its decisions.
 
-    Columns are as the last action left them; ``records`` say why groups wait. Shapes: P pods, N nodes, Q queues, G groups.
+    Columns are as the last action left them; ``records`` say why groups wait. Shapes: P pods, N nodes, Q queues, G
+    groups.
     """
 
     counts: dict[str, int]
@@ -25,6 +26,9 @@ class CycleReport:
     node: Int64s
     devices: dict[int, tuple[str, ...]]
     details: dict[int, dict[str, object]]
+    """What plugins chose for placements, or what is on record for pods that stood there, by pod and kind."""
+    node_details: dict[int, dict[str, object]]
+    """What plugins report about nodes, by node and plugin."""
     idle: Int64s
     releasing: Int64s
     queue_used: Int64s
@@ -42,7 +46,8 @@ def run_cycle(
 ) -> CycleReport:
     """Decide once which pods to bind, which to evict and which to promise a place.
 
-    Holds: the same snapshot and profile give the same decisions in the same order; all decisions of one statement reach the sink together.
+    Holds: the same snapshot and profile give the same decisions in the same order; all decisions of one statement
+        reach the sink together.
     """
     with observer.phase("open"):
         session = Session(snapshot, profile, sink, observer, budget)
@@ -64,7 +69,8 @@ def report(session: Session) -> CycleReport:
         status=columns.status.copy(),
         node=columns.node.copy(),
         devices={pod: session.devices_of(pod) for pod in sharing},
-        details={pod: dict(session.details(pod)) for pod in sharing if session.details(pod)},
+        details=session.all_details(),
+        node_details=session.node_details(),
         idle=columns.idle.copy(),
         releasing=columns.releasing.copy(),
         queue_used=columns.queue_used.copy(),

@@ -20,7 +20,10 @@ class Cause(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Bind:
-    """Give a pod its node, now. ``devices`` names the shared devices; a name that starts with ``+`` is a device to be opened under any fresh name."""
+    """Give a pod its node, now.
+
+    ``devices`` names the shared devices; a name that starts with ``+`` is a device to be opened under any fresh name.
+    """
 
     pod: int
     node: int
@@ -44,7 +47,10 @@ class Nominate:
 
 @attrs.frozen(kw_only=True)
 class Evict:
-    """Delete a pod. ``aggressor`` is the group that gains (-1: nobody), ``rule`` what allowed it, ``moved_to`` the node it was promised (-1: none).
+    """Delete a pod.
+
+    ``aggressor`` is the group that gains (-1: nobody), ``rule`` what allowed it, ``moved_to`` the node it was
+    promised (-1: none).
 
     ``facts`` are the numbers that the message about it is made of, as they were before anything was evicted.
     """
@@ -62,7 +68,10 @@ Decision = Bind | Nominate | Evict
 
 
 class DecisionSink(Protocol):
-    """Where decisions go as soon as they are final. All decisions of one statement arrive in one call: all of them or none."""
+    """Where decisions go as soon as they are final.
+
+    All decisions of one statement arrive in one call: all of them or none.
+    """
 
     def take(self, decisions: tuple[Decision, ...], /) -> None:
         """Receive the decisions of one committed statement."""

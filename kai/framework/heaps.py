@@ -1,7 +1,7 @@
 """The heaps that actions pop groups from: a thin Python hand on the kernels of ``kai.kernels.order``.
 
-A heap keeps one entry for each group, which is the whole group or a part of it. Keys and amounts of entries are brought up to date before every
-operation for those groups whose pods changed status since.
+A heap keeps one entry for each group, which is the whole group or a part of it. Keys and amounts of entries are
+brought up to date before every operation for those groups whose pods changed status since.
 """
 
 from typing import TYPE_CHECKING, Self
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class GroupHeap:
-    """Groups by queue order, best first; with ``victims`` in reverse, so that the group that deserves its place least comes first."""
+    """Groups by queue order, best first.
+
+    With ``victims`` in reverse, so that the group that deserves its place least comes first.
+    """
 
     def __init__(self, session: "Session", *, victims: bool = False, depth: int = -1) -> None:
         """Make an empty heap; ``depth`` bounds how many groups of one queue it keeps."""
@@ -52,7 +55,9 @@ class GroupHeap:
         """Push whole ``groups`` in their order; those of unknown queues, or of queues that are no leaves, stay out."""
         session = self._session
         queues = session.facts.groups.queue[groups]
-        usable = groups[(queues >= 0) & session.facts.queues.leaf[queues]] if len(session.snapshot.queues) else groups[:0]
+        usable = (
+            groups[(queues >= 0) & session.facts.queues.leaf[queues]] if len(session.snapshot.queues) else groups[:0]
+        )
         self._member[usable] = True
         self._describe(usable)
         fill(session.facts, session.columns, session.policy.rules, self._heap, usable)

@@ -1,7 +1,8 @@
 """Extension points: what a plugin may answer, and how.
 
-A plugin is a frozen attrs class whose fields are its options. ``open`` looks at the session once and returns ``Hooks``: closures over what it
-prepared, and terms. All hooks take rows and return arrays or values; none changes anything. A hook that is absent costs nothing.
+A plugin is a frozen attrs class whose fields are its options. ``open`` looks at the session once and returns
+``Hooks``: closures over what it prepared, and terms. All hooks take rows and return arrays or values; none changes
+anything. A hook that is absent costs nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,19 @@ import attrs
 from kai.framework.decisions import Cause
 from kai.framework.terms import Term
 from kai.framework.verdict import ACCEPTED, Verdict
-from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, NodeRow, NodeRows, PodRow, PodRows, Scores, SubGroupRow
+from kai.model.rows import (
+    Bools,
+    Float64s,
+    GroupRow,
+    GroupRows,
+    Int64s,
+    NodeRow,
+    NodeRows,
+    PodRow,
+    PodRows,
+    Scores,
+    SubGroupRow,
+)
 
 if TYPE_CHECKING:
     from kai.framework.scenario import Outer, Scenario
@@ -24,8 +37,9 @@ if TYPE_CHECKING:
 class Dependence(IntEnum):
     """What an answer over nodes depends on, which decides how often it is asked for.
 
-    SHAPE: labels, taints and the like: once per shape and session. NODE: what is left on the node: again for nodes that changed. SESSION: anything,
-    such as where other pods sit: every time. The default is SESSION: safe, and only the plugin that asks for it pays.
+    SHAPE: labels, taints and the like: once per shape and session. NODE: what is left on the node: again for nodes
+    that changed. SESSION: anything, such as where other pods sit: every time. The default is SESSION: safe, and only
+    the plugin that asks for it pays.
     """
 
     SHAPE = 0
@@ -86,7 +100,8 @@ class Propose(Protocol):
 class Hooks:
     """A plugin's answers for one session.
 
-    ``concerns`` [K] says for which shapes filter, score, choose and effects are to be asked (None: all); the others are placed without them, at full speed.
+    ``concerns`` [K] says for which shapes filter, score, choose and effects are to be asked (None: all); the others
+    are placed without them, at full speed.
     """
 
     terms: tuple[Term, ...] = ()
@@ -116,6 +131,12 @@ class Hooks:
     """What a placement adds to tracked columns for as long as the pod holds its place; eviction takes it away again."""
     lasting_effects: Callable[[PodRow, NodeRow, object], Sequence[Effect]] | None = None
     """The same for as long as the pod is on the node at all, terminating included."""
+    opening_effects: Sequence[Effect] = ()
+    """What the plugin corrects in the books when the session opens; nothing undoes it."""
+    credit_nodes: Callable[[PodRow, NodeRows], Int64s] | None = None
+    """int64[n]: thousandths of a GPU that the pod needs less on each node, because what it asks for is in use there."""
+    report_nodes: Callable[[], Mapping[int, object]] | None = None
+    """What the report of the cycle says about nodes, by row."""
     filter_victims: Callable[[GroupRow, GroupRows, Cause], Bools] | None = None
     propose: Propose | None = None
     proposer: str = ""

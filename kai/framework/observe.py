@@ -1,4 +1,7 @@
-"""What the outside may learn while a cycle runs. The core calls; clocks and spans live in the implementations at the edge."""
+"""What the outside may learn while a cycle runs.
+
+The core calls; clocks and spans live in the implementations at the edge.
+"""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager

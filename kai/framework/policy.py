@@ -1,10 +1,11 @@
 """Many plugins, one policy: folds hooks and terms into what kernels evaluate and what Python must ask.
 
-Answers that depend on a shape alone become rows of ``Vectors`` and are asked for once; shapes that only such answers concern are *plain*: kernels
-place their pods without calling back.
+Answers that depend on a shape alone become rows of ``Vectors`` and are asked for once; shapes that only such answers
+concern are *plain*: kernels place their pods without calling back.
 """
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import attrs
 import numpy as np
@@ -39,7 +40,18 @@ class Named:
 def fold_rules(hooks: Sequence[Hooks], elastic_key: int) -> Rules:
     """Return the sum of all score terms, and which checks are on."""
     weights = dict.fromkeys(
-        ("binpack_cpu", "binpack_gpu", "spread_cpu", "spread_gpu", "cpu_only", "availability", "sharing", "pack_slots", "spread_slots"), 0.0
+        (
+            "binpack_cpu",
+            "binpack_gpu",
+            "spread_cpu",
+            "spread_gpu",
+            "cpu_only",
+            "availability",
+            "sharing",
+            "pack_slots",
+            "spread_slots",
+        ),
+        0.0,
     )
     fair = False
     for term in (term for hook in hooks for term in hook.terms):
@@ -163,7 +175,9 @@ class Policy:
     def pod_keys(self, pods: PodRows) -> Float64s | None:
         """Return float64[n, k] that order pods, smaller first, or None when no plugin has an opinion."""
         columns = [
-            np.asarray(p.hooks.pod_keys(pods), np.float64).reshape(len(pods), -1) for p in self.plugins if p.hooks.pod_keys is not None
+            np.asarray(p.hooks.pod_keys(pods), np.float64).reshape(len(pods), -1)
+            for p in self.plugins
+            if p.hooks.pod_keys is not None
         ]
         return np.hstack(columns) if columns else None
 
@@ -187,33 +201,42 @@ class Policy:
 
 
 def checked_mask(plugin: Named, pod: PodRow, nodes: NodeRows) -> Bools:
-    """Return the plugin's mask for ``nodes``.
+    """Return the plugin's mask for ``nodes``; everything, if it has no filter.
 
     Raises: PluginError when it raised or returned something that is not bool[n].
     """
-    assert plugin.hooks.filter_nodes is not None  # noqa: S101  the callers look first
-    try:
-        mask = plugin.hooks.filter_nodes(pod, nodes)
-    except Exception as error:
-        raise PluginError(f"raised {type(error).__name__}: {error}", plugin=plugin.name, hook="filter_nodes") from error
-    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != nodes.shape:
-        raise PluginError(f"returned {_described(mask)}, expected bool[{len(nodes)}]", plugin=plugin.name, hook="filter_nodes")
-    return mask
+    if plugin.hooks.filter_nodes is None:
+        return np.ones(len(nodes), np.bool_)
+    answer = _asked(plugin, "filter_nodes", plugin.hooks.filter_nodes, pod, nodes)
+    _check(plugin, "filter_nodes", answer, np.bool_, nodes)
+    return cast("Bools", answer)
 
 
 def checked_scores(plugin: Named, pod: PodRow, nodes: NodeRows) -> Scores:
-    """Return the plugin's scores for ``nodes``.
+    """Return the plugin's scores for ``nodes``; zeros, if it has no opinion.
 
     Raises: PluginError when it raised or returned something that is not float64[n].
     """
-    assert plugin.hooks.score_nodes is not None  # noqa: S101  the callers look first
+    if plugin.hooks.score_nodes is None:
+        return np.zeros(len(nodes), np.float64)
+    answer = _asked(plugin, "score_nodes", plugin.hooks.score_nodes, pod, nodes)
+    _check(plugin, "score_nodes", answer, np.float64, nodes)
+    return cast("Scores", answer)
+
+
+def _asked(
+    plugin: Named, hook: str, call: Callable[[PodRow, NodeRows], object], pod: PodRow, nodes: NodeRows
+) -> object:
     try:
-        scores = plugin.hooks.score_nodes(pod, nodes)
+        return call(pod, nodes)
     except Exception as error:
-        raise PluginError(f"raised {type(error).__name__}: {error}", plugin=plugin.name, hook="score_nodes") from error
-    if not isinstance(scores, np.ndarray) or scores.dtype != np.float64 or scores.shape != nodes.shape:
-        raise PluginError(f"returned {_described(scores)}, expected float64[{len(nodes)}]", plugin=plugin.name, hook="score_nodes")
-    return scores
+        raise PluginError(f"raised {type(error).__name__}: {error}", plugin=plugin.name, hook=hook) from error
+
+
+def _check(plugin: Named, hook: str, answer: object, dtype: type[np.generic], nodes: NodeRows) -> None:
+    if not isinstance(answer, np.ndarray) or answer.dtype != dtype or answer.shape != nodes.shape:
+        wanted = f"{dtype.__name__.rstrip('_')}[{len(nodes)}]"
+        raise PluginError(f"returned {_described(answer)}, expected {wanted}", plugin=plugin.name, hook=hook)
 
 
 def _described(value: object) -> str:

@@ -1,7 +1,8 @@
 """A pod group, or a part of one, as the actions see it: what to place next, what to give up first.
 
-A whole group is a portion; so is "these running pods and the first k that wait" while a search probes how much of a gang can be helped, and so is what
-is left of a victim after some of its pods were taken. Parts may ask for less than the group does (``minimum``) and keep answers of their own.
+A whole group is a portion; so is "these running pods and the first k that wait" while a search probes how much of a
+gang can be helped, and so is what is left of a victim after some of its pods were taken. Parts may ask for less than
+the group does (``minimum``) and keep answers of their own.
 
 Source: the peer's podgroup_info (tasks to allocate, tasks to evict), subgroup_info and its sub-group order plugin.
 """
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kai.kernels.order import next_chunk
-from kai.model.rows import Float64s, Int64s, PodRows
+from kai.model.rows import Float64s, PodRows
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, COUNTED, Status, within
 
 if TYPE_CHECKING:
@@ -25,7 +26,11 @@ class Portion:
     """Some pods of one group. Sub-groups are named by their rows in the sub-group table."""
 
     def __init__(
-        self, session: "Session", group: int, pods: dict[int, PodRows] | None = None, minimum: dict[int, int] | None = None
+        self,
+        session: "Session",
+        group: int,
+        pods: dict[int, PodRows] | None = None,
+        minimum: dict[int, int] | None = None,
     ) -> None:
         """Take all pods of ``group``, or those given by leaf; ``minimum`` overrides what sub-groups need."""
         self.group = group
@@ -109,7 +114,10 @@ class Portion:
         return any(self.minimum(leaf) < len(self.pods_of(leaf)) for leaf in self.leaves)
 
     def is_gang_satisfied(self) -> bool:
-        """Say whether every leaf that must be filled has enough pods on nodes; the group's tree decides which leaves must."""
+        """Say whether every leaf that must be filled has enough pods on nodes.
+
+        The group's tree decides which leaves must.
+        """
         return self._occupies_enough(self.root)
 
     def _occupies_enough(self, subgroup: int) -> bool:
@@ -123,7 +131,7 @@ class Portion:
         return bool(len(self.holding(1 << Status.PENDING)))
 
     def in_order(self, subgroups: Iterable[int]) -> list[int]:
-        """Return sub-groups in the order in which they are served: unsatisfied first, then the emptiest, then by name."""
+        """Return sub-groups in the order in which they are served: unsatisfied ones, then the emptiest, then by name."""
         names = self._session.subgroup_names
         if not self._session.policy.sub_group_fill:
             return sorted(subgroups, key=lambda row: names[row])
@@ -144,10 +152,13 @@ class Portion:
     # ------------------------------------------------------------------ what to place next
 
     def chunk(self) -> PodRows:
-        """Return the pods that one attempt places: all that are missing to the minimum, or one more, or one more sub-group.
+        """Return the pods that one attempt places.
 
-        The answer is kept until a pod of the group changes its status. Pods that the open statement evicted count as waiting; that they stop
-        counting once the statement is committed does not change an answer that was given before. The peer's decisions depend on that.
+        All that are missing to the minimum, or one more, or one more sub-group.
+
+        The answer is kept until a pod of the group changes its status. Pods that the open statement evicted count as
+        waiting; that they stop counting once the statement is committed does not change an answer that was given
+        before. The peer's decisions depend on that.
         """
         self._answer()
         return self._chunk
@@ -190,7 +201,10 @@ class Portion:
     # ------------------------------------------------------------------ what to give up first
 
     def next_victims(self) -> tuple[PodRows, bool]:
-        """Return the pods to give up first, and whether others with a place remain: surplus pod by pod, surplus sub-groups whole, then everything."""
+        """Return the pods to give up first, and whether others with a place remain.
+
+        Surplus pod by pod, surplus sub-groups whole, then everything.
+        """
         everything = self.holding(ACTIVE_ALLOCATED)
         surplus = self._surplus(self.root)
         victims = surplus if len(surplus) else everything
@@ -228,7 +242,9 @@ class Portion:
                 if self._session.facts.groups.leaf[row]:
                     minimum[row] = min(self.minimum(row), len(kept[row]))
                 elif self._session.has_own_minimum(row):
-                    filled = [c for c in self._session.children(row) if any(len(kept[leaf]) for leaf in self.leaves_below(c))]
+                    filled = [
+                        c for c in self._session.children(row) if any(len(kept[leaf]) for leaf in self.leaves_below(c))
+                    ]
                     minimum[row] = min(self.minimum(row), len(filled))
         return Portion(self._session, self.group, kept, minimum)
 
@@ -247,6 +263,3 @@ class Portion:
         if any(active < minimum for active, minimum in counts):
             return 0.0
         return 1.0 if all(active == minimum for active, minimum in counts) else 2.0
-
-
-__all__ = ["NOTHING", "Int64s", "Portion"]

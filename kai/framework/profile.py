@@ -1,4 +1,4 @@
-"""A profile: which actions run in which order, which plugins answer with which options, and the scheduler's parameters."""
+"""A profile: which actions run in which order, which plugins answer with which options, and parameters."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -34,4 +34,4 @@ class Profile:
 
     actions: tuple[Action, ...]
     plugins: tuple[PluginUse, ...]
-    parameters: Parameters = Parameters()
+    parameters: Parameters = attrs.field(factory=Parameters)

@@ -1,7 +1,7 @@
 """Scenarios: who would have to go so that somebody can run.
 
-A search grows an *outer* scenario batch by batch; generators propose smaller *scenarios* out of it, and each is tried by evicting its victims in an
-open statement and placing everybody again.
+A search grows an *outer* scenario batch by batch; generators propose smaller *scenarios* out of it, and each is tried
+by evicting its victims in an open statement and placing everybody again.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,10 @@ Batch = tuple[int, ...]
 
 @attrs.frozen(kw_only=True)
 class Scenario:
-    """One set of victims to try. ``recorded`` victims come from an easier problem that was solved before, ``potential`` ones are new."""
+    """One set of victims to try.
+
+    ``recorded`` victims come from an easier problem that was solved before, ``potential`` ones are new.
+    """
 
     aggressor: Portion = attrs.field(eq=False)
     waiting: tuple[int, ...]
@@ -48,7 +51,9 @@ class Scenario:
 
 @attrs.frozen(kw_only=True)
 class Outer:
-    """The outer scenario at one moment: everything that may be taken so far, with the numbers that generators choose by.
+    """The outer scenario at one moment.
+
+    Everything that may be taken so far, with the numbers that generators choose by.
 
     Amounts are thousandths of a GPU.
     """

@@ -1,6 +1,7 @@
 """The session: one cycle's snapshot, ledger and policy, and the questions that actions ask of them together."""
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import attrs
 import numpy as np
@@ -16,14 +17,13 @@ from kai.framework.profile import Profile
 from kai.framework.statement import Statement
 from kai.framework.verdict import Histogram, NodeReason, Reason, Verdict
 from kai.framework.view import SessionView
-from kai.kernels import booking, fit, groups, place, score
+from kai.kernels import booking, columns, fit, groups, place, score
 from kai.kernels.columns import Columns, Facts
 from kai.model.rows import Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
 from kai.state.base import Base, make_base
 from kai.state.facts import group_facts, requested_amounts
 from kai.state.ledger import Ledger, Tracked
 from kai.state.snapshot import Snapshot
-
 
 UNLIMITED = Unlimited()
 
@@ -75,6 +75,7 @@ class Session:
         self._adopt_shares()
         self._order_pods(base)
         self.ledger = Ledger(base.layout, self.facts, base.arena.copy(), base.room(), self._tracked)
+        self._apply_opening()
         self.subgroup_names = [subgroup.name for group in snapshot.groups for subgroup in group.subgroups]
         self._children = self._subgroup_children()
         self._portions: dict[int, Portion] = {}
@@ -86,19 +87,37 @@ class Session:
 
     def _own_facts(self, facts: Facts) -> Facts:
         """Return facts whose session-dependent columns are the session's own."""
-        shapes = facts.shapes._replace(mask=np.zeros_like(facts.shapes.mask), score=np.zeros_like(facts.shapes.score))
+        shapes = facts.shapes._replace(
+            mask=np.zeros_like(facts.shapes.mask),
+            score=np.zeros_like(facts.shapes.score),
+            credit=np.zeros_like(facts.shapes.credit),
+        )
+        nodes = facts.nodes._replace(credits=np.zeros_like(facts.nodes.credits))
         queues = facts.queues._replace(
             fair_share=np.zeros_like(facts.queues.fair_share),
             allocatable=np.zeros_like(facts.queues.allocatable),
             total=np.zeros_like(facts.queues.total),
         )
-        return facts._replace(shapes=shapes, queues=queues)
+        return facts._replace(nodes=nodes, shapes=shapes, queues=queues)
 
     def track(self, initial: Int64s) -> Tracked:
         """Register a plugin's column; it lives at the end of the arena once the session is open."""
         column = Tracked(initial.astype(np.int64))
         self._tracked.append(column)
         return column
+
+    def engine_column(self, name: str) -> Tracked:
+        """Return a column of the engine by name, as a target of effects."""
+        return Tracked(np.zeros(0, np.int64), offset=getattr(self._base.layout.places, name))
+
+    def _apply_opening(self) -> None:
+        """Let plugins correct the books, and let shapes that may get credit have it."""
+        for plugin in self.policy.plugins:
+            for effect in plugin.hooks.opening_effects:
+                self.ledger.add(effect.column, effect.index, effect.delta)
+            if plugin.hooks.credit_nodes is not None:
+                self.facts.shapes.credit[slice(None) if plugin.hooks.concerns is None else plugin.hooks.concerns] = 1
+        self.ledger.seal()
 
     def _adopt_shares(self) -> None:
         shares = self.policy.fair_shares
@@ -148,7 +167,10 @@ class Session:
     def has_own_minimum(self, subgroup: int) -> bool:
         """Say whether an inner sub-group declares how many children it needs, rather than needing all of them."""
         group = int(np.searchsorted(self.facts.groups.first_subgroup, subgroup, side="right")) - 1
-        return self.snapshot.groups[group].subgroups[subgroup - int(self.facts.groups.first_subgroup[group])].minimum is not None
+        return (
+            self.snapshot.groups[group].subgroups[subgroup - int(self.facts.groups.first_subgroup[group])].minimum
+            is not None
+        )
 
     def portion(self, group: int) -> Portion:
         """Return the whole of ``group``; the same object all through the session."""
@@ -157,7 +179,10 @@ class Session:
         return self._portions[group]
 
     def waiting_groups(self) -> GroupRows:
-        """Return the groups that have pending pods and enough of them, oldest first: the order in which heaps are filled."""
+        """Return the groups that have pending pods and enough of them, oldest first.
+
+        The order in which heaps are filled.
+        """
         waiting = np.zeros(len(self.snapshot.groups), np.bool_)
         groups.find_waiting(self.facts, self.columns, waiting)
         rows = np.flatnonzero(waiting).astype(np.int64)
@@ -193,7 +218,7 @@ class Session:
         """Return how many devices a pod gets."""
         gpu = self.snapshot.shapes[self.facts.pods.shape[pod]].gpu
         if gpu.shared:
-            return gpu.devices
+            return int(gpu.devices)
         return int(self.facts.shapes.request[self.facts.pods.shape[pod], 2] // 1000)
 
     def devices_of(self, pod: int) -> tuple[str, ...]:
@@ -201,7 +226,9 @@ class Session:
         node = int(self.columns.node[pod])
         names = self._base.slot_names
         start = int(self.facts.nodes.slot_start[node]) if node >= 0 else 0
-        return tuple(names[slot] or f"+{self.snapshot.nodes[node].name}/{slot - start}" for slot in self.ledger.slots_of(pod))
+        return tuple(
+            names[slot] or f"+{self.snapshot.nodes[node].name}/{slot - start}" for slot in self.ledger.slots_of(pod)
+        )
 
     # ------------------------------------------------------------------ details of placements
 
@@ -224,12 +251,35 @@ class Session:
                 recorded[plugin.hooks.detail or plugin.name] = plugin.hooks.recorded(PodRow(pod))
         return recorded
 
+    def all_details(self) -> dict[int, dict[str, object]]:
+        """Return the details of all pods that have any, chosen in this cycle or on record, by pod."""
+        pods = np.flatnonzero(self.policy.dynamic[self.facts.pods.shape]) if len(self.snapshot.pods) else ()
+        found = {int(pod): {**self._recorded(int(pod)), **self.details(int(pod))} for pod in pods}
+        return {pod: details for pod, details in found.items() if details}
+
+    def _recorded(self, pod: int) -> dict[str, object]:
+        """Return what is on record for a pod that stood somewhere when the session opened and is still there."""
+        if self.snapshot.pod_node[pod] < 0 or self.columns.node[pod] != self.snapshot.pod_node[pod]:
+            return {}
+        asking = [p for p in self.policy.asking(int(self.facts.pods.shape[pod])) if p.hooks.recorded is not None]
+        found = {p.hooks.detail or p.name: p.hooks.recorded(PodRow(pod)) for p in asking if p.hooks.recorded}
+        return {kind: detail for kind, detail in found.items() if detail is not None}
+
+    def node_details(self) -> dict[int, dict[str, object]]:
+        """Return what plugins report about nodes, by node and plugin."""
+        out: dict[int, dict[str, object]] = {}
+        for plugin in self.policy.plugins:
+            if plugin.hooks.report_nodes is not None:
+                for node, detail in plugin.hooks.report_nodes().items():
+                    out.setdefault(node, {})[plugin.hooks.detail or plugin.name] = detail
+        return out
+
     def attach(self, pod: int, details: dict[str, object]) -> None:
         """Keep ``details`` with the placement that ``pod`` was just given."""
         placement = int(self.columns.placement[pod])
         if placement == 0:
             placement = booking.new_placement(self.columns, self.ledger.places)
-            booking.add(self.columns, self.ledger.places.placement + pod, placement)
+            columns.add(self.columns, self.ledger.places.placement + pod, placement)
         self._details[placement] = details
 
     # ------------------------------------------------------------------ nodes for a pod
@@ -238,6 +288,7 @@ class Session:
         """Return float64[n]: scores of ``nodes`` for ``pod``, terms and hooks together; NaN where a hook refused."""
         shape = int(self.facts.pods.shape[pod])
         self.policy.prepare(shape, PodRow(pod), self.all_nodes)
+        self.grant_credit(pod, nodes)
         scores = np.empty(len(nodes), np.float64)
         score.score_nodes(self.facts, self.columns, self.policy.rules, self.policy.vectors, shape, nodes, extra, scores)
         for plugin in self.policy.asking(shape):
@@ -247,8 +298,23 @@ class Session:
                 scores += checked_scores(plugin, PodRow(pod), nodes)
         return scores
 
+    def grant_credit(self, pod: int, nodes: NodeRows) -> None:
+        """Let ``nodes`` know how much less of a GPU ``pod`` needs there, because what it asks for is in use already."""
+        shape = int(self.facts.pods.shape[pod])
+        if not self.facts.shapes.credit[shape]:
+            return
+        row = self.facts.nodes.credits[1]
+        row[nodes] = 0
+        for plugin in self.policy.asking(shape):
+            if plugin.hooks.credit_nodes is not None:
+                row[nodes] += plugin.hooks.credit_nodes(PodRow(pod), nodes)
+
     def scores_below(self, group: int, subgroup: int) -> Float64s:
-        """Return float64[N]: what partitions of the group's current attempt add to node scores for a leaf, of the nearest sub-group that has any."""
+        """Return float64[N].
+
+        What partitions of the group's current attempt add to node scores for a leaf, of the nearest sub-group that
+        has any.
+        """
         row = subgroup
         while row >= 0:
             if row in self.subgroup_scores:
@@ -261,13 +327,16 @@ class Session:
         """Return how many of ``nodes`` refuse ``pod`` for what, as things stand."""
         shape, group = int(self.facts.pods.shape[pod]), int(self.facts.pods.group[pod])
         self.policy.prepare(shape, PodRow(pod), self.all_nodes)
+        self.grant_credit(pod, nodes)
         codes = np.empty(len(nodes), np.int64)
         place.refusals(self.facts, self.columns, self.policy.rules, self.policy.vectors, shape, group, nodes, codes)
         counts: dict[NodeReason, int] = {}
         words = self._words(pod, nodes, codes)
         for at, code in enumerate(codes):
             if code:
-                reason = words.get(at) or NodeReason(code=int(code), subject=self._subject(int(code), int(nodes[at]), shape))
+                reason = words.get(at) or NodeReason(
+                    code=int(code), subject=self._subject(int(code), int(nodes[at]), shape)
+                )
                 counts[reason] = counts.get(reason, 0) + 1
         ordered = sorted(((count, reason) for reason, count in counts.items()), key=lambda item: (-item[0], item[1]))
         return Histogram(counts=tuple(ordered), nodes=len(nodes))
@@ -289,7 +358,10 @@ class Session:
         for plugin in static:
             if plugin.hooks.concerns is not None and not plugin.hooks.concerns[shape]:
                 continue
-            open_to_it = np.array([at for at in np.flatnonzero((codes == fit.ACCEPTED) | (codes == fit.REFUSED_MASK)) if at not in out], np.int64)
+            open_to_it = np.array(
+                [at for at in np.flatnonzero((codes == fit.ACCEPTED) | (codes == fit.REFUSED_MASK)) if at not in out],
+                np.int64,
+            )
             if not len(open_to_it):
                 continue
             refused = open_to_it[~checked_mask(plugin, PodRow(pod), nodes[open_to_it])]
@@ -342,7 +414,7 @@ def base_of(snapshot: Snapshot) -> Base:
     if base is None:
         base = make_base(snapshot)
         snapshot.__dict__["_base"] = base
-    return base  # type: ignore[no-any-return]  # what is stored there is a Base; attrs has no typed cache slot
+    return cast("Base", base)
 
 
 def _times(values: Sequence[float | None]) -> Float64s:

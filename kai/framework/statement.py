@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 class Statement:
     """Allocations, promises and evictions that are final only together."""
 
-    def __init__(self, session: "Session", action: str, cause: Cause | None = None, aggressor: int = -1, rule: str = "") -> None:
+    def __init__(
+        self, session: "Session", action: str, cause: Cause | None = None, aggressor: int = -1, rule: str = ""
+    ) -> None:
         """Begin with nothing done; ``cause``, ``aggressor`` and ``rule`` explain the evictions that may follow."""
         self._session = session
         self._ledger = session.ledger
@@ -45,7 +47,9 @@ class Statement:
         """Begin."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Undo whatever was not committed."""
         self.discard()
 
@@ -74,9 +78,12 @@ class Statement:
             self._ledger.evict(pod)
 
     def place_pods(self, pods: PodRows, nodes: NodeRows, extra: Float64s, *, promise: bool) -> int:
-        """Place ``pods`` one after the other until one finds no node among ``nodes`` (ascending); return how many were placed.
+        """Place ``pods`` one after the other until one finds no node among ``nodes`` (ascending).
 
-        ``extra`` [N] is added to the nodes' scores. ``promise``: place on what is being released even where something is idle.
+        Return how many were placed.
+
+        ``extra`` [N] is added to the nodes' scores. ``promise``: place on what is being released even where something
+        is idle.
         """
         session = self._session
         session.policy.prepare_all(pods, session.all_nodes)
@@ -84,7 +91,15 @@ class Statement:
             return self._place_asking(pods, nodes, extra, promise=promise)
         self._ledger.reserve(2 * len(pods))
         return place.place_pods(
-            session.facts, session.columns, self._ledger.places, session.policy.rules, session.policy.vectors, pods, nodes, extra, promise
+            session.facts,
+            session.columns,
+            self._ledger.places,
+            session.policy.rules,
+            session.policy.vectors,
+            pods,
+            nodes,
+            extra,
+            promise,
         )
 
     def _place_asking(self, pods: PodRows, nodes: NodeRows, extra: Float64s, *, promise: bool) -> int:
@@ -103,7 +118,14 @@ class Statement:
         group = int(session.facts.pods.group[pod])
         while True:
             at = place.best_node(
-                session.facts, session.columns, session.policy.rules, session.policy.vectors, shape, group, nodes, scores
+                session.facts,
+                session.columns,
+                session.policy.rules,
+                session.policy.vectors,
+                shape,
+                group,
+                nodes,
+                scores,
             )
             if at < 0:
                 return False
@@ -122,12 +144,9 @@ class Statement:
                     return False
                 details[plugin.hooks.detail or plugin.name] = detail
         was_evicted = bool(session.columns.evicted_status[pod])
-        if was_evicted and details != session.details_of_eviction(pod):
-            # The peer keeps a victim in place only if its devices and zones stay the same; else it is moved, be it on its own node.
-            promise_keeps = False
-        else:
-            promise_keeps = promise
-        if not self._put_on_devices(pod, node, promise=promise, keep=promise_keeps):
+        # A victim keeps its place only if its devices and zones stay the same; else it is moved, be it on its own node.
+        moved = was_evicted and details != session.details_of_eviction(pod)
+        if not self._put_on_devices(pod, node, promise=promise, keep=promise and not moved):
             return False
         if was_evicted and not session.columns.evicted_status[pod]:
             self._apply(pod, 1, lasting=False)
@@ -161,11 +180,23 @@ class Statement:
         """Turn every allocation of ``group`` in this statement into a promise: a gang waits together."""
         session = self._session
         for kind, pod in self._ledger.operations():
-            if kind != OP_ALLOCATE or session.facts.pods.group[pod] != group or session.columns.status[pod] != Status.ALLOCATED:
+            if (
+                kind != OP_ALLOCATE
+                or session.facts.pods.group[pod] != group
+                or session.columns.status[pod] != Status.ALLOCATED
+            ):
                 continue
             node, placement = int(session.columns.node[pod]), int(session.columns.placement[pod])
+            asks = bool(session.policy.dynamic[session.facts.pods.shape[pod]])
+            if asks:
+                # What a placement changes may depend on whether it is a promise.
+                self._apply(int(pod), -1, lasting=False)
+                self._apply(int(pod), -1, lasting=True)
             self._ledger.unallocate(int(pod))
             self._ledger.pipeline(int(pod), node, placement, keep=False)
+            if asks:
+                self._apply(int(pod), 1, lasting=False)
+                self._apply(int(pod), 1, lasting=True)
 
     # ------------------------------------------------------------------ the end
 
@@ -197,7 +228,9 @@ class Statement:
                 evicted.add(pod)
                 out.append(self._eviction(pod, status))
             elif kind == OP_PIPELINE and status == Status.PIPELINED and columns.virtual[pod]:
-                out.append(Nominate(pod=pod, node=int(columns.node[pod]), devices=session.devices_of(pod), action=self.action))
+                out.append(
+                    Nominate(pod=pod, node=int(columns.node[pod]), devices=session.devices_of(pod), action=self.action)
+                )
             elif kind == OP_ALLOCATE and status == Status.ALLOCATED:
                 out.append(self._binding(pod))
         return out

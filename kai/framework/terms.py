@@ -1,7 +1,7 @@
 """Terms: what a plugin can ask of the kernels by declaration.
 
-A term is data. The engine folds the terms of all plugins into one ``Rules`` value that kernels evaluate, node by node, without calling Python. What no
-term expresses is a hook: a Python function over arrays.
+A term is data. The engine folds the terms of all plugins into one ``Rules`` value that kernels evaluate, node by
+node, without calling Python. What no term expresses is a hook: a Python function over arrays.
 """
 
 import attrs
@@ -11,7 +11,7 @@ from kai.model.rows import Float64s
 
 @attrs.frozen(kw_only=True)
 class Density:
-    """Prefer full nodes (``binpack``) or empty ones (``spread``), by CPU for pods without GPUs and by GPU for the rest."""
+    """Prefer full nodes (``binpack``) or empty ones (``spread``), by CPU for pods without GPUs, else by GPU."""
 
     cpu_binpack: float = 0.0
     gpu_binpack: float = 0.0
@@ -65,7 +65,10 @@ class SubGroupFill:
 
 @attrs.frozen(eq=False)
 class FairShares:
-    """Queues' shares for this cycle: orders queues, bounds them by limit and quota. Shapes: fair_share, allocatable, requested [Q, 3], total [3]."""
+    """Queues' shares for this cycle: orders queues, bounds them by limit and quota.
+
+    Shapes: fair_share, allocatable, requested [Q, 3], total [3].
+    """
 
     fair_share: Float64s
     allocatable: Float64s
@@ -73,4 +76,14 @@ class FairShares:
     requested: Float64s
 
 
-Term = Density | CpuOnlyNodes | Availability | SharedDevices | DeviceOrder | PriorityOrder | ElasticOrder | SubGroupFill | FairShares
+Term = (
+    Density
+    | CpuOnlyNodes
+    | Availability
+    | SharedDevices
+    | DeviceOrder
+    | PriorityOrder
+    | ElasticOrder
+    | SubGroupFill
+    | FairShares
+)

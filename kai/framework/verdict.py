@@ -12,7 +12,10 @@ Fact = object
 
 
 class Code(StrEnum):
-    """Reason codes. The values are the wire's where the wire has one; the finer ones are ours and map to it by ``wire``."""
+    """Reason codes.
+
+    The values are the wire's where the wire has one; the finer ones are ours and map to it by ``wire``.
+    """
 
     OVER_LIMIT = "OverLimit"
     OVER_QUOTA = "NonPreemptibleOverQuota"
@@ -71,7 +74,10 @@ ACCEPTED = Verdict()
 
 @attrs.frozen(kw_only=True, order=True)
 class NodeReason:
-    """Why one node was refused: a kernel's code, or a plugin's words. ``subject`` is the resource or the profile that is short."""
+    """Why one node was refused: a kernel's code, or a plugin's words.
+
+    ``subject`` is the resource or the profile that is short.
+    """
 
     code: int
     subject: str = ""

@@ -11,7 +11,7 @@ from kai.framework.parameters import Parameters
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules, Vectors
 from kai.model.constraints import NodeTerm
-from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, NodeRows, PodRow, PodRows, QueueRow
+from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, NodeRow, NodeRows, PodRow, PodRows, QueueRow
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED
 from kai.state.ledger import Tracked
 from kai.state.snapshot import Snapshot
@@ -78,8 +78,19 @@ class SessionView:
         return self._session.last_start
 
     def track(self, initial: Int64s) -> Tracked:
-        """Return a column of the plugin's own that follows effects and undo. Only to be called while the plugin opens."""
+        """Return a column of the plugin's own that follows effects and undo; only while the plugin opens."""
         return self._session.track(initial)
+
+    def engine_column(self, name: str) -> Tracked:
+        """Return a column of the engine (``idle``, ``releasing`` or ``used``, [N, R] flat) as a target of effects."""
+        return self._session.engine_column(name)
+
+    def evicted_detail(self, pod: PodRow, node: NodeRow, kind: str) -> object | None:
+        """Return the detail of the place on ``node`` that the open statement took from ``pod``; None if it took none."""
+        columns = self.columns
+        if not columns.evicted_status[pod] or columns.evicted_node[pod] != node:
+            return None
+        return self._session.details_of_eviction(int(pod)).get(kind)
 
     @cached_property
     def node_labels(self) -> LabelTable:

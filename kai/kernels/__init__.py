@@ -1,0 +1,1 @@
+"""Arithmetic: numba kernels over columns, each with a plain twin in the tests; imports nothing of kai."""

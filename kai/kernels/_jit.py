@@ -1,8 +1,9 @@
 """The one place that names numba.
 
-``@kernel`` compiles a function for the CPU on its first call: without the GIL (the service's event loop keeps its deadlines during
-a long cycle), without fast-math (a changed order of additions would change a decision) and cached on disk. With
-``NUMBA_DISABLE_JIT=1`` the very same functions run as plain Python, which the test suite does to compare the two.
+``@kernel`` compiles a function for the CPU on its first call: without the GIL (the service's event loop keeps its
+deadlines during a long cycle), without fast-math (a changed order of additions would change a decision) and cached on
+disk. With ``NUMBA_DISABLE_JIT=1`` the very same functions run as plain Python, which the test suite does to compare
+the two.
 """
 
 from collections.abc import Callable
@@ -23,5 +24,8 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """Return ``function`` compiled for use inside kernels only: LLVM may inline it, no entry point is cached for Python."""
+    """Return ``function`` compiled for use inside kernels only.
+
+    LLVM may inline it, no entry point is cached for Python.
+    """
     return cast("Callable[P, R]", numba.njit(nogil=True, error_model="numpy")(function))

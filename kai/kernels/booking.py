@@ -1,16 +1,18 @@
 """Booking pods on nodes, slots and queues: one transition function for everything that follows from a pod's status.
 
-A booking belongs to a (pod, node) pair, not to a pod: a pod that was evicted from one node and promised another is booked on both, releasing
-here and pipelined there.
+A booking belongs to a (pod, node) pair, not to a pod: a pod that was evicted from one node and promised another is
+booked on both, releasing here and pipelined there.
 
-Source: the peer's pkg/scheduler/api/node_info (AddTask, RemoveTask), gpu_sharing_node_info and the allocate/deallocate handlers of its
-proportion plugin. Where the peer undoes by inverse operations, which drifts for shared devices, we subtract what was added.
+Source: the peer's pkg/scheduler/api/node_info (AddTask, RemoveTask), gpu_sharing_node_info and the
+    allocate/deallocate handlers of its proportion plugin. Where the peer undoes by inverse operations, which drifts
+    for shared devices, we subtract what was added.
 """
 
 from kai.kernels._jit import kernel
 from kai.kernels.columns import (
     ACTIVE_ALLOCATED,
     ACTIVE_USED,
+    ALLOCATED,
     COUNTED,
     CPU,
     GPU,
@@ -25,7 +27,6 @@ from kai.kernels.columns import (
     PIPELINED,
     RELEASING,
     SHARED_RESOURCES,
-    ALLOCATED,
     Columns,
     Facts,
     Places,
@@ -65,7 +66,7 @@ def portion_on_node(facts: Facts, shape: int, node: int) -> int:
 
 @kernel
 def requested_gpu(facts: Facts, shape: int) -> int:
-    """Return the raw GPU request in thousandths, MIG slices and claimed devices included; a request by memory counts 0."""
+    """Return the raw GPU request in thousandths, with MIG slices and claimed devices; a request by memory counts 0."""
     total = 0
     for resource in range(facts.shapes.request.shape[1]):
         weight = facts.nodes.gpu_weight[resource]
@@ -76,7 +77,7 @@ def requested_gpu(facts: Facts, shape: int) -> int:
 
 @kernel
 def accepted_gpu(facts: Facts, shape: int, node: int) -> int:
-    """Return the GPUs in thousandths that a pod of ``shape`` counts for in quota once it is on ``node`` (-1: nowhere)."""
+    """Return the thousandths of GPUs that a pod of ``shape`` counts for in quota on ``node`` (-1: nowhere)."""
     if node >= 0 and is_shared(facts, shape):
         return portion_on_node(facts, shape, node) * facts.shapes.devices[shape] * (GPU_UNIT // 100)
     return requested_gpu(facts, shape)
@@ -94,7 +95,10 @@ def slots_in_use(facts: Facts, columns: Columns, node: int) -> int:
 
 @kernel
 def _devices_spoken_for(facts: Facts, columns: Columns, node: int) -> int:
-    """Return idle whole devices + used whole devices + shared devices in use: more than the node has means one idle device turned shared."""
+    """Return idle whole devices + used whole devices + shared devices in use.
+
+    More than the node has means one idle device turned shared.
+    """
     return whole(columns.idle[node, GPU]) + whole(columns.used[node, GPU]) + slots_in_use(facts, columns, node)
 
 
@@ -132,7 +136,9 @@ def _book_slot(facts: Facts, columns: Columns, places: Places, node: int, slot: 
 
 
 @kernel
-def _unbook_slot(facts: Facts, columns: Columns, places: Places, node: int, slot: int, status: int, memory: int) -> None:
+def _unbook_slot(
+    facts: Facts, columns: Columns, places: Places, node: int, slot: int, status: int, memory: int
+) -> None:
     width = columns.idle.shape[1]
     idle = places.idle + node * width + GPU
     releasing = places.releasing + node * width + GPU
@@ -168,7 +174,8 @@ def book(
 ) -> None:
     """Put a pod with ``status`` on ``node`` (sign 1) or take that very booking away (sign -1).
 
-    Holds: idle + releasing + used move as the peer's node arithmetic says; dimensions the node does not have stay untouched.
+    Holds: idle + releasing + used move as the peer's node arithmetic says; dimensions the node does not have stay
+        untouched.
     """
     shape = facts.pods.shape[pod]
     shared = is_shared(facts, shape)
@@ -334,8 +341,8 @@ def _same_slots(columns: Columns, left: int, right: int) -> bool:
 def pipeline(facts: Facts, columns: Columns, places: Places, pod: int, node: int, placement: int, keep: bool) -> None:
     """Promise a pod the resources of ``node``, idle or being released.
 
-    ``keep``: a victim put back where it was evicted from keeps its place, unless its devices changed. Then both bookings stay, as they do
-    when a victim moves to another node: its releasing copy is still there.
+    ``keep``: a victim put back where it was evicted from keeps its place, unless its devices changed. Then both
+    bookings stay, as they do when a victim moves to another node: its releasing copy is still there.
     """
     if keep and columns.evicted_status[pod] > 0 and has_copy(columns, pod, node):
         changed = placement > 0 and not _same_slots(columns, placement, columns.evicted_placement[pod])
@@ -369,7 +376,9 @@ def new_placement(columns: Columns, places: Places) -> int:
 
 @kernel
 def open_books(facts: Facts, columns: Columns, places: Places) -> None:
-    """Book every pod that stands somewhere when the snapshot is made, in row order; reservation pods first, as they hold devices for others.
+    """Book every pod that stands somewhere when the snapshot is made, in row order.
+
+    Reservation pods first, as they hold devices for others.
 
     Cost: O(P), once per snapshot built from scratch; the journal is cut after each pod because nobody undoes facts.
     """

@@ -1,7 +1,8 @@
 """What kernels see of a session: facts that never change, columns that do, and the one write.
 
-``Facts`` are read-only tables, ``Columns`` are views into one flat arena of int64, ``Places`` says where each column begins in it. The only
-way to change a column is ``add``: it records (offset, delta) in a journal, so that undoing is subtraction and exact.
+``Facts`` are read-only tables, ``Columns`` are views into one flat arena of int64, ``Places`` says where each column
+begins in it. The only way to change a column is ``add``: it records (offset, delta) in a journal, so that undoing is
+subtraction and exact.
 
 Shapes in this package: N nodes, R resources, S slots, K shapes, P pods, G groups, B sub-groups, Q queues.
 """
@@ -48,6 +49,8 @@ class NodeFacts(NamedTuple):
     slot_named: Bools  # [S] the slot is a shared device that existed when the session opened
     gpu_weight: Int64s  # [R] thousandths of a GPU in quota per axis unit
     mig_resource: Int64s  # [R] 1 for MIG profiles
+    claimable: Bools  # [R] where a node has none of it, devices allocated to claims serve it instead
+    credits: Int64s  # [2, N] thousandths of a GPU that a pod needs less on a node: row 0 never, row 1 the pod at hand
 
 
 class ShapeFacts(NamedTuple):
@@ -62,6 +65,7 @@ class ShapeFacts(NamedTuple):
     legacy_mig: Bools  # [K]
     mask: Int64s  # [K] row of Vectors.masks
     score: Int64s  # [K] row of Vectors.scores
+    credit: Int64s  # [K] row of NodeFacts.credits
 
 
 class PodFacts(NamedTuple):
@@ -196,8 +200,8 @@ def add(columns: Columns, offset: int, delta: int) -> None:
 def undo_to(facts: Facts, columns: Columns, places: Places, mark: int) -> None:
     """Take back every write after ``mark``, newest first.
 
-    Holds: the arena is byte for byte what it was when the journal had ``mark`` entries. Groups whose pods changed status get a new epoch,
-    because what was remembered about them in between is no longer true.
+    Holds: the arena is byte for byte what it was when the journal had ``mark`` entries. Groups whose pods changed
+        status get a new epoch, because what was remembered about them in between is no longer true.
     """
     last_status = places.status + facts.pods.group.shape[0]
     for at in range(columns.cursor[0] - 1, mark - 1, -1):

@@ -2,7 +2,8 @@
 
 Float64 throughout, in the unit in which a remainder is one unit: a device, a millicore, a byte.
 
-Source: the peer's plugins/proportion/resource_division; the idea is weighted water-filling (Bertsekas and Gallager, section 6.5).
+Source: the peer's plugins/proportion/resource_division; the idea is weighted water-filling (Bertsekas and Gallager,
+    section 6.5).
 """
 
 import numpy as np
@@ -27,7 +28,15 @@ def give_quota(total: float, quota: Float64s, requestable: Float64s, shares: Flo
 
 @kernel
 def _rates(
-    band: Int64s, weight: Float64s, usage: Float64s, request: Float64s, limit: Float64s, requestable: Float64s, k: float, shares: Float64s, rates: Float64s
+    band: Int64s,
+    weight: Float64s,
+    usage: Float64s,
+    request: Float64s,
+    limit: Float64s,
+    requestable: Float64s,
+    k: float,
+    shares: Float64s,
+    rates: Float64s,
 ) -> float:
     """Fill ``rates`` with the speed at which each hungry queue of the band drinks; return their sum."""
     weights = 0.0
@@ -103,7 +112,8 @@ def give_surplus(
     """Divide ``surplus`` among the queues and add it to ``shares``; return what nobody may have.
 
     Shapes: all arrays [Q]; ``order`` lists the queues oldest first, which settles equal remainders.
-    Holds:  higher priority drinks first; a share stays at or below what the queue can use, except for a remainder of less than one unit.
+    Holds:  higher priority drinks first; a share stays at or below what the queue can use, except for a remainder of
+        less than one unit.
     Cost:   O(rounds x Q) for each priority.
     """
     count = shares.shape[0]
@@ -119,7 +129,11 @@ def give_surplus(
         while surplus > 0.0:
             best = -1
             for queue in order:
-                if priority[queue] == level and leftovers[queue] > 0.0 and (best < 0 or leftovers[queue] > leftovers[best]):
+                if (
+                    priority[queue] == level
+                    and leftovers[queue] > 0.0
+                    and (best < 0 or leftovers[queue] > leftovers[best])
+                ):
                     best = queue
             if best < 0:
                 break

@@ -1,6 +1,7 @@
 """Does a pod fit a node? Amounts first, then everything else a node may object to that follows from columns.
 
-A refusal is a small integer (``REFUSED_*``, or ``SHORT_OF + resource``), 0 means accepted; words are made of it at the edge.
+A refusal is a small integer (``REFUSED_*``, or ``SHORT_OF + resource``), 0 means accepted; words are made of it at
+the edge.
 
 Source: the peer's node_info fit tests, its predicates and nodes-with-enough-resources checks, in their order.
 """
@@ -46,7 +47,10 @@ MIG_SINGLE, MIG_MIXED = 1, 2
 
 
 class Rules(NamedTuple):
-    """What the profile's plugins ask of the kernels: weights of the score terms and switches of the checks. 0 switches a term off."""
+    """What the profile's plugins ask of the kernels: weights of the score terms and switches of the checks.
+
+    0 switches a term off.
+    """
 
     binpack_cpu: float
     binpack_gpu: float
@@ -63,7 +67,10 @@ class Rules(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """Static answers of plugins by shape: ``ShapeFacts.mask`` and ``.score`` say which row is a shape's. Row 0 refuses nothing and scores 0."""
+    """Static answers of plugins by shape: ``ShapeFacts.mask`` and ``.score`` say which row is a shape's.
+
+    Row 0 refuses nothing and scores 0.
+    """
 
     masks: Bools  # [M, N]
     scores: Float64s  # [V, N]
@@ -73,8 +80,8 @@ class Vectors(NamedTuple):
 def slot_fits(facts: Facts, columns: Columns, shape: int, node: int, slot: int) -> bool:
     """Say whether a pod of ``shape`` would fit on a shared device, counting what is being released there.
 
-    A pod that shares nothing needs a device per whole GPU it asks for, and nothing if it asks for none; the peer rates nodes by this test
-    for such pods too.
+    A pod that shares nothing needs a device per whole GPU it asks for, and nothing if it asks for none; the peer
+    rates nodes by this test for such pods too.
     """
     if columns.slot_used[slot] == 0:
         return False
@@ -100,15 +107,19 @@ def slot_has_idle(facts: Facts, columns: Columns, shape: int, node: int, slot: i
 
 @kernel
 def shortage(facts: Facts, columns: Columns, shape: int, node: int, idle_only: bool) -> int:
-    """Return 0 if the amounts of a pod fit what is idle (and being released) on ``node``, else SHORT_OF + the first resource that is short."""
+    """Return 0 if what a pod asks for is idle (or being released) on ``node``, else SHORT_OF + what is short."""
     shared = is_shared(facts, shape)
     for resource in range(columns.idle.shape[1]):
         amount = facts.shapes.request[shape, resource]
         if amount <= 0 or (shared and resource == GPU):
             continue
+        if facts.nodes.claimable[resource] and facts.nodes.allocatable[node, resource] == 0:
+            continue
         free = columns.idle[node, resource]
         if not idle_only:
             free += columns.releasing[node, resource]
+        if resource == GPU:
+            free += facts.nodes.credits[facts.shapes.credit[shape], node]
         if amount > free:
             return SHORT_OF + resource
     if shared:
@@ -131,7 +142,10 @@ def shortage(facts: Facts, columns: Columns, shape: int, node: int, idle_only: b
 
 @kernel
 def gpu_on_node(facts: Facts, shape: int, node: int) -> int:
-    """Return the GPUs in thousandths that the capacity check of a node counts for a pod; claimed devices count nothing here."""
+    """Return the GPUs in thousandths that the capacity check of a node counts for a pod.
+
+    Claimed devices count nothing here.
+    """
     if facts.shapes.kind[shape] == KIND_MIG:
         total = 0
         for resource in range(facts.shapes.request.shape[1]):
@@ -146,10 +160,13 @@ def gpu_on_node(facts: Facts, shape: int, node: int) -> int:
 
 
 @kernel
-def over_capacity(facts: Facts, columns: Columns, group: int, cpu: float, memory: float, gpu: float, fixed_only: bool) -> int:
+def over_capacity(
+    facts: Facts, columns: Columns, group: int, cpu: float, memory: float, gpu: float, fixed_only: bool
+) -> int:
     """Return 0 if the queue of ``group`` and all above it may take the amounts, else why not.
 
-    Limits bind everybody, quota binds what cannot be taken back. ``fixed_only`` checks the latter alone. Resources not asked for are skipped.
+    Limits bind everybody, quota binds what cannot be taken back. ``fixed_only`` checks the latter alone. Resources
+    not asked for are skipped.
     """
     queue = facts.groups.queue[group]
     if not fixed_only:
@@ -185,7 +202,8 @@ def _mig_objection(facts: Facts, shape: int, node: int) -> int:
         return REFUSED_NOT_MIG if kind == KIND_MIG else ACCEPTED
     if kind == KIND_MIG and facts.nodes.legacy_mig[node]:
         return REFUSED_LEGACY_MIG_PRESENT
-    if facts.nodes.mig_strategy[node] == MIG_SINGLE and kind != KIND_WHOLE:
+    # A pod that only claims devices asks for whole ones, too.
+    if facts.nodes.mig_strategy[node] == MIG_SINGLE and kind != KIND_WHOLE and kind != KIND_NONE:
         return REFUSED_MIG_SINGLE
     if facts.nodes.mig_strategy[node] == MIG_MIXED and kind != KIND_MIG:
         return REFUSED_MIG_MIXED
@@ -212,7 +230,8 @@ def objection(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, sh
         return refused
     if facts.shapes.kind[shape] == KIND_MEMORY and not facts.nodes.gpu_memory_known[node]:
         return REFUSED_MEMORY_UNKNOWN
-    # A sharing pod that opens a device brings a reservation pod with it. Which devices it will get is not known yet, so two places are asked for.
+    # A sharing pod that opens a device brings a reservation pod with it. Which devices it will get is not known yet,
+    # so two places are asked for.
     places = columns.idle[node, PODS] + columns.releasing[node, PODS]
     if places < (2 if is_shared(facts, shape) else 1):
         return REFUSED_PODS
@@ -225,7 +244,7 @@ def objection(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, sh
 
 @kernel
 def refusal(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, shape: int, group: int, node: int) -> int:
-    """Return 0 if a pod of ``shape`` may go to ``node``, now or when what is being released there is gone, else why not."""
+    """Return 0 if a pod of ``shape`` may go to ``node``, now or once what is being released is gone, else why not."""
     short = shortage(facts, columns, shape, node, False)
     if short:
         return short

@@ -52,10 +52,15 @@ def elastic_state(facts: Facts, columns: Columns, group: int) -> float:
 
 
 @kernel
-def describe_waiting(facts: Facts, columns: Columns, requested: Float64s, groups: Int64s, elastic: Float64s, amounts: Float64s) -> None:
-    """Fill the rows of plain ``groups`` [n] in ``elastic`` [G] and ``amounts`` [G, 3]: the elastic state and what the next chunk wants.
+def describe_waiting(
+    facts: Facts, columns: Columns, requested: Float64s, groups: Int64s, elastic: Float64s, amounts: Float64s
+) -> None:
+    """Fill the rows of plain ``groups`` [n] in ``elastic`` [G] and ``amounts`` [G, 3].
 
-    ``requested`` [K, 3] is what one pod of each shape is taken to want. Groups that are not plain are left alone. Cost: O(pods looked at).
+    The elastic state and what the next chunk wants.
+
+    ``requested`` [K, 3] is what one pod of each shape is taken to want. Groups that are not plain are left alone.
+    Cost: O(pods looked at).
     """
     longest = 1
     for group in groups:
@@ -75,7 +80,10 @@ def describe_waiting(facts: Facts, columns: Columns, requested: Float64s, groups
 
 @kernel
 def describe_holding(facts: Facts, columns: Columns, groups: Int64s, elastic: Float64s, amounts: Float64s) -> None:
-    """Fill the rows of ``groups`` [n] in ``elastic`` [G] and ``amounts`` [G, 3]: the elastic state and what counts as used by their queues."""
+    """Fill the rows of ``groups`` [n] in ``elastic`` [G] and ``amounts`` [G, 3].
+
+    The elastic state and what counts as used by their queues.
+    """
     for group in groups:
         elastic[group] = elastic_state(facts, columns, group)
         amounts[group, :] = 0.0
@@ -88,5 +96,3 @@ def describe_holding(facts: Facts, columns: Columns, groups: Int64s, elastic: Fl
                 amounts[group, CPU] += facts.shapes.request[shape, CPU]
                 amounts[group, MEMORY] += facts.shapes.request[shape, MEMORY]
                 amounts[group, GPU] += accepted_gpu(facts, shape, columns.node[pod])
-
-

@@ -1,11 +1,13 @@
 """Who is next? Comparing queues and groups, and the heap of heaps that the actions pop from.
 
-The heap is a tree of binary heaps: one for each queue that has entries, the root above the top queues; leaves hold entries (a group, or a part of
-one), inner heaps hold queues. It is *lazy*: what is inside a heap may have become stale, only the top is sifted again when something below it
-changed. That laziness decides who is served first, so the array moves are part of the behaviour: push appends and sifts up, pop swaps first and
-last and sifts down (the smaller child, the left one on ties), swapping only on strictly less.
+The heap is a tree of binary heaps: one for each queue that has entries, the root above the top queues; leaves hold
+entries (a group, or a part of one), inner heaps hold queues. It is *lazy*: what is inside a heap may have become
+stale, only the top is sifted again when something below it changed. That laziness decides who is served first, so the
+array moves are part of the behaviour: push appends and sifts up, pop swaps first and last and sifts down (the smaller
+child, the left one on ties), swapping only on strictly less.
 
-Source: the peer's actions/utils (job order by queue), its scheduler_util priority queue, and the queue order of its proportion plugin.
+Source: the peer's actions/utils (job order by queue), its scheduler_util priority queue, and the queue order of its
+    proportion plugin.
 """
 
 from typing import NamedTuple
@@ -69,7 +71,10 @@ def _starved(facts: Facts, columns: Columns, queue: int, wanted: Float64s) -> bo
 @kernel
 def _uses_what_it_may_not(facts: Facts, columns: Columns, queue: int, wanted: Float64s) -> bool:
     for resource in range(SHARED_RESOURCES):
-        if facts.queues.allocatable[queue, resource] == 0 and columns.queue_used[queue, resource] + wanted[resource] > 0:
+        if (
+            facts.queues.allocatable[queue, resource] == 0
+            and columns.queue_used[queue, resource] + wanted[resource] > 0
+        ):
             return True
     return False
 
@@ -92,9 +97,19 @@ def _weaker(facts: Facts, left: int, right: int) -> bool:
 
 @kernel
 def compare_queues(
-    facts: Facts, columns: Columns, rules: Rules, left: int, right: int, wanted: Float64s, rival: Float64s, given: Float64s, taken: Float64s
+    facts: Facts,
+    columns: Columns,
+    rules: Rules,
+    left: int,
+    right: int,
+    wanted: Float64s,
+    rival: Float64s,
+    given: Float64s,
+    taken: Float64s,
 ) -> int:
-    """Return -1 if ``left`` goes before ``right``, else 1 (0 never: of two queues made at the same instant the right one goes first).
+    """Return -1 if ``left`` goes before ``right``, else 1 (0 never.
+
+    Of two queues made at the same instant the right one goes first).
 
     Shapes: wanted, rival [3] the next chunk of each side; given, taken [3] what the victims of each side hold.
     """
@@ -116,10 +131,18 @@ def compare_queues(
         return 1 if bad_left else -1
     used_left, used_right = columns.queue_used[left], columns.queue_used[right]
     with_left = dominant_share(
-        facts, left, used_left[0] + wanted[0] - given[0], used_left[1] + wanted[1] - given[1], used_left[2] + wanted[2] - given[2]
+        facts,
+        left,
+        used_left[0] + wanted[0] - given[0],
+        used_left[1] + wanted[1] - given[1],
+        used_left[2] + wanted[2] - given[2],
     )
     with_right = dominant_share(
-        facts, right, used_right[0] + rival[0] - taken[0], used_right[1] + rival[1] - taken[1], used_right[2] + rival[2] - taken[2]
+        facts,
+        right,
+        used_right[0] + rival[0] - taken[0],
+        used_right[1] + rival[1] - taken[1],
+        used_right[2] + rival[2] - taken[2],
     )
     if with_left != with_right:
         return -1 if with_left < with_right else 1
@@ -161,7 +184,10 @@ def _queue_before(facts: Facts, columns: Columns, rules: Rules, heap: Heap, left
         taken = heap.popped[leaf_right] + heap.amounts[top_right]
         return not compare_queues(facts, columns, rules, left, right, nothing, nothing, given, taken) < 0
     return (
-        compare_queues(facts, columns, rules, left, right, heap.amounts[top_left], heap.amounts[top_right], nothing, nothing) < 0
+        compare_queues(
+            facts, columns, rules, left, right, heap.amounts[top_left], heap.amounts[top_right], nothing, nothing
+        )
+        < 0
     )
 
 
@@ -193,7 +219,9 @@ def _sift_down(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: i
         child = 2 * at + 1
         if child >= length:
             break
-        if child + 1 < length and _before(facts, columns, rules, heap, node, heap.items[base + child + 1], heap.items[base + child]):
+        if child + 1 < length and _before(
+            facts, columns, rules, heap, node, heap.items[base + child + 1], heap.items[base + child]
+        ):
             child += 1
         if not _before(facts, columns, rules, heap, node, heap.items[base + child], heap.items[base + at]):
             break
@@ -222,7 +250,10 @@ def _remove_top(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: 
 
 @kernel
 def push(facts: Facts, columns: Columns, rules: Rules, heap: Heap, entry: int) -> None:
-    """Put an entry into the heap of its leaf queue. Queues that were empty join their parents; everything above is to be sifted again."""
+    """Put an entry into the heap of its leaf queue.
+
+    Queues that were empty join their parents; everything above is to be sifted again.
+    """
     root = heap.length.shape[0] - 1
     node = heap.queue[entry]
     fresh = heap.length[node] == 0
@@ -281,7 +312,8 @@ def fill(facts: Facts, columns: Columns, rules: Rules, heap: Heap, entries: Int6
 def next_chunk(facts: Facts, columns: Columns, leaf: int, out: Int64s) -> int:
     """Fill ``out`` with the pods of a group's only leaf that the next attempt places; return how many.
 
-    All that are missing to the minimum, or one more when it is reached: pods in order that are pending, or evicted by the open statement.
+    All that are missing to the minimum, or one more when it is reached: pods in order that are pending, or evicted by
+    the open statement.
     """
     active = columns.active[leaf]
     missing = facts.groups.minimum[leaf] - active
@@ -300,7 +332,10 @@ def next_chunk(facts: Facts, columns: Columns, leaf: int, out: Int64s) -> int:
 
 @kernel
 def pop_among(facts: Facts, columns: Columns, rules: Rules, heap: Heap, wanted: Bools) -> int:
-    """Pop until an entry with ``wanted`` [E] comes; -1 when none does. The others are dropped: nothing happens between two pops."""
+    """Pop until an entry with ``wanted`` [E] comes; -1 when none does.
+
+    The others are dropped: nothing happens between two pops.
+    """
     while True:
         entry = pop(facts, columns, rules, heap)
         if entry < 0 or wanted[entry]:

@@ -53,11 +53,14 @@ def _best_shared_slot(facts: Facts, columns: Columns, rules: Rules, shape: int, 
 
 
 @kernel
-def choose_slots(facts: Facts, columns: Columns, rules: Rules, shape: int, node: int, promise: bool, chosen: Int64s) -> int:
+def choose_slots(
+    facts: Facts, columns: Columns, rules: Rules, shape: int, node: int, promise: bool, chosen: Int64s
+) -> int:
     """Choose the devices of a sharing pod on ``node``.
 
-    ``chosen`` [D] receives the slots, -1 fills up. Shared devices and whole ones are taken by score, shared ones first on a tie; every device
-    is a different one. Returns NO_ROOM, IDLE, or RELEASING_TOO if any of them is still being released (or ``promise`` says so).
+    ``chosen`` [D] receives the slots, -1 fills up. Shared devices and whole ones are taken by score, shared ones
+    first on a tie; every device is a different one. Returns NO_ROOM, IDLE, or RELEASING_TOO if any of them is still
+    being released (or ``promise`` says so).
     """
     chosen[:] = -1
     idle = shortage(facts, columns, shape, node, True) == 0
@@ -80,13 +83,13 @@ def choose_slots(facts: Facts, columns: Columns, rules: Rules, shape: int, node:
 
 
 @kernel
-def put(
-    facts: Facts, columns: Columns, places: Places, rules: Rules, pod: int, node: int, promise: bool
-) -> bool:
-    """Place one pod on a node that accepted it: on idle resources, or promised if ``promise`` or if something must be released first.
+def put(facts: Facts, columns: Columns, places: Places, rules: Rules, pod: int, node: int, promise: bool) -> bool:
+    """Place one pod on a node that accepted it.
 
-    A victim that is promised the place it was evicted from keeps it. Returns False, with nothing changed, when no devices can be found for a
-    sharing pod.
+    On idle resources, or promised if ``promise`` or if something must be released first.
+
+    A victim that is promised the place it was evicted from keeps it. Returns False, with nothing changed, when no
+    devices can be found for a sharing pod.
     """
     return _put(facts, columns, places, rules, pod, node, promise, promise)
 
@@ -123,9 +126,19 @@ def _put(
 
 @kernel
 def best_node(
-    facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, shape: int, group: int, nodes: Int64s, scores: Float64s
+    facts: Facts,
+    columns: Columns,
+    rules: Rules,
+    vectors: Vectors,
+    shape: int,
+    group: int,
+    nodes: Int64s,
+    scores: Float64s,
 ) -> int:
-    """Return the position in ``nodes`` of the best node that accepts the pod, -1 if none does. Ties go to the lower position; NaN is out."""
+    """Return the position in ``nodes`` of the best node that accepts the pod, -1 if none does.
+
+    Ties go to the lower position; NaN is out.
+    """
     best = -1
     best_score = 0.0
     for at in range(nodes.shape[0]):

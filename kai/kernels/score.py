@@ -1,7 +1,8 @@
 """How good is a node for a pod? The score terms that follow from columns; plugins' own vectors are added to them.
 
-The terms keep the peer's magnitudes: density 0..9, CPU-only 10, availability 1000, sharing 10000, topology and pod affinity and nomination above.
-The expressions are the peer's float64 expressions, so that ties and near-ties fall the same way.
+The terms keep the peer's magnitudes: density 0..9, CPU-only 10, availability 1000, sharing 10000, topology and pod
+affinity and nomination above. The expressions are the peer's float64 expressions, so that ties and near-ties fall the
+same way.
 
 Source: the peer's plugins nodeplacement, resourcetype, nodeavailability, gpusharingorder.
 """
@@ -21,7 +22,10 @@ def is_cpu_only(facts: Facts, shape: int) -> bool:
 
 @kernel
 def free_bounds(facts: Facts, columns: Columns, resource: int, nodes: Int64s) -> tuple[int, int]:
-    """Return the least and the most that is idle or being released of ``resource`` on those ``nodes`` that have any; (0, 0) if none has."""
+    """Return the least and the most that is idle or being released of ``resource`` on those ``nodes`` that have any.
+
+    (0, 0) if none has.
+    """
     low = 0
     high = 0
     first = True
@@ -61,7 +65,10 @@ def density(facts: Facts, columns: Columns, rules: Rules, shape: int, node: int,
 def node_score(
     facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, shape: int, node: int, low: int, high: int
 ) -> float:
-    """Return the score of ``node`` for ``shape``; higher is better. ``low`` and ``high`` are the bounds of what is free."""
+    """Return the score of ``node`` for ``shape``; higher is better.
+
+    ``low`` and ``high`` are the bounds of what is free.
+    """
     score = density(facts, columns, rules, shape, node, low, high)
     if rules.cpu_only > 0.0 and facts.nodes.cpu_only[node] and is_cpu_only(facts, shape):
         score += rules.cpu_only
@@ -77,9 +84,18 @@ def node_score(
 
 @kernel
 def score_nodes(
-    facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, shape: int, nodes: Int64s, extra: Float64s, scores: Float64s
+    facts: Facts,
+    columns: Columns,
+    rules: Rules,
+    vectors: Vectors,
+    shape: int,
+    nodes: Int64s,
+    extra: Float64s,
+    scores: Float64s,
 ) -> None:
-    """Fill ``scores`` [n] for ``nodes`` [n]; ``extra`` [N] is added by node row, where it is NaN the score becomes NaN: the node is out.
+    """Fill ``scores`` [n] for ``nodes`` [n].
+
+    ``extra`` [N] is added by node row, where it is NaN the score becomes NaN: the node is out.
 
     Cost: O(n).
     """

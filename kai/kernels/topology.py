@@ -6,7 +6,9 @@ from kai.kernels.columns import GPU, GPU_UNIT, PODS, Columns, Facts, Int64s
 
 @kernel
 def pods_per_node(facts: Facts, columns: Columns, request: Int64s, most: int, nodes: Int64s, out: Int64s) -> None:
-    """Fill ``out`` [n] with how many pods of ``request`` [R] each of ``nodes`` [n] could hold; ``most`` if they ask for nothing but a pod's place.
+    """Fill ``out`` [n] with how many pods of ``request`` [R] each of ``nodes`` [n] could hold.
+
+    ``most`` if they ask for nothing but a pod's place.
 
     For a request of less than one GPU the free parts of shared devices count as well.
     """

@@ -8,9 +8,10 @@ HUNDREDTH = GPU_UNIT // 100
 
 @kernel
 def free_gpus(facts: Facts, columns: Columns, idle: Int64s, releasing: Int64s) -> None:
-    """Fill ``idle`` and ``releasing`` [N] with the GPUs of each node in thousandths, parts of shared devices rounded to hundredths.
+    """Fill ``idle`` and ``releasing`` [N] with thousandths of GPUs; parts of shared devices are rounded to hundredths.
 
-    A shared device that is wholly being released already counts as a whole one. What was promised beyond what is released counts negative.
+    A shared device that is wholly being released already counts as a whole one. What was promised beyond what is
+    released counts negative.
     """
     for node in range(idle.shape[0]):
         idle[node] = 0

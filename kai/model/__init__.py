@@ -1,0 +1,1 @@
+"""Facts: what pods, groups, nodes and queues are. Frozen, without clock or JSON."""

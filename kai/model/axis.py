@@ -1,7 +1,8 @@
 """The resource axis: which resources a cluster has, in which order and unit.
 
-Amounts are int64: exact, associative, invertible, so that undoing is subtraction. Units: CPU in millicores, memory in bytes, GPU in
-thousandths of a device, ``pods`` and MIG profiles in whole ones, every other resource in thousandths of its own unit.
+Amounts are int64: exact, associative, invertible, so that undoing is subtraction. Units: CPU in millicores, memory in
+bytes, GPU in thousandths of a device, ``pods`` and MIG profiles in whole ones, every other resource in thousandths of
+its own unit.
 """
 
 import re
@@ -23,7 +24,10 @@ _MIG = re.compile(r"nvidia\.com/mig-(\d+)g\.(\d+)gb")
 
 
 def mig_slices(resource: str) -> tuple[int, int]:
-    """Return compute slices and gigabytes of a MIG profile resource; (0, 0) for anything else, also for profiles such as ``1g.5gb+me``."""
+    """Return compute slices and gigabytes of a MIG profile resource.
+
+    (0, 0) for anything else, also for profiles such as ``1g.5gb+me``.
+    """
     match = _MIG.fullmatch(resource)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
@@ -32,7 +36,8 @@ def mig_slices(resource: str) -> tuple[int, int]:
 class ResourceAxis:
     """Names of the resources of one snapshot; the only maker of vectors.
 
-    ``cpu``, ``memory``, ``gpu`` and ``pods`` come first, everything else follows by name, so the axis does not depend on the order of objects.
+    ``cpu``, ``memory``, ``gpu`` and ``pods`` come first, everything else follows by name, so the axis does not depend
+    on the order of objects.
     """
 
     names: tuple[str, ...]
@@ -60,7 +65,10 @@ class ResourceAxis:
         return out
 
     def gpu_weights(self) -> Int64s:
-        """Return int64[R]: thousandths of a GPU that one axis unit of each resource stands for in quota (a ``2g`` slice is two GPUs)."""
+        """Return int64[R].
+
+        Thousandths of a GPU that one axis unit of each resource stands for in quota (a ``2g`` slice is two GPUs).
+        """
         weights = np.zeros(len(self.names), np.int64)
         weights[GPU] = 1
         for row, name in enumerate(self.names):

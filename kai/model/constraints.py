@@ -1,6 +1,7 @@
 """What a pod demands of its node, and what a node demands of its pods: frozen facts without behaviour of their own.
 
-Matching lives in the plugins; this module only gives the terms a shape that is hashable, so that equal demands become one pod shape.
+Matching lives in the plugins; this module only gives the terms a shape that is hashable, so that equal demands become
+one pod shape.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,10 @@ import attrs
 
 @attrs.frozen
 class Requirement:
-    """One expression of a selector: ``key operator values``; operators as in Kubernetes (In, NotIn, Exists, DoesNotExist, Gt, Lt)."""
+    """One expression of a selector: ``key operator values``.
+
+    Operators as in Kubernetes (In, NotIn, Exists, DoesNotExist, Gt, Lt).
+    """
 
     key: str
     operator: str
@@ -40,7 +44,10 @@ class Requirement:
 
 @attrs.frozen
 class Selector:
-    """A label selector: all requirements must hold. An empty one matches everything; ``None`` in its place matches nothing."""
+    """A label selector: all requirements must hold.
+
+    An empty one matches everything; ``None`` in its place matches nothing.
+    """
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -51,7 +58,10 @@ class Selector:
 
 @attrs.frozen
 class NodeTerm:
-    """One term of a node affinity: expressions over labels and over fields (``metadata.name``). A term without either matches no node."""
+    """One term of a node affinity: expressions over labels and over fields (``metadata.name``).
+
+    A term without either matches no node.
+    """
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
@@ -68,7 +78,10 @@ class AffinityTerm:
     weight: int = 0
 
     def selects(self, namespace: str, labels: Mapping[str, str], namespaces: Mapping[str, Mapping[str, str]]) -> bool:
-        """Say whether a pod with ``labels`` in ``namespace`` is meant; ``namespaces`` holds the labels of each namespace."""
+        """Say whether a pod with ``labels`` in ``namespace`` is meant.
+
+        ``namespaces`` holds the labels of each namespace.
+        """
         if self.selector is None or not self.selector.matches(labels):
             return False
         if namespace in self.namespaces:
@@ -106,7 +119,10 @@ class HostPort:
 
 @attrs.frozen
 class TopologyConstraint:
-    """Where the pods of a sub-group may spread: a topology and levels of it, each the node label of the level ("" when not asked for)."""
+    """Where the pods of a sub-group may spread.
+
+    A topology and levels of it, each the node label of the level ("" when not asked for).
+    """
 
     topology: str
     required: str = ""

@@ -1,7 +1,7 @@
 """Pods and their shapes.
 
-Every pod is interned into a *shape*: what it asks for and what it demands of a node. Ten thousand pods of one workload are one shape, and
-masks, scores and refusals are properties of the shape, computed once.
+Every pod is interned into a *shape*: what it asks for and what it demands of a node. Ten thousand pods of one
+workload are one shape, and masks, scores and refusals are properties of the shape, computed once.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,10 @@ class GpuKind(IntEnum):
 
 @attrs.frozen(kw_only=True)
 class GpuRequest:
-    """A pod's GPU request. ``portion`` is of one device (0 < portion <= 1), ``memory`` is MiB of one device, ``devices`` how many of them."""
+    """A pod's GPU request.
+
+    ``portion`` is of one device (0 < portion <= 1), ``memory`` is MiB of one device, ``devices`` how many of them.
+    """
 
     kind: GpuKind = GpuKind.NONE
     devices: int = 1
@@ -83,7 +86,8 @@ class ContainerRequest:
 class Shape:
     """What identical pods have in common. ``request`` is by resource name in axis units and always holds one ``pods``.
 
-    ``namespace`` is part of a shape only where a demand refers to it ("" otherwise), ``labels`` only where an inter-pod term may look at them.
+    ``namespace`` is part of a shape only where a demand refers to it ("" otherwise), ``labels`` only where an
+    inter-pod term may look at them.
     """
 
     request: tuple[tuple[str, int], ...]

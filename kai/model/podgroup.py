@@ -11,7 +11,10 @@ DEFAULT_SUBGROUP = "default"
 
 @attrs.frozen(kw_only=True)
 class SubGroup:
-    """A node of a group's tree. Leaves hold pods and need ``minimum`` of them; inner nodes need ``minimum`` satisfied children (None: all)."""
+    """A node of a group's tree.
+
+    Leaves hold pods and need ``minimum`` of them; inner nodes need ``minimum`` satisfied children (None: all).
+    """
 
     name: str
     parent: int

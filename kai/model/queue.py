@@ -7,7 +7,10 @@ UNLIMITED = -1.0
 
 @attrs.frozen(kw_only=True)
 class Shares:
-    """One number of a queue for each shared resource, in axis units (millicores, bytes, thousandths of a GPU); -1 is unlimited."""
+    """One number of a queue for each shared resource, in axis units (millicores, bytes, thousandths of a GPU).
+
+    -1 is unlimited.
+    """
 
     cpu: float = 0.0
     memory: float = 0.0

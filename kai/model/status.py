@@ -1,6 +1,7 @@
 """Where a pod stands, and the sets of statuses that decide what it counts for.
 
-The values are small integers because they live in a column; the sets are bit masks so that a kernel tests membership with one shift.
+The values are small integers because they live in a column; the sets are bit masks so that a kernel tests membership
+with one shift.
 
 Source: the peer's pkg/scheduler/api/pod_status.
 """

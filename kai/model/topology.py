@@ -12,5 +12,5 @@ class Topology:
     aliases: tuple[tuple[str, str], ...] = ()
 
     def level(self, name: str) -> str:
-        """Return the node label of the level called ``name``, which may be an alias; unknown names come back unchanged."""
+        """Return the node label of the level called ``name``, maybe an alias; unknown names come back unchanged."""
         return dict(self.aliases).get(name, name)

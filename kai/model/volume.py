@@ -21,6 +21,11 @@ class VolumeClaim:
     deleting: bool = False
     selected_node: str = ""
     """Annotation that the volume provisioner was told, "" if none."""
+    access_modes: tuple[str, ...] = ()
+    block: bool = False
+    """Whether a raw device is wanted rather than a file system."""
+    selector: Selector | None = None
+    """Labels that a volume must have; None: any will do."""
 
 
 @attrs.frozen(kw_only=True)
@@ -33,6 +38,10 @@ class Volume:
     node_affinity: tuple[NodeTerm, ...] | None = None
     claim: tuple[str, str] | None = None
     phase: str = "Available"
+    access_modes: tuple[str, ...] = ()
+    block: bool = False
+    labels: Mapping[str, str] = attrs.field(factory=dict, eq=False)
+    deleting: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -53,6 +62,8 @@ class StorageCapacity:
     storage_class: str
     nodes: Selector | None
     capacity: int
+    largest: int | None = None
+    """The largest single volume, None where the driver does not say."""
 
 
 @attrs.frozen(kw_only=True)
@@ -63,4 +74,7 @@ class VolumeCatalog:
     volumes: Mapping[str, Volume] = attrs.field(factory=dict)
     classes: Mapping[str, StorageClass] = attrs.field(factory=dict)
     drivers: frozenset[str] = frozenset()
+    """Drivers that report capacities."""
     capacities: tuple[StorageCapacity, ...] = ()
+    share_capacity: bool = True
+    """Whether capacities are shared out among the pods of a session; if not, each claim alone must fit in one."""

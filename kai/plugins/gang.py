@@ -1,6 +1,7 @@
 """Room for a gang: victims on as few nodes as the gang needs, then on more.
 
-That a gang is placed whole or not at all is the engine's; this plugin finds whole gangs a place by taking whole batches on several nodes at once.
+That a gang is placed whole or not at all is the engine's; this plugin finds whole gangs a place by taking whole
+batches on several nodes at once.
 
 Source: the peer's plugins/multinodegang.
 """
@@ -16,7 +17,10 @@ from kai.framework.view import SessionView
 
 @attrs.frozen(kw_only=True)
 class Gang:
-    """Propose the batches on the K nodes that are cheapest to free, K growing 1, 2, 4, 8 ... from the least that could do."""
+    """Propose the batches on the K nodes that are cheapest to free, K growing 1, 2, 4, 8 ...
+
+    From the least that could do.
+    """
 
     def open(self, session: SessionView) -> Hooks:
         """Return the generator."""
@@ -39,7 +43,9 @@ def propose(outers: Iterator[Outer]) -> Iterator[Scenario]:
         step = 1
         while True:
             chosen = set(usable[:count])
-            yield outer.scenario([batch for batch in outer.batches if any(outer.node_of(pod) in chosen for pod in batch)])
+            yield outer.scenario(
+                [batch for batch in outer.batches if any(outer.node_of(pod) in chosen for pod in batch)]
+            )
             if count >= len(usable):
                 break
             count = min(len(usable), count + step)
@@ -47,7 +53,7 @@ def propose(outers: Iterator[Outer]) -> Iterator[Scenario]:
 
 
 def _capacities(outer: Outer) -> tuple[list[int], dict[int, int]]:
-    """Return the nodes with potential victims in order of their first one, and what each could give with all victims gone."""
+    """Return the nodes with potential victims in order of their first one, and what each could give."""
     nodes = list(dict.fromkeys(outer.node_of(pod) for batch in outer.batches for pod in batch))
     nodes = [node for node in nodes if node >= 0]
     capacity = {node: int(outer.free[node]) for node in nodes}
@@ -59,9 +65,14 @@ def _capacities(outer: Outer) -> tuple[list[int], dict[int, int]]:
 
 
 def _fewest(outer: Outer, nodes: list[int], usable: list[int], capacity: dict[int, int]) -> int | None:
-    """Return how many of the ``usable`` nodes are needed at least, besides what is free elsewhere; None if all are too few."""
+    """Return how many of the ``usable`` nodes are needed at least, besides what is free elsewhere.
+
+    None if all are too few.
+    """
     elsewhere = sum(int(outer.free[node]) for node in outer.feasible if int(node) not in capacity)
-    elsewhere += sum(outer.gpus_of(pod) for batch in outer.recorded for pod in batch if outer.node_of(pod) not in capacity)
+    elsewhere += sum(
+        outer.gpus_of(pod) for batch in outer.recorded for pod in batch if outer.node_of(pod) not in capacity
+    )
     need = max(0, sum(outer.wanted) - elsewhere)
     if need == 0:
         return 0

@@ -22,8 +22,8 @@ from kai.plugins.reclaim_rules import path_to
 class MinRuntime:
     """Protect groups for some seconds after their start, from preemption and from reclaim.
 
-    ``reclaim_resolve_method``: ``lca`` takes the value of the victim's queue just below the deepest queue that both share, ``queue`` of the victim's queue;
-    either looks further up where nothing is set.
+    ``reclaim_resolve_method``: ``lca`` takes the value of the victim's queue just below the deepest queue that both
+    share, ``queue`` of the victim's queue; either looks further up where nothing is set.
     """
 
     preempt_seconds: float = attrs.field(default=0.0, validator=ge(0.0))
@@ -64,7 +64,9 @@ class MinRuntime:
                 if not elastic[victim] or not is_protected(victim, scenario.aggressor.group, cause):
                     continue
                 if groups.minimum[leaf] > columns.occupying[leaf] - taken:
-                    return Verdict.refused(Code.NOT_ELIGIBLE, rule="min-runtime", group=session.snapshot.groups[victim].key)
+                    return Verdict.refused(
+                        Code.NOT_ELIGIBLE, rule="min-runtime", group=session.snapshot.groups[victim].key
+                    )
             return ACCEPTED
 
         return Hooks(filter_victims=filter_victims, accept=accept)

@@ -14,7 +14,7 @@ from kai.framework.view import SessionView
 
 @attrs.frozen(kw_only=True)
 class NodeLocalVictims:
-    """Propose, for each node of the group that was added last, all batches of all groups that would lose a pod there."""
+    """Propose, for each node of the group added last, all batches of all groups that would lose a pod there."""
 
     def open(self, session: SessionView) -> Hooks:
         """Return the generator."""

@@ -49,7 +49,10 @@ class RayOrder:
 
 @attrs.frozen(kw_only=True)
 class TaskPriorityOrder:
-    """Pods with a higher ``kai.scheduler/task-priority`` first; unreadable values after readable ones, pods without the label last."""
+    """Pods with a higher ``kai.scheduler/task-priority`` first.
+
+    Unreadable values after readable ones, pods without the label last.
+    """
 
     def open(self, session: SessionView) -> Hooks:
         """Return the keys."""

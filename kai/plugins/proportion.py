@@ -1,7 +1,8 @@
 """Fair shares: divides the cluster among queues, orders them, bounds them, and says who may take what from whom.
 
-The cluster's CPU, memory and GPUs are divided independently, level by level: every queue gets its quota as far as it asks for it, the surplus goes by
-priority and weight (corrected by past usage), and a queue's share is the total of its children.
+The cluster's CPU, memory and GPUs are divided independently, level by level: every queue gets its quota as far as it
+asks for it, the surplus goes by priority and weight (corrected by past usage), and a queue's share is the total of
+its children.
 
 Source: the peer's plugins/proportion.
 """
@@ -17,7 +18,7 @@ from kai.framework.terms import FairShares
 from kai.framework.verdict import ACCEPTED, Code, Verdict
 from kai.framework.view import SessionView
 from kai.kernels.fairshare import divide
-from kai.model.axis import GPU, GPU_UNIT, SHARED_RESOURCES
+from kai.model.axis import GPU_UNIT, SHARED_RESOURCES
 from kai.model.queue import UNLIMITED
 from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s
 from kai.model.status import ACTIVE_USED, Status
@@ -28,7 +29,10 @@ SCALING_POD = "scaling-pod"
 
 @attrs.frozen(kw_only=True)
 class Proportion:
-    """Divide by quota, priority and weight. ``k`` says how strongly past usage lowers a weight; ``saturation_multiplier`` (1 or more) makes reclaim shyer."""
+    """Divide by quota, priority and weight.
+
+    ``k`` says how strongly past usage lowers a weight; ``saturation_multiplier`` (1 or more) makes reclaim shyer.
+    """
 
     k: float = attrs.field(default=1.0, validator=ge(0.0))
     saturation_multiplier: float = attrs.field(default=1.0, validator=ge(1.0))
@@ -141,6 +145,3 @@ def queue_requests(session: SessionView) -> Float64s:
                 out[above] += wanted[row]
                 above = int(facts.queues.parent[above])
     return out
-
-
-__all__ = ["GPU", "Proportion", "cluster_total", "queue_requests"]

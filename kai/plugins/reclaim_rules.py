@@ -1,8 +1,8 @@
 """Who may take what from whom: the fairness rules of reclaim.
 
-Two queues are compared at the level where their paths from the root part. An aggressor must fit its fair share; a victim must sit above what its queue
-may hold, or above its quota while the aggressor is within its own; and afterwards no queue on the aggressor's path may be more saturated than a sibling
-that lost something.
+Two queues are compared at the level where their paths from the root part. An aggressor must fit its fair share; a
+victim must sit above what its queue may hold, or above its quota while the aggressor is within its own; and
+afterwards no queue on the aggressor's path may be more saturated than a sibling that lost something.
 
 Source: the peer's plugins/proportion/reclaimable.
 """
@@ -14,7 +14,7 @@ from kai.framework.scenario import Scenario
 from kai.framework.verdict import ACCEPTED, Code, Verdict
 from kai.framework.view import SessionView
 from kai.kernels.booking import accepted_gpu
-from kai.model.axis import CPU, GPU, MEMORY
+from kai.model.axis import CPU, MEMORY
 from kai.model.rows import Bools, Float64s, GroupRow, GroupRows
 from kai.model.status import ACTIVE_ALLOCATED, within
 
@@ -34,7 +34,10 @@ def path_to(session: SessionView, queue: int) -> list[int]:
 
 
 def level_pair(session: SessionView, aggressor: int, victim: int) -> tuple[int, int]:
-    """Return the first two queues in which the paths to two leaf queues differ; the last compared pair if one path ends first."""
+    """Return the first two queues in which the paths to two leaf queues differ.
+
+    The last compared pair if one path ends first.
+    """
     pair = (-1, -1)
     for left, right in zip(path_to(session, aggressor), path_to(session, victim), strict=False):
         pair = (left, right)
@@ -44,7 +47,9 @@ def level_pair(session: SessionView, aggressor: int, victim: int) -> tuple[int, 
 
 
 def fits_share(session: SessionView, group: GroupRow, wanted: Float64s) -> bool:
-    """Say whether the group's leaf queue stays within its fair share with ``wanted`` more; and within quota, if it could not be taken back.
+    """Say whether the group's leaf queue stays within its fair share with ``wanted`` more.
+
+    And within quota, if it could not be taken back.
 
     Resources that the group does not ask for are compared as well: a queue above its share of CPU cannot reclaim GPUs.
     """
@@ -54,11 +59,16 @@ def fits_share(session: SessionView, group: GroupRow, wanted: Float64s) -> bool:
     facts, columns = session.facts, session.columns
     if not _fits(columns.queue_used[queue] + wanted, facts.queues.fair_share[queue]):
         return False
-    return bool(facts.groups.preemptible[group]) or _fits(columns.queue_fixed[queue] + wanted, facts.queues.quota[queue])
+    return bool(facts.groups.preemptible[group]) or _fits(
+        columns.queue_fixed[queue] + wanted, facts.queues.quota[queue]
+    )
 
 
 def candidates(session: SessionView, aggressor: GroupRow, victims: GroupRows) -> Bools:
-    """Return bool[n]: whose queue is greedy enough, as things stand, for its pods to be looked at. The answer is one for each queue."""
+    """Return bool[n]: whose queue is greedy enough, as things stand, for its pods to be looked at.
+
+    The answer is one for each queue.
+    """
     facts, columns = session.facts, session.columns
     wanted = session.chunk_amounts(aggressor)
     mine = session.queue_of(aggressor)
@@ -81,7 +91,10 @@ def candidates(session: SessionView, aggressor: GroupRow, victims: GroupRows) ->
 
 @attrs.define
 class Before:
-    """What queues used when the search for an aggressor began, and what it wants. Validation looks at that, not at the simulated state."""
+    """What queues used when the search for an aggressor began, and what it wants.
+
+    Validation looks at that, not at the simulated state.
+    """
 
     used: Float64s = attrs.field(factory=lambda: np.zeros((0, 3)))
     fixed: Float64s = attrs.field(factory=lambda: np.zeros((0, 3)))
@@ -111,7 +124,11 @@ def _lost(session: SessionView, scenario: Scenario) -> dict[int, list[Float64s]]
         gone = [[pod] for pod in surplus] + [core]
         sums = [
             sum(
-                (_held(session, pod) for pod in piece if not (movable and within(int(columns.status[pod]), ACTIVE_ALLOCATED))),
+                (
+                    _held(session, pod)
+                    for pod in piece
+                    if not (movable and within(int(columns.status[pod]), ACTIVE_ALLOCATED))
+                ),
                 np.zeros(3, np.float64),
             )
             for piece in gone
@@ -123,7 +140,9 @@ def _lost(session: SessionView, scenario: Scenario) -> dict[int, list[Float64s]]
 def _held(session: SessionView, pod: int) -> Float64s:
     shape = int(session.facts.pods.shape[pod])
     request = session.facts.shapes.request[shape]
-    return np.array([request[CPU], request[MEMORY], accepted_gpu(session.facts, shape, int(session.columns.node[pod]))], np.float64)
+    return np.array(
+        [request[CPU], request[MEMORY], accepted_gpu(session.facts, shape, int(session.columns.node[pod]))], np.float64
+    )
 
 
 def is_fair(session: SessionView, before: Before, scenario: Scenario, multiplier: float) -> Verdict:
@@ -203,6 +222,3 @@ def _saturation(
         if fixed and not _fits(before.fixed[queue] + before.wanted, facts.quota[queue]):
             return Verdict.refused(Code.NOT_ELIGIBLE, rule="quota", queue=queue)
     return ACCEPTED
-
-
-__all__ = ["GPU", "Before", "candidates", "fits_share", "is_fair", "level_pair", "path_to"]

@@ -3,8 +3,9 @@
 A pod whose claim is not usable yet is refused everywhere. A bound claim ties its pod to the nodes that reach the
 volume. A claim that waits for its first consumer needs a free volume in reach, or a class that can make one there.
 
-With ``schedule_csi_storage`` the capacity that storage drivers report is shared out as well: what the pods placed in
-this session will have provisioned is taken from it. What terminating pods give back is not counted before it is back.
+Where drivers report how much they can still provision, a claim must fit in that. Under ``share_capacity`` of the
+snapshot's volumes it is shared out: what the pods placed in this session will have provisioned is taken from it, and
+what terminating pods give back is not counted before it is back.
 
 Source: the peer's plugins/predicates, which runs kube-scheduler's VolumeBinding filter, and its bookkeeping of storage
 capacities. Neither sets a free volume aside for a pod within a session.
@@ -22,7 +23,7 @@ from kai.framework.view import SessionView
 from kai.model.constraints import NodeTerm
 from kai.model.rows import NONE, Bools, Int64s, NodeRows, PodRow, PodRows
 from kai.model.status import COUNTED, Status, mask, within
-from kai.model.volume import StorageCapacity, StorageClass, VolumeCatalog, VolumeClaim
+from kai.model.volume import StorageCapacity, StorageClass, Volume, VolumeCatalog, VolumeClaim
 
 CONFLICT = "node(s) had volume node affinity conflict"
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
@@ -41,17 +42,15 @@ Answer = tuple[str, Bools]
 class Volumes:
     """Refuse nodes from which a pod's volumes cannot be reached or made."""
 
-    schedule_csi_storage: bool = False
-    """Whether the capacity that storage drivers report is shared out among the pods of a session."""
-
     def open(self, session: SessionView) -> Hooks:
         """Return the filter and the refusal, for the shapes with volume claims."""
         mounts = [_Mounts.of(session, shape) for shape in range(len(session.snapshot.shapes))]
         concerns = np.array([mount is not None for mount in mounts], np.bool_)
         if not concerns.any():
             return Hooks()
-        reach = _Reach(session, ignore_capacity=self.schedule_csi_storage)
-        storage = _Storage(session, mounts) if self.schedule_csi_storage else None
+        reach = _Reach(session)
+        catalog = session.snapshot.catalog.volumes
+        storage = _Storage(session, mounts) if catalog.share_capacity and catalog.drivers else None
 
         def answers(pod: PodRow) -> Iterator[Answer]:
             mount = mounts[session.shape_of(pod)]
@@ -145,12 +144,11 @@ def _waits(catalog: VolumeCatalog, claim: VolumeClaim) -> bool:
 class _Reach:
     """From which nodes claims can be satisfied. Claims that differ in name only share their answers."""
 
-    def __init__(self, session: SessionView, *, ignore_capacity: bool) -> None:
+    def __init__(self, session: SessionView) -> None:
         self._session = session
         self._catalog = session.snapshot.catalog.volumes
-        self._ignore_capacity = ignore_capacity
         self._by_affinity: dict[tuple[NodeTerm, ...], Bools] = {}
-        self._free: dict[tuple[str, int], Int64s] = {}
+        self._free: dict[VolumeClaim, Int64s] = {}
         self._space: dict[tuple[str, int], Bools] = {}
 
     def answers(self, mount: _Mounts) -> Iterator[Answer]:
@@ -200,7 +198,7 @@ class _Reach:
         if told:
             matched = self._everywhere(accepted=False)
         yield NO_VOLUME, matched | made
-        if not self._ignore_capacity:
+        if not self._catalog.share_capacity:
             space = self._everywhere(accepted=True)
             for claim in claims:
                 space &= self._has_space(kind, claim.size)
@@ -220,12 +218,11 @@ class _Reach:
         reserved = self._reserved(claim)
         if reserved:
             return self._reaching(self._catalog.volumes[reserved].node_affinity).astype(np.int64)
-        key = (claim.storage_class, claim.size)
+        key = attrs.evolve(claim, namespace="", name="", owner_pod="")
         if key not in self._free:
             count = np.zeros(len(self._session.snapshot.nodes), np.int64)
             for volume in self._catalog.volumes.values():
-                free = volume.claim is None and volume.phase == "Available"
-                if free and volume.storage_class == claim.storage_class and volume.size >= claim.size:
+                if _suits(volume, claim):
                     terms = volume.node_affinity
                     # Local volumes have an affinity each: remembering those would cost nodes times volumes.
                     count += 1 if terms is None else self._session.selected_nodes(terms)
@@ -239,17 +236,27 @@ class _Reach:
         return self._reaching(kind.allowed_topologies or None)
 
     def _has_space(self, kind: StorageClass, size: int) -> Bools:
-        """Return bool[N]: where the driver of the class reports room for a volume of ``size``."""
+        """Return bool[N]: where the driver of the class has room for a volume of ``size``, if it reports at all."""
         key = (kind.name, size)
         if key not in self._space:
-            reports = [each for each in self._catalog.capacities if each.storage_class == kind.name]
-            # A driver that publishes no capacities does not want to be asked.
-            space = self._everywhere(accepted=not reports or kind.provisioner not in self._catalog.drivers)
-            for report in reports:
-                if report.capacity >= size:
+            space = self._everywhere(accepted=kind.provisioner not in self._catalog.drivers)
+            for report in self._catalog.capacities:
+                most = report.capacity if report.largest is None else report.largest
+                if report.storage_class == kind.name and most >= size:
                     space |= self._session.node_labels.selects(report.nodes)
             self._space[key] = space
         return self._space[key]
+
+
+def _suits(volume: Volume, claim: VolumeClaim) -> bool:
+    """Say whether a volume is free and what ``claim`` asks for."""
+    if volume.claim is not None or volume.deleting or volume.phase != "Available":
+        return False
+    if volume.storage_class != claim.storage_class or volume.size < claim.size or volume.block != claim.block:
+        return False
+    if not set(claim.access_modes) <= set(volume.access_modes):
+        return False
+    return claim.selector is None or claim.selector.matches(volume.labels)
 
 
 # ------------------------------------------------------------------------------------------------------ shared capacity

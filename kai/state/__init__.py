@@ -1,0 +1,1 @@
+"""Numbers: who is where and how much is left, with exact undo."""

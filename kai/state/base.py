@@ -1,4 +1,7 @@
-"""The state in which every cycle on one snapshot begins: tables for kernels and a booked arena, made once and copied by each session."""
+"""The state in which every cycle on one snapshot begins.
+
+Tables for kernels and a booked arena, made once and copied by each session.
+"""
 
 import attrs
 import numpy as np
@@ -13,7 +16,7 @@ from kai.state.snapshot import Snapshot
 
 @attrs.frozen(kw_only=True)
 class Base:
-    """Facts, layout, a read-only arena with every standing pod booked, the placements it refers to and the names of slots."""
+    """Facts, layout, a read-only arena with every standing pod booked, its placements and the names of slots."""
 
     facts: Facts
     layout: Layout
@@ -78,5 +81,11 @@ def make_base(snapshot: Snapshot) -> Base:
     open_books(facts, columns, layout.places)
     arena.setflags(write=False)
     return Base(
-        facts=facts, layout=layout, arena=arena, placements=tuple(placements), width=width, slot_names=slot_names, pod_order=order
+        facts=facts,
+        layout=layout,
+        arena=arena,
+        placements=tuple(placements),
+        width=width,
+        slot_names=slot_names,
+        pod_order=order,
     )

@@ -6,7 +6,7 @@ from kai.kernels.columns import Facts, GroupFacts, NodeFacts, PodFacts, QueueFac
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.pod import GpuKind
 from kai.model.queue import Shares
-from kai.model.rows import Float64s, Int64s
+from kai.model.rows import Bools, Float64s, Int64s
 from kai.state.snapshot import Snapshot
 
 
@@ -15,10 +15,13 @@ def _triples(shares: list[Shares]) -> Float64s:
 
 
 def slot_table(snapshot: Snapshot) -> tuple[Int64s, tuple[str, ...], dict[tuple[int, str], int]]:
-    """Return where the slots of each node begin [N + 1], the name of each slot ("" for one that does not exist yet), and rows by (node, name).
+    """Return where the slots of each node begin [N + 1], the name of each slot, and slot rows by (node, name).
 
-    A node gets a slot for every shared device it has and room for as many new ones as a cycle can open: each new device is a whole one that is
-    idle or being released, and a device that is being released may be opened once more under a new name.
+    A slot that does not exist yet has the name "".
+
+    A node gets a slot for every shared device it has and room for as many new ones as a cycle can open: each new
+    device is a whole one that is idle or being released, and a device that is being released may be opened once more
+    under a new name.
     """
     sharing = any(shape.gpu.shared for shape in snapshot.shapes)
     existing: list[set[str]] = [set() for _ in snapshot.nodes]
@@ -33,8 +36,8 @@ def slot_table(snapshot: Snapshot) -> tuple[Int64s, tuple[str, ...], dict[tuple[
         for name in sorted(existing[node]):
             rows[node, name] = len(names)
             names.append(name)
-        devices = max(facts.gpu_count, facts.allocatable.get("gpu", 0) // GPU_UNIT)
-        names += [""] * (2 * devices + len(existing[node]) if sharing else 0)
+        count = max(facts.gpu_count, facts.allocatable.get("gpu", 0) // GPU_UNIT)
+        names += [""] * (2 * count + len(existing[node]) if sharing else 0)
         start.append(len(names))
     return np.array(start, np.int64), tuple(names), rows
 
@@ -55,7 +58,8 @@ def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ..
         mig_enabled=np.array([node.mig_enabled for node in nodes], np.bool_),
         mig_strategy=np.array([node.mig_strategy for node in nodes], np.int64),
         cpu_only=np.array(
-            [not node.mig_enabled and node.allocatable.get("gpu", 0) <= 0 and not node.dra_gpus for node in nodes], np.bool_
+            [not node.mig_enabled and node.allocatable.get("gpu", 0) <= 0 and not node.dra_gpus for node in nodes],
+            np.bool_,
         ),
         dra_gpus=np.array([node.dra_gpus > 0 for node in nodes], np.bool_),
         ready=np.array([node.ready for node in nodes], np.bool_),
@@ -64,7 +68,15 @@ def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ..
         slot_named=np.array([bool(name) for name in slot_names], np.bool_),
         gpu_weight=axis.gpu_weights(),
         mig_resource=axis.mig(),
+        claimable=_claimable(snapshot),
+        credits=np.zeros((2, len(nodes)), np.int64),
     )
+
+
+def _claimable(snapshot: Snapshot) -> Bools:
+    """Return bool[R]: extended resources that a device class backs. GPUs of drivers are part of what nodes have."""
+    backed = {each.extended_resource for each in snapshot.catalog.claims.classes.values()}
+    return np.array([name in backed for name in snapshot.axis.names], np.bool_)
 
 
 def shape_facts(snapshot: Snapshot) -> ShapeFacts:
@@ -74,12 +86,15 @@ def shape_facts(snapshot: Snapshot) -> ShapeFacts:
         request=snapshot.requests,
         kind=np.array([shape.gpu.kind for shape in shapes], np.int64),
         devices=np.array([shape.gpu.devices if shape.gpu.shared else 0 for shape in shapes], np.int64),
-        portion=np.array([shape.gpu.portion if shape.gpu.kind == GpuKind.FRACTION else 0.0 for shape in shapes], np.float64),
+        portion=np.array(
+            [shape.gpu.portion if shape.gpu.kind == GpuKind.FRACTION else 0.0 for shape in shapes], np.float64
+        ),
         memory=np.array([shape.gpu.memory for shape in shapes], np.int64),
         claimed=np.array([shape.gpu.claimed for shape in shapes], np.int64),
         legacy_mig=np.array([shape.gpu.legacy_mig for shape in shapes], np.bool_),
         mask=np.zeros(len(shapes), np.int64),
         score=np.zeros(len(shapes), np.int64),
+        credit=np.zeros(len(shapes), np.int64),
     )
 
 
@@ -92,8 +107,11 @@ def pod_facts(snapshot: Snapshot) -> PodFacts:
     return PodFacts(shape=snapshot.pod_shape, group=group, leaf=leaf, reservation=snapshot.pod_reservation)
 
 
-def group_facts(snapshot: Snapshot, pods: PodFacts, pod_order: Int64s, topology: bool) -> GroupFacts:
-    """Return the tables of groups and sub-groups; ``pod_order`` [P] lists all pods in pod order, ``topology`` says whether constraints count."""
+def group_facts(snapshot: Snapshot, pods: PodFacts, pod_order: Int64s, *, topology: bool) -> GroupFacts:
+    """Return the tables of groups and sub-groups.
+
+    ``pod_order`` [P] lists all pods in pod order, ``topology`` says whether constraints count.
+    """
     groups = snapshot.groups
     minimum: list[int] = []
     parent: list[int] = []
@@ -115,7 +133,7 @@ def group_facts(snapshot: Snapshot, pods: PodFacts, pod_order: Int64s, topology:
     ordered = pod_order[pods.leaf[pod_order] >= 0]
     leaves = pods.leaf[ordered]
     by_leaf = ordered[np.argsort(leaves, kind="stable")]
-    counts = np.bincount(leaves, minlength=len(minimum)) if len(minimum) else np.zeros(0, np.int64)
+    counts = np.bincount(leaves, minlength=len(minimum)) if minimum else np.zeros(0, np.int64)
     return GroupFacts(
         queue=np.array([group.queue_row for group in groups], np.int64),
         preemptible=np.array([group.preemptible for group in groups], np.bool_),
@@ -152,8 +170,8 @@ def queue_facts(snapshot: Snapshot) -> QueueFacts:
 def requested_amounts(snapshot: Snapshot, facts: NodeFacts, per_device: int) -> Float64s:
     """Return float64[K, 3]: CPU, memory and GPU that one pod of each shape is taken to want before it has a node.
 
-    A request by GPU memory counts as the part of a device with ``per_device`` MiB that it is; 0 when no device's memory is known. The peer uses the
-    smallest device for demand and order, the largest for limits.
+    A request by GPU memory counts as the part of a device with ``per_device`` MiB that it is; 0 when no device's
+    memory is known. The peer uses the smallest device for demand and order, the largest for limits.
     """
     requests = snapshot.requests
     out = np.zeros((len(snapshot.shapes), 3), np.float64)
@@ -165,4 +183,13 @@ def requested_amounts(snapshot: Snapshot, facts: NodeFacts, per_device: int) -> 
     return out
 
 
-__all__ = ["Facts", "group_facts", "node_facts", "pod_facts", "queue_facts", "requested_amounts", "shape_facts", "slot_table"]
+__all__ = [
+    "Facts",
+    "group_facts",
+    "node_facts",
+    "pod_facts",
+    "queue_facts",
+    "requested_amounts",
+    "shape_facts",
+    "slot_table",
+]

@@ -1,7 +1,7 @@
 """Where each column lives in the one arena.
 
-Every mutable column is a view into a single flat int64 array, so that opening a session is one copy, a fingerprint is one hash, and a write is one
-(offset, delta). Plugins' tracked columns follow the engine's own.
+Every mutable column is a view into a single flat int64 array, so that opening a session is one copy, a fingerprint is
+one hash, and a write is one (offset, delta). Plugins' tracked columns follow the engine's own.
 """
 
 from collections.abc import Sequence

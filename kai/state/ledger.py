@@ -1,7 +1,8 @@
 """The ledger: the one mutable object of a cycle.
 
-It owns the arena, the journal and the placement table. Everything that places or evicts ends in ``kai.kernels.columns.add``; leaving a mark and
-undoing to it is exact, byte for byte, because all of it is integer addition.
+It owns the arena, the journal and the placement table. Everything that places or evicts ends in
+``kai.kernels.columns.add``; leaving a mark and undoing to it is exact, byte for byte, because all of it is integer
+addition.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,10 @@ from kai.state.layout import Layout, Room, Sizes, grown
 
 @attrs.define
 class Tracked:
-    """A plugin's own column: follows placements through effects and is undone with them. ``values`` is a live, read-only view."""
+    """A plugin's own column: follows placements through effects and is undone with them.
+
+    ``values`` is a live, read-only view.
+    """
 
     initial: Int64s
     offset: int = -1
@@ -30,10 +34,13 @@ class Tracked:
 class Ledger:
     """Who is where and how much is left, with undo.
 
-    ``facts``, ``columns`` and ``places`` are passed to kernels together; ``columns`` is replaced when a log grows, so it is read afresh for every call.
+    ``facts``, ``columns`` and ``places`` are passed to kernels together; ``columns`` is replaced when a log grows, so
+    it is read afresh for every call.
     """
 
-    def __init__(self, layout: Layout, facts: Facts, arena: Int64s, room: Room, tracked: Sequence[Tracked] = ()) -> None:
+    def __init__(
+        self, layout: Layout, facts: Facts, arena: Int64s, room: Room, tracked: Sequence[Tracked] = ()
+    ) -> None:
         """Take over ``arena`` (not copied), append the ``tracked`` columns to it."""
         self.layout = layout
         self.facts = facts
@@ -57,7 +64,7 @@ class Ledger:
         return int(self._room.cursor[0])
 
     def reserve(self, changes: int) -> None:
-        """Make room in the logs for ``changes`` more placements or evictions, so that kernels need not grow anything."""
+        """Make room in the logs for ``changes`` more placements or evictions: kernels cannot grow anything."""
         room = self._room
         depth = 1 + self.layout.sizes.queues
         per_pod = self._journal_per_pod + 6 * min(depth, 64)
@@ -108,7 +115,10 @@ class Ledger:
         return self.columns.operations[: int(self.columns.counters[0])].copy()
 
     def seal(self) -> None:
-        """Make everything so far final: nothing before this point can be undone any more, evicted pods are no longer the statement's."""
+        """Make everything so far final.
+
+        Nothing before this point can be undone any more, evicted pods are no longer the statement's.
+        """
         operations = self.operations()
         columns = self.columns
         pods = operations[:, 1]
@@ -121,7 +131,7 @@ class Ledger:
 
     def slots_of(self, pod: int) -> Int64s:
         """Return the slot rows of a pod's placement."""
-        slots = self.columns.placement_slots[int(self.columns.placement[pod])]
+        slots: Int64s = self.columns.placement_slots[int(self.columns.placement[pod])]
         return slots[slots >= 0]
 
     def fingerprint(self) -> bytes:

@@ -1,7 +1,8 @@
 """The snapshot: one immutable picture of a cluster.
 
-Facts as frozen objects (what is read once per decision or in an explanation) and as columns (what is read in a loop). Row *i* of every pod column
-is ``snapshot.pods[i]``; rows are in name order, which is the last tie-break everywhere, so decisions do not depend on the order in which objects arrived.
+Facts as frozen objects (what is read once per decision or in an explanation) and as columns (what is read in a loop).
+Row *i* of every pod column is ``snapshot.pods[i]``; rows are in name order, which is the last tie-break everywhere,
+so decisions do not depend on the order in which objects arrived.
 """
 
 from collections.abc import Mapping
@@ -40,7 +41,7 @@ class Snapshot:
     queues: tuple[Queue, ...] = ()
     """By name."""
     topologies: Mapping[str, Topology] = attrs.field(factory=dict)
-    catalog: Catalog = Catalog()
+    catalog: Catalog = attrs.field(factory=Catalog)
     pod_shape: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64), eq=False)
     pod_group: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64), eq=False)
     """Row of the group, -1 for pods that belong to none."""

@@ -1,0 +1,1 @@
+"""The search for victims: one engine for reclaim, preempt and consolidation. Begin with ``solver``."""

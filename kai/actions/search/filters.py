@@ -1,7 +1,7 @@
 """Necessary conditions: cheap tests that refuse a set of victims before anything is simulated.
 
-Each may only refuse what a simulation would refuse too. (The topology test also counts running pods of the aggressor, as the peer's does; see
-docs/differences.md.)
+Each may only refuse what a simulation would refuse too. (The topology test also counts running pods of the aggressor,
+as the peer's does; see docs/differences.md.)
 
 Source: the peer's actions/common/solvers/accumulated_scenario_filters.
 """
@@ -27,7 +27,7 @@ def held_by(session: Session, pods: Sequence[int]) -> Int64s:
 
 
 def wanted_by(session: Session, pods: Sequence[int]) -> tuple[int, ...]:
-    """Return the thousandths of GPUs that each pod asks for; requests by memory count nothing before they have a node."""
+    """Return the thousandths of GPUs that each pod asks for; a request by memory counts nothing without a node."""
     return tuple(int(requested_gpu(session.facts, int(session.facts.pods.shape[pod]))) for pod in pods)
 
 
@@ -55,7 +55,9 @@ def fits_greedily(wanted: Sequence[int], capacities: Sequence[int], *, stop_at_z
 class Filters:
     """The tests for one aggressor. What does not depend on the victims is prepared once."""
 
-    def __init__(self, session: Session, aggressor: Portion, waiting: Sequence[int], free: Int64s, feasible: Int64s) -> None:
+    def __init__(
+        self, session: Session, aggressor: Portion, waiting: Sequence[int], free: Int64s, feasible: Int64s
+    ) -> None:
         """Prepare the aggressor's requirements; ``free`` [N] is what nodes have without taking anything."""
         self._session = session
         self._free = free
@@ -71,7 +73,9 @@ class Filters:
         return self._some_node_matches(victims) and self._domains_can_hold(held) and self._nodes_can_hold(held)
 
     def _static_masks(self, waiting: Sequence[int]) -> list["np.ndarray[tuple[int], np.dtype[np.bool_]]"]:
-        rows = dict.fromkeys(int(self._session.facts.shapes.mask[self._session.facts.pods.shape[pod]]) for pod in waiting)
+        rows = dict.fromkeys(
+            int(self._session.facts.shapes.mask[self._session.facts.pods.shape[pod]]) for pod in waiting
+        )
         return [self._session.policy.vectors.masks[row] for row in rows]
 
     def _some_node_matches(self, victims: Sequence[int]) -> bool:
@@ -83,7 +87,7 @@ class Filters:
         return all(bool((mask & reachable).any()) for mask in self._masks)
 
     def _topology_requirements(self, aggressor: Portion) -> list[tuple[Int64s, list[int]]]:
-        """Return, for each level that inner sub-groups require, the domain of each node and the amounts that must find one domain each."""
+        """Return, for each level that inner sub-groups require, every node's domain and the amounts to be held."""
         session = self._session
         group = session.snapshot.groups[aggressor.group]
         wanted: dict[tuple[str, str], list[int]] = {}

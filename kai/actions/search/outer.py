@@ -16,9 +16,14 @@ from kai.model.rows import Int64s, NodeRows
 
 
 def outer_scenarios(
-    session: Session, aggressor: Portion, recorded: Sequence[Batch], victims: GroupHeap, free: Int64s, feasible: NodeRows
+    session: Session,
+    aggressor: Portion,
+    recorded: Sequence[Batch],
+    victims: GroupHeap,
+    free: Int64s,
+    feasible: NodeRows,
 ) -> Iterator[Outer]:
-    """Yield the outer scenarios that pass the filters: first without new victims, then after each batch that is added."""
+    """Yield the outer scenarios that pass the filters: first without new victims, then after each added batch."""
     waiting = tuple(int(pod) for pod in aggressor.chunk())
     if not waiting:
         return
@@ -47,7 +52,10 @@ def outer_scenarios(
 
 
 def _next_batch(victims: GroupHeap, known: set[int]) -> Batch | None:
-    """Return what the last-ranked group gives up next; what is left of it goes back. Groups with recorded victims give up the rest later."""
+    """Return what the last-ranked group gives up next; what is left of it goes back.
+
+    Groups with recorded victims give up the rest later.
+    """
     while (portion := victims.pop()) is not None:
         pods, more = portion.next_victims()
         if not len(pods):
@@ -62,5 +70,3 @@ def _next_batch(victims: GroupHeap, known: set[int]) -> Batch | None:
             victims.push(portion.part(everything[~np.isin(everything, pods)]))
         return tuple(int(pod) for pod in pods)
     return None
-
-

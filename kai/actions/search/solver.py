@@ -1,14 +1,18 @@
 """The search for victims: how few must go so that a group can run?
 
     for each generator:
-        k = 1, 2, 4 ... then bisection: the largest part of the chunk that can be helped; victims of one step are known to the next
-        the whole chunk, with what is known
-    each step: outer scenarios grow -> generator proposes -> simulate -> everybody affected is placed again -> plugins accept or not
+        k = 1, 2, 4 ... then bisection: the largest part of the chunk that can be helped;
+        the victims of one step are known to the next
+        then the whole chunk, with what is known
+    each step: outer scenarios grow -> generator proposes -> evict and place everybody affected again
+               -> plugins accept or not
 
-A simulation is an open statement: evict, then place the aggressor and all victims in queue order, promises only. What nobody accepts is undone. On
-success the statement is committed, so a victim is never evicted unless its aggressor has a place in the very same commit.
+A simulation is an open statement: evict, then place the aggressor and all victims in queue order, promises only. What
+nobody accepts is undone. On success the statement is committed, so a victim is never evicted unless its aggressor has
+a place in the very same commit.
 
-One engine for three causes: reclaim, preempt and consolidate differ in who may be a victim, who accepts, and what is said about it.
+One engine for three causes: reclaim, preempt and consolidate differ in who may be a victim, who accepts, and what is
+said about it.
 
 Source: the peer's actions/common/solvers (job solver, by-pod solver).
 """
@@ -33,7 +37,7 @@ from kai.framework.verdict import Fact
 from kai.kernels.groups import find_waiting
 from kai.kernels.victims import free_gpus
 from kai.model.pod import GpuKind
-from kai.model.rows import Int64s, NodeRows
+from kai.model.rows import GroupRow, Int64s, NodeRows
 from kai.model.status import ACTIVE_ALLOCATED, Status
 
 Explain = Callable[[Session, int], Mapping[int, Mapping[str, Fact]]]
@@ -50,13 +54,16 @@ class Outcome(Enum):
 
 @attrs.frozen(kw_only=True)
 class Found:
-    """A simulation that was accepted: the statement, still open, and the batches that really lose something, evicted ones first."""
+    """A simulation that was accepted.
+
+    The statement, still open, and the batches that really lose something, evicted ones first.
+    """
 
     statement: Statement
     batches: tuple[Batch, ...]
 
 
-class Stop(Exception):
+class StopSearchError(Exception):
     """The budget ends the search."""
 
 
@@ -64,7 +71,13 @@ class Search:
     """The search on behalf of one group."""
 
     def __init__(
-        self, session: Session, aggressor: Portion, cause: Cause, victims: Callable[[], GroupHeap], rule: str, explain: Explain
+        self,
+        session: Session,
+        aggressor: Portion,
+        cause: Cause,
+        victims: Callable[[], GroupHeap],
+        rule: str,
+        explain: Explain,
     ) -> None:
         """Prepare; ``victims`` makes a full victim heap, ``rule`` and ``explain`` say why and with which numbers."""
         self._session = session
@@ -92,7 +105,7 @@ class Search:
         self._facts = self._explain(session, self._aggressor.group)
         for plugin in session.policy.plugins:
             if plugin.hooks.before_search is not None:
-                plugin.hooks.before_search(self._aggressor.group, self._cause)
+                plugin.hooks.before_search(GroupRow(self._aggressor.group), self._cause)
         occupied = self._occupied()
         try:
             for plugin in session.policy.plugins:
@@ -107,7 +120,7 @@ class Search:
                     found.statement.commit()
                     return Outcome.PLACED
                 found.statement.discard()
-        except Stop:
+        except StopSearchError:
             return Outcome.STOPPED
         return Outcome.FAILED
 
@@ -165,7 +178,7 @@ class Search:
                 continue
             match self._session.budget.grant():
                 case Grant.STOP:
-                    raise Stop
+                    raise StopSearchError
                 case Grant.NEXT_GENERATOR:
                     return None
                 case Grant.GO:
@@ -177,7 +190,10 @@ class Search:
         return None
 
     def _simulate(self, scenario: Scenario, part: Portion) -> Found | None:
-        """Evict the scenario's victims, place everybody who is affected again, and let plugins judge; on refusal nothing has happened."""
+        """Evict the scenario's victims, place everybody who is affected again, and let plugins judge.
+
+        On refusal nothing has happened.
+        """
         session = self._session
         self.tried += 1
         victims = scenario.victims()
@@ -191,7 +207,10 @@ class Search:
         return None
 
     def _place_again(self, statement: Statement, part: Portion, victims: Int64s, nodes: NodeRows) -> bool:
-        """Promise places to the aggressor and then to whoever comes next by queue order; say whether the aggressor got its own."""
+        """Promise places to the aggressor and then to whoever comes next by queue order.
+
+        Say whether the aggressor got its own.
+        """
         session = self._session
         affected = np.zeros(len(session.snapshot.groups), np.bool_)
         affected[session.facts.pods.group[victims]] = True
@@ -224,22 +243,26 @@ class Search:
         return all(bool(accept(scenario, self._cause)) for accept in hooks if accept is not None)
 
     def _losing(self, scenario: Scenario, victims: Int64s) -> tuple[Batch, ...]:
-        """Return the batches that have an evicted or moved pod, whole, in victim order: those with evicted pods first."""
+        """Return the batches with an evicted or moved pod, whole, in victim order: those with evicted pods first."""
         batch_of: dict[int, Batch] = {}
         for batch in scenario.batches:
             for pod in batch:
                 batch_of.setdefault(pod, batch)
         status = self._session.columns.status
-        losing = [pod for wanted in (Status.RELEASING, Status.PIPELINED) for pod in map(int, victims) if status[pod] == wanted]
+        losing = [
+            pod for wanted in (Status.RELEASING, Status.PIPELINED) for pod in map(int, victims) if status[pod] == wanted
+        ]
         # Batches are compared by identity: two of the same pods stay two.
         return tuple({id(batch_of[pod]): batch_of[pod] for pod in losing}.values())
 
     def _feasible_nodes(self, idle: Int64s, releasing: Int64s) -> NodeRows:
-        """Return the nodes that may have room: all if some pod of the group needs no GPU, else those with GPUs idle or being released."""
+        """Return the nodes that may have room.
+
+        All if some pod of the group needs no GPU, else those with GPUs idle or being released.
+        """
         session = self._session
         shapes = np.unique(session.facts.pods.shape[session.portion(self._aggressor.group).pods()])
         gpuless = (session.facts.shapes.kind[shapes] == GpuKind.NONE) & (session.facts.shapes.claimed[shapes] == 0)
         if gpuless.any():
             return session.all_nodes
         return np.flatnonzero((idle > 0) | (releasing > 0)).astype(np.int64)
-

@@ -1,6 +1,9 @@
-"""What reclaim, preempt and consolidation have in common: who may search, what is not worth searching for, and the loop.
+"""What reclaim, preempt and consolidation have in common.
 
-Source: the peer's actions (reclaim, preempt, consolidation), its victim-invariant pre-filter and scheduling constraints signature.
+Who may search, what is not worth searching for, and the loop.
+
+Source: the peer's actions (reclaim, preempt, consolidation), its victim-invariant pre-filter and scheduling
+    constraints signature.
 """
 
 from collections.abc import Callable, Hashable
@@ -33,7 +36,9 @@ class Hunt:
     can_succeed: Callable[[Session, Portion], bool]
     """Whether a search has a chance; if not the group counts as failed."""
     victims: Callable[[Session, Portion, Bools], GroupRows]
-    """Whose pods may be taken, among the preemptible groups with a place given as bool[G]; in the order of the heap's filling."""
+    """Whose pods may be taken, among the preemptible groups with a place given as bool[G]; in the order of the heap's
+    filling.
+    """
     per_queue: bool
     """Whether failures are remembered for each leaf queue rather than for the whole cluster."""
     explain: Explain
@@ -116,11 +121,16 @@ def anything(session: Session, portion: Portion) -> bool:
 
 
 def signature_of(session: Session, portion: Portion) -> str:
-    """Return what groups with the same demands besides amounts have in common: per leaf, its constraints and those of its waiting pods."""
+    """Return what groups with the same demands besides amounts have in common.
+
+    Per leaf, its constraints and those of its waiting pods.
+    """
     group = session.snapshot.groups[portion.group]
     parts = []
     for leaf in portion.leaves:
-        waiting = [int(pod) for pod in portion.pods_of(leaf) if not (ACTIVE_ALLOCATED >> session.columns.status[pod]) & 1]
+        waiting = [
+            int(pod) for pod in portion.pods_of(leaf) if not (ACTIVE_ALLOCATED >> session.columns.status[pod]) & 1
+        ]
         if not waiting:
             parts.append("")
             continue
@@ -128,7 +138,9 @@ def signature_of(session: Session, portion: Portion) -> str:
         constraints = []
         while at >= 0:
             constraint = group.subgroups[at].constraint
-            constraints.append(f"{constraint.topology}:{constraint.required}:{constraint.preferred}" if constraint else "")
+            constraints.append(
+                f"{constraint.topology}:{constraint.required}:{constraint.preferred}" if constraint else ""
+            )
             at = group.subgroups[at].parent
         parts.append("|".join([*constraints, *sorted(session.snapshot.pods[pod].signature for pod in waiting)]))
     return "\n".join(sorted(parts)) + "\n."
@@ -140,7 +152,7 @@ def _footprint(session: Session, portion: Portion) -> Footprint:
 
 
 def is_easier(session: Session, portion: Portion, failed: Footprint) -> bool:
-    """Say whether a group is worth trying although one with the same signature and the footprint ``failed`` found nothing."""
+    """Say whether a group may succeed although one of its signature with the footprint ``failed`` did not."""
     mine = _footprint(session, portion)
     if not mine or not failed:
         return False
@@ -159,7 +171,8 @@ def remember(session: Session, portion: Portion, table: dict[str, Footprint], si
     mine = _footprint(session, portion)
     known = table.get(signature)
     smaller = known is None or (
-        len(mine) <= len(known) and all(a <= b for x, y in zip(mine, known, strict=False) for a, b in zip(x, y, strict=True))
+        len(mine) <= len(known)
+        and all(a <= b for x, y in zip(mine, known, strict=False) for a, b in zip(x, y, strict=True))
     )
     if smaller:
         table[signature] = mine

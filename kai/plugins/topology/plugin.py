@@ -1,8 +1,10 @@
 """Which domains a sub-group may be placed in, in which order.
 
-    common domain of the candidate nodes -> what each domain below it can hold -> those that can hold the pods, finest level first, tightest first
+    common domain of the candidate nodes -> what each domain below it can hold
+    -> those that can hold the pods, finest level first, tightest first
 
-The engine tries the parts one after the other and goes back over them, for every level of the tree of sub-groups, so constraints nest.
+The engine tries the parts one after the other and goes back over them, for every level of the tree of sub-groups, so
+constraints nest.
 
 Source: the peer's plugins/topology.
 """
@@ -32,8 +34,8 @@ NO_ROOM = 1000.0
 class Topology:
     """Honour required and preferred topology levels of groups and sub-groups.
 
-    ``stop_at_required``: do not look for room below the required level when all candidate nodes happen to share a narrower domain. The peer does look there
-    and then finds the required domain empty; False decides as it does.
+    ``stop_at_required``: do not look for room below the required level when all candidate nodes happen to share a
+    narrower domain. The peer does look there and then finds the required domain empty; False decides as it does.
     """
 
     stop_at_required: bool = False
@@ -50,10 +52,14 @@ class Topology:
                 return None
             topology = session.snapshot.topologies.get(constraint.topology)
             if topology is None:
-                return Partition(verdict=Verdict.refused(Code.TOPOLOGY, topology=constraint.topology, missing="topology"))
+                return Partition(
+                    verdict=Verdict.refused(Code.TOPOLOGY, topology=constraint.topology, missing="topology")
+                )
             if constraint.topology not in trees:
                 trees[constraint.topology] = DomainTree.of(session, topology.levels)
-            search = _DomainSearch(session, trees[constraint.topology], constraint, pods, nodes, stop_at_required=self.stop_at_required)
+            search = _DomainSearch(
+                session, trees[constraint.topology], constraint, pods, nodes, stop_at_required=self.stop_at_required
+            )
             partition = search.run(group, subgroup)
             if partition.verdict:
                 return partition
@@ -120,17 +126,20 @@ class _DomainSearch:
 
     def _refused(self, where: str) -> Partition:
         requirement = self._constraint.required or self._constraint.preferred
-        return Partition(verdict=Verdict.refused(Code.TOPOLOGY, requirement=requirement, where=where, pods=len(self._pods)))
+        return Partition(
+            verdict=Verdict.refused(Code.TOPOLOGY, requirement=requirement, where=where, pods=len(self._pods))
+        )
 
     def _inside(self) -> Bools:
         """Return bool[N]: the nodes of the common domain, candidates or not."""
         tree = self._tree
         if not self._top or not len(self._valid):
             return tree.member
-        return tree.codes[self._top] == tree.codes[self._top, self._valid[0]]
+        inside: Bools = tree.codes[self._top] == tree.codes[self._top, self._valid[0]]
+        return inside
 
     def _fit_by_depth(self, rows: Int64s) -> tuple[dict[int, Bools], dict[int, Float64s]]:
-        """Return, for each depth from the common domain down, which domains can hold the pods and how tight each would be."""
+        """Return, for each depth from the common domain down, which domains can hold the pods, and how tightly."""
         columns = self._session.columns
         free = (columns.idle[rows] + columns.releasing[rows]).astype(np.float64)
         total = self._requests.sum(axis=0)
@@ -149,11 +158,18 @@ class _DomainSearch:
                     np.divide(total[resource], sums[:, resource], out=share, where=enough)
                     ratio = np.maximum(ratio, share)
             ratios[depth] = ratio
-            fits[depth] = ratio <= 1 if counts is None else np.bincount(inverse, weights=counts, minlength=len(domains)) >= len(self._pods)
+            fits[depth] = (
+                ratio <= 1
+                if counts is None
+                else np.bincount(inverse, weights=counts, minlength=len(domains)) >= len(self._pods)
+            )
         return fits, ratios
 
     def _homogeneous(self) -> bool:
-        """Say whether the pods are alike enough to be counted: all or none want GPUs, and each further resource is wanted by all or none."""
+        """Say whether the pods are alike enough to be counted.
+
+        All or none want GPUs, and each further resource is wanted by all or none.
+        """
         wanted = self._requests > 0
         if wanted[:, GPU].any() != wanted[:, GPU].all():
             return False
@@ -162,11 +178,16 @@ class _DomainSearch:
 
     def _pods_per_node(self, rows: Int64s) -> Int64s:
         out = np.zeros(len(rows), np.int64)
-        pods_per_node(self._session.facts, self._session.columns, self._requests.max(axis=0), len(self._pods), rows, out)
+        pods_per_node(
+            self._session.facts, self._session.columns, self._requests.max(axis=0), len(self._pods), rows, out
+        )
         return out
 
     def _tree_order(self, rows: Int64s, ratio: dict[int, Float64s]) -> dict[int, Int64s]:
-        """Return, for each depth, the positions of its domains left to right: tightest first down to the preferred (or required) level, then by name."""
+        """Return, for each depth, the positions of its domains left to right.
+
+        Tightest first down to the preferred (or required) level, then by name.
+        """
         stop = self._preferred or self._required
         order = {self._top: np.zeros(1, np.int64)}
         rank = {self._top: np.zeros(1, np.int64)}
@@ -181,7 +202,10 @@ class _DomainSearch:
         return order
 
     def _preferred_scores(self, rows: Int64s, order: dict[int, Int64s]) -> Float64s:
-        """Return float64[N]: ten steps over the preferred domains in tree order, the roomiest highest; nodes elsewhere are out."""
+        """Return float64[N]: ten steps over the preferred domains in tree order, the roomiest highest.
+
+        Nodes elsewhere are out.
+        """
         scores = np.full(len(self._tree.member), np.nan, np.float64)
         codes = self._tree.codes[self._preferred, rows]
         domains = np.unique(codes)
@@ -190,7 +214,10 @@ class _DomainSearch:
         return scores
 
     def _allowed(self, group: GroupRow, subgroup: SubGroupRow, rows: Int64s) -> dict[int, Bools] | None:
-        """Return which domains lie in a required one that already holds a pod of the sub-group; None if there is no such pod or requirement."""
+        """Return which domains lie in a required one that already holds a pod of the sub-group.
+
+        None if there is no such pod or requirement.
+        """
         if not self._required:
             return None
         session, tree = self._session, self._tree
@@ -215,7 +242,10 @@ class _DomainSearch:
         return out
 
     def _relevant_depths(self) -> list[int]:
-        """Return the depths to look at, finest first: from the finer of preferred and required up to the required one, or to the root."""
+        """Return the depths to look at, finest first.
+
+        From the finer of preferred and required up to the required one, or to the root.
+        """
         finest = max(self._preferred, self._required)
         if not finest:
             return []

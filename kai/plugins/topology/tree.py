@@ -1,7 +1,7 @@
 """The tree of domains of one topology, as columns.
 
-A node belongs to the tree if it has the labels of all levels. Domains of a level are numbered by the path of label values from the top, so that
-numbers grow with names.
+A node belongs to the tree if it has the labels of all levels. Domains of a level are numbered by the path of label
+values from the top, so that numbers grow with names.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,9 @@ class DomainTree:
         codes[0, member] = 0
         names: list[tuple[str, ...]] = [("",)]
         for depth in range(1, len(levels) + 1):
-            paths = {int(row): tuple(nodes[row].labels[level] for level in levels[:depth]) for row in np.flatnonzero(member)}
+            paths = {
+                int(row): tuple(nodes[row].labels[level] for level in levels[:depth]) for row in np.flatnonzero(member)
+            }
             ordered = sorted(set(paths.values()))
             number = {path: code for code, path in enumerate(ordered)}
             for row, path in paths.items():
@@ -47,7 +49,10 @@ class DomainTree:
         return self.levels.index(level) + 1 if level in self.levels else -1
 
     def common_depth(self, nodes: Int64s, stop: int) -> int:
-        """Return the depth of the lowest domain that holds all ``nodes``, looking no deeper than ``stop`` (-1: as deep as there is)."""
+        """Return the depth of the lowest domain that holds all ``nodes``, looking no deeper than ``stop`` (-1.
+
+        As deep as there is).
+        """
         depth = 0
         if not len(nodes):
             return depth
