@@ -44,12 +44,16 @@ class QueueSpec:
 
 @attrs.frozen(kw_only=True)
 class QueueStatus:
-    """What a queue's pod groups use and ask for, written by the queue controller."""
+    """What a queue's pod groups use and ask for, written by the queue controller; its fair share by the scheduler.
+
+    Source: in the peer a queue's fair share is a metric only.
+    """
 
     child_queues: tuple[str, ...] = ()
     allocated: Amounts = attrs.field(default=EMPTY, eq=by_content)
     allocated_non_preemptible: Amounts = attrs.field(default=EMPTY, eq=by_content)
     requested: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    fair_share: Amounts = attrs.field(default=EMPTY, eq=by_content)
     conditions: tuple[Condition, ...] = ()
 
 

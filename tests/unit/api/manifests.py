@@ -189,6 +189,7 @@ QUEUE: Final[Manifest] = {
         "allocated": AMOUNTS,
         "allocatedNonPreemptible": AMOUNTS,
         "requested": AMOUNTS,
+        "fairShare": AMOUNTS,
         "conditions": [CONDITION],
     },
 }
