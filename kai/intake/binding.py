@@ -9,6 +9,7 @@ from kai.api.dra import AllocationResult
 from kai.api.objects import ClusterObjects
 from kai.intake import selection
 from kai.intake.claims import allocated
+from kai.intake.nodes import is_wanted
 from kai.intake.settings import IntakeSettings
 from kai.model.claim import Claim, ClaimCatalog
 from kai.model.pod import Constraints, Pod
@@ -48,7 +49,7 @@ def expired_bind_requests(objects: ClusterObjects, settings: IntakeSettings) -> 
 
     Source: the peer deletes both while it takes its snapshot.
     """
-    nodes = {node.metadata.name for node in objects.nodes if settings.owns(node.metadata.labels)}
+    nodes = {node.metadata.name for node in objects.nodes if is_wanted(node, settings)}
     return tuple(
         request for request in objects.bind_requests if has_failed(request) or _is_stale(request, nodes, settings)
     )

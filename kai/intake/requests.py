@@ -8,7 +8,7 @@ from typing import NamedTuple
 import attrs
 
 from kai.api import names, numerals, quantity
-from kai.api.pod import Container, Pod
+from kai.api.pod import Container, Pod, ResourceRequirements
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import ContainerRequest, GpuKind, GpuRequest
 
@@ -91,8 +91,8 @@ def resource_key(pod: Pod) -> ResourceKey:
     """Return what the amounts of ``pod`` follow from."""
     spec, annotations = pod.spec, pod.metadata.annotations
     return ResourceKey(
-        tuple([tuple(container.resources.requests.items()) for container in spec.containers]),
-        tuple([(is_sidecar(each), tuple(each.resources.requests.items())) for each in spec.init_containers])
+        tuple([_requests(container.resources) for container in spec.containers]),
+        tuple([(is_sidecar(each), _requests(each.resources)) for each in spec.init_containers])
         if spec.init_containers
         else (),
         tuple(spec.overhead.items()) if spec.overhead else (),
@@ -101,6 +101,14 @@ def resource_key(pod: Pod) -> ResourceKey:
         annotations.get(names.GPU_FRACTION_DEVICES),
         any(map(_is_profile, annotations)),
     )
+
+
+def _requests(resources: ResourceRequirements) -> QuantityTexts:
+    """Return what a container asks for; a limit stands for a request that is missing, as the API server has it."""
+    asked, limits = resources.requests, resources.limits
+    if limits and not limits.keys() <= asked.keys():
+        return tuple({**limits, **asked}.items())
+    return tuple(asked.items())
 
 
 def demand(key: ResourceKey) -> Demand:
@@ -180,9 +188,9 @@ def container_requests(pod: Pod) -> tuple[ContainerRequest, ...]:
 def _containers(containers: Iterable[Container], *, initial: bool, guaranteed: bool) -> Iterable[ContainerRequest]:
     for container in containers:
         limits = packed(amounts(tuple(container.resources.limits.items())))
-        requests = packed(amounts(tuple(container.resources.requests.items())))
+        requests = packed(amounts(_requests(container.resources)))
         yield ContainerRequest(
-            requests=requests or limits,
+            requests=requests,
             # Being guaranteed means exactly this, and the class in the status may be all that says so.
             limits=requests if guaranteed else limits,
             init=initial,

@@ -158,7 +158,7 @@ class Intake:
         around = GroupSurroundings(queue_rows, classes, default_priority, read_topologies(in_order(objects.topologies)))
         if around != self._group_reader.around:
             self._group_reader = GroupReader(self._settings, around, self._places)
-            self._groups = Shelf()
+            self._groups, self._base = Shelf(), None
         return self._groups.put(objects.pod_groups, self._group_reader.read)
 
 

@@ -1,0 +1,66 @@
+import pytest
+
+from kai.intake import IntakeSettings, expired_bind_requests
+from kai.model.status import Status
+from tests.unit.intake.making import bind_request, node, objects, other, pod, taken
+
+FAILED = {"phase": "Failed", "failedAttempts": 2}
+
+
+def is_binding(*manifests, **settings) -> bool:
+    return taken(pod("a"), node("n"), *manifests, **settings).pod_status.tolist() == [Status.BINDING]
+
+
+@pytest.mark.parametrize(
+    ("request_", "live"),
+    [
+        (bind_request("a", "n"), True),
+        (bind_request("a", "n", status={"phase": "Pending"}), True),
+        (bind_request("a", "n", status=FAILED), False),
+        (bind_request("a", "n", status=FAILED, spec={"backoffLimit": 2}), False),
+        (bind_request("a", "n", status=FAILED, spec={"backoffLimit": 3}), True),
+        (bind_request("a", "gone"), False),
+    ],
+)
+def test_a_request_stands_until_it_failed_for_good_or_its_node_is_gone(request_, live):
+    assert is_binding(request_) == live
+    expired = expired_bind_requests(objects(node("n"), request_), IntakeSettings())
+    assert [each.metadata.name for each in expired] == ([] if live else ["a"])
+
+
+def test_a_request_of_another_scheduler_for_a_node_outside_the_snapshot_stands():
+    foreign = bind_request("a", "theirs", metadata={"labels": {"kai.scheduler/node-pool": "theirs"}})
+    assert is_binding(foreign)
+    assert expired_bind_requests(objects(node("n"), foreign), IntakeSettings()) == ()
+
+
+def test_a_request_is_found_by_the_pod_it_names():
+    request = bind_request("a", "n", metadata={"name": "any-name"})
+    assert taken(pod("a"), node("n"), request).pods[0].bind_request == "any-name"
+
+
+def test_a_request_for_a_pod_that_is_not_there_says_nothing():
+    assert taken(node("n"), bind_request("a", "n")).pods == ()
+
+
+def test_devices_that_a_request_gives_to_a_claim_are_taken_at_once():
+    claim = other("ResourceClaim", "resource.k8s.io/v1", "c", namespace="default")
+    waiting = pod("a", spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]})
+    result = {"request": "r", "driver": "d", "pool": "p", "device": "0"}
+    given = {"name": "gpu", "allocation": {"devices": {"results": [result]}}}
+    request = bind_request("a", "n", spec={"resourceClaimAllocations": [given]})
+    found = taken(claim, waiting, node("n"), request).catalog.claims.claims["default", "c"]
+    assert [device.key for device in found.allocation or ()] == [("d", "p", "0")]
+    assert found.reserved_for == ("uid-a",)
+
+
+def test_a_claim_keeps_the_devices_it_has():
+    results = [{"request": "r", "driver": "d", "pool": "p", "device": "7"}]
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": [{"uid": "uid-a", "name": "a"}]}
+    claim = other("ResourceClaim", "resource.k8s.io/v1", "c", namespace="default", status=status)
+    waiting = pod("a", spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]})
+    given = {"name": "gpu", "allocation": {"devices": {"results": [{**results[0], "device": "0"}]}}}
+    request = bind_request("a", "n", spec={"resourceClaimAllocations": [given]})
+    found = taken(claim, waiting, node("n"), request).catalog.claims.claims["default", "c"]
+    assert [device.device for device in found.allocation or ()] == ["7"]
+    assert found.reserved_for == ("uid-a",)

@@ -1,0 +1,162 @@
+import pytest
+
+from kai.model.claim import AllocatedDevice, DeviceConstraint, DeviceRequest
+from kai.model.constraints import NodeTerm, Requirement
+from tests.unit.intake.making import other, taken
+
+VERSION = "resource.k8s.io/v1"
+
+
+def claim(*requests, **body):
+    devices = {"requests": list(requests), "constraints": body.pop("constraints", [])}
+    return other("ResourceClaim", VERSION, "c", namespace="default", spec={"devices": devices}, **body)
+
+
+def exact(name="r", **body):
+    return {"name": name, "exactly": {"deviceClassName": "gpu.example.com", **body}}
+
+
+def slice_(name, generation=1, **spec):
+    pool = {"name": "pool", "generation": generation, "resourceSliceCount": 1}
+    return other("ResourceSlice", VERSION, name, spec={"driver": "gpu.example.com", "pool": pool, **spec})
+
+
+def read(*manifests):
+    return taken(*manifests).catalog.claims
+
+
+def read_claim(*requests, **body):
+    return read(claim(*requests, **body)).claims["default", "c"]
+
+
+def test_the_api_counts_as_served_when_any_of_its_objects_is_there():
+    assert not read().served
+    assert read(other("DeviceClass", VERSION, "x")).served
+    assert read(claim()).served
+
+
+@pytest.mark.parametrize(
+    ("request_", "gpus"),
+    [
+        (exact(), 1),
+        (exact(count=0), 1),
+        (exact(count=3, allocationMode="ExactCount"), 3),
+        (exact(count=3, allocationMode="All"), 1),
+        (exact(deviceClassName="GPU-large"), 1),
+        (exact(deviceClassName="nic.example.com"), 0),
+        ({"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "gpu.example.com"}]}, 0),
+    ],
+)
+def test_a_claim_counts_the_devices_of_gpu_classes(request_, gpus):
+    assert read_claim(request_).gpus == gpus
+
+
+def test_a_request_says_how_many_devices_of_which_kind():
+    selectors = [{"cel": {"expression": "device.driver == 'x'"}}]
+    tolerations = [{"key": "k", "effect": "NoSchedule"}]
+    made = exact(
+        count=2,
+        selectors=selectors,
+        adminAccess=True,
+        tolerations=tolerations,
+        capacity={"requests": {"memory": "1Gi"}},
+    )
+    assert read_claim(made).requests == (
+        DeviceRequest(
+            name="r",
+            device_class="gpu.example.com",
+            count=2,
+            selectors=("device.driver == 'x'",),
+            capacity=(("memory", 2**30),),
+            admin_access=True,
+            tolerations=(("k", "Equal", "", "NoSchedule"),),
+        ),
+    )
+
+
+def test_alternatives_keep_their_order():
+    made = {
+        "name": "r",
+        "firstAvailable": [{"name": "b", "deviceClassName": "x"}, {"name": "a", "deviceClassName": "y"}],
+    }
+    found = read_claim(made).requests[0]
+    assert (found.name, found.device_class) == ("r", "")
+    assert [(each.name, each.device_class) for each in found.alternatives] == [("b", "x"), ("a", "y")]
+
+
+def test_constraints_say_what_must_agree_or_differ():
+    constraints = [{"requests": ["r"], "matchAttribute": "x/model"}, {"distinctAttribute": "x/slot"}]
+    assert read_claim(exact(), constraints=constraints).constraints == (
+        DeviceConstraint(match="x/model", requests=("r",)),
+        DeviceConstraint(match="x/slot", distinct=True),
+    )
+
+
+def test_owner_queue_and_users_of_a_claim():
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p"}
+    metadata = {"labels": {"kai.scheduler/queue": "q"}, "ownerReferences": [owner]}
+    status = {"reservedFor": [{"resource": "pods", "name": "p", "uid": "uid-p"}]}
+    found = read_claim(exact(), metadata=metadata, status=status)
+    assert (found.owner_pod, found.queue, found.reserved_for) == ("uid-p", "q", ("uid-p",))
+    assert (read_claim(exact()).queue, read_claim(exact()).allocation) == (None, None)
+
+
+def test_an_allocation_names_devices_and_the_nodes_from_which_they_can_be_used():
+    result = {
+        "request": "r",
+        "driver": "d",
+        "pool": "p",
+        "device": "0",
+        "shareID": "s",
+        "consumedCapacity": {"memory": "1Ki"},
+    }
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
+    allocation = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": terms}}
+    found = read_claim(exact(), status={"allocation": allocation})
+    assert found.nodes == (NodeTerm((Requirement("zone", "In", ("a",)),)),)
+    consumed = (("memory", 1024),)
+    assert found.allocation == (
+        AllocatedDevice(request="r", driver="d", pool="p", device="0", share="s", consumed=consumed),
+    )
+
+
+def test_only_the_newest_generation_of_a_pool_counts():
+    found = read(slice_("a", 1), slice_("b", 2), slice_("c", 2)).slices
+    assert [each.name for each in found] == ["b", "c"]
+
+
+def test_devices_have_qualified_attributes_and_amounts():
+    device = {
+        "name": "0",
+        "attributes": {
+            "model": {"string": "x"},
+            "other.io/count": {"int": 3},
+            "ok": {"bool": False},
+            "v": {"version": "1.2.3"},
+        },
+        "capacity": {"memory": {"value": "1Ki"}},
+        "consumesCounters": [{"counterSet": "s", "counters": {"b": {"value": "2"}, "a": {"value": "1"}}}],
+        "taints": [{"key": "k", "effect": "NoSchedule"}, {"key": "watched", "effect": "None"}],
+        "allowMultipleAllocations": True,
+    }
+    shared = [{"name": "s", "counters": {"a": {"value": "8"}}}]
+    found = read(slice_("a", nodeName="n", devices=[device], sharedCounters=shared)).slices[0]
+    assert (found.node, found.counters) == ("n", (("s", "a", 8),))
+    made = found.devices[0]
+    driver = "gpu.example.com"
+    assert made.attributes == {
+        f"{driver}/model": "x",
+        "other.io/count": 3,
+        f"{driver}/ok": False,
+        f"{driver}/v": "1.2.3",
+    }
+    assert made.capacity == {f"{driver}/memory": 1024}
+    assert made.counters == (("s", "a", 1), ("s", "b", 2))
+    assert made.taints == (("k", "", "NoSchedule"),)
+    assert made.multiple_allocations
+
+
+def test_a_class_may_back_an_extended_resource():
+    spec = {"selectors": [{"cel": {"expression": "true"}}], "extendedResourceName": "example.com/nic"}
+    found = read(other("DeviceClass", VERSION, "x", spec=spec)).classes["x"]
+    assert (found.selectors, found.extended_resource) == (("true",), "example.com/nic")

@@ -1,0 +1,156 @@
+from tests.unit.intake.making import node, other, pod, queue, taken
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def near(**labels):
+    term = {"topologyKey": "host", "labelSelector": {"matchLabels": labels}}
+    return {"affinity": {"podAffinity": {REQUIRED: [term]}}}
+
+
+def elsewhere(made):
+    made["metadata"]["namespace"] = "elsewhere"
+    return made
+
+
+def config_map(name, namespace="default"):
+    return other("ConfigMap", "v1", name, namespace=namespace)
+
+
+def volume_claim(name, phase="Pending", size="1Gi"):
+    spec = {"storageClassName": "fast", "resources": {"requests": {"storage": size}}}
+    return other("PersistentVolumeClaim", "v1", name, namespace="default", spec=spec, status={"phase": phase})
+
+
+def mounting(claim):
+    return {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]}
+
+
+def reading(*names, **more):
+    return {"volumes": [{"name": name, "configMap": {"name": name, **more}} for name in names]}
+
+
+def shapes_of(*manifests):
+    snapshot = taken(*manifests)
+    return [snapshot.shapes[number] for number in snapshot.pod_shape]
+
+
+def test_pods_of_many_groups_and_namespaces_are_one_shape_when_they_ask_for_the_same():
+    pods = [pod("a", group="x", labels={"app": "1"}), elsewhere(pod("b", group="y")), pod("c", node="n")]
+    snapshot = taken(*pods, node("n"))
+    assert len(snapshot.shapes) == 1
+    assert (snapshot.shapes[0].namespace, snapshot.shapes[0].labels) == ("", ())
+
+
+def test_shapes_come_in_order_of_first_use_by_row():
+    pods = [pod("c", requests={"cpu": "1"}), pod("b", requests={"cpu": "2"}), pod("a", requests={"cpu": "1"})]
+    snapshot = taken(*pods)
+    assert [dict(shape.request)["cpu"] for shape in snapshot.shapes] == [1000, 2000]
+    assert snapshot.pod_shape.tolist() == [0, 1, 0]
+
+
+def test_with_terms_about_pods_namespaces_and_the_labels_that_are_looked_at_tell_pods_apart():
+    one, two, three, four = shapes_of(
+        pod("a", labels={"app": "x", "run": "1"}),
+        pod("b", labels={"app": "x", "run": "2"}),
+        pod("c", spec=near(app="x")),
+        elsewhere(pod("d", labels={"app": "x"})),
+    )
+    assert one == two
+    assert one.labels == (("app", "x"),)
+    assert (three.labels, three.namespace) == ((), "default")
+    assert (four.labels, four.namespace) == ((("app", "x"),), "elsewhere")
+
+
+def test_terms_of_finished_pods_matter_to_nobody():
+    one, _ = shapes_of(pod("a", labels={"app": "x"}), pod("b", phase="Succeeded", spec=near(app="x")))
+    assert (one.labels, one.namespace) == ((), "")
+
+
+def test_only_config_maps_that_are_missing_become_part_of_a_shape():
+    spec = reading("here", "gone")
+    one, two, three = shapes_of(
+        pod("a", spec=spec), pod("b"), elsewhere(pod("c", spec=reading("here"))), config_map("here")
+    )
+    assert (one.constraints.config_maps, one.namespace) == (("gone",), "default")
+    assert two.constraints.config_maps == ()
+    assert (three.constraints.config_maps, three.namespace) == (("here",), "elsewhere")
+
+
+def test_nobody_misses_a_config_map_where_none_was_listed():
+    assert shapes_of(pod("a", spec=reading("gone")))[0].constraints.config_maps == ()
+
+
+def test_config_maps_are_looked_for_in_volumes_projections_and_the_environment_of_all_containers():
+    key = {"name": "e", "valueFrom": {"configMapKeyRef": {"name": "env", "key": "k"}}}
+    free = {"name": "f", "valueFrom": {"configMapKeyRef": {"name": "free", "key": "k", "optional": True}}}
+    spec = {
+        "containers": [{"env": [key, free], "envFrom": [{"configMapRef": {"name": "all"}}]}],
+        "initContainers": [{"envFrom": [{"configMapRef": {"name": "init"}}]}],
+        "volumes": [
+            {"name": "p", "projected": {"sources": [{"configMap": {"name": "shown"}}, {"secret": {"name": "s"}}]}},
+            {"name": "o", "configMap": {"name": "optional", "optional": True}},
+        ],
+    }
+    shape = shapes_of(pod("a", spec=spec), config_map("any"))[0]
+    assert shape.constraints.config_maps == ("all", "env", "init", "shown")
+
+
+def test_config_maps_that_the_binder_will_make_are_not_missing():
+    made = pod("a", spec=reading("share-0", "share-0-evar", "own"), annotations={"runai/shared-gpu-configmap": "share"})
+    assert shapes_of(made, config_map("any"))[0].constraints.config_maps == ("own",)
+
+
+def test_claims_name_objects_so_their_namespace_counts():
+    assert shapes_of(pod("a", spec=mounting("data")))[0].namespace == "default"
+
+
+def test_gpus_in_claims_count_as_gpus_of_the_pod():
+    def claim(name, count):
+        request = {"name": "r", "exactly": {"deviceClassName": "gpu.example.com", "count": count}}
+        return other(
+            "ResourceClaim", "resource.k8s.io/v1", name, namespace="default", spec={"devices": {"requests": [request]}}
+        )
+
+    template = claim("t", 4)
+    template = {**template, "kind": "ResourceClaimTemplate", "spec": {"spec": template["spec"]}}
+    named = [{"name": "one", "resourceClaimName": "c"}, {"name": "two", "resourceClaimTemplateName": "t"}]
+    made = pod("a", requests={"cpu": "1"}, spec={"resourceClaims": named})
+    shape = shapes_of(made, claim("c", 2), template)[0]
+    assert shape.gpu.claimed == 6
+    assert dict(shape.request)["gpu"] == 6000
+
+
+def test_the_signature_looks_at_class_size_and_phase_of_volume_claims_not_at_their_names():
+    pods = [pod(name, spec=mounting(name)) for name in ("a", "b", "c", "d", "e")]
+    claims = [volume_claim("a"), volume_claim("b"), volume_claim("c", phase="Bound"), volume_claim("d", size="2Gi")]
+    a, b, c, d, e = (each.signature for each in taken(*pods, *claims).pods)
+    assert a == b
+    assert len({a, c, d, e}) == 4
+
+
+def test_containers_are_looked_into_only_where_numa_zones_concern_the_pod():
+    zones = [{"name": "node-0", "type": "Node", "resources": [{"name": "nvidia.com/gpu", "allocatable": "4"}]}]
+    layout = other("NodeResourceTopology", "topology.node.k8s.io/v1alpha2", "n", zones=zones)
+    fixed = {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}}
+    pods = [
+        pod("burstable", requests={"cpu": "1"}),
+        pod("gpu", requests={"nvidia.com/gpu": "1"}),
+        pod("fixed", spec={"containers": [fixed]}),
+        pod("said-so", requests={"cpu": "1"}, status={"qosClass": "Guaranteed"}),
+        pod("said-not", spec={"containers": [fixed]}, status={"qosClass": "Burstable"}),
+    ]
+    snapshot = taken(*pods, node("n"), layout)
+    found = {
+        each.name: snapshot.shapes[number].constraints.containers
+        for each, number in zip(snapshot.pods, snapshot.pod_shape, strict=True)
+    }
+    assert {name for name, containers in found.items() if containers} == {"gpu", "fixed", "said-so"}
+    assert found["said-so"][0].limits == found["said-so"][0].requests == (("cpu", 1000),)
+    assert all(not shape.constraints.containers for shape in taken(*pods, node("n")).shapes)
+
+
+def test_the_axis_holds_what_nodes_have_and_what_pods_ask_for():
+    snapshot = taken(pod("a", requests={"example.com/nic": "1"}), node("n"), queue("q"))
+    assert snapshot.axis.names == ("cpu", "memory", "gpu", "pods", "example.com/nic")
+    assert snapshot.requests.tolist() == [[0, 0, 0, 1, 1000]]

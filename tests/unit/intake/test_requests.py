@@ -1,0 +1,135 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai.intake.requests import LARGEST_AMOUNT, amounts, hundredths
+from kai.model.pod import GpuKind, Shape
+from tests.unit.intake.making import pod, taken
+
+
+def shape_of(manifest) -> Shape:
+    return taken(manifest).shapes[0]
+
+
+def request_of(manifest) -> dict[str, int]:
+    return dict(shape_of(manifest).request)
+
+
+def container(**requests):
+    return {"resources": {"requests": requests}}
+
+
+def test_cpu_counts_in_millicores_memory_in_bytes_and_the_pod_itself_as_one():
+    assert request_of(pod("a", requests={"cpu": "1500m", "memory": "1Ki"})) == {"cpu": 1500, "memory": 1024, "pods": 1}
+
+
+def test_a_pod_without_requests_still_takes_the_place_of_one_pod():
+    assert request_of(pod("a")) == {"pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("resource", "text", "axis", "amount"),
+    [
+        ("nvidia.com/gpu", "2", "gpu", 2000),
+        ("amd.com/gpu", "1", "gpu", 1000),
+        ("example.com/gpu", "1", "gpu", 1000),
+        ("nvidia.com/mig-1g.10gb", "3", "nvidia.com/mig-1g.10gb", 3),
+        ("ephemeral-storage", "1Ki", "ephemeral-storage", 1024),
+        ("example.com/nic", "2", "example.com/nic", 2000),
+        ("hugepages-2Mi", "4Mi", "hugepages-2Mi", 4 * 2**20 * 1000),
+    ],
+)
+def test_each_resource_has_its_unit_on_the_axis(resource, text, axis, amount):
+    assert request_of(pod("a", requests={resource: text}))[axis] == amount
+
+
+def test_containers_are_summed():
+    spec = {"containers": [container(cpu="1"), container(cpu="2")]}
+    assert request_of(pod("a", spec=spec))["cpu"] == 3000
+
+
+def test_a_large_init_container_counts_where_it_asks_for_more_than_all_others():
+    spec = {"containers": [container(cpu="1", memory="2Gi")], "initContainers": [container(cpu="4", memory="1Gi")]}
+    assert request_of(pod("a", spec=spec)) == {"cpu": 4000, "memory": 2 * 2**30, "pods": 1}
+
+
+def test_sidecars_run_beside_the_containers_and_beside_the_init_containers_after_them():
+    sidecar = {**container(cpu="1"), "restartPolicy": "Always"}
+    spec = {"containers": [container(cpu="1")], "initContainers": [sidecar, container(cpu="5")]}
+    assert request_of(pod("a", spec=spec))["cpu"] == 6000
+    spec["initContainers"] = [container(cpu="5"), sidecar]
+    assert request_of(pod("a", spec=spec))["cpu"] == 5000
+
+
+def test_overhead_comes_on_top_but_not_for_gpus():
+    spec = {"containers": [container(cpu="1")], "overhead": {"cpu": "250m", "nvidia.com/gpu": "1"}}
+    assert request_of(pod("a", spec=spec)) == {"cpu": 1250, "pods": 1}
+
+
+def test_a_limit_stands_for_a_request_that_is_not_there():
+    spec = {"containers": [{"resources": {"limits": {"cpu": "2", "nvidia.com/gpu": "1"}, "requests": {"cpu": "1"}}}]}
+    assert request_of(pod("a", spec=spec)) == {"cpu": 1000, "gpu": 1000, "pods": 1}
+
+
+def test_whole_gpus_are_a_request_of_their_own_kind():
+    gpu = shape_of(pod("a", requests={"nvidia.com/gpu": "2"})).gpu
+    assert (gpu.kind, gpu.shared) == (GpuKind.WHOLE, False)
+
+
+def test_a_fraction_counts_in_hundredths_of_each_of_its_devices():
+    made = pod("a", annotations={"gpu-fraction": "0.333", "gpu-fraction-num-devices": "3"})
+    gpu = shape_of(made).gpu
+    assert (gpu.kind, gpu.portion, gpu.devices) == (GpuKind.FRACTION, 0.333, 3)
+    assert request_of(made)["gpu"] == 33 * 3 * 10
+
+
+def test_an_amount_of_gpu_memory_has_no_gpu_amount_before_it_is_placed():
+    made = pod("a", annotations={"gpu-memory": "5000"})
+    assert shape_of(made).gpu.kind == GpuKind.MEMORY
+    assert shape_of(made).gpu.memory == 5000
+    assert "gpu" not in request_of(made)
+
+
+def test_a_fraction_counts_before_memory_and_before_whole_gpus():
+    made = pod("a", requests={"nvidia.com/gpu": "1"}, annotations={"gpu-fraction": "0.5", "gpu-memory": "100"})
+    assert shape_of(made).gpu.kind == GpuKind.FRACTION
+    assert request_of(made)["gpu"] == 500
+
+
+@pytest.mark.parametrize("text", ["", "half", "0", "-0.5", "1.5", "NaN", " 0.5", "1_0"])
+def test_a_fraction_that_is_none_is_passed_over(text):
+    assert shape_of(pod("a", annotations={"gpu-fraction": text})).gpu.kind == GpuKind.NONE
+
+
+@pytest.mark.parametrize("text", ["", "many", "0", "-5", "1.5", "10Gi"])
+def test_an_amount_of_gpu_memory_that_is_none_is_passed_over(text):
+    assert shape_of(pod("a", annotations={"gpu-memory": text})).gpu.kind == GpuKind.NONE
+
+
+@pytest.mark.parametrize("text", ["", "two", "0", "-1"])
+def test_a_number_of_devices_that_is_none_stands_for_one(text):
+    made = pod("a", annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": text})
+    assert shape_of(made).gpu.devices == 1
+
+
+def test_mig_profiles_are_a_kind_of_their_own():
+    shape = shape_of(pod("a", requests={"nvidia.com/mig-1g.10gb": "1"}))
+    assert (shape.gpu.kind, shape.gpu.legacy_mig) == (GpuKind.MIG, False)
+
+
+def test_an_annotation_called_like_a_profile_marks_a_pod_of_old():
+    assert shape_of(pod("a", annotations={"nvidia.com/mig-1g.10gb": "1"})).gpu.legacy_mig
+
+
+def test_an_absurd_amount_is_cut_so_that_sums_stay_within_64_bits():
+    shape = shape_of(pod("a", spec={"containers": [container(memory="8E")] * 3}))
+    assert dict(shape.request)["memory"] == LARGEST_AMOUNT
+
+
+@given(st.integers(1, 100))
+def test_a_portion_of_whole_hundredths_keeps_them(hundred):
+    assert hundredths(hundred / 100) == hundred
+
+
+def test_several_kinds_of_gpu_add_up():
+    assert amounts((("nvidia.com/gpu", "1"), ("amd.com/gpu", "2"))) == {"gpu": 3000}

@@ -1,0 +1,162 @@
+import random
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai.api.objects import ClusterObjects
+from kai.errors import InputError
+from kai.intake import Intake, IntakeSettings, take_snapshot
+from kai.intake import snapshot as snapshot_module
+from tests.unit.intake.making import NOW, bind_request, group, node, objects, other, picture, pod, queue, taken
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def cluster() -> ClusterObjects:
+    """Make a cluster in which something refers to everything that a snapshot looks up."""
+    term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "x"}}}
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    settings_map = {"name": "m", "configMap": {"name": "settings"}}
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu.example.com"}}
+    zones = [{"name": "node-0", "type": "Node", "resources": [{"name": "cpu", "allocatable": "8"}]}]
+    devices = {"driver": "gpu.example.com", "nodeName": "n1", "pool": {"name": "n1"}, "devices": [{"name": "0"}]}
+    placed = {"kai.scheduler/numa-placement-observed": '[{"zone": "node-0", "amount": {"cpu": "1"}}]'}
+    return objects(
+        *[node(f"n{index}", labels={"nvidia.com/gpu.memory": "8000"}) for index in range(4)],
+        other("NodeResourceTopology", "topology.node.k8s.io/v1alpha2", "n0", zones=zones),
+        other("ResourceSlice", "resource.k8s.io/v1", "s", spec=devices),
+        other(
+            "ResourceClaim", "resource.k8s.io/v1", "c", namespace="default", spec={"devices": {"requests": [request]}}
+        ),
+        other("PersistentVolumeClaim", "v1", "data", namespace="default"),
+        other("ConfigMap", "v1", "settings", namespace="default"),
+        other("Namespace", "v1", "default"),
+        other("PriorityClass", "scheduling.k8s.io/v1", "high", value=200),
+        other("Topology", "kai.scheduler/v1alpha1", "t", spec={"levels": [{"nodeLabel": "zone"}]}),
+        queue("top"),
+        queue("q", parent="top"),
+        queue("r", parent="top"),
+        group("g", priorityClassName="high", topologyConstraint={"topology": "t"}),
+        group("h", subGroups=[{"name": "a"}, {"name": "b"}]),
+        group("h", metadata={"namespace": "elsewhere"}, queue="r"),
+        pod("a", group="g", phase="Running", node="n0", annotations=placed, requests={"cpu": "1"}),
+        pod("b", group="g", requests={"cpu": "1"}, labels={"app": "x"}),
+        pod("c", group="g", requests={"cpu": "1"}, spec={"affinity": {"podAffinity": {REQUIRED: [term]}}}),
+        pod("d", group="h", labels={"kai.scheduler/subgroup-name": "b"}, spec={"volumes": [volume, settings_map]}),
+        pod("e", group="h", metadata={"namespace": "elsewhere"}, annotations={"gpu-fraction": "0.5"}),
+        pod("f", group="h", metadata={"namespace": "third"}, spec={"volumes": [settings_map]}),
+        pod("i", spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]}),
+        pod("k", phase="Running", node="n1", metadata={"deletionTimestamp": "1970-01-12T13:46:00Z"}),
+        bind_request("b", "n2"),
+    )
+
+
+FIELDS = [field.name for field in attrs.fields(ClusterObjects)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_order_of_objects_makes_no_difference(seed):
+    ordered = cluster()
+    mixed = {
+        field: random.Random(seed).sample(getattr(ordered, field), len(getattr(ordered, field))) for field in FIELDS
+    }
+    shuffled = ClusterObjects(**{field: tuple(members) for field, members in mixed.items()})
+    assert picture(take_snapshot(shuffled, NOW)) == picture(take_snapshot(ordered, NOW))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.tuples(st.sampled_from(FIELDS), st.integers(0, 9), st.booleans()), max_size=4), max_size=5))
+def test_what_was_taken_before_makes_no_difference(rounds):
+    """Each round takes some objects away, puts some back and makes others anew, which is what a watch does."""
+    everything, now = cluster(), cluster()
+    intake = Intake()
+    for number, edits in enumerate(rounds):
+        for field, position, away in edits:
+            members, originals = list(getattr(now, field)), getattr(everything, field)
+            if members and away:
+                members.pop(position % len(members))
+            elif originals:
+                fresh = attrs.evolve(originals[position % len(originals)])
+                members = [each for each in members if each.metadata != fresh.metadata]
+                members.insert(position % (len(members) + 1), fresh)
+            now = attrs.evolve(now, **{field: tuple(members)})
+        moment = NOW + 100 * number
+        assert picture(intake.take(now, moment)) == picture(take_snapshot(now, moment))
+
+
+def test_an_object_that_did_not_change_is_read_once():
+    intake, objects_ = Intake(), cluster()
+    first = intake.take(objects_, NOW)
+    changed = attrs.evolve(
+        objects_, pods=tuple(attrs.evolve(each) if each.metadata.name == "d" else each for each in objects_.pods)
+    )
+    second = intake.take(changed, NOW)
+    assert [one.name for one, other_ in zip(first.pods, second.pods, strict=True) if one is not other_] == ["b", "d"]
+    assert all(one is other_ for one, other_ in zip(first.nodes, second.nodes, strict=True))
+    assert all(one is other_ for one, other_ in zip(first.groups, second.groups, strict=True))
+
+
+def test_snapshots_do_not_share_columns():
+    intake, objects_ = Intake(), cluster()
+    first, second = intake.take(objects_, NOW), intake.take(objects_, NOW)
+    for name in ("pod_shape", "pod_group", "pod_subgroup", "pod_status", "pod_node", "pod_reservation"):
+        assert getattr(first, name) is not getattr(second, name)
+
+
+def test_what_was_interned_for_pods_of_the_past_is_forgotten(monkeypatch):
+    monkeypatch.setattr(snapshot_module, "_MANY", 0)
+    intake = Intake()
+    for number in range(30):
+        made = objects(pod(f"p{number}", group=f"g{number}"), group(f"g{number}"), node("n"))
+        assert picture(intake.take(made, NOW)) == picture(take_snapshot(made, NOW))
+
+
+@pytest.mark.parametrize("made", [pod("a"), node("a"), group("a"), queue("a")])
+def test_two_objects_of_one_name_are_refused_by_name(made):
+    one, other_ = objects(made), objects({**made, "metadata": {**made["metadata"], "uid": "another"}})
+    twice = {field: (*getattr(one, field), *getattr(other_, field)) for field in FIELDS}
+    with pytest.raises(InputError, match=r"metadata.name: found .*uid-a.*another.*expected one object"):
+        take_snapshot(ClusterObjects(**twice), NOW)
+
+
+def test_one_and_the_same_object_twice_is_refused_and_leaves_the_intake_usable():
+    intake, made = Intake(), objects(pod("a"), pod("b"))
+    intake.take(made, NOW)
+    with pytest.raises(InputError, match="pod default/a"):
+        intake.take(attrs.evolve(made, pods=(made.pods[0], made.pods[0])), NOW)
+    assert [each.name for each in intake.take(made, NOW).pods] == ["a", "b"]
+
+
+def test_a_pod_whose_own_namespace_has_no_such_group_belongs_to_the_first_of_that_name():
+    stranger = pod("p", group="h", metadata={"namespace": "third"})
+    own = pod("p", group="h", metadata={"namespace": "b"})
+    groups = [group("h", metadata={"namespace": name}) for name in ("b", "a")]
+    snapshot = taken(stranger, own, *groups)
+    assert [snapshot.groups[row].namespace for row in snapshot.pod_group] == ["b", "a"]
+
+
+def test_rows_are_by_name_and_pods_by_namespace_first():
+    pods = [
+        pod("b", metadata={"namespace": "x"}),
+        pod("a", metadata={"namespace": "y"}),
+        pod("a", metadata={"namespace": "x"}),
+    ]
+    groups = [group("b", metadata={"namespace": "x"}), group("a", metadata={"namespace": "y"})]
+    snapshot = taken(*pods, *groups, node("n2"), node("n1"), queue("z"), queue("y"))
+    assert [each.key for each in snapshot.pods] == ["x/a", "x/b", "y/a"]
+    assert [each.key for each in snapshot.groups] == ["y/a", "x/b"]
+    assert [each.name for each in snapshot.nodes] == ["n1", "n2"]
+    assert [each.name for each in snapshot.queues] == ["y", "z"]
+
+
+def test_an_empty_cluster_makes_an_empty_snapshot():
+    snapshot = take_snapshot(ClusterObjects(), NOW, IntakeSettings())
+    assert (snapshot.pods, snapshot.nodes, snapshot.shapes, snapshot.axis.names[:2]) == ((), (), (), ("cpu", "memory"))
+    assert snapshot.requests.shape == (0, 4)
+
+
+def test_time_and_revision_are_passed_on():
+    snapshot = Intake().take(ClusterObjects(), 42.0, revision=7)
+    assert (snapshot.now, snapshot.revision) == (42.0, 7)

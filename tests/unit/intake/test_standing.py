@@ -1,0 +1,97 @@
+import pytest
+
+from kai.api.times import instant_text
+from kai.model.status import Status
+from tests.unit.intake.making import NOW, bind_request, group, node, pod, taken
+
+EARLIER = instant_text(NOW - 100)
+LONG_AGO = instant_text(NOW - 300)
+
+
+def status_of(*manifests, **settings) -> str:
+    return Status(int(taken(*manifests, **settings).pod_status[0])).label
+
+
+@pytest.mark.parametrize(
+    ("made", "status"),
+    [
+        (pod("a"), "Pending"),
+        (pod("a", phase=""), "Pending"),
+        (pod("a", spec={"schedulingGates": [{"name": "quota"}]}), "Gated"),
+        (pod("a", node="n"), "Bound"),
+        (pod("a", node="n", spec={"schedulingGates": [{"name": "quota"}]}), "Bound"),
+        (pod("a", phase="Running", node="n"), "Running"),
+        (pod("a", phase="Running", node="n", metadata={"deletionTimestamp": EARLIER}), "Releasing"),
+        (pod("a", phase="Running", node="n", metadata={"deletionTimestamp": LONG_AGO}), "StuckInReleasing"),
+        (pod("a", node="n", metadata={"deletionTimestamp": LONG_AGO}), "Releasing"),
+        (pod("a", phase="Succeeded", node="n"), "Succeeded"),
+        (pod("a", phase="Failed", node="n"), "Failed"),
+        (pod("a", phase="Unknown", node="n"), "Unknown"),
+    ],
+)
+def test_the_status_follows_from_phase_deletion_node_and_gates(made, status):
+    assert status_of(made, node("n")) == status
+
+
+def test_a_pod_is_stuck_only_after_the_threshold():
+    leaving = pod("a", phase="Running", node="n", metadata={"deletionTimestamp": EARLIER})
+    assert status_of(leaving, stuck_in_releasing_seconds=100.0) == "Releasing"
+    assert status_of(leaving, stuck_in_releasing_seconds=99.0) == "StuckInReleasing"
+
+
+def test_a_live_bind_request_makes_a_waiting_pod_binding_on_its_node():
+    snapshot = taken(pod("a"), node("m"), node("n"), bind_request("a", "n"))
+    assert Status(int(snapshot.pod_status[0])) == Status.BINDING
+    assert snapshot.nodes[snapshot.pod_node[0]].name == "n"
+    assert snapshot.pods[0].bind_request == "a"
+
+
+def test_the_node_of_a_pod_counts_before_that_of_its_bind_request():
+    snapshot = taken(pod("a", node="m"), node("m"), node("n"), bind_request("a", "n"))
+    assert Status(int(snapshot.pod_status[0])) == Status.BOUND
+    assert snapshot.nodes[snapshot.pod_node[0]].name == "m"
+
+
+def test_a_pod_on_a_node_outside_the_snapshot_has_no_row_for_it():
+    assert taken(pod("a", phase="Running", node="elsewhere"), node("n")).pod_node.tolist() == [-1]
+
+
+def test_a_sharing_pod_holds_the_devices_that_its_labels_name():
+    labels = {"runai-gpu-group": "g2", "runai-gpu-group/g1": "g1"}
+    running = pod("a", phase="Running", node="n", labels=labels, annotations={"gpu-fraction": "0.5"})
+    assert taken(running, node("n")).pod_devices == {0: ("g1", "g2")}
+
+
+def test_the_devices_of_a_bind_request_count_before_labels():
+    waiting = pod("a", labels={"runai-gpu-group": "old"}, annotations={"gpu-memory": "100"})
+    request = bind_request("a", "n", spec={"selectedGPUGroups": ["new"]})
+    assert taken(waiting, node("n"), request).pod_devices == {0: ("new",)}
+
+
+def test_neither_waiting_pods_nor_pods_that_share_nothing_hold_devices():
+    labels = {"runai-gpu-group": "g"}
+    waiting = pod("a", labels=labels, annotations={"gpu-fraction": "0.5"})
+    whole = pod("b", phase="Running", node="n", labels=labels, requests={"nvidia.com/gpu": "1"})
+    assert taken(waiting, whole, node("n")).pod_devices == {}
+
+
+def test_reservation_pods_are_known_by_their_label():
+    reservation = pod("a", labels={"app": "kai-resource-reservation"})
+    assert taken(reservation, pod("b")).pod_reservation.tolist() == [True, False]
+    assert taken(reservation, reservation_app="another").pod_reservation.tolist() == [False]
+
+
+def test_a_finished_pod_keeps_its_membership_and_asks_for_nothing():
+    done = pod("a", group="g", phase="Succeeded", node="n", requests={"cpu": "4"}, spec={"nodeSelector": {"x": "y"}})
+    snapshot = taken(done, node("n"), group("g"))
+    assert snapshot.pod_group.tolist() == [0]
+    assert snapshot.shapes[0].request == (("pods", 1),)
+    assert snapshot.shapes[0].constraints.node_selector == ()
+
+
+def test_times_and_order_of_a_pod_come_from_its_object():
+    made = pod(
+        "a", metadata={"creationTimestamp": EARLIER}, spec={"priority": 7}, labels={"kai.scheduler/node-pool": "x"}
+    )
+    found = taken(made).pods[0]
+    assert (found.created, found.priority, found.uid, found.node_pool) == (NOW - 100, 7, "uid-a", "x")
