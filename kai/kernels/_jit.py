@@ -23,9 +23,11 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     return cast("Callable[P, R]", numba.njit(nogil=True, cache=True, error_model="numpy")(function))
 
 
-def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """Return ``function`` compiled for use inside kernels only.
+def inner(function: Callable[P, R]) -> Callable[P, R]:
+    """Return ``function`` compiled for kernels only: Python cannot call it.
 
-    LLVM may inline it, no entry point is cached for Python.
+    Unwrapping some eighty arrays for Python is most of what a small kernel costs to compile, so those that only other
+    kernels call do without.
     """
-    return cast("Callable[P, R]", numba.njit(nogil=True, error_model="numpy")(function))
+    jit = numba.njit(nogil=True, cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return cast("Callable[P, R]", jit(function))

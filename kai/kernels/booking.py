@@ -8,7 +8,7 @@ Source: the peer's pkg/scheduler/api/node_info (AddTask, RemoveTask), gpu_sharin
     for shared devices, we subtract what was added.
 """
 
-from kai.kernels._jit import kernel
+from kai.kernels._jit import inner, kernel
 from kai.kernels.columns import (
     ACTIVE_ALLOCATED,
     ACTIVE_USED,
@@ -34,7 +34,7 @@ from kai.kernels.columns import (
 )
 
 
-@kernel
+@inner
 def whole(amount: int) -> int:
     """Return the whole devices in ``amount`` thousandths, rounded towards zero."""
     return amount // GPU_UNIT if amount >= 0 else -((-amount) // GPU_UNIT)
@@ -47,7 +47,7 @@ def is_shared(facts: Facts, shape: int) -> bool:
     return kind == KIND_FRACTION or kind == KIND_MEMORY
 
 
-@kernel
+@inner
 def device_memory(facts: Facts, shape: int, node: int) -> int:
     """Return the MiB that a pod of ``shape`` takes of each of its devices on ``node``."""
     if facts.shapes.kind[shape] == KIND_MEMORY:
@@ -83,7 +83,7 @@ def accepted_gpu(facts: Facts, shape: int, node: int) -> int:
     return requested_gpu(facts, shape)
 
 
-@kernel
+@inner
 def slots_in_use(facts: Facts, columns: Columns, node: int) -> int:
     """Return how many shared devices of ``node`` hold at least one pod."""
     count = 0
@@ -93,7 +93,7 @@ def slots_in_use(facts: Facts, columns: Columns, node: int) -> int:
     return count
 
 
-@kernel
+@inner
 def _devices_spoken_for(facts: Facts, columns: Columns, node: int) -> int:
     """Return idle whole devices + used whole devices + shared devices in use.
 
@@ -102,7 +102,7 @@ def _devices_spoken_for(facts: Facts, columns: Columns, node: int) -> int:
     return whole(columns.idle[node, GPU]) + whole(columns.used[node, GPU]) + slots_in_use(facts, columns, node)
 
 
-@kernel
+@inner
 def _book_slot(facts: Facts, columns: Columns, places: Places, node: int, slot: int, status: int, memory: int) -> None:
     width = columns.idle.shape[1]
     idle = places.idle + node * width + GPU
@@ -135,7 +135,7 @@ def _book_slot(facts: Facts, columns: Columns, places: Places, node: int, slot: 
             add(columns, places.slot_marked + slot, -1)
 
 
-@kernel
+@inner
 def _unbook_slot(
     facts: Facts, columns: Columns, places: Places, node: int, slot: int, status: int, memory: int
 ) -> None:
@@ -168,7 +168,7 @@ def _unbook_slot(
             add(columns, places.slot_marked + slot, 1)
 
 
-@kernel
+@inner
 def book(
     facts: Facts, columns: Columns, places: Places, pod: int, node: int, status: int, placement: int, sign: int
 ) -> None:
@@ -205,7 +205,7 @@ def book(
                     _unbook_slot(facts, columns, places, node, slot, status, memory)
 
 
-@kernel
+@inner
 def charge(facts: Facts, columns: Columns, places: Places, pod: int, node: int, sign: int) -> None:
     """Add (or subtract) what a pod on ``node`` counts for to its queue and every queue above it."""
     group = facts.pods.group[pod]
@@ -248,13 +248,13 @@ def set_status(facts: Facts, columns: Columns, places: Places, pod: int, status:
         add(columns, places.pipelined + leaf, int(status == PIPELINED) - int(before == PIPELINED))
 
 
-@kernel
+@inner
 def _move(columns: Columns, places: Places, pod: int, node: int, placement: int) -> None:
     add(columns, places.node + pod, node - columns.node[pod])
     add(columns, places.placement + pod, placement - columns.placement[pod])
 
 
-@kernel
+@inner
 def _log(columns: Columns, places: Places, kind: int, pod: int) -> None:
     at = columns.counters[0]
     if at >= columns.operations.shape[0]:
@@ -264,7 +264,7 @@ def _log(columns: Columns, places: Places, kind: int, pod: int) -> None:
     add(columns, places.counters, 1)
 
 
-@kernel
+@inner
 def has_copy(columns: Columns, pod: int, node: int) -> bool:
     """Say whether ``pod`` is booked on ``node``, be it as a releasing copy that stayed behind."""
     if columns.node[pod] == node and (ACTIVE_USED >> columns.status[pod]) & 1:
@@ -329,7 +329,7 @@ def unevict(facts: Facts, columns: Columns, places: Places, pod: int) -> None:
     charge(facts, columns, places, pod, node, 1)
 
 
-@kernel
+@inner
 def _same_slots(columns: Columns, left: int, right: int) -> bool:
     for device in range(columns.placement_slots.shape[1]):
         if columns.placement_slots[left, device] != columns.placement_slots[right, device]:

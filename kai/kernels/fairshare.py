@@ -8,7 +8,7 @@ Source: the peer's plugins/proportion/resource_division; the idea is weighted wa
 
 import numpy as np
 
-from kai.kernels._jit import kernel
+from kai.kernels._jit import inner, kernel
 from kai.kernels.columns import Float64s, Int64s
 
 
@@ -26,7 +26,7 @@ def give_quota(total: float, quota: Float64s, requestable: Float64s, shares: Flo
     return remaining
 
 
-@kernel
+@inner
 def _rates(
     band: Int64s,
     weight: Float64s,
@@ -55,7 +55,7 @@ def _rates(
     return total
 
 
-@kernel
+@inner
 def _share_surplus(
     surplus: float,
     band: Int64s,

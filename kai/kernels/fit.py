@@ -8,7 +8,7 @@ Source: the peer's node_info fit tests, its predicates and nodes-with-enough-res
 
 from typing import NamedTuple
 
-from kai.kernels._jit import kernel
+from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import device_memory, is_shared, portion_on_node
 from kai.kernels.columns import (
     CPU,
@@ -76,7 +76,7 @@ class Vectors(NamedTuple):
     scores: Float64s  # [V, N]
 
 
-@kernel
+@inner
 def slot_fits(facts: Facts, columns: Columns, shape: int, node: int, slot: int) -> bool:
     """Say whether a pod of ``shape`` would fit on a shared device, counting what is being released there.
 
@@ -98,7 +98,7 @@ def slot_fits(facts: Facts, columns: Columns, shape: int, node: int, slot: int) 
     return facts.nodes.gpu_memory[node] - allocated + releasing - memory >= 0
 
 
-@kernel
+@inner
 def slot_has_idle(facts: Facts, columns: Columns, shape: int, node: int, slot: int) -> bool:
     """Say whether a shared device has room for the pod now; a device that pods were only ever promised has none."""
     free = facts.nodes.gpu_memory[node] - columns.slot_allocated[slot]
@@ -140,7 +140,7 @@ def shortage(facts: Facts, columns: Columns, shape: int, node: int, idle_only: b
     return ACCEPTED
 
 
-@kernel
+@inner
 def gpu_on_node(facts: Facts, shape: int, node: int) -> int:
     """Return the GPUs in thousandths that the capacity check of a node counts for a pod.
 
@@ -189,7 +189,7 @@ def over_capacity(
     return ACCEPTED
 
 
-@kernel
+@inner
 def _mig_objection(facts: Facts, shape: int, node: int) -> int:
     kind = facts.shapes.kind[shape]
     if facts.shapes.legacy_mig[shape]:
@@ -210,7 +210,7 @@ def _mig_objection(facts: Facts, shape: int, node: int) -> int:
     return ACCEPTED
 
 
-@kernel
+@inner
 def objection(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, shape: int, group: int, node: int) -> int:
     """Return 0 if ``node`` takes a pod of ``shape`` whose amounts fit, else the first reason why not."""
     if rules.limits and group >= 0:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kai.kernels._jit import kernel
+from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import accepted_gpu
 from kai.kernels.columns import COUNTED, CPU, GPU, MEMORY, Bools, Columns, Facts, Float64s, Int64s
 from kai.kernels.order import next_chunk
@@ -39,7 +39,7 @@ def is_plain(facts: Facts, columns: Columns, group: int) -> bool:
     return facts.groups.simple[group] and columns.occupying[leaf] == columns.active[leaf]
 
 
-@kernel
+@inner
 def elastic_state(facts: Facts, columns: Columns, group: int) -> float:
     """Return 0 below the minimum of some leaf, 1 exactly at it everywhere, 2 above."""
     exact = True

@@ -12,7 +12,7 @@ Source: the peer's actions/utils (job order by queue), its scheduler_util priori
 
 from typing import NamedTuple
 
-from kai.kernels._jit import kernel
+from kai.kernels._jit import inner, kernel
 from kai.kernels.columns import GPU, SHARED_RESOURCES, Bools, Columns, Facts, Float64s, Int64s
 from kai.kernels.fit import Rules
 
@@ -34,7 +34,7 @@ class Heap(NamedTuple):
     victims: Int64s  # [1] 1: reversed order, for choosing victims
 
 
-@kernel
+@inner
 def dominant_share(facts: Facts, queue: int, cpu: float, memory: float, gpu: float) -> float:
     """Return the largest share of what ``queue`` may hold that the amounts are."""
     most = 0.0
@@ -51,7 +51,7 @@ def dominant_share(facts: Facts, queue: int, cpu: float, memory: float, gpu: flo
     return most
 
 
-@kernel
+@inner
 def _over_utilised(facts: Facts, columns: Columns, queue: int) -> bool:
     for resource in range(SHARED_RESOURCES):
         if facts.queues.fair_share[queue, resource] >= columns.queue_used[queue, resource]:
@@ -59,7 +59,7 @@ def _over_utilised(facts: Facts, columns: Columns, queue: int) -> bool:
     return True
 
 
-@kernel
+@inner
 def _starved(facts: Facts, columns: Columns, queue: int, wanted: Float64s) -> bool:
     for resource in range(SHARED_RESOURCES):
         quota = facts.queues.quota[queue, resource]
@@ -68,7 +68,7 @@ def _starved(facts: Facts, columns: Columns, queue: int, wanted: Float64s) -> bo
     return True
 
 
-@kernel
+@inner
 def _uses_what_it_may_not(facts: Facts, columns: Columns, queue: int, wanted: Float64s) -> bool:
     for resource in range(SHARED_RESOURCES):
         if (
@@ -79,7 +79,7 @@ def _uses_what_it_may_not(facts: Facts, columns: Columns, queue: int, wanted: Fl
     return False
 
 
-@kernel
+@inner
 def _weaker(facts: Facts, left: int, right: int) -> bool:
     """Say whether ``left`` may hold no more of anything and less of something."""
     less = False
@@ -157,7 +157,7 @@ def compare_queues(
     return -1 if facts.queues.created[left] < facts.queues.created[right] else 1
 
 
-@kernel
+@inner
 def _entry_before(heap: Heap, left: int, right: int) -> bool:
     for key in range(heap.keys.shape[1]):
         mine, theirs = heap.keys[left, key], heap.keys[right, key]
@@ -166,7 +166,7 @@ def _entry_before(heap: Heap, left: int, right: int) -> bool:
     return heap.victims[0] == 1
 
 
-@kernel
+@inner
 def best_leaf(facts: Facts, heap: Heap, queue: int) -> int:
     """Return the leaf queue that the path of tops below ``queue`` ends in."""
     while not facts.queues.leaf[queue]:
@@ -174,7 +174,7 @@ def best_leaf(facts: Facts, heap: Heap, queue: int) -> int:
     return queue
 
 
-@kernel
+@inner
 def _queue_before(facts: Facts, columns: Columns, rules: Rules, heap: Heap, left: int, right: int) -> bool:
     leaf_left, leaf_right = best_leaf(facts, heap, left), best_leaf(facts, heap, right)
     top_left, top_right = heap.items[heap.start[leaf_left]], heap.items[heap.start[leaf_right]]
@@ -191,14 +191,14 @@ def _queue_before(facts: Facts, columns: Columns, rules: Rules, heap: Heap, left
     )
 
 
-@kernel
+@inner
 def _before(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: int, left: int, right: int) -> bool:
     if node < facts.queues.leaf.shape[0] and facts.queues.leaf[node]:
         return _entry_before(heap, left, right)
     return _queue_before(facts, columns, rules, heap, left, right)
 
 
-@kernel
+@inner
 def _sift_up(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: int) -> None:
     base = heap.start[node]
     at = heap.length[node] - 1
@@ -210,7 +210,7 @@ def _sift_up(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: int
         at = parent
 
 
-@kernel
+@inner
 def _sift_down(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: int) -> None:
     base = heap.start[node]
     length = heap.length[node]
@@ -229,14 +229,14 @@ def _sift_down(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: i
         at = child
 
 
-@kernel
+@inner
 def _append(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: int, item: int) -> None:
     heap.items[heap.start[node] + heap.length[node]] = item
     heap.length[node] += 1
     _sift_up(facts, columns, rules, heap, node)
 
 
-@kernel
+@inner
 def _remove_top(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: int) -> int:
     base = heap.start[node]
     last = heap.length[node] - 1

@@ -5,7 +5,7 @@ Source: the peer's actions/common/allocate and gpu_sharing.
 
 import numpy as np
 
-from kai.kernels._jit import kernel
+from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import allocate, is_shared, new_placement, pipeline, whole
 from kai.kernels.columns import GPU, Columns, Facts, Float64s, Int64s, Places
 from kai.kernels.fit import Rules, Vectors, refusal, shortage, slot_fits, slot_has_idle
@@ -14,13 +14,13 @@ from kai.kernels.score import score_nodes
 NO_ROOM, IDLE, RELEASING_TOO = -1, 0, 1
 
 
-@kernel
+@inner
 def _slot_score(facts: Facts, columns: Columns, rules: Rules, node: int, slot: int) -> float:
     filled = columns.slot_used[slot] / facts.nodes.gpu_memory[node]
     return rules.pack_slots * filled + rules.spread_slots * (1.0 - filled)
 
 
-@kernel
+@inner
 def _fresh_slot(facts: Facts, columns: Columns, node: int, chosen: Int64s) -> int:
     for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
         if facts.nodes.slot_named[slot] or columns.slot_used[slot] != 0 or columns.slot_known[slot] != 0:
@@ -33,7 +33,7 @@ def _fresh_slot(facts: Facts, columns: Columns, node: int, chosen: Int64s) -> in
     return -1
 
 
-@kernel
+@inner
 def _best_shared_slot(facts: Facts, columns: Columns, rules: Rules, shape: int, node: int, chosen: Int64s) -> int:
     best = -1
     best_score = 0.0
@@ -100,7 +100,7 @@ def put_anew(facts: Facts, columns: Columns, places: Places, rules: Rules, pod: 
     return _put(facts, columns, places, rules, pod, node, True, False)
 
 
-@kernel
+@inner
 def _put(
     facts: Facts, columns: Columns, places: Places, rules: Rules, pod: int, node: int, promise: bool, keep: bool
 ) -> bool:
@@ -151,7 +151,7 @@ def best_node(
     return best
 
 
-@kernel
+@inner
 def place_pod(
     facts: Facts,
     columns: Columns,

@@ -7,20 +7,20 @@ same way.
 Source: the peer's plugins nodeplacement, resourcetype, nodeavailability, gpusharingorder.
 """
 
-from kai.kernels._jit import kernel
+from kai.kernels._jit import inner, kernel
 from kai.kernels.columns import CPU, GPU, GPU_UNIT, KIND_NONE, Columns, Facts, Float64s, Int64s
 from kai.kernels.fit import Rules, Vectors, shortage, slot_fits
 
 DENSEST = 9.0
 
 
-@kernel
+@inner
 def is_cpu_only(facts: Facts, shape: int) -> bool:
     """Say whether pods of ``shape`` want no GPU in any form."""
     return facts.shapes.kind[shape] == KIND_NONE and facts.shapes.claimed[shape] == 0
 
 
-@kernel
+@inner
 def free_bounds(facts: Facts, columns: Columns, resource: int, nodes: Int64s) -> tuple[int, int]:
     """Return the least and the most that is idle or being released of ``resource`` on those ``nodes`` that have any.
 
@@ -42,7 +42,7 @@ def free_bounds(facts: Facts, columns: Columns, resource: int, nodes: Int64s) ->
     return low, high
 
 
-@kernel
+@inner
 def density(facts: Facts, columns: Columns, rules: Rules, shape: int, node: int, low: int, high: int) -> float:
     """Return 0..9 under binpack (the less is free, the more), the free fraction under spread."""
     resource = CPU if is_cpu_only(facts, shape) else GPU
@@ -61,7 +61,7 @@ def density(facts: Facts, columns: Columns, rules: Rules, shape: int, node: int,
     return weight * (DENSEST * (1.0 - (free - low) / (high - low)))
 
 
-@kernel
+@inner
 def node_score(
     facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, shape: int, node: int, low: int, high: int
 ) -> float:
