@@ -1,0 +1,197 @@
+"""A small synchronous client of an API server, for what tests do themselves: create, look, take away.
+
+It is not what kai talks with, on purpose: a test that watched kai through kai's own eyes would share its mistakes.
+"""
+
+import http.client
+import json
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import attrs
+
+Manifest = dict[str, Any]
+
+JSON = "application/json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+AS_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+class Refused(Exception):  # noqa: N818 - an answer, not an error of ours
+    """The API server said no."""
+
+    def __init__(self, request: str, code: int, status: Mapping[str, Any]) -> None:
+        super().__init__(f"{request}: {code} {status.get('reason', '')}: {status.get('message', '')}")
+        self.code = code
+        self.reason = status.get("reason", "")
+        self.message = status.get("message", "")
+        self.status = status
+
+
+@attrs.define
+class Api:
+    """One user's view of an API server."""
+
+    url: str
+    ca_file: Path
+    token: str
+    _local: threading.local = attrs.field(factory=threading.local, init=False, repr=False)
+    _places: dict[tuple[str, str], tuple[str, bool]] = attrs.field(factory=dict, init=False, repr=False)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        content_type: str = JSON,
+        accept: str = JSON,
+        **query: str | int,
+    ) -> Any:
+        """Return what the server answers: decoded JSON, or text where it answers with text.
+
+        Raises: Refused for every status from 400 on.
+        """
+        where = f"{path}?{urlencode(query)}" if query else path
+        headers = {"Authorization": f"Bearer {self.token}", "Accept": accept, "Content-Type": content_type}
+        response, data = self._exchange(method, where, None if body is None else json.dumps(body), headers)
+        is_json = (response.getheader("Content-Type") or "").startswith(JSON)
+        answer = json.loads(data) if is_json and data else data.decode()
+        if response.status >= http.client.BAD_REQUEST:
+            status = answer if isinstance(answer, dict) else {"message": answer}
+            raise Refused(f"{method} {where}", response.status, status)
+        return answer
+
+    def _exchange(
+        self,
+        method: str,
+        where: str,
+        body: str | None,
+        headers: Mapping[str, str],
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        for attempt in (1, 2):
+            connection = self._connection()
+            try:
+                connection.request(method, where, body=body, headers=headers)
+                response = connection.getresponse()
+                return response, response.read()
+            except (http.client.HTTPException, OSError):
+                # A kept connection may have been closed meanwhile; a new one fails for a reason of today.
+                connection.close()
+                self._local.connection = None
+                if attempt == 2:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _connection(self) -> http.client.HTTPSConnection:
+        connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            at = urlsplit(self.url)
+            context = ssl.create_default_context(cafile=self.ca_file)
+            connection = http.client.HTTPSConnection(at.hostname or "", at.port, timeout=60, context=context)
+            self._local.connection = connection
+        return connection
+
+    # --- Where objects are ---------------------------------------------------------------------------------------
+
+    def collection(self, api_version: str, kind: str, namespace: str = "") -> str:
+        """Return the path of the objects of a kind; the server is asked how it calls them."""
+        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        if (api_version, kind) not in self._places:
+            for resource in self.request("GET", root)["resources"]:
+                if "/" not in resource["name"]:
+                    self._places[api_version, resource["kind"]] = (resource["name"], resource["namespaced"])
+        if (api_version, kind) not in self._places:
+            raise LookupError(f"{kind} is not among the resources of {api_version}")
+        plural, namespaced = self._places[api_version, kind]
+        place = f"/namespaces/{quote(namespace)}" if namespaced and namespace else ""
+        return f"{root}{place}/{plural}"
+
+    def path(self, manifest: Manifest, subresource: str = "") -> str:
+        """Return the path of an object."""
+        metadata = manifest["metadata"]
+        at = self.collection(manifest["apiVersion"], manifest["kind"], metadata.get("namespace", ""))
+        return f"{at}/{quote(metadata['name'])}" + (f"/{subresource}" if subresource else "")
+
+    # --- What to do with them ------------------------------------------------------------------------------------
+
+    def create(self, manifest: Manifest, **query: str | int) -> Manifest:
+        """Create an object."""
+        metadata = manifest["metadata"]
+        at = self.collection(manifest["apiVersion"], manifest["kind"], metadata.get("namespace", ""))
+        created: Manifest = self.request("POST", at, manifest, **query)
+        return created
+
+    def ensure(self, manifest: Manifest) -> Manifest:
+        """Create an object, or return the one that is there."""
+        try:
+            return self.create(manifest)
+        except Refused as refusal:
+            if refusal.reason != "AlreadyExists":
+                raise
+            return self.get(manifest)
+
+    def apply(self, manifest: Manifest, **query: str | int) -> Manifest:
+        """Create an object or bring it into this form, as ``kubectl apply --server-side`` does."""
+        query = {"fieldManager": "tests", "force": "true", **query}
+        applied: Manifest = self.request("PATCH", self.path(manifest), manifest, content_type=APPLY, **query)
+        return applied
+
+    def get(self, manifest: Manifest) -> Manifest:
+        """Return the present form of an object that has the kind, namespace and name of this one."""
+        found: Manifest = self.request("GET", self.path(manifest))
+        return found
+
+    def list(self, api_version: str, kind: str, namespace: str = "", **query: str | int) -> "list[Manifest]":
+        """Return the objects of a kind, in all namespaces or one, complete with what a list leaves out of its items."""
+        answer = self.request("GET", self.collection(api_version, kind, namespace), **query)
+        return [{"apiVersion": api_version, "kind": kind, **item} for item in answer["items"]]
+
+    def patch(
+        self,
+        manifest: Manifest,
+        patch: Manifest,
+        *,
+        subresource: str = "",
+        content_type: str = MERGE,
+        **query: str | int,
+    ) -> Manifest:
+        """Merge a patch into an object."""
+        at = self.path(manifest, subresource)
+        patched: Manifest = self.request("PATCH", at, patch, content_type=content_type, **query)
+        return patched
+
+    def replace(self, manifest: Manifest, *, subresource: str = "") -> Manifest:
+        """Put an object in place of its present form."""
+        replaced: Manifest = self.request("PUT", self.path(manifest, subresource), manifest)
+        return replaced
+
+    def delete(self, manifest: Manifest, **query: str | int) -> None:
+        """Delete an object that may be gone already."""
+        try:
+            self.request("DELETE", self.path(manifest), **query)
+        except Refused as refusal:
+            if refusal.code != http.client.NOT_FOUND:
+                raise
+
+
+def until(condition: Callable[[], Any], what: str, *, seconds: float = 30.0, every: float = 0.05) -> Any:
+    """Return the first true value of a condition.
+
+    Raises: TimeoutError, saying what was waited for, when it does not come true.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise TimeoutError(f"waited {seconds:g} s for {what}; last seen: {value!r}")
+        time.sleep(every)

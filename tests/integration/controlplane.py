@@ -1,0 +1,313 @@
+"""A real control plane for tests: etcd and kube-apiserver on the loopback interface, and nothing else.
+
+There is no controller, scheduler or kubelet; whatever those would do, a test does or does without. What is on is what
+protects: RBAC, admission by Pod Security Standards, an audit log that records who asked for what and by which rule it
+was granted. Off are two plugins that need a controller beside them: ServiceAccount (nobody makes the default accounts)
+and TaintNodesByCondition (nobody would take the taint of new nodes away).
+
+Tokens of service accounts are real ones, made by the TokenRequest API.
+"""
+
+import base64
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Final, Self
+
+import attrs
+import yaml
+
+from tests.integration.client import Api, Manifest, Refused, until
+from tests.integration.programs import Programs
+
+HOST: Final = "127.0.0.1"
+_WITHOUT: Final = ("ServiceAccount", "TaintNodesByCondition")
+_ATTEMPTS: Final = 3
+# The form of an elliptic-curve key (P-256) in which only the number itself is free.
+_KEY_BEFORE: Final = bytes.fromhex("30310201010420")
+_KEY_AFTER: Final = bytes.fromhex("a00a06082a8648ce3d030107")
+_AUDIT_POLICY: Final = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "users": ["admin", "system:apiserver", "system:anonymous"]},
+        {"level": "Metadata"},
+    ],
+}
+
+
+class DiedError(RuntimeError):
+    """A program of the control plane ended although nobody asked it to."""
+
+
+@attrs.define
+class Daemon:
+    """A program in the background, with its output in a file."""
+
+    command: tuple[str, ...]
+    log: Path
+    _process: subprocess.Popen[bytes] | None = attrs.field(default=None, init=False)
+
+    def start(self) -> None:
+        """Start the program; it dies with us even if we are killed, where the system has a tool for that."""
+        tied = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*tied, *self.command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.log.parent,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Return the id of the process, to pause it or to read what it costs.
+
+        Raises: DiedError if it is not running.
+        """
+        if self._process is None or self._process.poll() is not None:
+            status = "not started" if self._process is None else f"exit status {self._process.returncode}"
+            raise DiedError(f"{Path(self.command[0]).name}: {status}\n{self.tail()}")
+        return self._process.pid
+
+    def stop(self, *, kill: bool = False) -> None:
+        """End the program and wait for it."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def tail(self, lines: int = 20) -> str:
+        """Return the last lines that it wrote."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
+
+
+@attrs.define
+class ControlPlane:
+    """A running control plane, with all its files in one folder."""
+
+    folder: Path
+    etcd: Daemon
+    apiserver: Daemon
+    url: str
+    admin: Api
+    etcd_url: str
+
+    @classmethod
+    def start(cls, programs: Programs, folder: Path, *, flags: tuple[str, ...] = ()) -> Self:
+        """Start a control plane in an empty folder; ``flags`` are added to those of the API server.
+
+        Somebody may take a port between our finding it free and the program's using it, so a start that dies is
+        repeated with others.
+
+        Raises: DiedError if it does not come up at all.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            plane = cls._prepared(programs, folder / f"attempt-{attempt}", flags)
+            try:
+                plane.etcd.start()
+                plane.apiserver.start()
+                plane.wait()
+            except (DiedError, TimeoutError):
+                plane.stop()
+                if attempt == _ATTEMPTS:
+                    raise
+            except BaseException:
+                plane.stop()
+                raise
+            else:
+                return plane
+        raise AssertionError("unreachable")
+
+    @classmethod
+    def _prepared(cls, programs: Programs, folder: Path, flags: tuple[str, ...]) -> Self:
+        folder.mkdir(parents=True)
+        client_port, peer_port, port = free_ports(3)
+        token = secrets.token_hex(16)
+        write_privately(folder / "tokens.csv", f'{token},admin,admin,"system:masters"\n')
+        write_privately(folder / "accounts.key", signing_key())
+        (folder / "audit.yaml").write_text(json.dumps(_AUDIT_POLICY))
+        etcd_url, url = f"http://{HOST}:{client_port}", f"https://{HOST}:{port}"
+        return cls(
+            folder=folder,
+            etcd=Daemon(etcd_command(programs.etcd, folder, etcd_url, peer_port), folder / "etcd.log"),
+            apiserver=Daemon(
+                (*apiserver_command(programs.apiserver, folder, etcd_url, port), *flags),
+                folder / "kube-apiserver.log",
+            ),
+            url=url,
+            admin=Api(url, folder / "certificates" / "apiserver.crt", token),
+            etcd_url=etcd_url,
+        )
+
+    def wait(self) -> None:
+        """Wait until the API server says that it is ready."""
+        until(self._is_ready, "the API server", seconds=90)
+
+    def _is_ready(self) -> bool:
+        _ = self.etcd.pid, self.apiserver.pid  # raises when either has died
+        if not self.admin.ca_file.exists():  # the server makes its certificate itself
+            return False
+        try:
+            return bool(self.admin.request("GET", "/readyz") == "ok")
+        except (Refused, HTTPException, OSError):
+            return False
+
+    def stop(self) -> None:
+        """End both programs; the API server first, which would otherwise wait for its store."""
+        self.apiserver.stop()
+        self.etcd.stop()
+
+    def restart_apiserver(self, *, kill: bool = False) -> None:
+        """End the API server and start it again on the same port with the same store."""
+        self.apiserver.stop(kill=kill)
+        self.apiserver.start()
+        self.wait()
+
+    # --- Users ---------------------------------------------------------------------------------------------------
+
+    def account(self, namespace: str, name: str, *, seconds: int = 3600) -> Api:
+        """Return the view of a service account that exists, with a token of its own."""
+        reference = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": name}}
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": seconds},
+        }
+        answer = self.admin.request("POST", self.admin.path(reference, "token"), request)
+        return Api(self.url, self.admin.ca_file, answer["status"]["token"])
+
+    def kubeconfig(self, api: Api, name: str) -> Path:
+        """Write the configuration with which kubectl and kai connect as this user; return its path."""
+        path = self.folder / f"{name}.kubeconfig"
+        cluster = {"server": self.url, "certificate-authority": str(self.admin.ca_file)}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": name, "user": {"token": api.token}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": name}}],
+        }
+        write_privately(path, json.dumps(config))
+        return path
+
+    def audited(self, user: str = "") -> list[dict[str, Any]]:
+        """Return what the audit log says, of everybody but the administrator or of one user."""
+        log = self.folder / "audit.log"
+        events = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        return [event for event in events if not user or event["user"].get("username") == user]
+
+    # --- Objects -------------------------------------------------------------------------------------------------
+
+    def define(self, *folders: Path) -> None:
+        """Apply the custom resource definitions of folders of YAML files, and wait until they are served."""
+        definitions = [
+            manifest
+            for folder in folders
+            for path in sorted(folder.glob("*.yaml"))
+            for manifest in yaml.safe_load_all(path.read_text())
+            if manifest and manifest["kind"] == "CustomResourceDefinition"
+        ]
+        for manifest in definitions:
+            self.admin.apply(manifest)
+        for manifest in definitions:
+            until(lambda manifest=manifest: self._serves(manifest), f"{manifest['metadata']['name']} to be served")
+
+    def _serves(self, definition: Manifest) -> bool:
+        conditions = self.admin.get(definition).get("status", {}).get("conditions", [])
+        if not any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
+            return False
+        spec = definition["spec"]
+        try:
+            # Established is said a moment before the path exists.
+            self.admin.request("GET", f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}")
+        except Refused:
+            return False
+        return True
+
+
+def etcd_command(program: Path, folder: Path, client_url: str, peer_port: int) -> tuple[str, ...]:
+    """Return how etcd is started: alone, and without waiting for a disk that nobody needs to trust."""
+    peer_url = f"http://{HOST}:{peer_port}"
+    return (
+        str(program),
+        "--name=test",
+        f"--data-dir={folder / 'etcd'}",
+        f"--listen-client-urls={client_url}",
+        f"--advertise-client-urls={client_url}",
+        f"--listen-peer-urls={peer_url}",
+        f"--initial-advertise-peer-urls={peer_url}",
+        f"--initial-cluster=test={peer_url}",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    )
+
+
+def apiserver_command(program: Path, folder: Path, etcd_url: str, port: int) -> tuple[str, ...]:
+    """Return how the API server is started."""
+    return (
+        str(program),
+        f"--etcd-servers={etcd_url}",
+        f"--bind-address={HOST}",
+        f"--advertise-address={HOST}",
+        f"--secure-port={port}",
+        "--endpoint-reconciler-type=none",
+        f"--cert-dir={folder / 'certificates'}",
+        f"--token-auth-file={folder / 'tokens.csv'}",
+        "--authorization-mode=RBAC",
+        f"--disable-admission-plugins={','.join(_WITHOUT)}",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={folder / 'accounts.key'}",
+        f"--service-account-signing-key-file={folder / 'accounts.key'}",
+        f"--audit-policy-file={folder / 'audit.yaml'}",
+        f"--audit-log-path={folder / 'audit.log'}",
+    )
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody uses at this moment."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def signing_key() -> str:
+    """Return a new private key for the tokens of service accounts, as PEM.
+
+    A number is all that is secret about such a key, and its form is fixed: no library and no program is needed.
+    """
+    number = (secrets.randbelow(2**255) + 1).to_bytes(32, "big")
+    lines = base64.encodebytes(_KEY_BEFORE + number + _KEY_AFTER).decode()
+    return f"-----BEGIN EC PRIVATE KEY-----\n{lines}-----END EC PRIVATE KEY-----\n"
+
+
+def write_privately(path: Path, text: str) -> None:
+    """Write a file that only we can read."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+
+
+def environment_without_proxies(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which nothing stands between a program and the loopback interface."""
+    return {key: value for key, value in environment.items() if not key.lower().endswith("_proxy")}
