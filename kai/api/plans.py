@@ -241,6 +241,15 @@ def find(ref: Ref[T], *, fresh: bool = False) -> Plan[T | None]:
     return cast("T | None", (yield from _unless(Reason.NOT_FOUND, Get(ref=ref, fresh=fresh))))
 
 
+def find_for_sure(ref: Ref[T]) -> Plan[T | None]:
+    """Return an object, or None if the API server says that it does not exist: a local store may only lag.
+
+    Raises: RefusedError for any other reason.
+    """
+    found = yield from find(ref)
+    return found if found is not None else (yield from find(ref, fresh=True))
+
+
 def every(
     cls: type[T],
     *,

@@ -10,13 +10,13 @@ The status of the request is written last, so an attempt that was cut off before
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Final
 
 from kai.api import names
 from kai.api.bindrequest import BindRequest
-from kai.api.kinds import ApiObject, title
+from kai.api.kinds import title
 from kai.api.node import Node
-from kai.api.plans import Plan, Ref, RefusedError, delete, find
+from kai.api.plans import Plan, Ref, RefusedError, delete, find, find_for_sure
 from kai.api.pod import Pod
 from kai.binder.bind import Binder, bind, undo
 from kai.binder.checks import is_meant, refuse_pod
@@ -24,8 +24,6 @@ from kai.binder.outcome import BindFailureError, Outcome, Verdict
 from kai.binder.reporting import failed, report_bound, report_failure, request_ref, succeeded, write_status
 from kai.binder.sweep import sweep_group
 from kai.errors import InputError
-
-T = TypeVar("T", bound=ApiObject)
 
 _DOUBLINGS: Final = 30
 _NOTHING: Final = Outcome(verdict=Verdict.NOTHING_TO_DO)
@@ -39,14 +37,14 @@ def attempt(binder: Binder, ref: Ref[BindRequest], *, patient: bool = True) -> P
     """
     try:
         request = yield from find(ref)
-        if request is None or _is_finished(request):
+        if request is None or is_finished(request):
             return _NOTHING
         return (yield from _carry_out(binder, request, patient=patient))
     except RefusedError as error:
         return Outcome(verdict=Verdict.INTERRUPTED, message=str(error), delay=error.refusal.retry_after)
 
 
-def _is_finished(request: BindRequest) -> bool:
+def is_finished(request: BindRequest) -> bool:
     """Return whether a request needs nothing any more: it was carried out, is going away, or failed too often."""
     if request.metadata.deletion_timestamp is not None or request.status.phase == "Succeeded":
         return True
@@ -59,7 +57,7 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
         # Nothing can be reserved, and the scheduler would take the request for a bind under way for ever.
         yield from delete(request_ref(request), uid=request.metadata.uid)
         return Outcome(verdict=Verdict.NOTHING_TO_DO, message=f"{title(request)}: names no GPU groups, deleted")
-    pod = yield from _read(Ref(Pod, request.spec.pod_name, request.metadata.namespace))
+    pod = yield from find_for_sure(Ref(Pod, request.spec.pod_name, request.metadata.namespace))
     if pod is None:
         return (yield from _give_up(request, f"pod {request.spec.pod_name} does not exist"))
     if not is_meant(pod, request):
@@ -69,7 +67,7 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
         return (yield from _finish(binder, request, pod))
     if pod.spec.node_name:
         return (yield from _give_up(request, f"{title(pod)} is bound to node {pod.spec.node_name} already"))
-    node = yield from _read(Ref(Node, request.spec.selected_node))
+    node = yield from find_for_sure(Ref(Node, request.spec.selected_node))
     try:
         reason = refuse_pod(pod)
         if reason:
@@ -85,12 +83,6 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
             raise
         return (yield from _fail(binder, request, pod, node, str(error), retryable=True))
     return (yield from _finish(binder, request, pod))
-
-
-def _read(ref: Ref[T]) -> Plan[T | None]:
-    """Return an object; that a local store does not show it is no proof that it does not exist."""
-    found = yield from find(ref)
-    return found if found is not None else (yield from find(ref, fresh=True))
 
 
 def _finish(binder: Binder, request: BindRequest, pod: Pod) -> Plan[Outcome]:

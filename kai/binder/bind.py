@@ -21,7 +21,7 @@ from kai.api import names, sharing
 from kai.api.bindrequest import BindRequest
 from kai.api.kinds import title
 from kai.api.node import Node
-from kai.api.plans import Bind, Plan, Reason, Ref, Refusal, RefusedError, every, find, holding
+from kai.api.plans import Bind, Plan, Reason, Ref, Refusal, RefusedError, every, find, find_for_sure, holding
 from kai.api.pod import Pod
 from kai.binder.checks import (
     Check,
@@ -165,7 +165,7 @@ def _check_share(binder: Binder, context: BindContext, group: str) -> Plan[None]
 def _take(binder: Binder, context: BindContext) -> Plan[Pod]:
     """Look once more and bind, while no other bind of this process does so on the same node."""
     # The node is read again: preparing may have taken minutes.
-    node = yield from find(Ref(Node, context.node.metadata.name))
+    node = yield from find_for_sure(Ref(Node, context.node.metadata.name))
     if node is None:
         raise BindFailureError(f"{title(context.node)}: does not exist any more", retryable=False)
     others = yield from every(Pod, node=node.metadata.name)

@@ -24,8 +24,8 @@ from kai.binder.claims import requested_by_claim
 from kai.binder.matching import is_wanted, untolerated
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
-# Portions are written with two places, so each may be half a hundredth more than what was meant.
-_ROUNDING: Final = 0.005
+# Portions are written with two places, so each may be half a hundredth more than what was meant; and they are floats.
+_ROUNDING: Final = 0.005 + 1e-9
 
 
 @attrs.frozen(kw_only=True)

@@ -1,0 +1,290 @@
+"""Which bind request is attempted when, and which GPU groups are swept: the binder's state between events.
+
+`BindQueue.step` takes one event and returns what to start. It is a machine, not a plan, because it waits for many
+things at once; it starts plans and is told how they ended. The shell around it feeds watch events and the clock, runs
+the plans and nothing else, so a simulation runs this very code.
+
+Holds: a request is attempted by one plan at a time, and by at most `concurrency` plans together; one that failed leaves
+its capacity to others for as long as it backs off, also across a restart, since the number of attempts is kept in the
+request; a limit on attempts is a limit.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final, TypeAlias
+
+import attrs
+
+from kai.api import names
+from kai.api.bindrequest import BindRequest
+from kai.api.plans import Ref
+from kai.api.pod import Pod
+from kai.binder.attempt import is_finished, retry_delay
+from kai.binder.outcome import Outcome, Verdict
+from kai.binder.reporting import request_ref
+from kai.binder.settings import BinderSettings
+from kai.binder.sweep import groups_to_sweep
+
+_LONGEST_PAUSE: Final = 60.0
+
+Key: TypeAlias = tuple[str, str]
+
+
+# --- Events --------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Started:
+    """The process began, or took over: nothing is known about what was left behind."""
+
+
+@attrs.frozen
+class RequestSeen:
+    """A bind request exists, in this form."""
+
+    request: BindRequest
+
+
+@attrs.frozen
+class RequestGone:
+    """A bind request was deleted; this is how it was last seen."""
+
+    request: BindRequest
+
+
+@attrs.frozen
+class PodSeen:
+    """A pod appeared, changed or went; a side is None where it did not exist."""
+
+    before: Pod | None
+    after: Pod | None
+
+
+@attrs.frozen
+class AttemptEnded:
+    """An attempt ended."""
+
+    ref: Ref[BindRequest]
+    outcome: Outcome
+
+
+@attrs.frozen
+class SweepEnded:
+    """A sweep of a group, or of everything, ended."""
+
+    group: str
+    succeeded: bool
+
+
+@attrs.frozen
+class Tick:
+    """Time has passed."""
+
+
+Event: TypeAlias = Started | RequestSeen | RequestGone | PodSeen | AttemptEnded | SweepEnded | Tick
+
+
+# --- Effects -------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class StartAttempt:
+    """Run `kai.binder.attempt.attempt` on a request."""
+
+    ref: Ref[BindRequest]
+    patient: bool = True
+
+
+@attrs.frozen
+class StartSweep:
+    """Run a sweep of a GPU group; of everything if it has no name."""
+
+    group: str = ""
+
+
+@attrs.frozen
+class WakeAt:
+    """Send a `Tick` then, unless another event comes first."""
+
+    time: float
+
+
+Effect: TypeAlias = StartAttempt | StartSweep | WakeAt
+
+
+# --- The machine ---------------------------------------------------------------------------------------------------
+
+
+@attrs.define
+class _Entry:
+    """A request that is not finished."""
+
+    request: BindRequest
+    due: float
+    interruptions: int = 0
+    running: bool = False
+    replaced: bool = False
+    """Whether another request took its name while it was being attempted."""
+
+
+@attrs.define
+class BindQueue:
+    """The requests that are not finished, and the sweeps that are to be done."""
+
+    settings: BinderSettings
+    _entries: dict[Key, _Entry] = attrs.field(factory=dict)
+    _heap: list[tuple[float, Key]] = attrs.field(factory=list)
+    _running: int = 0
+    _sweeps: dict[str, int] = attrs.field(factory=dict)
+    """Sweeps that failed: how often."""
+    _sweep_heap: list[tuple[float, str]] = attrs.field(factory=list)
+    _sweeping: dict[str, bool] = attrs.field(factory=dict)
+    """Sweeps under way, and whether another is wanted after."""
+
+    def step(self, event: Event, now: float) -> tuple[Effect, ...]:
+        """Take an event at a time, and return what to start.
+
+        Units: `now` in seconds of a clock that does not go back.
+        """
+        effects: list[Effect] = []
+        match event:
+            case Started():
+                self._want_sweep("", now)
+            case RequestSeen(request):
+                self._see(request, now)
+            case RequestGone(request):
+                self._forget(request, now)
+            case PodSeen(before, after):
+                for group in groups_to_sweep(before, after, self.settings.scheduler_name):
+                    self._want_sweep(group, now)
+            case AttemptEnded(ref, outcome):
+                self._end_attempt(ref, outcome, now)
+            case SweepEnded(group, succeeded):
+                self._end_sweep(group, succeeded=succeeded, now=now)
+            case Tick():
+                pass
+        effects += self._start_sweeps(now)
+        effects += self._start_attempts(now)
+        wake = self._next_due()
+        if wake is not None:
+            effects.append(WakeAt(wake))
+        return tuple(effects)
+
+    @property
+    def waiting(self) -> int:
+        """How many requests are not finished and not being attempted."""
+        return len(self._entries) - self._running
+
+    @property
+    def running(self) -> int:
+        """How many requests are being attempted."""
+        return self._running
+
+    # --- Requests ------------------------------------------------------------------------------------------------
+
+    def _see(self, request: BindRequest, now: float) -> None:
+        key = _key(request)
+        entry = self._entries.get(key)
+        if entry is not None and entry.running:
+            # What the attempt itself writes comes by here as well; how it ended says what is next.
+            entry.replaced = entry.replaced or request.metadata.uid != entry.request.metadata.uid
+            entry.request = request
+            return
+        if is_finished(request):
+            self._entries.pop(key, None)
+            return
+        if entry is not None and entry.request.metadata.uid == request.metadata.uid:
+            entry.request = request
+            return
+        attempts = request.status.failed_attempts
+        failed = request.status.phase == "Failed"
+        delay = retry_delay(attempts, self.settings.longest_delay_seconds) if failed else 0.0
+        self._schedule(key, _Entry(request, due=now + delay))
+
+    def _forget(self, request: BindRequest, now: float) -> None:
+        entry = self._entries.get(_key(request))
+        if entry is not None and not entry.running:
+            del self._entries[_key(request)]
+        if request.spec.received_resource_type == names.FRACTION:
+            for group in request.spec.selected_gpu_groups:
+                self._want_sweep(group, now)
+
+    def _end_attempt(self, ref: Ref[BindRequest], outcome: Outcome, now: float) -> None:
+        key = (ref.namespace, ref.name)
+        entry = self._entries.pop(key, None)
+        if entry is None or not entry.running:
+            return
+        self._running -= 1
+        if outcome.leftovers:
+            for group in entry.request.spec.selected_gpu_groups:
+                self._want_sweep(group, now)
+        if entry.replaced:
+            self._see(entry.request, now)
+        elif outcome.verdict is Verdict.RETRY:
+            self._schedule(key, _Entry(entry.request, due=now + (outcome.delay or 0.0)))
+        elif outcome.verdict is Verdict.INTERRUPTED:
+            count = entry.interruptions + 1
+            pause = max(outcome.delay or 0.0, retry_delay(count, _LONGEST_PAUSE))
+            self._schedule(key, _Entry(entry.request, due=now + pause, interruptions=count))
+
+    def _schedule(self, key: Key, entry: _Entry) -> None:
+        self._entries[key] = entry
+        heapq.heappush(self._heap, (entry.due, key))
+
+    def _start_attempts(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        while self._running < self.settings.concurrency:
+            entry = self._take_due(now)
+            if entry is None:
+                break
+            entry.running = True
+            self._running += 1
+            patient = entry.interruptions < self.settings.patience
+            effects.append(StartAttempt(request_ref(entry.request), patient=patient))
+        return effects
+
+    def _take_due(self, now: float) -> _Entry | None:
+        """Return the request that has been due longest; entries of the heap that mean nothing any more are dropped."""
+        while self._heap and self._heap[0][0] <= now:
+            due, key = heapq.heappop(self._heap)
+            entry = self._entries.get(key)
+            if entry is not None and not entry.running and entry.due == due:
+                return entry
+        return None
+
+    # --- Sweeps --------------------------------------------------------------------------------------------------
+
+    def _want_sweep(self, group: str, now: float) -> None:
+        if group in self._sweeping:
+            self._sweeping[group] = True
+        elif group not in self._sweeps:
+            self._sweeps[group] = 0
+            heapq.heappush(self._sweep_heap, (now, group))
+
+    def _start_sweeps(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        while self._sweep_heap and self._sweep_heap[0][0] <= now:
+            _, group = heapq.heappop(self._sweep_heap)
+            self._sweeping[group] = False
+            effects.append(StartSweep(group))
+        return effects
+
+    def _end_sweep(self, group: str, *, succeeded: bool, now: float) -> None:
+        again = self._sweeping.pop(group, False)
+        failures = self._sweeps.pop(group, 0)
+        if not succeeded:
+            self._sweeps[group] = failures + 1
+            heapq.heappush(self._sweep_heap, (now + retry_delay(failures + 1, _LONGEST_PAUSE), group))
+        elif again:
+            self._want_sweep(group, now)
+
+    def _next_due(self) -> float | None:
+        # While every place is taken, the end of an attempt is what to wait for.
+        due = [self._heap[0][0]] if self._heap and self._running < self.settings.concurrency else []
+        due += [self._sweep_heap[0][0]] if self._sweep_heap else []
+        return min(due, default=None)
+
+
+def _key(request: BindRequest) -> Key:
+    return request.metadata.namespace, request.metadata.name

@@ -1,0 +1,89 @@
+from kai.api.codec import structure_as
+from kai.api.plans import Create, Reason, Refusal, carry_out
+from kai.api.pod import Pod
+from kai.binder.configmaps import delete_config_map, upsert_config_map
+from tests.unit.binder.clusters import cluster, pod
+
+POD = structure_as(Pod, pod())
+OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-ns-p"}
+
+
+def config_map(values, owners=(OWNER,), **metadata):
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "m", "namespace": "ns", "ownerReferences": list(owners), **metadata},
+        "data": values,
+    }
+
+
+def upsert(server, values, **fields):
+    return carry_out(upsert_config_map(POD, "m", values, **fields), server.perform)
+
+
+def test_a_missing_map_is_made_for_the_pod():
+    server = cluster()
+    upsert(server, {"a": "1"})
+    made = server.get("ConfigMap", "m", "ns")
+    assert made["metadata"]["ownerReferences"] == [OWNER]
+    assert made["data"] == {"a": "1"}
+
+
+def test_other_keys_of_the_pods_own_map_stay():
+    server = cluster(config_map({"a": "0", "b": "2"}))
+    upsert(server, {"a": "1"})
+    assert server.get("ConfigMap", "m", "ns")["data"] == {"a": "1", "b": "2"}
+
+
+def test_a_map_that_is_up_to_date_is_not_written():
+    server = cluster(config_map({"a": "1"}))
+    upsert(server, {"a": "1"})
+    assert server.writes == []
+
+
+def test_a_map_of_somebody_else_is_taken_over_and_emptied():
+    other = {**OWNER, "name": "q", "uid": "other"}
+    server = cluster(config_map({"a": "0", "b": "2"}, owners=[other], labels={"x": "y"}, annotations={"z": "w"}))
+    upsert(server, {"a": "1"})
+    taken = server.get("ConfigMap", "m", "ns")
+    assert taken["data"] == {"a": "1"}
+    assert taken["metadata"]["ownerReferences"] == [OWNER]
+    assert "labels" not in taken["metadata"]
+    assert "annotations" not in taken["metadata"]
+
+
+def test_renewed_keys_are_written_only_where_they_exist():
+    server = cluster(config_map({"old": "0"}))
+    upsert(server, {}, renewed={"old": "1", "absent": "1"})
+    assert server.get("ConfigMap", "m", "ns")["data"] == {"old": "1"}
+
+
+def test_a_map_that_somebody_made_in_between_is_brought_up_to_date():
+    server = cluster()
+
+    def fault(request):
+        if isinstance(request, Create):
+            server._put(config_map({"a": "0"}))
+            return Refusal(reason=Reason.ALREADY_EXISTS)
+        return None
+
+    server.fault = fault
+    upsert(server, {"a": "1"})
+    assert server.get("ConfigMap", "m", "ns")["data"] == {"a": "1"}
+
+
+def test_a_map_without_owner_or_of_the_pod_is_deleted():
+    for owners in ((), (OWNER,)):
+        server = cluster(config_map({}, owners=owners))
+        assert carry_out(delete_config_map(POD, "m"), server.perform)
+        assert server.names("ConfigMap") == []
+
+
+def test_a_map_of_another_pod_is_not_deleted():
+    server = cluster(config_map({}, owners=[{**OWNER, "uid": "other"}]))
+    assert not carry_out(delete_config_map(POD, "m"), server.perform)
+    assert server.names("ConfigMap") == ["m"]
+
+
+def test_a_map_that_does_not_exist_needs_no_deletion():
+    assert not carry_out(delete_config_map(POD, "m"), cluster().perform)

@@ -1,0 +1,148 @@
+import pytest
+
+from kai.api.codec import structure_as
+from kai.api.plans import Delete, Get, List, carry_out
+from kai.api.pod import Pod
+from kai.binder.settings import ReservationSettings
+from kai.binder.sweep import groups_to_sweep, sweep_everything, sweep_group, sweep_node
+from tests.unit.binder.clusters import RESERVED, cluster, pod, reservation, sharing_request
+
+SETTINGS = ReservationSettings()
+
+
+def user(name="u", phase="Running", group="g1", devices=1, **fields):
+    labels = {"runai-gpu-group": group} if devices == 1 else {f"runai-gpu-group/{group}": group}
+    return pod(name, labels=labels, phase=phase, **fields)
+
+
+def sweep(server, group="g1"):
+    return carry_out(sweep_group(group, SETTINGS), server.perform)
+
+
+def test_a_reservation_with_users_stays():
+    for phase in ("Running", "Pending"):
+        server = cluster(reservation(), user(phase=phase))
+        assert sweep(server) == ()
+
+
+def test_a_user_on_several_devices_is_a_user():
+    server = cluster(reservation(), user(devices=2))
+    assert sweep(server) == ()
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_reservation_whose_users_have_ended_goes_at_once(phase):
+    server = cluster(reservation(), user(phase=phase))
+    assert sweep(server) == (f"{RESERVED}/gpu-reservation-g1",)
+    (write,) = server.writes
+    assert (write.grace_seconds, write.uid) == (0, f"uid-{RESERVED}-gpu-reservation-g1")
+
+
+@pytest.mark.parametrize(
+    ("status", "stays"),
+    [({}, True), ({"phase": "Pending"}, True), ({"phase": "Succeeded"}, False), ({"phase": "Failed"}, False)],
+)
+def test_a_reservation_that_a_living_bind_request_claims_stays(status, stays):
+    server = cluster(reservation(), sharing_request(status=status))
+    assert (sweep(server) == ()) is stays
+
+
+def test_running_users_without_reservation_are_deleted_and_pending_ones_spared():
+    server = cluster(user("r"), user("p", "Pending"))
+    assert sweep(server) == ("ns/r",)
+    assert server.names("Pod") == ["p"]
+
+
+def test_a_reservation_that_has_ended_holds_nothing():
+    server = cluster(reservation(phase="Failed"), user("r"))
+    assert sweep(server) == ("ns/r",)
+    assert sweep(server) == (f"{RESERVED}/gpu-reservation-g1",)
+
+
+def test_a_user_that_is_going_already_is_not_deleted_again():
+    going = user("r")
+    going["metadata"] |= {"deletionTimestamp": "2023-01-01T00:00:00Z", "finalizers": ["f"]}
+    server = cluster(going)
+    assert sweep(server) == ()
+    assert server.writes == []
+
+
+def lagging(server, *hidden):
+    """Hide pods from what the local store shows."""
+    answer = server._list
+
+    def listed(request):
+        found = answer(request)
+        return found if request.fresh else tuple(pod for pod in found if pod.metadata.name not in hidden)
+
+    server._list = listed
+
+
+def test_nothing_is_deleted_because_a_local_store_lags():
+    server = cluster(reservation(), user("r"))
+    lagging(server, "gpu-reservation-g1")
+    assert sweep(server) == ()
+    lagging(server, "r")
+    assert sweep(server) == ()
+    assert server.writes == []
+
+
+def test_a_namesake_that_was_made_since_survives():
+    server = cluster(user("r"))
+    made = []
+
+    def fault(request):
+        if isinstance(request, Delete) and not made:
+            made.append(True)
+            server.change("Pod", "r", "ns", {"metadata": {"uid": "new"}})
+
+    server.fault = fault
+    assert sweep(server) == ()
+    assert server.names("Pod") == ["r"]
+
+
+def test_a_sound_group_costs_no_quorum_read():
+    server = cluster(reservation(), user())
+    sweep(server)
+    assert not any(request.fresh for request in server.requests if isinstance(request, Get | List))
+
+
+def test_a_node_is_swept_group_by_group_in_both_forms_of_the_label():
+    server = cluster(
+        reservation("a"),
+        reservation("b", node_name="n2"),
+        user("multi", group="c", devices=2, nodeName="n1"),
+    )
+    swept = carry_out(sweep_node("n1", SETTINGS), server.perform)
+    assert swept == (f"{RESERVED}/gpu-reservation-a", "ns/multi")
+
+
+def test_everything_is_swept_after_a_start():
+    server = cluster(reservation("a"), reservation("b", node_name="n2"), user("u", group="c"), pod("plain"))
+    carry_out(sweep_everything(SETTINGS), server.perform)
+    assert server.names("Pod") == ["plain"]
+
+
+def shaped(phase="Running", scheduler="kai-scheduler", **labels):
+    manifest = pod(labels={key.replace("__", "/"): value for key, value in labels.items()}, phase=phase)
+    manifest["spec"]["schedulerName"] = scheduler
+    return structure_as(Pod, manifest)
+
+
+GROUPS = {"runai-gpu-group/a": "a", "runai-gpu-group/b": "b"}
+
+
+def test_a_pod_that_ends_or_goes_releases_all_of_its_groups():
+    running, ended = shaped(**GROUPS), shaped("Succeeded", **GROUPS)
+    assert groups_to_sweep(running, ended, "kai-scheduler") == ("a", "b")
+    assert groups_to_sweep(running, None, "kai-scheduler") == ("a", "b")
+    assert groups_to_sweep(ended, None, "kai-scheduler") == ("a", "b")
+
+
+def test_other_changes_release_nothing():
+    running, ended = shaped(**GROUPS), shaped("Failed", **GROUPS)
+    assert groups_to_sweep(running, running, "kai-scheduler") == ()
+    assert groups_to_sweep(ended, ended, "kai-scheduler") == ()
+    assert groups_to_sweep(None, running, "kai-scheduler") == ()
+    assert groups_to_sweep(shaped(scheduler="other", **GROUPS), None, "kai-scheduler") == ()
+    assert groups_to_sweep(None, None, "kai-scheduler") == ()
