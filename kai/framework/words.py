@@ -1,0 +1,334 @@
+"""Why a group waits, in one line of plain words: the dominant reason, with its code.
+
+Several reasons can hold at once. The first of these that applies is the one to tell: without its removal the others
+do not matter: the queue is missing; too few pods exist; impossible with these nodes, even if they were empty; a limit; a
+quota that non-preemptible pods may not pass; no node matches; the gang or its topology has no room; fairness forbids
+taking; others are in the way.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+import numpy as np
+
+from kai.framework import messages
+from kai.framework.cycle import CycleReport
+from kai.framework.decisions import Recorder
+from kai.framework.hooks import Dependence
+from kai.framework.observe import Silent
+from kai.framework.policy import checked_mask
+from kai.framework.profile import Profile
+from kai.framework.session import GroupRecord, Session
+from kai.framework.verdict import Code, Reason
+from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
+from kai.model.podgroup import PodGroup
+from kai.model.rows import Bools, Int64s, PodRow
+from kai.model.status import ALIVE, Status, within
+from kai.state.snapshot import Snapshot
+
+_NOTHING = GroupRecord()
+
+
+@attrs.frozen
+class Words:
+    """A reason for people: a stable code, and one line without a full stop."""
+
+    code: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.text}"
+
+
+class Teller:
+    """Tells for the groups of one cycle why they wait.
+
+    Cost: plugins are asked what they would refuse on an empty cluster, once per shape, and only when it matters.
+    """
+
+    def __init__(self, snapshot: Snapshot, profile: Profile, report: CycleReport) -> None:
+        """Look at a cycle that is over."""
+        self._snapshot = snapshot
+        self._profile = profile
+        self._report = report
+        self._session: Session | None = None
+        self._objections: dict[int, tuple[Bools, Mapping[str, int]]] = {}
+
+    def tell(self, group: int) -> Words:
+        """Return the dominant reason why pods of ``group`` wait."""
+        return next(self._reasons(group))
+
+    def _reasons(self, group: int) -> Iterator[Words]:
+        """Yield everything that keeps the group waiting, dominant first; never nothing."""
+        facts = self._snapshot.groups[group]
+        record = self._report.records.get(group, _NOTHING)
+        pods = self._pods(group)
+        yield from self._queue(facts)
+        yield from self._readiness(facts, pods)
+        waiting = [pod for pod in pods if self._report.status[pod] == Status.PENDING]
+        if not waiting:
+            yield Words(Code.HELD_FOR_LEAVING, held_text(self._held_nodes(pods)))
+            return
+        yield from self._impossible(facts, pods)
+        yield from _bounds(record.reasons)
+        yield from self._matches(waiting, record)
+        yield from _no_room(record, facts)
+        yield from self._forbidden(record, facts)
+        yield from self._others(record, waiting)
+
+    # ------------------------------------------------------------------ facts
+
+    def _pods(self, group: int) -> list[int]:
+        rows = np.flatnonzero(self._snapshot.pod_group == group)
+        return [
+            int(pod) for pod in rows if within(int(self._snapshot.pod_status[pod]), ALIVE) or self._came_back(int(pod))
+        ]
+
+    def _came_back(self, pod: int) -> bool:
+        return int(self._report.status[pod]) == Status.PIPELINED
+
+    def _held_nodes(self, pods: Sequence[int]) -> list[str]:
+        held = [pod for pod in pods if self._report.status[pod] == Status.PIPELINED]
+        return sorted({self._snapshot.nodes[int(self._report.node[pod])].name for pod in held})
+
+    # ------------------------------------------------------------------ before anything is tried
+
+    def _queue(self, facts: PodGroup) -> Iterator[Words]:
+        if facts.queue_row < 0:
+            yield Words(Code.QUEUE_MISSING, f"queue {facts.queue} does not exist")
+        elif any(queue.parent == facts.queue_row for queue in self._snapshot.queues):
+            below = ", ".join(q.title for q in self._snapshot.queues if q.parent == facts.queue_row)
+            yield Words("QueueNotLeaf", f"queue {facts.queue} has children; only a leaf queue runs jobs: {below}")
+
+    def _readiness(self, facts: PodGroup, pods: Sequence[int]) -> Iterator[Words]:
+        status = [int(self._snapshot.pod_status[pod]) for pod in pods]
+        gated = status.count(Status.GATED)
+        needed = least_pods(facts)
+        if len(pods) - gated < needed and gated and len(pods) >= needed:
+            yield Words("Gated", f"{gated} of its {len(pods)} pods have scheduling gates that nobody has opened yet")
+        elif len(pods) < needed:
+            yield Words(Code.NOT_READY, f"only {len(pods)} of the {needed} pods that must start together exist")
+        elif status and all(each == Status.GATED for each in status):
+            yield Words("Gated", "its pods have scheduling gates that nobody has opened yet")
+
+    # ------------------------------------------------------------------ impossible with these nodes
+
+    def _impossible(self, facts: PodGroup, pods: Sequence[int]) -> Iterator[Words]:
+        nodes = self._snapshot.nodes
+        if not nodes:
+            yield Words("NoNodes", "there are no nodes")
+            return
+        shapes = sorted({int(self._snapshot.pod_shape[pod]) for pod in pods})
+        for shape in shapes:
+            if not self._room(shape).any():
+                yield Words("NoNodeLargeEnough", self._largest_text(shape))
+                return
+        if len(shapes) != 1:
+            return
+        room, needed = self._room(shapes[0]), least_pods(facts)
+        if needed > 1 and int(room.sum()) < needed:
+            text = f"its {needed} pods must start together, and only {int(room.sum())} would fit on empty nodes"
+            yield Words("ClusterTooSmall", text)
+        yield from self._domains_too_small(facts, shapes[0], room, max(needed, 1))
+
+    def _room(self, shape: int) -> Int64s:
+        """Return int64[N]: how many pods of ``shape`` would fit on each node if it were empty."""
+        request = self._snapshot.requests[shape]
+        allocatable = np.array(
+            [self._snapshot.axis.vector(node.allocatable) for node in self._snapshot.nodes], np.int64
+        )
+        gpu = self._snapshot.shapes[shape].gpu
+        asked = request.copy()
+        if gpu.shared:
+            asked[GPU] = gpu.devices * (GPU_UNIT if not 0 < gpu.portion < 1 else round(gpu.portion * GPU_UNIT))
+        wanted = asked > 0
+        if not wanted.any():
+            return np.full(len(allocatable), 1 << 30, np.int64)
+        counts: Int64s = (allocatable[:, wanted] // asked[wanted]).min(axis=1)
+        return counts
+
+    def _largest_text(self, shape: int) -> str:
+        request, axis = self._snapshot.requests[shape], self._snapshot.axis
+        for resource in (GPU, CPU, MEMORY, *range(MEMORY + 2, len(axis))):
+            most = max(node.allocatable.get(axis.names[resource], 0) for node in self._snapshot.nodes)
+            if request[resource] > most:
+                name = axis.names[resource]
+                asked = quantity(int(request[resource]), name)
+                return f"a pod asks for {asked}, the largest node has {quantity(most, name)}"
+        return "no node has everything that a pod asks for"
+
+    def _domains_too_small(self, facts: PodGroup, shape: int, room: Int64s, needed: int) -> Iterator[Words]:
+        constraint = facts.subgroups[0].constraint
+        if constraint is None or not constraint.required:
+            return
+        best = 0
+        values = [node.labels.get(constraint.required) for node in self._snapshot.nodes]
+        for value in {value for value in values if value is not None}:
+            best = max(best, int(room[[each == value for each in values]].sum()))
+        if best < needed:
+            level = constraint.required.rpartition("/")[2]
+            gpus = int(self._snapshot.requests[shape, GPU]) * needed
+            size = f" ({quantity(gpus, 'gpu')})" if gpus else ""
+            text = f"its {needed} pods{size} must fit in one {level}, and no {level} can hold more than {best} of them"
+            yield Words(Code.TOPOLOGY, text)
+
+    # ------------------------------------------------------------------ nodes that never match
+
+    def _matches(self, waiting: Sequence[int], record: GroupRecord) -> Iterator[Words]:
+        for reason in record.reasons:
+            refusals = reason.facts.get("refusals")
+            if isinstance(refusals, tuple) and refusals:
+                yield Words(Code.POD_REFUSED, messages.fit_message(reason.facts).replace("\n", " ").strip())
+        for pod in waiting:
+            accepted, counts = self._static(pod)
+            if not accepted.any():
+                parts = [_counted(count, text) for text, count in sorted(counts.items(), key=lambda item: -item[1])]
+                yield Words("NoNodeMatches", "no node matches: " + ", ".join(parts))
+                return
+
+    def _static(self, pod: int) -> tuple[Bools, Mapping[str, int]]:
+        """Return the nodes that only amounts keep the pod from, and by objection the number of the others."""
+        shape = int(self._snapshot.pod_shape[pod])
+        if shape not in self._objections:
+            self._objections[shape] = self._ask(pod, shape)
+        return self._objections[shape]
+
+    def _ask(self, pod: int, shape: int) -> tuple[Bools, Mapping[str, int]]:
+        if self._session is None:
+            self._session = Session(self._snapshot, self._profile, Recorder(), Silent())
+        session = self._session
+        accepted = np.array([node.ready for node in self._snapshot.nodes], np.bool_)
+        counts: dict[str, int] = {}
+        if not accepted.all():
+            counts["not ready or cordoned"] = int((~accepted).sum())
+        for plugin in session.policy.plugins:
+            hooks = plugin.hooks
+            if hooks.filter_nodes is None or hooks.filter_depends is not Dependence.SHAPE:
+                continue
+            if hooks.concerns is not None and not hooks.concerns[shape]:
+                continue
+            open_nodes = np.flatnonzero(accepted).astype(np.int64)
+            refused = open_nodes[~checked_mask(plugin, PodRow(pod), open_nodes)]
+            explain = hooks.explain_nodes
+            texts = explain(PodRow(pod), refused) if explain else [f"refused by {plugin.name}"] * len(refused)
+            for text in texts:
+                counts[text] = counts.get(text, 0) + 1
+            accepted[refused] = False
+        return accepted, counts
+
+    # ------------------------------------------------------------------ others are in the way
+
+    def _forbidden(self, record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
+        if any(note.code is Code.NOT_ELIGIBLE for note in record.notes):
+            used = int(self._report.queue_used[facts.queue_row, GPU])
+            share = self._report.fair_share[facts.queue_row, GPU]
+            title = self._snapshot.queues[facts.queue_row].title
+            have = f"it uses {plain(used)} of its fair share of {plain(share)} GPUs"
+            yield Words(Code.NOT_ELIGIBLE, f"no room, and queue {title} may not take from others: {have}")
+
+    def _others(self, record: GroupRecord, waiting: Sequence[int]) -> Iterator[Words]:
+        for reason in record.reasons:
+            if reason.code is Code.PREEMPTION_DELAY:
+                yield Words(Code.PREEMPTION_DELAY, messages.reason_text(reason))
+        request = self._snapshot.requests[int(self._snapshot.pod_shape[waiting[0]])]
+        gpus = int(request[GPU])
+        if not record.reasons and not record.notes:
+            yield Words("NotTried", "no action has tried it in this cycle")
+        elif gpus:
+            idle = int(self._report.idle[:, GPU].sum())
+            yield Words(
+                "NoRoom", f"no node that it may use has {quantity(gpus, 'gpu')} idle; {plain(idle)} idle in all"
+            )
+        else:
+            yield Words("NoRoom", "no node that it may use has enough idle")
+
+
+# ------------------------------------------------------------------------------------------------------------- records
+
+
+def _bounds(reasons: Sequence[Reason]) -> Iterator[Words]:
+    """Yield limits and quotas."""
+    for code in (Code.OVER_LIMIT, Code.OVER_QUOTA):
+        for reason in reasons:
+            if reason.code is code:
+                yield Words(code, _bound_text(reason))
+
+
+def _bound_text(reason: Reason) -> str:
+    resource = str(reason.facts["resource"])
+    bound, used, requested = (_number(reason.facts[key]) for key in ("bound", "used", "requested"))
+    queue, would = reason.facts["queue"], quantity(round(used + requested), resource)
+    most = quantity(round(bound), resource)
+    if reason.code is Code.OVER_LIMIT:
+        return f"queue {queue} may not use more than {most}, and this job would make it {would}"
+    return f"non-preemptible pods of {queue} may use {most}, and this job would make it {would}"
+
+
+def _no_room(record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
+    """Yield what the whole gang, or its topology, does not find."""
+    for reason in record.reasons:
+        if reason.code is Code.TOPOLOGY:
+            where = reason.facts.get("where") or "any domain"
+            level = str(reason.facts.get("requirement", "")).rpartition("/")[2]
+            yield Words("TopologyHasNoRoom", f"{where} has no room for its pods together in one {level or 'domain'}")
+    needed = least_pods(facts)
+    for reason in record.reasons:
+        if reason.code is Code.NO_NODE and reason.facts.get("gang") and not reason.facts.get("satisfied"):
+            placed = reason.facts.get("placed", 0)
+            fit = "none fits" if not placed else f"only {placed} fit"
+            yield Words("GangDoesNotFit", f"its {needed} pods must start together, and {fit} now")
+
+
+def least_pods(facts: PodGroup) -> int:
+    """Return how many pods must start together: over all leaves, or over the fewest that the tree asks for."""
+    minimum = {at: subgroup.minimum or 0 for at, subgroup in enumerate(facts.subgroups) if subgroup.leaf}
+    for at in reversed(range(len(facts.subgroups))):
+        subgroup = facts.subgroups[at]
+        if not subgroup.leaf:
+            below = sorted(minimum.get(row, 0) for row, child in enumerate(facts.subgroups) if child.parent == at)
+            minimum[at] = sum(below if subgroup.minimum is None else below[: subgroup.minimum])
+    return minimum.get(0, 0)
+
+
+def held_text(nodes: Sequence[str]) -> str:
+    """Return where a group is going to start."""
+    return f"its place on {listed(nodes)} is being vacated by pods that are terminating"
+
+
+# ------------------------------------------------------------------------------------------------------------- numbers
+
+
+def quantity(amount: int, resource: str) -> str:
+    """Return an amount in axis units with its unit: ``8 GPUs``, ``4 cores``, ``16 GB``."""
+    match resource:
+        case "gpu":
+            return f"{plain(amount)} GPU" if amount <= GPU_UNIT else f"{plain(amount)} GPUs"
+        case "cpu":
+            return f"{amount / 1000:g} cores"
+        case "memory":
+            return f"{amount / 1e9:.4g} GB"
+        case "pods":
+            return f"{amount} pods"
+        case _:
+            return f"{amount if '/mig-' in resource else amount / 1000:g} {resource}"
+
+
+def plain(amount: float) -> str:
+    """Return thousandths of GPUs as GPUs, with no more decimals than needed."""
+    return f"{amount / GPU_UNIT:.3f}".rstrip("0").rstrip(".")
+
+
+def listed(names: Sequence[str], most: int = 6) -> str:
+    """Return names in a row, shortened when they are many."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"
+
+
+def _counted(count: int, text: str) -> str:
+    said = text.removeprefix("node(s) ").removeprefix("node ")
+    return f"{count} node{'s' if count != 1 else ''} {said}"
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
