@@ -36,8 +36,10 @@ class NodeCell:
 
     source: api.Node
     order: tuple[str, str]
+    plain: Node | None
+    """What the node object says; None for a node that is not part of the snapshot."""
     node: Node | None
-    """None for a node that is not part of the snapshot."""
+    """The same with what is said elsewhere."""
 
 
 class NodeReader:
@@ -49,7 +51,8 @@ class NodeReader:
     def read(self, source: api.Node) -> NodeCell:
         """Return the cell of a node."""
         wanted = is_wanted(source, self._settings)
-        return NodeCell(source=source, order=("", source.metadata.name), node=self._node(source) if wanted else None)
+        node = self._node(source) if wanted else None
+        return NodeCell(source=source, order=("", source.metadata.name), plain=node, node=node)
 
     def _node(self, source: api.Node) -> Node:
         labels = source.metadata.labels
@@ -75,19 +78,20 @@ def settle(cells: Iterable[NodeCell], gpus: Mapping[str, int], layouts: Mapping[
     found: list[Node] = []
     for cell in cells:
         node = cell.node
-        if node is None:
+        if cell.plain is None or node is None:
             continue
         offered, layout = gpus.get(node.name, 0), layouts.get(node.name)
         if node.dra_gpus != offered or node.numa is not layout:
-            cell.node = node = _with(node, cell.source, offered, layout)
+            cell.node = node = _with(cell.plain, offered, layout)
         found.append(node)
     return tuple(found)
 
 
-def _with(node: Node, source: api.Node, offered: int, layout: NumaLayout | None) -> Node:
-    more = (offered - node.dra_gpus) * GPU_UNIT
-    allocatable = {**node.allocatable, "gpu": node.allocatable.get("gpu", 0) + more} if more else node.allocatable
-    count = _gpu_count(source.metadata.labels.get(names.NODE_GPU_COUNT, ""), allocatable)
+def _with(node: Node, offered: int, layout: NumaLayout | None) -> Node:
+    if not offered:
+        return attrs.evolve(node, numa=layout)
+    allocatable = {**node.allocatable, "gpu": node.allocatable.get("gpu", 0) + offered * GPU_UNIT}
+    count = _gpu_count(node.labels.get(names.NODE_GPU_COUNT, ""), allocatable)
     return attrs.evolve(node, allocatable=allocatable, gpu_count=count, dra_gpus=offered, numa=layout)
 
 
@@ -116,7 +120,7 @@ def _gpu_memory(label: str) -> int:
 
 
 def _gpu_count(label: str, allocatable: Mapping[str, int]) -> int:
-    count = numerals.unsigned(label, bits=31)
+    count = numerals.unsigned(label, bits=16)  # what is larger is no number of devices, and tables are as long
     return allocatable.get("gpu", 0) // GPU_UNIT if count is None else count
 
 

@@ -19,6 +19,10 @@ QuantityTexts = tuple[tuple[str, str], ...]
 LARGEST_AMOUNT = 2**53
 """More than any node has of anything: an amount beyond it is cut to it, so that no sum of amounts leaves 64 bits."""
 
+MOST_DEVICES = 1024
+MOST_MEMORY = 2**40
+"""More devices, and MiB of one device, than any node has: anybody can write an annotation, and tables are as wide."""
+
 _GPU = "gpu"
 _WHOLE = frozenset({names.MEMORY, names.PODS, names.EPHEMERAL_STORAGE, names.STORAGE})
 _MILLI = 1000
@@ -165,13 +169,13 @@ def _gpu_request(key: ResourceKey, total: Mapping[str, int]) -> GpuRequest:
         kind = GpuKind.WHOLE
     asked = numerals.signed(key.memory) if key.memory is not None else None
     if asked is not None and asked > 0:
-        kind, memory = GpuKind.MEMORY, min(asked, LARGEST_AMOUNT)
+        kind, memory = GpuKind.MEMORY, min(asked, MOST_MEMORY)
     part = numerals.floating(key.fraction) if key.fraction is not None else None
     if part is not None and 0 < part <= 1:
         kind, portion, memory = GpuKind.FRACTION, part, 0
     if kind in (GpuKind.FRACTION, GpuKind.MEMORY) and key.devices is not None:
-        count = numerals.signed(key.devices, bits=32)
-        devices = count if count is not None and count > 0 else 1
+        count = numerals.signed(key.devices)
+        devices = min(count, MOST_DEVICES) if count is not None and count > 0 else 1
     if any(name.startswith(names.MIG_PREFIX) and amount > 0 for name, amount in total.items()):
         return GpuRequest(kind=GpuKind.MIG, legacy_mig=key.legacy_mig)
     return GpuRequest(kind=kind, devices=devices, portion=portion, memory=memory, legacy_mig=key.legacy_mig)

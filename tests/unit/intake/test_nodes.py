@@ -37,7 +37,7 @@ def test_gpu_memory_is_in_hundreds_of_mib_and_may_be_given_in_bytes(label, memor
     assert (found.gpu_memory, found.gpu_memory_known) == (memory, known)
 
 
-@pytest.mark.parametrize(("label", "count"), [(None, 4), ("6", 6), ("0", 0), ("-1", 4), ("some", 4)])
+@pytest.mark.parametrize(("label", "count"), [(None, 4), ("6", 6), ("0", 0), ("-1", 4), ("some", 4), ("4000000000", 4)])
 def test_the_number_of_gpus_is_the_label_or_else_what_is_allocatable(label, count):
     labels = {} if label is None else {"nvidia.com/gpu.count": label}
     assert read(allocatable=GPUS, labels=labels).gpu_count == count

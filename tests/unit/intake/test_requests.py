@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.intake.requests import LARGEST_AMOUNT, amounts, hundredths
+from kai.intake.requests import LARGEST_AMOUNT, MOST_DEVICES, MOST_MEMORY, amounts, hundredths
 from kai.model.pod import GpuKind, Shape
 from tests.unit.intake.making import pod, taken
 
@@ -110,6 +110,12 @@ def test_an_amount_of_gpu_memory_that_is_none_is_passed_over(text):
 def test_a_number_of_devices_that_is_none_stands_for_one(text):
     made = pod("a", annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": text})
     assert shape_of(made).gpu.devices == 1
+
+
+def test_absurd_numbers_of_devices_and_amounts_of_memory_are_cut():
+    fraction = shape_of(pod("a", annotations={"gpu-fraction": "1", "gpu-fraction-num-devices": "4000000000"})).gpu
+    memory = shape_of(pod("a", annotations={"gpu-memory": "9000000000000000000"})).gpu
+    assert (fraction.devices, memory.memory) == (MOST_DEVICES, MOST_MEMORY)
 
 
 def test_mig_profiles_are_a_kind_of_their_own():

@@ -1,0 +1,47 @@
+import attrs
+import pytest
+
+from kai.intake.catalog import read_library
+from kai.intake.settings import IntakeSettings
+from kai.model.topology import Topology
+from tests.unit.intake.making import objects, other, pod, taken
+
+
+def library(made, before=None):
+    return read_library(made, IntakeSettings(), before)
+
+
+def test_a_topology_has_labels_from_wide_to_narrow_and_aliases():
+    levels = [{"nodeLabel": "example.com/zone", "alias": "zone"}, {"nodeLabel": "example.com/rack"}]
+    made = other("Topology", "kai.scheduler/v1alpha1", "t", spec={"levels": levels})
+    expected = Topology(
+        name="t", levels=("example.com/zone", "example.com/rack"), aliases=(("zone", "example.com/zone"),)
+    )
+    assert taken(made).topologies == {"t": expected}
+
+
+def test_namespaces_have_labels():
+    made = other("Namespace", "v1", "a", metadata={"labels": {"team": "x"}})
+    assert taken(made).catalog.namespaces == {"a": {"team": "x"}}
+
+
+def test_config_maps_are_known_when_there_is_any():
+    assert not taken().catalog.config_maps_known
+    found = taken(other("ConfigMap", "v1", "c", namespace="a")).catalog
+    assert (found.config_maps_known, found.config_maps) == (True, {("a", "c")})
+
+
+def test_the_library_is_the_same_while_its_objects_are():
+    made = objects(other("ConfigMap", "v1", "c", namespace="a"))
+    first = library(made)
+    more_pods = attrs.evolve(made, pods=objects(pod("p")).pods, config_maps=(*made.config_maps,))
+    assert library(more_pods, first) is first
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "PersistentVolumeClaim", "ResourceClaim"])
+def test_a_new_object_makes_a_new_library(kind):
+    version = "resource.k8s.io/v1" if kind == "ResourceClaim" else "v1"
+    made = objects(other(kind, version, "c", namespace="a"))
+    first = library(objects())
+    assert library(made, first) is not first
+    assert library(objects(), library(made)).catalog == first.catalog

@@ -1,0 +1,99 @@
+import attrs
+import pytest
+
+from kai.api.core import Namespace
+from kai.api.meta import ObjectMeta
+from kai.errors import InputError
+from kai.intake.shelf import Shelf, in_order
+
+
+@attrs.frozen(eq=False)
+class Cell:
+    source: Namespace
+    order: tuple[str, str]
+
+
+def named(name, uid="u"):
+    return Namespace(metadata=ObjectMeta(name=name, uid=uid))
+
+
+@pytest.fixture
+def shelf():
+    return Shelf()
+
+
+@pytest.fixture
+def read():
+    """Read one object, and remember that it was read."""
+
+    def reading(source):
+        reading.seen.append(source.metadata.name)
+        return Cell(source, ("", source.metadata.name))
+
+    reading.seen = []
+    return reading
+
+
+def rows(shelf):
+    return [cell.source.metadata.name for cell in shelf.cells]
+
+
+def test_cells_are_in_row_order_whatever_the_order_of_objects(shelf, read):
+    assert shelf.put((named("b"), named("c"), named("a")), read)
+    assert rows(shelf) == ["a", "b", "c"]
+
+
+def test_the_same_objects_are_no_change(shelf, read):
+    sources = (named("a"), named("b"))
+    shelf.put(sources, read)
+    cells = shelf.cells
+    assert not shelf.put((*sources,), read)
+    assert shelf.cells is cells
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_an_object_that_replaces_another_of_its_name_takes_its_row(shelf, read, at):
+    sources = [named(name) for name in "cab"]
+    shelf.put(tuple(sources), read)
+    before = shelf.cells
+    sources[at] = fresh = named(sources[at].metadata.name, uid="new")
+    read.seen.clear()
+    assert shelf.put(tuple(sources), read)
+    assert read.seen == [fresh.metadata.name]
+    assert rows(shelf) == ["a", "b", "c"]
+    assert [one is other for one, other in zip(before, shelf.cells, strict=True)].count(False) == 1
+
+
+def test_objects_come_go_and_move_without_being_read_again(shelf, read):
+    one, two, three, four = (named(name) for name in "abcd")
+    shelf.put((one, two, three), read)
+    read.seen.clear()
+    assert shelf.put((three, four, one), read)
+    assert rows(shelf) == ["a", "c", "d"]
+    assert read.seen == ["d"]
+    assert shelf.put((one, three, four), read)
+    assert read.seen == ["d"]
+    assert shelf.put((), read)
+    assert rows(shelf) == []
+
+
+def test_an_object_in_the_place_of_one_of_another_name_is_read_once(shelf, read):
+    shelf.put((named("a"), named("c")), read)
+    read.seen.clear()
+    assert shelf.put((named("d"), named("b")), read)
+    assert sorted(read.seen) == ["b", "d"]
+    assert rows(shelf) == ["b", "d"]
+
+
+def test_two_objects_of_one_name_are_refused_and_nothing_changes(shelf, read):
+    sources = (named("a"), named("b"))
+    shelf.put(sources, read)
+    with pytest.raises(InputError, match=r"namespace b: metadata\.name: found 'uid u and uid v'"):
+        shelf.put((*sources, named("b", uid="v")), read)
+    assert not shelf.put(sources, read)
+
+
+def test_objects_are_put_in_order_and_doubles_refused():
+    assert [each.metadata.name for each in in_order([named("b"), named("a")])] == ["a", "b"]
+    with pytest.raises(InputError, match="expected one object of this kind and name"):
+        in_order([named("b"), named("a"), named("b")])
