@@ -1,7 +1,7 @@
 """Why a group waits, in one line of plain words: the dominant reason, with its code.
 
-Several reasons can hold at once. The first of these that applies is the one to tell: without its removal the others
-do not matter: the queue is missing; too few pods exist; impossible with these nodes, even if they were empty; a limit; a
+Several reasons can hold at once. The first of these that applies is told, because without its removal the others do not
+matter: the queue is missing; too few pods exist; impossible with these nodes, even if they were empty; a limit; a
 quota that non-preemptible pods may not pass; no node matches; the gang or its topology has no room; fairness forbids
 taking; others are in the way.
 """
