@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from kai.api.bindrequest import BindRequest
 from kai.api.plans import WRITES, Bind, Create, Delete, Get, List, Patch, Reason, Ref, Refusal, carry_out
+from kai.api.pod import Pod
 from kai.binder import Verdict, sweep_everything
 from kai.binder.attempt import attempt, retry_delay
 from tests.unit.binder.clusters import (
@@ -398,8 +399,8 @@ def test_a_binding_that_was_done_although_its_answer_was_lost_is_found():
     assert try_once(server).verdict is Verdict.BOUND
 
 
-def test_a_binding_that_comes_late_is_fenced_off_before_anything_is_undone():
-    server = cluster(node(), sharing_pod(), sharing_request())
+def late_binding(server):
+    """Let the answer to the binding be lost and the binding itself be delayed; return it."""
     late = []
 
     def fault(request):
@@ -410,17 +411,54 @@ def test_a_binding_that_comes_late_is_fenced_off_before_anything_is_undone():
 
     server.fault = fault
     assert try_once(server).verdict is Verdict.INTERRUPTED
+    server.fault = lambda _: None
+    return late[0]
+
+
+def test_a_binding_that_comes_late_is_fenced_off_before_anything_is_undone():
+    server = cluster(node(), sharing_pod(), sharing_request())
+    late = late_binding(server)
     server.remove("Node", "n1")
     answers = []
 
     def land_before_the_first_deletion(request):
         if isinstance(request, Delete) and not answers:
-            answers.append(server._bind(late[0]))
+            answers.append(server._bind(late))
 
     server.fault = land_before_the_first_deletion
     assert try_once(server).verdict is Verdict.FAILED
     assert [answer.reason for answer in answers] == [Reason.CONFLICT]
     assert node_of(server) is None
+
+
+def test_a_binding_that_lands_just_before_the_fence_is_the_truth():
+    server = cluster(node(), sharing_pod(), sharing_request())
+    late = late_binding(server)
+    server.remove("Node", "n1")
+    landed = []
+
+    def land_before_the_first_patch(request):
+        if isinstance(request, Patch) and request.ref.name == "p" and not landed:
+            landed.append(server._bind(late))
+
+    server.fault = land_before_the_first_patch
+    assert try_once(server).verdict is Verdict.BOUND
+    assert landed == [None]
+    assert [event.reason for event in server.events] == ["Bound"]
+    assert len(server.names("ConfigMap")) == 2
+    assert status(server)["phase"] == "Succeeded"
+
+
+def test_a_binding_that_a_lagging_store_does_not_show_is_the_truth():
+    server = cluster(node(), sharing_pod(), sharing_request())
+    late = late_binding(server)
+    before = server._read(Ref(Pod, "p", "ns"))
+    server._bind(late)
+    server.remove("Node", "n1")
+    server.fault = lambda r: before if isinstance(r, Get) and not r.fresh and r.ref.cls is Pod else None
+    assert try_once(server).verdict is Verdict.BOUND
+    assert [event.reason for event in server.events] == ["Bound"]
+    assert len(server.names("ConfigMap")) == 2
 
 
 def test_a_local_store_that_lags_is_not_believed_about_what_does_not_exist():

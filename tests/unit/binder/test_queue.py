@@ -141,6 +141,17 @@ def test_a_request_that_is_gone_is_not_attempted_again():
     assert attempts(binds.step(Tick(), 5.0)) == []
 
 
+def test_the_pause_of_a_deleted_request_is_not_that_of_its_successor():
+    binds = queue()
+    binds.step(RequestSeen(request(limit=9)), 0.0)
+    binds.step(ended(Verdict.RETRY, delay=1.0), 0.0)
+    binds.step(RequestGone(request()), 0.5)
+    failed = request(limit=9, status={"phase": "Failed", "failedAttempts": 3})
+    assert wake(binds.step(RequestSeen(failed), 0.5)) is not None
+    assert attempts(binds.step(Tick(), 1.0)) == []
+    assert attempts(binds.step(Tick(), 4.5)) == ["p"]
+
+
 def test_a_request_of_the_same_name_made_meanwhile_is_attempted_after():
     binds = queue()
     binds.step(RequestSeen(request()), 0.0)
