@@ -1,0 +1,198 @@
+"""Small clusters for tests of plugins: manifests as short calls, a session on them, and whole cycles."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from kai.actions.allocate import Allocate
+from kai.api.codec import structure_all
+from kai.api.objects import collect
+from kai.framework.decisions import Bind, Recorder
+from kai.framework.hooks import Hooks, Plugin
+from kai.framework.observe import Silent
+from kai.framework.parameters import Parameters
+from kai.framework.profile import PluginUse, Profile
+from kai.framework.session import Session
+from kai.framework.verdict import Histogram
+from kai.intake import take_snapshot
+from kai.model.rows import PodRow
+from kai.model.status import Status
+from kai.plugins.proportion import Proportion
+from kai.state.snapshot import Snapshot
+
+Manifest = dict[str, Any]
+NOW = 1_767_268_800.0
+UNLIMITED = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+
+
+def node(name: str, labels: dict[str, str] | None = None, **spec: Any) -> Manifest:
+    """Return a node with 64 cores; ``gpus`` and other amounts by resource name under ``allocatable``."""
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110"} | spec.pop("allocatable", {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name} | (labels or {})},
+        "spec": spec,
+        "status": {"allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def pod(name: str, on: str = "", **parts: Any) -> Manifest:
+    """Return a pod of the group ``name`` up to its last dash; pending, or running ``on`` a node.
+
+    ``parts``: namespace, labels, requests, ports, leaving, metadata and status; the rest goes to the spec.
+    """
+    namespace = parts.pop("namespace", "default")
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "uid": f"{namespace}-{name}",
+        "labels": parts.pop("labels", {}),
+        "annotations": {"pod-group-name": name.rpartition("-")[0]},
+    } | parts.pop("metadata", {})
+    if parts.pop("leaving", False):
+        metadata["deletionTimestamp"] = "2026-01-01T12:00:00Z"
+    container = {"name": "main", "resources": {"requests": {"cpu": "1"} | parts.pop("requests", {})}}
+    container["ports"] = parts.pop("ports", [])
+    status = {"phase": "Running" if on else "Pending"} | parts.pop("status", {})
+    spec = {"containers": [container], "schedulerName": "kai-scheduler"} | parts
+    if on:
+        spec["nodeName"] = on
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+def groups_of(manifests: Sequence[Manifest], minimum: int = 1) -> list[Manifest]:
+    """Return a queue, and a group for every group that pods name; ``a`` is older than ``b``."""
+    names = {
+        (each["metadata"]["namespace"], each["metadata"]["annotations"]["pod-group-name"])
+        for each in manifests
+        if each["kind"] == "Pod"
+    }
+    queues = [
+        {
+            "apiVersion": "scheduling.run.ai/v2",
+            "kind": "Queue",
+            "metadata": {"name": name},
+            "spec": {
+                "parentQueue": parent,
+                "resources": {"cpu": UNLIMITED, "memory": UNLIMITED, "gpu": UNLIMITED},
+            },
+        }
+        for name, parent in (("top", ""), ("team", "top"))
+    ]
+    groups = [
+        {
+            "apiVersion": "scheduling.run.ai/v2alpha2",
+            "kind": "PodGroup",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "uid": f"{namespace}-{name}",
+                "creationTimestamp": f"2026-01-01T11:00:{at:02d}Z",
+            },
+            "spec": {"queue": "team", "minMember": minimum},
+        }
+        for at, (namespace, name) in enumerate(sorted(names))
+    ]
+    return queues + groups
+
+
+def snapshot_of(*manifests: Manifest, minimum: int = 1, **changes: Any) -> Snapshot:
+    """Return the snapshot of nodes, pods and whatever else, with groups for the pods; ``changes`` replace parts."""
+    everything = [*manifests, *groups_of(manifests, minimum)]
+    snapshot = take_snapshot(collect(structure_all(everything).objects), NOW)
+    return attrs.evolve(snapshot, **changes) if changes else snapshot
+
+
+@attrs.frozen
+class Stage:
+    """A session with the plugin under test, and the plugin's hooks."""
+
+    session: Session
+    hooks: Hooks
+
+    @classmethod
+    def of(cls, plugin: Plugin, snapshot: Snapshot, parameters: Parameters | None = None) -> "Stage":
+        """Open a session in which ``plugin`` is the only one."""
+        profile = Profile(
+            actions=(), plugins=(PluginUse(name="tested", plugin=plugin),), parameters=parameters or Parameters()
+        )
+        session = Session(snapshot, profile, Recorder(), Silent())
+        return cls(session, session.policy.plugins[0].hooks)
+
+    def row(self, name: str) -> PodRow:
+        """Return the row of a pod by name."""
+        return PodRow(next(row for row, each in enumerate(self.session.snapshot.pods) if each.name == name))
+
+    def is_concerned(self, name: str) -> bool:
+        """Say whether the plugin is asked about a pod at all."""
+        shape = self.session.facts.pods.shape[self.row(name)]
+        return self.hooks.concerns is None or bool(self.hooks.concerns[shape])
+
+    def accepting(self, name: str) -> list[str]:
+        """Return the names of the nodes that the filter leaves for a pod."""
+        assert self.hooks.filter_nodes is not None
+        mask = self.hooks.filter_nodes(self.row(name), self.session.all_nodes)
+        assert mask.dtype == np.bool_
+        return [each.name for each, accepted in zip(self.session.snapshot.nodes, mask, strict=True) if accepted]
+
+    def scores(self, name: str) -> list[float]:
+        """Return the scores of all nodes for a pod."""
+        assert self.hooks.score_nodes is not None
+        scores = self.hooks.score_nodes(self.row(name), self.session.all_nodes)
+        assert scores.dtype == np.float64
+        return [float(score) for score in scores]
+
+    def reasons(self, name: str) -> list[str]:
+        """Return the words for each node that the filter refuses, in node order."""
+        assert self.hooks.filter_nodes is not None
+        assert self.hooks.explain_nodes is not None
+        refused = self.session.all_nodes[~self.hooks.filter_nodes(self.row(name), self.session.all_nodes)]
+        return list(self.hooks.explain_nodes(self.row(name), refused))
+
+    def refusal(self, name: str) -> str:
+        """Return why a pod is refused before any node is looked at, "" if it is not."""
+        if self.hooks.admit_pod is None or not self.is_concerned(name):
+            return ""
+        verdict = self.hooks.admit_pod(self.row(name))
+        return "" if verdict else str(verdict.reasons[0].facts["text"])
+
+
+@attrs.frozen
+class Played:
+    """What a cycle decided."""
+
+    session: Session
+    bound: dict[str, str]
+
+    def waiting_for(self, group: str) -> Histogram:
+        """Return what nodes objected to the first pod of a group that found none."""
+        row = next(row for row, each in enumerate(self.session.snapshot.groups) if each.name == group)
+        histogram = self.session.records[row].reasons[0].facts["histogram"]
+        assert isinstance(histogram, Histogram)
+        return histogram
+
+
+def play(plugin: Plugin, snapshot: Snapshot, *more: Plugin) -> Played:
+    """Allocate once with the plugin under test, ``more`` and fair shares; return which pod was bound to which node."""
+    uses = [PluginUse(name=f"p{at}", plugin=each) for at, each in enumerate((plugin, *more, Proportion()))]
+    recorder = Recorder()
+    session = Session(snapshot, Profile(actions=(Allocate(),), plugins=tuple(uses)), recorder, Silent())
+    Allocate().run(session)
+    bound = {
+        snapshot.pods[each.pod].name: snapshot.nodes[each.node].name
+        for each in recorder.decisions
+        if isinstance(each, Bind)
+    }
+    session.ledger.check()
+    return Played(session, bound)
+
+
+def evict(session: Session, name: str) -> None:
+    """Evict a pod and keep it evicted."""
+    row = next(row for row, each in enumerate(session.snapshot.pods) if each.name == name)
+    statement = session.statement("test")
+    statement.evict(np.array([row], np.int64))
+    assert session.columns.status[row] == Status.RELEASING

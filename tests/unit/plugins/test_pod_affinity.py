@@ -1,0 +1,406 @@
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kai.framework.hooks import Hooks
+from kai.model.constraints import AffinityTerm
+from kai.model.status import ACTIVE_USED, within
+from kai.plugins.pod_affinity import KEPT_OFF, NOT_AWAY, NOT_NEAR, PodAffinity, PodAffinityScore
+from tests.unit.plugins.stage import Stage, evict, node, play, pod, snapshot_of
+
+HOST, ZONE = "kubernetes.io/hostname", "zone"
+NODES = (
+    node("n1", {ZONE: "east"}),
+    node("n2", {ZONE: "east"}),
+    node("n3", {ZONE: "west"}),
+    node("n4"),
+)
+WEB, DB = {"app": "web"}, {"app": "db"}
+
+
+def term(labels, key=HOST, **more):
+    return {"labelSelector": {"matchLabels": labels}, "topologyKey": key} | more
+
+
+def near(*terms):
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
+
+
+def away(*terms):
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
+
+
+def prefers(kind, *weighted):
+    wishes = [{"weight": weight, "podAffinityTerm": wish} for weight, wish in weighted]
+    return {kind: {"preferredDuringSchedulingIgnoredDuringExecution": wishes}}
+
+
+def namespace(name, **labels):
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def filtering(*manifests):
+    return Stage.of(PodAffinity(), snapshot_of(*NODES, *manifests))
+
+
+def scoring(*manifests):
+    return Stage.of(PodAffinityScore(), snapshot_of(*NODES, *manifests))
+
+
+# ------------------------------------------------------------------------------------------------------ required terms
+
+
+def test_affinity_keeps_a_pod_in_the_domains_of_what_it_wants():
+    stage = filtering(pod("a-0", on="n1", labels=DB), pod("b-0", affinity=near(term(DB, ZONE))))
+    assert stage.accepting("b-0") == ["n1", "n2"]
+    assert stage.reasons("b-0") == [NOT_NEAR] * 2
+
+
+def test_affinity_to_nobody_refuses_every_node():
+    assert filtering(pod("b-0", affinity=near(term(DB, ZONE)))).accepting("b-0") == []
+
+
+def test_the_first_of_a_series_may_go_anywhere_with_the_label():
+    stage = filtering(pod("b-0", labels=WEB, affinity=near(term(WEB, ZONE))))
+    assert stage.accepting("b-0") == ["n1", "n2", "n3"]
+
+
+def test_the_first_of_a_series_is_excused_only_while_nobody_matches_anywhere():
+    stage = filtering(pod("a-0", on="n3", labels=WEB), pod("b-0", labels=WEB, affinity=near(term(WEB, ZONE))))
+    assert stage.accepting("b-0") == ["n3"]
+
+
+def test_a_match_on_a_node_without_the_label_is_in_no_domain():
+    stage = filtering(pod("a-0", on="n4", labels=WEB), pod("b-0", labels=WEB, affinity=near(term(WEB, ZONE))))
+    assert stage.accepting("b-0") == ["n1", "n2", "n3"]
+
+
+def test_only_pods_that_match_every_term_count():
+    both = near(term({"app": "db"}, ZONE), term({"tier": "gold"}, HOST))
+    stage = filtering(
+        pod("a-0", on="n1", labels=DB),
+        pod("a-1", on="n2", labels={"tier": "gold"}),
+        pod("a-2", on="n3", labels={"app": "db", "tier": "gold"}),
+        pod("b-0", affinity=both),
+    )
+    assert stage.accepting("b-0") == ["n3"]
+
+
+def test_anti_affinity_keeps_a_pod_out_of_domains():
+    stage = filtering(pod("a-0", on="n1", labels=DB), pod("b-0", affinity=away(term(DB, ZONE))))
+    assert stage.accepting("b-0") == ["n3", "n4"]
+    assert stage.reasons("b-0") == [NOT_AWAY] * 2
+
+
+def test_each_anti_affinity_term_refuses_by_itself():
+    stage = filtering(
+        pod("a-0", on="n1", labels=DB),
+        pod("a-1", on="n4", labels=WEB),
+        pod("b-0", affinity=away(term(DB, ZONE), term(WEB, HOST))),
+    )
+    assert stage.accepting("b-0") == ["n3"]
+
+
+def test_pods_that_are_there_keep_others_off():
+    stage = filtering(pod("a-0", on="n1", affinity=away(term(WEB, ZONE))), pod("b-0", labels=WEB), pod("c-0"))
+    assert stage.accepting("b-0") == ["n3", "n4"]
+    assert stage.reasons("b-0") == [KEPT_OFF] * 2
+    assert not stage.is_concerned("c-0")
+
+
+def test_the_reason_is_the_first_in_the_peers_order():
+    apart = near(term(DB, HOST)) | away(term(WEB, HOST))
+    stage = filtering(
+        pod("a-0", on="n1", labels=DB),
+        pod("a-1", on="n1", labels=WEB),
+        pod("a-2", on="n2", labels=WEB),
+        pod("b-0", affinity=apart),
+    )
+    assert stage.reasons("b-0") == [NOT_AWAY, NOT_NEAR, NOT_NEAR, NOT_NEAR]
+
+
+def test_a_term_means_the_namespace_of_its_pod_unless_it_names_others():
+    there = pod("a-0", on="n1", labels=DB, namespace="other")
+    assert filtering(there, pod("b-0", affinity=away(term(DB)))).accepting("b-0") == ["n1", "n2", "n3", "n4"]
+    named = away(term(DB, namespaces=["other"]))
+    assert filtering(there, pod("b-0", affinity=named)).accepting("b-0") == ["n2", "n3", "n4"]
+
+
+@pytest.mark.parametrize(("selector", "reaches"), [({}, True), ({"matchLabels": {"team": "x"}}, True), (None, False)])
+def test_a_namespace_selector_chooses_by_labels_of_namespaces(selector, reaches):
+    more = {} if selector is None else {"namespaceSelector": selector}
+    stage = filtering(
+        namespace("other", team="x"),
+        pod("a-0", on="n1", labels=DB, namespace="other"),
+        pod("b-0", affinity=away(term(DB, **more))),
+    )
+    assert ("n1" not in stage.accepting("b-0")) == reaches
+
+
+def test_a_namespace_selector_passes_over_namespaces_with_other_labels():
+    stage = filtering(
+        namespace("other", team="y"),
+        pod("a-0", on="n1", labels=DB, namespace="other"),
+        pod("b-0", affinity=away(term(DB, namespaceSelector={"matchLabels": {"team": "x"}}))),
+    )
+    assert stage.accepting("b-0") == ["n1", "n2", "n3", "n4"]
+
+
+def test_terminating_and_evicted_pods_still_count():
+    stage = filtering(
+        pod("a-0", on="n1", labels=DB, leaving=True),
+        pod("a-1", on="n3", labels=DB),
+        pod("b-0", affinity=away(term(DB, HOST))),
+    )
+    evict(stage.session, "a-1")
+    assert stage.accepting("b-0") == ["n2", "n4"]
+
+
+def test_a_pod_that_moves_counts_on_both_nodes_until_it_is_gone():
+    stage = filtering(pod("a-0", on="n1", labels=DB), pod("b-0", affinity=away(term(DB, HOST))))
+    session = stage.session
+    victim = np.array([stage.row("a-0")], np.int64)
+    with session.statement("test") as statement:
+        statement.evict(victim)
+        assert statement.place_pods(victim, np.array([2], np.int64), session.no_extra, promise=True) == 1
+        assert stage.accepting("b-0") == ["n2", "n4"]
+    assert stage.accepting("b-0") == ["n2", "n3", "n4"]
+
+
+def test_finished_pods_do_not_count():
+    done = pod("a-0", on="n1", labels=DB, status={"phase": "Succeeded"})
+    assert filtering(done, pod("b-0", affinity=away(term(DB, ZONE)))).accepting("b-0") == ["n1", "n2", "n3", "n4"]
+
+
+def test_pods_that_no_term_bears_on_are_placed_without_asking():
+    stage = filtering(pod("a-0", on="n1", labels=DB), pod("b-0", affinity=near(term(DB, ZONE))), pod("c-0", labels=WEB))
+    # That others want to be near db pods does not restrict db pods themselves.
+    assert [stage.is_concerned(name) for name in ("a-0", "b-0", "c-0")] == [False, True, False]
+
+
+def test_nothing_is_asked_where_no_pod_has_terms():
+    assert filtering(pod("a-0", on="n1", labels=DB)).hooks == Hooks()
+
+
+def test_a_gang_that_spreads_by_anti_affinity_takes_a_node_each():
+    gang = [pod(f"a-{at}", labels=WEB, affinity=away(term(WEB))) for at in range(4)]
+    played = play(PodAffinity(), snapshot_of(*NODES, *gang, minimum=4))
+    assert played.bound == {f"a-{at}": f"n{at + 1}" for at in range(4)}
+
+
+def test_a_gang_that_is_one_too_many_is_not_placed_at_all():
+    gang = [pod(f"a-{at}", labels=WEB, affinity=away(term(WEB))) for at in range(5)]
+    played = play(PodAffinity(), snapshot_of(*NODES, *gang, minimum=5))
+    assert played.bound == {}
+    assert [(count, reason.text) for count, reason in played.waiting_for("a").counts] == [(4, NOT_AWAY)]
+
+
+def test_a_series_follows_its_first_pod_into_one_zone():
+    crowd = [pod(f"a-{at}", labels=WEB, affinity=near(term(WEB, ZONE)), requests={"cpu": "40"}) for at in range(3)]
+    played = play(PodAffinity(), snapshot_of(*NODES, *crowd))
+    assert played.bound == {"a-0": "n1", "a-1": "n2"}
+
+
+# ----------------------------------------------------------------------------------------------------- preferred terms
+
+MILLION = 1_000_000.0
+
+
+def test_a_preferred_term_is_worth_its_weight_for_each_pod_of_the_domain():
+    stage = scoring(
+        pod("a-0", on="n1", labels=DB),
+        pod("a-1", on="n2", labels=DB),
+        pod("a-2", on="n3", labels=DB),
+        pod("b-0", affinity=prefers("podAffinity", (3, term(DB, ZONE)))),
+    )
+    assert stage.scores("b-0") == [6 * MILLION, 6 * MILLION, 3 * MILLION, 0]
+
+
+def test_preferred_anti_affinity_costs():
+    stage = scoring(
+        pod("a-0", on="n1", labels=DB), pod("b-0", affinity=prefers("podAntiAffinity", (2, term(DB, ZONE))))
+    )
+    assert stage.scores("b-0") == [-2 * MILLION, -2 * MILLION, 0, 0]
+
+
+def test_terms_over_several_labels_add_up():
+    wishes = prefers("podAffinity", (1, term(DB, ZONE)), (10, term(DB, HOST)))
+    stage = scoring(pod("a-0", on="n1", labels=DB), pod("b-0", affinity=wishes))
+    assert stage.scores("b-0") == [11 * MILLION, MILLION, 0, 0]
+
+
+def test_what_pods_that_are_there_prefer_counts_as_well():
+    stage = scoring(
+        pod("a-0", on="n1", affinity=prefers("podAffinity", (5, term(WEB, ZONE)))),
+        pod("a-1", on="n3", affinity=prefers("podAntiAffinity", (7, term(WEB, ZONE)))),
+        pod("b-0", labels=WEB),
+        pod("c-0"),
+    )
+    assert stage.scores("b-0") == [5 * MILLION, 5 * MILLION, -7 * MILLION, 0]
+    assert not stage.is_concerned("c-0")
+
+
+def test_required_terms_of_pods_that_are_there_are_worth_nothing():
+    assert scoring(pod("a-0", on="n1", affinity=near(term(WEB, ZONE))), pod("b-0", labels=WEB)).hooks == Hooks()
+
+
+def test_the_weight_is_an_option_of_the_score():
+    snapshot = snapshot_of(
+        *NODES, pod("a-0", on="n3", labels=DB), pod("b-0", affinity=prefers("podAffinity", (3, term(DB, HOST))))
+    )
+    assert Stage.of(PodAffinityScore(weight=0.5), snapshot).scores("b-0") == [0, 0, 1.5, 0]
+
+
+def test_a_moved_pod_attracts_to_both_of_its_nodes():
+    stage = scoring(pod("a-0", on="n1", labels=DB), pod("b-0", affinity=prefers("podAffinity", (1, term(DB, HOST)))))
+    session = stage.session
+    victim = np.array([stage.row("a-0")], np.int64)
+    with session.statement("test") as statement:
+        statement.evict(victim)
+        statement.place_pods(victim, np.array([2], np.int64), session.no_extra, promise=True)
+        assert stage.scores("b-0") == [MILLION, 0, MILLION, 0]
+
+
+def test_a_cycle_follows_preferences_over_names_of_nodes():
+    snapshot = snapshot_of(
+        *NODES,
+        pod("a-0", on="n3", labels=DB),
+        pod("b-0", affinity=prefers("podAffinity", (1, term(DB, ZONE)))),
+        pod("c-0", affinity=prefers("podAntiAffinity", (1, {"labelSelector": {}, "topologyKey": ZONE}))),
+    )
+    assert play(PodAffinityScore(), snapshot).bound == {"b-0": "n3", "c-0": "n1"}
+
+
+# -------------------------------------------------------------------------------------- the same, pod by pod and slowly
+
+
+class Slow:
+    """What the terms mean, asked of every pair of pods: the plain form of what the plugin does with masks."""
+
+    def __init__(self, session) -> None:
+        self.snapshot, self.columns = session.snapshot, session.columns
+
+    def there(self) -> Iterator[tuple[int, int]]:
+        for row in range(len(self.snapshot.pods)):
+            if within(int(self.columns.status[row]), ACTIVE_USED) and self.columns.node[row] >= 0:
+                yield row, int(self.columns.node[row])
+            yield from ((row, int(left) - 1) for left in self.columns.left[row] if left)
+
+    def demands(self, pod):
+        return self.snapshot.shapes[self.snapshot.pod_shape[pod]].constraints
+
+    def means(self, wish: AffinityTerm, pod: int) -> bool:
+        each = self.snapshot.pods[pod]
+        return wish.selects(each.namespace, each.labels, self.snapshot.catalog.namespaces)
+
+    def together(self, key: str, one: int, other: int) -> bool:
+        left, right = self.snapshot.nodes[one].labels.get(key), self.snapshot.nodes[other].labels.get(key)
+        return left is not None and left == right
+
+    def accepts(self, pod: int, node: int) -> bool:
+        mine = self.demands(pod)
+        wanted = [
+            (other, where) for other, where in self.there() if all(self.means(wish, other) for wish in mine.affinity)
+        ]
+        if mine.affinity and not all(wish.topology_key in self.snapshot.nodes[node].labels for wish in mine.affinity):
+            return False
+        known = [
+            (wish, where)
+            for _, where in wanted
+            for wish in mine.affinity
+            if wish.topology_key in self.snapshot.nodes[where].labels
+        ]
+        first = not known and all(self.means(wish, pod) for wish in mine.affinity)
+        if not first:
+            for wish in mine.affinity:
+                if not any(self.together(wish.topology_key, node, where) for _, where in wanted):
+                    return False
+        for other, where in self.there():
+            if any(self.means(t, other) and self.together(t.topology_key, node, where) for t in mine.anti_affinity):
+                return False
+            theirs = self.demands(other).anti_affinity
+            if any(self.means(t, pod) and self.together(t.topology_key, node, where) for t in theirs):
+                return False
+        return True
+
+    def score(self, pod: int, node: int) -> int:
+        mine, total = self.demands(pod), 0
+        for other, where in self.there():
+            theirs = self.demands(other)
+            for sign, wishes, meant in (
+                (1, mine.preferred_affinity, other),
+                (-1, mine.preferred_anti_affinity, other),
+                (1, theirs.preferred_affinity, pod),
+                (-1, theirs.preferred_anti_affinity, pod),
+            ):
+                total += sum(
+                    sign * t.weight
+                    for t in wishes
+                    if self.means(t, meant) and self.together(t.topology_key, node, where)
+                )
+        return total
+
+
+def draw_term(draw):
+    labels = {draw(st.sampled_from(["app", "tier"])): draw(st.sampled_from(["x", "y"]))}
+    scope = draw(st.sampled_from([{}, {"namespaces": ["other"]}, {"namespaceSelector": {}}]))
+    return term(labels, draw(st.sampled_from([HOST, ZONE])), **scope)
+
+
+@st.composite
+def clusters(draw):
+    nodes = [node(f"n{at}", draw(st.sampled_from([{ZONE: "e"}, {ZONE: "w"}, {}]))) for at in range(4)]
+    pods = []
+    for at in range(draw(st.integers(2, 6))):
+        affinity = {}
+        if draw(st.booleans()):
+            affinity |= near(*(draw_term(draw) for _ in range(draw(st.integers(1, 2)))))
+        if draw(st.booleans()):
+            affinity |= away(*(draw_term(draw) for _ in range(draw(st.integers(1, 2)))))
+        for kind in ("podAffinity", "podAntiAffinity"):
+            if draw(st.booleans()):
+                wishes = prefers(kind, (draw(st.integers(1, 9)), draw_term(draw)))[kind]
+                affinity[kind] = affinity.get(kind, {}) | wishes
+        pods.append(
+            pod(
+                f"p-{at}",
+                on=draw(st.sampled_from(["", "n0", "n1", "n2", "n3"])),
+                namespace=draw(st.sampled_from(["default", "other"])),
+                labels={key: draw(st.sampled_from(["x", "y"])) for key in ("app", "tier") if draw(st.booleans())},
+                affinity=affinity,
+            )
+        )
+    return snapshot_of(*nodes, *pods)
+
+
+ALL = range(4)
+
+
+def asks_about(stage, name):
+    is_open = stage.hooks.filter_nodes is not None or stage.hooks.score_nodes is not None
+    return is_open and stage.is_concerned(name)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(clusters(), st.integers(0, 5), st.integers(0, 3))
+def test_masks_and_scores_are_what_looking_at_every_pair_of_pods_gives(snapshot, victim, target):
+    required, preferred = Stage.of(PodAffinity(), snapshot), Stage.of(PodAffinityScore(), snapshot)
+    for stage in (required, preferred):
+        session = stage.session
+        row = np.array([victim % len(snapshot.pods)], np.int64)
+        with session.statement("test") as statement:
+            if session.columns.node[row[0]] >= 0:
+                statement.evict(row)
+                statement.place_pods(row, np.array([target], np.int64), session.no_extra, promise=True)
+            slow = Slow(session)
+            for at, each in enumerate(snapshot.pods):
+                if not asks_about(stage, each.name):
+                    assert stage is preferred or all(slow.accepts(at, where) for where in ALL)
+                    assert stage is required or not any(slow.score(at, where) for where in ALL)
+                elif stage is required:
+                    assert stage.accepting(each.name) == [f"n{where}" for where in ALL if slow.accepts(at, where)]
+                else:
+                    assert stage.scores(each.name) == [slow.score(at, where) * MILLION for where in ALL]

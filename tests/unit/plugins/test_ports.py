@@ -1,0 +1,86 @@
+import pytest
+
+from kai.framework.hooks import Hooks
+from kai.plugins.ports import REFUSED, Ports
+from tests.unit.plugins.stage import Stage, evict, node, play, pod, snapshot_of
+
+NODES = (node("n1"), node("n2"))
+
+
+def port(number, protocol="TCP", address=""):
+    return {"containerPort": number, "hostPort": number, "protocol": protocol, "hostIP": address}
+
+
+def test_a_port_in_use_closes_the_node():
+    stage = Stage.of(Ports(), snapshot_of(*NODES, pod("a-0", on="n1", ports=[port(80)]), pod("b-0", ports=[port(80)])))
+    assert stage.accepting("b-0") == ["n2"]
+    assert stage.reasons("b-0") == [REFUSED]
+
+
+@pytest.mark.parametrize(
+    ("taken", "wanted", "clashes"),
+    [
+        (port(80), port(81), False),
+        (port(80), port(80, "UDP"), False),
+        (port(80, address="10.0.0.1"), port(80, address="10.0.0.2"), False),
+        (port(80, address="10.0.0.1"), port(80, address="10.0.0.1"), True),
+        (port(80, address="10.0.0.1"), port(80), True),
+        (port(80), port(80, address="10.0.0.1"), True),
+        (port(80, address="0.0.0.0"), port(80, address="10.0.0.1"), True),  # noqa: S104  an address in a manifest
+    ],
+)
+def test_ports_clash_by_number_protocol_and_address(taken, wanted, clashes):
+    stage = Stage.of(Ports(), snapshot_of(*NODES, pod("a-0", on="n1", ports=[taken]), pod("b-0", ports=[wanted])))
+    assert ("n1" not in stage.accepting("b-0")) == clashes
+
+
+def test_one_clash_of_many_ports_is_enough():
+    held = pod("a-0", on="n1", ports=[port(80), port(90)])
+    stage = Stage.of(Ports(), snapshot_of(*NODES, held, pod("b-0", ports=[port(70), port(90)])))
+    assert stage.accepting("b-0") == ["n2"]
+
+
+def test_a_port_of_a_container_alone_is_not_the_nodes():
+    stage = Stage.of(Ports(), snapshot_of(*NODES, pod("a-0", ports=[{"containerPort": 80}]), pod("b-0")))
+    assert stage.hooks == Hooks()
+
+
+def test_on_the_network_of_the_host_every_port_is_the_nodes():
+    snapshot = snapshot_of(
+        *NODES, pod("a-0", on="n2", ports=[{"containerPort": 80}], hostNetwork=True), pod("b-0", ports=[port(80)])
+    )
+    assert Stage.of(Ports(), snapshot).accepting("b-0") == ["n1"]
+
+
+def test_a_terminating_pod_keeps_its_ports():
+    leaving = pod("a-0", on="n1", ports=[port(80)], leaving=True)
+    assert Stage.of(Ports(), snapshot_of(*NODES, leaving, pod("b-0", ports=[port(80)]))).accepting("b-0") == ["n2"]
+
+
+def test_evicting_a_pod_does_not_free_its_ports():
+    stage = Stage.of(Ports(), snapshot_of(*NODES, pod("a-0", on="n1", ports=[port(80)]), pod("b-0", ports=[port(80)])))
+    evict(stage.session, "a-0")
+    assert stage.accepting("b-0") == ["n2"]
+
+
+def test_a_finished_pod_holds_no_port():
+    done = pod("a-0", on="n1", ports=[port(80)], status={"phase": "Succeeded"})
+    assert Stage.of(Ports(), snapshot_of(*NODES, done, pod("b-0", ports=[port(80)]))).accepting("b-0") == ["n1", "n2"]
+
+
+def test_pods_without_ports_are_not_asked_about():
+    stage = Stage.of(Ports(), snapshot_of(*NODES, pod("a-0", ports=[port(80)]), pod("b-0")))
+    assert (stage.is_concerned("a-0"), stage.is_concerned("b-0")) == (True, False)
+
+
+def test_pods_that_a_cycle_places_hold_their_ports_against_the_next():
+    pods = [pod(f"a-{at}", ports=[port(80)]) for at in range(3)]
+    assert play(Ports(), snapshot_of(*NODES, *pods)).bound == {"a-0": "n1", "a-1": "n2"}
+
+
+def test_a_gang_that_fits_nowhere_leaves_no_port_behind():
+    gang = [pod(f"a-{at}", ports=[port(80)]) for at in range(3)]
+    single = pod("b-0", ports=[port(80)])
+    assert play(Ports(), snapshot_of(*NODES, *gang, minimum=3)).bound == {}
+    played = play(Ports(), snapshot_of(*NODES, *gang[:2], single, minimum=2))
+    assert played.bound == {"a-0": "n1", "a-1": "n2"}
