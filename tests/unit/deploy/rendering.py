@@ -1,0 +1,82 @@
+"""What ``kubectl kustomize`` would print for a folder of ``deploy``: as much of it as our own files use.
+
+Whatever else a kustomization may say is refused, so that nothing is passed over in silence. Where kubectl is installed,
+`test_rendering` compares the two.
+"""
+
+import copy
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+Manifest = dict[str, Any]
+
+DEPLOY: Final = Path(__file__).parents[3] / "deploy"
+ENTRIES: Final = ("base", "overlays/ha", "overlays/split", "overlays/webhooks")
+"""The folders that somebody may apply; ``deploy`` itself is ``deploy/base``."""
+
+_HEAD: Final = {"apiVersion", "kind"}
+
+
+def render(folder: Path) -> list[Manifest]:
+    """Return the manifests of a kustomization, patched."""
+    return _rendered(folder, [])
+
+
+def _rendered(folder: Path, so_far: list[Manifest]) -> list[Manifest]:
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    unknown = kustomization.keys() - _HEAD - {"resources", "components", "patches"}
+    assert not unknown, f"{folder}: this reader does not know {sorted(unknown)}"
+    manifests = list(so_far)
+    for entry in kustomization.get("resources", ()):
+        path = folder / entry
+        manifests += _rendered(path, []) if path.is_dir() else load(path)
+    for entry in kustomization.get("components", ()):
+        manifests = _rendered(folder / entry, manifests)
+    for patch in kustomization.get("patches", ()):
+        manifests = _patched(manifests, patch)
+    return manifests
+
+
+def load(path: Path) -> list[Manifest]:
+    """Return the manifests of a file."""
+    return [manifest for manifest in yaml.safe_load_all(path.read_text()) if manifest]
+
+
+def _patched(manifests: list[Manifest], patch: Manifest) -> list[Manifest]:
+    target = patch["target"]
+    chosen = [m for m in manifests if m["kind"] == target["kind"] and m["metadata"]["name"] == target["name"]]
+    assert len(chosen) == 1, f"a patch for {target} meets {len(chosen)} objects"
+    (found,) = chosen
+    changed = copy.deepcopy(found)
+    for step in yaml.safe_load(patch["patch"]):
+        _apply(changed, step)
+    return [changed if manifest is found else manifest for manifest in manifests]
+
+
+def _apply(manifest: Manifest, step: Manifest) -> None:
+    *parents, last = step["path"].strip("/").split("/")
+    place: Any = manifest
+    for name in parents:
+        place = place[int(name)] if isinstance(place, list) else place[name]
+    match step["op"]:
+        case "add" if isinstance(place, list) and last == "-":
+            place.append(step["value"])
+        case "add" if isinstance(place, dict):
+            place[last] = step["value"]
+        case "replace" if isinstance(place, dict) and last in place:
+            place[last] = step["value"]
+        case _:
+            raise AssertionError(f"this reader does not know {step}")
+
+
+def key(manifest: Manifest) -> tuple[str, str, str]:
+    """Return the kind, namespace and name of a manifest."""
+    metadata = manifest["metadata"]
+    return manifest["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def of_kind(manifests: list[Manifest], kind: str) -> list[Manifest]:
+    """Return the manifests of a kind."""
+    return [manifest for manifest in manifests if manifest["kind"] == kind]

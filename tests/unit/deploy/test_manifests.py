@@ -1,0 +1,249 @@
+import re
+import tomllib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.deploy.rendering import DEPLOY, ENTRIES, Manifest, key, of_kind, render
+
+ROOT = DEPLOY.parent
+DEPLOYED = {entry: render(DEPLOY / entry) for entry in ENTRIES}
+EVERY = [pytest.param(manifests, id=entry) for entry, manifests in DEPLOYED.items()]
+OURS = {"kai-scheduler", "kai-resource-reservation", "kai-scale-adjust"}
+
+every_entry = pytest.mark.parametrize("manifests", EVERY)
+
+
+def containers(deployment: Manifest) -> Iterator[Manifest]:
+    spec = deployment["spec"]["template"]["spec"]
+    yield from spec.get("initContainers", ())
+    yield from spec["containers"]
+
+
+def names(manifests: list[Manifest], kind: str) -> set[tuple[str, str]]:
+    return {key(manifest)[1:] for manifest in of_kind(manifests, kind)}
+
+
+# --- References --------------------------------------------------------------------------------------------------
+
+
+@every_entry
+def test_namespaces_exist(manifests):
+    used = {manifest["metadata"]["namespace"] for manifest in manifests if "namespace" in manifest["metadata"]}
+    assert used <= {name for _, name in names(manifests, "Namespace")} == OURS
+
+
+@every_entry
+def test_bindings_join_accounts_and_roles_that_exist(manifests):
+    accounts = names(manifests, "ServiceAccount")
+    for kind, role_kinds in (("ClusterRoleBinding", {"ClusterRole"}), ("RoleBinding", {"Role"})):
+        for binding in of_kind(manifests, kind):
+            role = binding["roleRef"]
+            assert role["kind"] in role_kinds
+            assert (binding["metadata"].get("namespace", ""), role["name"]) in names(manifests, role["kind"])
+            assert {(subject["namespace"], subject["name"]) for subject in binding["subjects"]} <= accounts
+            assert {subject["kind"] for subject in binding["subjects"]} == {"ServiceAccount"}
+
+
+@every_entry
+def test_every_role_is_somebody_s(manifests):
+    given = {
+        (binding["metadata"].get("namespace", ""), binding["roleRef"]["name"])
+        for kind in ("ClusterRoleBinding", "RoleBinding")
+        for binding in of_kind(manifests, kind)
+    }
+    assert given == names(manifests, "ClusterRole") | names(manifests, "Role")
+
+
+@every_entry
+def test_an_account_has_rights_or_no_token(manifests):
+    bound = {
+        (subject["namespace"], subject["name"])
+        for kind in ("ClusterRoleBinding", "RoleBinding")
+        for binding in of_kind(manifests, kind)
+        for subject in binding["subjects"]
+    }
+    with_token = {key(m)[1:] for m in of_kind(manifests, "ServiceAccount") if m["automountServiceAccountToken"]}
+    assert with_token == bound
+
+
+@every_entry
+def test_deployments_run_under_accounts_that_exist(manifests):
+    for deployment in of_kind(manifests, "Deployment"):
+        account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
+        assert (deployment["metadata"]["namespace"], account) in names(manifests, "ServiceAccount")
+
+
+@every_entry
+def test_selectors_select_the_pods_of_one_deployment(manifests):
+    pods = [deployment["spec"]["template"] for deployment in of_kind(manifests, "Deployment")]
+    selectors = [deployment["spec"]["selector"]["matchLabels"] for deployment in of_kind(manifests, "Deployment")]
+    selectors += [service["spec"]["selector"] for service in of_kind(manifests, "Service")]
+    selectors += [budget["spec"]["selector"]["matchLabels"] for budget in of_kind(manifests, "PodDisruptionBudget")]
+    for selector in selectors:
+        assert sum(selector.items() <= pod["metadata"]["labels"].items() for pod in pods) == 1
+
+
+@every_entry
+def test_every_deployment_has_a_service_and_its_ports_exist(manifests):
+    services = {service["metadata"]["name"]: service for service in of_kind(manifests, "Service")}
+    deployments = {deployment["metadata"]["name"]: deployment for deployment in of_kind(manifests, "Deployment")}
+    assert services.keys() == deployments.keys()
+    for name, service in services.items():
+        (container,) = deployments[name]["spec"]["template"]["spec"]["containers"]
+        named = {port["name"] for port in container["ports"]}
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= named
+        assert "http-metrics" in {port["name"] for port in service["spec"]["ports"]}
+
+
+# --- Pods --------------------------------------------------------------------------------------------------------
+
+
+@every_entry
+def test_pods_meet_the_restricted_standard(manifests):
+    for deployment in of_kind(manifests, "Deployment"):
+        pod = deployment["spec"]["template"]["spec"]
+        context = pod["securityContext"]
+        assert context["runAsNonRoot"] is True
+        assert context["runAsUser"] > 0
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not pod.keys() & {"hostNetwork", "hostPID", "hostIPC"}
+        assert all(set(volume) == {"name", "emptyDir"} for volume in pod.get("volumes", ()))
+        for container in containers(deployment):
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+
+
+@every_entry
+def test_memory_is_limited_and_cpu_is_not(manifests):
+    for deployment in of_kind(manifests, "Deployment"):
+        for container in containers(deployment):
+            assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+            assert container["resources"]["limits"].keys() == {"memory"}
+        for volume in deployment["spec"]["template"]["spec"].get("volumes", ()):
+            assert volume["emptyDir"]["sizeLimit"]
+
+
+@every_entry
+def test_probes_ask_what_they_should(manifests):
+    for deployment in of_kind(manifests, "Deployment"):
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        paths = {probe: container[probe]["httpGet"]["path"] for probe in container if probe.endswith("Probe")}
+        assert paths == {"startupProbe": "/livez", "livenessProbe": "/livez", "readinessProbe": "/readyz"}
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        assert {container[probe]["httpGet"]["port"] for probe in paths} == {"probes"}
+        assert f"--health-probe-bind-address=:{ports['probes']}" in container["args"]
+
+
+@every_entry
+def test_the_image_has_the_version_of_the_package(manifests):
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    images = {c["image"] for deployment in of_kind(manifests, "Deployment") for c in containers(deployment)}
+    assert images == {f"kai:{version}"}
+
+
+@every_entry
+def test_every_flag_is_documented(manifests):
+    documented = set(re.findall(r"`(--[a-z-]+)`", (ROOT / "docs" / "operations.md").read_text()))
+    for deployment in of_kind(manifests, "Deployment"):
+        flags = [argument for container in containers(deployment) for argument in container.get("args", ())]
+        assert {flag.split("=")[0] for flag in flags if flag.startswith("-")} <= documented
+
+
+def test_one_replica_never_meets_its_successor():
+    for entry in ("base", "overlays/split"):
+        for deployment in of_kind(DEPLOYED[entry], "Deployment"):
+            assert deployment["spec"]["replicas"] == 1
+            assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_two_replicas_elect_a_leader():
+    (deployment,) = of_kind(DEPLOYED["overlays/ha"], "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert deployment["spec"]["replicas"] == 2
+    assert "--leader-elect=true" in container["args"]
+
+
+def test_in_the_split_form_each_role_has_an_account_of_its_own():
+    deployments = of_kind(DEPLOYED["overlays/split"], "Deployment")
+    roles = {
+        deployment["spec"]["template"]["spec"]["serviceAccountName"]: container["args"][:2]
+        for deployment in deployments
+        for container in deployment["spec"]["template"]["spec"]["containers"]
+    }
+    assert len(roles) == len(deployments)
+    assert all(arguments == ["run", role] for role, arguments in roles.items())
+
+
+def test_namespaces_enforce_a_standard():
+    enforced = {
+        manifest["metadata"]["name"]: manifest["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
+        for manifest in of_kind(DEPLOYED["base"], "Namespace")
+    }
+    assert enforced == {
+        "kai-scheduler": "restricted",
+        "kai-resource-reservation": "restricted",
+        "kai-scale-adjust": "baseline",
+    }
+
+
+def test_priority_classes_are_those_that_the_pod_grouper_names():
+    values = {m["metadata"]["name"]: m["value"] for m in of_kind(DEPLOYED["base"], "PriorityClass")}
+    assert values == {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
+
+
+# --- Webhooks ----------------------------------------------------------------------------------------------------
+
+HOOKS = [
+    (configuration["kind"], hook)
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+    for configuration in of_kind(DEPLOYED["overlays/webhooks"], kind)
+    for hook in configuration["webhooks"]
+]
+EACH_HOOK = pytest.mark.parametrize(("kind", "hook"), [pytest.param(*h, id=h[1]["name"]) for h in HOOKS])
+
+
+def test_only_the_overlay_for_it_has_webhooks():
+    kinds = {entry: {manifest["kind"] for manifest in manifests} for entry, manifests in DEPLOYED.items()}
+    assert {entry for entry, found in kinds.items() if any("Webhook" in kind for kind in found)} == {
+        "overlays/webhooks"
+    }
+
+
+@EACH_HOOK
+def test_a_webhook_is_quick_to_give_up_and_has_no_side_effects(kind, hook):
+    assert hook["timeoutSeconds"] <= 3
+    assert hook["sideEffects"] == "None"
+    assert all("DELETE" not in rule["operations"] for rule in hook["rules"])
+
+
+@EACH_HOOK
+def test_a_webhook_leads_to_a_service_that_exists(kind, hook):
+    service = hook["clientConfig"]["service"]
+    found = {key(m)[1:]: m for m in of_kind(DEPLOYED["overlays/webhooks"], "Service")}
+    ports = found[service["namespace"], service["name"]]["spec"]["ports"]
+    assert 443 in {port["port"] for port in ports}
+
+
+@EACH_HOOK
+def test_our_outage_stops_nobody_else_s_pods(kind, hook):
+    if any("pods" in rule["resources"] for rule in hook["rules"]):
+        expressions = {condition["expression"] for condition in hook["matchConditions"]}
+        assert "object.spec.schedulerName == 'kai-scheduler'" in expressions
+        (excluded,) = hook["namespaceSelector"]["matchExpressions"]
+        assert excluded["key"] == "kubernetes.io/metadata.name"
+        assert excluded["operator"] == "NotIn"
+        assert set(excluded["values"]) >= {"kube-system", *OURS}
+    else:
+        assert {rule["apiGroups"][0] for rule in hook["rules"]} <= {"scheduling.run.ai", "kai.scheduler"}
+        assert hook["failurePolicy"] == "Ignore"
+
+
+@EACH_HOOK
+def test_only_pods_that_share_gpus_wait_for_us(kind, hook):
+    if hook["failurePolicy"] != "Ignore":
+        assert kind == "MutatingWebhookConfiguration"
+        assert any("gpu-fraction" in condition["expression"] for condition in hook["matchConditions"])
