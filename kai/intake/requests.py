@@ -110,8 +110,9 @@ def resource_key(pod: Pod) -> ResourceKey:
 def _requests(resources: ResourceRequirements) -> QuantityTexts:
     """Return what a container asks for; a limit stands for a request that is missing, as the API server has it."""
     asked, limits = resources.requests, resources.limits
-    if limits and not limits.keys() <= asked.keys():
-        return tuple({**limits, **asked}.items())
+    for resource in limits:
+        if resource not in asked:
+            return tuple({**limits, **asked}.items())
     return tuple(asked.items())
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
@@ -61,49 +60,53 @@ class Traits:
 
 def trait_key(source: api.Pod, *, finished: bool) -> TraitKey:
     """Return what the traits of a pod follow from; a finished pod demands nothing any more."""
-    spec, status = source.spec, source.status
+    spec = source.spec
     if finished:
         return TraitKey(spec.priority_class_name, spec.priority)
-    volumes = spec.volumes
-    volume_claims = _volume_claims(source) if volumes else ()
-    claims = _claims(source) if spec.resource_claims else ()
     affinity = spec.affinity
-    about_pods = affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
+    kinds, volume_claims, config_maps = _volumes(source) if spec.volumes else ((), (), ())
+    claims = _claims(source) if spec.resource_claims else ()
+    refers = volume_claims or claims or (affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity))
     return TraitKey(
         spec.priority_class_name,
         spec.priority,
-        status.nominated_node_name,
+        source.status.nominated_node_name,
         tuple(spec.node_selector.items()) if spec.node_selector else (),
         affinity,
         spec.tolerations,
         spec.topology_spread_constraints,
         selection.host_ports(spec),
-        _volume_kinds(volumes) if volumes else (),
+        kinds,
         volume_claims,
-        _config_maps(source),
+        _config_maps(source, config_maps),
         claims,
-        source.metadata.namespace if about_pods or volume_claims or claims else "",
+        source.metadata.namespace if refers else "",
     )
 
 
-def _volume_kinds(volumes: tuple[api.Volume, ...]) -> tuple[VolumeKind, ...]:
-    """Return what volumes are, without their names; config maps, secrets and claims say nothing here."""
-    return tuple(
-        [
-            (volume.persistent_volume_claim is not None, volume.ephemeral is not None, volume.projected, volume.csi)
-            for volume in volumes
-            if volume.config_map is None and volume.secret is None
-        ]
-    )
+def _volumes(source: api.Pod) -> tuple[tuple[VolumeKind, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return what a pod's volumes are, without names, and the volume claims and config maps that they refer to.
 
-
-def _volume_claims(source: api.Pod) -> tuple[str, ...]:
-    """Return the names of a pod's volume claims; one that is made for it is called after the pod and the volume."""
-    found = {
-        volume.persistent_volume_claim.claim_name for volume in source.spec.volumes if volume.persistent_volume_claim
-    }
-    found |= {f"{source.metadata.name}-{volume.name}" for volume in source.spec.volumes if volume.ephemeral}
-    return tuple(sorted(found))
+    A claim that is made for the pod is called after the pod and the volume. Config maps and secrets are no kinds.
+    """
+    kinds: list[VolumeKind] = []
+    claims: list[str] = []
+    maps: list[str] = []
+    for volume in source.spec.volumes:
+        claim, ephemeral, projected = volume.persistent_volume_claim, volume.ephemeral, volume.projected
+        if volume.config_map is not None:
+            if not volume.config_map.optional:
+                maps.append(volume.config_map.name)
+        elif volume.secret is None:
+            kinds.append((claim is not None, ephemeral is not None, projected, volume.csi))
+        if claim is not None:
+            claims.append(claim.claim_name)
+        elif ephemeral is not None:
+            claims.append(f"{source.metadata.name}-{volume.name}")
+        elif projected is not None:
+            shown = [each.config_map for each in projected.sources if each.config_map is not None]
+            maps += [each.name for each in shown if not each.optional]
+    return tuple(kinds), tuple(sorted(set(claims))) if claims else (), tuple(maps)
 
 
 def _claims(source: api.Pod) -> tuple[ClaimReference, ...]:
@@ -119,31 +122,25 @@ def _claims(source: api.Pod) -> tuple[ClaimReference, ...]:
     return tuple(found)
 
 
-def _config_maps(source: api.Pod) -> tuple[str, ...]:
-    """Return the names of the config maps without which the pod cannot start.
+def _config_maps(source: api.Pod, mounted: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the config maps without which the pod cannot start, those in volumes being known.
 
     Those that the binder makes once the pod has its GPUs are not among them.
 
     Source: the peer's config map predicate: volumes, projected volumes, and the environment of all containers.
     """
     spec = source.spec
-    found: set[str] = set()
-    for volume in spec.volumes:
-        if volume.config_map is not None and not volume.config_map.optional:
-            found.add(volume.config_map.name)
-        if volume.projected is not None:
-            maps = [each.config_map for each in volume.projected.sources if each.config_map is not None]
-            found.update(each.name for each in maps if not each.optional)
+    found = list(mounted)
     for container in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers):
         if container.env or container.env_from:
-            found.update(_environment(container))
+            found += _environment(container)
     if not found:
         return ()
     shared = source.metadata.annotations.get(names.SHARED_GPU_CONFIG_MAP)
-    return tuple(sorted(name for name in found if name and not (shared and name.startswith(shared))))
+    return tuple(sorted({name for name in found if name and not (shared and name.startswith(shared))}))
 
 
-def _environment(container: api.Container) -> Iterable[str]:
+def _environment(container: api.Container) -> list[str]:
     keys = [each.value_from.config_map_key_ref for each in container.env if each.value_from is not None]
     maps = [each.config_map_ref for each in container.env_from]
     return [each.name for each in (*keys, *maps) if each is not None and not each.optional]
