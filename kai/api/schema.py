@@ -70,7 +70,7 @@ def schema_of(hint: Hint, extras: Extras) -> Schema:
         return {"type": "object", "additionalProperties": schema_of(get_args(hint)[1], extras)}
     if origin is Literal:
         return {"type": "string", "enum": list(get_args(hint))}
-    if origin in {typing.Union, types.UnionType}:
+    if _is_union(hint) and all(get_origin(part) is Literal for part in get_args(hint)):
         return {"type": "string", "enum": [word for part in get_args(hint) for word in get_args(part)]}
     plain = {str: "string", bool: "boolean", float: "number"}.get(hint)
     if plain is not None:
@@ -80,9 +80,13 @@ def schema_of(hint: Hint, extras: Extras) -> Schema:
     raise TypeError(f"no schema for {hint}")
 
 
+def _is_union(hint: Hint) -> bool:
+    return get_origin(hint) in {typing.Union, types.UnionType}
+
+
 def _present(hint: Hint) -> Hint:
     """Return a type without None: an absent field is never null in what the API server stores."""
-    if get_origin(hint) not in {typing.Union, types.UnionType}:
+    if not _is_union(hint):
         return hint
     parts = tuple(part for part in get_args(hint) if part is not type(None))
     return parts[0] if len(parts) == 1 else hint
