@@ -1,0 +1,82 @@
+"""What a placement says besides the node: which zones of the node, which devices of which claims.
+
+Plugins choose these details once, when a pod is placed; they travel with the decision to whoever carries it out, and
+into the report of a cycle.
+"""
+
+import attrs
+
+from kai.model.claim import AllocatedDevice, DeviceRequest
+from kai.model.constraints import NodeTerm
+
+Amounts = tuple[tuple[str, int], ...]
+"""Resource names on the axis and amounts in axis units, by name."""
+
+
+@attrs.frozen(kw_only=True)
+class NumaPlacement:
+    """The NUMA zones of a node that a pod draws from. No zones: nothing to align, or nothing known.
+
+    ``zones`` are positions in the node's ``NumaLayout``, ascending; ``names`` and ``amounts`` belong to them in order.
+    """
+
+    zones: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    amounts: tuple[Amounts, ...] = ()
+
+    def zone_names(self) -> tuple[str, ...]:
+        """Return the names of the zones, as records name them."""
+        return self.names
+
+
+@attrs.frozen(kw_only=True)
+class ZonesLeft:
+    """What is left in each zone of a node, in the order of the zones."""
+
+    names: tuple[str, ...]
+    amounts: tuple[Amounts, ...]
+
+
+@attrs.frozen(kw_only=True)
+class ClaimAllocation:
+    """The devices that one claim of a pod holds.
+
+    ``reference`` is the name of the claim in the pod, ``claim`` namespace and name of the object; ``nodes`` says where
+    the devices can be used (None: anywhere).
+    """
+
+    reference: str
+    claim: tuple[str, str]
+    devices: tuple[AllocatedDevice, ...]
+    nodes: tuple[NodeTerm, ...] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ExtendedAllocation:
+    """The devices that serve a pod's extended resources where the node's device plugin has none of them.
+
+    ``requests`` are those of the claim that is to be made; ``containers`` says which request serves which container
+    (its position, init containers first) for which resource on the axis.
+    """
+
+    requests: tuple[DeviceRequest, ...] = ()
+    containers: tuple[tuple[int, str, str], ...] = ()
+    devices: tuple[AllocatedDevice, ...] = ()
+    nodes: tuple[NodeTerm, ...] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ClaimPlacement:
+    """All devices that a pod gets through claims on its node.
+
+    ``counted`` says how many of its GPUs the node counted already, for pods that share them.
+    """
+
+    claims: tuple[ClaimAllocation, ...] = ()
+    extended: ExtendedAllocation | None = None
+    counted: int = attrs.field(default=0, eq=False)
+
+    def devices(self) -> tuple[AllocatedDevice, ...]:
+        """Return the devices of all claims, in their order."""
+        held = tuple(device for allocation in self.claims for device in allocation.devices)
+        return held + (self.extended.devices if self.extended else ())

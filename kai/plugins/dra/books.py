@@ -1,0 +1,228 @@
+"""Who holds which device: columns that follow placements, and what a placement changes in them.
+
+A claim is allocated for as long as somebody uses it: pods that are placed, and consumers beyond the snapshot that its
+status names. The first pod takes the devices, the last one gives them back; those between only count.
+
+Devices of a driver for GPUs are also GPUs of their node. The engine books the GPUs of every pod; where several pods
+share a device, all but the first are *counted already*, and the node gets back what the engine booked for them.
+
+Source: the claim handling of the peer's dynamicresources plugin and its node_info for shared devices. Unlike there, a
+device counts once no matter whether it was shared before this cycle or in it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+import numpy as np
+
+from kai.framework.hooks import Effect
+from kai.framework.view import SessionView
+from kai.model.axis import GPU, GPU_UNIT
+from kai.model.claim import AllocatedDevice, Claim
+from kai.model.constraints import NodeTerm
+from kai.model.placement import ClaimPlacement
+from kai.model.rows import Int64s, NodeRow, PodRow
+from kai.model.status import Status
+from kai.plugins.dra.inventory import Inventory, Tables
+from kai.state.ledger import Tracked
+
+ClaimKey = tuple[str, str]
+"""Namespace and name."""
+
+
+@attrs.frozen
+class Holding:
+    """Devices that a claim holds, and where they can be used (None: anywhere)."""
+
+    devices: tuple[AllocatedDevice, ...]
+    nodes: tuple[NodeTerm, ...] | None = None
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Columns:
+    """Tracked columns. Shapes: C claims, D devices, M capacities, K counters, P pods."""
+
+    in_use: Tracked
+    """[D] Holders of a device that can only have one."""
+    consumed: Tracked
+    """[M]"""
+    drawn: Tracked
+    """[K]"""
+    reserved: Tracked
+    """[C] Consumers of a claim."""
+    choice: Tracked
+    """[C] Number of the holding, 0 for a claim that is not allocated."""
+    seats: Tracked
+    """[D] Pods on the device's own node whose claims hold the device and that are not evicted."""
+    held: Tracked
+    """[P] 1 while the pod's devices are in these books."""
+
+
+class Books:
+    """State of all claims and devices in a session."""
+
+    def __init__(
+        self,
+        view: SessionView,
+        inventory: Inventory,
+        claims: Mapping[ClaimKey, Claim],
+        standing: Mapping[PodRow, ClaimPlacement],
+    ) -> None:
+        """Open the books on what claims hold already; ``standing`` says which devices the pods on nodes use."""
+        self._view = view
+        self._inventory = inventory
+        self.claims = tuple(claims.values())
+        self.rows: Mapping[ClaimKey, int] = {key: row for row, key in enumerate(claims)}
+        self._holdings: list[Holding] = [Holding(())]
+        self._numbers: dict[Holding, int] = {}
+        pods = view.snapshot.pods
+        users = [set(claim.reserved_for) for claim in self.claims]
+        self._named_before = [frozenset(named) for named in users]
+        self._standing = frozenset(standing)
+        seats = np.zeros(len(inventory.devices), np.int64)
+        held = np.zeros(len(pods), np.int64)
+        for pod, placement in standing.items():
+            held[pod] = 1
+            for allocation in placement.claims:
+                users[self.rows[allocation.claim]].add(pods[pod].uid)
+            for device in self.gpus(placement, NodeRow(int(view.snapshot.pod_node[pod]))):
+                seats[device] += 1
+        self.columns = self._open(np.array([len(named) for named in users], np.int64), seats, held)
+        self._idle, self._releasing, self._used = (view.engine_column(name) for name in ("idle", "releasing", "used"))
+        self._width = len(view.snapshot.axis)
+
+    def _open(self, reserved: Int64s, seats: Int64s, held: Int64s) -> Columns:
+        inventory = self._inventory
+        choice = np.zeros(len(self.claims), np.int64)
+        tables = tuple(np.zeros_like(limits) for limits in inventory.limits)
+        for row, claim in enumerate(self.claims):
+            if claim.allocation is not None:
+                choice[row] = self.number(Holding(claim.allocation, claim.nodes))
+                for table, cell, amount in inventory.takes(claim.allocation):
+                    tables[table][cell] += amount
+        in_use, consumed, drawn = (self._view.track(table) for table in tables)
+        return Columns(
+            in_use=in_use,
+            consumed=consumed,
+            drawn=drawn,
+            reserved=self._view.track(reserved),
+            choice=self._view.track(choice),
+            seats=self._view.track(seats),
+            held=self._view.track(held),
+        )
+
+    # ------------------------------------------------------------------ claims
+
+    def number(self, holding: Holding) -> int:
+        """Return the number under which ``choice`` names ``holding``; new ones are added, none is ever dropped."""
+        found = self._numbers.get(holding)
+        if found is None:
+            found = self._numbers[holding] = len(self._holdings)
+            self._holdings.append(holding)
+        return found
+
+    def holding(self, row: int) -> Holding | None:
+        """Return what the claim in ``row`` holds as things stand, None if it is not allocated."""
+        number = int(self.columns.choice.values[row])
+        return self._holdings[number] if number else None
+
+    def consumers(self, row: int, pod: PodRow) -> int:
+        """Return how many consumers other than ``pod`` the claim in ``row`` has."""
+        counted = self._view.snapshot.pods[pod].uid in self._named_before[row] or bool(self.columns.held.values[pod])
+        return int(self.columns.reserved.values[row]) - int(counted)
+
+    def are_free(self, devices: Sequence[AllocatedDevice]) -> bool:
+        """Say whether nobody holds what ``devices`` would take."""
+        inventory = self._inventory
+        wanted: dict[tuple[int, int], int] = {}
+        for table, cell, amount in inventory.takes(devices):
+            wanted[table, cell] = wanted.get((table, cell), 0) + amount
+        taken, limits = self.taken(), inventory.limits
+        return all(device.key in inventory.rows for device in devices) and all(
+            int(taken[table][cell]) + amount <= limits[table][cell] for (table, cell), amount in wanted.items()
+        )
+
+    def taken(self) -> Tables:
+        """Return what is taken of devices, capacities and counters, as things stand."""
+        columns = self.columns
+        return columns.in_use.values, columns.consumed.values, columns.drawn.values
+
+    # ------------------------------------------------------------------ GPUs of nodes
+
+    def gpus(self, placement: ClaimPlacement, node: NodeRow) -> list[int]:
+        """Return the GPUs of ``node`` itself among the devices that the claims of ``placement`` hold."""
+        devices = [device for allocation in placement.claims for device in allocation.devices]
+        return self._inventory.gpus_of(devices, node)
+
+    def counted(self, placement: ClaimPlacement, node: NodeRow, most: int) -> int:
+        """Return how many GPUs of ``placement`` the node counts already for pods that use them, at most ``most``."""
+        seats = self.columns.seats.values
+        return min(most, sum(1 for row in self.gpus(placement, node) if seats[row] > 0))
+
+    # ------------------------------------------------------------------ effects
+
+    def effects(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement) -> Sequence[Effect]:
+        """Return what holding its devices adds to the columns, or what giving them up takes away.
+
+        Whichever is next for ``pod``: pods that hold their devices give them up, others take them.
+        """
+        columns = self.columns
+        leaving = bool(columns.held.values[pod])
+        out = [Effect(columns.held, int(pod), 1)]
+        for allocation in {each.claim: each for each in placement.claims}.values():
+            out += self._claim_effects(
+                pod, allocation.claim, Holding(allocation.devices, allocation.nodes), leaving=leaving
+            )
+        if placement.extended is not None:
+            out += self._taking(placement.extended.devices)
+        out += [Effect(columns.seats, row, 1) for row in self.gpus(placement, node)]
+        if placement.counted:
+            out.append(Effect(self._releasing, self._gpu_cell(node), placement.counted * GPU_UNIT))
+        return out
+
+    def _claim_effects(self, pod: PodRow, claim: ClaimKey, holding: Holding, *, leaving: bool) -> list[Effect]:
+        columns, row = self.columns, self.rows[claim]
+        # A pod that the status named before it was placed is among the consumers all the time.
+        named = pod not in self._standing and self._view.snapshot.pods[pod].uid in self._named_before[row]
+        out = [] if named else [Effect(columns.reserved, row, 1)]
+        users = int(columns.reserved.values[row])
+        if (leaving and users == 1 and not named) or (not leaving and columns.choice.values[row] == 0):
+            out.append(Effect(columns.choice, row, self.number(holding)))
+            out += self._taking(holding.devices)
+        return out
+
+    def _taking(self, devices: Iterable[AllocatedDevice]) -> list[Effect]:
+        columns = (self.columns.in_use, self.columns.consumed, self.columns.drawn)
+        return [Effect(columns[table], cell, amount) for table, cell, amount in self._inventory.takes(devices)]
+
+    def lasting_effects(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement) -> Sequence[Effect]:
+        """Return what the node gets back for GPUs that it counted already, for as long as ``pod`` is booked there.
+
+        While the pod is active its booking takes idle GPUs, once evicted it adds to those being released; neither is
+        true for a GPU that another pod uses as well. A promise takes from those being released only.
+        """
+        if not placement.counted:
+            return ()
+        if self._view.columns.status[pod] != Status.PIPELINED:
+            return self._given_back(node, placement)
+        return (Effect(self._used, self._gpu_cell(node), -placement.counted * GPU_UNIT),)
+
+    def opening_effects(self, node: NodeRow, placement: ClaimPlacement, status: int) -> Sequence[Effect]:
+        """Return the same for a pod that stood there with ``status`` when the session opened."""
+        if not placement.counted:
+            return ()
+        out = list(self._given_back(node, placement))
+        if status != Status.RELEASING:
+            out.append(Effect(self._releasing, self._gpu_cell(node), placement.counted * GPU_UNIT))
+        return out
+
+    def _given_back(self, node: NodeRow, placement: ClaimPlacement) -> Sequence[Effect]:
+        cell, amount = self._gpu_cell(node), placement.counted * GPU_UNIT
+        return (
+            Effect(self._used, cell, -amount),
+            Effect(self._idle, cell, amount),
+            Effect(self._releasing, cell, -amount),
+        )
+
+    def _gpu_cell(self, node: NodeRow) -> int:
+        return int(node) * self._width + GPU

@@ -1,0 +1,163 @@
+"""What a claim wants, resolved against the devices there are.
+
+A request becomes one or more *wants*, tried in order: an exact request has one, a prioritized list has several. A want
+knows which devices match its class and selectors, which is a property of the want alone and computed once.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+import numpy as np
+
+from kai.model.claim import Claim, Device, DeviceClass, DeviceRequest
+from kai.model.rows import Bools
+from kai.plugins.dra.inventory import Inventory
+from kai.plugins.dra.selectors import Fault, Selectors
+
+Tolerations = tuple[tuple[str, str, str, str], ...]
+"""Key, operator, value and effect."""
+
+MOST_DEVICES = 32
+"""Devices that one claim may hold; resource.k8s.io/v1, AllocationResultsMaxSize."""
+
+_REPELLING = frozenset({"NoSchedule", "NoExecute"})
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Want:
+    """Devices of one kind. ``name`` is that of the request, with that of the alternative behind a slash."""
+
+    name: str
+    count: int
+    every: bool
+    admin: bool
+    capacity: Mapping[str, int]
+    matching: Bools
+    """[D]"""
+    faulty: Bools
+    """[D] Devices on which a selector failed: nothing is allocated on a node that can use one of them."""
+    fault: str = ""
+    """The first failure, or why there can be no device at all."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Demand:
+    """The wants of each request of a claim, with what its devices must have in common."""
+
+    claim: Claim
+    requests: tuple[tuple[Want, ...], ...]
+    fault: str = ""
+
+    @property
+    def simple(self) -> bool:
+        """Whether counting free devices answers it: one request, one way, nothing in common, nothing consumed."""
+        return (
+            not self.fault
+            and not self.claim.constraints
+            and len(self.requests) == 1
+            and len(self.requests[0]) == 1
+            and not self.requests[0][0].every
+            and not self.requests[0][0].capacity
+        )
+
+
+class Demands:
+    """Resolves claims of one snapshot; equal requests share their answers."""
+
+    def __init__(self, inventory: Inventory, classes: Mapping[str, DeviceClass], selectors: Selectors) -> None:
+        """Resolve against ``inventory`` and ``classes``."""
+        self._inventory = inventory
+        self._classes = classes
+        self._selectors = selectors
+        self._known: dict[DeviceRequest, Want] = {}
+        self._matching: dict[tuple[str, ...], tuple[Bools, Bools, str]] = {}
+
+    def of(self, claim: Claim) -> Demand:
+        """Return what ``claim`` wants."""
+        requests = tuple(self._wants(request) for request in claim.requests)
+        fewest = sum(min((want.count for want in wants if not want.every), default=1) for wants in requests)
+        fault = ""
+        if fewest > MOST_DEVICES:
+            fault = f"claim {claim.namespace}/{claim.name}: wants {fewest} devices, at most {MOST_DEVICES} are allowed"
+        return Demand(claim=claim, requests=requests, fault=fault)
+
+    def _wants(self, request: DeviceRequest) -> tuple[Want, ...]:
+        if request.alternatives:
+            return tuple(self._want(each, f"{request.name}/{each.name}") for each in request.alternatives)
+        return (self._want(request, request.name),)
+
+    def _want(self, request: DeviceRequest, name: str) -> Want:
+        found = self._known.get(request)
+        if found is None or found.name != name:
+            found = self._known[request] = self._resolved(request, name)
+        return found
+
+    def _resolved(self, request: DeviceRequest, name: str) -> Want:
+        device_class = self._classes.get(request.device_class)
+        if device_class is None:
+            matching = faulty = np.zeros(len(self._inventory.devices), np.bool_)
+            fault = f"no device class {request.device_class}"
+        else:
+            matching, faulty, fault = self._matched((*device_class.selectors, *request.selectors))
+        return Want(
+            name=name,
+            count=max(request.count, 1),
+            every=request.all_devices,
+            admin=request.admin_access,
+            capacity=dict(request.capacity),
+            matching=matching & self._tolerated(request.tolerations) & self._large_enough(request.capacity),
+            faulty=faulty,
+            fault=fault,
+        )
+
+    def _matched(self, expressions: tuple[str, ...]) -> tuple[Bools, Bools, str]:
+        found = self._matching.get(expressions)
+        if found is None:
+            found = self._matching[expressions] = self._match(expressions)
+        return found
+
+    def _match(self, expressions: tuple[str, ...]) -> tuple[Bools, Bools, str]:
+        """Return which devices match, on which an expression failed, and the first failure.
+
+        An expression is not asked about a device that an earlier one refused.
+        """
+        inventory = self._inventory
+        mask = np.ones(len(inventory.devices), np.bool_)
+        faulty = np.zeros_like(mask)
+        fault = ""
+        for expression in expressions:
+            for row in map(int, np.flatnonzero(mask)):
+                answer = self._selectors.selects(expression, inventory.keys[row][0], inventory.devices[row])
+                mask[row] = answer is True
+                if isinstance(answer, Fault):
+                    faulty[row] = True
+                    fault = fault or answer.text
+        return mask, faulty, fault
+
+    def _tolerated(self, tolerations: Tolerations) -> Bools:
+        """Return bool[D]: devices without a taint that keeps the request away."""
+        devices = self._inventory.devices
+        return np.array([not device.taints or _is_tolerated(device, tolerations) for device in devices], np.bool_)
+
+    def _large_enough(self, capacity: Sequence[tuple[str, int]]) -> Bools:
+        """Return bool[D]: devices that have all of ``capacity`` when nobody uses them."""
+        devices = self._inventory.devices
+        if not capacity:
+            return np.ones(len(devices), np.bool_)
+        enough = [all(device.capacity.get(name, -1) >= amount for name, amount in capacity) for device in devices]
+        return np.array(enough, np.bool_)
+
+
+def _is_tolerated(device: Device, tolerations: Tolerations) -> bool:
+    return all(
+        effect not in _REPELLING or any(tolerates(each, key, value, effect) for each in tolerations)
+        for key, value, effect in device.taints
+    )
+
+
+def tolerates(toleration: tuple[str, str, str, str], key: str, value: str, effect: str) -> bool:
+    """Say whether a toleration puts up with a taint of a device. An empty key or effect stands for any."""
+    wanted_key, operator, wanted_value, wanted_effect = toleration
+    if wanted_effect not in ("", effect) or wanted_key not in ("", key):
+        return False
+    return operator == "Exists" or (bool(wanted_key) and wanted_value == value)

@@ -1,0 +1,296 @@
+"""The desk: answers the engine's questions about pods with claims out of inventory, demands and books."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import attrs
+import numpy as np
+
+from kai.framework.hooks import Effect
+from kai.framework.verdict import ACCEPTED, Code, Verdict
+from kai.framework.view import SessionView
+from kai.model.axis import GPU_UNIT
+from kai.model.claim import Claim
+from kai.model.placement import ClaimPlacement, ExtendedAllocation
+from kai.model.pod import ClaimReference, Shape
+from kai.model.rows import Bools, Int64s, NodeRow, NodeRows, PodRow
+from kai.plugins.dra.allocator import Allocator
+from kai.plugins.dra.books import Books, Holding
+from kai.plugins.dra.demand import Demand, Demands
+from kai.plugins.dra.extended import Implied, backing_classes, implied_claim, needed, plugged
+from kai.plugins.dra.inventory import Inventory, is_gpu
+from kai.plugins.dra.selectors import Selectors
+from kai.plugins.dra.standing import allocation_of, standing_placements
+
+RULE = "dynamicresources"
+NOT_ALLOCATABLE = "cannot allocate all DRA claims"
+NOT_REACHED = "claim node selector does not match node"
+NOTHING = ClaimPlacement()
+MOST_CONSUMERS = 256
+"""Pods that may use one claim; resource.k8s.io/v1, ResourceClaimReservedForMaxSize."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Wanted:
+    """What a pod wants on a node besides what its claims hold already."""
+
+    fixed: tuple[tuple[ClaimReference, Holding], ...]
+    """Claims that are allocated, be it by others."""
+    open: tuple[tuple[ClaimReference, Demand], ...]
+    implied: Implied | None
+
+
+class Desk:
+    """Answers about pods with claims for one session."""
+
+    def __init__(self, view: SessionView, inventory: Inventory, selectors: Selectors, concerns: Bools) -> None:
+        """Open the books; ``concerns`` [K] are the shapes that anything will be asked about."""
+        catalog = view.snapshot.catalog.claims
+        self._view = view
+        self._inventory = inventory
+        self._catalog = catalog
+        self._classes = backing_classes(catalog.classes)
+        self._demands = Demands(inventory, catalog.classes, selectors)
+        self._demand_of: dict[int, Demand] = {}
+        self._standing = standing_placements(view, inventory, view.pods_of_shapes(concerns))
+        self._books = Books(view, inventory, catalog.claims, self._standing)
+
+    # ------------------------------------------------------------------ what placements change
+
+    def recorded(self, pod: PodRow) -> ClaimPlacement:
+        """Return what ``pod`` held when the session opened."""
+        return self._standing.get(pod, NOTHING)
+
+    def _placement(self, pod: PodRow, detail: object) -> ClaimPlacement:
+        return detail if isinstance(detail, ClaimPlacement) else self.recorded(pod)
+
+    def opening_effects(self) -> Sequence[Effect]:
+        """Return what nodes get back for GPUs that several pods on them use."""
+        status, node = self._view.snapshot.pod_status, self._view.snapshot.pod_node
+        return [
+            effect
+            for pod, placement in self._standing.items()
+            for effect in self._books.opening_effects(NodeRow(int(node[pod])), placement, int(status[pod]))
+        ]
+
+    def effects(self, pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
+        """Return what the placement of ``pod`` changes until it is evicted."""
+        return self._books.effects(pod, node, self._placement(pod, detail))
+
+    def lasting_effects(self, pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
+        """Return what the placement of ``pod`` changes for as long as it is on the node."""
+        return self._books.lasting_effects(pod, node, self._placement(pod, detail))
+
+    # ------------------------------------------------------------------ may the pod be placed
+
+    def _shape(self, pod: PodRow) -> Shape:
+        snapshot = self._view.snapshot
+        return snapshot.shapes[int(snapshot.pod_shape[pod])]
+
+    def admit(self, pod: PodRow) -> Verdict:
+        """Say whether the claims of ``pod`` are there and may be used by it."""
+        key = self._view.snapshot.pods[pod].key
+        if not self._catalog.served:
+            names = ", ".join(reference.name for reference in self._shape(pod).constraints.claims)
+            return _refused(
+                f"pod {key} cannot be scheduled, it references resource claims <{names}> "
+                "while dynamic resource allocation is not available in the cluster"
+            )
+        for reference in self._shape(pod).constraints.claims:
+            text = self._objection(pod, key, reference)
+            if text:
+                return _refused(text)
+        return ACCEPTED
+
+    def _objection(self, pod: PodRow, key: str, reference: ClaimReference) -> str:
+        facts = self._view.snapshot.pods[pod]
+        if not reference.claim:
+            return f"no resource claim name found for pod {key} and claim reference {reference.name}"
+        name = (facts.namespace, reference.claim)
+        claim = self._catalog.claims.get(name)
+        if claim is None:
+            return f"failed to get resource claim {facts.namespace}/{reference.claim}: not found"
+        row = self._books.rows[name]
+        if self._books.consumers(row, pod) >= MOST_CONSUMERS:
+            return f"resource claim {'/'.join(name)} has reached its maximum number of consumers ({MOST_CONSUMERS})"
+        text = "" if reference.template else self._queue_objection(pod, claim)
+        if text:
+            return f"pod {key} cannot be scheduled: {text}"
+        if self._books.holding(row) is None:
+            for request in claim.requests:
+                if not request.alternatives and request.device_class not in self._catalog.classes:
+                    return (
+                        f"device class {request.device_class} does not exist for claim {'/'.join(name)} "
+                        f"request {request.name}"
+                    )
+        return ""
+
+    def _queue_objection(self, pod: PodRow, claim: Claim) -> str:
+        """Say why a claim that pods may share is not for the queue of ``pod``; only GPU claims belong to queues."""
+        if not any(is_gpu(request.device_class) for request in claim.requests):
+            return ""
+        if not claim.queue:
+            return f"DRA claim {claim.name} is a shared GPU claim but does not have a queue label"
+        group = self._view.group_of(pod)
+        expected = self._view.snapshot.groups[group].queue if group >= 0 else ""
+        if claim.queue != expected:
+            return (
+                f"DRA claim {claim.name} is a shared GPU claim with wrong queue label "
+                f"(expected queue: {expected}, claim queue label: {claim.queue})"
+            )
+        return ""
+
+    # ------------------------------------------------------------------ on which nodes
+
+    def filter_nodes(self, pod: PodRow, nodes: NodeRows) -> Bools:
+        """Return bool[n]: nodes where the claims of ``pod`` can be used, those without devices allocated together.
+
+        Cost: one pass over the devices; a search for each node that has enough of them, unless counting decides.
+        """
+        base = self._wanted(pod, None)
+        demands = [demand for _, demand in base.open]
+        mask = (self._reached(base) & self._enough(demands))[nodes]
+        resources = needed(self._shape(pod), self._classes)
+        if not resources and len(demands) <= 1 and all(self._counting_decides(demand) for demand in demands):
+            return mask
+        for at in np.flatnonzero(mask):
+            mask[at] = self._solve(pod, NodeRow(int(nodes[at]))) is not None
+        return mask
+
+    def explain(self, pod: PodRow, nodes: NodeRows) -> Sequence[str]:
+        """Return why each of ``nodes`` was refused."""
+        reached = self._reached(self._wanted(pod, None))[nodes]
+        return [NOT_ALLOCATABLE if fit else NOT_REACHED for fit in reached]
+
+    def _reached(self, wanted: _Wanted) -> Bools:
+        """Return bool[N]: nodes from which all devices that claims hold already can be used."""
+        out = np.ones(len(self._view.snapshot.nodes), np.bool_)
+        for _, holding in wanted.fixed:
+            if holding.nodes is not None:
+                out &= self._view.selected_nodes(holding.nodes)
+        return out
+
+    def _enough(self, demands: Sequence[Demand]) -> Bools:
+        """Return bool[N]: nodes with enough free devices for each request by itself, as a necessary condition."""
+        count = len(self._view.snapshot.nodes)
+        out = np.ones(count, np.bool_)
+        free = (self._books.columns.in_use.values == 0) | self._inventory.multiple
+        for demand in demands:
+            if demand.fault:
+                return np.zeros(count, np.bool_)
+            for wants in demand.requests:
+                some = np.zeros(count, np.bool_)
+                for want in wants:
+                    found = self._inventory.counts(want.matching & (free | want.admin), count)
+                    some |= found >= (1 if want.every else want.count)
+                out &= some
+        return out
+
+    def _counting_decides(self, demand: Demand) -> bool:
+        return demand.simple and not self._inventory.intricate and not demand.requests[0][0].faulty.any()
+
+    def _wanted(self, pod: PodRow, node: NodeRow | None) -> _Wanted:
+        """Return what ``pod`` wants on ``node``; without a node only what its claims want."""
+        snapshot = self._view.snapshot
+        namespace = snapshot.pods[pod].namespace
+        shape = self._shape(pod)
+        fixed: list[tuple[ClaimReference, Holding]] = []
+        wanted: list[tuple[ClaimReference, Demand]] = []
+        for reference in shape.constraints.claims:
+            row = self._books.rows.get((namespace, reference.claim))
+            if row is None:
+                continue
+            holding = self._books.holding(row)
+            if holding is not None:
+                fixed.append((reference, holding))
+            elif all(reference.claim != other.claim for other, _ in wanted):
+                wanted.append((reference, self._demand(row)))
+        implied: Implied | None = None
+        if node is not None:
+            resources = [name for name in needed(shape, self._classes) if not plugged(snapshot.nodes[node], name)]
+            if resources:
+                implied = implied_claim(shape.constraints.containers, resources, self._classes, namespace)
+        return _Wanted(fixed=tuple(fixed), open=tuple(wanted), implied=implied)
+
+    def _demand(self, row: int) -> Demand:
+        found = self._demand_of.get(row)
+        if found is None:
+            found = self._demand_of[row] = self._demands.of(self._books.claims[row])
+        return found
+
+    # ------------------------------------------------------------------ with which devices
+
+    def choose(self, pod: PodRow, node: NodeRow) -> ClaimPlacement | None:
+        """Return the devices of ``pod`` on ``node``, which ``filter_nodes`` let pass; None if it cannot have them.
+
+        A pod that the open statement evicted from ``node`` keeps its devices there, even if they were promised to
+        somebody meanwhile: a promise is made anew in every cycle, and there are devices enough for both.
+        """
+        placement = self._solve(pod, node)
+        if placement is None:
+            return None
+        before = self._view.evicted_detail(pod, node, "claims")
+        if isinstance(before, ClaimPlacement) and self._still_stands(before):
+            return before
+        gpus = self._shape(pod).gpu.claimed
+        return attrs.evolve(placement, counted=self._books.counted(placement, node, gpus)) if gpus else placement
+
+    def _still_stands(self, before: ClaimPlacement) -> bool:
+        """Say whether no claim of ``before`` was allocated to other devices since."""
+        for allocation in before.claims:
+            row = self._books.rows.get(allocation.claim)
+            holding = None if row is None else self._books.holding(row)
+            if holding is not None and holding.devices != allocation.devices:
+                return False
+        return True
+
+    def _solve(self, pod: PodRow, node: NodeRow) -> ClaimPlacement | None:
+        wanted = self._wanted(pod, node)
+        namespace = self._view.snapshot.pods[pod].namespace
+        demands = [demand for _, demand in wanted.open]
+        if wanted.implied is not None:
+            demands.append(self._demands.of(wanted.implied.claim))
+        found: Sequence[Holding] = ()
+        if demands:
+            name = self._view.snapshot.nodes[node].name
+            solution = Allocator(self._inventory, self._books.taken(), node, name).allocate(demands)
+            if solution is None:
+                return None
+            found = solution
+        fresh = {reference.claim: holding for (reference, _), holding in zip(wanted.open, found, strict=False)}
+        held = {reference.claim: holding for reference, holding in wanted.fixed}
+        claims = tuple(
+            allocation_of(reference, namespace, (held | fresh)[reference.claim])
+            for reference in self._shape(pod).constraints.claims
+            if reference.claim in held or reference.claim in fresh
+        )
+        return ClaimPlacement(claims=claims, extended=_extended(wanted.implied, found))
+
+    # ------------------------------------------------------------------ how much of it the node counts already
+
+    def credit(self, pod: PodRow, nodes: NodeRows) -> Int64s:
+        """Return int64[n]: thousandths of a GPU that ``pod`` needs less, because its claims hold GPUs in use there."""
+        out = np.zeros(len(self._view.snapshot.nodes), np.int64)
+        claimed = self._shape(pod).gpu.claimed
+        if claimed:
+            seats = self._books.columns.seats.values
+            devices = [device for _, holding in self._wanted(pod, None).fixed for device in holding.devices]
+            for row in self._inventory.gpus_of(devices):
+                if seats[row] > 0:
+                    out[self._inventory.node[row]] += GPU_UNIT
+        return cast("Int64s", np.minimum(out, claimed * GPU_UNIT)[nodes])
+
+
+def _extended(implied: Implied | None, found: Sequence[Holding]) -> ExtendedAllocation | None:
+    if implied is None:
+        return None
+    return ExtendedAllocation(
+        requests=implied.claim.requests,
+        containers=implied.containers,
+        devices=found[-1].devices,
+        nodes=found[-1].nodes,
+    )
+
+
+def _refused(text: str) -> Verdict:
+    return Verdict.refused(Code.POD_REFUSED, rule=RULE, text=text)

@@ -1,0 +1,99 @@
+"""Extended resources that a device class backs: the claim that a pod implies where no device plugin has them.
+
+Source: the extended resources of resource.k8s.io/v1 and the peer's dynamicresources plugin: containers that run side by
+side get devices of their own; an init container uses theirs, and only what it needs beyond them is asked for.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from kai.model.axis import GPU_UNIT
+from kai.model.claim import Claim, DeviceClass, DeviceRequest
+from kai.model.node import Node
+from kai.model.pod import ContainerRequest, Shape
+
+_MILLI = 1000
+_GPU = "gpu"
+
+Mappings = tuple[tuple[int, str, str], ...]
+"""Container, resource on the axis, request that serves it."""
+
+
+def backing_classes(classes: Mapping[str, DeviceClass]) -> Mapping[str, DeviceClass]:
+    """Return the class that backs each extended resource, by resource on the axis; of several the first by name."""
+    out: dict[str, DeviceClass] = {}
+    for name in sorted(classes):
+        resource = classes[name].extended_resource
+        if resource:
+            out.setdefault(_GPU if resource.endswith(_GPU) else resource, classes[name])
+    return out
+
+
+def needed(shape: Shape, classes: Mapping[str, DeviceClass]) -> tuple[str, ...]:
+    """Return the resources that containers of ``shape`` ask for and a class backs, by name."""
+    named = {name for container in shape.constraints.containers for name, amount in container.requests if amount > 0}
+    return tuple(sorted(named & classes.keys()))
+
+
+def plugged(node: Node, resource: str) -> bool:
+    """Say whether a device plugin offers ``resource`` on ``node``: then it serves the pod, not a claim."""
+    amount = node.allocatable.get(resource, 0)
+    return amount - (node.dra_gpus * GPU_UNIT if resource == _GPU else 0) > 0
+
+
+@attrs.frozen(kw_only=True)
+class Implied:
+    """The claim that a pod implies, and which of its requests serve which container."""
+
+    claim: Claim
+    containers: Mappings
+
+
+def implied_claim(
+    containers: Sequence[ContainerRequest], resources: Sequence[str], classes: Mapping[str, DeviceClass], namespace: str
+) -> Implied:
+    """Return the claim for ``resources``."""
+    requests: list[DeviceRequest] = []
+    mappings: list[tuple[int, str, str]] = []
+    for number, resource in enumerate(resources):
+        lasting = {
+            at: _request(at, number, classes[resource], count)
+            for at, count in _counts(containers, resource, lasting=True).items()
+        }
+        largest: DeviceRequest | None = None
+        served: list[int] = []
+        for at, count in _counts(containers, resource, lasting=False).items():
+            for later, request in lasting.items():
+                # A container that starts later does not use its devices yet; a sidecar that runs already does.
+                if later > at and count > 0:
+                    mappings.append((at, resource, request.name))
+                    count -= request.count  # noqa: PLW2901 - what is left to ask for
+            if count > 0:
+                served.append(at)
+                if largest is None or count > largest.count:
+                    largest = _request(at, number, classes[resource], count)
+        requests += lasting.values()
+        mappings += [(at, resource, request.name) for at, request in lasting.items()]
+        if largest is not None:
+            # Init containers run one after the other, so the largest of their requests serves them all.
+            requests.append(largest)
+            mappings += [(at, resource, largest.name) for at in served]
+    ordered = tuple(sorted(requests, key=lambda request: request.name))
+    return Implied(
+        claim=Claim(namespace=namespace, name="", uid="", requests=ordered), containers=tuple(sorted(mappings))
+    )
+
+
+def _counts(containers: Sequence[ContainerRequest], resource: str, *, lasting: bool) -> dict[int, int]:
+    """Return devices by container, of those that run side by side (``lasting``) or of the other init containers."""
+    counts = {
+        at: dict(container.requests).get(resource, 0) // _MILLI
+        for at, container in enumerate(containers)
+        if lasting == (not container.init or container.sidecar)
+    }
+    return {at: count for at, count in counts.items() if count > 0}
+
+
+def _request(container: int, resource: int, device_class: DeviceClass, count: int) -> DeviceRequest:
+    return DeviceRequest(name=f"container-{container}-request-{resource}", device_class=device_class.name, count=count)

@@ -1,0 +1,225 @@
+"""Devices as rows: which there are, from which nodes they can be used, what they share with others.
+
+Rows are in the order in which devices are tried: by driver and pool, then by slice, then as the slice lists them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import attrs
+import numpy as np
+
+from kai.model.claim import AllocatedDevice, Device, DeviceSlice
+from kai.model.constraints import NodeTerm, Requirement
+from kai.model.node import Node
+from kai.model.rows import NONE, Bools, Int64s
+
+DeviceKey = tuple[str, str, str]
+"""Driver, pool, device."""
+Selected = Callable[[Iterable[NodeTerm]], Bools]
+Tables = tuple[Int64s, Int64s, Int64s]
+"""Amounts by device [D], by capacity [M], by counter [K]."""
+CounterKey = tuple[str, str, str, str]
+"""Driver, pool, counter set, counter."""
+
+
+def is_gpu(name: str) -> bool:
+    """Say whether a device class or a driver of this name stands for GPUs.
+
+    Source: the peer's common/resources, which looks for the letters anywhere in the name.
+    """
+    return "gpu" in name.lower()
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Inventory:
+    """All devices of a snapshot.
+
+    Shapes: D devices, N nodes, M capacities of devices that may be allocated many times, K counters.
+    """
+
+    slices: tuple[DeviceSlice, ...]
+    devices: tuple[Device, ...]
+    keys: tuple[DeviceKey, ...]
+    rows: Mapping[DeviceKey, int]
+    node: Int64s
+    """[D] The only node that can use a device, -1 when others can or when that node is not in the snapshot."""
+    distant: Mapping[int, Bools]
+    """Bools [N] for devices that more than one node may use."""
+    terms: Mapping[int, tuple[NodeTerm, ...] | None]
+    """Where a device of ``distant`` can be used; None: anywhere."""
+    gpu: Bools
+    """[D]"""
+    multiple: Bools
+    """[D] The device may be allocated many times."""
+    cells: Mapping[tuple[int, str], int]
+    """Row of each capacity of a device that may be allocated many times."""
+    counters: Mapping[CounterKey, tuple[int, int]]
+    """Row and amount of each shared counter of a pool."""
+    draws: Mapping[int, tuple[tuple[int, int], ...]]
+    """Counter rows and amounts that a device draws when it is allocated. A counter that nobody offers has row -1."""
+    limits: Tables
+    """How much there is of each device that can have one holder (1), of each capacity, and of each counter."""
+    local: Mapping[int, Int64s]
+    """Device rows of each node that has devices of its own, ascending."""
+
+    @property
+    def intricate(self) -> bool:
+        """Whether some devices are more than free or in use."""
+        return bool(self.draws) or bool(self.multiple.any())
+
+    def gpus_of(self, devices: Iterable[AllocatedDevice], node: int | None = None) -> list[int]:
+        """Return the rows of those GPUs among ``devices`` that belong to one node (to ``node``), each once."""
+        rows = dict.fromkeys(self.rows.get(device.key, NONE) for device in devices)
+        return [
+            row for row in rows if row >= 0 and self.gpu[row] and self.node[row] >= 0 and node in (None, self.node[row])
+        ]
+
+    def usable_on(self, node: int) -> Int64s:
+        """Return the rows of the devices that ``node`` can use, in the order in which they are tried."""
+        local = self.local.get(node)
+        distant = [row for row, mask in self.distant.items() if mask[node]]
+        if not distant:
+            return np.zeros(0, np.int64) if local is None else local
+        rows = np.array(distant, np.int64)
+        return rows if local is None else np.sort(np.concatenate([local, rows]))
+
+    def counts(self, mask: Bools, nodes: int) -> Int64s:
+        """Return int64[N]: how many of the devices in ``mask`` [D] each of ``nodes`` nodes can use."""
+        local = mask & (self.node >= 0)
+        out = np.bincount(self.node[local], minlength=nodes).astype(np.int64)
+        for row, reached in self.distant.items():
+            if mask[row]:
+                out += reached
+        return out
+
+    def takes(self, devices: Iterable[AllocatedDevice]) -> Iterable[tuple[int, int, int]]:
+        """Yield table, cell and amount of all that ``devices`` take from others.
+
+        Looking on as an administrator takes nothing.
+        """
+        for device in devices:
+            row = self.rows.get(device.key)
+            if row is not None and not device.admin_access:
+                yield from self.takes_row(row, dict(device.consumed))
+
+    def takes_row(self, row: int, consumed: Mapping[str, int]) -> Iterable[tuple[int, int, int]]:
+        """Yield table, cell and amount of what the device in ``row`` takes.
+
+        ``consumed`` counts for a device that may be allocated many times; any other is taken as a whole.
+        """
+        if self.multiple[row]:
+            for name, amount in consumed.items():
+                if (row, name) in self.cells:
+                    yield 1, self.cells[row, name], amount
+        else:
+            yield 0, row, 1
+        for counter, amount in self.draws.get(row, ()):
+            if counter >= 0:
+                yield 2, counter, amount
+
+    def selector(self, rows: Sequence[int], node_name: str) -> tuple[NodeTerm, ...] | None:
+        """Return where an allocation of the devices ``rows`` can be used, made for the node ``node_name``.
+
+        Source: the structured allocator of Kubernetes: one device of a node ties the claim to it, selectors add up.
+        """
+        if any(self.node[row] >= 0 for row in rows):
+            return (name_term(node_name),)
+        labels: dict[Requirement, None] = {}
+        fields: dict[Requirement, None] = {}
+        for row in rows:
+            for term in self.terms.get(row) or ():
+                labels.update(dict.fromkeys(term.labels))
+                fields.update(dict.fromkeys(term.fields))
+        if not labels and not fields:
+            return None
+        return (NodeTerm(tuple(labels), tuple(fields)),)
+
+
+def name_term(name: str) -> NodeTerm:
+    """Return the term that picks the node called ``name``."""
+    return NodeTerm(fields=(Requirement("metadata.name", "In", (name,)),))
+
+
+@attrs.define
+class _Draft:
+    """An inventory that is being written."""
+
+    node: list[int] = attrs.field(factory=list)
+    distant: dict[int, Bools] = attrs.field(factory=dict)
+    terms: dict[int, tuple[NodeTerm, ...] | None] = attrs.field(factory=dict)
+    cells: dict[tuple[int, str], int] = attrs.field(factory=dict)
+    draws: dict[int, tuple[tuple[int, int], ...]] = attrs.field(factory=dict)
+
+    def place(self, row: int, source: DeviceSlice, device: Device, rows: Mapping[str, int], selected: Selected) -> None:
+        """Write down from where the device can be used: what it says itself goes before what its slice says."""
+        own = bool(device.node) or device.all_nodes or device.nodes is not None
+        at: Device | DeviceSlice = device if own else source
+        self.node.append(rows.get(at.node, NONE) if at.node else NONE)
+        if at.node:
+            return
+        if at.all_nodes:
+            self.distant[row], self.terms[row] = np.ones(len(rows), np.bool_), None
+        elif at.nodes is not None:
+            self.distant[row], self.terms[row] = selected(at.nodes), at.nodes
+
+
+def take_inventory(slices: Sequence[DeviceSlice], nodes: Sequence[Node], selected: Selected) -> Inventory:
+    """Return the devices that ``slices`` offer to ``nodes``; ``selected`` answers which nodes terms select.
+
+    A device that is offered twice counts once, where it comes first.
+    """
+    ordered = sorted(slices, key=lambda each: (each.driver, each.pool, each.name))
+    node_rows = {node.name: row for row, node in enumerate(nodes)}
+    counters: dict[CounterKey, tuple[int, int]] = {}
+    for source in ordered:
+        for group, counter, amount in source.counters:
+            counters.setdefault((source.driver, source.pool, group, counter), (len(counters), amount))
+    draft = _Draft()
+    rows: dict[DeviceKey, int] = {}
+    devices: list[Device] = []
+    for source in ordered:
+        for device in source.devices:
+            key = (source.driver, source.pool, device.name)
+            if key in rows:
+                continue
+            row = rows[key] = len(devices)
+            devices.append(device)
+            draft.place(row, source, device, node_rows, selected)
+            if device.multiple_allocations:
+                for name in sorted(device.capacity):
+                    draft.cells[row, name] = len(draft.cells)
+            if device.counters:
+                draft.draws[row] = tuple(
+                    (counters.get((source.driver, source.pool, group, counter), (NONE, 0))[0], amount)
+                    for group, counter, amount in device.counters
+                )
+    node = np.array(draft.node, np.int64)
+    return Inventory(
+        slices=tuple(slices),
+        devices=tuple(devices),
+        keys=tuple(rows),
+        rows=rows,
+        node=node,
+        distant=draft.distant,
+        terms=draft.terms,
+        gpu=np.array([is_gpu(driver) for driver, _, _ in rows], np.bool_),
+        multiple=np.array([device.multiple_allocations for device in devices], np.bool_),
+        cells=draft.cells,
+        counters=counters,
+        draws=draft.draws,
+        limits=(
+            np.ones(len(devices), np.int64),
+            np.array([devices[row].capacity[name] for row, name in draft.cells], np.int64),
+            np.array([amount for _, amount in counters.values()], np.int64),
+        ),
+        local=_grouped(node),
+    )
+
+
+def _grouped(node: Int64s) -> Mapping[int, Int64s]:
+    """Return the device rows of each node, ascending."""
+    local = np.flatnonzero(node >= 0)
+    order = local[np.argsort(node[local], kind="stable")]
+    owners, starts = np.unique(node[order], return_index=True)
+    parts = np.split(order.astype(np.int64), starts[1:])
+    return {int(owner): part for owner, part in zip(owners, parts, strict=False)}

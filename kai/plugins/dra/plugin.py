@@ -1,0 +1,76 @@
+"""What the engine asks about claims: may the pod be placed at all, on which nodes, with which devices, to what effect.
+
+Only pods with claims, or with extended resources that a device class backs, pay for it.
+
+Source: the peer's plugins/dynamicresources, and resource.k8s.io/v1 for what it leaves to Kubernetes' allocator.
+"""
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from kai.framework.hooks import Dependence, Hooks
+from kai.framework.view import SessionView
+from kai.model.rows import Bools
+from kai.plugins.dra.desk import Desk
+from kai.plugins.dra.extended import backing_classes, needed
+from kai.plugins.dra.inventory import Inventory, take_inventory
+from kai.plugins.dra.selectors import Selectors
+
+
+@attrs.define
+class Memory:
+    """What one cycle leaves to the next: answers that stay true while the objects they are about stay the same."""
+
+    selectors: Selectors = attrs.field(factory=Selectors)
+    inventory: Inventory | None = None
+    nodes: tuple[object, ...] = ()
+
+    def inventory_of(self, view: SessionView) -> Inventory:
+        """Return the devices of the snapshot, the same ones as long as slices and nodes are the same objects."""
+        slices, nodes = view.snapshot.catalog.claims.slices, view.snapshot.nodes
+        known = self.inventory
+        if known is None or not _same(known.slices, slices) or not _same(self.nodes, nodes):
+            known = self.inventory = take_inventory(slices, nodes, view.selected_nodes)
+            self.nodes = nodes
+        return known
+
+
+def _same(left: Sequence[object], right: Sequence[object]) -> bool:
+    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
+
+
+@attrs.frozen(kw_only=True)
+class Dra:
+    """Allocate devices to claims."""
+
+    _memory: Memory = attrs.field(factory=Memory, init=False, eq=False, repr=False)
+
+    def open(self, session: SessionView) -> Hooks:
+        """Open the books on all claims; without pods that claim there is nothing to say."""
+        concerns = concerned(session)
+        if not concerns.any():
+            return Hooks()
+        desk = Desk(session, self._memory.inventory_of(session), self._memory.selectors, concerns)
+        return Hooks(
+            concerns=concerns,
+            admit_pod=desk.admit,
+            filter_nodes=desk.filter_nodes,
+            filter_depends=Dependence.SESSION,
+            explain_nodes=desk.explain,
+            choose=desk.choose,
+            detail="claims",
+            recorded=desk.recorded,
+            effects=desk.effects,
+            lasting_effects=desk.lasting_effects,
+            opening_effects=desk.opening_effects(),
+            credit_nodes=desk.credit,
+        )
+
+
+def concerned(session: SessionView) -> Bools:
+    """Return bool[K]: shapes with claims, or with extended resources that a device class backs."""
+    classes = backing_classes(session.snapshot.catalog.claims.classes)
+    shapes = session.snapshot.shapes
+    return np.array([bool(shape.constraints.claims or needed(shape, classes)) for shape in shapes], np.bool_)

@@ -1,0 +1,169 @@
+"""What the engine asks about NUMA zones.
+
+A node that aligns pods strictly is left out if it could not align this one; of the others those are preferred where the
+pod spans the fewest zones. The zones are chosen when the pod is placed, charged for as long as it holds its place, and
+handed to the binder, whose record the next cycle reads.
+
+Source: the peer's plugins/numa.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+import numpy as np
+
+from kai.framework.hooks import Dependence, Effect, Hooks
+from kai.framework.view import SessionView
+from kai.kernels.numa import INFEASIBLE, POLICY_RESTRICTED, Requests, Zones, is_aligned, place, spans
+from kai.model.placement import NumaPlacement, ZonesLeft
+from kai.model.rows import Bools, Int64s, NodeRow, NodeRows, PodRow, Scores
+from kai.plugins.numa.requests import devices_of, is_guaranteed, read_requests
+from kai.plugins.numa.zones import Layouts, read_layouts, recorded_placement
+
+DETAIL = "numa"
+BEST = 100.0
+REFUSED = "node cannot NUMA-align the pod's resources under its Topology Manager policy"
+
+
+@attrs.frozen(kw_only=True)
+class Numa:
+    """Align pods to NUMA zones.
+
+    ``ignore`` lists resources that zones report but nodes do not align. ``reconstruct_available`` works out what is
+    left in zones from the records of pods rather than from what nodes report.
+    """
+
+    ignore: tuple[str, ...] = ()
+    reconstruct_available: bool = True
+
+    def open(self, session: SessionView) -> Hooks:
+        """Read the zones of all nodes; without any there is nothing to say."""
+        ignored = frozenset("gpu" if name.endswith("gpu") else name for name in self.ignore)
+        layouts = read_layouts(session.snapshot, ignored, reconstruct=self.reconstruct_available)
+        if layouts is None:
+            return Hooks()
+        aligner = _Aligner(session, layouts)
+        return Hooks(
+            concerns=aligner.concerns,
+            filter_nodes=aligner.filter_nodes,
+            filter_depends=Dependence.NODE,
+            explain_nodes=_explain,
+            score_nodes=aligner.score_nodes,
+            score_depends=Dependence.NODE,
+            choose=aligner.choose,
+            detail=DETAIL,
+            recorded=aligner.recorded,
+            effects=aligner.effects,
+            report_nodes=aligner.report_nodes,
+        )
+
+
+def _explain(pod: PodRow, nodes: NodeRows) -> Sequence[str]:
+    del pod
+    return [REFUSED] * len(nodes)
+
+
+@attrs.frozen(eq=False)
+class _Pod:
+    """What matters of a shape."""
+
+    requests: Requests
+    guaranteed: bool
+    devices: Bools
+
+
+class _Aligner:
+    """Answers for one session."""
+
+    def __init__(self, view: SessionView, layouts: Layouts) -> None:
+        self._view = view
+        self._layouts = layouts
+        self._axis = view.snapshot.axis
+        self._left = view.track(layouts.zones.available)
+        self._known: dict[int, _Pod] = {}
+        shapes = view.snapshot.shapes
+        self.concerns = np.array(
+            [is_guaranteed(shape) or bool((devices_of(shape, self._axis) & layouts.devices).any()) for shape in shapes],
+            np.bool_,
+        )
+
+    def _pod(self, pod: PodRow) -> _Pod:
+        row = self._view.shape_of(pod)
+        found = self._known.get(row)
+        if found is None:
+            snapshot = self._view.snapshot
+            shape = snapshot.shapes[row]
+            requests = read_requests(shape, self._axis, snapshot.requests[row])
+            found = self._known[row] = _Pod(requests, is_guaranteed(shape), devices_of(shape, self._axis))
+        return found
+
+    @property
+    def _zones(self) -> Zones:
+        """The zones with what is left in them as things stand."""
+        return self._layouts.zones._replace(available=self._left.values)
+
+    def _spans(self, pod: PodRow, nodes: NodeRows) -> Int64s:
+        facts = self._pod(pod)
+        out = np.empty(len(nodes), np.int64)
+        spans(self._zones, facts.requests, facts.guaranteed, facts.devices, self._layouts.widest, nodes, out)
+        return out
+
+    def filter_nodes(self, pod: PodRow, nodes: NodeRows) -> Bools:
+        """Refuse nodes with a strict policy that could not align ``pod``."""
+        strict = self._layouts.zones.policy[nodes] >= POLICY_RESTRICTED
+        mask: Bools = ~(strict & (self._spans(pod, nodes) == INFEASIBLE))
+        return mask
+
+    def score_nodes(self, pod: PodRow, nodes: NodeRows) -> Scores:
+        """Rate nodes by how few zones ``pod`` would span; 0 where it cannot be aligned at all."""
+        spanned = self._spans(pod, nodes)
+        return np.where(spanned > 0, BEST / np.maximum(spanned, 1), 0.0)
+
+    def choose(self, pod: PodRow, node: NodeRow) -> NumaPlacement | None:
+        """Return the zones of ``node`` that ``pod`` draws from, none if it is not aligned there; None if it must be.
+
+        A pod that nothing is known of keeps what it had, if the open statement evicted it from there.
+        """
+        placement = self._placement(pod, node)
+        if placement is not None and not placement.zones:
+            before = self._view.evicted_detail(pod, node, DETAIL)
+            return before if isinstance(before, NumaPlacement) else placement
+        return placement
+
+    def _placement(self, pod: PodRow, node: NodeRow) -> NumaPlacement | None:
+        facts, zones = self._pod(pod), self._zones
+        size = int(zones.start[node + 1] - zones.start[node])
+        if size == 0 or not is_aligned(zones, facts.guaranteed, facts.devices, int(node)):
+            return NumaPlacement()
+        drawn = np.zeros((size, len(self._axis)), np.int64)
+        if place(zones, facts.requests, int(node), drawn) == INFEASIBLE:
+            return None if zones.policy[node] >= POLICY_RESTRICTED else NumaPlacement()
+        return self._layouts.placement(int(node), drawn, self._axis)
+
+    def recorded(self, pod: PodRow) -> NumaPlacement:
+        """Return where a pod that stood somewhere was put, if its node aligns it and anybody wrote it down."""
+        node = int(self._view.snapshot.pod_node[pod])
+        facts = self._pod(pod)
+        if node < 0 or not is_aligned(self._zones, facts.guaranteed, facts.devices, node):
+            return NumaPlacement()
+        return recorded_placement(self._view.snapshot, int(pod))
+
+    def effects(self, pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
+        """Return what ``pod`` draws from the zones of ``node``."""
+        placement = detail if isinstance(detail, NumaPlacement) else self.recorded(pod)
+        cells = self._layouts.cells(int(node), placement, self._axis)
+        return [Effect(self._left, cell, -amount) for cell, amount in cells.items()]
+
+    def report_nodes(self) -> Mapping[int, ZonesLeft]:
+        """Return what is left in the zones of each node, of the resources that they report."""
+        zones = self._zones
+        out: dict[int, ZonesLeft] = {}
+        for node, layout in enumerate(self._layouts.layouts):
+            if layout is not None:
+                left = zones.available[zones.start[node] : zones.start[node + 1]]
+                reported = [at for at in range(len(self._axis)) if zones.aware[node, at]]
+                out[node] = ZonesLeft(
+                    names=tuple(zone.name for zone in layout.zones),
+                    amounts=tuple(tuple((self._axis.names[at], int(row[at])) for at in reported) for row in left),
+                )
+        return out
