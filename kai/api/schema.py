@@ -59,7 +59,7 @@ def schema_of(hint: Hint, extras: Extras) -> Schema:
     Raises: TypeError for a type that has no place in the vocabulary.
     """
     hint = _present(hint)
-    origin = get_origin(hint)
+    origin: object = get_origin(hint)
     if attrs.has(hint):
         return _object(hint, extras)
     if origin is Annotated:
