@@ -55,7 +55,7 @@ class Piece:
         if self.value is None:
             return None
         if not isinstance(self.value, Mapping):
-            raise self.bad("a mapping")
+            raise self.bad("an object")
         return self.value
 
     def each(self) -> Iterator[Piece]:
@@ -81,7 +81,7 @@ class Piece:
         if self.value is None:
             return ""
         if not isinstance(self.value, str):
-            raise self.bad("a text")
+            raise self.bad("a string")
         return self.value
 
     def texts(self) -> dict[str, str]:

@@ -16,7 +16,7 @@ from kai.api import names
 from kai.api.bindrequest import BindRequest
 from kai.api.kinds import title
 from kai.api.node import Node
-from kai.api.plans import Plan, Ref, RefusedError, delete, find, find_for_sure
+from kai.api.plans import Plan, Reason, Ref, RefusedError, delete, find, find_for_sure
 from kai.api.pod import Pod
 from kai.binder.bind import Binder, bind, undo
 from kai.binder.checks import is_meant, refuse_pod
@@ -81,7 +81,9 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
     except RefusedError as error:
         if error.interrupts and (patient or error.is_unknown):
             raise
-        return (yield from _fail(binder, request, pod, node, str(error), retryable=True))
+        # Who was refused will be refused again; what was in the way may be gone.
+        retryable = error.reason is not Reason.REJECTED
+        return (yield from _fail(binder, request, pod, node, str(error), retryable=retryable))
     return (yield from _finish(binder, request, pod))
 
 

@@ -123,6 +123,8 @@ def bind_annotations(request: BindRequest) -> dict[str, str]:
 
 def _reserve_all(binder: Binder, context: BindContext) -> Plan[BindContext]:
     """Return the bind with all of its GPUs known, in the order of the request's groups."""
+    if not context.request.spec.selected_gpu_groups:
+        raise BindFailureError(f"{title(context.request)}: names no GPU groups for a shared GPU", retryable=False)
     devices = []
     for group in context.request.spec.selected_gpu_groups:
         pod, device = yield from binder.reserve(binder, context, group)

@@ -187,8 +187,7 @@ class ApiServer:
         if refusal is not None:
             return refusal
         self.writes.append(request)
-        manifest["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z"
-        self._put(manifest)
+        self._put(merged(manifest, {"metadata": {"deletionTimestamp": "2023-11-14T22:13:20Z"}}))
         self._collect(key)
         return None
 
@@ -223,11 +222,11 @@ class ApiServer:
 
     def _put(self, manifest: Manifest) -> None:
         self.version += 1
-        metadata = manifest.setdefault("metadata", {})
-        metadata["resourceVersion"] = str(self.version)
+        metadata = {**manifest.get("metadata", {}), "resourceVersion": str(self.version)}
         if self.assigns_uids:
             metadata.setdefault("uid", f"uid-{self.version}")
-        self.objects[manifest["kind"], metadata.get("namespace", ""), metadata.get("name", "")] = manifest
+        key = (manifest["kind"], metadata.get("namespace", ""), metadata.get("name", ""))
+        self.objects[key] = {**manifest, "metadata": metadata}
 
     def _collect(self, key: Key) -> None:
         metadata = self.objects[key]["metadata"]

@@ -105,13 +105,13 @@ def test_ten_thousand_nested_sub_groups_are_read_without_recursion():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("text", 'podgroup ns/g: spec: found "text", expected a mapping'),
+        ("text", 'podgroup ns/g: spec: found "text", expected an object'),
         ({"minMember": "3"}, 'podgroup ns/g: spec.minMember: found "3", expected a 32-bit integer'),
         ({"minMember": True}, "spec.minMember: found true"),
         ({"minMember": 2**31}, "spec.minMember: found 2147483648"),
         ({"subGroups": {"a": 1}}, "spec.subGroups: found"),
-        ({"subGroups": [{"name": 1}]}, "spec.subGroups[0].name: found 1, expected a text"),
-        ({"subGroups": [leaf("a", parent=4)]}, "spec.subGroups[0].parent: found 4, expected a text"),
+        ({"subGroups": [{"name": 1}]}, "spec.subGroups[0].name: found 1, expected a string"),
+        ({"subGroups": [leaf("a", parent=4)]}, "spec.subGroups[0].parent: found 4, expected a string"),
     ],
 )
 def test_a_malformed_group_is_refused_with_the_path_of_the_bad_value(spec, message):

@@ -248,21 +248,29 @@ def test_the_container_that_shares_may_read_its_devices_by_reference():
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("metadata",), [], "pod: metadata: found [], expected a mapping"),
+        (("metadata",), [], "metadata: found a list of 0, expected an object"),
         (("metadata", "annotations"), {"gpu-fraction": 0.5}, "metadata.annotations.gpu-fraction: found 0.5"),
-        (("metadata", "ownerReferences"), {"a": 1}, 'metadata.ownerReferences: found {"a": 1}, expected a list'),
-        (("spec", "containers"), [{}, 3], "spec.containers[1]: found 3, expected a mapping"),
+        (
+            ("metadata", "ownerReferences"),
+            {"a": 1},
+            "metadata.ownerReferences: found an object with 1 fields, expected a list",
+        ),
+        (("spec", "containers"), [{}, 3], "spec.containers[1]: found 3, expected an object"),
         (("spec", "containers"), [None], "spec.containers[0]: found nothing, expected an entry"),
         (("spec", "containers"), [{"env": [None]}], "spec.containers[0].env[0]: found nothing"),
         (("spec", "volumes"), 4, "spec.volumes: found 4, expected a list"),
-        (("spec", "volumes"), ["v"], 'spec.volumes[0]: found "v", expected a mapping'),
-        (("spec", "containers"), [{"name": {}}], "spec.containers[0].name: found {}, expected a text"),
+        (("spec", "volumes"), ["v"], 'spec.volumes[0]: found "v", expected an object'),
+        (
+            ("spec", "containers"),
+            [{"name": {}}],
+            "spec.containers[0].name: found an object with 0 fields, expected a string",
+        ),
         (("spec", "containers"), [{"env": "x"}], 'spec.containers[0].env: found "x", expected a list'),
         (("spec", "containers"), [{"env": [{"valueFrom": 1}]}], "spec.containers[0].env[0].valueFrom: found 1"),
         (("spec", "containers"), [{"envFrom": [{"configMapRef": 1}]}], "spec.containers[0].envFrom[0].configMapRef"),
         (("spec", "containers"), [{"resources": {"requests": {"nvidia.com/gpu": "x"}}}], "expected a quantity"),
         (("spec", "containers"), [{"resources": {"requests": {"cpu": []}}}], "expected a quantity"),
-        (("spec", "schedulerName"), 5, "spec.schedulerName: found 5, expected a text"),
+        (("spec", "schedulerName"), 5, "spec.schedulerName: found 5, expected a string"),
     ],
 )
 def test_a_malformed_pod_is_refused_with_the_path_of_the_bad_value(path, value, message):
@@ -276,4 +284,4 @@ def test_a_malformed_pod_is_refused_with_the_path_of_the_bad_value(path, value, 
     for response in answers:
         assert not response.allowed
         assert response.malformed
-        assert message.removeprefix("pod: ") in response.message
+        assert message in response.message

@@ -90,8 +90,8 @@ def test_a_queue_with_children_cannot_be_deleted():
 @pytest.mark.parametrize(
     ("resources", "message"),
     [
-        ([], "queue q: spec.resources: found [], expected a mapping"),
-        ({"gpu": 4}, "spec.resources.gpu: found 4, expected a mapping"),
+        ([], "queue q: spec.resources: found a list of 0, expected an object"),
+        ({"gpu": 4}, "spec.resources.gpu: found 4, expected an object"),
         ({"gpu": {"quota": "4"}}, 'spec.resources.gpu.quota: found "4", expected a number'),
         ({"cpu": {"limit": True}}, "spec.resources.cpu.limit: found true, expected a number"),
         ({"cpu": {"quota": float("nan")}}, "expected a finite number"),

@@ -53,12 +53,12 @@ def test_a_refusal_by_rule_is_forbidden_and_an_unreadable_object_is_a_bad_reques
     ("review", "message"),
     [
         (None, "AdmissionReview: request: found nothing"),
-        ([], "AdmissionReview: found [], expected a mapping"),
+        ([], "AdmissionReview: found a list of 0, expected an object"),
         ({}, "AdmissionReview: request: found nothing"),
-        ({"request": 5}, "request: found 5, expected a mapping"),
+        ({"request": 5}, "request: found 5, expected an object"),
         ({"request": {"operation": "PEEK"}}, 'request.operation: found "PEEK", expected one of CREATE, UPDATE'),
         ({"request": {"operation": ["CREATE"]}}, "request.operation: found"),
-        ({"request": {"operation": "CREATE", "object": "x"}}, 'request.object: found "x", expected a mapping'),
+        ({"request": {"operation": "CREATE", "object": "x"}}, 'request.object: found "x", expected an object'),
     ],
 )
 def test_a_body_that_is_no_review_is_refused_with_its_path(review, message):
