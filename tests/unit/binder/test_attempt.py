@@ -1,11 +1,14 @@
 import attrs
 import pytest
 
+from kai.api.bindrequest import BindRequest
 from kai.api.node import Node
-from kai.api.plans import Bind, Create, Delete, Get, List, Patch, Reason, Ref, Refusal
+from kai.api.plans import Bind, Create, Delete, Get, List, Patch, Reason, Ref, Refusal, carry_out
 from kai.api.pod import Pod
 from kai.binder import Verdict
 from kai.binder.attempt import retry_delay
+from kai.binder.bind import bind
+from kai.binder.outcome import BindFailureError
 from tests.unit.binder.clusters import (
     BINDER,
     RESERVED,
@@ -116,6 +119,14 @@ def test_a_request_that_is_gone_or_going_is_left_alone():
         assert server.writes == []
 
 
+def test_a_bind_of_a_fraction_without_gpu_groups_is_refused():
+    server = cluster(node(), sharing_pod(), sharing_request(groups=()))
+    found = [server._read(ref) for ref in (Ref(BindRequest, "p", "ns"), Ref(Pod, "p", "ns"), Ref(Node, "n1"))]
+    with pytest.raises(BindFailureError, match="names no GPU groups"):
+        carry_out(bind(BINDER, *found), server.perform)
+    assert server.writes == []
+
+
 def test_a_fraction_without_gpu_groups_is_deleted():
     server = cluster(node(), sharing_pod(), sharing_request(groups=()))
     assert try_once(server).verdict is Verdict.NOTHING_TO_DO
@@ -219,7 +230,7 @@ def silent(server, request):
 
 
 def test_a_failed_bind_leaves_nothing_behind():
-    server = cluster(node(), sharing_pod(), sharing_request())
+    server = cluster(node(), sharing_pod(), sharing_request(limit=5))
     server.fault = lambda r: (
         Refusal(reason=Reason.REJECTED, message="a webhook says no") if isinstance(r, Bind) else None
     )
