@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kai.intake.details import texts
 from kai.model.axis import GPU, GPU_UNIT
+from kai.model.placement import ZonesLeft
 from kai.model.status import ACTIVE_USED, Status, within
 from kai.simulation.run import Cycle, Outcome
 from kai.state.snapshot import Snapshot
@@ -88,14 +90,24 @@ def _zones(cycle: Cycle, pod: int) -> list[str]:
 
 
 def nodes_of(cycle: Cycle) -> Mapping[str, Any]:
-    """Return the whole GPUs of each node that are idle, and that are being released, after the last action."""
+    """Return the whole GPUs of each node that are idle, and that are being released, after the last action.
+
+    Nodes that report NUMA zones also say what is left in each.
+    """
     return {
         node.name: {
             "idleGpus": _gpus(int(cycle.report.idle[row, GPU])),
             "releasingGpus": _gpus(int(cycle.report.releasing[row, GPU])),
+            **_zones_left(cycle.report.node_details.get(row, {}).get("numa")),
         }
         for row, node in enumerate(cycle.snapshot.nodes)
     }
+
+
+def _zones_left(left: object) -> Answer:
+    if not isinstance(left, ZonesLeft):
+        return {}
+    return {"numaZonesAvailable": {str(at): texts(amounts) for at, amounts in enumerate(left.amounts)}}
 
 
 def _gpus(amount: int) -> float | int:

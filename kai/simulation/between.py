@@ -18,6 +18,8 @@ from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.framework.cycle import CycleReport
 from kai.framework.decisions import Bind, Decision
+from kai.intake.details import predicted_zones
+from kai.model.placement import NumaPlacement
 from kai.model.status import Status
 from kai.simulation.claims import claims_after
 from kai.state.snapshot import Snapshot
@@ -103,6 +105,10 @@ def _running(pod: Pod, row: int, after: Aftermath) -> Pod:
     if bind is not None:
         annotations |= {names.RECEIVED_RESOURCE_TYPE: bind.received} if bind.received else {}
         annotations |= {key: _text(value) for key, value in bind.annotations.items()}
+        zones = bind.details.get("numa")
+        if isinstance(zones, NumaPlacement) and zones.zones:
+            record = [{"zone": each.zone, "amount": dict(each.amount)} for each in predicted_zones(zones)]
+            annotations[names.NUMA_PREDICTED] = json.dumps(record)
     labels = _without_devices(pod.metadata.labels) | _device_labels(after.devices(row))
     return attrs.evolve(
         pod,
