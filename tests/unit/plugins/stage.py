@@ -9,16 +9,18 @@ import numpy as np
 from kai.actions.allocate import Allocate
 from kai.api.codec import structure_all
 from kai.api.objects import collect
-from kai.framework.decisions import Bind, Recorder
+from kai.framework.decisions import Bind, Evict, Recorder
 from kai.framework.hooks import Hooks, Plugin
 from kai.framework.observe import Silent
 from kai.framework.parameters import Parameters
-from kai.framework.profile import PluginUse, Profile
+from kai.framework.profile import Action, PluginUse, Profile
 from kai.framework.session import Session
 from kai.framework.verdict import Histogram
 from kai.intake import take_snapshot
 from kai.model.rows import PodRow
 from kai.model.status import Status
+from kai.plugins.node_local_victims import NodeLocalVictims
+from kai.plugins.priority import Priority
 from kai.plugins.proportion import Proportion
 from kai.state.snapshot import Snapshot
 
@@ -90,7 +92,7 @@ def groups_of(manifests: Sequence[Manifest], minimum: int = 1) -> list[Manifest]
                 "name": name,
                 "namespace": namespace,
                 "uid": f"{namespace}-{name}",
-                "creationTimestamp": f"2026-01-01T11:00:{at:02d}Z",
+                "creationTimestamp": f"2026-01-01T{at // 3600:02d}:{at // 60 % 60:02d}:{at % 60:02d}Z",
             },
             "spec": {"queue": "team", "minMember": minimum},
         }
@@ -166,6 +168,7 @@ class Played:
 
     session: Session
     bound: dict[str, str]
+    evicted: list[str]
 
     def waiting_for(self, group: str) -> Histogram:
         """Return what nodes objected to the first pod of a group that found none."""
@@ -175,19 +178,28 @@ class Played:
         return histogram
 
 
-def play(plugin: Plugin, snapshot: Snapshot, *more: Plugin) -> Played:
-    """Allocate once with the plugin under test, ``more`` and fair shares; return which pod was bound to which node."""
-    uses = [PluginUse(name=f"p{at}", plugin=each) for at, each in enumerate((plugin, *more, Proportion()))]
+def play(plugin: Plugin, snapshot: Snapshot, actions: Sequence[Action] = (Allocate(),)) -> Played:
+    """Run a cycle with the plugin under test, fair shares, priorities and a search for victims."""
+    plugins = (plugin, Proportion(), Priority(), NodeLocalVictims())
+    uses = tuple(PluginUse(name=type(each).__name__, plugin=each) for each in plugins)
     recorder = Recorder()
-    session = Session(snapshot, Profile(actions=(Allocate(),), plugins=tuple(uses)), recorder, Silent())
-    Allocate().run(session)
+    session = Session(snapshot, Profile(actions=tuple(actions), plugins=uses), recorder, Silent())
+    for action in actions:
+        action.run(session)
     bound = {
         snapshot.pods[each.pod].name: snapshot.nodes[each.node].name
         for each in recorder.decisions
         if isinstance(each, Bind)
     }
+    evicted = [snapshot.pods[each.pod].name for each in recorder.decisions if isinstance(each, Evict)]
     session.ledger.check()
-    return Played(session, bound)
+    return Played(session, bound, evicted)
+
+
+def ranked(snapshot: Snapshot, **priorities: int) -> Snapshot:
+    """Return the snapshot with other priorities of groups, by name."""
+    groups = tuple(attrs.evolve(each, priority=priorities.get(each.name, each.priority)) for each in snapshot.groups)
+    return attrs.evolve(snapshot, groups=groups)
 
 
 def evict(session: Session, name: str) -> None:

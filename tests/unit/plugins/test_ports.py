@@ -1,8 +1,10 @@
 import pytest
 
+from kai.actions.allocate import Allocate
+from kai.actions.preempt import Preempt
 from kai.framework.hooks import Hooks
 from kai.plugins.ports import REFUSED, Ports
-from tests.unit.plugins.stage import Stage, evict, node, play, pod, snapshot_of
+from tests.unit.plugins.stage import Stage, evict, node, play, pod, ranked, snapshot_of
 
 NODES = (node("n1"), node("n2"))
 
@@ -84,3 +86,11 @@ def test_a_gang_that_fits_nowhere_leaves_no_port_behind():
     assert play(Ports(), snapshot_of(*NODES, *gang, minimum=3)).bound == {}
     played = play(Ports(), snapshot_of(*NODES, *gang[:2], single, minimum=2))
     assert played.bound == {"a-0": "n1", "a-1": "n2"}
+
+
+def test_nobody_is_evicted_for_a_port_because_evicting_does_not_free_it():
+    held = pod("a-0", on="n1", ports=[port(80)], requests={"cpu": "60"})
+    for ports, victims in (([port(80)], []), ([port(81)], ["a-0"])):
+        wanting = pod("b-0", ports=ports, requests={"cpu": "60"})
+        snapshot = ranked(snapshot_of(NODES[0], held, wanting), a=50, b=90)
+        assert play(Ports(), snapshot, (Allocate(), Preempt())).evicted == victims
