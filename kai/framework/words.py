@@ -73,7 +73,7 @@ class Teller:
         yield from _bounds(record.reasons)
         yield from self._matches(waiting, record)
         yield from _no_room(record, facts)
-        yield from self._forbidden(record, facts)
+        yield from self._forbidden(record, facts, waiting)
         yield from self._others(record, waiting)
 
     # ------------------------------------------------------------------ facts
@@ -218,13 +218,20 @@ class Teller:
 
     # ------------------------------------------------------------------ others are in the way
 
-    def _forbidden(self, record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
+    def _forbidden(self, record: GroupRecord, facts: PodGroup, waiting: Sequence[int]) -> Iterator[Words]:
         if any(note.code is Code.NOT_ELIGIBLE for note in record.notes):
-            used = int(self._report.queue_used[facts.queue_row, GPU])
-            share = self._report.fair_share[facts.queue_row, GPU]
             title = self._snapshot.queues[facts.queue_row].title
-            have = f"it uses {plain(used)} of its fair share of {plain(share)} GPUs"
+            have = self._share_text(facts.queue_row, waiting)
             yield Words(Code.NOT_ELIGIBLE, f"no room, and queue {title} may not take from others: {have}")
+
+    def _share_text(self, queue: int, waiting: Sequence[int]) -> str:
+        """Return what the queue has of the resource for which it would pass its fair share."""
+        request = self._snapshot.requests[int(self._snapshot.pod_shape[waiting[0]])]
+        used, share = self._report.queue_used[queue], self._report.fair_share[queue]
+        passed = [at for at in (GPU, CPU, MEMORY) if used[at] + request[at] > share[at]]
+        at = passed[0] if passed else GPU
+        name = self._snapshot.axis.names[at]
+        return f"it uses {quantity(int(used[at]), name)}, its fair share is {quantity(round(share[at]), name)}"
 
     def _others(self, record: GroupRecord, waiting: Sequence[int]) -> Iterator[Words]:
         for reason in record.reasons:
@@ -235,7 +242,7 @@ class Teller:
         if not record.reasons and not record.notes:
             yield Words("NotTried", "no action has tried it in this cycle")
         elif gpus:
-            idle = int(self._report.idle[:, GPU].sum())
+            idle = int(np.maximum(self._report.idle[:, GPU], 0).sum())
             yield Words(
                 "NoRoom", f"no node that it may use has {quantity(gpus, 'gpu')} idle; {plain(idle)} idle in all"
             )
@@ -302,7 +309,7 @@ def quantity(amount: int, resource: str) -> str:
     """Return an amount in axis units with its unit: ``8 GPUs``, ``4 cores``, ``16 GB``."""
     match resource:
         case "gpu":
-            return f"{plain(amount)} GPU" if amount <= GPU_UNIT else f"{plain(amount)} GPUs"
+            return f"{plain(amount)} GPU" if 0 < amount <= GPU_UNIT else f"{plain(amount)} GPUs"
         case "cpu":
             return f"{amount / 1000:g} cores"
         case "memory":

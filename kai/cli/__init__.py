@@ -1,0 +1,5 @@
+"""The command. ``kai.cli.command`` has the table of commands; each is imported only when it runs."""
+
+from kai.cli.command import main
+
+__all__ = ["main"]

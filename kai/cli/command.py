@@ -1,0 +1,91 @@
+"""The program: a table of commands that are imported when they run, and the place where errors become exit codes."""
+
+import difflib
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn, cast
+
+import click
+
+from kai.cli.failures import INTERRUPTED, USAGE, report_bug, report_error, say_error
+from kai.errors import KaiError
+
+COMMANDS = {
+    "simulate": ("kai.cli.simulate:simulate", "Decide on clusters that are written down: who runs where, and why not."),
+    "plugins": ("kai.cli.plugins:plugins", "List plugins and actions: origin, version, hooks, enabled or not."),
+    "version": ("kai.cli.version:version", "Show the versions of all parts."),
+    "completion": ("kai.cli.completion:completion", "Print the shell script that completes commands and options."),
+}
+"""Names, where their commands are, and what the help says: the help must not import them."""
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Commands(click.Group):
+    """The commands of the table above."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        return cast("click.Command", getattr(importlib.import_module(module), name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one may have been meant."""
+        name = args[0]
+        if name not in COMMANDS and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean kai {near[0]}?" if near else "kai --help lists the commands"
+            raise click.UsageError(f"{name!r} is no command of kai\n{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list without importing anything."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=Commands, context_settings=CONTEXT, no_args_is_help=True)
+def kai() -> None:
+    """Decide which AI workloads run where in a Kubernetes cluster."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command and leave with its exit code (``kai.cli.failures``)."""
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command and return its exit code. Nothing that a person can type ends in a traceback."""
+    try:
+        result: Any = kai.main(args=arguments, prog_name="kai", standalone_mode=False)
+    except click.UsageError as error:
+        message, _, hint = error.format_message().partition("\n")
+        path = error.ctx.command_path if error.ctx else "kai"
+        say_error(message, hint or f"{path} --help")
+        return USAGE
+    except click.ClickException as error:
+        say_error(error.format_message())
+        return USAGE
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except KaiError as error:
+        return report_error(error)
+    except BrokenPipeError:
+        # Whoever reads the output has seen enough; Python would complain once more while it closes the stream.
+        sys.stderr.close()
+        return 0
+    except Exception as error:  # noqa: BLE001 - the boundary of the program: a bug becomes one line and a file
+        return report_bug(error, "kai " + " ".join(arguments))
+    return result if isinstance(result, int) else 0

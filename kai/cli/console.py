@@ -1,0 +1,93 @@
+"""Where output goes and how it looks: data on standard output, talk on standard error, colour only where wanted."""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import attrs
+import click
+
+from kai.cli.failures import say
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FORMATS = ("table", "wide", "json", "yaml")
+_PLAIN = str.maketrans("█▓░◆»├└─│·…✓", "#%.*>|`-|-.+")
+
+
+@attrs.frozen(kw_only=True)
+class Console:
+    """What the flags say about output."""
+
+    output: str = "table"
+    color: bool = False
+    plain: bool = False
+    """Only ASCII."""
+    quiet: bool = False
+    verbose: int = 0
+
+    @property
+    def wide(self) -> bool:
+        """Whether everything is to be shown, however wide."""
+        return self.output == "wide"
+
+    def write(self, text: str) -> None:
+        """Write data."""
+        sys.stdout.write((text.translate(_PLAIN) if self.plain else text) + "\n")
+
+    def talk(self, text: str, level: int = 0) -> None:
+        """Write talk, unless nobody wants to hear it."""
+        if not self.quiet and self.verbose >= level:
+            say(text.translate(_PLAIN) if self.plain else text)
+
+    def styled(self, text: str, **style: Any) -> str:  # noqa: ANN401 - passed on to click
+        """Return ``text`` in colour if colour is wanted. Colour never carries meaning alone."""
+        return click.style(text, **style) if self.color else text
+
+
+def make_console(*, output: str, color: str, ascii_only: bool, quiet: bool, verbose: int) -> Console:
+    """Return the console that the flags and the environment ask for."""
+    terminal = sys.stdout.isatty()
+    colored = color == "always" or (
+        color == "auto" and terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )
+    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
+    return Console(
+        output=output,
+        color=colored,
+        plain=ascii_only or not encoding.startswith("utf"),
+        quiet=quiet,
+        verbose=verbose,
+    )
+
+
+def console_options(formats: tuple[str, ...] = FORMATS) -> Callable[[F], F]:
+    """Return a decorator that adds the flags which every command has; they arrive together as ``console``."""
+
+    def decorate(function: F) -> F:
+        def command(
+            *, output: str, color: str, ascii_only: bool, quiet: bool, verbose: int, **options: object
+        ) -> object:
+            console = make_console(output=output, color=color, ascii_only=ascii_only, quiet=quiet, verbose=verbose)
+            return function(console=console, **options)
+
+        command.__doc__ = function.__doc__
+        command.__name__ = function.__name__
+        command.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]  # where click keeps them until it makes the command
+        flags = (
+            click.option("-o", "--output", type=click.Choice(formats), default=formats[0], help="Form of the output."),
+            click.option(
+                "--color", type=click.Choice(("auto", "always", "never")), default="auto", help="When to use colour."
+            ),
+            click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only."),
+            click.option("-q", "--quiet", is_flag=True, help="No talk on standard error."),
+            click.option("-v", "--verbose", count=True, help="More talk on standard error."),
+        )
+        decorated: Any = command
+        for flag in reversed(flags):
+            decorated = flag(decorated)
+        result: F = decorated
+        return result
+
+    return decorate

@@ -1,0 +1,89 @@
+"""The result of a simulation for machines: what conformance cases compare, and everything that the tables show."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kai.simulation.check import Differences
+    from kai.simulation.overview import Job, Overview, QueueLine, Share
+    from kai.simulation.request import Result
+
+API_VERSION = "output.kai/v1"
+_GPU = 1000
+
+
+def document(result: "Result", differences: "Differences | None") -> dict[str, Any]:
+    """Return the result as plain values. Fields are only ever added."""
+    out: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "SimulationResult", **result.answer}
+    if result.overview is not None:
+        out |= _overview(result.overview)
+    if result.notes:
+        out["notes"] = list(result.notes)
+    if differences is not None:
+        out["check"] = {
+            "ok": None if differences.unknown else not differences.found,
+            "differences": list(differences.found),
+        }
+    return out
+
+
+def _overview(seen: "Overview") -> dict[str, Any]:
+    return {
+        "jobs": [_job(job) for job in seen.jobs],
+        "queues": [_queue(queue) for queue in seen.queues],
+        "evictions": [{"pod": pod, "message": message} for pod, message in seen.evictions],
+    }
+
+
+def _job(job: "Job") -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "name": job.name,
+        "namespace": job.namespace,
+        "queue": job.queue,
+        "priority": job.priority,
+        "preemptible": job.preemptible,
+        "minMember": job.minimum,
+        "pods": {
+            "wanted": job.wanted,
+            "placed": job.placed,
+            "started": job.started,
+            "held": job.held,
+            "evicted": job.evicted,
+        },
+        "gpus": job.gpus / _GPU,
+        "nodes": list(job.nodes),
+        "state": job.state,
+        "reason": None,
+    }
+    if job.words is not None:
+        out["reason"] = {"code": job.words.code, "text": job.words.text}
+        out["message"] = job.message
+        out["wireReasons"] = [{"reason": each.reason, "message": each.message} for each in job.explanations]
+        out["podMessages"] = dict(job.pod_messages)
+    return out
+
+
+def _queue(queue: "QueueLine") -> dict[str, Any]:
+    cpu, memory, gpu = queue.shares
+    return {
+        "name": queue.name,
+        "parent": queue.parent or None,
+        "leaf": queue.leaf,
+        "priority": queue.priority,
+        "jobsRunning": queue.running,
+        "jobsWaiting": queue.waiting,
+        "gpus": _share(gpu, _GPU),
+        "cpuMillis": _share(cpu, 1),
+        "memoryBytes": _share(memory, 1),
+    }
+
+
+def _share(share: "Share", unit: int) -> dict[str, Any]:
+    return {
+        "quota": None if share.quota is None else share.quota / unit,
+        "limit": None if share.limit is None else share.limit / unit,
+        "unlimited": share.limit is None,
+        "fairShare": round(share.fair_share / unit, 3),
+        "used": share.used / unit,
+        "usedNonPreemptible": share.used_non_preemptible / unit,
+        "requested": share.wanted / unit,
+    }

@@ -1,0 +1,81 @@
+"""What is installed, as values: plugins and actions with their origin, hooks and options."""
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import attrs
+
+from kai.cli.configuring import load_configuration
+from kai.cli.hooknames import hooks_of
+from kai.framework.configuration import default_configuration
+from kai.framework.options import described, wanted
+from kai.framework.registry import Registry, origin_of
+
+
+@attrs.frozen(kw_only=True)
+class Installed:
+    """One plugin or action. ``position`` is its place in the configuration's order, None where it is not enabled."""
+
+    name: str
+    kind: str
+    position: int | None
+    origin: str
+    version: str
+    target: str
+    hooks: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    problem: str = ""
+
+
+def list_installed(path: str | None) -> tuple[Installed, ...]:
+    """Return actions, then plugins, in the order of the configuration at ``path``; what it does not enable comes last.
+
+    Raises: ConfigError for a configuration that cannot be read.
+    """
+    registry = Registry.installed()
+    configuration = load_configuration(path, registry) if path else default_configuration()
+    names = [entry.name for entry in configuration.plugins]
+    return (*_listed(registry.actions, "action", configuration.actions), *_listed(registry.plugins, "plugin", names))
+
+
+def as_values(installed: Installed) -> dict[str, Any]:
+    """Return an entry as JSON has it."""
+    return {
+        **attrs.asdict(installed),
+        "enabled": installed.position is not None,
+        "hooks": list(installed.hooks),
+        "options": dict(installed.options),
+    }
+
+
+def _listed(points: Mapping[str, tuple[EntryPoint, ...]], kind: str, enabled: Sequence[str]) -> list[Installed]:
+    order = {name: position for position, name in enumerate(enabled, start=1)}
+    found = [_described(point, kind, order.get(name)) for name, choices in points.items() for point in choices]
+    return sorted(found, key=lambda each: (each.position or len(order) + 1, each.name))
+
+
+def _described(point: EntryPoint, kind: str, position: int | None) -> Installed:
+    origin = origin_of(point)
+    hooks: tuple[str, ...] = ("run",) if kind == "action" else ()
+    options: tuple[tuple[str, str], ...] = ()
+    problem = ""
+    try:
+        cls = point.load()
+    except (ImportError, AttributeError) as error:
+        problem = f"cannot be loaded: {error}"
+    else:
+        if kind == "plugin":
+            hooks = tuple(hooks_of(cls))
+            options = tuple((field.name, wanted(field)) for field in described(cls))
+    return Installed(
+        name=point.name,
+        kind=kind,
+        position=position,
+        origin=str(origin),
+        version=origin.version,
+        target=point.value,
+        hooks=hooks,
+        options=options,
+        problem=problem,
+    )

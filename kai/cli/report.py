@@ -1,0 +1,130 @@
+"""The result of a simulation for people: a line of what it was, the jobs, the queues, and what changes."""
+
+from typing import TYPE_CHECKING
+
+from kai.cli.console import Console
+from kai.cli.shares import queue_tables
+from kai.cli.tables import columns
+
+if TYPE_CHECKING:
+    from kai.simulation.overview import Job, Overview
+    from kai.simulation.request import Result
+
+_COLORS = {
+    "Running": "green",
+    "Starts": "green",
+    "Held": "cyan",
+    "Moves": "cyan",
+    "Partial": "yellow",
+    "Waits": "yellow",
+    "Evicted": "red",
+    "Impossible": "red",
+}
+_FEW_NODES = 3
+
+
+def report(result: "Result", seen: "Overview", console: Console, *, explain: bool) -> str:
+    """Return the whole report."""
+    parts = [console.styled(_title(result, seen), bold=True)]
+    if seen.jobs:
+        parts.append(_jobs(seen, console))
+    if explain:
+        parts += [text for job in seen.jobs if job.words is not None for text in [_explained(job, console)]]
+    if seen.queues:
+        parts.append(queue_tables(seen, console))
+    parts.append(_plan(seen, console))
+    return "\n\n".join(parts) + "\n"
+
+
+def _title(result: "Result", seen: "Overview") -> str:
+    gpus = seen.totals[2] / 1000
+    leaves = sum(queue.leaf for queue in seen.queues)
+    waiting = sum(job.words is not None for job in seen.jobs)
+    outcome = result.outcome
+    cycles = len(outcome.cycles) + len(outcome.stable) if outcome else 0
+    return " · ".join(
+        [
+            result.case.title,
+            counted(seen.nodes, "node"),
+            f"{gpus:g} GPUs",
+            counted(leaves, "leaf queue"),
+            counted(len(seen.jobs), "job"),
+            f"{waiting} waiting",
+            counted(cycles, "cycle"),
+        ]
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _jobs(seen: "Overview", console: Console) -> str:
+    names = [job.name for job in seen.jobs]
+    twice = {name for name in names if names.count(name) > 1}
+    head = ["JOB", "QUEUE", "PRIO", "GPUS", "PODS", "STATE", "NODES", "REASON"]
+    if console.wide:
+        head[4:4] = ["MIN", "PREEMPTIBLE"]
+    rows = [head]
+    for job in seen.jobs:
+        name = f"{job.namespace}/{job.name}" if console.wide or job.name in twice else job.name
+        row = [
+            name,
+            job.queue,
+            str(job.priority),
+            f"{job.gpus / 1000:g}",
+            f"{job.placed}/{job.wanted}",
+            console.styled(job.state, fg=_COLORS.get(job.state)),
+            _nodes(job, console),
+            _reason(job),
+        ]
+        if console.wide:
+            row[4:4] = [str(job.minimum), "yes" if job.preemptible else "no"]
+        rows.append(row)
+    return columns(rows, right={2, 3, 4} if not console.wide else {2, 3, 4, 6})
+
+
+def _reason(job: "Job") -> str:
+    if job.state == "Evicted" or (job.words is None and job.lost_to):
+        return f"Evicted  {', '.join(job.lost_to)}"
+    return f"{job.words.code}  {job.words.text}" if job.words else ""
+
+
+def _nodes(job: "Job", console: Console) -> str:
+    if not job.nodes:
+        return "-"
+    if console.wide or len(job.nodes) <= _FEW_NODES:
+        return " ".join(job.nodes)
+    return f"{' '.join(job.nodes[: _FEW_NODES - 1])} … {job.nodes[-1]}"
+
+
+def _explained(job: "Job", console: Console) -> str:
+    """Return all that is known about a job that waits: our line, then the peer's words for the group and its pods."""
+    assert job.words is not None  # noqa: S101 - the caller looks first
+    lines = [console.styled(f"{job.namespace}/{job.name}: {job.words.text}", bold=True), f"  code     {job.words.code}"]
+    for each in job.explanations:
+        lines += _indented("wire", str(each))
+    seen: set[str] = set()
+    for pod, message in job.pod_messages:
+        if message not in seen:
+            seen.add(message)
+            lines += _indented("pod", f"{pod}: {message}")
+    return "\n".join(lines)
+
+
+def _indented(label: str, text: str) -> list[str]:
+    first, *rest = text.split("\n")
+    return [f"  {label:<8} {first}", *(f"           {line}" for line in rest)]
+
+
+def _plan(seen: "Overview", console: Console) -> str:
+    started = sum(job.started for job in seen.jobs)
+    held = sum(job.held for job in seen.jobs)
+    moved = sum(job.evicted for job in seen.jobs if job.state == "Moves")
+    later = f"{held - moved} to start when others have left"
+    evicted = f"{len(seen.evictions) - moved} to evict, {moved} to move"
+    lines = [f"Plan: {counted(started, 'pod')} to start, {later}, {evicted}."]
+    if seen.evictions and (console.wide or console.verbose):
+        lines += [f"  - {pod}: {message.splitlines()[0]}" for pod, message in seen.evictions]
+    return "\n".join(lines)

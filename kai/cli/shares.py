@@ -1,0 +1,114 @@
+"""The queue tree with bars: who is entitled to what, who has it, who wants it."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kai.cli.console import Console
+from kai.cli.tables import columns
+
+if TYPE_CHECKING:
+    from kai.simulation.overview import Overview, QueueLine, Share
+
+CELLS = 40
+LEGEND = "█ used  ▓ used above fair share (can be reclaimed)  ░ wanted  ◆ fair share  | quota  ] limit  » more"
+_CPU, _MEMORY, _GPU = 0, 1, 2
+_UNITS = {_CPU: (1000.0, "CORES"), _MEMORY: (1e9, "GB"), _GPU: (1000.0, "GPUs")}
+
+
+def queue_tables(seen: "Overview", console: Console) -> str:
+    """Return the tree for GPUs, or for CPU where there is no GPU; for every resource when the form is wide."""
+    resources = [_GPU, _CPU, _MEMORY] if console.wide else [_GPU if seen.totals[_GPU] else _CPU]
+    return "\n\n".join([*(_tree(seen, resource, console) for resource in resources), _legend(console)])
+
+
+def _legend(console: Console) -> str:
+    return console.styled(LEGEND, dim=True)
+
+
+def _tree(seen: "Overview", resource: int, console: Console) -> str:
+    unit, name = _UNITS[resource]
+    total = seen.totals[resource]
+    head = ["QUEUE", "QUOTA", "LIMIT", "FAIR", "USED", "WANT", "RUN/WAIT", _scale(total / unit, name)]
+    rows = [head]
+    for queue in seen.queues:
+        share = queue.shares[resource]
+        rows.append(
+            [
+                _branches(queue) + queue.name,
+                _amount(share.quota, unit),
+                _amount(share.limit, unit),
+                _amount(share.fair_share, unit),
+                _amount(share.used, unit),
+                _amount(share.wanted, unit),
+                f"{queue.running}/{queue.waiting}",
+                bar(share, total, console),
+            ]
+        )
+    return columns(rows, right={1, 2, 3, 4, 5, 6})
+
+
+def _branches(queue: "QueueLine") -> str:
+    if not queue.last:
+        return ""
+    stem = "".join("   " if last else "│  " for last in queue.last[:-1])
+    return stem + ("└─ " if queue.last[-1] else "├─ ")
+
+
+def _scale(total: float, name: str) -> str:
+    """Return the head of the bars: amounts at every quarter, where their places are."""
+    line = f"0 {name}"
+    for quarter in range(1, 5):
+        text = f"{total * quarter / 4:g}"
+        place = CELLS * quarter // 4 if quarter < 4 else CELLS + 2 - len(text)
+        if place > len(line):
+            line = line.ljust(place) + text
+    return line
+
+
+def _amount(value: float | None, unit: float) -> str:
+    return "-" if value is None else f"{value / unit:.4g}"
+
+
+def bar(share: "Share", total: float, console: Console) -> str:
+    """Return the bar of one queue on a scale that ends at ``total``."""
+    if total <= 0:
+        return ""
+
+    def place(amount: float) -> int:
+        return min(CELLS, round(amount * CELLS / total))
+
+    used, wanted, fair = place(share.used), place(share.wanted), place(share.fair_share)
+    cells = [" "] * (CELLS + 1)
+    for at in range(max(used, wanted)):
+        cells[at] = ("█" if at < fair else "▓") if at < used else "░"
+    if share.limit is not None and place(share.limit) < CELLS:
+        cells[place(share.limit)] = "]"
+    if share.quota is not None and place(share.quota) != fair and place(share.quota) < CELLS:
+        cells[place(share.quota)] = "|"
+    if used >= fair > 0 and used > fair:
+        cells[fair] = "◆"
+    else:
+        # The marker stands behind what is used, so that a share that is used up does not look one cell short.
+        cells.insert(fair, "◆") if fair <= CELLS else None
+    cells = cells[: CELLS + 1]
+    if share.wanted > total:
+        cells[CELLS] = "»"
+    return _colored("".join(cells).rstrip(), console)
+
+
+def _colored(text: str, console: Console) -> str:
+    if not console.color:
+        return text
+    colors: Mapping[str, str] = {"█": "green", "▓": "yellow", "░": "blue"}
+    return "".join(console.styled(char, fg=colors[char]) if char in colors else char for char in text)
+
+
+def fair_share_table(title: str, answer: Mapping[str, Any]) -> str:
+    """Return the answer of a fair-share case as a table."""
+    resources = sorted({resource for shares in answer["fairShare"].values() for resource in shares})
+    number: Callable[[float], str] = lambda value: f"{value:g}"  # noqa: E731 - used twice below, and nowhere else
+    rows = [["QUEUE", *(resource.upper() for resource in resources)]]
+    for uid, shares in answer["fairShare"].items():
+        rows.append([uid, *(number(shares.get(resource, 0.0)) for resource in resources)])
+    rows.append(["left over", *(number(answer["remaining"].get(resource, 0.0)) for resource in resources)])
+    return f"{title}\n\n" + columns(rows, right=set(range(1, len(resources) + 1)))

@@ -1,0 +1,103 @@
+"""``kai simulate``: read clusters that are written down, decide, and say who runs where and why not."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from kai.cli.console import Console, console_options
+from kai.cli.failures import BUG, INPUT, NO, report_bug, report_error, say_error
+from kai.errors import ConfigError, InputError, KaiError
+
+if TYPE_CHECKING:
+    from kai.framework.configuration import Configuration
+    from kai.simulation.request import Request
+
+EPILOG = """\b
+PATH is a scenario, a file or folder of Kubernetes manifests, a snapshot taken by the scheduler
+(a zip), or - for standard input. A folder of scenarios is many simulations.
+
+\b
+  kai simulate examples/lab
+  kai simulate snapshot.zip --explain
+  kai simulate tests/conformance/cases/allocate --check -q
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option(
+    "--config", "config", help="Scheduler configuration, in kai's form or the peer's, in place of the case's own."
+)
+@click.option("--actions", help="Actions in place of the configured ones, separated by commas.")
+@click.option("--cycles", type=click.IntRange(min=1), help="How often to decide.")
+@click.option("--now", help="When it happens, as 2026-01-31T12:00:00Z; else what the case says, or its newest time.")
+@click.option("--check", is_flag=True, help="Compare with what the scenario expects; leave with 1 if it differs.")
+@click.option("--explain", is_flag=True, help="Show, for every job that waits, what each node objected to.")
+@console_options()
+def simulate(
+    paths: tuple[str, ...],
+    console: Console,
+    config: str | None,
+    actions: str | None,
+    cycles: int | None,
+    now: str | None,
+    *,
+    check: bool,
+    explain: bool,
+) -> int:
+    """Decide on clusters that are written down: who runs where, and why not."""
+    from kai.simulation.request import Request
+
+    request = Request.of(_configuration(config), actions=actions, cycles=cycles, now=now)
+    codes = [_one(path, request, console, check=check, explain=explain) for path in _cases(paths)]
+    return max(codes, default=0)
+
+
+def _configuration(path: str | None) -> "Configuration | None":
+    if path is None:
+        return None
+    from kai.cli.configuring import load_configuration
+
+    return load_configuration(path)
+
+
+def _cases(paths: tuple[str, ...]) -> Iterator[str]:
+    """Yield the cases of all paths. What cannot be found is left for reading it to say."""
+    from kai.simulation.source import find_cases
+
+    for path in paths:
+        try:
+            yield from find_cases(path)
+        except InputError:
+            yield path
+
+
+def _one(path: str, request: "Request", console: Console, *, check: bool, explain: bool) -> int:
+    """Simulate one case and write what came out; a failure is said and does not keep the others from running."""
+    from kai.cli.rendering import write_failure, write_result
+
+    try:
+        result = request.run(path)
+    except (ConfigError, InputError) as error:
+        write_failure(path, error, console)
+        return report_error(error)
+    except KaiError as error:
+        write_failure(path, error, console)
+        return report_bug(error, path)
+    except Exception as error:  # noqa: BLE001 - the boundary of one case: a bug becomes one line and a file
+        write_failure(path, error, console)
+        return report_bug(error, path)
+    for note in result.notes:
+        console.talk(f"note: {path}: {note}", level=1)
+    differences = result.differences() if check else None
+    write_result(result, console, differences=differences, explain=explain)
+    if differences is None:
+        return 0
+    if differences.unknown:
+        say_error(f"{path}: found nothing that is expected, expected a scenario with `expected` for --check")
+        return INPUT
+    return NO if differences.found else 0
+
+
+__all__ = ["BUG", "simulate"]

@@ -1,0 +1,105 @@
+"""One simulation as the command asks for it: the case with what the command line changes about it, and the result."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import attrs
+
+from kai.api import times
+from kai.api.bad_value import BadValue
+from kai.errors import InputError
+from kai.framework.configuration import Configuration
+from kai.framework.registry import Registry
+from kai.simulation.answer import answer
+from kai.simulation.case import Case, FairShareCase
+from kai.simulation.check import Differences, compare
+from kai.simulation.fairness import divide_case
+from kai.simulation.overview import Overview, overview
+from kai.simulation.run import Outcome, simulate
+from kai.simulation.source import read_case
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class Result:
+    """What came out of one case."""
+
+    case: Case | FairShareCase
+    answer: Mapping[str, Any]
+    """For machines; fair-share cases have nothing else."""
+    outcome: Outcome | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was passed over or changed while the case was read."""
+        return self.case.notes if isinstance(self.case, Case) else ()
+
+    @cached_property
+    def overview(self) -> Overview | None:
+        """The same for people."""
+        return None if self.outcome is None else overview(self.outcome)
+
+    def differences(self) -> Differences:
+        """Return in what the answer differs from what the case expects."""
+        stable = self.case.stable_cycles if isinstance(self.case, Case) else 0
+        return compare(self.case.expected, self.answer, stable_cycles=stable)
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class Request:
+    """What the command line changes about every case."""
+
+    configuration: Configuration | None = None
+    actions: tuple[str, ...] | None = None
+    cycles: int | None = None
+    now: float | None = None
+
+    @classmethod
+    def of(
+        cls, configuration: Configuration | None, *, actions: str | None, cycles: int | None, now: str | None
+    ) -> "Request":
+        """Return the request that the flags describe.
+
+        Raises: InputError for a time that is none.
+        """
+        instant: float | None = None
+        if now is not None:
+            try:
+                instant = times.instant(now)
+            except BadValue:
+                raise InputError.about("command line", "--now", found=now, wanted=times.WANTED_TIME) from None
+        names = None if actions is None else tuple(name.strip() for name in actions.split(",") if name.strip())
+        return cls(configuration=configuration, actions=names, cycles=cycles, now=instant)
+
+    @cached_property
+    def registry(self) -> Registry:
+        """What is installed, looked up once for all cases."""
+        return Registry.installed()
+
+    def run(self, path: str) -> Result:
+        """Read the case at ``path`` and simulate it.
+
+        Raises: InputError or ConfigError that names what is wrong.
+        """
+        case = read_case(path)
+        if isinstance(case, FairShareCase):
+            return Result(case=case, answer=divide_case(case))
+        outcome = simulate(self._changed(case), self.registry)
+        return Result(case=outcome.case, answer=answer(outcome), outcome=outcome)
+
+    def _changed(self, case: Case) -> Case:
+        configuration = self.configuration or case.configuration
+        if self.actions is not None:
+            configuration = attrs.evolve(configuration, actions=self.actions, place="command line")
+        settings = case.settings
+        if self.configuration is not None:
+            restrict = configuration.parameters.restrict_node_scheduling
+            settings = attrs.evolve(settings, restrict_node_scheduling=restrict)
+        return attrs.evolve(
+            case,
+            configuration=configuration,
+            settings=settings,
+            cycles=case.cycles if self.cycles is None else self.cycles,
+            stable_cycles=case.stable_cycles if self.cycles is None else 0,
+            now=case.now if self.now is None else self.now,
+        )
