@@ -7,7 +7,7 @@ import attrs
 from kai.intake.catalog import Library
 from kai.intake.numa import is_guaranteed
 from kai.intake.pods import PodCell
-from kai.intake.requests import container_requests
+from kai.intake.requests import axis_name, container_requests
 from kai.intake.traits import digest
 from kai.model.pod import ContainerRequest
 
@@ -42,6 +42,8 @@ class Neighbours:
     """Labels that terms about other pods look at; None when no pod has such terms."""
     zone_devices: frozenset[str] | None
     """Devices that NUMA zones report; None when no node has zones."""
+    claimable: frozenset[str]
+    """Extended resources that a device class backs, by name on the axis."""
     tokens: tuple[Token, ...]
     """For pods by their ``Needs``."""
 
@@ -58,7 +60,7 @@ class Neighbours:
         labels: tuple[tuple[str, str], ...] = ()
         if self.label_keys is not None:
             labels = tuple([(key, pod.labels[key]) for key in self.label_keys if key in pod.labels])
-        containers = self._containers(cell) if self.zone_devices is not None else ()
+        containers = self._containers(cell)
         refers = missing or traits.constraints.claims or traits.constraints.volume_claims
         if refers or self.label_keys is not None:
             claimed = self._claimed(cell) if traits.constraints.claims else 0
@@ -85,14 +87,19 @@ class Neighbours:
         return total
 
     def _containers(self, cell: PodCell) -> tuple[ContainerRequest, ...]:
-        """Return the containers of a pod that NUMA alignment concerns: guaranteed, or asking for a device of a zone.
+        """Return the containers of a pod to which it matters which of them asks for what.
 
-        Source: the peer's numa plugin.
+        Those are pods that NUMA alignment concerns (guaranteed, or asking for a device of a zone), and pods that ask
+        for extended resources which devices may have to be allocated for.
+
+        Source: the peer's numa and dynamicresources plugins.
         """
+        zones = self.zone_devices
+        if zones is None and not self.claimable:
+            return ()
         asked_for = {name for name, _ in cell.demand.request}
-        if asked_for & (self.zone_devices or frozenset()) or is_guaranteed(cell.source):
-            return container_requests(cell.source)
-        return ()
+        aligned = zones is not None and (asked_for & zones or is_guaranteed(cell.source))
+        return container_requests(cell.source) if aligned or asked_for & self.claimable else ()
 
 
 def neighbours_of(
@@ -100,8 +107,15 @@ def neighbours_of(
 ) -> Neighbours:
     """Return the neighbours of ``cells``, with the tokens of ``before`` where nothing that they stand for changed."""
     label_keys = before.label_keys if before is not None and before.cells is cells else _label_keys(cells)
+    claimable = frozenset(
+        axis_name(each.extended_resource) for each in library.catalog.claims.classes.values() if each.extended_resource
+    )
     tokens = [Token(), Token(), Token()]
-    if before is not None and (label_keys, zone_devices) == (before.label_keys, before.zone_devices):
+    if before is not None and (label_keys, zone_devices, claimable) == (
+        before.label_keys,
+        before.zone_devices,
+        before.claimable,
+    ):
         tokens[0] = before.tokens[0]
         ours, theirs = library.catalog, before.library.catalog
         if (ours.config_maps, ours.config_maps_known) == (theirs.config_maps, theirs.config_maps_known):
@@ -109,7 +123,12 @@ def neighbours_of(
             if ours is theirs:
                 tokens[2] = before.tokens[2]
     return Neighbours(
-        cells=cells, library=library, label_keys=label_keys, zone_devices=zone_devices, tokens=tuple(tokens)
+        cells=cells,
+        library=library,
+        label_keys=label_keys,
+        zone_devices=zone_devices,
+        claimable=claimable,
+        tokens=tuple(tokens),
     )
 
 
