@@ -13,7 +13,7 @@ Source: the peer's actions/utils (job order by queue), its scheduler_util priori
 from typing import NamedTuple
 
 from kai.kernels._jit import inner, kernel
-from kai.kernels.columns import GPU, SHARED_RESOURCES, Bools, Columns, Facts, Float64s, Int64s
+from kai.kernels.columns import GPU, GPU_UNIT, SHARED_RESOURCES, Bools, Columns, Facts, Float64s, Int64s
 from kai.kernels.fit import Rules
 
 UNSHARED_PENALTY = 1000.0
@@ -45,6 +45,9 @@ def dominant_share(facts: Facts, queue: int, cpu: float, memory: float, gpu: flo
             share = facts.queues.total[resource]
         if share == 0:
             ratio = held if resource == GPU else held * UNSHARED_PENALTY
+        elif resource == GPU:
+            # In devices, as the peer divides: 2.4 / 3 is less than 1.6 / 2 in binary fractions, 2400 / 3000 is not.
+            ratio = (held / GPU_UNIT) / (share / GPU_UNIT)
         else:
             ratio = held / share
         most = max(most, ratio)

@@ -14,7 +14,7 @@ from kai.framework.scenario import Scenario
 from kai.framework.verdict import ACCEPTED, Code, Verdict
 from kai.framework.view import SessionView
 from kai.kernels.booking import accepted_gpu
-from kai.model.axis import CPU, MEMORY
+from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
 from kai.model.rows import Bools, Float64s, GroupRow, GroupRows
 from kai.model.status import ACTIVE_ALLOCATED, within
 
@@ -214,9 +214,11 @@ def _saturation(
                 continue
             concerned = involved.get(sibling, np.zeros(3, np.bool_)) | (before.wanted > 0)
             for resource in np.flatnonzero(concerned):
-                share, other = float(facts.fair_share[queue, resource]), float(facts.fair_share[sibling, resource])
-                saturation = _ratio(float(amounts[resource]), share)
-                if saturation > 1 and other > 0 and saturation * multiplier >= _ratio(float(left[resource]), other):
+                # In devices, as the peer divides: shares that are equal in tenths are not always equal in binary.
+                unit = GPU_UNIT if resource == GPU else 1
+                share, other = facts.fair_share[queue, resource] / unit, facts.fair_share[sibling, resource] / unit
+                saturation = _ratio(amounts[resource] / unit, share)
+                if saturation > 1 and other > 0 and saturation * multiplier >= _ratio(left[resource] / unit, other):
                     return Verdict.refused(Code.NOT_ELIGIBLE, rule="saturation", queue=queue, sibling=sibling)
         fixed = not session.facts.groups.preemptible[aggressor]
         if fixed and not _fits(before.fixed[queue] + before.wanted, facts.quota[queue]):
