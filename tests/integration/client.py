@@ -8,6 +8,7 @@ import json
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,14 +36,17 @@ class Refused(Exception):  # noqa: N818 - an answer, not an error of ours
         self.status = status
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Api:
     """One user's view of an API server."""
 
     url: str
     ca_file: Path
     token: str
+    warnings: "list[str]" = attrs.field(factory=list, init=False)
+    """What the server warned of, oldest first."""
     _local: threading.local = attrs.field(factory=threading.local, init=False, repr=False)
+    _closers: "list[weakref.finalize[..., Api]]" = attrs.field(factory=list, init=False, repr=False)
     _places: dict[tuple[str, str], tuple[str, bool]] = attrs.field(factory=dict, init=False, repr=False)
 
     def request(
@@ -62,6 +66,7 @@ class Api:
         where = f"{path}?{urlencode(query)}" if query else path
         headers = {"Authorization": f"Bearer {self.token}", "Accept": accept, "Content-Type": content_type}
         response, data = self._exchange(method, where, None if body is None else json.dumps(body), headers)
+        self.warnings += response.headers.get_all("Warning") or ()
         is_json = (response.getheader("Content-Type") or "").startswith(JSON)
         answer = json.loads(data) if is_json and data else data.decode()
         if response.status >= http.client.BAD_REQUEST:
@@ -97,7 +102,15 @@ class Api:
             context = ssl.create_default_context(cafile=self.ca_file)
             connection = http.client.HTTPSConnection(at.hostname or "", at.port, timeout=60, context=context)
             self._local.connection = connection
+            # Kept open between requests, of each thread, for as long as this view of the server lives.
+            self._closers.append(weakref.finalize(self, connection.close))
         return connection
+
+    def close(self) -> None:
+        """Close what is open; the next request opens it again."""
+        for closer in self._closers:
+            closer()
+        self._closers.clear()
 
     # --- Where objects are ---------------------------------------------------------------------------------------
 
@@ -124,8 +137,8 @@ class Api:
 
     def create(self, manifest: Manifest, **query: str | int) -> Manifest:
         """Create an object."""
-        metadata = manifest["metadata"]
-        at = self.collection(manifest["apiVersion"], manifest["kind"], metadata.get("namespace", ""))
+        namespace = manifest.get("metadata", {}).get("namespace", "")
+        at = self.collection(manifest["apiVersion"], manifest["kind"], namespace)
         created: Manifest = self.request("POST", at, manifest, **query)
         return created
 

@@ -16,7 +16,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, Self
@@ -168,14 +168,20 @@ class ControlPlane:
 
     def stop(self) -> None:
         """End both programs; the API server first, which would otherwise wait for its store."""
+        self.admin.close()
         self.apiserver.stop()
         self.etcd.stop()
 
     def restart_apiserver(self, *, kill: bool = False) -> None:
-        """End the API server and start it again on the same port with the same store."""
+        """End the API server and start it again on the same port with the same store.
+
+        Ready does not mean that custom kinds are served: for a moment their lists are answered with 429.
+        """
         self.apiserver.stop(kill=kill)
         self.apiserver.start()
         self.wait()
+        for manifest in self.admin.list("apiextensions.k8s.io/v1", "CustomResourceDefinition"):
+            self._wait_until_served(manifest)
 
     # --- Users ---------------------------------------------------------------------------------------------------
 
@@ -215,17 +221,18 @@ class ControlPlane:
 
     def define(self, *folders: Path) -> None:
         """Apply the custom resource definitions of folders of YAML files, and wait until they are served."""
-        definitions = [
-            manifest
-            for folder in folders
-            for path in sorted(folder.glob("*.yaml"))
-            for manifest in yaml.safe_load_all(path.read_text())
-            if manifest and manifest["kind"] == "CustomResourceDefinition"
-        ]
-        for manifest in definitions:
-            self.admin.apply(manifest)
-        for manifest in definitions:
-            until(lambda manifest=manifest: self._serves(manifest), f"{manifest['metadata']['name']} to be served")
+        found = (yaml.safe_load_all(path.read_text()) for folder in folders for path in sorted(folder.glob("*.yaml")))
+        manifests = [manifest for file in found for manifest in file if manifest]
+        self.define_all([each for each in manifests if each["kind"] == "CustomResourceDefinition"])
+
+    def define_all(self, definitions: Iterable[Manifest]) -> None:
+        """Apply custom resource definitions, and wait until they are served."""
+        applied = [self.admin.apply(manifest) for manifest in definitions]
+        for manifest in applied:
+            self._wait_until_served(manifest)
+
+    def _wait_until_served(self, definition: Manifest) -> None:
+        until(lambda: self._serves(definition), f"{definition['metadata']['name']} to be served")
 
     def _serves(self, definition: Manifest) -> bool:
         conditions = self.admin.get(definition).get("status", {}).get("conditions", [])

@@ -1,0 +1,35 @@
+"""Fixtures of the tests that run against a real control plane.
+
+Building one takes minutes, so an ordinary run of the suite does not: without programs these tests are skipped, and
+``nox -s integration`` builds them first.
+"""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration import programs
+from tests.integration.controlplane import ControlPlane
+from tests.integration.installation import install
+from tests.unit.deploy.rendering import DEPLOY
+
+
+@pytest.fixture(scope="session")
+def bare_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Run etcd and kube-apiserver for the whole session; nothing of kai is in it at first."""
+    found = programs.find(os.environ)
+    if found is None:
+        pytest.skip("kube-apiserver and etcd are not built; `nox -s integration` builds them once")
+    plane = ControlPlane.start(found, tmp_path_factory.mktemp("control-plane"))
+    try:
+        yield plane
+    finally:
+        plane.stop()
+
+
+@pytest.fixture(scope="session")
+def control_plane(bare_control_plane: ControlPlane) -> ControlPlane:
+    """Return the control plane with what ``overlays/split`` ships in it: kinds, namespaces, rights, classes."""
+    install(bare_control_plane, DEPLOY / "overlays" / "split")
+    return bare_control_plane
