@@ -38,7 +38,7 @@ class GroupHeap:
         twin._session = self._session
         twin._victims = self._victims
         heap = self._heap
-        twin._heap = heap._replace(
+        twin._heap = heap.replace(
             items=heap.items.copy(),
             length=heap.length.copy(),
             dirty=heap.dirty.copy(),

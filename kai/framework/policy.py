@@ -148,10 +148,10 @@ class Policy:
                 score += checked_scores(plugin, pod, nodes)
         if not mask.all():
             self._facts.shapes.mask[shape] = len(self.vectors.masks)
-            self.vectors = self.vectors._replace(masks=np.vstack([self.vectors.masks, mask]))
+            self.vectors = self.vectors.replace(masks=np.vstack([self.vectors.masks, mask]))
         if score.any():
             self._facts.shapes.score[shape] = len(self.vectors.scores)
-            self.vectors = self.vectors._replace(scores=np.vstack([self.vectors.scores, score]))
+            self.vectors = self.vectors.replace(scores=np.vstack([self.vectors.scores, score]))
 
     def prepare_all(self, pods: PodRows, nodes: NodeRows) -> None:
         """Prepare the shapes of ``pods``."""

@@ -131,7 +131,7 @@ class Portion:
         return bool(len(self.holding(1 << Status.PENDING)))
 
     def in_order(self, subgroups: Iterable[int]) -> list[int]:
-        """Return sub-groups in the order in which they are served: unsatisfied ones, then the emptiest, then by name."""
+        """Return sub-groups in the order in which they are served: unsatisfied, then the emptiest, then by name."""
         names = self._session.subgroup_names
         if not self._session.policy.sub_group_fill:
             return sorted(subgroups, key=lambda row: names[row])

@@ -87,18 +87,18 @@ class Session:
 
     def _own_facts(self, facts: Facts) -> Facts:
         """Return facts whose session-dependent columns are the session's own."""
-        shapes = facts.shapes._replace(
+        shapes = facts.shapes.replace(
             mask=np.zeros_like(facts.shapes.mask),
             score=np.zeros_like(facts.shapes.score),
             credit=np.zeros_like(facts.shapes.credit),
         )
-        nodes = facts.nodes._replace(credits=np.zeros_like(facts.nodes.credits))
-        queues = facts.queues._replace(
+        nodes = facts.nodes.replace(credits=np.zeros_like(facts.nodes.credits))
+        queues = facts.queues.replace(
             fair_share=np.zeros_like(facts.queues.fair_share),
             allocatable=np.zeros_like(facts.queues.allocatable),
             total=np.zeros_like(facts.queues.total),
         )
-        return facts._replace(nodes=nodes, shapes=shapes, queues=queues)
+        return facts.replace(nodes=nodes, shapes=shapes, queues=queues)
 
     def track(self, initial: Int64s) -> Tracked:
         """Register a plugin's column; it lives at the end of the arena once the session is open."""
@@ -122,10 +122,10 @@ class Session:
     def _adopt_shares(self) -> None:
         shares = self.policy.fair_shares
         if shares is not None:
-            queues = self.facts.queues._replace(
+            queues = self.facts.queues.replace(
                 fair_share=shares.fair_share, allocatable=shares.allocatable, total=shares.total
             )
-            self.facts = self.facts._replace(queues=queues)
+            self.facts = self.facts.replace(queues=queues)
 
     def _order_pods(self, base: Base) -> None:
         pods = np.arange(len(self.snapshot.pods), dtype=np.int64)
@@ -134,7 +134,7 @@ class Session:
             rank = np.empty(len(pods), np.float64)
             rank[base.pod_order] = np.arange(len(pods))
             order = np.lexsort((rank, *keys.T[::-1])).astype(np.int64)
-            self.facts = self.facts._replace(groups=group_facts(self.snapshot, self.facts.pods, order, topology=True))
+            self.facts = self.facts.replace(groups=group_facts(self.snapshot, self.facts.pods, order, topology=True))
 
     def _subgroup_children(self) -> list[tuple[int, ...]]:
         parents = self.facts.groups.parent

@@ -82,7 +82,7 @@ class SessionView:
         return self._session.track(initial)
 
     def engine_column(self, name: str) -> Tracked:
-        """Return a column of the engine (``idle``, ``releasing`` or ``used``, [N, R] flat) as a target of effects."""
+        """Return a column of the engine (``idle``, ``releasing``, ``used``; flat [N, R]) as effects need it."""
         return self._session.engine_column(name)
 
     def evicted_detail(self, pod: PodRow, node: NodeRow, kind: str) -> object | None:
@@ -120,6 +120,14 @@ class SessionView:
     def queue_of(self, group: GroupRow) -> QueueRow:
         """Return the queue of ``group``, -1 for one that does not exist."""
         return QueueRow(int(self.facts.groups.queue[group]))
+
+    def path_to(self, queue: int) -> list[int]:
+        """Return the queues from the root down to ``queue``."""
+        path = []
+        while queue >= 0:
+            path.append(queue)
+            queue = int(self.facts.queues.parent[queue])
+        return path[::-1]
 
     def shape_of(self, pod: PodRow) -> int:
         """Return the shape of ``pod``."""

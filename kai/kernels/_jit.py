@@ -7,7 +7,7 @@ the two.
 """
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 
@@ -29,5 +29,6 @@ def inner(function: Callable[P, R]) -> Callable[P, R]:
     Unwrapping some eighty arrays for Python is most of what a small kernel costs to compile, so those that only other
     kernels call do without.
     """
-    jit = numba.njit(nogil=True, cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    njit: Any = numba.njit  # its types leave out the two options about wrappers
+    jit = njit(nogil=True, cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
     return cast("Callable[P, R]", jit(function))

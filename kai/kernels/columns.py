@@ -7,16 +7,8 @@ subtraction and exact.
 Shapes in this package: N nodes, R resources, S slots, K shapes, P pods, G groups, B sub-groups, Q queues.
 """
 
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
-
 from kai.kernels._jit import kernel
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from kai.kernels.struct import Bools, Float64s, Float64Table, Int64s, Int64Table, Struct
 
 # Statuses and sets of them, as in kai.model.status (the architecture tests compare the two).
 PENDING, GATED, ALLOCATED, PIPELINED, BINDING, BOUND, RUNNING, RELEASING, STUCK = 0, 1, 2, 3, 4, 5, 6, 7, 8
@@ -32,10 +24,10 @@ KIND_NONE, KIND_WHOLE, KIND_FRACTION, KIND_MEMORY, KIND_MIG = 0, 1, 2, 3, 4
 OP_ALLOCATE, OP_PIPELINE, OP_EVICT = 0, 1, 2
 
 
-class NodeFacts(NamedTuple):
+class NodeFacts(Struct):
     """Columns of nodes; rows are in name order, which is the last tie-break everywhere."""
 
-    allocatable: Int64s  # [N, R]
+    allocatable: Int64Table  # [N, R]
     gpu_memory: Int64s  # [N] MiB per device
     gpu_memory_known: Bools  # [N]
     gpu_count: Int64s  # [N] devices
@@ -50,13 +42,15 @@ class NodeFacts(NamedTuple):
     gpu_weight: Int64s  # [R] thousandths of a GPU in quota per axis unit
     mig_resource: Int64s  # [R] 1 for MIG profiles
     claimable: Bools  # [R] where a node has none of it, devices allocated to claims serve it instead
-    credits: Int64s  # [2, N] thousandths of a GPU that a pod needs less on a node: row 0 never, row 1 the pod at hand
+    credits: (
+        Int64Table  # [2, N] thousandths of a GPU that a pod needs less on a node: row 0 never, row 1 the pod at hand
+    )
 
 
-class ShapeFacts(NamedTuple):
+class ShapeFacts(Struct):
     """Columns of pod shapes."""
 
-    request: Int64s  # [K, R]
+    request: Int64Table  # [K, R]
     kind: Int64s  # [K] KIND_*
     devices: Int64s  # [K] devices a sharing pod asks for
     portion: Float64s  # [K] of one device
@@ -68,7 +62,7 @@ class ShapeFacts(NamedTuple):
     credit: Int64s  # [K] row of NodeFacts.credits
 
 
-class PodFacts(NamedTuple):
+class PodFacts(Struct):
     """Columns of pods that never change in a session."""
 
     shape: Int64s  # [P]
@@ -77,7 +71,7 @@ class PodFacts(NamedTuple):
     reservation: Bools  # [P]
 
 
-class GroupFacts(NamedTuple):
+class GroupFacts(Struct):
     """Columns of pod groups and of their sub-groups."""
 
     queue: Int64s  # [G] -1: unknown
@@ -91,21 +85,21 @@ class GroupFacts(NamedTuple):
     pods: Int64s  # [...]
 
 
-class QueueFacts(NamedTuple):
+class QueueFacts(Struct):
     """Columns of queues, in axis units."""
 
     parent: Int64s  # [Q] -1 for top queues
-    quota: Float64s  # [Q, 3] -1: unlimited
-    limit: Float64s  # [Q, 3] -1: unlimited
-    fair_share: Float64s  # [Q, 3]
-    allocatable: Float64s  # [Q, 3] what the queue may hold before it counts as greedy; -1: unlimited
+    quota: Float64Table  # [Q, 3] -1: unlimited
+    limit: Float64Table  # [Q, 3] -1: unlimited
+    fair_share: Float64Table  # [Q, 3]
+    allocatable: Float64Table  # [Q, 3] what the queue may hold before it counts as greedy; -1: unlimited
     priority: Int64s  # [Q]
     created: Float64s  # [Q]
     leaf: Bools  # [Q]
     total: Float64s  # [3]
 
 
-class Facts(NamedTuple):
+class Facts(Struct):
     """Everything a kernel may read that does not change during a session."""
 
     nodes: NodeFacts
@@ -115,20 +109,20 @@ class Facts(NamedTuple):
     queues: QueueFacts
 
 
-class Columns(NamedTuple):
+class Columns(Struct):
     """Everything that changes. All but the last four are views into ``arena``."""
 
     arena: Int64s
-    idle: Int64s  # [N, R]
-    releasing: Int64s  # [N, R]
-    used: Int64s  # [N, R]
+    idle: Int64Table  # [N, R]
+    releasing: Int64Table  # [N, R]
+    used: Int64Table  # [N, R]
     slot_used: Int64s  # [S] MiB
     slot_releasing: Int64s  # [S] MiB
     slot_allocated: Int64s  # [S] MiB
     slot_marked: Int64s  # [S] 1: counted as a whole releasing device
     slot_known: Int64s  # [S] how often a pod that is not pipelined was put on it
-    queue_used: Int64s  # [Q, 3] summed up the tree
-    queue_fixed: Int64s  # [Q, 3] the part of it that is not preemptible
+    queue_used: Int64Table  # [Q, 3] summed up the tree
+    queue_fixed: Int64Table  # [Q, 3] the part of it that is not preemptible
     status: Int64s  # [P]
     node: Int64s  # [P]
     placement: Int64s  # [P] row of placement_slots; 0: no slots
@@ -136,21 +130,21 @@ class Columns(NamedTuple):
     evicted_status: Int64s  # [P] 1 + status before the open statement evicted the pod, 0: it did not
     evicted_node: Int64s  # [P]
     evicted_placement: Int64s  # [P]
-    left: Int64s  # [P, 3] 1 + nodes where a releasing copy of the pod stayed behind
+    left: Int64Table  # [P, 3] 1 + nodes where a releasing copy of the pod stayed behind
     active: Int64s  # [B] active-allocated pods of a leaf
     occupying: Int64s  # [B] active-used pods of a leaf
     pending: Int64s  # [B] pending pods of a leaf
     pipelined: Int64s  # [B] pipelined pods of a leaf
     counted: Int64s  # [G] pods that count as used by the queue
     counters: Int64s  # [2] operations logged, placements made
-    journal: Int64s  # [J, 2]
+    journal: Int64Table  # [J, 2]
     cursor: Int64s  # [1] entries in the journal
-    operations: Int64s  # [O, 2] (kind, pod) since the last commit
-    placement_slots: Int64s  # [L, D] slots of a placement, -1 fills up
+    operations: Int64Table  # [O, 2] (kind, pod) since the last commit
+    placement_slots: Int64Table  # [L, D] slots of a placement, -1 fills up
     epoch: Int64s  # [G] grows whenever a pod of the group changes its status; not undone
 
 
-class Places(NamedTuple):
+class Places(Struct):
     """Offset of each column in the arena."""
 
     idle: int

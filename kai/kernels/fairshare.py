@@ -9,7 +9,7 @@ Source: the peer's plugins/proportion/resource_division; the idea is weighted wa
 import numpy as np
 
 from kai.kernels._jit import inner, kernel
-from kai.kernels.columns import Float64s, Int64s
+from kai.kernels.struct import Float64s, Int64s
 
 
 @kernel

@@ -6,8 +6,6 @@ the edge.
 Source: the peer's node_info fit tests, its predicates and nodes-with-enough-resources checks, in their order.
 """
 
-from typing import NamedTuple
-
 from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import device_memory, is_shared, portion_on_node
 from kai.kernels.columns import (
@@ -20,11 +18,10 @@ from kai.kernels.columns import (
     KIND_WHOLE,
     MEMORY,
     PODS,
-    Bools,
     Columns,
     Facts,
-    Float64s,
 )
+from kai.kernels.struct import BoolTable, Float64Table, Struct
 
 ACCEPTED = 0
 REFUSED_OVER_LIMIT = 1
@@ -46,7 +43,7 @@ SHORT_OF = 1000
 MIG_SINGLE, MIG_MIXED = 1, 2
 
 
-class Rules(NamedTuple):
+class Rules(Struct):
     """What the profile's plugins ask of the kernels: weights of the score terms and switches of the checks.
 
     0 switches a term off.
@@ -66,14 +63,14 @@ class Rules(NamedTuple):
     elastic_key: int
 
 
-class Vectors(NamedTuple):
+class Vectors(Struct):
     """Static answers of plugins by shape: ``ShapeFacts.mask`` and ``.score`` say which row is a shape's.
 
     Row 0 refuses nothing and scores 0.
     """
 
-    masks: Bools  # [M, N]
-    scores: Float64s  # [V, N]
+    masks: BoolTable  # [M, N]
+    scores: Float64Table  # [V, N]
 
 
 @inner

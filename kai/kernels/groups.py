@@ -4,8 +4,9 @@ import numpy as np
 
 from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import accepted_gpu
-from kai.kernels.columns import COUNTED, CPU, GPU, MEMORY, Bools, Columns, Facts, Float64s, Int64s
+from kai.kernels.columns import COUNTED, CPU, GPU, MEMORY, Columns, Facts
 from kai.kernels.order import next_chunk
+from kai.kernels.struct import Bools, Float64s, Int64s
 
 
 @kernel

@@ -9,35 +9,35 @@ Shapes: N nodes, Z zones of all nodes, R resources, A requests side by side, B r
 Source: the peer's plugins/numa, after the kubelet's topology manager.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from kai.kernels._jit import kernel
-from kai.kernels.columns import Bools, Int64s
+from kai.kernels.struct import Bools, BoolTable, Int64s, Int64Table, Struct
 
 POLICY_NONE, POLICY_BEST_EFFORT, POLICY_RESTRICTED, POLICY_SINGLE = 0, 1, 2, 3
 
 INFEASIBLE = -1
 
 
-class Zones(NamedTuple):
+class Zones(Struct):
     """Zones of all nodes."""
 
     start: Int64s  # [N + 1] zones of node n: start[n] .. start[n + 1]
     policy: Int64s  # [N]
     whole_pod: Bools  # [N] the scope is the pod, not the container
-    aware: Bools  # [N, R] resources that the zones of the node report and that are not ignored
-    prefix: Int64s  # [Z, R] at the k-th zone of a node: what its k + 1 largest zones have, when nobody draws from them
-    available: Int64s  # [Z, R] what is left
+    aware: BoolTable  # [N, R] resources that the zones of the node report and that are not ignored
+    prefix: (
+        Int64Table  # [Z, R] at the k-th zone of a node: what its k + 1 largest zones have, when nobody draws from them
+    )
+    available: Int64Table  # [Z, R] what is left
 
 
-class Requests(NamedTuple):
+class Requests(Struct):
     """Requests of a pod in axis units; CPU counts only where whole CPUs are pinned."""
 
-    pod: Int64s  # [1, R]
-    together: Int64s  # [A, R]
-    in_turn: Int64s  # [B, R]
+    pod: Int64Table  # [1, R]
+    together: Int64Table  # [A, R]
+    in_turn: Int64Table  # [B, R]
     aligned: Bools  # [R] resources that are aligned for this pod at all
 
 

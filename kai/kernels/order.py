@@ -10,16 +10,15 @@ Source: the peer's actions/utils (job order by queue), its scheduler_util priori
     proportion plugin.
 """
 
-from typing import NamedTuple
-
 from kai.kernels._jit import inner, kernel
-from kai.kernels.columns import GPU, GPU_UNIT, SHARED_RESOURCES, Bools, Columns, Facts, Float64s, Int64s
+from kai.kernels.columns import GPU, GPU_UNIT, SHARED_RESOURCES, Columns, Facts
 from kai.kernels.fit import Rules
+from kai.kernels.struct import Bools, Float64s, Float64Table, Int64s, Struct
 
 UNSHARED_PENALTY = 1000.0
 
 
-class Heap(NamedTuple):
+class Heap(Struct):
     """One heap of heaps. Shapes: E entries, Q queues (node Q is the root)."""
 
     items: Int64s  # [...] entries in leaves, queues elsewhere
@@ -27,9 +26,9 @@ class Heap(NamedTuple):
     length: Int64s  # [Q + 1]
     dirty: Int64s  # [Q + 1]
     queue: Int64s  # [E] leaf queue of each entry
-    keys: Float64s  # [E, X] smaller goes first; the last key is unique
-    amounts: Float64s  # [E, 3] next chunk of each entry; for victims: what its pods hold
-    popped: Float64s  # [Q, 3] what was popped from each leaf so far (victims only)
+    keys: Float64Table  # [E, X] smaller goes first; the last key is unique
+    amounts: Float64Table  # [E, 3] next chunk of each entry; for victims: what its pods hold
+    popped: Float64Table  # [Q, 3] what was popped from each leaf so far (victims only)
     depth: Int64s  # [1] most entries in a leaf; negative: no bound
     victims: Int64s  # [1] 1: reversed order, for choosing victims
 

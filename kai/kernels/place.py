@@ -7,9 +7,10 @@ import numpy as np
 
 from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import allocate, is_shared, new_placement, pipeline, whole
-from kai.kernels.columns import GPU, Columns, Facts, Float64s, Int64s, Places
+from kai.kernels.columns import GPU, Columns, Facts, Places
 from kai.kernels.fit import Rules, Vectors, refusal, shortage, slot_fits, slot_has_idle
 from kai.kernels.score import score_nodes
+from kai.kernels.struct import Float64s, Int64s
 
 NO_ROOM, IDLE, RELEASING_TOO = -1, 0, 1
 

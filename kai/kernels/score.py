@@ -8,8 +8,9 @@ Source: the peer's plugins nodeplacement, resourcetype, nodeavailability, gpusha
 """
 
 from kai.kernels._jit import inner, kernel
-from kai.kernels.columns import CPU, GPU, GPU_UNIT, KIND_NONE, Columns, Facts, Float64s, Int64s
+from kai.kernels.columns import CPU, GPU, GPU_UNIT, KIND_NONE, Columns, Facts
 from kai.kernels.fit import Rules, Vectors, shortage, slot_fits
+from kai.kernels.struct import Float64s, Int64s
 
 DENSEST = 9.0
 

@@ -1,7 +1,8 @@
 """How many pods of one kind fit on each node, counting what is being released."""
 
 from kai.kernels._jit import kernel
-from kai.kernels.columns import GPU, GPU_UNIT, PODS, Columns, Facts, Int64s
+from kai.kernels.columns import GPU, GPU_UNIT, PODS, Columns, Facts
+from kai.kernels.struct import Int64s
 
 
 @kernel

@@ -1,7 +1,8 @@
 """Sums that searches for victims choose by."""
 
 from kai.kernels._jit import kernel
-from kai.kernels.columns import GPU_UNIT, Columns, Facts, Int64s
+from kai.kernels.columns import GPU_UNIT, Columns, Facts
+from kai.kernels.struct import Int64s
 
 HUNDREDTH = GPU_UNIT // 100
 

@@ -15,7 +15,6 @@ from kai.framework.scenario import Scenario
 from kai.framework.verdict import ACCEPTED, Code, Verdict
 from kai.framework.view import SessionView
 from kai.model.rows import Bools, GroupRow, GroupRows
-from kai.plugins.reclaim_rules import path_to
 
 
 @attrs.frozen(kw_only=True)
@@ -72,7 +71,7 @@ class MinRuntime:
         return Hooks(filter_victims=filter_victims, accept=accept)
 
     def _seconds(self, session: SessionView, queue: int, aggressor: int, cause: Cause) -> float:
-        path = path_to(session, queue)
+        path = session.path_to(queue)
         queues = session.snapshot.queues
         if cause is Cause.PREEMPT:
             values = [queues[row].preempt_min_runtime for row in reversed(path)]
@@ -80,7 +79,7 @@ class MinRuntime:
         if self.reclaim_resolve_method == "queue":
             start = len(path) - 1
         else:
-            other = path_to(session, int(session.facts.groups.queue[aggressor]))
+            other = session.path_to(int(session.facts.groups.queue[aggressor]))
             shared = 0
             while shared < min(len(path), len(other)) and path[shared] == other[shared]:
                 shared += 1

@@ -79,7 +79,7 @@ def make_base(snapshot: Snapshot) -> Base:
     room = Room.of(placements, width)
     columns = layout.columns(arena, room, np.zeros(len(snapshot.groups), np.int64))
     open_books(facts, columns, layout.places)
-    arena.setflags(write=False)
+
     return Base(
         facts=facts,
         layout=layout,

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.kernels.columns import Columns, Int64s, Places
+from kai.kernels.columns import Columns, Places
+from kai.kernels.struct import Int64s
 
 MOVES = 3
 """Releasing copies of a pod that are remembered: one for each action that can move it in a cycle."""

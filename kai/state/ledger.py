@@ -23,7 +23,7 @@ from kai.state.layout import Layout, Room, Sizes, grown
 class Tracked:
     """A plugin's own column: follows placements through effects and is undone with them.
 
-    ``values`` is a live, read-only view.
+    ``values`` is a live view, to be read only.
     """
 
     initial: Int64s
@@ -52,7 +52,6 @@ class Ledger:
         for column in tracked:
             column.offset = at
             view = self.arena[at : at + column.initial.size].reshape(column.initial.shape)
-            view.setflags(write=False)
             column.values = view
             at += column.initial.size
         self.columns: Columns = layout.columns(self.arena, room, self._epoch)
@@ -74,7 +73,7 @@ class Ledger:
         if journal is room.journal and operations is room.operations and placements is room.placement_slots:
             return
         room.journal, room.operations, room.placement_slots = journal, operations, placements
-        self.columns = self.columns._replace(journal=journal, operations=operations, placement_slots=placements)
+        self.columns = self.columns.replace(journal=journal, operations=operations, placement_slots=placements)
 
     def undo_to(self, mark: int) -> None:
         """Take back everything since ``mark``."""

@@ -100,7 +100,7 @@ class _Aligner:
     @property
     def _zones(self) -> Zones:
         """The zones with what is left in them as things stand."""
-        return self._layouts.zones._replace(available=self._left.values)
+        return self._layouts.zones.replace(available=self._left.values)
 
     def _spans(self, pod: PodRow, nodes: NodeRows) -> Int64s:
         facts = self._pod(pod)

@@ -22,7 +22,7 @@ from kai.model.axis import GPU_UNIT, SHARED_RESOURCES
 from kai.model.queue import UNLIMITED
 from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s
 from kai.model.status import ACTIVE_USED, Status
-from kai.plugins.reclaim_rules import Before, candidates, fits_share, is_fair
+from kai.plugins.proportion.reclaim_rules import Before, candidates, fits_share, is_fair
 
 SCALING_POD = "scaling-pod"
 

@@ -24,22 +24,13 @@ def _fits(amounts: Float64s, bounds: Float64s) -> bool:
     return bool(np.all((bounds < 0) | (amounts <= bounds)))
 
 
-def path_to(session: SessionView, queue: int) -> list[int]:
-    """Return the queues from the root down to ``queue``."""
-    path = []
-    while queue >= 0:
-        path.append(queue)
-        queue = int(session.facts.queues.parent[queue])
-    return path[::-1]
-
-
 def level_pair(session: SessionView, aggressor: int, victim: int) -> tuple[int, int]:
     """Return the first two queues in which the paths to two leaf queues differ.
 
     The last compared pair if one path ends first.
     """
     pair = (-1, -1)
-    for left, right in zip(path_to(session, aggressor), path_to(session, victim), strict=False):
+    for left, right in zip(session.path_to(aggressor), session.path_to(victim), strict=False):
         pair = (left, right)
         if left != right:
             break
@@ -181,7 +172,7 @@ def _justified(
         above_quota = not _fits(remaining[giver], facts.quota[giver])
         if not (above_share or (within_quota and above_quota)):
             return False
-        for queue in path_to(session, leaf)[::-1]:
+        for queue in session.path_to(leaf)[::-1]:
             remaining.setdefault(queue, before.used[queue].copy())
             remaining[queue] -= piece
             involved[queue] = involved.get(queue, np.zeros(3, np.bool_)) | touched
@@ -205,7 +196,7 @@ def _saturation(
     multiplier: float,
 ) -> Verdict:
     facts = session.facts.queues
-    for queue in path_to(session, int(session.facts.groups.queue[aggressor]))[::-1]:
+    for queue in session.path_to(int(session.facts.groups.queue[aggressor]))[::-1]:
         if queue in remaining:
             remaining[queue] = remaining[queue] + before.wanted
         amounts = remaining.get(queue, before.used[queue] + before.wanted)

@@ -1,0 +1,123 @@
+"""Structs: records of arrays that kernels take by reference.
+
+A named tuple of eighty arrays is passed by value, and every array in it is counted again at every call: microseconds
+for a function that does nanoseconds of work, and minutes to compile. A struct is one pointer. From Python it is an
+object with attributes, with the JIT off it is nothing else; kernels read the same names from memory.
+"""
+
+import inspect
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any, Self, dataclass_transform, get_args, get_origin, get_type_hints
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.experimental import structref
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Int64Table = Annotated[NDArray[np.int64], 2]
+Float64Table = Annotated[NDArray[np.float64], 2]
+BoolTable = Annotated[NDArray[np.bool_], 2]
+
+_ELEMENTS = {np.int64: types.int64, np.float64: types.float64, np.bool_: types.boolean}
+# Parts of numba that its own types do not describe.
+_CONFIG: Any = numba.config
+_STRUCTREF: Any = structref
+_SCALARS = {int: types.int64, float: types.float64, bool: types.boolean}
+
+
+class _StructType(types.StructRef):
+    """The type that the compiler knows a struct by."""
+
+    def preprocess_fields(self, fields: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+        """Return the fields as they are: none of them is a literal."""
+        return fields
+
+
+@dataclass_transform(kw_only_default=True)
+class Struct(structref.StructRefProxy):
+    """Base of structs: annotate the fields, construct with keywords.
+
+    Fields are arrays of int64, float64 or bool (``Int64s`` has one dimension, ``Int64Table`` two), numbers, or other
+    structs. Arrays are kept as they are, never copied, so that several structs can look at the same memory.
+    """
+
+    _fields: Mapping[str, Any] = {}
+    _type_of_struct: Any = None
+    _construct: Any = None
+
+    def __init_subclass__(cls) -> None:
+        """Make the compiler's type and the constructor."""
+        hints = get_type_hints(cls, include_extras=True)
+        own = {name: hints[name] for name in inspect.get_annotations(cls)}
+        cls._fields = {name: _field_type(hint) for name, hint in own.items()}
+        if _CONFIG.DISABLE_JIT:
+            return
+        name = f"{cls.__name__}Type"
+        kind = type(name, (_StructType,), {"__module__": cls.__module__})
+        # Compiled code refers to the type by its module and name, also when it comes out of the cache.
+        setattr(sys.modules[cls.__module__], name, kind)
+        _STRUCTREF.register(kind)
+        _STRUCTREF.define_boxing(kind, cls)
+        cls._type_of_struct = kind(list(cls._fields.items()))
+        cls._construct = staticmethod(_constructor(cls))
+
+    def __new__(cls, **fields: Any) -> Self:
+        """Return the struct with these fields.
+
+        Raises: TypeError for a field that is missing, unknown, or an array of another type or layout.
+        """
+        if fields.keys() != cls._fields.keys():
+            odd = ", ".join(sorted(fields.keys() ^ cls._fields.keys()))
+            raise TypeError(f"{cls.__name__}: fields missing or unknown: {odd}")
+        for name, value in fields.items():
+            _check(cls, name, value)
+        instance = (
+            object.__new__(cls) if cls._type_of_struct is None else cls._construct(*(fields[n] for n in cls._fields))
+        )
+        instance.__dict__.update(fields)
+        return instance
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a struct with some fields replaced; the others are shared."""
+        return type(self)(**{**{name: self.__dict__[name] for name in self._fields}, **changes})
+
+
+def _field_type(hint: Any) -> Any:
+    """Return the compiler's type for an annotation."""
+    dimensions = 1
+    if get_origin(hint) is Annotated:
+        hint, dimensions = get_args(hint)
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    if isinstance(hint, type) and issubclass(hint, Struct):
+        return hint._type_of_struct
+    element = get_args(get_args(hint)[1])[0]
+    return types.Array(_ELEMENTS[element], dimensions, "C")
+
+
+def _check(cls: type[Struct], name: str, value: Any) -> None:
+    wanted = cls._fields[name]
+    if not isinstance(wanted, types.Array):
+        return
+    fits = isinstance(value, np.ndarray) and value.ndim == wanted.ndim and value.flags.c_contiguous
+    if not fits or numba.from_dtype(value.dtype) != wanted.dtype or not value.flags.writeable:
+        found = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+        raise TypeError(f"{cls.__name__}.{name}: found {found}, expected a writable, contiguous {wanted}")
+
+
+def _constructor(cls: type[Struct]) -> Any:
+    """Return a compiled function that fills a struct from its fields in order.
+
+    Its text is made here, but it is compiled under this file's name: a cache needs a file to watch.
+    """
+    names = list(cls._fields)
+    lines = [f"def make_{cls.__name__}({', '.join(names)}):", "    _struct = _new(_kind)"]
+    lines += [f"    _struct.{name} = {name}" for name in names]
+    scope: dict[str, Any] = {"_new": structref.new, "_kind": cls._type_of_struct, "__name__": cls.__module__}
+    exec(compile("\n".join([*lines, "    return _struct"]), __file__, "exec"), scope)  # noqa: S102  our own text, above
+    return numba.njit(cache=True)(scope[f"make_{cls.__name__}"])
