@@ -16,7 +16,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, Self
@@ -313,8 +313,3 @@ def write_privately(path: Path, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
-
-
-def environment_without_proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which nothing stands between a program and the loopback interface."""
-    return {key: value for key, value in environment.items() if not key.lower().endswith("_proxy")}
