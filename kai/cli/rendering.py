@@ -20,7 +20,7 @@ def write_result(result: "Result", console: Console, *, differences: "Difference
         return
     if differences is not None:
         _write_verdict(result, differences, console)
-        if console.quiet or result.overview is None:
+        if not console.verbose:
             return
     if result.overview is None:
         from kai.cli.shares import fair_share_table

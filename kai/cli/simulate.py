@@ -32,7 +32,7 @@ PATH is a scenario, a file or folder of Kubernetes manifests, a snapshot taken b
 @click.option("--actions", help="Actions in place of the configured ones, separated by commas.")
 @click.option("--cycles", type=click.IntRange(min=1), help="How often to decide.")
 @click.option("--now", help="When it happens, as 2026-01-31T12:00:00Z; else what the case says, or its newest time.")
-@click.option("--check", is_flag=True, help="Compare with what the scenario expects; leave with 1 if it differs.")
+@click.option("--check", is_flag=True, help="Only compare with what the scenario expects; leave with 1 if it differs.")
 @click.option("--explain", is_flag=True, help="Show, for every job that waits, what each node objected to.")
 @console_options()
 def simulate(
@@ -51,6 +51,8 @@ def simulate(
 
     request = Request.of(_configuration(config), actions=actions, cycles=cycles, now=now)
     codes = [_one(path, request, console, check=check, explain=explain) for path in _cases(paths)]
+    if check:
+        console.talk(f"{codes.count(0)} of {len(codes)} as expected")
     return max(codes, default=0)
 
 

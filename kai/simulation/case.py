@@ -1,13 +1,16 @@
 """A case: everything that one simulation needs, read from whatever it was written in."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from kai.api.objects import ClusterObjects
 from kai.framework.configuration import Configuration
 from kai.intake import IntakeSettings
+
+if TYPE_CHECKING:
+    from kai.simulation.sentences import Expected
 
 
 @attrs.frozen(kw_only=True)
@@ -30,6 +33,8 @@ class Case:
     keep_terminating: frozenset[str] = frozenset()
     """Names of pod groups whose pods stay terminating for ever once they are evicted."""
     expected: Mapping[str, Any] | None = None
+    sentences: "Expected | None" = None
+    """What a scenario in the short form expects."""
     notes: tuple[str, ...] = ()
     """What was passed over or changed while reading."""
 

@@ -17,6 +17,7 @@ from kai.simulation.check import Differences, compare
 from kai.simulation.fairness import divide_case
 from kai.simulation.overview import Overview, overview
 from kai.simulation.run import Outcome, simulate
+from kai.simulation.sentences import differences
 from kai.simulation.source import read_case
 
 
@@ -41,6 +42,8 @@ class Result:
 
     def differences(self) -> Differences:
         """Return in what the answer differs from what the case expects."""
+        if isinstance(self.case, Case) and self.case.sentences is not None and self.outcome is not None:
+            return differences(self.case.sentences, self.outcome)
         stable = self.case.stable_cycles if isinstance(self.case, Case) else 0
         return compare(self.case.expected, self.answer, stable_cycles=stable)
 

@@ -7,7 +7,7 @@ from kai.framework.configuration import make_profile
 from kai.framework.cycle import CycleReport, run_cycle
 from kai.framework.decisions import Decision, Recorder
 from kai.framework.observe import Observer, Silent
-from kai.framework.profile import Profile
+from kai.framework.profile import PluginUse, Profile
 from kai.framework.registry import Registry
 from kai.intake import Intake
 from kai.simulation.between import Aftermath, next_objects
@@ -47,13 +47,19 @@ class Outcome:
         return self.cycles[-1]
 
 
-def simulate(case: Case, registry: Registry | None = None, observer: Observer | None = None) -> Outcome:
-    """Return what happens in ``case``.
+def simulate(
+    case: Case,
+    registry: Registry | None = None,
+    observer: Observer | None = None,
+    more: tuple[PluginUse, ...] = (),
+) -> Outcome:
+    """Return what happens in ``case``; plugins in ``more`` answer behind those of its configuration.
 
     Holds: the same case gives the same outcome.
     Raises: ConfigError for names and options that cannot be used, InputError for objects that cannot.
     """
     profile = make_profile(case.configuration, registry)
+    profile = attrs.evolve(profile, plugins=profile.plugins + more)
     watch = observer or Silent()
     intake = Intake(case.settings)
     objects = case.objects

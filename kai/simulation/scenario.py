@@ -12,11 +12,20 @@ from kai.api import codec, times
 from kai.api.bad_value import BadValue
 from kai.api.objects import ClusterObjects, collect
 from kai.errors import ConfigError, InputError
-from kai.framework.configuration import Configuration, merged, read_peer, read_tiers, refuse_unknown
+from kai.framework.configuration import (
+    Configuration,
+    merged,
+    read_configuration,
+    read_peer,
+    read_tiers,
+    refuse_unknown,
+)
 from kai.framework.peer_settings import Settings
 from kai.framework.registry import UnknownNameError, suggestion
 from kai.intake import IntakeSettings
 from kai.simulation.case import Case, FairShareCase
+from kai.simulation.sentences import read_expected
+from kai.simulation.shorthand import NOW, expand, is_short
 
 Document = Mapping[str, Any]
 
@@ -65,9 +74,9 @@ _MOST_CYCLES = 100_000
 
 def is_scenario(document: object) -> bool:
     """Say whether a document is a scenario or a case of another kind, rather than a manifest."""
-    return (
-        isinstance(document, Mapping) and "apiVersion" not in document and ("objects" in document or "kind" in document)
-    )
+    if not isinstance(document, Mapping) or "apiVersion" in document:
+        return False
+    return is_short(document) or "objects" in document or "kind" in document
 
 
 def read_scenario(document: Document, name: str) -> Case | FairShareCase:
@@ -75,6 +84,8 @@ def read_scenario(document: Document, name: str) -> Case | FairShareCase:
 
     Raises: InputError or ConfigError that names the field.
     """
+    if is_short(document):
+        return read_short(document, name)
     kind = document.get("kind", "scheduling")
     title = str(document.get("description") or document.get("name") or name)
     if kind == "fairshare":
@@ -102,6 +113,36 @@ def read_scenario(document: Document, name: str) -> Case | FairShareCase:
         keep_terminating=frozenset(_names(document.get("keepTerminating") or (), f"{name}: keepTerminating")),
         expected=_mapping(document["expected"], f"{name}: expected") if document.get("expected") else None,
         notes=notes + configuration.notes,
+    )
+
+
+def read_short(document: Document, name: str) -> Case:
+    """Return the case of a scenario in the short form.
+
+    ``run`` lists the actions, ``plugins`` replaces the default plugins, ``with`` adds to them, as in kai's own
+    configuration.
+
+    Raises: InputError or ConfigError that names the key.
+    """
+    objects, notes = read_objects(expand(document, name), f"{name}: objects")
+    own = {key: document[key] for key in ("plugins", "parameters") if key in document}
+    configuration = read_configuration(own or None, name)
+    more = _mapping(document.get("with"), f"{name}: with")
+    if more:
+        added = read_configuration({"plugins": more}, name).plugins
+        configuration = attrs.evolve(configuration, plugins=merged([*configuration.plugins, *added]))
+    if document.get("run") is not None:
+        configuration = attrs.evolve(configuration, actions=_names(document["run"], f"{name}: run"))
+    return Case(
+        name=name,
+        title=str(document.get("about") or name),
+        objects=objects,
+        now=NOW if document.get("now") is None else _instant(document["now"], f"{name}: now"),
+        configuration=configuration,
+        settings=IntakeSettings(restrict_node_scheduling=configuration.parameters.restrict_node_scheduling),
+        cycles=max(1, _count(document.get("cycles", 1), f"{name}: cycles")),
+        sentences=read_expected(document, name),
+        notes=notes,
     )
 
 

@@ -1,0 +1,415 @@
+"""The short form of a scenario: a cluster in a few lines that read like a sentence, expanded to Kubernetes objects.
+
+    about: A gang waits until every member fits; a smaller group may pass it.
+    cluster: {nodes: {n1: {gpu: 4}}}
+    queues: {root: {}, a: {parent: root, quota: {gpu: 4}}}
+    groups:
+      big:   {queue: a, members: 6, each: {gpu: 1}}
+      small: {queue: a, members: 2, each: {gpu: 1}}
+    run: [allocate]
+    expect:
+      small: allocated on n1
+      big: {pending: needs}
+
+Queues and groups are created in the order in which they are written, a minute apart; everything happens at one instant.
+A queue has no GPU quota, and no other bound, unless it says so. A group is a gang unless it says ``minimum``.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from kai.api import names, times
+from kai.errors import InputError
+from kai.framework.registry import suggestion
+
+NOW = times.instant("2026-01-01T12:00:00Z")
+NAMESPACE = "default"
+KEYS = (
+    "about",
+    "cluster",
+    "queues",
+    "groups",
+    "run",
+    "cycles",
+    "plugins",
+    "with",
+    "parameters",
+    "now",
+    "expect",
+    "idle",
+    "shares",
+)
+
+_NODE_KEYS = ("gpu", "cpu", "memory", "pods", "labels", "taints", "ready", "cordoned", "gpu_memory", "resources")
+_QUEUE_KEYS = ("parent", "quota", "limit", "weight", "priority", "preempt_min_runtime", "reclaim_min_runtime")
+_GROUP_KEYS = (
+    "queue",
+    "members",
+    "minimum",
+    "priority",
+    "preemptible",
+    "each",
+    "runs_on",
+    "leaving",
+    "selector",
+    "tolerates",
+    "labels",
+    "topology",
+    "subgroups",
+    "started",
+    "preemption_delay",
+    "spec",
+)
+_EACH_KEYS = ("gpu", "cpu", "memory", "fraction", "gpu_memory", "devices")
+_SUBGROUP_KEYS = ("members", "minimum", "parent", "required", "preferred", "each", "minimum_subgroups")
+_RANGE = re.compile(r"(.*?)(\d+)\.\.(.*?)(\d+)")
+
+Manifest = dict[str, Any]
+Values = Mapping[str, Any]
+
+
+def is_short(document: object) -> bool:
+    """Say whether a document is a scenario in the short form."""
+    return isinstance(document, Mapping) and "cluster" in document and "apiVersion" not in document
+
+
+def expand(document: Values, place: str) -> list[Manifest]:
+    """Return the Kubernetes objects that the cluster, the queues and the groups of a scenario stand for.
+
+    Raises: InputError that names the key.
+    """
+    known(document, KEYS, place)
+    cluster = mapping(document.get("cluster"), f"{place}: cluster")
+    known(cluster, ("nodes", "topologies", "objects"), f"{place}: cluster")
+    out: list[Manifest] = []
+    for name, values in mapping(cluster.get("nodes"), f"{place}: cluster.nodes").items():
+        out += [_node(one, values or {}, f"{place}: cluster.nodes.{name}") for one in spread(name)]
+    for name, levels in mapping(cluster.get("topologies"), f"{place}: cluster.topologies").items():
+        out.append(_topology(name, levels))
+    for at, (name, values) in enumerate(mapping(document.get("queues"), f"{place}: queues").items()):
+        out.append(_queue(name, values or {}, at, f"{place}: queues.{name}"))
+    groups = mapping(document.get("groups"), f"{place}: groups")
+    leaves = _leaves(mapping(document.get("queues"), f"{place}: queues"))
+    priorities: set[int] = set()
+    for at, (name, values) in enumerate(groups.items()):
+        out += _Group(name, values or {}, at, leaves, f"{place}: groups.{name}", priorities).objects()
+    out += [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": f"priority-{value}"},
+            "value": value,
+        }
+        for value in sorted(priorities)
+    ]
+    return out + list(cluster.get("objects") or ())
+
+
+# --------------------------------------------------------------------------------------------------------------- nodes
+
+
+def spread(name: str) -> Iterator[str]:
+    """Yield the names that ``n1..n4`` stands for, or the name itself."""
+    match = _RANGE.fullmatch(name)
+    if match is None or match[1] != match[3]:
+        yield name
+        return
+    width = len(match[2]) if match[2].startswith("0") else 0
+    for number in range(int(match[2]), int(match[4]) + 1):
+        yield f"{match[1]}{number:0{width}d}"
+
+
+def _node(name: str, values: Values, place: str) -> Manifest:
+    known(values, _NODE_KEYS, place)
+    gpus = values.get("gpu", 0)
+    amounts = {
+        "cpu": str(values.get("cpu", 1000)),
+        "memory": str(values.get("memory", "4Ti")),
+        "pods": str(values.get("pods", 110)),
+    }
+    labels = {"kubernetes.io/hostname": name, **mapping(values.get("labels"), f"{place}.labels")}
+    if gpus:
+        amounts[names.NVIDIA_GPU] = str(gpus)
+        labels[names.NODE_GPU_COUNT] = str(gpus)
+    if "gpu_memory" in values:
+        labels[names.NODE_GPU_MEMORY] = str(values["gpu_memory"])
+    amounts |= {key: str(value) for key, value in mapping(values.get("resources"), f"{place}.resources").items()}
+    ready = "False" if values.get("ready") is False else "True"
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": name, "labels": labels},
+        "spec": {
+            "unschedulable": bool(values.get("cordoned")),
+            "taints": [_taint(text) for text in values.get("taints") or ()],
+        },
+        "status": {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": ready}]},
+    }
+
+
+def _taint(text: str) -> Manifest:
+    """Return the taint that ``key=value:Effect`` stands for; without an effect it is NoSchedule."""
+    head, _, effect = text.partition(":")
+    key, _, value = head.partition("=")
+    return {"key": key, "value": value, "effect": effect or "NoSchedule"}
+
+
+def _topology(name: str, levels: Sequence[str]) -> Manifest:
+    return {
+        "apiVersion": names.TOPOLOGY_VERSION,
+        "kind": "Topology",
+        "metadata": {"name": name},
+        "spec": {"levels": [{"nodeLabel": level} for level in levels]},
+    }
+
+
+# -------------------------------------------------------------------------------------------------------------- queues
+
+
+def _queue(name: str, values: Values, at: int, place: str) -> Manifest:
+    known(values, _QUEUE_KEYS, place)
+    quota = _bounds(values.get("quota"), 0, f"{place}.quota")
+    limit = _bounds(values.get("limit"), -1, f"{place}.limit")
+    weight = _bounds(values.get("weight"), 1, f"{place}.weight", unbounded=1)
+    resources = {
+        resource: {"quota": quota[resource], "limit": limit[resource], "overQuotaWeight": weight[resource]}
+        for resource in ("gpu", "cpu", "memory")
+    }
+    spec: Manifest = {"resources": resources}
+    optional = {
+        "parentQueue": values.get("parent"),
+        "priority": values.get("priority"),
+        "preemptMinRuntime": values.get("preempt_min_runtime"),
+        "reclaimMinRuntime": values.get("reclaim_min_runtime"),
+    }
+    spec |= {key: value for key, value in optional.items() if value is not None}
+    return {
+        "apiVersion": names.QUEUE_VERSION,
+        "kind": "Queue",
+        "metadata": {"name": name, "uid": name, "creationTimestamp": times.instant_text(NOW - 7200 + 60 * at)},
+        "spec": spec,
+    }
+
+
+def _bounds(value: object, gpu: float, place: str, *, unbounded: float = -1) -> dict[str, float]:
+    """Return one number for each resource: a plain number means GPUs, CPU is in cores and memory in GB."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = {"gpu": value}
+    given = mapping(value, place)
+    known(given, ("gpu", "cpu", "memory"), place)
+    scale = {"gpu": 1, "cpu": 1000, "memory": 1000}
+    out = {"gpu": gpu, "cpu": unbounded, "memory": unbounded}
+    for resource, number in given.items():
+        if not isinstance(number, int | float) or isinstance(number, bool):
+            raise InputError(f"{place}.{resource}: found {number!r}, expected a number")
+        out[resource] = number if number < 0 or unbounded >= 0 else number * scale[resource]
+    return out
+
+
+def _leaves(queues: Values) -> list[str]:
+    parents = {(values or {}).get("parent") for values in queues.values() if isinstance(values, Mapping | None)}
+    return [name for name in queues if name not in parents]
+
+
+# -------------------------------------------------------------------------------------------------------------- groups
+
+
+class _Group:
+    """One group of the short form."""
+
+    def __init__(
+        self, name: str, values: Values, at: int, leaves: Sequence[str], place: str, priorities: set[int]
+    ) -> None:
+        known(values, _GROUP_KEYS, place)
+        self._name = name
+        self._values = values
+        self._place = place
+        self._created = times.instant_text(NOW - 3600 + 60 * at)
+        queue = values.get("queue", leaves[0] if len(leaves) == 1 else None)
+        if not isinstance(queue, str):
+            raise InputError(f"{place}.queue: found {queue!r}, expected the name of a queue")
+        self._queue = queue
+        self._priority = whole(values, "priority", 50, place)
+        priorities.add(self._priority)
+        self._nodes = list(self._standing())
+        self._leaving = whole(values, "leaving", 0, place)
+
+    def objects(self) -> list[Manifest]:
+        """Return the pod group and its pods."""
+        members = self._members()
+        return [self._pod_group(members), *(self._pod(at, *member) for at, member in enumerate(members))]
+
+    def _members(self) -> list[tuple[str, Values]]:
+        """Return, for each pod, its sub-group ("" without) and what it asks for."""
+        each = mapping(self._values.get("each"), f"{self._place}.each")
+        subgroups = self._values.get("subgroups")
+        if subgroups is None:
+            return [("", each)] * whole(self._values, "members", 1, self._place)
+        out: list[tuple[str, Values]] = []
+        for name, values in mapping(subgroups, f"{self._place}.subgroups").items():
+            known(values or {}, _SUBGROUP_KEYS, f"{self._place}.subgroups.{name}")
+            own = mapping((values or {}).get("each"), f"{self._place}.subgroups.{name}.each") or each
+            out += [(name, own)] * whole(values or {}, "members", 0, f"{self._place}.subgroups.{name}")
+        return out
+
+    def _standing(self) -> Iterator[str]:
+        on = self._values.get("runs_on")
+        match on:
+            case None:
+                return
+            case str():
+                yield from [on] * len(self._members())
+            case Mapping():
+                for node, count in on.items():
+                    yield from [str(node)] * int(count)
+            case list() | tuple():
+                yield from map(str, on)
+            case _:
+                raise InputError(
+                    f"{self._place}.runs_on: found {on!r}, expected a node, a list of nodes or pods by node"
+                )
+
+    def _pod_group(self, members: Sequence[tuple[str, Values]]) -> Manifest:
+        values = self._values
+        annotations: dict[str, str] = {}
+        if self._nodes:
+            started = times.seconds(str(values.get("started", "10m")))
+            annotations[names.LAST_START] = times.instant_text(NOW - started)
+        spec: Manifest = {"queue": self._queue, "priorityClassName": f"priority-{self._priority}"}
+        if values.get("subgroups") is None:
+            spec["minMember"] = whole(values, "minimum", len(members), self._place)
+        else:
+            spec["subGroups"] = [_subgroup(name, each or {}) for name, each in values["subgroups"].items()]
+            if "minimum" in values:
+                spec["minSubGroup"] = values["minimum"]
+        if "preemptible" in values:
+            spec["preemptibility"] = names.PREEMPTIBLE if values["preemptible"] else names.NON_PREEMPTIBLE
+        if "preemption_delay" in values:
+            spec["preemptionDelay"] = values["preemption_delay"]
+        if "topology" in values:
+            spec["topologyConstraint"] = _constraint(mapping(values["topology"], f"{self._place}.topology"))
+        return {
+            "apiVersion": names.POD_GROUP_VERSION,
+            "kind": "PodGroup",
+            "metadata": {
+                "name": self._name,
+                "namespace": NAMESPACE,
+                "uid": self._name,
+                "creationTimestamp": self._created,
+                "annotations": annotations,
+            },
+            "spec": spec,
+        }
+
+    def _pod(self, at: int, subgroup: str, each: Values) -> Manifest:
+        requests, annotations = _requests(each, f"{self._place}.each")
+        labels = {str(key): str(value) for key, value in (self._values.get("labels") or {}).items()}
+        if subgroup:
+            labels[names.SUBGROUP] = subgroup
+        metadata: Manifest = {
+            "name": f"{self._name}-{at}",
+            "namespace": NAMESPACE,
+            "uid": f"{self._name}-{at}",
+            "creationTimestamp": self._created,
+            "labels": labels,
+            "annotations": {names.POD_GROUP: self._name, **annotations},
+        }
+        spec: Manifest = {
+            "schedulerName": names.SCHEDULER_NAME,
+            "containers": [{"name": "main", "resources": {"requests": requests}}],
+            "nodeSelector": self._values.get("selector") or {},
+            "tolerations": [_toleration(text) for text in self._values.get("tolerates") or ()],
+            **(self._values.get("spec") or {}),
+        }
+        status: Manifest = {"phase": "Pending"}
+        if at < len(self._nodes):
+            spec["nodeName"] = self._nodes[at]
+            status["phase"] = "Running"
+            if names.GPU_FRACTION in annotations or names.GPU_MEMORY in annotations:
+                labels.setdefault(names.GPU_GROUP, f"device-of-{self._name}")
+        if at < self._leaving:
+            metadata["deletionTimestamp"] = times.instant_text(NOW)
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+def _subgroup(name: str, values: Values) -> Manifest:
+    out: Manifest = {"name": name}
+    if "minimum_subgroups" in values:
+        out["minSubGroup"] = values["minimum_subgroups"]
+    elif values.get("members"):
+        out["minMember"] = values.get("minimum", values["members"])
+    if "parent" in values:
+        out["parent"] = values["parent"]
+    if "required" in values or "preferred" in values:
+        out["topologyConstraint"] = _constraint({"topology": "default", **values})
+    return out
+
+
+def _constraint(values: Values) -> Manifest:
+    return {
+        "topology": values.get("topology", values.get("name", "default")),
+        "requiredTopologyLevel": values.get("required", ""),
+        "preferredTopologyLevel": values.get("preferred", ""),
+    }
+
+
+def _toleration(text: str) -> Manifest:
+    head, _, effect = text.partition(":")
+    key, equals, value = head.partition("=")
+    return {"key": key, "operator": "Equal" if equals else "Exists", "value": value, "effect": effect}
+
+
+def _requests(each: Values, place: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the requests of the one container and the annotations of its pod."""
+    requests: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    marks: dict[str, Callable[[Any], tuple[str, str]]] = {
+        "fraction": lambda value: (names.GPU_FRACTION, str(value)),
+        "gpu_memory": lambda value: (names.GPU_MEMORY, str(value)),
+        "devices": lambda value: (names.GPU_FRACTION_DEVICES, str(value)),
+    }
+    for key, value in each.items():
+        if key in marks:
+            name, text = marks[key](value)
+            annotations[name] = text
+        elif key == "gpu":
+            requests[names.NVIDIA_GPU] = str(value)
+        elif key in {"cpu", "memory"} or "/" in key:
+            requests[key] = str(value)
+        else:
+            known({key: value}, _EACH_KEYS, place)
+    return requests, annotations
+
+
+# -------------------------------------------------------------------------------------------------------------- values
+
+
+def known(values: Values, keys: Sequence[str], place: str) -> None:
+    """Raise InputError for a key that is not among ``keys``."""
+    for key in values:
+        if key not in keys:
+            raise InputError(f"{place}: found key {key!r}; {suggestion(str(key), list(keys))}")
+
+
+def mapping(value: object, place: str) -> Values:
+    """Return a mapping with text keys; nothing is an empty one.
+
+    Raises: InputError.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InputError(f"{place}: found {value!r}, expected a mapping with names as keys")
+    return value
+
+
+def whole(values: Values, key: str, default: int, place: str) -> int:
+    """Return a whole number that is not negative.
+
+    Raises: InputError.
+    """
+    value = values.get(key, default)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise InputError(f"{place}.{key}: found {value!r}, expected a whole number, 0 or more")

@@ -1,0 +1,29 @@
+"""The kit for people who write plugins, actions or scenarios.
+
+``cluster`` and ``session_view`` build small clusters for unit tests, ``check_plugin`` tries the laws that every plugin
+must keep, ``load_scenario`` and ``check_scenario`` run scenarios that are written down, and the sinks stand in for a
+cluster.
+"""
+
+from kai.testing.building import cluster, default_profile_with, snapshot
+from kai.testing.laws import BrokenLaw, check_plugin
+from kai.testing.scenarios import check_scenario, load_scenario, run_scenario
+from kai.testing.sinks import RecordingSink, RejectingSink
+from kai.testing.views import node_row, opened, pod_row, session_view
+
+__all__ = [
+    "BrokenLaw",
+    "RecordingSink",
+    "RejectingSink",
+    "check_plugin",
+    "check_scenario",
+    "cluster",
+    "default_profile_with",
+    "load_scenario",
+    "node_row",
+    "opened",
+    "pod_row",
+    "run_scenario",
+    "session_view",
+    "snapshot",
+]

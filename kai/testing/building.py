@@ -1,0 +1,61 @@
+"""Small clusters for tests, in the words of the short form of scenarios."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kai.api.objects import ClusterObjects
+from kai.framework.configuration import default_profile
+from kai.framework.hooks import Plugin
+from kai.framework.profile import PluginUse, Profile
+from kai.framework.registry import Registry
+from kai.intake import take_snapshot
+from kai.simulation.scenario import read_objects
+from kai.simulation.shorthand import NOW, expand
+from kai.state.snapshot import Snapshot
+
+Values = Mapping[str, Any]
+
+ONE_QUEUE: Values = {"root": {}, "queue": {"parent": "root", "quota": -1}}
+"""What a cluster has that does not say which queues it wants."""
+
+
+def cluster(
+    nodes: Values,
+    groups: Values | None = None,
+    queues: Values | None = None,
+    topologies: Values | None = None,
+) -> ClusterObjects:
+    """Return the objects of a small cluster.
+
+        cluster(nodes={"n1": {"gpu": 8}}, groups={"train": {"members": 2, "each": {"gpu": 1}}})
+
+    The keys are those of scenarios in the short form (``kai.simulation.shorthand``). Without queues there is one,
+    which may use everything.
+
+    Raises: InputError that names the key.
+    """
+    document = {
+        "cluster": {"nodes": nodes, "topologies": topologies or {}},
+        "queues": ONE_QUEUE if queues is None else queues,
+        "groups": groups or {},
+    }
+    return read_objects(expand(document, "cluster"), "cluster")[0]
+
+
+def snapshot(
+    nodes: Values,
+    groups: Values | None = None,
+    queues: Values | None = None,
+    topologies: Values | None = None,
+) -> Snapshot:
+    """Return the snapshot of a small cluster, taken at the instant at which scenarios happen."""
+    return take_snapshot(cluster(nodes, groups, queues, topologies), NOW)
+
+
+def default_profile_with(*plugins: Plugin, registry: Registry | None = None) -> Profile:
+    """Return the built-in profile with more plugins behind its own."""
+    profile = default_profile(registry)
+    added = tuple(PluginUse(name=type(plugin).__name__, plugin=plugin) for plugin in plugins)
+    return attrs.evolve(profile, plugins=profile.plugins + added)

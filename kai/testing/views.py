@@ -1,0 +1,83 @@
+"""Sessions for unit tests of plugins: a view of a small cluster in one call."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kai.framework.decisions import Recorder
+from kai.framework.hooks import Hooks, Plugin
+from kai.framework.observe import Silent
+from kai.framework.profile import PluginUse, Profile
+from kai.framework.session import Session
+from kai.framework.view import SessionView
+from kai.model.rows import NodeRow, PodRow
+from kai.state.snapshot import Snapshot
+from kai.testing.building import snapshot
+
+Values = Mapping[str, Any]
+
+
+def session_view(
+    nodes: Values,
+    groups: Values | None = None,
+    queues: Values | None = None,
+    topologies: Values | None = None,
+    plugins: tuple[Plugin, ...] = (),
+) -> SessionView:
+    """Return what a plugin sees of a session on a small cluster, in which only ``plugins`` answer.
+
+        view = session_view(nodes={"n1": {"gpu": 8}}, groups={"g": {"members": 2, "runs_on": {"n1": 1}}})
+        hooks = MyPlugin().open(view)
+        hooks.score_nodes(pod_row(view, "g-1"), view.nodes)
+
+    A plugin that tracks columns has to be given in ``plugins``: they are laid out while the session opens.
+    """
+    return open_session(snapshot(nodes, groups, queues, topologies), *plugins).view
+
+
+def open_session(taken: Snapshot, *plugins: Plugin) -> Session:
+    """Return a session on ``taken`` in which only ``plugins`` answer."""
+    uses = tuple(PluginUse(name=type(plugin).__name__, plugin=plugin) for plugin in plugins)
+    return Session(taken, Profile(actions=(), plugins=uses), Recorder(), Silent())
+
+
+@attrs.define
+class _Opener:
+    """A plugin that opens another one and keeps what it answered."""
+
+    plugin: Plugin
+    hooks: Hooks | None = None
+
+    def open(self, session: SessionView, /) -> Hooks:
+        """Open the plugin."""
+        self.hooks = self.plugin.open(session)
+        return self.hooks
+
+
+def opened(plugin: Plugin, taken: Snapshot, *others: Plugin) -> tuple[Session, Hooks]:
+    """Return a session that ``plugin`` has opened beside ``others``, and the hooks that it returned."""
+    opener = _Opener(plugin)
+    session = open_session(taken, *others, opener)
+    if opener.hooks is None:
+        raise AssertionError(f"{type(plugin).__name__}.open was not called")
+    return session, opener.hooks
+
+
+def pod_row(view: SessionView, name: str) -> PodRow:
+    """Return the row of the pod called ``name`` (or ``namespace/name``).
+
+    Raises: KeyError if there is none.
+    """
+    for row, pod in enumerate(view.snapshot.pods):
+        if name in (pod.name, pod.key):
+            return PodRow(row)
+    raise KeyError(name)
+
+
+def node_row(view: SessionView, name: str) -> NodeRow:
+    """Return the row of the node called ``name``.
+
+    Raises: KeyError if there is none.
+    """
+    return NodeRow(view.snapshot.node_rows[name])
