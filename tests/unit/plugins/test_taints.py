@@ -1,7 +1,8 @@
 import pytest
 
 from kai.framework.hooks import Dependence, Hooks
-from kai.plugins.taints import Taints
+from kai.model.constraints import Taint, Toleration
+from kai.plugins.taints import Taints, tolerates
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
 
 
@@ -44,6 +45,10 @@ def test_a_pod_without_tolerations_goes_only_where_nothing_repels():
 )
 def test_a_toleration_covers_what_kubernetes_says(toleration, expected):
     assert sorted(accepting(toleration)) == sorted(expected)
+
+
+def test_an_operator_that_nobody_knows_covers_nothing():
+    assert not tolerates(Toleration("team", "Matches", "red"), Taint("team", "red"))
 
 
 def test_every_taint_must_be_covered():
