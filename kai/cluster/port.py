@@ -1,0 +1,354 @@
+"""The port: all that a service may want of a cluster, as protocols and values, without saying how it is done.
+
+A service reads from a `Store` (typed objects, kept current by watches), writes through an `Api` (one request, one
+reply; the requests are those of `kai.api.plans` and the few below), leads by a `Leadership` and takes its time from a
+`Clock`. The modules beside this one carry that out against a real API server; a simulation brings its own.
+
+Holds: a reply is a value. What the API server refuses is a `Refusal`; an answer that was lost is a `Refusal` with
+``Reason.UNKNOWN``, which is neither success nor failure: the write may have been done, or be done yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+
+import attrs
+
+from kai.api import plans
+from kai.api.kinds import ApiObject
+from kai.api.objects import ClusterObjects
+from kai.api.plans import Reason, Ref, Refusal
+from kai.api.pod import Pod
+from kai.api.wire import EMPTY
+
+T = TypeVar("T", bound=ApiObject)
+
+Manifest: TypeAlias = Mapping[str, Any]
+Key: TypeAlias = tuple[str, str]
+"""Namespace (empty for kinds without) and name."""
+
+
+# --- Requests beyond those of plans --------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Apply:
+    """Create an object or bring the fields of this manifest into it, as their owner (server-side apply).
+
+    Fields that this manager applied before and that are not in the manifest are removed; what others own is taken over.
+    ``metadata.uid`` and ``metadata.resourceVersion`` in the manifest are preconditions.
+    """
+
+    ref: Ref[Any]
+    manifest: Manifest
+    manager: str
+    subresource: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class JsonPatch:
+    """Change an object by operations (RFC 6902), all or none; ``test`` operations are preconditions."""
+
+    ref: Ref[Any]
+    operations: tuple[Manifest, ...]
+    subresource: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Evict:
+    """Evict a pod, if it still has this UID, respecting disruption budgets; the annotations tell admission who asks.
+
+    Refused with `BudgetExhausted` while a budget does not allow it.
+    """
+
+    ref: Ref[Pod]
+    uid: str
+    grace_seconds: int | None = None
+    annotations: Mapping[str, str] = EMPTY
+
+
+@attrs.frozen(kw_only=True)
+class Fetch:
+    """Read one object of any kind from the API server; the reply is its manifest."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class FetchAll:
+    """Read all objects of any kind, in one namespace or all, with these labels; the reply is a tuple of manifests."""
+
+    api_version: str
+    kind: str
+    namespace: str = ""
+    labels: Mapping[str, str] = EMPTY
+
+
+Request: TypeAlias = plans.Request | Apply | JsonPatch | Evict | Fetch | FetchAll
+
+WRITES: Final = (*plans.WRITES, Apply, JsonPatch, Evict, plans.Emit)
+
+
+# --- Refusals that callers tell apart ------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Forbidden(Refusal):
+    """The rights of this process do not allow it (403, except for a namespace that is going away)."""
+
+    reason: Reason = Reason.REJECTED
+
+
+@attrs.frozen(kw_only=True)
+class NoSuchKind(Refusal):
+    """The API server does not serve this kind, at least not now."""
+
+    reason: Reason = Reason.NOT_FOUND
+
+
+@attrs.frozen(kw_only=True)
+class BudgetExhausted(Refusal):
+    """A disruption budget does not allow to evict this pod now."""
+
+    reason: Reason = Reason.CONFLICT
+
+
+@attrs.frozen(kw_only=True)
+class NotLeading(Refusal):
+    """The term in which this was decided is over, so it was not sent."""
+
+    reason: Reason = Reason.UNAVAILABLE
+
+
+# --- Time ----------------------------------------------------------------------------------------------------------
+
+
+class Clock(Protocol):
+    """Time, in seconds."""
+
+    def monotonic(self) -> float:
+        """Return a time that never goes back, for deadlines and durations; also from other threads."""
+        ...
+
+    def now(self) -> float:
+        """Return the wall clock, in seconds since the epoch: for what people read, never for deadlines."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+Draw: TypeAlias = Callable[[], float]
+"""Returns a random number from 0 up to, not including, 1: where jitter comes from."""
+
+
+# --- Leading -------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Term:
+    """One uninterrupted time of one process life as leader; epochs only grow."""
+
+    epoch: int
+    identity: str
+
+
+class Leadership(Protocol):
+    """Whether this process leads."""
+
+    @property
+    def identity(self) -> str:
+        """Return who we are in the lease: a different name in each life of a process."""
+        ...
+
+    @property
+    def term(self) -> Term | None:
+        """Return the present term; None when not leading, at once when the lease ran out, whatever else is stuck."""
+        ...
+
+    def holds(self, term: Term) -> bool:
+        """Return whether this term still lasts. Callable from other threads."""
+        ...
+
+    async def begun(self) -> Term:
+        """Wait until this process leads, and return the term."""
+        ...
+
+    async def ended(self, term: Term) -> None:
+        """Wait until the term is over."""
+        ...
+
+
+# --- Reading -------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Change(Generic[T]):
+    """How one object changed; a side is None where it did not exist.
+
+    `before` and `after` are never of different UIDs: an object that was made anew is two changes. Changes that nobody
+    took in time are joined, so what lies between the two sides is not seen.
+    """
+
+    before: T | None
+    after: T | None
+
+    @property
+    def present(self) -> T:
+        """Return the object as it is, or as it was last."""
+        found = self.after if self.after is not None else self.before
+        if found is None:
+            raise ValueError("a change of nothing: found neither side, expected at least one")
+        return found
+
+
+@attrs.frozen(kw_only=True)
+class Rejected:
+    """An object of the cluster that cannot be read and was kept out, or kept as it was when it could be read last."""
+
+    cls: type[ApiObject]
+    key: Key
+    message: str
+
+
+@attrs.frozen
+class Index(Generic[T]):
+    """A way to find objects: each of `keys(object)` leads to it. Compared by identity: make one, at module level."""
+
+    cls: type[T] = attrs.field(eq=False)
+    name: str
+    keys: Callable[[T], Iterable[str]] = attrs.field(eq=False)
+
+
+class Changes(Protocol[T]):
+    """The changes of some kinds, in batches; ends when the subscription is left."""
+
+    def __aiter__(self) -> AsyncIterator[tuple[Change[T], ...]]:
+        """Return itself."""
+        ...
+
+    async def __anext__(self) -> tuple[Change[T], ...]:
+        """Wait for changes, and return all there are."""
+        ...
+
+
+class Store(Protocol):
+    """What is known of the cluster, by kind, namespace and name.
+
+    It shows the newest of what the watches told and of what writes of this process were answered with, and over that
+    what was assumed. Objects are frozen and shared: one that did not change is the same object as before.
+    """
+
+    @property
+    def revision(self) -> int:
+        """Return a number that grows whenever something that is shown changes."""
+        ...
+
+    @property
+    def is_synced(self) -> bool:
+        """Return whether every kind was listed completely since the start."""
+        ...
+
+    @property
+    def rejected(self) -> tuple[Rejected, ...]:
+        """Return the objects that were kept out, by kind and key."""
+        ...
+
+    def get(self, cls: type[T], name: str, namespace: str = "") -> T | None:
+        """Return an object."""
+        ...
+
+    def all(self, cls: type[T]) -> tuple[T, ...]:
+        """Return all objects of a kind, in no meaningful order; the same tuple as before if none changed."""
+        ...
+
+    def find(self, index: Index[T], key: str) -> tuple[T, ...]:
+        """Return the objects to which this key of an index leads, by namespace and name."""
+        ...
+
+    def cluster_objects(self) -> ClusterObjects:
+        """Return everything that a snapshot is made of; kinds that did not change keep their tuple. Cheap."""
+        ...
+
+    def age(self) -> float:
+        """Return for how many seconds the kind that was heard of least recently has been silent."""
+        ...
+
+    # --- Waiting ---------------------------------------------------------------------------------------------------
+
+    def changes(self, *classes: type[Any]) -> AbstractContextManager[Changes[Any]]:
+        """Subscribe to changes of kinds. The first batch brings what exists, as if it had just appeared.
+
+        What nobody takes is joined object by object, so nothing piles up behind a slow reader.
+        """
+        ...
+
+    async def newer(self, revision: int) -> int:
+        """Wait until the revision is greater, and return it."""
+        ...
+
+    async def synced(self) -> None:
+        """Wait until every kind was listed completely."""
+        ...
+
+    async def refresh(self, *classes: type[ApiObject]) -> None:
+        """Wait until the store shows a list by quorum that began after this call: the barrier of a new leader."""
+        ...
+
+    # --- Assuming --------------------------------------------------------------------------------------------------
+
+    def assume(self, obj: T, until: Callable[[T | None], bool]) -> None:
+        """Show an object as if a write of it were done already.
+
+        It is shown over what is really there until `until`, a pure predicate, is true of that (None: there is none),
+        now or after any later change of it, or until `forget`. Assuming again replaces what was assumed.
+        """
+        ...
+
+    def forget(self, cls: type[ApiObject], key: Key) -> None:
+        """Stop assuming something about an object."""
+        ...
+
+    def forget_all(self) -> None:
+        """Stop assuming anything: what a new leader does after its barrier."""
+        ...
+
+    def is_assumed(self, cls: type[ApiObject], key: Key) -> bool:
+        """Return whether an object is shown as assumed: its write is on the way, or its outcome unknown."""
+        ...
+
+
+# --- Writing -------------------------------------------------------------------------------------------------------
+
+
+class Api(Protocol):
+    """Carries out requests."""
+
+    async def perform(self, request: Request) -> Any:  # noqa: ANN401 - what each request is answered with, it says
+        """Return the reply to a request, or a `Refusal`; raises nothing that a server or a network can cause.
+
+        Requests for one object are carried out in the order in which they were made; others side by side. What was
+        written shows in the store before the reply is returned. `Hold` and `Free` belong to whoever runs a plan
+        (`kai.cluster.carrying`) and are no requests here.
+        """
+        ...
+
+    def fenced(self, term: Term) -> Api:
+        """Return this, refusing writes with `NotLeading` once the term is over, checked as late as possible."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class Cluster:
+    """The port as one value, for a service to be given."""
+
+    store: Store
+    api: Api
+    clock: Clock
+    draw: Draw
