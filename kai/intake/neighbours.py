@@ -76,11 +76,15 @@ class Neighbours:
         return digest([traits.signature, sorted([each.storage_class, each.size, each.phase] for each in found if each)])
 
     def _claimed(self, cell: PodCell) -> int:
-        """Return the GPUs in a pod's resource claims; a claim that is still to be made counts by its template."""
+        """Return the GPUs in a pod's resource claims; a claim that is still to be made counts by its template.
+
+        A claim that the pod refers to twice counts once.
+        """
         namespace, claims = cell.pod.namespace, self.library.catalog.claims.claims
         templates = {each.name: each.resource_claim_template_name for each in cell.source.spec.resource_claims}
         total = 0
-        for reference in cell.traits.constraints.claims:
+        distinct = {each.claim or each.name: each for each in cell.traits.constraints.claims}
+        for reference in distinct.values():
             claim = claims.get((namespace, reference.claim))
             template = templates.get(reference.name) or ""
             total += claim.gpus if claim else self.library.template_gpus.get((namespace, template), 0)

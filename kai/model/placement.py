@@ -69,12 +69,14 @@ class ExtendedAllocation:
 class ClaimPlacement:
     """All devices that a pod gets through claims on its node.
 
-    ``counted`` says how many of its GPUs the node counted already, for pods that share them.
+    ``counted`` says how many of its GPUs the node counts already for pods that use them as well, ``promised`` how many
+    more for pods that were promised them.
     """
 
     claims: tuple[ClaimAllocation, ...] = ()
     extended: ExtendedAllocation | None = None
     counted: int = attrs.field(default=0, eq=False)
+    promised: int = attrs.field(default=0, eq=False)
 
     def devices(self) -> tuple[AllocatedDevice, ...]:
         """Return the devices of all claims, in their order."""

@@ -42,11 +42,11 @@ class _Pick:
 class Allocator:
     """One search."""
 
-    def __init__(self, inventory: Inventory, taken: Tables, node: int, node_name: str) -> None:
-        """Search among the devices that ``node`` can use; ``taken`` is what others hold."""
+    def __init__(self, inventory: Inventory, taken: Tables, rows: Int64s, node_name: str) -> None:
+        """Search among the devices ``rows`` for a pod on a node; ``taken`` is what others hold."""
         self._inventory = inventory
         self._taken = taken
-        self._rows: Int64s = inventory.usable_on(node)
+        self._rows = rows
         self._node_name = node_name
         self._more: dict[tuple[int, int], int] = {}
         """What this search has taken so far, by table and cell."""

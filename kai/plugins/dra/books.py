@@ -53,7 +53,11 @@ class Columns:
     choice: Tracked
     """[C] Number of the holding, 0 for a claim that is not allocated."""
     seats: Tracked
-    """[D] Pods on the device's own node whose claims hold the device and that are not evicted."""
+    """[D] Pods on the device's own node whose claims hold the device: running, being bound, allocated."""
+    promised: Tracked
+    """[D] The same for pods that were promised their place."""
+    leaving: Tracked
+    """[D] The same for pods that were evicted in this session."""
     held: Tracked
     """[P] 1 while the pod's devices are in these books."""
 
@@ -108,6 +112,8 @@ class Books:
             reserved=self._view.track(reserved),
             choice=self._view.track(choice),
             seats=self._view.track(seats),
+            promised=self._view.track(np.zeros_like(seats)),
+            leaving=self._view.track(np.zeros_like(seats)),
             held=self._view.track(held),
         )
 
@@ -142,6 +148,10 @@ class Books:
             int(taken[table][cell]) + amount <= limits[table][cell] for (table, cell), amount in wanted.items()
         )
 
+    def in_order(self, rows: Int64s) -> Int64s:
+        """Return device ``rows`` in the order in which they are tried: those that an evicted pod still sits on last."""
+        return rows[np.argsort(self.columns.leaving.values[rows] > 0, kind="stable")]
+
     def taken(self) -> Tables:
         """Return what is taken of devices, capacities and counters, as things stand."""
         columns = self.columns
@@ -154,10 +164,13 @@ class Books:
         devices = [device for allocation in placement.claims for device in allocation.devices]
         return self._inventory.gpus_of(devices, node)
 
-    def counted(self, placement: ClaimPlacement, node: NodeRow, most: int) -> int:
-        """Return how many GPUs of ``placement`` the node counts already for pods that use them, at most ``most``."""
-        seats = self.columns.seats.values
-        return min(most, sum(1 for row in self.gpus(placement, node) if seats[row] > 0))
+    def shared(self, placement: ClaimPlacement, node: NodeRow, most: int) -> ClaimPlacement:
+        """Return ``placement`` with how many of its GPUs, at most ``most``, the node counts already."""
+        seats, promised = self.columns.seats.values, self.columns.promised.values
+        rows = self.gpus(placement, node)
+        used = min(most, sum(1 for row in rows if seats[row] > 0))
+        more = min(most - used, sum(1 for row in rows if seats[row] == 0 and promised[row] > 0))
+        return attrs.evolve(placement, counted=used, promised=more)
 
     # ------------------------------------------------------------------ effects
 
@@ -175,9 +188,12 @@ class Books:
             )
         if placement.extended is not None:
             out += self._taking(placement.extended.devices)
-        out += [Effect(columns.seats, row, 1) for row in self.gpus(placement, node)]
-        if placement.counted:
-            out.append(Effect(self._releasing, self._gpu_cell(node), placement.counted * GPU_UNIT))
+        promise = self._view.columns.status[pod] == Status.PIPELINED
+        for row in self.gpus(placement, node):
+            out += [Effect(columns.promised if promise else columns.seats, row, 1), Effect(columns.leaving, row, -1)]
+        free = placement.counted + placement.promised
+        if free:
+            out.append(Effect(self._releasing, self._gpu_cell(node), free * GPU_UNIT))
         return out
 
     def _claim_effects(self, pod: PodRow, claim: ClaimKey, holding: Holding, *, leaving: bool) -> list[Effect]:
@@ -201,28 +217,26 @@ class Books:
         While the pod is active its booking takes idle GPUs, once evicted it adds to those being released; neither is
         true for a GPU that another pod uses as well. A promise takes from those being released only.
         """
-        if not placement.counted:
-            return ()
-        if self._view.columns.status[pod] != Status.PIPELINED:
-            return self._given_back(node, placement)
-        return (Effect(self._used, self._gpu_cell(node), -placement.counted * GPU_UNIT),)
+        leaving = [Effect(self.columns.leaving, row, 1) for row in self.gpus(placement, node)]
+        promise = self._view.columns.status[pod] == Status.PIPELINED
+        return leaving + self._given_back(node, placement, promise=promise)
 
     def opening_effects(self, node: NodeRow, placement: ClaimPlacement, status: int) -> Sequence[Effect]:
         """Return the same for a pod that stood there with ``status`` when the session opened."""
-        if not placement.counted:
-            return ()
-        out = list(self._given_back(node, placement))
-        if status != Status.RELEASING:
+        out = self._given_back(node, placement, promise=False)
+        if out and status != Status.RELEASING:
             out.append(Effect(self._releasing, self._gpu_cell(node), placement.counted * GPU_UNIT))
         return out
 
-    def _given_back(self, node: NodeRow, placement: ClaimPlacement) -> Sequence[Effect]:
-        cell, amount = self._gpu_cell(node), placement.counted * GPU_UNIT
-        return (
-            Effect(self._used, cell, -amount),
-            Effect(self._idle, cell, amount),
-            Effect(self._releasing, cell, -amount),
-        )
+    def _given_back(self, node: NodeRow, placement: ClaimPlacement, *, promise: bool) -> list[Effect]:
+        cell = self._gpu_cell(node)
+        used, promised = placement.counted * GPU_UNIT, placement.promised * GPU_UNIT
+        if not used + promised:
+            return []
+        out = [Effect(self._used, cell, -used - promised)]
+        if not promise:
+            out += [Effect(self._idle, cell, used), Effect(self._releasing, cell, -used)]
+        return out
 
     def _gpu_cell(self, node: NodeRow) -> int:
         return int(node) * self._width + GPU

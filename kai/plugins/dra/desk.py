@@ -233,7 +233,7 @@ class Desk:
         if isinstance(before, ClaimPlacement) and self._still_stands(before):
             return before
         gpus = self._shape(pod).gpu.claimed
-        return attrs.evolve(placement, counted=self._books.counted(placement, node, gpus)) if gpus else placement
+        return self._books.shared(placement, node, gpus) if gpus else placement
 
     def _still_stands(self, before: ClaimPlacement) -> bool:
         """Say whether no claim of ``before`` was allocated to other devices since."""
@@ -253,7 +253,8 @@ class Desk:
         found: Sequence[Holding] = ()
         if demands:
             name = self._view.snapshot.nodes[node].name
-            solution = Allocator(self._inventory, self._books.taken(), node, name).allocate(demands)
+            rows = self._books.in_order(self._inventory.usable_on(node))
+            solution = Allocator(self._inventory, self._books.taken(), rows, name).allocate(demands)
             if solution is None:
                 return None
             found = solution
@@ -269,16 +270,21 @@ class Desk:
     # ------------------------------------------------------------------ how much of it the node counts already
 
     def credit(self, pod: PodRow, nodes: NodeRows) -> Int64s:
-        """Return int64[n]: thousandths of a GPU that ``pod`` needs less, because its claims hold GPUs in use there."""
-        out = np.zeros(len(self._view.snapshot.nodes), np.int64)
+        """Return int64[2, n]: thousandths of a GPU that ``pod`` needs less, as its claims hold GPUs that are taken.
+
+        Row 0 counts GPUs that pods use, row 1 also those that pods were promised.
+        """
+        out = np.zeros((2, len(self._view.snapshot.nodes)), np.int64)
         claimed = self._shape(pod).gpu.claimed
         if claimed:
-            seats = self._books.columns.seats.values
+            columns = self._books.columns
             devices = [device for _, holding in self._wanted(pod, None).fixed for device in holding.devices]
             for row in self._inventory.gpus_of(devices):
-                if seats[row] > 0:
-                    out[self._inventory.node[row]] += GPU_UNIT
-        return cast("Int64s", np.minimum(out, claimed * GPU_UNIT)[nodes])
+                used = columns.seats.values[row] > 0
+                node = self._inventory.node[row]
+                out[0, node] += GPU_UNIT * used
+                out[1, node] += GPU_UNIT * (used or columns.promised.values[row] > 0)
+        return cast("Int64s", np.minimum(out, claimed * GPU_UNIT)[:, nodes])
 
 
 def _extended(implied: Implied | None, found: Sequence[Holding]) -> ExtendedAllocation | None:

@@ -1,0 +1,357 @@
+import numpy as np
+import pytest
+
+from kai.framework.decisions import Cause
+from kai.framework.hooks import Hooks
+from kai.model.axis import GPU
+from kai.model.rows import NodeRow
+from kai.plugins.dra import Dra
+from tests.unit.plugins.dra.manifests import (
+    CLASS,
+    GPU_CLASS,
+    NODE,
+    claim,
+    claiming,
+    device_class,
+    exactly,
+    offer,
+)
+from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
+
+ELSEWHERE = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}]
+
+
+def stage_of(*manifests):
+    return Stage.of(Dra(), snapshot_of(NODE, CLASS, *manifests))
+
+
+def place(stage, name, *, promise=False):
+    """Place a pod in a statement that stays open; say whether it found a node."""
+    session = stage.session
+    statement = session.statement("test", Cause.RECLAIM)
+    pods = np.array([stage.row(name)], np.int64)
+    return bool(statement.place_pods(pods, session.all_nodes, session.no_extra, promise=promise))
+
+
+def evict(stage, name):
+    stage.session.statement("test", Cause.RECLAIM).evict(np.array([stage.row(name)], np.int64))
+
+
+def devices_of(stage, name):
+    row = stage.row(name)
+    placement = stage.session.details(row).get("claims") or stage.hooks.recorded(row)
+    return [each.device for each in placement.devices()]
+
+
+def gpus(stage, column, at=0):
+    return int(getattr(stage.session.columns, column)[at, GPU]) // 1000
+
+
+# ------------------------------------------------------------------------------------------------- before any node
+
+
+def test_without_claims_the_plugin_says_nothing():
+    assert stage_of(offer("n1", "d0"), pod("a-0")).hooks == Hooks()
+
+
+def test_a_pod_without_claims_is_no_concern():
+    stage = stage_of(claim("c"), claiming("a-0", "c"), pod("b-0"))
+    assert stage.is_concerned("a-0")
+    assert not stage.is_concerned("b-0")
+
+
+def test_claims_wait_for_an_api_that_is_served():
+    stage = Stage.of(Dra(), snapshot_of(NODE, claiming("a-0", "c")))
+    assert "<c> while dynamic resource allocation is not available" in stage.refusal("a-0")
+
+
+def test_a_claim_must_exist():
+    assert stage_of(claiming("a-0", "c")).refusal("a-0") == "failed to get resource claim default/c: not found"
+
+
+def test_a_claim_that_is_still_to_be_made_is_waited_for():
+    waiting = pod("a-0", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}])
+    assert "no resource claim name found" in stage_of(waiting).refusal("a-0")
+
+
+def test_a_claim_made_from_a_template_needs_no_queue():
+    status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]}
+    made = pod("a-0", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}], status=status)
+    assert stage_of(claim("c", queue=""), made).refusal("a-0") == ""
+
+
+def test_a_shared_gpu_claim_is_for_its_queue_only():
+    assert stage_of(claim("c"), claiming("a-0", "c")).refusal("a-0") == ""
+    assert "does not have a queue label" in stage_of(claim("c", queue=""), claiming("a-0", "c")).refusal("a-0")
+    refusal = stage_of(claim("c", queue="other"), claiming("a-0", "c")).refusal("a-0")
+    assert "wrong queue label (expected queue: team, claim queue label: other)" in refusal
+
+
+def test_a_shared_claim_of_other_devices_is_for_everybody():
+    manifests = (device_class("disk.example.com"), claim("c", exactly(of="disk.example.com"), queue=""))
+    assert stage_of(*manifests, claiming("a-0", "c")).refusal("a-0") == ""
+
+
+@pytest.mark.parametrize(("users", "refused"), [(255, False), (256, True)])
+def test_a_claim_has_a_most_of_consumers(users, refused):
+    full = claim("c", users=[f"u{at}" for at in range(users)])
+    assert ("maximum number of consumers" in stage_of(full, claiming("a-0", "c")).refusal("a-0")) == refused
+
+
+def test_a_consumer_does_not_stand_in_its_own_way():
+    full = claim("c", users=["default-a-0", *(f"u{at}" for at in range(255))])
+    assert stage_of(full, claiming("a-0", "c")).refusal("a-0") == ""
+
+
+def test_consumers_of_this_cycle_count():
+    full = claim("c", users=[f"u{at}" for at in range(255)])
+    stage = stage_of(offer("n1", "d0"), full, claiming("a-0", "c"), claiming("b-0", "c"))
+    assert place(stage, "a-0")
+    assert "maximum number of consumers" in stage.refusal("b-0")
+
+
+def test_an_unallocated_claim_needs_its_class():
+    unknown = claim("c", exactly(of="gpu.nobody.com"))
+    text = "device class gpu.nobody.com does not exist for claim default/c request r"
+    assert stage_of(unknown, claiming("a-0", "c")).refusal("a-0") == text
+    allocated = claim("c", exactly(of="gpu.nobody.com"), held=[("n1", "d0")], users=["x"])
+    assert stage_of(allocated, claiming("a-0", "c")).refusal("a-0") == ""
+
+
+# ------------------------------------------------------------------------------------------------- nodes and devices
+
+
+def test_an_allocated_claim_ties_the_pod_to_where_its_devices_are():
+    held = claim("c", held=[("n2", "d0")], users=["x"], terms=ELSEWHERE)
+    stage = stage_of(node("n2"), offer("n2", "d0"), held, claiming("a-0", "c"))
+    assert stage.accepting("a-0") == ["n2"]
+    assert stage.reasons("a-0") == ["claim node selector does not match node"]
+
+
+def test_nodes_without_enough_devices_are_left_out():
+    stage = stage_of(
+        node("n2"), offer("n1", "d0"), offer("n2", "d0", "d1"), claim("c", exactly(count=2)), claiming("a-0", "c")
+    )
+    assert stage.accepting("a-0") == ["n2"]
+    assert stage.reasons("a-0") == ["cannot allocate all DRA claims"]
+
+
+def test_the_second_pod_of_a_claim_gets_the_same_device():
+    stage = stage_of(offer("n1", "d0", "d1"), claim("c"), claiming("a-0", "c"), claiming("b-0", "c"))
+    assert place(stage, "a-0")
+    assert place(stage, "b-0")
+    assert devices_of(stage, "a-0") == devices_of(stage, "b-0") == ["d0"]
+
+
+def test_a_claim_that_a_pod_names_twice_is_one_claim():
+    references = [{"name": each, "resourceClaimName": "c"} for each in ("one", "two")]
+    stage = stage_of(offer("n1", "d0"), claim("c"), pod("a-0", resourceClaims=references))
+    before = stage.session.ledger.fingerprint()
+    assert place(stage, "a-0")
+    assert devices_of(stage, "a-0") == ["d0", "d0"]
+    stage.session.ledger.undo_to(0)
+    assert stage.session.ledger.fingerprint() == before
+
+
+def test_an_evicted_pod_gives_its_devices_back():
+    held = claim("c", held=[("n1", "d0")], users=["default-a-0"])
+    stage = stage_of(offer("n1", "d0"), held, claiming("a-0", "c", on="n1"), claim("e"), claiming("b-0", "e"))
+    assert stage.accepting("b-0") == []
+    evict(stage, "a-0")
+    assert stage.accepting("b-0") == ["n1"]
+    assert place(stage, "b-0", promise=True)
+    assert devices_of(stage, "b-0") == ["d0"]
+
+
+def test_a_claim_stays_allocated_while_somebody_else_uses_it():
+    held = claim("c", held=[("n1", "d0")], users=["default-a-0", "somebody"])
+    stage = stage_of(offer("n1", "d0"), held, claiming("a-0", "c", on="n1"), claim("e"), claiming("b-0", "e"))
+    evict(stage, "a-0")
+    assert stage.accepting("b-0") == []
+
+
+def test_a_terminating_pod_keeps_its_devices_until_it_is_gone():
+    held = claim("c", held=[("n1", "d0")], users=["default-a-0"])
+    leaving = claiming("a-0", "c", on="n1", leaving=True)
+    stage = stage_of(offer("n1", "d0"), held, leaving, claim("e"), claiming("b-0", "e"))
+    assert stage.accepting("b-0") == []
+
+
+def test_a_victim_that_is_put_back_keeps_its_devices():
+    held = claim("c", held=[("n1", "d1")], users=["default-a-0"])
+    stage = stage_of(offer("n1", "d0", "d1"), held, claiming("a-0", "c", on="n1"))
+    before = stage.session.ledger.fingerprint()
+    evict(stage, "a-0")
+    assert place(stage, "a-0", promise=True)
+    assert devices_of(stage, "a-0") == ["d1"]
+    assert not stage.session.columns.evicted_status[stage.row("a-0")]
+    stage.session.ledger.undo_to(0)
+    assert stage.session.ledger.fingerprint() == before
+
+
+def test_devices_that_are_free_are_promised_before_those_of_victims():
+    held = claim("c", held=[("n1", "d0")], users=["default-a-0"])
+    stage = stage_of(offer("n1", "d0", "d1"), held, claiming("a-0", "c", on="n1"), claim("e"), claiming("b-0", "e"))
+    evict(stage, "a-0")
+    assert place(stage, "b-0", promise=True)
+    assert devices_of(stage, "b-0") == ["d1"]
+
+
+def test_a_victim_stays_even_if_its_device_was_promised_as_long_as_there_are_enough():
+    held = [claim(f"c{at}", held=[("n1", f"d{at}")], users=[f"default-a-{at}"]) for at in range(2)]
+    running = [claiming(f"a-{at}", f"c{at}", on="n1") for at in range(2)]
+    stage = stage_of(offer("n1", "d0", "d1"), *held, *running, claim("e"), claiming("b-0", "e"))
+    evict(stage, "a-0")
+    evict(stage, "a-1")
+    assert place(stage, "b-0", promise=True)
+    assert devices_of(stage, "b-0") == ["d0"]
+    assert place(stage, "a-0", promise=True)
+    assert devices_of(stage, "a-0") == ["d0"]
+    assert not stage.session.columns.evicted_status[stage.row("a-0")]
+    assert not place(stage, "a-1", promise=True)
+    assert gpus(stage, "idle") + gpus(stage, "releasing") == 0
+
+
+def test_a_victim_that_moves_gets_devices_there():
+    held = claim("c", held=[("n1", "d0")], users=["default-a-0"])
+    manifests = (node("n2"), offer("n1", "d0"), offer("n2", "z9"), held, claiming("a-0", "c", on="n1"))
+    stage = stage_of(
+        *manifests, claim("e", exactly(count=1)), claiming("b-0", "e", nodeSelector={"kubernetes.io/hostname": "n1"})
+    )
+    evict(stage, "a-0")
+    session = stage.session
+    statement = session.statement("test", Cause.RECLAIM)
+    for name, at in (("b-0", 0), ("a-0", 1)):
+        pods = np.array([stage.row(name)], np.int64)
+        assert statement.place_pods(pods, np.array([at], np.int64), session.no_extra, promise=True)
+    assert devices_of(stage, "a-0") == ["z9"]
+    assert devices_of(stage, "b-0") == ["d0"]
+
+
+def test_claims_of_a_pod_that_is_being_bound_are_assumed():
+    request = {
+        "apiVersion": "scheduling.run.ai/v1alpha2",
+        "kind": "BindRequest",
+        "metadata": {"name": "a-0", "namespace": "default"},
+        "spec": {
+            "podName": "a-0",
+            "selectedNode": "n1",
+            "resourceClaimAllocations": [
+                {
+                    "name": "c",
+                    "allocation": {
+                        "devices": {"results": [{"request": "r", "driver": GPU_CLASS, "pool": "n1", "device": "d0"}]}
+                    },
+                }
+            ],
+        },
+    }
+    stage = stage_of(offer("n1", "d0"), claim("c"), claiming("a-0", "c"), request, claim("e"), claiming("b-0", "e"))
+    assert devices_of(stage, "a-0") == ["d0"]
+    assert stage.accepting("b-0") == []
+
+
+# ------------------------------------------------------------------------------------------------- GPUs of the node
+
+
+def sharing(*users, devices=("d0",), **parts):
+    held = claim("c", held=[("n1", "d0")], users=[f"default-{name}" for name in users])
+    return stage_of(offer("n1", *devices), held, *(claiming(name, "c", on="n1") for name in users), **parts)
+
+
+def test_a_device_that_pods_share_is_one_gpu_of_the_node():
+    stage = sharing("a-0", "b-0", devices=("d0", "d1"))
+    assert (gpus(stage, "idle"), gpus(stage, "used"), gpus(stage, "releasing")) == (1, 1, 0)
+    assert int(stage.session.columns.queue_used[0, GPU]) // 1000 == 2
+
+
+def test_a_device_is_released_when_the_last_pod_leaves_it():
+    stage = sharing("a-0", "b-0", devices=("d0", "d1"))
+    evict(stage, "b-0")
+    assert (gpus(stage, "idle"), gpus(stage, "releasing")) == (1, 0)
+    evict(stage, "a-0")
+    assert (gpus(stage, "idle"), gpus(stage, "releasing")) == (1, 1)
+
+
+def test_what_a_terminating_pod_shares_with_an_active_one_is_not_being_released():
+    held = claim("c", held=[("n1", "d0")], users=["default-a-0", "default-b-0"])
+    leaving = claiming("a-0", "c", on="n1", leaving=True)
+    stage = stage_of(offer("n1", "d0", "d1"), held, leaving, claiming("b-0", "c", on="n1"))
+    assert (gpus(stage, "idle"), gpus(stage, "releasing")) == (1, 0)
+
+
+def test_a_pod_needs_no_gpu_beyond_the_device_it_shares():
+    held = claim("c", held=[("n1", "d0")], users=["default-a-0"])
+    stage = stage_of(offer("n1", "d0"), held, claiming("a-0", "c", on="n1"), claiming("b-0", "c"))
+    assert gpus(stage, "idle") == 0
+    assert place(stage, "b-0")
+    assert (gpus(stage, "idle"), gpus(stage, "used"), gpus(stage, "releasing")) == (0, 1, 0)
+    evict(stage, "b-0")
+    assert (gpus(stage, "idle"), gpus(stage, "used"), gpus(stage, "releasing")) == (0, 1, 0)
+
+
+def test_a_gang_shares_a_fresh_claim_on_the_last_gpu():
+    manifests = (offer("n1", "d0"), claim("c"), claiming("a-0", "c"), claiming("a-1", "c"))
+    played = play(Dra(), snapshot_of(NODE, CLASS, *manifests, minimum=2))
+    assert played.bound == {"a-0": "n1", "a-1": "n1"}
+    assert int(played.session.columns.idle[0, GPU]) == 0
+
+
+def test_promises_of_a_gang_share_a_device_too():
+    held = claim("o", held=[("n1", "d0")], users=["default-x-0"])
+    leaving = claiming("x-0", "o", on="n1")
+    stage = stage_of(offer("n1", "d0"), held, leaving, claim("c"), claiming("a-0", "c"), claiming("a-1", "c"))
+    before = stage.session.ledger.fingerprint()
+    evict(stage, "x-0")
+    assert place(stage, "a-0", promise=True)
+    assert gpus(stage, "releasing") == 0
+    assert place(stage, "a-1", promise=True)
+    assert (gpus(stage, "idle"), gpus(stage, "releasing")) == (0, 0)
+    stage.session.ledger.undo_to(0)
+    assert stage.session.ledger.fingerprint() == before
+
+
+def test_an_allocation_turned_into_a_promise_gives_its_idle_gpus_back():
+    stage = stage_of(offer("n1", "d0", "d1"), claim("c"), claiming("a-0", "c"), claiming("a-1", "c"))
+    session = stage.session
+    statement = session.statement("test")
+    pods = np.array([stage.row("a-0"), stage.row("a-1")], np.int64)
+    assert statement.place_pods(pods, session.all_nodes, session.no_extra, promise=False) == 2
+    assert (gpus(stage, "idle"), gpus(stage, "releasing")) == (1, 0)
+    statement.promise_all(int(session.facts.pods.group[pods[0]]))
+    assert (gpus(stage, "idle"), gpus(stage, "releasing")) == (2, -1)
+
+
+# ------------------------------------------------------------------------------------------------- extended resources
+
+
+BACKED = device_class(GPU_CLASS, extended="example.com/accelerator")
+
+
+def test_an_extended_resource_is_served_by_devices_where_no_plugin_offers_it():
+    plugged = node("n1", allocatable={"example.com/accelerator": "4"})
+    wants = pod("a-0", requests={"example.com/accelerator": "2"})
+    manifests = (plugged, node("n2"), node("n3"), BACKED, offer("n2", "d0", "d1"), offer("n3", "d0"), wants)
+    stage = Stage.of(Dra(), snapshot_of(*manifests))
+    assert stage.accepting("a-0") == ["n1", "n2"]
+    assert stage.hooks.choose(stage.row("a-0"), NodeRow(0)).extended is None
+    extended = stage.hooks.choose(stage.row("a-0"), NodeRow(1)).extended
+    assert [each.device for each in extended.devices] == ["d0", "d1"]
+    assert extended.containers == ((0, "example.com/accelerator", "container-0-request-0"),)
+
+
+def test_pods_with_extended_resources_do_not_get_each_others_devices():
+    pods = [pod(f"a-{at}", requests={"example.com/accelerator": "1"}) for at in range(3)]
+    played = play(Dra(), snapshot_of(NODE, BACKED, offer("n1", "d0", "d1"), *pods))
+    assert played.bound == {"a-0": "n1", "a-1": "n1"}
+
+
+def test_an_evicted_pod_gives_back_the_claim_that_was_made_for_it():
+    owner = [{"apiVersion": "v1", "kind": "Pod", "name": "a-0", "uid": "default-a-0", "controller": True}]
+    held = claim("made", held=[("n1", "d0")], users=["default-a-0"], metadata={"ownerReferences": owner})
+    request = {"example.com/accelerator": "1"}
+    manifests = (BACKED, offer("n1", "d0"), held, pod("a-0", on="n1", requests=request), pod("b-0", requests=request))
+    stage = Stage.of(Dra(), snapshot_of(NODE, *manifests))
+    assert stage.accepting("b-0") == []
+    evict(stage, "a-0")
+    assert stage.accepting("b-0") == ["n1"]

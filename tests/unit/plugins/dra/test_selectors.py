@@ -1,0 +1,95 @@
+import pytest
+
+from kai.model.claim import Device
+from kai.plugins.dra.selectors import Fault, Selectors, rewritten
+
+DEVICE = Device(
+    name="gpu-0",
+    attributes={
+        "gpu.example.com/model": "A100",
+        "gpu.example.com/index": 2,
+        "gpu.example.com/ecc": True,
+        "gpu.example.com/driverVersion": "550.54.15",
+        "topology.example.com/root": "pci0",
+    },
+    capacity={"gpu.example.com/memory": 80 << 30},
+)
+
+
+def selects(expression, device=DEVICE):
+    return Selectors().selects(expression, "gpu.example.com", device)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'device.driver == "gpu.example.com"',
+        'device.attributes["gpu.example.com"].model == "A100"',
+        'device.attributes["gpu.example.com"].model.lowerAscii().startsWith("a")',
+        'device.attributes["gpu.example.com"].index in [1, 2]',
+        'device.attributes["gpu.example.com"].ecc',
+        'device.attributes["gpu.example.com"].?missing.orValue(7) == 7',
+        'has(device.attributes["gpu.example.com"].model)',
+        '!has(device.attributes["other.example.com"].model)',
+        '"gpu.example.com" in device.attributes',
+        '!("other.example.com" in device.attributes) && !has(device.attributes["other.example.com"].x)',
+        'cel.bind(gpu, device.attributes["gpu.example.com"], gpu.model == "A100" && gpu.index < 3)',
+        'device.capacity["gpu.example.com"].memory.compareTo(quantity("80Gi")) == 0',
+        'device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("40Gi"))',
+        'device.capacity["gpu.example.com"].memory.sub(quantity("1Gi")).isLessThan(quantity("80Gi"))',
+        'isQuantity("4Gi") && !isQuantity("four")',
+        'semver(device.attributes["gpu.example.com"].driverVersion).isGreaterThan(semver("550.0.0"))',
+        'device.attributes["gpu.example.com"].driverVersion.compareTo(semver("550.54.15")) == 0',
+        'semver("1.2.3").major() == 1 && semver("1.2.3").minor() == 2 && semver("1.2.3").patch() == 3',
+        "device.allowMultipleAllocations == false",
+        "true || device.nothing",
+    ],
+)
+def test_expressions_about_a_device_hold(expression):
+    assert selects(expression) is True
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ['device.driver == "other"', 'device.attributes["gpu.example.com"].index > 2', '"x" in device.capacity', "false"],
+)
+def test_expressions_about_a_device_do_not_hold(expression):
+    assert selects(expression) is False
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "1 +",
+        "nobody == 1",
+        "device.driver",
+        'device.attributes["gpu.example.com"].missing == 1',
+        'device.attributes["other.example.com"].x == 1',
+        'quantity("four") > 3',
+        'semver("one").isLessThan(semver("1.0.0"))',
+    ],
+)
+def test_a_failure_is_a_fault_and_no_answer(expression):
+    fault = selects(expression)
+    assert isinstance(fault, Fault)
+    assert expression in fault.text
+
+
+def test_an_answer_is_remembered_for_the_device_and_not_for_its_like():
+    selectors = Selectors()
+    twin = Device(name="gpu-0", attributes={"gpu.example.com/model": "H100"})
+    expression = 'device.attributes["gpu.example.com"].model == "A100"'
+    assert [selectors.selects(expression, "d", each) for each in (DEVICE, twin, DEVICE)] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ('"a" in device.attributes', '"a" in device.attributesDomains'),
+        ('"a" in device.attributes["b"]', '"a" in device.attributes["b"]'),
+        ('"in device.attributes" == "x"', '"in device.attributes" == "x"'),
+        ("'a' in device.capacity && true", "'a' in device.capacityDomains && true"),
+    ],
+)
+def test_only_tests_for_a_domain_are_rewritten(expression, expected):
+    assert rewritten(expression) == expected
