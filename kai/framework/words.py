@@ -33,7 +33,7 @@ _NOTHING = GroupRecord()
 class Words:
     """A reason for people: a stable code, and one line without a full stop."""
 
-    code: str
+    code: str = attrs.field(converter=str)
     text: str
 
     def __str__(self) -> str:

@@ -1,0 +1,65 @@
+import json
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.answer_scheduling import answer
+from tests.conformance.judge import differences
+
+ARCHIVE = Path(__file__).parent / "random.tar.xz"
+NUMBER_OF_CASES = 1280
+PARTS = 16
+
+# `make test` and CI run all clusters; a run in between takes every eighth.
+STEP = 1 if os.environ.get("HYPOTHESIS_PROFILE") in {"ci", "nightly"} else 8
+
+DRIFTS = "the peer undoes bookings of shared GPUs by inverse arithmetic, which drifts; kai's undo is exact"
+LEAKS = "the peer leaves a solved statement of an unsatisfied group applied, and its undo drifts"
+OPEN = "not understood yet: neither drift nor a leaked statement of the peer alone explains it"
+
+# Where kai decides otherwise than the peer, and why. A case that comes to agree must leave this list.
+OTHERWISE = {
+    "random-000152": OPEN,
+    "random-000323": DRIFTS,
+    "random-000415": LEAKS,
+    "random-000620": OPEN,
+    "random-000717": OPEN,
+    "random-000877": DRIFTS,
+    "random-000980": OPEN,
+    "random-001039": DRIFTS,
+    "random-001185": DRIFTS,
+    "random-001193": OPEN,
+    "random-001198": DRIFTS,
+    "random-001249": OPEN,
+    "random-001271": DRIFTS,
+    "random-001412": OPEN,
+    "random-001478": DRIFTS,
+}
+
+
+@pytest.fixture(scope="module")
+def clusters():
+    with tarfile.open(ARCHIVE) as archive:
+        members = sorted((member for member in archive if member.isfile()), key=lambda member: member.name)
+        return {Path(member.name).stem: archive.extractfile(member).read() for member in members}
+
+
+def test_every_cluster_is_there(clusters):
+    assert len(clusters) == NUMBER_OF_CASES
+    assert set(OTHERWISE) <= set(clusters)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_clusters_are_decided_as_the_peer_does(clusters, part):
+    names = sorted(clusters)[part * STEP :: PARTS * STEP] if STEP > 1 else sorted(clusters)[part::PARTS]
+    wrong = {}
+    for name in names:
+        case = json.loads(clusters[name])
+        given = {key: value for key, value in case.items() if key != "expected"}
+        found = differences(case, answer(given))
+        if bool(found) is not (name in OTHERWISE):
+            wrong[name] = found or f"agrees now, but is listed: {OTHERWISE.get(name)}"
+    assert names
+    assert wrong == {}
