@@ -182,6 +182,7 @@ class Emit:
     reason: str
     message: str
     uid: str = ""
+    annotations: Mapping[str, str] = EMPTY
 
 
 @attrs.frozen(kw_only=True)
