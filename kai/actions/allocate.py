@@ -4,6 +4,9 @@
     pop the next one -> place its chunk -> commit, or undo
     a group with more pending pods goes back into the heap
 
+Groups that no plugin must be asked about take the fast lane (``kai.framework.lane``); this is the long way, which
+decides the same.
+
 Source: the peer's actions/allocate.
 """
 
@@ -11,6 +14,7 @@ import attrs
 
 from kai.actions.placing import must_wait, place_group
 from kai.framework.heaps import GroupHeap
+from kai.framework.lane import Lane
 from kai.framework.portion import Portion
 from kai.framework.session import Session
 
@@ -24,8 +28,10 @@ class Allocate:
     def run(self, session: Session) -> None:
         """Try every group that waits, best first, until none is left."""
         heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
-        heap.fill(session.waiting_groups())
-        while (portion := heap.pop()) is not None:
+        waiting = session.waiting_groups()
+        heap.fill(waiting)
+        turns = Lane(session, heap, waiting).others() if session.parameters.shortcuts else iter(heap.pop, None)
+        for portion in turns:
             if self._try(session, portion) and portion.has_pending():
                 heap.push(portion)
 

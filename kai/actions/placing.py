@@ -9,13 +9,10 @@ Source: the peer's actions/common (AllocateJob, allocateSubGroupSet, allocatePod
 import numpy as np
 
 from kai.framework.portion import Portion
+from kai.framework.refusals import capacity_verdict, record_no_node
 from kai.framework.session import Session
 from kai.framework.statement import Statement
-from kai.framework.verdict import ACCEPTED, Code, Fact, Verdict
-from kai.kernels import fit
-from kai.model.rows import Float64s, GroupRow, NodeRows, PodRow, PodRows, SubGroupRow
-
-RESOURCES = ("cpu", "memory", "gpu")
+from kai.model.rows import GroupRow, NodeRows, PodRows, SubGroupRow
 
 
 def place_group(session: Session, statement: Statement, portion: Portion, nodes: NodeRows, *, promise: bool) -> bool:
@@ -39,43 +36,6 @@ def place_group(session: Session, statement: Statement, portion: Portion, nodes:
             session.refuse(portion.group, verdict)
         return False
     return _Placer(session, statement, portion, promise=promise).place(portion.root, chunk, nodes)
-
-
-def capacity_verdict(session: Session, portion: Portion, pods: PodRows, *, fixed_only: bool = False) -> Verdict:
-    """Return whether the queues above ``portion`` may take ``pods``.
-
-    ``fixed_only`` checks what cannot be taken back alone.
-    """
-    group = portion.group
-    if not session.policy.rules.limits or session.facts.groups.queue[group] < 0:
-        return ACCEPTED
-    cpu, memory, gpu = session.limit_amounts[session.facts.pods.shape[pods]].sum(axis=0)
-    code = fit.over_capacity(session.facts, session.columns, group, float(cpu), float(memory), float(gpu), fixed_only)
-    return ACCEPTED if code == fit.ACCEPTED else _excess(session, group, np.array([cpu, memory, gpu]), code)
-
-
-def _excess(session: Session, group: int, wanted: Float64s, code: int) -> Verdict:
-    """Return the refusal with the queue, the resource and the numbers that prove it."""
-    facts, columns = session.facts, session.columns
-    over_limit = code == fit.REFUSED_OVER_LIMIT
-    bounds = facts.queues.limit if over_limit else facts.queues.quota
-    used = columns.queue_used if over_limit else columns.queue_fixed
-    queue = int(facts.groups.queue[group])
-    while queue >= 0:
-        for resource, name in enumerate(RESOURCES):
-            bound = float(bounds[queue, resource])
-            if wanted[resource] > 0 and 0 <= bound < used[queue, resource] + wanted[resource]:
-                return Verdict.refused(
-                    Code.OVER_LIMIT if over_limit else Code.OVER_QUOTA,
-                    queue=session.snapshot.queues[queue].title,
-                    queue_row=queue,
-                    resource=name,
-                    bound=bound,
-                    used=float(used[queue, resource]),
-                    requested=float(wanted[resource]),
-                )
-        queue = int(facts.queues.parent[queue])
-    return ACCEPTED
 
 
 class _Placer:
@@ -132,31 +92,8 @@ class _Placer:
         if placed == len(pods):
             return True
         if not self._promise:
-            self._explain(leaf, int(pods[placed]), placed, nodes)
+            record_no_node(self._session, self._portion, leaf, int(pods[placed]), placed, nodes)
         return False
-
-    def _explain(self, leaf: int, pod: int, placed: int, nodes: NodeRows) -> None:
-        """Remember why the first pod that found no node found none."""
-        session, portion = self._session, self._portion
-        shape = int(session.facts.pods.shape[pod])
-        admitted = session.policy.admit_pod(PodRow(pod), shape)
-        facts: dict[str, Fact] = {
-            "placed": placed,
-            "minimum": portion.minimum(leaf),
-            "subgroup": session.subgroup_names[leaf],
-            "gang": any(portion.minimum(row) > 1 for row in portion.leaves),
-            "single_leaf": len(portion.leaves) == 1 and session.subgroup_names[leaf] == "default",
-            "satisfied": portion.occupying(leaf) >= portion.minimum(leaf),
-            "pod": session.snapshot.pods[pod].key,
-            "pod_row": pod,
-        }
-        if admitted:
-            facts["histogram"] = session.histogram(pod, nodes)
-        else:
-            facts["refusals"] = admitted.reasons
-        verdict = Verdict.refused(Code.NO_NODE, **facts)
-        session.refuse(portion.group, verdict)
-        session.record(portion.group).pods[pod] = verdict.reasons[0]
 
 
 def must_wait(portion: Portion, session: Session) -> bool:

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 
-from kai.actions.placing import capacity_verdict
 from kai.actions.search.waiting import Hunt, anything
 from kai.framework.decisions import Cause
 from kai.framework.portion import Portion
+from kai.framework.refusals import capacity_verdict
 from kai.framework.session import Session
 from kai.framework.verdict import Fact
 from kai.model.rows import Bools, GroupRows

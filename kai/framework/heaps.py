@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from kai.framework.portion import Portion
-from kai.kernels.groups import describe_holding, describe_waiting, is_plain
+from kai.kernels.groups import describe_holding, describe_waiting, find_plain
 from kai.kernels.order import Heap, fill, pop, pop_among, push
 from kai.model.rows import Bools, GroupRows, Int64s
 
@@ -31,6 +31,16 @@ class GroupHeap:
         self._parts: dict[int, Portion] = {}
         self._member = np.zeros(len(session.snapshot.groups), np.bool_)
         self._seen = session.columns.epoch.copy()
+
+    @property
+    def records(self) -> Heap:
+        """The heap as kernels see it."""
+        return self._heap
+
+    def taken(self, group: int) -> Portion:
+        """Return what the entry of ``group``, which a kernel popped, stood for."""
+        self._member[group] = False
+        return self._parts.pop(group, None) or self._session.portion(group)
 
     def copy(self) -> Self:
         """Return an equal heap that can be emptied without touching this one."""
@@ -106,16 +116,18 @@ class GroupHeap:
         session, heap = self._session, self._heap
         elastic = session.policy.rules.elastic_key
         states = np.zeros(len(self._member), np.float64)
+        described = np.ones(len(groups), np.bool_)
         if self._victims:
             describe_holding(session.facts, session.columns, groups, states, heap.amounts)
         else:
             describe_waiting(session.facts, session.columns, session.requested, groups, states, heap.amounts)
-        for group in map(int, groups):
-            part = self._parts.get(group)
-            if part is not None or (not self._victims and not is_plain(session.facts, session.columns, group)):
-                portion = part or session.portion(group)
-                states[group] = portion.elastic_state()
-                heap.amounts[group] = portion.counted_amounts() if self._victims else portion.amounts()
+            find_plain(session.facts, session.columns, groups, described)
+        for part in self._parts:
+            described[groups == part] = False
+        for group in map(int, groups[~described]):
+            portion = self._parts.get(group) or session.portion(group)
+            states[group] = portion.elastic_state()
+            heap.amounts[group] = portion.counted_amounts() if self._victims else portion.amounts()
         if elastic >= 0:
             heap.keys[groups, elastic] = states[groups]
 

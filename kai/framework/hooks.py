@@ -115,6 +115,8 @@ class Hooks:
     admit_group: Callable[[GroupRow, PodRows], Verdict] | None = None
     admit_pod: Callable[[PodRow], Verdict] | None = None
     partition_nodes: PartitionNodes | None = None
+    partitions: Bools | None = None
+    """bool[G]: groups that ``partition_nodes`` may split (None: any)."""
     filter_nodes: FilterNodes | None = None
     filter_depends: Dependence = Dependence.SESSION
     explain_nodes: Callable[[PodRow, NodeRows], Sequence[str]] | None = None
@@ -134,7 +136,10 @@ class Hooks:
     opening_effects: Sequence[Effect] = ()
     """What the plugin corrects in the books when the session opens; nothing undoes it."""
     credit_nodes: Callable[[PodRow, NodeRows], Int64s] | None = None
-    """int64[n]: thousandths of a GPU that the pod needs less on each node, because what it asks for is in use there."""
+    """int64[2, n]: thousandths of a GPU that the pod needs less on each node, because what it asks for is taken there.
+
+    Row 0 counts what pods use now, row 1 also what pods were only promised.
+    """
     report_nodes: Callable[[], Mapping[int, object]] | None = None
     """What the report of the cycle says about nodes, by row."""
     filter_victims: Callable[[GroupRow, GroupRows, Cause], Bools] | None = None

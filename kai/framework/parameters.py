@@ -41,3 +41,5 @@ class Parameters:
     queue_depth: Mapping[str, int] = attrs.field(factory=dict)
     """Groups of one queue that an action looks at; absent: all."""
     budgets: SearchBudgets = SearchBudgets()
+    shortcuts: bool = True
+    """Whether the kernels' whole-phase loops are used; without them everything is decided the long way, but the same."""

@@ -181,6 +181,16 @@ class Policy:
         ]
         return np.hstack(columns) if columns else None
 
+    def leaves_alone(self, groups: GroupRows) -> Bools:
+        """Return bool[n]: which of ``groups`` no plugin judges as a whole or splits nodes for."""
+        alone = np.ones(len(groups), np.bool_)
+        for hooks in (plugin.hooks for plugin in self.plugins):
+            if hooks.admit_group is not None or hooks.before_group is not None:
+                alone[:] = False
+            if hooks.partition_nodes is not None:
+                alone &= np.zeros(len(groups), np.bool_) if hooks.partitions is None else ~hooks.partitions[groups]
+        return alone
+
     def admit_group(self, group: GroupRow, pods: PodRows) -> Verdict:
         """Return the first refusal of placing ``pods`` of ``group``."""
         for plugin in self.plugins:

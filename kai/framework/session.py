@@ -7,7 +7,7 @@ import attrs
 import numpy as np
 
 from kai.framework.budget import Budget, Unlimited
-from kai.framework.decisions import Cause, Decision, DecisionSink
+from kai.framework.decisions import Bind, Cause, Decision, DecisionSink
 from kai.framework.heaps import heap_start
 from kai.framework.observe import Observer
 from kai.framework.parameters import Parameters
@@ -19,7 +19,9 @@ from kai.framework.verdict import Histogram, NodeReason, Reason, Verdict
 from kai.framework.view import SessionView
 from kai.kernels import booking, columns, fit, groups, place, score
 from kai.kernels.columns import Columns, Facts
-from kai.model.rows import Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
+from kai.model.axis import GPU, GPU_UNIT
+from kai.model.pod import GpuKind
+from kai.model.rows import Float64s, GroupRows, Int64s, NodeRow, NodeRows, PodRow, PodRows
 from kai.state.base import Base, make_base
 from kai.state.facts import group_facts, requested_amounts
 from kai.state.ledger import Ledger, Tracked
@@ -82,6 +84,7 @@ class Session:
         self.group_keys = self._make_group_keys()
         self.heap_start = heap_start(self)
         self.subgroup_scores: dict[int, Float64s] = {}
+        self._annotating = [plugin for plugin in self.policy.plugins if plugin.hooks.annotate is not None]
 
     # ------------------------------------------------------------------ opening
 
@@ -116,7 +119,7 @@ class Session:
             for effect in plugin.hooks.opening_effects:
                 self.ledger.add(effect.column, effect.index, effect.delta)
             if plugin.hooks.credit_nodes is not None:
-                self.facts.shapes.credit[slice(None) if plugin.hooks.concerns is None else plugin.hooks.concerns] = 1
+                self.facts.shapes.credit[slice(None) if plugin.hooks.concerns is None else plugin.hooks.concerns] = True
         self.ledger.seal()
 
     def _adopt_shares(self) -> None:
@@ -214,13 +217,6 @@ class Session:
         out[2] = booking.accepted_gpu(self.facts, shape, int(self.columns.node[pod]))
         return out
 
-    def gpu_count(self, pod: int) -> int:
-        """Return how many devices a pod gets."""
-        gpu = self.snapshot.shapes[self.facts.pods.shape[pod]].gpu
-        if gpu.shared:
-            return int(gpu.devices)
-        return int(self.facts.shapes.request[self.facts.pods.shape[pod], 2] // 1000)
-
     def devices_of(self, pod: int) -> tuple[str, ...]:
         """Return the names of the shared devices of a pod; ``+node/n`` stands for one that is opened in this cycle."""
         node = int(self.columns.node[pod])
@@ -228,6 +224,36 @@ class Session:
         start = int(self.facts.nodes.slot_start[node]) if node >= 0 else 0
         return tuple(
             names[slot] or f"+{self.snapshot.nodes[node].name}/{slot - start}" for slot in self.ledger.slots_of(pod)
+        )
+
+    def binding(self, pod: int) -> Bind:
+        """Return the decision to bind ``pod`` where it is."""
+        shape = int(self.facts.pods.shape[pod])
+        node = int(self.columns.node[pod])
+        gpu = self.snapshot.shapes[shape].gpu
+        details = self.details(pod)
+        annotations: dict[str, str] = {}
+        for plugin in self._annotating:
+            if plugin.hooks.annotate is not None:
+                annotations |= plugin.hooks.annotate(PodRow(pod), NodeRow(node), details)
+        if not gpu.shared:
+            received = "" if gpu.kind is GpuKind.NONE else "Regular"
+            count = int(self.facts.shapes.request[shape, GPU]) // GPU_UNIT
+            return Bind(
+                pod=pod, node=node, received=received, gpu_count=count, details=details, annotations=annotations
+            )
+        portion = gpu.portion
+        if gpu.kind is GpuKind.MEMORY:
+            portion = booking.portion_on_node(self.facts, shape, node) / 100
+        return Bind(
+            pod=pod,
+            node=node,
+            devices=self.devices_of(pod),
+            received="Fraction",
+            gpu_count=gpu.devices,
+            gpu_portion=portion,
+            details=details,
+            annotations=annotations,
         )
 
     # ------------------------------------------------------------------ details of placements
@@ -303,11 +329,11 @@ class Session:
         shape = int(self.facts.pods.shape[pod])
         if not self.facts.shapes.credit[shape]:
             return
-        row = self.facts.nodes.credits[1]
-        row[nodes] = 0
+        rows = self.facts.nodes.credits
+        rows[:, nodes] = 0
         for plugin in self.policy.asking(shape):
             if plugin.hooks.credit_nodes is not None:
-                row[nodes] += plugin.hooks.credit_nodes(PodRow(pod), nodes)
+                rows[:, nodes] += plugin.hooks.credit_nodes(PodRow(pod), nodes)
 
     def scores_below(self, group: int, subgroup: int) -> Float64s:
         """Return float64[N].

@@ -15,9 +15,8 @@ import numpy as np
 
 from kai.framework.decisions import Bind, Cause, Decision, Evict, Nominate
 from kai.framework.verdict import Fact
-from kai.kernels import booking, place
+from kai.kernels import place
 from kai.kernels.columns import OP_ALLOCATE, OP_EVICT, OP_PIPELINE
-from kai.model.pod import GpuKind
 from kai.model.rows import Float64s, NodeRow, NodeRows, PodRow, PodRows
 from kai.model.status import Status
 
@@ -232,7 +231,7 @@ class Statement:
                     Nominate(pod=pod, node=int(columns.node[pod]), devices=session.devices_of(pod), action=self.action)
                 )
             elif kind == OP_ALLOCATE and status == Status.ALLOCATED:
-                out.append(self._binding(pod))
+                out.append(session.binding(pod))
         return out
 
     def _eviction(self, pod: int, status: int) -> Evict:
@@ -246,29 +245,6 @@ class Statement:
             facts=self.facts.get(pod, {}),
             gang_size=session.gang_size(group),
             moved_to=int(session.columns.node[pod]) if status == Status.PIPELINED else -1,
-        )
-
-    def _binding(self, pod: int) -> Bind:
-        session = self._session
-        node = int(session.columns.node[pod])
-        gpu = session.snapshot.shapes[session.facts.pods.shape[pod]].gpu
-        portion = gpu.portion
-        if gpu.kind is GpuKind.MEMORY:
-            portion = booking.portion_on_node(session.facts, int(session.facts.pods.shape[pod]), node) / 100
-        details = session.details(pod)
-        annotations: dict[str, str] = {}
-        for plugin in session.policy.plugins:
-            if plugin.hooks.annotate is not None:
-                annotations |= plugin.hooks.annotate(PodRow(pod), NodeRow(node), details)
-        return Bind(
-            pod=pod,
-            node=node,
-            devices=session.devices_of(pod),
-            received="Fraction" if gpu.shared else ("" if gpu.kind is GpuKind.NONE else "Regular"),
-            gpu_count=session.gpu_count(pod),
-            gpu_portion=portion if gpu.shared else 1.0,
-            details=details,
-            annotations=annotations,
         )
 
 

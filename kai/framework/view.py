@@ -86,7 +86,7 @@ class SessionView:
         return self._session.engine_column(name)
 
     def evicted_detail(self, pod: PodRow, node: NodeRow, kind: str) -> object | None:
-        """Return the detail of the place on ``node`` that the open statement took from ``pod``; None if it took none."""
+        """Return the detail of the place on ``node`` that the open statement took from ``pod``; None for none."""
         columns = self.columns
         if not columns.evicted_status[pod] or columns.evicted_node[pod] != node:
             return None

@@ -31,6 +31,7 @@ from kai.kernels.columns import (
     Facts,
     Places,
     add,
+    touch,
 )
 
 
@@ -180,6 +181,7 @@ def book(
     shape = facts.pods.shape[pod]
     shared = is_shared(facts, shape)
     width = columns.idle.shape[1]
+    touch(columns, node)
     for resource in range(width):
         amount = facts.shapes.request[shape, resource] * sign
         if amount == 0 or facts.nodes.allocatable[node, resource] == 0:

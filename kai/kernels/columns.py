@@ -7,7 +7,9 @@ subtraction and exact.
 Shapes in this package: N nodes, R resources, S slots, K shapes, P pods, G groups, B sub-groups, Q queues.
 """
 
-from kai.kernels._jit import kernel
+import numpy as np
+
+from kai.kernels._jit import inner, kernel
 from kai.kernels.struct import Bools, Float64s, Float64Table, Int64s, Int64Table, Struct
 
 # Statuses and sets of them, as in kai.model.status (the architecture tests compare the two).
@@ -42,9 +44,7 @@ class NodeFacts(Struct):
     gpu_weight: Int64s  # [R] thousandths of a GPU in quota per axis unit
     mig_resource: Int64s  # [R] 1 for MIG profiles
     claimable: Bools  # [R] where a node has none of it, devices allocated to claims serve it instead
-    credits: (
-        Int64Table  # [2, N] thousandths of a GPU that a pod needs less on a node: row 0 never, row 1 the pod at hand
-    )
+    credits: Int64Table  # [2, N] thousandths of a GPU that the pod at hand needs less: of idle, of all free ones
 
 
 class ShapeFacts(Struct):
@@ -59,7 +59,7 @@ class ShapeFacts(Struct):
     legacy_mig: Bools  # [K]
     mask: Int64s  # [K] row of Vectors.masks
     score: Int64s  # [K] row of Vectors.scores
-    credit: Int64s  # [K] row of NodeFacts.credits
+    credit: Bools  # [K] pods of it may need less; NodeFacts.credits is filled before one is placed
 
 
 class PodFacts(Struct):
@@ -110,7 +110,7 @@ class Facts(Struct):
 
 
 class Columns(Struct):
-    """Everything that changes. All but the last four are views into ``arena``."""
+    """Everything that changes. All down to ``counters`` are views into ``arena``; what follows are logs."""
 
     arena: Int64s
     idle: Int64Table  # [N, R]
@@ -142,6 +142,8 @@ class Columns(Struct):
     operations: Int64Table  # [O, 2] (kind, pod) since the last commit
     placement_slots: Int64Table  # [L, D] slots of a placement, -1 fills up
     epoch: Int64s  # [G] grows whenever a pod of the group changes its status; not undone
+    touched: Int64s  # [T] ring of the nodes whose numbers changed last, by undoing too
+    touches: Int64s  # [1] how many were ever written to the ring
 
 
 class Places(Struct):
@@ -191,6 +193,25 @@ def add(columns: Columns, offset: int, delta: int) -> None:
 
 
 @kernel
+def touch(columns: Columns, node: int) -> None:
+    """Note that the numbers of ``node`` changed: what was derived from them is to be derived again."""
+    at = columns.touches[0]
+    columns.touched[at % columns.touched.shape[0]] = node
+    columns.touches[0] = at + 1
+
+
+@inner
+def _node_of(facts: Facts, columns: Columns, places: Places, offset: int) -> int:
+    """Return the node that a cell of the arena belongs to, -1 for cells of queues, pods and groups."""
+    if offset >= places.queue_used:
+        return -1
+    if offset < places.slot_used:
+        return offset // columns.idle.shape[1] % columns.idle.shape[0]
+    slot = (offset - places.slot_used) % columns.slot_used.shape[0]
+    return np.searchsorted(facts.nodes.slot_start, slot, side="right") - 1
+
+
+@kernel
 def undo_to(facts: Facts, columns: Columns, places: Places, mark: int) -> None:
     """Take back every write after ``mark``, newest first.
 
@@ -198,9 +219,14 @@ def undo_to(facts: Facts, columns: Columns, places: Places, mark: int) -> None:
         status get a new epoch, because what was remembered about them in between is no longer true.
     """
     last_status = places.status + facts.pods.group.shape[0]
+    last = -1
     for at in range(columns.cursor[0] - 1, mark - 1, -1):
         offset = columns.journal[at, 0]
         columns.arena[offset] -= columns.journal[at, 1]
+        node = _node_of(facts, columns, places, offset)
+        if node >= 0 and node != last:
+            touch(columns, node)
+            last = node
         if places.status <= offset < last_status:
             group = facts.pods.group[offset - places.status]
             if group >= 0:

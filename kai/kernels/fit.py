@@ -115,8 +115,8 @@ def shortage(facts: Facts, columns: Columns, shape: int, node: int, idle_only: b
         free = columns.idle[node, resource]
         if not idle_only:
             free += columns.releasing[node, resource]
-        if resource == GPU:
-            free += facts.nodes.credits[facts.shapes.credit[shape], node]
+        if resource == GPU and facts.shapes.credit[shape]:
+            free += facts.nodes.credits[0 if idle_only else 1, node]
         if amount > free:
             return SHORT_OF + resource
     if shared:

@@ -33,11 +33,18 @@ def find_placed(facts: Facts, columns: Columns, out: Bools) -> None:
                 break
 
 
-@kernel
+@inner
 def is_plain(facts: Facts, columns: Columns, group: int) -> bool:
     """Say whether the group is one leaf without terminating pods: then its next chunk follows from statuses alone."""
     leaf = facts.groups.first_subgroup[group] + 1
     return facts.groups.simple[group] and columns.occupying[leaf] == columns.active[leaf]
+
+
+@kernel
+def find_plain(facts: Facts, columns: Columns, groups: Int64s, out: Bools) -> None:
+    """Fill ``out`` [n]: which of ``groups`` [n] are plain."""
+    for at in range(groups.shape[0]):
+        out[at] = is_plain(facts, columns, groups[at])
 
 
 @inner

@@ -11,7 +11,7 @@ Source: the peer's plugins/numa, after the kubelet's topology manager.
 
 import numpy as np
 
-from kai.kernels._jit import kernel
+from kai.kernels._jit import inner, kernel
 from kai.kernels.struct import Bools, BoolTable, Int64s, Int64Table, Struct
 
 POLICY_NONE, POLICY_BEST_EFFORT, POLICY_RESTRICTED, POLICY_SINGLE = 0, 1, 2, 3
@@ -26,9 +26,7 @@ class Zones(Struct):
     policy: Int64s  # [N]
     whole_pod: Bools  # [N] the scope is the pod, not the container
     aware: BoolTable  # [N, R] resources that the zones of the node report and that are not ignored
-    prefix: (
-        Int64Table  # [Z, R] at the k-th zone of a node: what its k + 1 largest zones have, when nobody draws from them
-    )
+    prefix: Int64Table  # [Z, R] at the k-th zone of a node: what its k + 1 largest zones have while nobody draws
     available: Int64Table  # [Z, R] what is left
 
 
@@ -41,12 +39,12 @@ class Requests(Struct):
     aligned: Bools  # [R] resources that are aligned for this pod at all
 
 
-@kernel
+@inner
 def _left(zones: Zones, taken: Int64s, first: int, zone: int, resource: int) -> int:
     return zones.available[first + zone, resource] - taken[zone, resource]
 
 
-@kernel
+@inner
 def _fits_in(
     zones: Zones, taken: Int64s, first: int, picked: Int64s, count: int, counts: Bools, request: Int64s
 ) -> bool:
@@ -61,7 +59,7 @@ def _fits_in(
     return True
 
 
-@kernel
+@inner
 def _lowest(
     zones: Zones, taken: Int64s, first: int, size: int, width: int, counts: Bools, request: Int64s, picked: Int64s
 ) -> int:
@@ -81,7 +79,7 @@ def _lowest(
             picked[later] = picked[later - 1] + 1
 
 
-@kernel
+@inner
 def _width(zones: Zones, first: int, size: int, counts: Bools, request: Int64s) -> int:
     """Return over how many zones each resource would spread on an empty node; -1 if they disagree or it is too much."""
     width = 0
@@ -99,7 +97,7 @@ def _width(zones: Zones, first: int, size: int, counts: Bools, request: Int64s) 
     return width
 
 
-@kernel
+@inner
 def _most_covering(
     zones: Zones, taken: Int64s, first: int, size: int, counts: Bools, request: Int64s, picked: Int64s
 ) -> int:
@@ -136,7 +134,7 @@ def _most_covering(
             unmet[resource] -= _left(zones, taken, first, best, resource)
 
 
-@kernel
+@inner
 def _pick(zones: Zones, taken: Int64s, node: int, counts: Bools, request: Int64s, picked: Int64s) -> int:
     """Fill ``picked`` with the zones of one request; return how many, or -1."""
     first = zones.start[node]

@@ -16,6 +16,8 @@ from numba.core import types
 from numba.experimental import structref
 from numpy.typing import NDArray
 
+from kai.kernels._jit import kernel
+
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -120,4 +122,4 @@ def _constructor(cls: type[Struct]) -> Any:
     lines += [f"    _struct.{name} = {name}" for name in names]
     scope: dict[str, Any] = {"_new": structref.new, "_kind": cls._type_of_struct, "__name__": cls.__module__}
     exec(compile("\n".join([*lines, "    return _struct"]), __file__, "exec"), scope)  # noqa: S102  our own text, above
-    return numba.njit(cache=True)(scope[f"make_{cls.__name__}"])
+    return kernel(scope[f"make_{cls.__name__}"])

@@ -94,7 +94,7 @@ def shape_facts(snapshot: Snapshot) -> ShapeFacts:
         legacy_mig=np.array([shape.gpu.legacy_mig for shape in shapes], np.bool_),
         mask=np.zeros(len(shapes), np.int64),
         score=np.zeros(len(shapes), np.int64),
-        credit=np.zeros(len(shapes), np.int64),
+        credit=np.zeros(len(shapes), np.bool_),
     )
 
 

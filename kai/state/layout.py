@@ -12,6 +12,8 @@ import numpy as np
 from kai.kernels.columns import Columns, Places
 from kai.kernels.struct import Int64s
 
+TOUCHED = 8192
+"""Nodes that the ring of changes remembers; who has missed more looks at all nodes again."""
 MOVES = 3
 """Releasing copies of a pod that are remembered: one for each action that can move it in a cycle."""
 
@@ -94,6 +96,8 @@ class Layout:
             operations=room.operations,
             placement_slots=room.placement_slots,
             epoch=epoch,
+            touched=room.touched,
+            touches=room.touches,
             **views,
         )
 
@@ -106,6 +110,8 @@ class Room:
     cursor: Int64s
     operations: Int64s
     placement_slots: Int64s
+    touched: Int64s = attrs.field(factory=lambda: np.zeros(TOUCHED, np.int64))
+    touches: Int64s = attrs.field(factory=lambda: np.zeros(1, np.int64))
 
     @classmethod
     def of(cls, placements: Sequence[Sequence[int]], width: int) -> "Room":

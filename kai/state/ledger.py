@@ -12,7 +12,7 @@ import numpy as np
 
 from kai.errors import InvariantError
 from kai.kernels import booking
-from kai.kernels.columns import Columns, Facts, Places, add, undo_to
+from kai.kernels.columns import Columns, Facts, Places, add, touch, undo_to
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.rows import Int64s
 from kai.model.status import ACTIVE_USED, Status
@@ -65,15 +65,17 @@ class Ledger:
     def reserve(self, changes: int) -> None:
         """Make room in the logs for ``changes`` more placements or evictions: kernels cannot grow anything."""
         room = self._room
-        depth = 1 + self.layout.sizes.queues
-        per_pod = self._journal_per_pod + 6 * min(depth, 64)
-        journal = grown(room.journal, self.mark + (changes + 1) * per_pod)
+        journal = grown(room.journal, self.mark + self.room_for(changes))
         operations = grown(room.operations, int(self.columns.counters[0]) + changes + 1)
         placements = grown(room.placement_slots, int(self.columns.counters[1]) + changes + 2)
         if journal is room.journal and operations is room.operations and placements is room.placement_slots:
             return
         room.journal, room.operations, room.placement_slots = journal, operations, placements
         self.columns = self.columns.replace(journal=journal, operations=operations, placement_slots=placements)
+
+    def room_for(self, changes: int) -> int:
+        """Return how many entries of the journal ``changes`` placements or evictions can take."""
+        return int(changes + 1) * (self._journal_per_pod + 6 * min(1 + self.layout.sizes.queues, 64))
 
     def undo_to(self, mark: int) -> None:
         """Take back everything since ``mark``."""
@@ -83,6 +85,8 @@ class Ledger:
         """Change one cell of a plugin's column."""
         self.reserve(1)
         add(self.columns, column.offset + index, delta)
+        if column.offset + index < self.places.slot_used:
+            touch(self.columns, index // self.layout.sizes.resources)
 
     def evict(self, pod: int) -> None:
         """Release what ``pod`` holds."""

@@ -67,7 +67,8 @@ class Topology:
             told = {"group": facts.key, "subgroup": facts.subgroups[at].name, "topology": constraint.topology}
             return attrs.evolve(partition, verdict=Verdict.refused(reason.code, **{**told, **reason.facts}))
 
-        return Hooks(partition_nodes=partition)
+        constrained = np.array([any(s.constraint for s in g.subgroups) for g in session.snapshot.groups], np.bool_)
+        return Hooks(partition_nodes=partition, partitions=constrained)
 
 
 class _DomainSearch:

@@ -1,0 +1,165 @@
+"""The fast lane of allocate: groups that need no Python are served by one kernel, as many as come in a row.
+
+Decisions come out in bulk. What the kernel cannot do itself, it hands back: groups that plugins must be asked about,
+and refusals that nobody has put into words yet.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kai.framework.decisions import Decision, Nominate
+from kai.framework.heaps import GroupHeap
+from kai.framework.portion import Portion
+from kai.framework.refusals import capacity_verdict, record_no_node, record_same
+from kai.framework.session import Session
+from kai.kernels import allocating
+from kai.kernels.allocating import Work
+from kai.kernels.columns import OP_ALLOCATE
+from kai.kernels.index import ShapeIndex, is_orderly
+from kai.model.rows import Bools, Int64s, PodRow
+
+MOST_CELLS = 8_000_000
+"""Cells (shapes x nodes) that tournaments may take: beyond it, further shapes are placed the plain way."""
+BATCH = 4096
+"""Decisions that are collected before they are handed out."""
+
+
+class Lane:
+    """The kernel loop over one heap."""
+
+    def __init__(self, session: Session, heap: GroupHeap, waiting: Int64s) -> None:
+        """Prepare for the groups that wait."""
+        self._session = session
+        self._heap = heap
+        self._longest = self._longest_chunk(waiting)
+        self._index = self._make_index(waiting)
+        self._work = Work(
+            plain=self._plain(waiting),
+            amounts=session.requested,
+            limits=session.limit_amounts,
+            decided=np.empty((BATCH + self._longest, 3), np.int64),
+            statements=np.empty((BATCH, 3), np.int64),
+            refused=np.empty((BATCH, 3), np.int64),
+            refusals=np.full((allocating.SAME_REFUSALS, 3), -1, np.int64),
+            state=np.zeros(8, np.int64),
+            chunk=np.empty(self._longest, np.int64),
+        )
+        self._free_rules = session.policy.rules.replace(limits=False)
+
+    def others(self) -> Iterator[Portion]:
+        """Serve groups until the heap is empty; yield, in their turn, those that Python must serve."""
+        session, work = self._session, self._work
+        while True:
+            session.ledger.reserve(2 * self._longest)
+            work.state[allocating.STAMP] = session.stamp
+            outcome = allocating.allocate_groups(
+                session.facts,
+                session.columns,
+                session.ledger.places,
+                session.policy.rules,
+                self._free_rules,
+                session.policy.vectors,
+                self._index,
+                self._heap.records,
+                work,
+                session.ledger.room_for(2 * self._longest),
+            )
+            group = int(work.state[allocating.GROUP])
+            if outcome == allocating.REFUSED:
+                self._explain(group)
+            self._hand_out()
+            if outcome == allocating.FINISHED:
+                return
+            if outcome == allocating.NOT_PLAIN:
+                yield self._heap.taken(group)
+
+    # ------------------------------------------------------------------ preparing
+
+    def _longest_chunk(self, waiting: Int64s) -> int:
+        groups = self._session.facts.groups
+        sizes = groups.pod_start[groups.first_subgroup[waiting + 1]] - groups.pod_start[groups.first_subgroup[waiting]]
+        return int(sizes.max(initial=1))
+
+    def _waiting_shapes(self, waiting: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the shapes of pods of plain trees that wait, most frequent first, with one pod of each."""
+        session = self._session
+        columns, facts = session.columns, session.facts
+        member = np.zeros(len(session.snapshot.groups), np.bool_)
+        member[waiting] = facts.groups.simple[waiting]
+        pods = np.flatnonzero((columns.status == 0) & (facts.pods.group >= 0))
+        pods = pods[member[facts.pods.group[pods]]]
+        shapes, first, counts = np.unique(facts.pods.shape[pods], return_index=True, return_counts=True)
+        order = np.lexsort((shapes, -counts))
+        return shapes[order], pods[first[order]]
+
+    def _make_index(self, waiting: Int64s) -> ShapeIndex:
+        session = self._session
+        shapes, pods = self._waiting_shapes(waiting)
+        nodes = len(session.all_nodes)
+        leaves = 1 << max(1, (nodes - 1).bit_length())
+        row = np.full(len(session.snapshot.shapes), -1, np.int64)
+        count = 0
+        for shape, pod in zip(map(int, shapes), map(int, pods), strict=True):
+            if session.policy.dynamic[shape] or (count + 1) * nodes > MOST_CELLS:
+                continue
+            session.policy.prepare(shape, PodRow(pod), session.all_nodes)
+            if is_orderly(session.facts, session.policy.vectors, shape):
+                row[shape] = count
+                count += 1
+        return ShapeIndex(
+            row=row,
+            tier=np.empty((count, nodes), np.float64),
+            spare=np.empty((count, nodes), np.int64),
+            winner=np.full((count, 2 * leaves), -1, np.int64),
+            seen=np.full(count, -1, np.int64),
+        )
+
+    def _plain(self, waiting: Int64s) -> Bools:
+        """Return bool[G]: one leaf, all pods of indexed shapes, and no plugin that judges or splits the group."""
+        session = self._session
+        plain = np.zeros(len(session.snapshot.groups), np.bool_)
+        plain[waiting] = session.facts.groups.simple[waiting] & session.policy.leaves_alone(waiting)
+        indexed = self._index.row[session.facts.pods.shape] >= 0
+        pods = np.flatnonzero(~indexed & (session.facts.pods.group >= 0) & (session.facts.pods.leaf >= 0))
+        plain[session.facts.pods.group[pods]] = False
+        return plain
+
+    # ------------------------------------------------------------------ handing out
+
+    def _explain(self, group: int) -> None:
+        """Put the refusal at hand into words while the group's pods stand where they were tried, then undo them."""
+        session, state = self._session, self._work.state
+        portion = session.portion(group)
+        if state[allocating.CODE]:
+            session.refuse(group, capacity_verdict(session, portion, portion.chunk()))
+        else:
+            pod, placed = int(state[allocating.POD]), int(state[allocating.PLACED])
+            record_no_node(session, portion, portion.root + 1, pod, placed, session.all_nodes)
+        session.ledger.undo_to(0)
+
+    def _hand_out(self) -> None:
+        """Emit what was decided, in order, one statement at a time; settle starts and refusals."""
+        session, work, state = self._session, self._work, self._work.state
+        session.stamp = int(state[allocating.STAMP])
+        count = int(state[allocating.DECISIONS])
+        statements = work.statements[: int(state[allocating.STATEMENTS])]
+        begins = np.searchsorted(work.decided[:count, 2], np.arange(len(statements) + 1))
+        pods, kinds = work.decided[:count, 1].tolist(), work.decided[:count, 0].tolist()
+        for at in range(len(statements)):
+            decisions = tuple(
+                self._decision(kinds[row], pods[row]) for row in range(int(begins[at]), int(begins[at + 1]))
+            )
+            session.emit("allocate", decisions)
+        started = statements[(statements[:, 1] == 0) & (statements[:, 2] == 0), 0]
+        session.last_start[started] = session.snapshot.now
+        for group, pod, told in work.refused[: int(state[allocating.REFUSALS])].tolist():
+            record_same(session, group, pod, told)
+        state[allocating.DECISIONS] = state[allocating.STATEMENTS] = state[allocating.REFUSALS] = 0
+
+    def _decision(self, kind: int, pod: int) -> Decision:
+        session = self._session
+        if kind == OP_ALLOCATE:
+            return session.binding(pod)
+        node = int(session.columns.node[pod])
+        return Nominate(pod=pod, node=node, devices=session.devices_of(pod), action="allocate")

@@ -1,0 +1,91 @@
+"""Putting refusals into verdicts: which queue is full, and why no node takes a pod."""
+
+import numpy as np
+
+from kai.framework.portion import Portion
+from kai.framework.session import Session
+from kai.framework.verdict import ACCEPTED, Code, Fact, Reason, Verdict
+from kai.kernels import fit
+from kai.model.rows import Float64s, NodeRows, PodRow, PodRows
+
+RESOURCES = ("cpu", "memory", "gpu")
+
+
+def capacity_verdict(session: Session, portion: Portion, pods: PodRows, *, fixed_only: bool = False) -> Verdict:
+    """Return whether the queues above ``portion`` may take ``pods``.
+
+    ``fixed_only`` checks what cannot be taken back alone.
+    """
+    group = portion.group
+    if not session.policy.rules.limits or session.facts.groups.queue[group] < 0:
+        return ACCEPTED
+    cpu, memory, gpu = session.limit_amounts[session.facts.pods.shape[pods]].sum(axis=0)
+    code = fit.over_capacity(session.facts, session.columns, group, float(cpu), float(memory), float(gpu), fixed_only)
+    return ACCEPTED if code == fit.ACCEPTED else _excess(session, group, np.array([cpu, memory, gpu]), code)
+
+
+def _excess(session: Session, group: int, wanted: Float64s, code: int) -> Verdict:
+    """Return the refusal with the queue, the resource and the numbers that prove it."""
+    facts, columns = session.facts, session.columns
+    over_limit = code == fit.REFUSED_OVER_LIMIT
+    bounds = facts.queues.limit if over_limit else facts.queues.quota
+    used = columns.queue_used if over_limit else columns.queue_fixed
+    queue = int(facts.groups.queue[group])
+    while queue >= 0:
+        for resource, name in enumerate(RESOURCES):
+            bound = float(bounds[queue, resource])
+            if wanted[resource] > 0 and 0 <= bound < used[queue, resource] + wanted[resource]:
+                return Verdict.refused(
+                    Code.OVER_LIMIT if over_limit else Code.OVER_QUOTA,
+                    queue=session.snapshot.queues[queue].title,
+                    queue_row=queue,
+                    resource=name,
+                    bound=bound,
+                    used=float(used[queue, resource]),
+                    requested=float(wanted[resource]),
+                )
+        queue = int(facts.queues.parent[queue])
+    return ACCEPTED
+
+
+def record_no_node(session: Session, portion: Portion, leaf: int, pod: int, placed: int, nodes: NodeRows) -> None:
+    """Remember why ``pod``, the first of ``leaf`` that found no node after ``placed`` others did, found none."""
+    facts = _pod_facts(session, portion, leaf, pod, placed)
+    admitted = session.policy.admit_pod(PodRow(pod), int(session.facts.pods.shape[pod]))
+    if admitted:
+        facts["histogram"] = session.histogram(pod, nodes)
+    else:
+        facts["refusals"] = admitted.reasons
+    _record(session, portion.group, pod, facts)
+
+
+def record_same(session: Session, group: int, pod: int, told: int) -> None:
+    """Remember that ``group`` was refused for what ``told`` was refused for, nothing having changed in between."""
+    reasons = session.record(told).reasons
+    known = next((reason for reason in reversed(reasons) if reason.code is Code.NO_NODE), None)
+    if known is None:
+        return
+    portion = session.portion(group)
+    facts = _pod_facts(session, portion, portion.root + 1, pod, 0)
+    facts |= {name: known.facts[name] for name in ("histogram", "refusals") if name in known.facts}
+    _record(session, group, pod, facts)
+
+
+def _pod_facts(session: Session, portion: Portion, leaf: int, pod: int, placed: int) -> dict[str, Fact]:
+    leaves = portion.leaves
+    return {
+        "placed": placed,
+        "minimum": portion.minimum(leaf),
+        "subgroup": session.subgroup_names[leaf],
+        "gang": any(portion.minimum(row) > 1 for row in leaves),
+        "single_leaf": len(leaves) == 1 and session.subgroup_names[leaf] == "default",
+        "satisfied": portion.occupying(leaf) >= portion.minimum(leaf),
+        "pod": session.snapshot.pods[pod].key,
+        "pod_row": pod,
+    }
+
+
+def _record(session: Session, group: int, pod: int, facts: dict[str, Fact]) -> None:
+    reason = Reason(code=Code.NO_NODE, facts=facts)
+    session.refuse(group, Verdict((reason,)))
+    session.record(group).pods[pod] = reason

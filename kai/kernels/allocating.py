@@ -1,0 +1,234 @@
+"""The allocate loop as one kernel: pop the next group, place its chunk, keep it or undo it, push it back.
+
+It serves *plain* groups, whose pods only static answers of plugins concern and whose tree is one leaf; for any other
+group, and for a refusal that has to be put into words, it returns to Python and is called again. The Python path in
+``kai.actions.allocate`` does the same the long way; the suite compares the two.
+"""
+
+from kai.kernels._jit import inner, kernel
+from kai.kernels.booking import is_shared, pipeline, set_status, unallocate
+from kai.kernels.columns import (
+    ALLOCATED,
+    BINDING,
+    CPU,
+    GPU,
+    MEMORY,
+    OP_ALLOCATE,
+    OP_PIPELINE,
+    PIPELINED,
+    Columns,
+    Facts,
+    Places,
+)
+from kai.kernels.fit import ACCEPTED, Rules, Vectors, gpu_on_node, over_capacity
+from kai.kernels.groups import elastic_state
+from kai.kernels.index import ShapeIndex, best, drop, refresh
+from kai.kernels.order import Heap, next_chunk, pop, push
+from kai.kernels.place import put
+from kai.kernels.struct import Bools, Float64Table, Int64s, Int64Table, Struct
+
+FINISHED, NOT_PLAIN, NO_ROOM, REFUSED = 0, 1, 2, 3
+SAME_REFUSALS = 4096
+
+
+class Work(Struct):
+    """What the loop works with besides the session's columns, and what it leaves behind."""
+
+    plain: Bools  # [G] groups that the loop may serve
+    amounts: Float64Table  # [K, 3] what a pod of each shape is taken to want when groups are ordered
+    limits: Float64Table  # [K, 3] what a pod of each shape is taken to want when limits are checked
+    decided: Int64Table  # [D, 3] operation, pod, statement; in order
+    statements: Int64Table  # [D, 3] group, whether it waits, whether it had started before
+    refused: Int64Table  # [D, 3] group, pod, group whose refusal was put into words and says it all
+    refusals: Int64Table  # [4096, 3] shape and queue, stamp, group whose refusal was put into words
+    state: Int64s  # [8] decisions, statements, refusals, stamp; group, pod, pods placed and code of the refusal at hand
+    chunk: Int64s  # [...] pods of the chunk at hand
+
+
+DECISIONS, STATEMENTS, REFUSALS, STAMP, GROUP, POD, PLACED, CODE = 0, 1, 2, 3, 4, 5, 6, 7
+
+
+@inner
+def _class_of(facts: Facts, shape: int, group: int) -> int:
+    """Return a number for all groups whose first pod is refused alike: same shape, same queue, equally preemptible."""
+    queues = facts.queues.parent.shape[0]
+    return (shape * queues + facts.groups.queue[group]) * 2 + int(facts.groups.preemptible[group])
+
+
+@inner
+def _place(
+    facts: Facts,
+    columns: Columns,
+    places: Places,
+    rules: Rules,
+    free_rules: Rules,
+    vectors: Vectors,
+    index: ShapeIndex,
+    pod: int,
+    group: int,
+) -> bool:
+    """Place one pod on the best node that takes it. ``free_rules`` are the rules without the check of capacity."""
+    shape = facts.pods.shape[pod]
+    refresh(facts, columns, free_rules, vectors, index, shape)
+    dropped = False
+    placed = False
+    while True:
+        node = best(index, shape)
+        if node < 0:
+            break
+        fits = True
+        if rules.limits and is_shared(facts, shape):
+            cpu, memory = facts.shapes.request[shape, CPU], facts.shapes.request[shape, MEMORY]
+            gpu = gpu_on_node(facts, shape, node)
+            fits = over_capacity(facts, columns, group, float(cpu), float(memory), float(gpu), False) == ACCEPTED
+        if fits and put(facts, columns, places, rules, pod, node, False):
+            placed = True
+            break
+        drop(index, shape, node)
+        dropped = True
+    if dropped:
+        index.seen[index.row[shape]] = -1
+    return placed
+
+
+@inner
+def _promise_all(facts: Facts, columns: Columns, places: Places) -> None:
+    """Turn the allocations of the open statement into promises."""
+    for at in range(columns.counters[0]):
+        pod = columns.operations[at, 1]
+        if columns.operations[at, 0] == OP_ALLOCATE and columns.status[pod] == ALLOCATED:
+            node, placement = columns.node[pod], columns.placement[pod]
+            unallocate(facts, columns, places, pod)
+            pipeline(facts, columns, places, pod, node, placement, False)
+
+
+@inner
+def _commit(facts: Facts, columns: Columns, places: Places, work: Work, group: int, waits: bool, started: bool) -> None:
+    """Make the open statement final and write down what it decided."""
+    statement = work.state[STATEMENTS]
+    for at in range(columns.counters[0]):
+        kind, pod = columns.operations[at, 0], columns.operations[at, 1]
+        bound = kind == OP_ALLOCATE and columns.status[pod] == ALLOCATED
+        if not bound and not (kind == OP_PIPELINE and columns.status[pod] == PIPELINED):
+            continue
+        if bound:
+            set_status(facts, columns, places, pod, BINDING)
+        columns.virtual[pod] = 0
+        row = work.state[DECISIONS]
+        work.decided[row, 0] = kind
+        work.decided[row, 1] = pod
+        work.decided[row, 2] = statement
+        work.state[DECISIONS] = row + 1
+    work.statements[statement, 0] = group
+    work.statements[statement, 1] = int(waits)
+    work.statements[statement, 2] = int(started)
+    work.state[STATEMENTS] = statement + 1
+    work.state[STAMP] += 1
+    columns.counters[0] = 0
+    columns.cursor[0] = 0
+
+
+@inner
+def _describe(facts: Facts, columns: Columns, rules: Rules, heap: Heap, work: Work, group: int) -> None:
+    """Bring the group's key and amounts in the heap up to date."""
+    leaf = facts.groups.first_subgroup[group] + 1
+    if rules.elastic_key >= 0:
+        heap.keys[group, rules.elastic_key] = elastic_state(facts, columns, group)
+    heap.amounts[group, :] = 0.0
+    for at in range(next_chunk(facts, columns, leaf, work.chunk)):
+        for resource in range(3):
+            heap.amounts[group, resource] += work.amounts[facts.pods.shape[work.chunk[at]], resource]
+
+
+@inner
+def _refuse(work: Work, group: int, pod: int, placed: int, code: int) -> int:
+    work.state[GROUP] = group
+    work.state[POD] = pod
+    work.state[PLACED] = placed
+    work.state[CODE] = code
+    return REFUSED
+
+
+@kernel
+def allocate_groups(
+    facts: Facts,
+    columns: Columns,
+    places: Places,
+    rules: Rules,
+    free_rules: Rules,
+    vectors: Vectors,
+    index: ShapeIndex,
+    heap: Heap,
+    work: Work,
+    room: int,
+) -> int:
+    """Serve groups off ``heap`` until something needs Python; return what.
+
+    FINISHED: the heap is empty. NOT_PLAIN: ``work.state[GROUP]`` was popped and is not for this loop. NO_ROOM: the logs
+    hold fewer than ``room`` more changes, the least that any group needs. REFUSED: the group of ``work.state`` could
+    not be placed; its statement is still open, so that the refusal can be explained as things stand. Undo and go on.
+    Holds: the same decisions in the same order as the Python path.
+    Cost:  for each group a few microseconds, and O(log N) for each pod.
+    """
+    while True:
+        spare = columns.journal.shape[0] - columns.cursor[0]
+        if (
+            spare < room
+            or work.decided.shape[0] - work.state[DECISIONS] < work.chunk.shape[0]
+            or work.statements.shape[0] - work.state[STATEMENTS] < 1
+            or work.refused.shape[0] - work.state[REFUSALS] < 1
+            or columns.placement_slots.shape[0] - columns.counters[1] < work.chunk.shape[0] + 2
+        ):
+            return NO_ROOM
+        group = pop(facts, columns, rules, heap)
+        if group < 0:
+            return FINISHED
+        work.state[GROUP] = group
+        if not work.plain[group]:
+            return NOT_PLAIN
+        leaf = facts.groups.first_subgroup[group] + 1
+        count = next_chunk(facts, columns, leaf, work.chunk)
+        if count == 0:
+            continue
+        first = work.chunk[0]
+        known = _class_of(facts, facts.pods.shape[first], group) % SAME_REFUSALS
+        cpu, memory, gpu = 0.0, 0.0, 0.0
+        for at in range(count):
+            shape = facts.pods.shape[work.chunk[at]]
+            cpu += work.limits[shape, CPU]
+            memory += work.limits[shape, MEMORY]
+            gpu += work.limits[shape, GPU]
+        if rules.limits:
+            code = over_capacity(facts, columns, group, cpu, memory, gpu, False)
+            if code != ACCEPTED:
+                return _refuse(work, group, -1, 0, code)
+        if (
+            work.refusals[known, 0] == _class_of(facts, facts.pods.shape[first], group)
+            and work.refusals[known, 1] == work.state[STAMP]
+        ):
+            row = work.state[REFUSALS]
+            work.refused[row, 0] = group
+            work.refused[row, 1] = first
+            work.refused[row, 2] = work.refusals[known, 2]
+            work.state[REFUSALS] = row + 1
+            continue
+        started = columns.counted[group] > 0
+        placed = 0
+        while placed < count and _place(
+            facts, columns, places, rules, free_rules, vectors, index, work.chunk[placed], group
+        ):
+            placed += 1
+        if placed < count:
+            if placed == 0:
+                work.refusals[known, 0] = _class_of(facts, facts.pods.shape[first], group)
+                work.refusals[known, 1] = work.state[STAMP]
+                work.refusals[known, 2] = group
+            return _refuse(work, group, work.chunk[placed], placed, ACCEPTED)
+        promised = columns.pipelined[leaf]
+        waits = promised > 0 and columns.active[leaf] - promised < facts.groups.minimum[leaf]
+        if waits:
+            _promise_all(facts, columns, places)
+        _commit(facts, columns, places, work, group, waits, started)
+        if columns.pending[leaf] > 0:
+            _describe(facts, columns, rules, heap, work, group)
+            push(facts, columns, rules, heap, group)

@@ -1,0 +1,150 @@
+"""The best node for a shape, kept up to date: a tournament over all nodes in which only nodes that changed play again.
+
+Every node has a tier (the sum of all score terms but binpack density; minus infinity where the pod is refused) and a
+spare amount, by which binpack density decreases. The order tier, spare, row is the order of the summed scores as long
+as tiers differ by more than the ten points of density or not at all, which ``is_orderly`` checks; shapes for which it
+is not are placed by the plain kernel, which adds the scores up.
+
+Source: the order is the peer's (score, then name); the shortcut is the class-cached segment tree of our own.
+"""
+
+import numpy as np
+
+from kai.kernels._jit import inner, kernel
+from kai.kernels.booking import is_shared
+from kai.kernels.columns import CPU, GPU, GPU_UNIT, Columns, Facts
+from kai.kernels.fit import Rules, Vectors, refusal, shortage, slot_fits
+from kai.kernels.score import is_cpu_only
+from kai.kernels.struct import Float64Table, Int64s, Int64Table, Struct
+
+OUT = -np.inf
+DENSITY_RANGE = 10.0
+
+
+class ShapeIndex(Struct):
+    """Tournaments of some shapes. Shapes: K shapes, M tournaments, N nodes, W leaves (a power of two, at least N)."""
+
+    row: Int64s  # [K] tournament of each shape, -1: none
+    tier: Float64Table  # [M, N] minus infinity: refused
+    spare: Int64Table  # [M, N]
+    winner: Int64Table  # [M, 2 * W] winner[m, 1] is the best node, leaves begin at W; -1: nobody
+    seen: Int64s  # [M] changes of nodes that were taken into account; -1: the tournament was never played
+
+
+@inner
+def _beats(index: ShapeIndex, row: int, left: int, right: int) -> bool:
+    if right < 0:
+        return True
+    if left < 0:
+        return False
+    if index.tier[row, left] != index.tier[row, right]:
+        return index.tier[row, left] > index.tier[row, right]
+    if index.spare[row, left] != index.spare[row, right]:
+        return index.spare[row, left] < index.spare[row, right]
+    return left < right
+
+
+@inner
+def _play(index: ShapeIndex, row: int, at: int) -> None:
+    left, right = index.winner[row, 2 * at], index.winner[row, 2 * at + 1]
+    index.winner[row, at] = left if _beats(index, row, left, right) else right
+
+
+@inner
+def _rate(
+    facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, index: ShapeIndex, shape: int, node: int
+) -> None:
+    """Work out tier and spare amount of one node, without the queue's capacity, which is the same on all nodes."""
+    row = index.row[shape]
+    resource = CPU if is_cpu_only(facts, shape) else GPU
+    index.spare[row, node] = 0
+    if refusal(facts, columns, rules, vectors, shape, -1, node) != 0:
+        index.tier[row, node] = OUT
+        return
+    free = columns.idle[node, resource] + columns.releasing[node, resource]
+    tier = vectors.scores[facts.shapes.score[shape], node]
+    spread = rules.spread_cpu if resource == CPU else rules.spread_gpu
+    if spread > 0.0:
+        total = facts.nodes.gpu_count[node] * GPU_UNIT if resource == GPU else facts.nodes.allocatable[node, resource]
+        tier += spread * (free / total) if total > 0 else 0.0
+    elif (rules.binpack_cpu if resource == CPU else rules.binpack_gpu) > 0.0:
+        index.spare[row, node] = free
+    if rules.cpu_only > 0.0 and facts.nodes.cpu_only[node] and is_cpu_only(facts, shape):
+        tier += rules.cpu_only
+    if rules.availability > 0.0 and shortage(facts, columns, shape, node, True) == 0:
+        tier += rules.availability
+    if rules.sharing > 0.0:
+        for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
+            if slot_fits(facts, columns, shape, node, slot):
+                tier += rules.sharing
+                break
+    index.tier[row, node] = tier
+
+
+@inner
+def _replay(index: ShapeIndex, row: int, node: int) -> None:
+    at = (index.winner.shape[1] // 2 + node) // 2
+    while at >= 1:
+        _play(index, row, at)
+        at //= 2
+
+
+@inner
+def refresh(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, index: ShapeIndex, shape: int) -> None:
+    """Bring the tournament of ``shape`` up to date: the nodes that changed play again, all of them if too many did.
+
+    Cost: O(log N) for each node that changed, O(N) the first time.
+    """
+    row = index.row[shape]
+    touches = columns.touches[0]
+    size = columns.touched.shape[0]
+    nodes = facts.nodes.ready.shape[0]
+    missed = touches - index.seen[row]
+    leaves = index.winner.shape[1] // 2
+    if index.seen[row] < 0 or missed > min(size, nodes // 4 + 8):
+        for node in range(nodes):
+            _rate(facts, columns, rules, vectors, index, shape, node)
+            index.winner[row, leaves + node] = node
+        for at in range(leaves - 1, 0, -1):
+            _play(index, row, at)
+    else:
+        for change in range(index.seen[row], touches):
+            node = columns.touched[change % size]
+            _rate(facts, columns, rules, vectors, index, shape, node)
+            _replay(index, row, node)
+    index.seen[row] = touches
+
+
+@inner
+def best(index: ShapeIndex, shape: int) -> int:
+    """Return the best node of an up-to-date tournament, -1 if all nodes refuse."""
+    row = index.row[shape]
+    node = index.winner[row, 1]
+    if node < 0 or index.tier[row, node] == OUT:
+        return -1
+    return node
+
+
+@inner
+def drop(index: ShapeIndex, shape: int, node: int) -> None:
+    """Take ``node`` out of the tournament of ``shape`` until it is rated again."""
+    row = index.row[shape]
+    index.tier[row, node] = OUT
+    _replay(index, row, node)
+
+
+@kernel
+def is_orderly(facts: Facts, vectors: Vectors, shape: int) -> bool:
+    """Say whether the tournament orders nodes as the summed scores do for ``shape``.
+
+    It does if static scores are equal or at least ten points apart, and if a node without any of the resource that
+    density goes by cannot take the pod.
+    """
+    resource = CPU if is_cpu_only(facts, shape) else GPU
+    if facts.shapes.request[shape, resource] <= 0 and not is_shared(facts, shape):
+        return False
+    scores = np.sort(vectors.scores[facts.shapes.score[shape]])
+    for at in range(1, scores.shape[0]):
+        if 0.0 < scores[at] - scores[at - 1] < DENSITY_RANGE or np.isnan(scores[at]):
+            return False
+    return True
