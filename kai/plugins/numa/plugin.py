@@ -8,6 +8,7 @@ Source: the peer's plugins/numa.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import attrs
 import numpy as np
@@ -83,7 +84,10 @@ class _Aligner:
         self._known: dict[int, _Pod] = {}
         shapes = view.snapshot.shapes
         self.concerns = np.array(
-            [is_guaranteed(shape) or bool((devices_of(shape, self._axis) & layouts.devices).any()) for shape in shapes],
+            [
+                is_guaranteed(shape) or bool((devices_of(shape, self._axis) & layouts.reported).any())
+                for shape in shapes
+            ],
             np.bool_,
         )
 
@@ -97,9 +101,9 @@ class _Aligner:
             found = self._known[row] = _Pod(requests, is_guaranteed(shape), devices_of(shape, self._axis))
         return found
 
-    @property
+    @cached_property
     def _zones(self) -> Zones:
-        """The zones with what is left in them as things stand."""
+        """The zones with what is left in them, live. Only to be asked for once the session is open."""
         return self._layouts.zones.replace(available=self._left.values)
 
     def _spans(self, pod: PodRow, nodes: NodeRows) -> Int64s:

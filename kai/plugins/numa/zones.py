@@ -31,8 +31,8 @@ class Layouts:
     """[N]"""
     widest: int
     """The most zones that a node has."""
-    devices: Bools
-    """[R] Devices that zones report on some node that aligns pods."""
+    reported: Bools
+    """[R] Resources that zones report on some node that aligns pods."""
 
     def placement(self, node: int, drawn: Int64s, axis: ResourceAxis) -> NumaPlacement:
         """Return the placement that draws ``drawn`` [W, R] from the zones of ``node``."""
@@ -118,7 +118,7 @@ def read_layouts(snapshot: Snapshot, ignored: frozenset[str], *, reconstruct: bo
         ),
         layouts=layouts,
         widest=max(counts),
-        devices=aware[policy != POLICY_NONE].any(axis=0),
+        reported=aware[policy != POLICY_NONE].any(axis=0),
     )
 
 
