@@ -167,6 +167,12 @@ def _text(value: object, _: object) -> str:
     raise ValueError
 
 
+def _chosen(value: object, kind: object) -> object:
+    if value in typing.get_args(kind):
+        return value
+    raise ValueError
+
+
 def _make_converter() -> cattrs.Converter:
     """Make the converter of options: strict, because a word that is silently taken for a number would decide."""
     converter = cattrs.Converter(forbid_extra_keys=True)
@@ -174,6 +180,7 @@ def _make_converter() -> cattrs.Converter:
     converter.register_structure_hook(int, _whole)
     converter.register_structure_hook(float, _number)
     converter.register_structure_hook(str, _text)
+    converter.register_structure_hook_func(lambda kind: typing.get_origin(kind) is typing.Literal, _chosen)
     return converter
 
 
