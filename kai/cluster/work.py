@@ -1,0 +1,249 @@
+"""Work by key: what a controller looks at next, and the loop that does it.
+
+A controller is told that something about an object may have changed, and looks at the object; it never works off
+events. So what waits is a key, once, however often it was asked for. `WorkQueue` decides which key is due: it is a
+plain machine without clock, randomness or tasks. `Workers` is the thin loop around it.
+
+Holds: one key is looked at by one task at a time; what is asked for during a look is looked at once more after it. A
+look that failed is repeated after a pause that doubles, shortened at random so that many do not come back at once; an
+event in between ends the pause. As many keys wait as there are objects, never more.
+"""
+
+from __future__ import annotations
+
+import heapq
+import traceback
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final, Generic, TypeAlias, TypeVar
+
+import anyio
+import attrs
+import structlog
+
+from kai.cluster.port import Clock, Draw
+
+K = TypeVar("K", bound=Hashable)
+
+_DOUBLINGS: Final = 30
+_JITTER: Final = 0.25
+_DEEPEST: Final = 8
+
+Observe: TypeAlias = Callable[[object], None]
+"""Takes a frozen value that says what happened, for metrics; telemetry knows which values there are."""
+
+
+def unobserved(_: object) -> None:
+    """Take no notice."""
+
+
+@attrs.frozen(kw_only=True)
+class Pace:
+    """How fast work is done.
+
+    Units: seconds.
+    """
+
+    concurrency: int = 10
+    """Looks under way at once."""
+    gather: float = 0.0
+    """How long events about an object are gathered before it is looked at."""
+    first_pause: float = 1.0
+    longest_pause: float = 60.0
+
+
+STEADY: Final = Pace()
+"""The pace of a controller that is not asked to have another."""
+
+
+@attrs.frozen(kw_only=True)
+class Ended:
+    """How a look ended: well if there is no `failure`."""
+
+    failure: str = ""
+    after: float | None = None
+    """Seconds until the next look: at least, after a failure; exactly, otherwise, and None for none."""
+
+
+DONE: Final = Ended()
+
+
+@attrs.frozen
+class Look(Generic[K]):
+    """A look that is to begin. What is read from `since` on is new enough for it."""
+
+    key: K
+    since: float
+
+
+@attrs.define
+class _Item:
+    due: float
+    since: float
+    failures: int = 0
+    running: bool = False
+    again: float | None = None
+    """When it was first asked for during the present look."""
+
+
+@attrs.define
+class WorkQueue(Generic[K]):
+    """The keys that wait to be looked at, and those that are."""
+
+    pace: Pace
+    draw: Draw
+    _items: dict[K, _Item] = attrs.field(factory=dict)
+    _heap: list[tuple[float, int, K]] = attrs.field(factory=list)
+    _pushed: int = 0
+    _running: int = 0
+
+    def want(self, key: K, now: float, *, after: float = 0.0) -> None:
+        """Ask for a look at a key, not before `after` seconds have passed."""
+        item = self._items.get(key)
+        due = now + max(self.pace.gather, after)
+        if item is None:
+            self._items[key] = _Item(due=due, since=now)
+            self._push(due, key)
+        elif item.running:
+            item.again = now if item.again is None else item.again
+        else:
+            item.since = now
+            if due < item.due:
+                item.due = due
+                self._push(due, key)
+
+    def take(self, now: float) -> tuple[Look[K], ...]:
+        """Return the looks that begin now, those first that have been due longest."""
+        looks: list[Look[K]] = []
+        while self._heap and self._heap[0][0] <= now and self._running < self.pace.concurrency:
+            due, _, key = heapq.heappop(self._heap)
+            item = self._items.get(key)
+            if item is None or item.running or item.due != due:
+                continue  # asked for more urgently since, or ended
+            item.running = True
+            self._running += 1
+            looks.append(Look(key, item.since))
+        return tuple(looks)
+
+    def end(self, key: K, now: float, ended: Ended = DONE) -> None:
+        """Take note that a look ended."""
+        item = self._items.pop(key)
+        self._running -= 1
+        if ended.failure:
+            item.failures += 1
+            due = now + max(self._pause(item.failures), ended.after or 0.0)
+            if item.again is not None:
+                due = min(due, now + max(self.pace.gather, ended.after or 0.0))
+            self._put_back(key, due, item.failures)
+        elif item.again is not None:
+            self._put_back(key, max(now, item.again + self.pace.gather), 0, since=item.again)
+        elif ended.after is not None:
+            self._put_back(key, now + ended.after, 0)
+
+    @property
+    def next_due(self) -> float | None:
+        """Return when the next look is due; None while there is none, or no place for it."""
+        return self._heap[0][0] if self._heap and self._running < self.pace.concurrency else None
+
+    @property
+    def waiting(self) -> int:
+        """How many keys wait."""
+        return len(self._items) - self._running
+
+    @property
+    def running(self) -> int:
+        """How many keys are looked at."""
+        return self._running
+
+    def _put_back(self, key: K, due: float, failures: int, since: float | None = None) -> None:
+        self._items[key] = _Item(due=due, since=due if since is None else since, failures=failures)
+        self._push(due, key)
+
+    def _push(self, due: float, key: K) -> None:
+        # The number keeps the order of arrival, and keys from being compared.
+        self._pushed += 1
+        heapq.heappush(self._heap, (due, self._pushed, key))
+
+    def _pause(self, failures: int) -> float:
+        whole = min(self.pace.longest_pause, self.pace.first_pause * 2.0 ** min(failures - 1, _DOUBLINGS))
+        return whole * (1.0 - _JITTER * self.draw())
+
+
+# --- The loop ------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class WorkEnded:
+    """A look that ended, for metrics."""
+
+    work: str
+    failed: bool
+    seconds: float
+    """How long it took."""
+    waited: float
+    """How long the key had been asked for when the look ended."""
+
+
+@attrs.define
+class Workers(Generic[K]):
+    """Looks at keys, several at a time, for as long as `run` is not cancelled."""
+
+    name: str
+    queue: WorkQueue[K]
+    look: Callable[[Look[K]], Awaitable[Ended]]
+    clock: Clock
+    observe: Observe = unobserved
+    _wake: anyio.Event = attrs.field(factory=anyio.Event)
+
+    def want(self, key: K, *, after: float = 0.0) -> None:
+        """Ask for a look at a key."""
+        self.queue.want(key, self.clock.monotonic(), after=after)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Look at whatever is due."""
+        async with anyio.create_task_group() as tasks:
+            while True:
+                self._wake = anyio.Event()
+                now = self.clock.monotonic()
+                for look in self.queue.take(now):
+                    tasks.start_soon(self._carry_out, look)
+                due = self.queue.next_due
+                await wait_at_most(self._wake, None if due is None else max(0.0, due - now), self.clock)
+
+    async def _carry_out(self, look: Look[K]) -> None:
+        began = self.clock.monotonic()
+        try:
+            ended = await self.look(look)
+        except Exception as error:  # noqa: BLE001 - the boundary of one work item: a bug costs one object, not all
+            ended = Ended(failure=f"{type(error).__name__}: {error}")
+            structlog.get_logger().error(
+                "work failed", work=self.name, key=look.key, why=ended.failure, at=place_of(error)
+            )
+        now = self.clock.monotonic()
+        self.queue.end(look.key, now, ended)
+        self._wake.set()
+        self.observe(
+            WorkEnded(work=self.name, failed=bool(ended.failure), seconds=now - began, waited=now - look.since),
+        )
+
+
+def place_of(error: BaseException) -> list[str]:
+    """Return where an error came from, innermost last, without what a traceback would read from files for it."""
+    frames = list(traceback.walk_tb(error.__traceback__))[-_DEEPEST:]
+    return [f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}:{line}" for frame, line in frames]
+
+
+async def wait_at_most(event: anyio.Event, seconds: float | None, clock: Clock) -> None:
+    """Wait for an event, and no longer than so many seconds of a clock; for ever if None."""
+    if seconds is None:
+        await event.wait()
+        return
+
+    async def expire(scope: anyio.CancelScope) -> None:
+        await clock.sleep(seconds)
+        scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(expire, tasks.cancel_scope)
+        await event.wait()
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,180 @@
+"""Where the pod grouper's reads are answered: kinds that are watched from the store, all others by the API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import anyio
+import attrs
+
+from kai.api import names
+from kai.api.codec import unstructure
+from kai.api.core import Namespace, PriorityClass
+from kai.api.kinds import ApiObject
+from kai.api.plans import Reason, Refusal
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.cluster.port import Api, Clock, Fetch, FetchAll, Forbidden, Index, NoSuchKind, Store
+from kai.podgrouper import kinds
+from kai.podgrouper.lookup import Absent, Answers, Get, Many, Read, Why
+from kai.podgrouper.resource import Kind, Manifest
+
+WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, PodGroup, PriorityClass, Namespace)
+"""The kinds that the pod grouper needs in its store."""
+
+_STORED: Final[dict[Kind, type[Any]]] = {
+    kinds.POD: Pod,
+    kinds.POD_GROUP: PodGroup,
+    kinds.PRIORITY_CLASS: PriorityClass,
+    kinds.NAMESPACE: Namespace,
+}
+_WITHOUT_NAMESPACE: Final = frozenset({kinds.PRIORITY_CLASS, kinds.NAMESPACE})
+# Labels by which groupers look for the other pods of a workload.
+_SOUGHT: Final = (names.KUBEFLOW_JOB_NAME, "serving.knative.dev/revision")
+_MISSING_SECONDS: Final = 60.0
+_KEPT: Final = 512
+_KEPT_SECONDS: Final = 60.0
+
+
+def _named_group(pod: Pod) -> Iterable[str]:
+    group = pod.metadata.annotations.get(names.POD_GROUP)
+    return (f"{pod.metadata.namespace}/{group}",) if group else ()
+
+
+def _sought_labels(pod: Pod) -> Iterable[str]:
+    labels = pod.metadata.labels
+    return tuple(f"{pod.metadata.namespace}/{key}={labels[key]}" for key in _SOUGHT if key in labels)
+
+
+def _namespace(group: PodGroup) -> Iterable[str]:
+    return (group.metadata.namespace,)
+
+
+GROUPS: Final = Index(Pod, "podgrouper: group", _named_group)
+"""Pods by ``namespace/name`` of the group that they name."""
+LABELS: Final = Index(Pod, "podgrouper: workload", _sought_labels)
+NAMESPACES: Final = Index(PodGroup, "podgrouper: namespace", _namespace)
+
+
+@attrs.frozen
+class StoreLookup:
+    """Answers one decision: from what was fetched for it, else from the store, and `UNREAD` where neither can.
+
+    `manifests` remembers what objects look like on the wire, for as long as they stay the same objects.
+    """
+
+    store: Store
+    answers: Answers
+    manifests: dict[tuple[str, str], tuple[PodGroup, Manifest]] = attrs.field(factory=dict)
+
+    def get(self, read: Get, /) -> Manifest | Absent:
+        """Return the object, or why there is none."""
+        known = self.answers.get(read)
+        cls = _STORED.get(read.kind)
+        if cls is None or not isinstance(known, Absent) or known.why is not Why.UNREAD:
+            return known
+        found = self.store.get(cls, read.name, "" if read.kind in _WITHOUT_NAMESPACE else read.namespace)
+        return Absent(Why.NOT_FOUND) if found is None else unstructure(found)
+
+    def many(self, read: Many, /) -> tuple[Manifest, ...] | Absent:
+        """Return the objects, or why they cannot be listed."""
+        if read.kind == kinds.POD_GROUP and read.namespace and not read.labels:
+            return tuple(self._group(group) for group in self.store.find(NAMESPACES, read.namespace))
+        if read.kind == kinds.POD and read.namespace and any(key in _SOUGHT for key, _ in read.labels):
+            key, value = next(label for label in read.labels if label[0] in _SOUGHT)
+            pods = self.store.find(LABELS, f"{read.namespace}/{key}={value}")
+            return tuple(
+                unstructure(pod) for pod in pods if all(pod.metadata.labels.get(k) == v for k, v in read.labels)
+            )
+        return self.answers.many(read)
+
+    def _group(self, group: PodGroup) -> Manifest:
+        key = (group.metadata.namespace, group.metadata.name)
+        known = self.manifests.get(key)
+        if known is None or known[0] is not group:
+            known = self.manifests[key] = (group, unstructure(group))
+        return known[1]
+
+
+@attrs.define
+class _Fetched:
+    """One read of the API server, under way or ended."""
+
+    began: float
+    ended: anyio.Event = attrs.field(factory=anyio.Event)
+    answer: object = None
+
+
+@attrs.define
+class Fetcher:
+    """Reads objects of any kind, once for all who ask at the same time.
+
+    A kind that the API server does not serve is not asked for again for a minute.
+    """
+
+    api: Api
+    clock: Clock
+    _reads: dict[Read, _Fetched] = attrs.field(factory=dict)
+    _missing: dict[Kind, float] = attrs.field(factory=dict)
+
+    async def add(self, answers: Answers, read: Read, since: float) -> Answers:
+        """Return the answers with one more, which was read at `since` or later."""
+        answer = await self._shared(read, since)
+        if isinstance(read, Get):
+            return answers.with_object(read, answer if isinstance(answer, Absent) else _manifest(answer))
+        return answers.with_list(read, answer if isinstance(answer, Absent) else _manifests(answer))
+
+    async def _shared(self, read: Read, since: float) -> object:
+        now = self.clock.monotonic()
+        if self._missing.get(read.kind, now) > now:
+            return Absent(Why.NO_SUCH_KIND)
+        known = self._reads.get(read)
+        if known is not None and known.began >= since and not _has_failed(known):
+            await known.ended.wait()
+            return known.answer
+        self._prune(now)
+        mine = self._reads[read] = _Fetched(began=now, answer=Absent(Why.FAILED, "the read was cut off"))
+        try:
+            mine.answer = self._understood(read, await self.api.perform(_request(read)))
+        finally:
+            mine.ended.set()
+        return mine.answer
+
+    def _understood(self, read: Read, reply: object) -> object:
+        if not isinstance(reply, Refusal):
+            self._missing.pop(read.kind, None)
+            return reply
+        if isinstance(reply, NoSuchKind):
+            self._missing[read.kind] = self.clock.monotonic() + _MISSING_SECONDS
+            return Absent(Why.NO_SUCH_KIND)
+        if isinstance(reply, Forbidden):
+            return Absent(Why.FORBIDDEN)
+        if reply.reason is Reason.NOT_FOUND:
+            return Absent(Why.NOT_FOUND)
+        return Absent(Why.FAILED, reply.message or reply.reason.value)
+
+    def _prune(self, now: float) -> None:
+        """Forget reads that nobody can use any more, once there are many."""
+        if len(self._reads) >= _KEPT:
+            young = {read: kept for read, kept in self._reads.items() if now - kept.began < _KEPT_SECONDS}
+            self._reads = young if len(young) < _KEPT else {}
+
+
+def _has_failed(fetched: _Fetched) -> bool:
+    return fetched.ended.is_set() and isinstance(fetched.answer, Absent) and fetched.answer.why is Why.FAILED
+
+
+def _request(read: Read) -> Fetch | FetchAll:
+    version, kind = read.kind.api_version, read.kind.kind
+    if isinstance(read, Get):
+        return Fetch(api_version=version, kind=kind, name=read.name, namespace=read.namespace)
+    return FetchAll(api_version=version, kind=kind, namespace=read.namespace, labels=dict(read.labels))
+
+
+def _manifest(answer: object) -> Manifest | Absent:
+    return answer if isinstance(answer, dict) else Absent(Why.FAILED, "the API server sent no object")
+
+
+def _manifests(answer: object) -> tuple[Manifest, ...] | Absent:
+    return answer if isinstance(answer, tuple) else Absent(Why.FAILED, "the API server sent no list")

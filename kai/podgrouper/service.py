@@ -1,0 +1,297 @@
+"""The pod grouper at work: watches pods, decides on each with `group_pod`, writes the group, then the pod.
+
+What leads to a look at a pod: it has no group, or its group is gone; or what a grouper may have read from it changed.
+A pod that is grouped and bound when the process starts is left alone until it changes.
+
+What a decision reads comes from the store where the store has the kind, else from the API server. Pods of one workload
+come in crowds, so a read that began after a pod was last asked about serves that pod too: a gang costs one read of its
+owner, not one for each member. A group is written by one task at a time, and whoever had to wait decides again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import anyio
+import attrs
+import structlog
+
+from kai.api import names
+from kai.api.codec import unstructure
+from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.cluster.port import Apply, Change, Cluster
+from kai.cluster.work import DONE, STEADY, Ended, Look, Observe, Pace, Workers, WorkQueue, unobserved
+from kai.podgrouper.decide import Grouping, group_pod
+from kai.podgrouper.grouper import Groupers
+from kai.podgrouper.lookup import Absent, Answers, Get, Why
+from kai.podgrouper.reading import GROUPS, Fetcher, StoreLookup
+from kai.podgrouper.registry import load_groupers
+from kai.podgrouper.resource import Kind, Manifest
+from kai.podgrouper.settings import Settings
+from kai.podgrouper.update import GroupWrite, Verb
+
+Key = tuple[str, str]
+
+MANAGER: Final = "kai-podgrouper"
+WARNING: Final = "PodGrouperWarning"
+_SAY_AGAIN: Final = 600.0
+_LONGEST_MESSAGE: Final = 1024
+# What other parts of kai write on a pod says nothing about its workload.
+_FOREIGN: Final = frozenset({names.RECEIVED_RESOURCE_TYPE, names.NUMA_PREDICTED, names.NUMA_OBSERVED})
+
+
+@attrs.frozen
+class PodGrouped:
+    """A pod got a group, or its group changed; for metrics."""
+
+    wrote_group: bool
+    wrote_pod: bool
+
+
+@attrs.frozen
+class _Lock:
+    """Who writes one group, and how many wait for it or hold it."""
+
+    lock: anyio.Lock = attrs.field(factory=anyio.Lock)
+    users: list[None] = attrs.field(factory=list)
+
+
+@attrs.define
+class PodGrouper:
+    """The pod grouper of one process."""
+
+    cluster: Cluster
+    settings: Settings
+    groupers: Groupers
+    pace: Pace = STEADY
+    observe: Observe = unobserved
+    _settled: dict[Key, object] = attrs.field(factory=dict)
+    """What each pod looked like when nothing was left to do about it."""
+    _said: dict[Key, tuple[str, float]] = attrs.field(factory=dict)
+    """What was last said on each pod that cannot be grouped, and when."""
+    _locks: dict[Key, _Lock] = attrs.field(factory=dict)
+    _manifests: dict[Key, tuple[PodGroup, Manifest]] = attrs.field(factory=dict)
+    _fetcher: Fetcher = attrs.field(init=False)
+    _workers: Workers[Key] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Make the parts that need the others."""
+        self._fetcher = Fetcher(self.cluster.api, self.cluster.clock)
+        queue: WorkQueue[Key] = WorkQueue(self.pace, self.cluster.draw)
+        self._workers = Workers("podgrouper", queue, self._look, self.cluster.clock, self.observe)
+
+    async def run(self) -> None:
+        """Group pods until cancelled."""
+        await self.cluster.store.synced()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._workers.run)
+            with self.cluster.store.changes(Pod, PodGroup) as changes:
+                async for batch in changes:
+                    self._take(batch)
+
+    # --- What is looked at ---------------------------------------------------------------------------------------
+
+    def _take(self, batch: Iterable[Change[Any]]) -> None:
+        for change in batch:
+            if isinstance(change.present, Pod):
+                self._take_pod(change)
+            elif change.after is None:
+                # Pods that still name the group need another of that name.
+                self._manifests.pop(_key(change.present), None)
+                for pod in self.cluster.store.find(GROUPS, "/".join(_key(change.present))):
+                    self._settled.pop(_key(pod), None)
+                    self._workers.want(_key(pod))
+
+    def _take_pod(self, change: Change[Pod]) -> None:
+        pod, key = change.present, _key(change.present)
+        if change.after is None:
+            self._settled.pop(key, None)
+            self._said.pop(key, None)
+        elif pod.spec.scheduler_name != self.settings.scheduler_name:
+            return
+        elif change.before is None and self._is_settled(pod):
+            self._settled[key] = _traits(pod)
+        elif self._settled.get(key) != _traits(pod):
+            self._workers.want(key)
+
+    def _is_settled(self, pod: Pod) -> bool:
+        """Return whether a pod that is seen for the first time was dealt with in an earlier life."""
+        name = pod.metadata.annotations.get(names.POD_GROUP)
+        if not name or not pod.spec.node_name:
+            return False
+        return self.cluster.store.get(PodGroup, name, pod.metadata.namespace) is not None
+
+    # --- One look ------------------------------------------------------------------------------------------------
+
+    async def _look(self, look: Look[Key]) -> Ended:
+        namespace, name = look.key
+        pod = self.cluster.store.get(Pod, name, namespace)
+        if pod is None:
+            return DONE
+        manifest = unstructure(pod)
+        grouping, answers = await self._decide(manifest, look.since, Answers())
+        if grouping.group is None or grouping.group.verb is Verb.NOTHING:
+            return await self._settle(pod, grouping, wrote=False)
+        async with self._writing(_path_of(grouping.group)) as waited:
+            if waited:
+                grouping, answers = await self._decide(manifest, look.since, answers)
+            if grouping.group is not None and grouping.group.verb is Verb.CREATE:
+                grouping = await self._decide_on_hidden(pod, manifest, look.since, answers, grouping)
+            wrote = grouping.group is not None and grouping.group.verb is not Verb.NOTHING
+            if grouping.group is not None and wrote:
+                refusal = await self._write_group(grouping.group)
+                if refusal is not None:
+                    return await self._refused(pod, refusal)
+        return await self._settle(pod, grouping, wrote=wrote)
+
+    async def _decide(self, pod: Mapping[str, Any], since: float, answers: Answers) -> tuple[Grouping, Answers]:
+        """Return the decision and what was read from the API server for it."""
+        while True:
+            lookup = StoreLookup(self.cluster.store, answers, self._manifests)
+            outcome = group_pod(pod, lookup, self.settings, self.groupers)
+            if isinstance(outcome, Grouping):
+                return outcome, answers
+            answers = await self._fetcher.add(answers, outcome.read, since)
+
+    async def _decide_on_hidden(
+        self, pod: Pod, manifest: Mapping[str, Any], since: float, answers: Answers, grouping: Grouping
+    ) -> Grouping:
+        """Decide again if a group of that name exists after all: others may have made it, and the store only lags.
+
+        A group whose owner is the pod itself is named after the pod's UID, so nobody made it before the pod was seen.
+        """
+        if grouping.group is None or _owner(grouping.group) == pod.metadata.uid:
+            return grouping
+        namespace, name = _path_of(grouping.group)
+        read = Get(Kind.of(names.POD_GROUP_VERSION, "PodGroup"), namespace, name)
+        answers = await self._fetcher.add(answers, read, since)
+        found = answers.get(read)
+        if isinstance(found, Absent) and found.why is Why.NOT_FOUND:
+            return grouping
+        again, _ = await self._decide(manifest, since, answers)
+        return again
+
+    async def _write_group(self, write: GroupWrite) -> Refusal | None:
+        namespace, name = _path_of(write)
+        manifest = write.apply_configuration()
+        ref = Ref(PodGroup, name, namespace)
+        reply = await self.cluster.api.perform(Apply(ref=ref, manifest=manifest, manager=MANAGER))
+        return reply if isinstance(reply, Refusal) else None
+
+    async def _settle(self, pod: Pod, grouping: Grouping, *, wrote: bool) -> Ended:
+        """Write the pod, once its group is as it should be, and remember that nothing is left to do about it."""
+        log = structlog.get_logger()
+        key = _key(pod)
+        if grouping.failure:
+            return await self._failed(pod, grouping.failure)
+        for note in grouping.notes:
+            log.warning("passed over", pod="/".join(key), note=note)
+        patch = grouping.pod_patch
+        # Remembered before it is written: the change that the write causes asks for no look then.
+        self._settled[key] = _traits(pod, patch)
+        if patch is not None:
+            body = {**patch, "metadata": {**_map(patch["metadata"]), "uid": pod.metadata.uid}}
+            reply = await self.cluster.api.perform(Patch(ref=Ref(Pod, key[1], key[0]), patch=body))
+            if isinstance(reply, Refusal):
+                self._settled.pop(key, None)
+                return await self._refused(pod, reply)
+            log.info("grouped", pod="/".join(key), changes=patch["metadata"])
+        if wrote or patch is not None:
+            self.observe(PodGrouped(wrote_group=wrote, wrote_pod=patch is not None))
+        self._said.pop(key, None)
+        if self.cluster.store.get(Pod, key[1], key[0]) is None:
+            self._settled.pop(key, None)
+        return DONE
+
+    async def _refused(self, pod: Pod, refusal: Refusal) -> Ended:
+        """Try again at once where somebody was faster; say it on the pod where only a person can help."""
+        if refusal.reason in {Reason.CONFLICT, Reason.NOT_FOUND}:
+            current = self.cluster.store.get(Pod, pod.metadata.name, pod.metadata.namespace)
+            return DONE if current is None else Ended(failure=refusal.message or refusal.reason.value)
+        if refusal.reason in {Reason.UNAVAILABLE, Reason.UNKNOWN}:
+            # The API server is not there to be told either; every write here can be repeated.
+            return Ended(failure=refusal.message or refusal.reason.value, after=refusal.retry_after)
+        return await self._failed(pod, refusal.message)
+
+    async def _failed(self, pod: Pod, message: str) -> Ended:
+        key, now = _key(pod), self.cluster.clock.monotonic()
+        said, when = self._said.get(key, ("", 0.0))
+        if said != message or now - when > _SAY_AGAIN:
+            structlog.get_logger().warning("not grouped", pod="/".join(key), why=message)
+            event = Emit(
+                ref=Ref(Pod, key[1], key[0]),
+                type="Warning",
+                reason=WARNING,
+                message=message[:_LONGEST_MESSAGE],
+                uid=pod.metadata.uid,
+            )
+            reply = await self.cluster.api.perform(event)
+            if not isinstance(reply, Refusal):
+                self._said[key] = (message, now)
+        return Ended(failure=message)
+
+    @asynccontextmanager
+    async def _writing(self, key: Key) -> AsyncIterator[bool]:
+        """Hold a group; the value says whether somebody else held it before, so that it may have changed."""
+        entry = self._locks.setdefault(key, _Lock())
+        waited = bool(entry.users)
+        entry.users.append(None)
+        try:
+            async with entry.lock:
+                yield waited
+        finally:
+            entry.users.pop()
+            if not entry.users:
+                del self._locks[key]
+
+
+async def group_pods(
+    cluster: Cluster, settings: Settings, *, pace: Pace = STEADY, observe: Observe = unobserved
+) -> None:
+    """Group the pods of a cluster that is open already, until cancelled.
+
+    Raises: ConfigError or PluginError if the groupers that are installed do not fit the settings.
+    """
+    await PodGrouper(cluster, settings, load_groupers(settings), pace, observe).run()
+
+
+def _traits(pod: Pod, patch: Mapping[str, Any] | None = None) -> object:
+    """Return all of a pod that a grouper may read, with a patch of its metadata applied.
+
+    Whether it is bound matters to owned pods only.
+    """
+    metadata = pod.metadata
+    written = _map((patch or {}).get("metadata"))
+    labels = {**metadata.labels, **_map(written.get("labels"))}
+    annotations = {**metadata.annotations, **_map(written.get("annotations"))}
+    return (
+        metadata.uid,
+        frozenset(labels.items()),
+        frozenset(item for item in annotations.items() if item[0] not in _FOREIGN),
+        metadata.owner_references,
+        metadata.deletion_timestamp is not None,
+        bool(metadata.owner_references and pod.spec.node_name),
+    )
+
+
+def _key(found: Pod | PodGroup) -> Key:
+    return found.metadata.namespace, found.metadata.name
+
+
+def _path_of(write: GroupWrite) -> Key:
+    metadata = _map(write.manifest["metadata"])
+    return str(metadata["namespace"]), str(metadata["name"])
+
+
+def _owner(write: GroupWrite) -> str:
+    references = _map(write.manifest["metadata"]).get("ownerReferences")
+    first = references[0] if isinstance(references, list) and references else {}
+    return str(first.get("uid", "")) if isinstance(first, Mapping) else ""
+
+
+def _map(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,140 @@
+import anyio
+import attrs
+import pytest
+
+from kai.cluster.work import DONE, Ended, Pace, WorkEnded, Workers, WorkQueue
+from tests.doubles.cluster import VirtualClock
+
+
+def queue(draw=lambda: 0.0, **pace):
+    return WorkQueue(Pace(**pace), draw)
+
+
+def keys(looks):
+    return [look.key for look in looks]
+
+
+def test_a_key_waits_once_however_often_it_was_asked_for():
+    work = queue()
+    for _ in range(3):
+        work.want("a", 0.0)
+    work.want("b", 0.0)
+    assert keys(work.take(0.0)) == ["a", "b"]
+    assert work.take(0.0) == ()
+
+
+def test_what_is_asked_for_during_a_look_is_looked_at_once_more_after_it():
+    work = queue()
+    work.want("a", 0.0)
+    work.take(0.0)
+    work.want("a", 1.0)
+    work.want("a", 2.0)
+    assert work.take(3.0) == ()
+    work.end("a", 3.0)
+    (again,) = work.take(3.0)
+    assert (again.key, again.since) == ("a", 1.0)
+    work.end("a", 4.0)
+    assert work.take(100.0) == ()
+    assert work.waiting == work.running == 0
+
+
+def test_only_so_many_looks_are_under_way():
+    work = queue(concurrency=2)
+    for key in "abc":
+        work.want(key, 0.0)
+    assert keys(work.take(0.0)) == ["a", "b"]
+    assert work.next_due is None
+    work.end("b", 1.0)
+    assert keys(work.take(1.0)) == ["c"]
+
+
+def test_events_are_gathered_from_the_first_on():
+    work = queue(gather=2.0)
+    work.want("a", 0.0)
+    work.want("a", 1.5)
+    assert work.take(1.9) == ()
+    assert work.next_due == 2.0
+    (look,) = work.take(2.0)
+    assert look.since == 1.5
+
+
+def test_pauses_after_failures_double_up_to_the_longest():
+    work = queue(longest_pause=5.0)
+    now, pauses = 0.0, []
+    work.want("a", now)
+    for _ in range(5):
+        work.take(now)
+        work.end("a", now, Ended(failure="no"))
+        pauses.append(work.next_due - now)
+        now = work.next_due
+    assert pauses == [1.0, 2.0, 4.0, 5.0, 5.0]
+    work.take(now)
+    work.end("a", now)
+    work.want("a", now)
+    work.take(now)
+    work.end("a", now, Ended(failure="no"))
+    assert work.next_due == now + 1.0
+
+
+def test_pauses_are_shortened_at_random():
+    work = queue(draw=lambda: 0.5)
+    work.want("a", 0.0)
+    work.take(0.0)
+    work.end("a", 0.0, Ended(failure="no"))
+    assert work.next_due == pytest.approx(0.875)
+
+
+def test_an_event_ends_the_pause_after_a_failure_but_not_what_the_server_asked_for():
+    work = queue()
+    work.want("a", 0.0)
+    work.take(0.0)
+    work.end("a", 0.0, Ended(failure="no", after=30.0))
+    assert work.next_due == 30.0
+    work.want("a", 5.0)
+    assert keys(work.take(5.0)) == ["a"]
+    work.want("a", 6.0)
+    work.end("a", 7.0, Ended(failure="busy", after=10.0))
+    assert work.next_due == 17.0
+
+
+def test_a_look_may_ask_for_another_one_later():
+    work = queue()
+    work.want("a", 0.0)
+    work.take(0.0)
+    work.end("a", 1.0, Ended(after=60.0))
+    assert work.next_due == 61.0
+
+
+@attrs.define
+class Recorder:
+    clock: VirtualClock
+    seen: list = attrs.field(factory=list)
+    facts: list = attrs.field(factory=list)
+
+    async def look(self, look):
+        self.seen.append((look.key, self.clock.time - 1000.0))
+        if look.key == "bug" and len(self.seen) < 3:
+            raise RuntimeError("a bug")
+        await self.clock.sleep(5.0)
+        return DONE
+
+
+@pytest.mark.anyio
+async def test_workers_look_at_what_is_due_and_survive_a_bug():
+    clock = VirtualClock()
+    recorder = Recorder(clock)
+    workers = Workers("test", queue(concurrency=1), recorder.look, clock, recorder.facts.append)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(workers.run)
+        workers.want("a")
+        workers.want("bug")
+        await clock.pass_time(5.0)
+        assert recorder.seen == [("a", 0.0), ("bug", 5.0)]
+        await clock.pass_time(20.0)
+        tasks.cancel_scope.cancel()
+    assert recorder.seen == [("a", 0.0), ("bug", 5.0), ("bug", 6.0)]
+    assert recorder.facts == [
+        WorkEnded(work="test", failed=False, seconds=5.0, waited=5.0),
+        WorkEnded(work="test", failed=True, seconds=0.0, waited=5.0),
+        WorkEnded(work="test", failed=False, seconds=5.0, waited=5.0),
+    ]
