@@ -1,0 +1,319 @@
+"""One kind in the store: its objects by key, with what was assumed over them.
+
+A shelf takes manifests as they come, from pages of lists, watch events and answers to writes, in any order and any
+number of times: the version of each object decides what is newer. It reads only what changed.
+
+Holds: an object whose new form cannot be read stays as it was, as long as it is the same object (UID); one that could
+never be read is not there. A pod that runs must not vanish, and free its node, because somebody wrote nonsense into an
+annotation of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Generic, TypeVar, cast
+
+import attrs
+
+from kai.api.codec import structure_as
+from kai.api.kinds import ApiObject
+from kai.cluster.port import Change, Index, Key, Rejected
+from kai.errors import InputError
+
+T = TypeVar("T", bound=ApiObject)
+
+_MOST_GRAVES: Final = 1 << 16
+_UNKNOWN_VERSION: Final = -1
+_FOREVER: Final = 1 << 64
+
+
+@attrs.frozen
+class Peek:
+    """What is read of a manifest to tell whether the rest is worth reading."""
+
+    key: Key
+    uid: str
+    version: int
+
+
+@attrs.define
+class _Assumption(Generic[T]):
+    """Something shown over what is there."""
+
+    until: Callable[[T | None], bool]
+    beneath: T | None
+
+
+def peek(manifest: object) -> Peek | None:
+    """Return key, UID and version of a manifest; None for something that has no name, which is no object."""
+    metadata = manifest.get("metadata") if isinstance(manifest, Mapping) else None
+    if not isinstance(metadata, Mapping):
+        return None
+    name, namespace, uid = metadata.get("name"), metadata.get("namespace") or "", metadata.get("uid") or ""
+    if not isinstance(name, str) or not name or not isinstance(namespace, str) or not isinstance(uid, str):
+        return None
+    return Peek((namespace, name), uid, version_of(metadata.get("resourceVersion")))
+
+
+def version_of(text: object) -> int:
+    """Return a resource version as a number; -1 for what is none, which is taken for newer than anything.
+
+    Source: since Kubernetes 1.35 versions are documented as comparable; every API server on etcd has always used them
+    as such.
+    """
+    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 20:
+        return int(text)
+    return _UNKNOWN_VERSION
+
+
+class Shelf(Generic[T]):
+    """The objects of one kind.
+
+    Every method that changes something calls `on_change` with each change of what is shown.
+    """
+
+    def __init__(
+        self,
+        cls: type[T],
+        on_change: Callable[[Key, Change[T]], None],
+        keep: Callable[[T], bool] = lambda _: True,
+    ) -> None:
+        self.cls = cls
+        self._on_change = on_change
+        self._keep = keep
+        self._shown: dict[Key, T] = {}
+        self._versions: dict[Key, tuple[str, int]] = {}
+        """UID and version of what is really there, whether it could be read or not, or is not kept."""
+        self._assumed: dict[Key, _Assumption[T]] = {}
+        self._rejected: dict[Key, Rejected] = {}
+        self._graves: dict[str, int] = {}
+        """UIDs of deleted objects and when they ended, so that a late word about them does not bring them back."""
+        self._tuple: tuple[T, ...] | None = ()
+        self._indexes: dict[str, _Lookup[T]] = {}
+        self._listing: set[Key] | None = None
+        self._starts_over = False
+        self.newest = 0
+        """The newest version that anything was told with."""
+
+    # --- Looking ---------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Return how many objects are shown."""
+        return len(self._shown)
+
+    def get(self, key: Key) -> T | None:
+        """Return what is shown at a key."""
+        return self._shown.get(key)
+
+    def actual(self, key: Key) -> T | None:
+        """Return what is really there, as far as is known."""
+        assumption = self._assumed.get(key)
+        return self._shown.get(key) if assumption is None else assumption.beneath
+
+    def all(self) -> tuple[T, ...]:
+        """Return what is shown; the same tuple until something changes."""
+        if self._tuple is None:
+            self._tuple = tuple(self._shown.values())
+        return self._tuple
+
+    def items(self) -> Iterator[tuple[Key, T]]:
+        """Return keys and objects."""
+        return iter(self._shown.items())
+
+    def find(self, index: Index[T], key: str) -> tuple[T, ...]:
+        """Return the objects to which a key of an index leads, by namespace and name."""
+        lookup = self._indexes.get(index.name)
+        if lookup is None:
+            lookup = self._indexes[index.name] = _Lookup(index)
+            for place, obj in self._shown.items():
+                lookup.put(place, None, obj)
+        return lookup.find(key)
+
+    @property
+    def rejected(self) -> tuple[Rejected, ...]:
+        """Return the objects that cannot be read, by key."""
+        return tuple(self._rejected[key] for key in sorted(self._rejected))
+
+    def is_assumed(self, key: Key) -> bool:
+        """Return whether something is assumed at a key."""
+        return key in self._assumed
+
+    # --- Taking what there is --------------------------------------------------------------------------------------
+
+    def see(self, manifest: object) -> None:
+        """Take an object as it is, or was at its version."""
+        seen = peek(manifest)
+        if seen is None:
+            self._reject(("", ""), "metadata.name: found nothing, expected a name")
+            return
+        if self._listing is not None:
+            self._listing.add(seen.key)
+        if self._is_news(seen):
+            self._put(seen, manifest)
+
+    def bury(self, manifest: object) -> None:
+        """Take the end of an object, with its last form."""
+        seen = peek(manifest)
+        if seen is not None:
+            self.bury_key(seen.key, seen.uid, seen.version)
+
+    def bury_key(self, key: Key, uid: str, version: int = _UNKNOWN_VERSION) -> None:
+        """Take the end of the object that has this UID; another of the same name, made later, stays."""
+        self._bury_uid(uid, version)
+        self.newest = max(self.newest, version)
+        known_uid, known_version = self._versions.get(key, ("", _UNKNOWN_VERSION))
+        if uid and known_uid and uid != known_uid and not 0 <= known_version < version:
+            return
+        self._rejected.pop(key, None)
+        self._versions.pop(key, None)
+        self._set(key, None)
+
+    def _is_news(self, seen: Peek) -> bool:
+        known = self._versions.get(seen.key)
+        if self._starts_over:
+            return known != (seen.uid, seen.version) or seen.version < 0
+        self.newest = max(self.newest, seen.version)
+        if seen.uid in self._graves and seen.version <= self._graves[seen.uid]:
+            return False
+        return known is None or seen.version < 0 or known[1] < 0 or seen.version > known[1]
+
+    def _put(self, seen: Peek, manifest: Any) -> None:  # noqa: ANN401 - JSON from outside
+        known_uid = self._versions.get(seen.key, ("", 0))[0]
+        self._versions[seen.key] = (seen.uid, seen.version)
+        if known_uid and known_uid != seen.uid:
+            self._bury_uid(known_uid, seen.version)
+        try:
+            obj = structure_as(self.cls, manifest)
+        except InputError as error:
+            self._reject(seen.key, str(error))
+            if known_uid != seen.uid:
+                self._set(seen.key, None)
+            return
+        self._rejected.pop(seen.key, None)
+        self._set(seen.key, obj if self._keep(obj) else None)
+
+    def _bury_uid(self, uid: str, version: int) -> None:
+        if uid:
+            self._graves[uid] = version if version >= 0 else _FOREVER
+            if len(self._graves) > _MOST_GRAVES:
+                del self._graves[next(iter(self._graves))]
+
+    def _reject(self, key: Key, message: str) -> None:
+        self._rejected[key] = Rejected(cls=cast("type[ApiObject]", self.cls), key=key, message=message)
+
+    # --- Lists -----------------------------------------------------------------------------------------------------
+
+    def begin_list(self, version: int) -> None:
+        """Expect the pages of a list that was made at a version.
+
+        A version older than what was seen before means that the server's memory was put back to an earlier time; then
+        the list alone is true, however old its objects are.
+        """
+        self._listing = set()
+        self._starts_over = 0 <= version < self.newest
+        if self._starts_over:
+            self._graves.clear()
+
+    def end_list(self, version: int) -> None:
+        """Take it that what the pages did not bring is gone, except for what was made after the list."""
+        listed, starts_over = self._listing, self._starts_over
+        self._listing, self._starts_over = None, False
+        self.newest = version if starts_over else max(self.newest, version)
+        if listed is None:
+            return
+        for key in [key for key in self._versions if key not in listed]:
+            uid, known = self._versions[key]
+            if starts_over or known < 0 or known <= version:
+                self.bury_key(key, uid)
+
+    def abandon_list(self) -> None:
+        """Forget about the pages that came: there will be another list."""
+        self._listing, self._starts_over = None, False
+
+    def clear(self) -> None:
+        """Take it that the kind is not served any more, and its objects are gone with it."""
+        self.begin_list(0)
+        self._starts_over = True
+        self.end_list(0)
+
+    # --- Assuming --------------------------------------------------------------------------------------------------
+
+    def assume(self, key: Key, obj: T, until: Callable[[T | None], bool]) -> None:
+        """Show an object until a predicate is true of what is really there."""
+        actual = self.actual(key)
+        if until(actual):
+            self.forget(key)
+            return
+        self._assumed[key] = _Assumption(until, actual)
+        self._show(key, obj)
+
+    def forget(self, key: Key) -> None:
+        """Show what is really there."""
+        assumption = self._assumed.pop(key, None)
+        if assumption is not None:
+            self._show(key, assumption.beneath)
+
+    def forget_all(self) -> None:
+        """Show what is really there, of everything."""
+        for key in list(self._assumed):
+            self.forget(key)
+
+    # --- Showing ---------------------------------------------------------------------------------------------------
+
+    def _set(self, key: Key, obj: T | None) -> None:
+        assumption = self._assumed.get(key)
+        if assumption is None:
+            self._show(key, obj)
+        elif assumption.until(obj):
+            del self._assumed[key]
+            self._show(key, obj)
+        else:
+            assumption.beneath = obj
+
+    def _show(self, key: Key, obj: T | None) -> None:
+        before = self._shown.get(key)
+        if before is obj:
+            return
+        if obj is None:
+            del self._shown[key]
+        else:
+            self._shown[key] = obj
+        self._tuple = None
+        for lookup in self._indexes.values():
+            lookup.put(key, before, obj)
+        if before is not None and obj is not None and before.metadata.uid != obj.metadata.uid and before.metadata.uid:
+            self._on_change(key, Change(before, None))
+            self._on_change(key, Change(None, obj))
+        else:
+            self._on_change(key, Change(before, obj))
+
+
+class _Lookup(Generic[T]):
+    """An index, kept up to date."""
+
+    def __init__(self, index: Index[T]) -> None:
+        self._keys = index.keys
+        self._found: dict[str, dict[Key, T]] = {}
+        self._sorted: dict[str, tuple[T, ...]] = {}
+
+    def put(self, place: Key, before: T | None, after: T | None) -> None:
+        if before is not None:
+            for key in self._keys(before):
+                group = self._found.get(key, {})
+                group.pop(place, None)
+                if not group:
+                    self._found.pop(key, None)
+                self._sorted.pop(key, None)
+        if after is not None:
+            for key in self._keys(after):
+                self._found.setdefault(key, {})[place] = after
+                self._sorted.pop(key, None)
+
+    def find(self, key: str) -> tuple[T, ...]:
+        found = self._sorted.get(key)
+        if found is None:
+            group = self._found.get(key)
+            if group is None:
+                return ()
+            found = self._sorted[key] = tuple(obj for _, obj in sorted(group.items(), key=lambda item: item[0]))
+        return found

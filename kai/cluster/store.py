@@ -1,0 +1,319 @@
+"""The store: the shelves of all kinds, who is told of changes, and the cluster as one value.
+
+Everything here runs on the event loop and returns at once; only the waiting is asynchronous. Whoever brings news takes
+it in as one batch (`taking`), so subscribers are woken once for each read from the network, not once for each object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import anyio
+import attrs
+
+from kai.api.kinds import BY_CLASS, ApiObject
+from kai.api.objects import FIELD_OF, ClusterObjects
+from kai.cluster.port import Change, Clock, Index, Key, Rejected
+from kai.cluster.shelf import Shelf
+
+T = TypeVar("T", bound=ApiObject)
+
+
+@attrs.frozen(kw_only=True)
+class Watched:
+    """A kind that is watched, and which of its objects.
+
+    Units: selectors as the API server takes them.
+    """
+
+    cls: type[ApiObject]
+    namespace: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+    keep: Callable[[Any], bool] | None = None
+    """Which objects are kept of those that the server sends; all, if None."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether an object that is not in the store should not exist."""
+        return not (self.namespace or self.label_selector or self.field_selector or self.keep)
+
+
+@attrs.define
+class _Sync:
+    """How far the watch of a kind has come."""
+
+    watched: Watched
+    completed: int = 0
+    """The number of the list that was taken completely last; 0 before the first."""
+    heard: float = 0.0
+    """When the server was heard of last, on the monotonic clock."""
+    refresh: Callable[[], int] | None = None
+    """Asks the watch for another list; returns its number."""
+
+
+class _Subscription:
+    """Changes that somebody has not taken yet, joined object by object."""
+
+    def __init__(self) -> None:
+        self._pending: dict[tuple[type[ApiObject], Key, str], Change[Any]] = {}
+        self._wake: anyio.Event | None = None
+
+    def add(self, cls: type[ApiObject], key: Key, change: Change[Any]) -> None:
+        place = (cls, key, change.present.metadata.uid)
+        known = self._pending.pop(place, None)
+        joined = change if known is None else Change(known.before, change.after)
+        if joined.before is not joined.after:
+            self._pending[place] = joined
+        if self._wake is not None and self._pending:
+            self._wake.set()
+
+    def __aiter__(self) -> _Subscription:
+        return self
+
+    async def __anext__(self) -> tuple[Change[Any], ...]:
+        while not self._pending:
+            self._wake = anyio.Event()
+            await self._wake.wait()
+        self._wake = None
+        batch = tuple(self._pending.values())
+        self._pending.clear()
+        return batch
+
+
+class WatchedStore:
+    """A store that watches keep current; see `kai.cluster.port.Store` for what it shows."""
+
+    def __init__(self, watched: Iterable[Watched], clock: Clock) -> None:
+        self._clock = clock
+        self._shelves: dict[type[ApiObject], Shelf[Any]] = {}
+        self._syncs: dict[type[ApiObject], _Sync] = {}
+        for each in watched:
+            self._shelves[each.cls] = _shelf(each, self._changed)
+            self._syncs[each.cls] = _Sync(each)
+        self._subscriptions: dict[type[ApiObject], list[_Subscription]] = {cls: [] for cls in self._shelves}
+        self._waiting: list[anyio.Event] = []
+        self._waiting_for: dict[tuple[type[ApiObject], Key], list[anyio.Event]] = {}
+        self._revision = 0
+        self._whole: tuple[int, ClusterObjects] | None = None
+
+    # --- Looking ---------------------------------------------------------------------------------------------------
+
+    @property
+    def revision(self) -> int:
+        """Return a number that grows with every change of what is shown."""
+        return self._revision
+
+    @property
+    def is_synced(self) -> bool:
+        """Return whether every kind was listed."""
+        return all(sync.completed for sync in self._syncs.values())
+
+    @property
+    def unsynced(self) -> tuple[str, ...]:
+        """Return the kinds that were not listed yet."""
+        return tuple(BY_CLASS[cls].plural for cls, sync in self._syncs.items() if not sync.completed)
+
+    @property
+    def rejected(self) -> tuple[Rejected, ...]:
+        """Return the objects that cannot be read."""
+        return tuple(each for shelf in self._shelves.values() for each in shelf.rejected)
+
+    def watches(self, cls: type[Any]) -> bool:
+        """Return whether a kind is in the store, and was listed."""
+        sync = self._syncs.get(cls)
+        return sync is not None and sync.completed > 0
+
+    def is_whole(self, cls: type[Any]) -> bool:
+        """Return whether all objects of a kind are in the store."""
+        return self.watches(cls) and self._syncs[cls].watched.is_whole
+
+    def get(self, cls: type[T], name: str, namespace: str = "") -> T | None:
+        """Return an object."""
+        return self.shelf(cls).get((namespace, name))
+
+    def all(self, cls: type[T]) -> tuple[T, ...]:
+        """Return all objects of a kind."""
+        return self.shelf(cls).all()
+
+    def find(self, index: Index[T], key: str) -> tuple[T, ...]:
+        """Return the objects to which a key of an index leads."""
+        return self.shelf(index.cls).find(index, key)
+
+    def cluster_objects(self) -> ClusterObjects:
+        """Return everything that a snapshot is made of."""
+        if self._whole is None or self._whole[0] != self._revision:
+            fields: dict[str, Any] = {
+                FIELD_OF[cls]: shelf.all() for cls, shelf in self._shelves.items() if cls in FIELD_OF
+            }
+            self._whole = (self._revision, ClusterObjects(**fields))
+        return self._whole[1]
+
+    def age(self) -> float:
+        """Return for how long the most silent kind has been silent."""
+        now = self._clock.monotonic()
+        return max((now - sync.heard for sync in self._syncs.values()), default=0.0)
+
+    def shelf(self, cls: type[T]) -> Shelf[T]:
+        """Return the shelf of a kind.
+
+        Raises: LookupError for one that is not watched, a mistake of whoever put the service together.
+        """
+        wanted: type[Any] = cls
+        found: Shelf[T] | None = self._shelves.get(wanted)
+        if found is None:
+            plural = BY_CLASS[wanted].plural
+            raise LookupError(f"store: found no watch of {plural}, expected one by whoever reads them")
+        return found
+
+    # --- Waiting ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def changes(self, *classes: type[Any]) -> Iterator[_Subscription]:
+        """Subscribe to changes; the first batch brings what exists."""
+        subscription = _Subscription()
+        for cls in classes:
+            for key, obj in self.shelf(cls).items():
+                subscription.add(cls, key, Change(None, obj))
+            self._subscriptions[cls].append(subscription)
+        try:
+            yield subscription
+        finally:
+            for cls in classes:
+                self._subscriptions[cls].remove(subscription)
+
+    async def newer(self, revision: int) -> int:
+        """Wait until the revision is greater."""
+        while self._revision <= revision:
+            await self._any_news()
+        return self._revision
+
+    async def synced(self) -> None:
+        """Wait until every kind was listed."""
+        while not self.is_synced:
+            await self._any_news()
+
+    async def refresh(self, *classes: type[ApiObject]) -> None:
+        """Wait for lists that began after this call."""
+        wanted: dict[type[ApiObject], int] = {}
+        for cls in classes:
+            ask = self._syncs[cls].refresh
+            wanted[cls] = 1 if ask is None else ask()
+        while any(self._syncs[cls].completed < number for cls, number in wanted.items()):
+            await self._any_news()
+
+    async def changed(self, cls: type[Any], key: Key) -> None:
+        """Wait for the next change of what is shown at a key."""
+        event = anyio.Event()
+        waiting = self._waiting_for.setdefault((cls, key), [])
+        waiting.append(event)
+        try:
+            await event.wait()
+        finally:
+            waiting.remove(event)
+            if not waiting:
+                self._waiting_for.pop((cls, key), None)
+
+    async def _any_news(self) -> None:
+        event = anyio.Event()
+        self._waiting.append(event)
+        await event.wait()
+
+    # --- Assuming --------------------------------------------------------------------------------------------------
+
+    def assume(self, obj: T, until: Callable[[T | None], bool]) -> None:
+        """Show an object until a predicate is true of what is really there."""
+        key = (obj.metadata.namespace, obj.metadata.name)
+        with self.taking():
+            self.shelf(type(obj)).assume(key, obj, until)
+
+    def forget(self, cls: type[ApiObject], key: Key) -> None:
+        """Show what is really there."""
+        with self.taking():
+            self.shelf(cls).forget(key)
+
+    def forget_all(self) -> None:
+        """Show what is really there, everywhere."""
+        with self.taking():
+            for shelf in self._shelves.values():
+                shelf.forget_all()
+
+    def is_assumed(self, cls: type[ApiObject], key: Key) -> bool:
+        """Return whether something is assumed at a key."""
+        return self.shelf(cls).is_assumed(key)
+
+    # --- Taking news -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        """Take what happens inside as one batch: whoever waits wakes up after it."""
+        before = self._revision
+        yield
+        if self._revision != before:
+            self._wake()
+
+    def take_answer(self, cls: type[Any], manifest: Mapping[str, Any]) -> None:
+        """Take an object with which the server answered a read or a write."""
+        shelf = self._shelves.get(cls)
+        if shelf is not None and self._selects(cls, manifest):
+            with self.taking():
+                shelf.see(manifest)
+
+    def take_end(self, cls: type[Any], key: Key, uid: str) -> None:
+        """Take it that an object is gone, because the server said so in answer to a write."""
+        shelf = self._shelves.get(cls)
+        if shelf is not None:
+            with self.taking():
+                shelf.bury_key(key, uid)
+
+    def heard(self, cls: type[ApiObject]) -> None:
+        """Note that the server was heard of."""
+        self._syncs[cls].heard = self._clock.monotonic()
+
+    def listed(self, cls: type[ApiObject], number: int) -> None:
+        """Note that a list was taken completely."""
+        self._syncs[cls].completed = number
+        self.heard(cls)
+        self._wake()
+
+    def on_refresh(self, cls: type[ApiObject], ask: Callable[[], int]) -> None:
+        """Say how to ask the watch of a kind for another list."""
+        self._syncs[cls].refresh = ask
+
+    def _selects(self, cls: type[Any], manifest: Mapping[str, Any]) -> bool:
+        """Return whether an object belongs here; where the server selects by fields or labels, only it can tell."""
+        watched = self._syncs[cls].watched
+        if watched.label_selector or watched.field_selector:
+            return False
+        return not watched.namespace or manifest.get("metadata", {}).get("namespace") == watched.namespace
+
+    def _changed(self, cls: type[ApiObject], key: Key, change: Change[Any]) -> None:
+        self._revision += 1
+        for subscription in self._subscriptions[cls]:
+            subscription.add(cls, key, change)
+        for event in self._waiting_for.get((cls, key), ()):
+            event.set()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for event in waiting:
+            event.set()
+
+
+def _shelf(watched: Watched, on_change: Callable[[type[ApiObject], Key, Change[Any]], None]) -> Shelf[Any]:
+    cls: type[Any] = watched.cls
+
+    def tell(key: Key, change: Change[Any]) -> None:
+        on_change(cls, key, change)
+
+    return Shelf(cls, tell) if watched.keep is None else Shelf(cls, tell, watched.keep)
+
+
+def is_not_failed(pod: Any) -> bool:  # noqa: ANN401 - a pod; typed where it is used
+    """Return whether a pod is one that schedulers look at.
+
+    Source: the peer's watch of pods leaves out those that failed.
+    """
+    return bool(pod.status.phase != "Failed")

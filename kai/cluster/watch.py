@@ -1,0 +1,335 @@
+"""List, then watch, one kind: a machine that says what to ask next and when, and never does it.
+
+`ListWatch.step` takes what happened and returns what to do, one thing at a time. The objects themselves do not pass
+through it; the shell (`kai.cluster.watching`) puts them on their shelf and tells the machine how far the stream has
+come.
+
+What a real API server does, and what follows:
+
+- A version that is too old is answered with 410, as a status or as an ``ERROR`` event inside of a 200: list again.
+- A version from the future (a server put back to a backup) is answered with silence: without a bookmark for
+  `silence` seconds the stream is dropped and the list made again, by quorum, which shows the older version.
+- A stream may end at once, again and again: one that brought nothing within a second counts as a failure.
+- A kind may not be served, in one of its versions or at all, now or ever: it is then empty, and asked for now and then.
+
+Holds: no call is made before the delay that the server asked for; failures in a row wait longer and longer, up to
+`longest_pause`, spread by the numbers that are drawn.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, TypeAlias
+
+import attrs
+
+from kai.cluster.port import Draw
+
+_FIRST_PAUSE: Final = 0.25
+_SHORT: Final = 1.0
+_DOUBLINGS: Final = 12
+_PATIENCE: Final = 3
+"""So many errors in a row inside of streams, and so many missing lists of a kind that was there, are not believed."""
+
+
+@attrs.frozen(kw_only=True)
+class WatchSettings:
+    """How patiently a kind is watched.
+
+    Units: seconds; `page` in objects.
+    """
+
+    page: int = 500
+    silence: float = 75.0
+    shortest_stream: float = 300.0
+    """The server is asked to end a stream after this, or up to twice of it."""
+    longest_pause: float = 30.0
+    absent_pause: float = 30.0
+
+
+# --- Events --------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Started:
+    """Nothing was asked yet."""
+
+
+@attrs.frozen(kw_only=True)
+class PageCame:
+    """A page of the list came and was put on the shelf; `token` leads to the next one."""
+
+    version: str
+    token: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Refused:
+    """A list or a watch was answered with something else, or not at all (status 0)."""
+
+    status: int
+    retry_after: float | None = None
+    message: str = ""
+
+
+@attrs.frozen
+class Opened:
+    """The stream is open."""
+
+
+@attrs.frozen(kw_only=True)
+class Heard:
+    """The stream brought something; `version` is the last one that it named."""
+
+    version: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Failed:
+    """The stream brought an error."""
+
+    code: int
+    message: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Ended:
+    """The stream ended or was cut."""
+
+    message: str = ""
+
+
+@attrs.frozen
+class TimeCame:
+    """The time came that `Pause` or `OpenStream` named."""
+
+
+@attrs.frozen
+class RefreshWanted:
+    """Somebody wants a list that begins from now on. Nothing is to be done for it at once: the next event leads to it."""
+
+
+Event: TypeAlias = Started | PageCame | Refused | Opened | Heard | Failed | Ended | TimeCame | RefreshWanted
+
+
+# --- Effects -------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class ReadPage:
+    """Read a page of the list, by quorum; `is_first` begins a new list."""
+
+    variant: int
+    limit: int
+    token: str = ""
+    is_first: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class OpenStream:
+    """Watch from a version."""
+
+    variant: int
+    version: str
+    seconds: float
+
+
+@attrs.frozen
+class KeepReading:
+    """Go on reading the stream."""
+
+
+@attrs.frozen(kw_only=True)
+class Pause:
+    """Do nothing until then; a stream that is open is closed."""
+
+    until: float
+
+
+@attrs.frozen
+class Vanish:
+    """The kind is not served: take its shelf for complete and empty, and go on with the next effect."""
+
+
+Effect: TypeAlias = ReadPage | OpenStream | KeepReading | Pause | Vanish
+
+
+class _Phase(enum.Enum):
+    LISTING = "listing"
+    OPENING = "opening"
+    STREAMING = "streaming"
+
+
+@attrs.define
+class ListWatch:
+    """How far the watch of one kind has come.
+
+    `variants` is the number of versions in which the kind may be served, the best one first.
+    """
+
+    settings: WatchSettings
+    draw: Draw
+    variants: int = 1
+    variant: int = 0
+    version: str = ""
+    started: int = 0
+    """The number of the list that was begun last; lists are counted from 1."""
+    completed: int = 0
+    """The number of the list that was completed last."""
+    problem: str = ""
+    """Why it cannot go on at the moment, in words; empty when it does."""
+    is_absent: bool = False
+    """Whether the server serves the kind in no version."""
+    _phase: _Phase = _Phase.LISTING
+    _token: str = ""
+    _failures: int = 0
+    _stream_errors: int = 0
+    _missing: int = 0
+    _opened_at: float = 0.0
+    _heard_at: float = 0.0
+    _brought: bool = False
+    _wants_list: bool = False
+
+    def step(self, event: Event, now: float) -> tuple[Effect, ...]:
+        """Take what happened and return what to do next.
+
+        Units: `now` in seconds of a clock that does not go back.
+        """
+        match event:
+            case PageCame():
+                return self._take_page(event)
+            case Refused():
+                return self._take_refusal(event, now)
+            case Opened():
+                self._phase = _Phase.STREAMING
+                self._opened_at = self._heard_at = now
+                self._brought, self.problem = False, ""
+            case Heard():
+                self._hear(event.version, now)
+            case Failed():
+                return self._take_error(event, now)
+            case Ended():
+                return self._take_end(event, now)
+            case RefreshWanted():
+                self._wants_list = True
+                return ()
+            case Started() | TimeCame():
+                return self._resume(now)
+        return self._go_on(now)
+
+    def deadline(self) -> float:
+        """Return until when the open stream may be silent."""
+        return self._heard_at + self.settings.silence
+
+    # --- Listing ---------------------------------------------------------------------------------------------------
+
+    def _list(self) -> tuple[Effect, ...]:
+        self._phase, self._token, self._wants_list = _Phase.LISTING, "", False
+        self.started += 1
+        return (ReadPage(variant=self.variant, limit=self.settings.page),)
+
+    def _take_page(self, event: PageCame) -> tuple[Effect, ...]:
+        self._missing, self.is_absent = 0, False
+        self._token = event.token
+        if event.token:
+            limit = self.settings.page
+            return (ReadPage(variant=self.variant, limit=limit, token=event.token, is_first=False),)
+        self.version = event.version
+        self.completed = self.started
+        self.problem = ""
+        if self._wants_list:
+            return self._list()
+        return self._open()
+
+    def _take_refusal(self, event: Refused, now: float) -> tuple[Effect, ...]:
+        self.problem = event.message or f"HTTP status {event.status}"
+        if event.status == 410:
+            self._phase, self._token = _Phase.LISTING, ""
+            self._failures += 1
+            # The first time is ordinary ageing; a server that goes on like this is left alone for a while.
+            return self._list() if self._failures == 1 else self._pause(now, event.retry_after)
+        if event.status == 404:
+            return self._take_absence(now)
+        self._failures += 1
+        if self._phase is _Phase.LISTING:
+            self._token = ""
+        return self._pause(now, event.retry_after)
+
+    def _take_absence(self, now: float) -> tuple[Effect, ...]:
+        """Try the next version; a kind that is served in none is empty, but one that was there not so quickly."""
+        self._phase, self._token = _Phase.LISTING, ""
+        self.variant += 1
+        if self.variant < self.variants:
+            return self._list()
+        self.variant = 0
+        self._missing += 1
+        if self.version and self._missing < _PATIENCE:
+            self._failures += 1
+            return self._pause(now, None)
+        self._failures = 0
+        self.version = self.problem = ""
+        self.is_absent = True
+        self.completed = self.started
+        pause = self.settings.absent_pause
+        return Vanish(), Pause(until=now + pause * (0.5 + self.draw()))
+
+    # --- Streaming -------------------------------------------------------------------------------------------------
+
+    def _open(self) -> tuple[Effect, ...]:
+        self._phase = _Phase.OPENING
+        seconds = self.settings.shortest_stream * (1.0 + self.draw())
+        return (OpenStream(variant=self.variant, version=self.version, seconds=seconds),)
+
+    def _hear(self, version: str, now: float) -> None:
+        self._heard_at = now
+        if version and version != self.version:
+            self.version = version
+            self._brought = True
+            self._failures = self._stream_errors = 0
+
+    def _go_on(self, now: float) -> tuple[Effect, ...]:
+        """Go on reading, unless the stream was silent for too long or a list is wanted."""
+        if self._phase is not _Phase.STREAMING:
+            return ()
+        if self._wants_list:
+            return self._list()
+        if now >= self.deadline():
+            self._failures += 1
+            self.problem = f"the stream was silent for {self.settings.silence:g} s"
+            return self._list()
+        return (KeepReading(),)
+
+    def _take_error(self, event: Failed, now: float) -> tuple[Effect, ...]:
+        self.problem = event.message or f"error {event.code} inside of the stream"
+        self._failures += 1
+        self._stream_errors += 1
+        self._phase = _Phase.OPENING
+        if event.code == 410 or self._stream_errors >= _PATIENCE:
+            self._phase, self._token, self._stream_errors = _Phase.LISTING, "", 0
+            if self._failures == 1:
+                return self._list()
+        return self._pause(now, None)
+
+    def _take_end(self, event: Ended, now: float) -> tuple[Effect, ...]:
+        if self._wants_list:
+            return self._list()
+        if self._brought or now - self._opened_at >= _SHORT:
+            self._failures = 0
+            return self._open()
+        self._failures += 1
+        self.problem = event.message or "the stream ended at once"
+        self._phase = _Phase.OPENING
+        return self._pause(now, None)
+
+    # --- Pausing ---------------------------------------------------------------------------------------------------
+
+    def _resume(self, now: float) -> tuple[Effect, ...]:
+        if self._phase is _Phase.LISTING or self._wants_list:
+            return self._list()
+        return self._open() if self._phase is _Phase.OPENING else self._go_on(now)
+
+    def _pause(self, now: float, retry_after: float | None) -> tuple[Effect, ...]:
+        doublings = min(max(0, self._failures - 1), _DOUBLINGS)
+        wait = min(_FIRST_PAUSE * 2.0**doublings, self.settings.longest_pause)
+        # Between half and all of it, so that many clients do not come back at once; after what the server asked for.
+        return (Pause(until=now + (retry_after or 0.0) + wait * (0.5 + 0.5 * self.draw())),)

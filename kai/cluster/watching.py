@@ -1,0 +1,222 @@
+"""The shell around the watch of one kind: does what the machine says, and puts what comes on the shelf."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+import attrs
+
+from kai.api.collector import paused
+from kai.api.kinds import BY_CLASS
+from kai.cluster.answers import decoded, status_of, wait_of
+from kai.cluster.calls import Answer, Call, LineSplitter, NoAnswer, Query, Stream, Transport
+from kai.cluster.encoding import page_query
+from kai.cluster.paths import Served, collection
+from kai.cluster.port import Clock
+from kai.cluster.shelf import version_of
+from kai.cluster.store import Watched, WatchedStore
+from kai.cluster.watch import (
+    Effect,
+    Ended,
+    Event,
+    Failed,
+    Heard,
+    KeepReading,
+    ListWatch,
+    Opened,
+    OpenStream,
+    PageCame,
+    Pause,
+    ReadPage,
+    RefreshWanted,
+    Refused,
+    Started,
+    TimeCame,
+    Vanish,
+)
+
+_PAGE_TIMEOUT: Final = 60.0
+_GRACE: Final = 15.0
+
+
+@attrs.define(eq=False)
+class Watcher:
+    """Keeps one kind of a store current."""
+
+    watched: Watched
+    machine: ListWatch
+    store: WatchedStore
+    transport: Transport
+    clock: Clock
+    served: Served
+    _wake: anyio.CancelScope | None = None
+    _is_streaming: bool = False
+    _wants_list: bool = False
+
+    @property
+    def problem(self) -> str:
+        """Return why this kind is not current, in words; empty when it is."""
+        plural = BY_CLASS[self.watched.cls].plural
+        return f"{plural}: {self.machine.problem}" if self.machine.problem else ""
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        self.store.on_refresh(self.watched.cls, self._ask)
+        effects = self._step(Started())
+        while True:
+            effects = await self._do(effects)
+
+    def _ask(self) -> int:
+        """Want a list that begins from now on; return its number."""
+        self._wants_list = True
+        if self._wake is not None and (self._is_streaming or self.machine.is_absent):
+            self._wake.cancel()
+        return self.machine.started + 1
+
+    def _step(self, event: Event) -> tuple[Effect, ...]:
+        now = self.clock.monotonic()
+        if self._wants_list:
+            self._wants_list = False
+            self.machine.step(RefreshWanted(), now)
+        return self.machine.step(event, now)
+
+    async def _do(self, effects: tuple[Effect, ...]) -> tuple[Effect, ...]:
+        for effect in effects:
+            match effect:
+                case Vanish():
+                    self._vanish()
+                case ReadPage():
+                    return self._step(await self._read_page(effect))
+                case OpenStream():
+                    return await self._stream(effect)
+                case Pause():
+                    await self._sleep(effect.until)
+                    return self._step(TimeCame())
+        raise AssertionError("the machine has nothing to do")
+
+    async def _sleep(self, until: float) -> None:
+        with anyio.CancelScope() as self._wake:
+            await self.clock.sleep(until - self.clock.monotonic())
+        self._wake = None
+
+    # --- Lists -----------------------------------------------------------------------------------------------------
+
+    async def _read_page(self, effect: ReadPage) -> Event:
+        query = (*self._selectors(), *page_query(effect.limit, effect.token))
+        call = Call(method="GET", path=self._path(effect.variant), query=query, timeout=_PAGE_TIMEOUT)
+        answer = await self.transport.request(call)
+        page = decoded(answer.body) if isinstance(answer, Answer) and answer.is_good else None
+        metadata = page.get("metadata") if isinstance(page, Mapping) else None
+        if not isinstance(page, Mapping) or not isinstance(metadata, Mapping):
+            return self._refused(answer)
+        version = str(metadata.get("resourceVersion") or "")
+        token = str(metadata.get("continue") or "")
+        self._take_page(effect, page, version, is_last=not token)
+        return PageCame(version=version, token=token)
+
+    def _take_page(self, effect: ReadPage, page: Mapping[str, Any], version: str, *, is_last: bool) -> None:
+        cls = self.watched.cls
+        shelf = self.store.shelf(cls)
+        items = page.get("items")
+        with self.store.taking(), paused():
+            if effect.is_first:
+                shelf.begin_list(version_of(version))
+            for item in items if isinstance(items, list) else ():
+                shelf.see(item)
+            if is_last:
+                shelf.end_list(version_of(version))
+        self.store.heard(cls)
+        if is_last:
+            self.served.settle(cls, BY_CLASS[cls].api_versions[effect.variant])
+            self.store.listed(cls, self.machine.started)
+
+    def _vanish(self) -> None:
+        cls = self.watched.cls
+        with self.store.taking():
+            self.store.shelf(cls).clear()
+        self.store.listed(cls, self.machine.started)
+
+    # --- Streams ---------------------------------------------------------------------------------------------------
+
+    async def _stream(self, effect: OpenStream) -> tuple[Effect, ...]:
+        query = (
+            *self._selectors(),
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", effect.version),
+            ("timeoutSeconds", str(int(effect.seconds))),
+        )
+        call = Call(method="GET", path=self._path(effect.variant), query=query, timeout=_GRACE)
+        async with self.transport.stream(call) as stream:
+            if isinstance(stream, Answer | NoAnswer):
+                return self._step(self._refused(stream))
+            effects = self._step(Opened())
+            lines = LineSplitter()
+            while effects == (KeepReading(),):
+                effects = self._step(await self._read(stream, lines))
+            return effects
+
+    async def _read(self, stream: Stream, lines: LineSplitter) -> Event:
+        data: bytes | NoAnswer | None = None
+        deadline = anyio.current_time() + max(0.0, self.machine.deadline() - self.clock.monotonic())
+        with anyio.CancelScope(deadline=deadline) as self._wake:
+            self._is_streaming = True
+            data = await stream.read()
+        self._wake, self._is_streaming = None, False
+        if data is None:
+            return TimeCame()
+        if isinstance(data, NoAnswer):
+            return Ended(message=data.message)
+        if not data:
+            return Ended()
+        try:
+            return self._take_lines(lines.feed(data))
+        except ValueError as error:
+            return Failed(code=0, message=str(error))
+
+    def _take_lines(self, lines: tuple[bytes, ...]) -> Event:
+        """Put a batch of events on the shelf, up to the first that is an error."""
+        version = ""
+        self.store.heard(self.watched.cls)
+        with self.store.taking():
+            for line in lines:
+                event = decoded(line)
+                obj = event.get("object") if isinstance(event, Mapping) else None
+                if not isinstance(event, Mapping) or not isinstance(obj, Mapping):
+                    return Failed(code=0, message="a line of the stream is no event")
+                if event.get("type") == "ERROR":
+                    code = obj.get("code")
+                    return Failed(code=code if isinstance(code, int) else 0, message=str(obj.get("message") or ""))
+                self._take_event(str(event.get("type")), obj)
+                metadata = obj.get("metadata")
+                found = metadata.get("resourceVersion") if isinstance(metadata, Mapping) else None
+                version = found if isinstance(found, str) else version
+        return Heard(version=version)
+
+    def _take_event(self, kind: str, obj: Mapping[str, Any]) -> None:
+        shelf = self.store.shelf(self.watched.cls)
+        if kind in {"ADDED", "MODIFIED"}:
+            shelf.see(obj)
+        elif kind == "DELETED":
+            shelf.bury(obj)
+
+    # --- Calls -----------------------------------------------------------------------------------------------------
+
+    def _path(self, variant: int) -> str:
+        kind = BY_CLASS[self.watched.cls]
+        return collection(kind.api_versions[variant], kind.plural, self.watched.namespace)
+
+    def _selectors(self) -> Query:
+        chosen = (("labelSelector", self.watched.label_selector), ("fieldSelector", self.watched.field_selector))
+        return tuple((name, value) for name, value in chosen if value)
+
+    def _refused(self, answer: Answer | NoAnswer) -> Refused:
+        if isinstance(answer, NoAnswer):
+            return Refused(status=0, message=answer.message)
+        if answer.is_good:
+            return Refused(status=0, message="the answer is no list")
+        message = status_of(answer.body).get("message")
+        text = message if isinstance(message, str) else f"HTTP status {answer.status}"
+        return Refused(status=answer.status, retry_after=wait_of(answer, self.clock.now()), message=text)

@@ -1,0 +1,160 @@
+"""How many requests are on the way at once, and which may go next: a machine that adapts to what the server bears.
+
+The window widens while answers come quickly and narrows when the server throttles or slows down: additive increase,
+multiplicative decrease. Requests with the same key go one after the other, in the order in which they were offered.
+
+Holds: at most `widest` requests are on the way, half of them at most unhurried ones; nothing is sent before the time
+until which the server asked to be left alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from typing import Final
+
+import attrs
+
+_CUT_THROTTLED: Final = 0.5
+_CUT_SLOW: Final = 0.8
+_QUICK: Final = 0.05
+_SLOW_FACTOR: Final = 6.0
+_FORGETTING: Final = 1.02
+_PAUSE: Final = 1.0
+
+
+@attrs.define
+class _Ticket:
+    """A request that was offered."""
+
+    number: int
+    key: Hashable
+    hurried: bool
+    sent_at: float = -1.0
+
+
+@attrs.define
+class Window:
+    """The requests that wait and those on the way.
+
+    Units: times in seconds of a clock that does not go back.
+    """
+
+    widest: int = 64
+    width: float = 16.0
+    in_flight: int = 0
+    _tickets: dict[int, _Ticket] = attrs.field(factory=dict)
+    _hurried: deque[_Ticket] = attrs.field(factory=deque)
+    _unhurried: deque[_Ticket] = attrs.field(factory=deque)
+    _behind: dict[Hashable, deque[_Ticket]] = attrs.field(factory=dict)
+    """Who waits for an earlier request with the same key; a key that is there is taken."""
+    _unhurried_in_flight: int = 0
+    _hold_until: float = 0.0
+    _cut_at: float = -1.0
+    _usual: float = 0.0
+    """The latency of quick answers."""
+    _next: int = 0
+
+    def offer(self, key: Hashable, *, hurried: bool = True) -> int:
+        """Queue a request and return its number."""
+        ticket = _Ticket(self._next, key, hurried)
+        self._next += 1
+        self._tickets[ticket.number] = ticket
+        behind = self._behind.get(key)
+        if behind is None:
+            self._behind[key] = deque()
+            self._lane(ticket).append(ticket)
+        else:
+            behind.append(ticket)
+        return ticket.number
+
+    def take(self, now: float) -> tuple[int, ...]:
+        """Return the requests that are to be sent now."""
+        if now < self._hold_until:
+            return ()
+        taken: list[int] = []
+        width = max(1, int(self.width))
+        while self.in_flight < width:
+            if self._hurried:
+                ticket = self._hurried.popleft()
+            elif self._unhurried and self._unhurried_in_flight < max(1, width // 2):
+                ticket = self._unhurried.popleft()
+                self._unhurried_in_flight += 1
+            else:
+                break
+            ticket.sent_at = now
+            self.in_flight += 1
+            taken.append(ticket.number)
+        return tuple(taken)
+
+    @property
+    def hold_until(self) -> float:
+        """Return until when nothing may be sent; a time of the past if something may."""
+        return self._hold_until
+
+    @property
+    def waiting(self) -> int:
+        """Return how many requests were offered and are not on the way."""
+        return len(self._tickets) - self.in_flight
+
+    def answered(self, number: int, now: float) -> None:
+        """Take the end of a request, whatever came of it, except for throttling."""
+        ticket = self._land(number)
+        self._adapt(now - ticket.sent_at, ticket.sent_at, now)
+        self._finish(ticket)
+
+    def throttled(self, number: int, now: float, retry_after: float | None) -> None:
+        """Take it that the server did nothing and asks for patience; the request goes again before all others."""
+        ticket = self._land(number)
+        self._cut(_CUT_THROTTLED, ticket.sent_at, now)
+        self._hold_until = max(self._hold_until, now + (_PAUSE if retry_after is None else retry_after))
+        ticket.sent_at = -1.0
+        self._lane(ticket).appendleft(ticket)
+
+    def withdraw(self, number: int) -> None:
+        """Forget a request, sent or not: whoever made it does not wait any more."""
+        ticket = self._tickets[number]
+        if ticket.sent_at >= 0:
+            self._land(number)
+            self._finish(ticket)
+            return
+        lane, behind = self._lane(ticket), self._behind[ticket.key]
+        if ticket in behind:
+            behind.remove(ticket)
+            del self._tickets[number]
+        else:
+            lane.remove(ticket)
+            self._finish(ticket)
+
+    def _lane(self, ticket: _Ticket) -> deque[_Ticket]:
+        return self._hurried if ticket.hurried else self._unhurried
+
+    def _land(self, number: int) -> _Ticket:
+        ticket = self._tickets[number]
+        self.in_flight -= 1
+        if not ticket.hurried:
+            self._unhurried_in_flight -= 1
+        return ticket
+
+    def _finish(self, ticket: _Ticket) -> None:
+        del self._tickets[ticket.number]
+        behind = self._behind[ticket.key]
+        if behind:
+            following = behind.popleft()
+            self._lane(following).append(following)
+        else:
+            del self._behind[ticket.key]
+
+    def _adapt(self, latency: float, sent_at: float, now: float) -> None:
+        self._usual = latency if not self._usual else min(self._usual * _FORGETTING, latency)
+        if latency > max(_QUICK, self._usual * _SLOW_FACTOR):
+            self._cut(_CUT_SLOW, sent_at, now)
+        elif self.waiting:  # a window that is not used tells nothing about a wider one
+            step = 1.0 if self._cut_at < 0 else 1.0 / self.width
+            self.width = min(float(self.widest), self.width + step)
+
+    def _cut(self, factor: float, sent_at: float, now: float) -> None:
+        """Narrow the window, once for all requests that were on the way together."""
+        if sent_at >= self._cut_at:
+            self.width = max(1.0, self.width * factor)
+            self._cut_at = now
