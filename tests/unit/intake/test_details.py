@@ -1,0 +1,73 @@
+import pytest
+
+from kai.api.codec import structure_all
+from kai.intake import details
+from kai.intake.claims import allocated
+from kai.intake.selection import node_terms
+from kai.model.claim import AllocatedDevice, DeviceRequest
+from kai.model.constraints import NodeTerm, Requirement
+from kai.model.placement import ClaimAllocation, ClaimPlacement, ExtendedAllocation, NumaPlacement
+from tests.unit.intake.making import pod
+
+GPU = AllocatedDevice(request="r", driver="gpu.example.com", pool="n1", device="d0")
+PART = AllocatedDevice(request="s", driver="d", pool="p", device="x", admin_access=True, consumed=(("d/memory", 5),))
+HERE = (NodeTerm((Requirement("rack", "In", ("r1", "r2")),), (Requirement("metadata.name", "In", ("n1",)),)),)
+
+
+def test_an_allocation_is_read_back_as_it_was_written():
+    written = details.allocation_result((GPU, PART), HERE, "default/c")
+    read = allocated(written)
+    assert read[0] == GPU
+    assert (read[1].device, read[1].admin_access, read[1].consumed) == ("x", True, (("d/memory", 5),))
+    assert node_terms(written.node_selector) == HERE
+    assert details.allocation_result((GPU,), None, "default/c").node_selector is None
+
+
+def test_shares_of_a_device_have_names_of_their_own_that_stay():
+    def share(claim):
+        return details.allocation_result((PART,), None, claim).devices.results[0].share_id
+
+    assert share("default/c") == share("default/c")
+    assert share("default/c") != share("default/e")
+    assert details.allocation_result((GPU,), None, "default/c").devices.results[0].share_id is None
+
+
+def test_claims_that_the_pod_refers_to_are_named_as_in_the_pod():
+    claims = tuple(
+        ClaimAllocation(reference=name, claim=("default", f"c-{name}"), devices=(GPU,)) for name in ("gpu", "")
+    )
+    written = details.claim_allocations(ClaimPlacement(claims=claims))
+    assert [(each.name, each.allocation.devices.results[0].device) for each in written] == [("gpu", "d0")]
+
+
+def test_extended_resources_are_mapped_to_containers_by_their_own_names():
+    extended = ExtendedAllocation(
+        requests=(DeviceRequest(name="container-0-request-0", device_class="gpu.example.com", count=2),),
+        containers=((0, "gpu", "container-0-request-0"),),
+        devices=(GPU,),
+    )
+    source = structure_all([pod("a", requests={"nvidia.com/gpu": "2", "cpu": "1"})]).objects[0]
+    written = details.extended_allocation(ClaimPlacement(extended=extended), source)
+    exactly = written.device_requests[0].exactly
+    assert (exactly.device_class_name, exactly.count) == ("gpu.example.com", 2)
+    mapping = written.container_mappings[0]
+    assert (mapping.container_name, mapping.resource_name) == ("main", "nvidia.com/gpu")
+    assert details.extended_allocation(ClaimPlacement(), source) is None
+
+
+@pytest.mark.parametrize(
+    ("amounts", "texts"),
+    [
+        ((("cpu", 3000),), {"cpu": "3"}),
+        ((("cpu", 1500), ("memory", 1 << 30)), {"cpu": "1500m", "memory": "1073741824"}),
+        ((("gpu", 2000), ("example.com/nic", 1000)), {"nvidia.com/gpu": "2", "example.com/nic": "1"}),
+    ],
+)
+def test_amounts_are_quantities_of_their_resource(amounts, texts):
+    assert details.texts(amounts) == texts
+
+
+def test_zones_are_named_with_what_is_drawn_from_them():
+    placement = NumaPlacement(zones=(0, 2), names=("node-0", "node-2"), amounts=((("cpu", 1000),), (("cpu", 2000),)))
+    written = details.predicted_zones(placement)
+    assert [(each.zone, dict(each.amount)) for each in written] == [("node-0", {"cpu": "1"}), ("node-2", {"cpu": "2"})]

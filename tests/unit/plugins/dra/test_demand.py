@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+
+from kai.model.claim import Claim, Device, DeviceClass, DeviceRequest, DeviceSlice
+from kai.model.node import Node
+from kai.plugins.dra.demand import Demands, tolerates
+from kai.plugins.dra.inventory import take_inventory
+from kai.plugins.dra.selectors import Selectors
+
+CLASSES = {"gpu": DeviceClass(name="gpu", selectors=('device.driver == "d"',))}
+DEVICES = (
+    Device(name="a", attributes={"d/model": "x"}, capacity={"d/memory": 10}),
+    Device(name="b", attributes={"d/model": "y"}, taints=(("k", "v", "NoSchedule"),)),
+    Device(name="c", taints=(("k", "v", "None"),)),
+)
+
+
+def demand(*requests, **parts):
+    slices = (DeviceSlice(name="s", driver="d", pool="p", devices=DEVICES, node="n"),)
+    inventory = take_inventory(slices, (Node(name="n"),), lambda _: np.zeros(1, np.bool_))
+    claim = Claim(namespace="default", name="c", uid="c", requests=requests, **parts)
+    return Demands(inventory, CLASSES, Selectors()).of(claim)
+
+
+def request(name="r", **parts):
+    return DeviceRequest(name=name, device_class=parts.pop("device_class", "gpu"), **parts)
+
+
+def matching(*requests):
+    return [list(want.matching) for wants in demand(*requests).requests for want in wants]
+
+
+def test_a_want_knows_which_devices_match_it():
+    assert matching(request()) == [[True, False, True]]
+    assert matching(request(tolerations=(("k", "Exists", "", ""),))) == [[True, True, True]]
+    assert matching(request(capacity=(("d/memory", 5),))) == [[True, False, False]]
+
+
+def test_a_failing_selector_names_the_devices_it_failed_on():
+    want = demand(request(selectors=('device.attributes["d"].model == "x"',))).requests[0][0]
+    assert list(want.matching) == [True, False, False]
+    assert list(want.faulty) == [False, False, True]
+    assert "model" in want.fault
+
+
+def test_an_unknown_class_matches_nothing():
+    want = demand(request(device_class="nobody")).requests[0][0]
+    assert not want.matching.any()
+    assert want.fault == "no device class nobody"
+
+
+def test_alternatives_are_wants_with_both_names():
+    wants = demand(DeviceRequest(name="r", device_class="", alternatives=(request("x"), request("y")))).requests[0]
+    assert [want.name for want in wants] == ["r/x", "r/y"]
+
+
+def test_equal_requests_share_their_answer():
+    first, second = demand(request("r"), request("r")).requests
+    assert first[0] is second[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "simple"),
+    [
+        ([request()], True),
+        ([request(count=4)], True),
+        ([request("a"), request("b")], False),
+        ([request(all_devices=True)], False),
+        ([request(capacity=(("d/memory", 1),))], False),
+        ([DeviceRequest(name="r", device_class="", alternatives=(request("x"), request("y")))], False),
+        ([request(count=33)], False),
+    ],
+)
+def test_counting_is_enough_for_one_plain_request(asked, simple):
+    assert demand(*asked).simple == simple
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        (("", "Exists", "", ""), True),
+        (("k", "Exists", "", "NoSchedule"), True),
+        (("k", "Equal", "v", ""), True),
+        (("k", "Equal", "w", ""), False),
+        (("x", "Exists", "", ""), False),
+        (("k", "Exists", "", "NoExecute"), False),
+        (("", "Equal", "v", ""), False),
+    ],
+)
+def test_a_toleration_names_key_value_and_effect_or_leaves_them_open(toleration, tolerated):
+    assert tolerates(toleration, "k", "v", "NoSchedule") == tolerated
