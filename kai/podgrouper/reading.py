@@ -101,7 +101,8 @@ class StoreLookup:
 class _Fetched:
     """One read of the API server, under way or ended."""
 
-    began: float
+    began: int
+    time: float
     ended: anyio.Event = attrs.field(factory=anyio.Event)
     answer: object = None
 
@@ -117,15 +118,24 @@ class Fetcher:
     clock: Clock
     _reads: dict[Read, _Fetched] = attrs.field(factory=dict)
     _missing: dict[Kind, float] = attrs.field(factory=dict)
+    _moment: int = 0
 
-    async def add(self, answers: Answers, read: Read, since: float) -> Answers:
-        """Return the answers with one more, which was read at `since` or later."""
+    def moment(self) -> int:
+        """Return the present moment: what is read from now on was read at it or later.
+
+        Not a time, since much may happen while a clock stands still.
+        """
+        self._moment += 1
+        return self._moment
+
+    async def add(self, answers: Answers, read: Read, since: int) -> Answers:
+        """Return the answers with one more, which was read at the moment `since` or later."""
         answer = await self._shared(read, since)
         if isinstance(read, Get):
             return answers.with_object(read, answer if isinstance(answer, Absent) else _manifest(answer))
         return answers.with_list(read, answer if isinstance(answer, Absent) else _manifests(answer))
 
-    async def _shared(self, read: Read, since: float) -> object:
+    async def _shared(self, read: Read, since: int) -> object:
         now = self.clock.monotonic()
         if self._missing.get(read.kind, now) > now:
             return Absent(Why.NO_SUCH_KIND)
@@ -134,7 +144,7 @@ class Fetcher:
             await known.ended.wait()
             return known.answer
         self._prune(now)
-        mine = self._reads[read] = _Fetched(began=now, answer=Absent(Why.FAILED, "the read was cut off"))
+        mine = self._reads[read] = _Fetched(self.moment(), now, answer=Absent(Why.FAILED, "the read was cut off"))
         try:
             mine.answer = self._understood(read, await self.api.perform(_request(read)))
         finally:
@@ -157,7 +167,7 @@ class Fetcher:
     def _prune(self, now: float) -> None:
         """Forget reads that nobody can use any more, once there are many."""
         if len(self._reads) >= _KEPT:
-            young = {read: kept for read, kept in self._reads.items() if now - kept.began < _KEPT_SECONDS}
+            young = {read: kept for read, kept in self._reads.items() if now - kept.time < _KEPT_SECONDS}
             self._reads = young if len(young) < _KEPT else {}
 
 

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import anyio
+import anyio.to_thread
 import attrs
 import structlog
 
@@ -71,6 +72,8 @@ class PodGrouper:
     observe: Observe = unobserved
     _settled: dict[Key, object] = attrs.field(factory=dict)
     """What each pod looked like when nothing was left to do about it."""
+    _asked: dict[Key, int] = attrs.field(factory=dict)
+    """The moment at which a look at each pod was last asked for; none for one that is repeated after a failure."""
     _said: dict[Key, tuple[str, float]] = attrs.field(factory=dict)
     """What was last said on each pod that cannot be grouped, and when."""
     _locks: dict[Key, _Lock] = attrs.field(factory=dict)
@@ -104,7 +107,7 @@ class PodGrouper:
                 self._manifests.pop(_key(change.present), None)
                 for pod in self.cluster.store.find(GROUPS, "/".join(_key(change.present))):
                     self._settled.pop(_key(pod), None)
-                    self._workers.want(_key(pod))
+                    self._want(_key(pod))
 
     def _take_pod(self, change: Change[Pod]) -> None:
         pod, key = change.present, _key(change.present)
@@ -116,7 +119,11 @@ class PodGrouper:
         elif change.before is None and self._is_settled(pod):
             self._settled[key] = _traits(pod)
         elif self._settled.get(key) != _traits(pod):
-            self._workers.want(key)
+            self._want(key)
+
+    def _want(self, key: Key) -> None:
+        self._asked[key] = self._fetcher.moment()
+        self._workers.want(key)
 
     def _is_settled(self, pod: Pod) -> bool:
         """Return whether a pod that is seen for the first time was dealt with in an earlier life."""
@@ -129,18 +136,20 @@ class PodGrouper:
 
     async def _look(self, look: Look[Key]) -> Ended:
         namespace, name = look.key
+        asked = self._asked.pop(look.key, None)
+        since = self._fetcher.moment() if asked is None else asked
         pod = self.cluster.store.get(Pod, name, namespace)
         if pod is None:
             return DONE
         manifest = unstructure(pod)
-        grouping, answers = await self._decide(manifest, look.since, Answers())
+        grouping, answers = await self._decide(manifest, since, Answers())
         if grouping.group is None or grouping.group.verb is Verb.NOTHING:
             return await self._settle(pod, grouping, wrote=False)
         async with self._writing(_path_of(grouping.group)) as waited:
             if waited:
-                grouping, answers = await self._decide(manifest, look.since, answers)
+                grouping, answers = await self._decide(manifest, since, answers)
             if grouping.group is not None and grouping.group.verb is Verb.CREATE:
-                grouping = await self._decide_on_hidden(pod, manifest, look.since, answers, grouping)
+                grouping = await self._decide_on_hidden(pod, manifest, since, answers, grouping)
             wrote = grouping.group is not None and grouping.group.verb is not Verb.NOTHING
             if grouping.group is not None and wrote:
                 refusal = await self._write_group(grouping.group)
@@ -148,7 +157,7 @@ class PodGrouper:
                     return await self._refused(pod, refusal)
         return await self._settle(pod, grouping, wrote=wrote)
 
-    async def _decide(self, pod: Mapping[str, Any], since: float, answers: Answers) -> tuple[Grouping, Answers]:
+    async def _decide(self, pod: Mapping[str, Any], since: int, answers: Answers) -> tuple[Grouping, Answers]:
         """Return the decision and what was read from the API server for it."""
         while True:
             lookup = StoreLookup(self.cluster.store, answers, self._manifests)
@@ -158,7 +167,7 @@ class PodGrouper:
             answers = await self._fetcher.add(answers, outcome.read, since)
 
     async def _decide_on_hidden(
-        self, pod: Pod, manifest: Mapping[str, Any], since: float, answers: Answers, grouping: Grouping
+        self, pod: Pod, manifest: Mapping[str, Any], since: int, answers: Answers, grouping: Grouping
     ) -> Grouping:
         """Decide again if a group of that name exists after all: others may have made it, and the store only lags.
 
@@ -256,7 +265,9 @@ async def group_pods(
 
     Raises: ConfigError or PluginError if the groupers that are installed do not fit the settings.
     """
-    await PodGrouper(cluster, settings, load_groupers(settings), pace, observe).run()
+    # Finding entry points reads folders and imports modules.
+    groupers = await anyio.to_thread.run_sync(load_groupers, settings)
+    await PodGrouper(cluster, settings, groupers, pace, observe).run()
 
 
 def _traits(pod: Pod, patch: Mapping[str, Any] | None = None) -> object:

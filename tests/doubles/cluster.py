@@ -246,7 +246,7 @@ class MemoryCluster:
         for manifest in self.server.objects.values():
             self._show(manifest, is_gone=False)
         for cls in self._classes:
-            self.store.listed(cls)
+            self.store.listed(cls, 1)
         self.api = MemoryApi(self.server, self.store, self.clock)
 
     @property

@@ -1,0 +1,270 @@
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from kai.api.plans import Emit, Patch, Reason, Refusal
+from kai.cluster.port import Apply, Fetch, FetchAll, Forbidden
+from kai.podgrouper import Settings, load_groupers
+from kai.podgrouper.service import PodGrouper
+from tests.doubles.cluster import MemoryCluster
+
+pytestmark = pytest.mark.anyio
+
+GROUPERS = load_groupers(Settings())
+
+JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "train", "namespace": "ns", "uid": "uid-job", "labels": {"kai.scheduler/queue": "q"}},
+    "spec": {"parallelism": 3},
+}
+
+
+def pod(name="p", owner=None, namespace="ns", scheduler="kai-scheduler", annotations=None, **metadata):
+    if owner is not None:
+        reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
+        metadata["ownerReferences"] = [
+            {**reference, "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]},
+        ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-{name}",
+            "annotations": annotations or {},
+            **metadata,
+        },
+        "spec": {"schedulerName": scheduler, "containers": [{"name": "main"}]},
+        "status": {"phase": "Pending"},
+    }
+
+
+@asynccontextmanager
+async def grouping(cluster):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(PodGrouper(cluster.port, Settings(), GROUPERS).run)
+        await cluster.pass_time()
+        yield
+        tasks.cancel_scope.cancel()
+
+
+def group_of(cluster, name="p"):
+    return cluster.server.get("Pod", name, "ns")["metadata"]["annotations"].get("pod-group-name")
+
+
+def requests(cluster, *kinds):
+    return [request for request in cluster.server.requests if isinstance(request, kinds)]
+
+
+async def test_a_pod_gets_a_group_of_its_own_by_two_writes_and_no_read():
+    cluster = MemoryCluster(pod())
+    async with grouping(cluster):
+        assert group_of(cluster) == "pg-p-uid-p"
+        group = cluster.server.get("PodGroup", "pg-p-uid-p", "ns")
+        assert group["spec"]["minMember"] == 1
+        assert group["metadata"]["ownerReferences"][0]["uid"] == "uid-p"
+    assert [type(request) for request in cluster.server.requests] == [Apply, Patch]
+
+
+async def test_nothing_is_written_or_read_for_what_is_grouped_already():
+    cluster = MemoryCluster(pod(), pod("q", JOB), JOB)
+    async with grouping(cluster):
+        pass
+    cluster.server.change("Pod", "p", "ns", {"spec": {"nodeName": "n"}})
+    cluster.server.change("Pod", "q", "ns", {"spec": {"nodeName": "n"}})
+    before = len(cluster.server.requests)
+    cluster.restart()
+    async with grouping(cluster):
+        cluster.server.change("Pod", "p", "ns", {"status": {"phase": "Running"}})
+        await cluster.pass_time(100.0)
+    assert len(cluster.server.requests) == before
+
+
+async def test_a_pod_that_was_grouped_but_not_bound_is_looked_at_again_by_the_next_process():
+    cluster = MemoryCluster(pod("q", JOB), JOB)
+    async with grouping(cluster):
+        pass
+    cluster.server.change("Job", "train", "ns", {"metadata": {"annotations": {"kai.scheduler/batch-min-member": "3"}}})
+    cluster.restart()
+    async with grouping(cluster):
+        assert cluster.server.get("PodGroup", "pg-train-uid-job", "ns")["spec"]["minMember"] == 3
+
+
+async def test_pods_of_other_schedulers_are_left_alone():
+    cluster = MemoryCluster(pod(scheduler="default-scheduler"))
+    async with grouping(cluster):
+        assert cluster.server.requests == []
+
+
+async def test_a_crowd_of_one_workload_costs_one_read_of_the_owner_and_one_group():
+    cluster = MemoryCluster(JOB)
+    async with grouping(cluster):
+        cluster.api.latency = 0.1
+        for index in range(20):
+            cluster.server.add(pod(f"p{index}", JOB))
+        await cluster.pass_time(10.0)
+    assert {group_of(cluster, f"p{index}") for index in range(20)} == {"pg-train-uid-job"}
+    assert len(requests(cluster, Apply)) == 1
+    assert [fetch.kind for fetch in requests(cluster, Fetch)] == ["Job", "PodGroup"]
+    assert len(requests(cluster, Patch)) == 20
+
+
+async def test_a_read_that_began_before_a_pod_came_does_not_serve_it():
+    cluster = MemoryCluster(JOB)
+    async with grouping(cluster):
+        cluster.server.add(pod("p1", JOB))
+        await cluster.pass_time(1.0)
+        cluster.server.change(
+            "Job", "train", "ns", {"metadata": {"annotations": {"kai.scheduler/batch-min-member": "2"}}}
+        )
+        cluster.server.add(pod("p2", JOB))
+        await cluster.pass_time(1.0)
+    assert cluster.server.get("PodGroup", "pg-train-uid-job", "ns")["spec"]["minMember"] == 2
+    assert group_of(cluster, "p2") == "pg-train-uid-job"
+
+
+async def test_a_group_that_somebody_made_unseen_keeps_its_queue():
+    cluster = MemoryCluster(JOB)
+    cluster.lagging = True
+    cluster.server.add(
+        {
+            "apiVersion": "scheduling.run.ai/v2alpha2",
+            "kind": "PodGroup",
+            "metadata": {"name": "pg-train-uid-job", "namespace": "ns"},
+            "spec": {"queue": "chosen", "minMember": 1},
+        }
+    )
+    cluster.lagging = False
+    async with grouping(cluster):
+        cluster.server.add(pod("p1", JOB))
+        await cluster.pass_time(1.0)
+    assert cluster.server.get("PodGroup", "pg-train-uid-job", "ns")["spec"]["queue"] == "chosen"
+
+
+async def test_a_deleted_group_is_made_again():
+    cluster = MemoryCluster(pod("q", JOB), JOB)
+    async with grouping(cluster):
+        cluster.server.remove("PodGroup", "pg-train-uid-job", "ns")
+        await cluster.pass_time(1.0)
+        assert cluster.server.get("PodGroup", "pg-train-uid-job", "ns") is not None
+    assert len(requests(cluster, Patch)) == 1
+
+
+async def test_a_changed_label_reaches_the_group_and_a_changed_link_is_put_back():
+    cluster = MemoryCluster(pod("q", JOB), JOB)
+    async with grouping(cluster):
+        cluster.server.change("Pod", "q", "ns", {"metadata": {"labels": {"user": "ada"}}})
+        await cluster.pass_time(1.0)
+        assert cluster.server.get("PodGroup", "pg-train-uid-job", "ns")["metadata"]["labels"]["user"] == "ada"
+        cluster.server.change("Pod", "q", "ns", {"metadata": {"annotations": {"pod-group-name": "mine"}}})
+        await cluster.pass_time(1.0)
+        assert group_of(cluster, "q") == "pg-train-uid-job"
+
+
+async def test_a_failure_is_said_on_the_pod_once_and_tried_again_after_growing_pauses():
+    cluster = MemoryCluster(pod("q", JOB), kinds=["Job"])
+    async with grouping(cluster):
+        await cluster.pass_time(20.0)
+        (event,) = requests(cluster, Emit)
+        assert (event.type, event.reason, event.uid) == ("Warning", "PodGrouperWarning", "uid-q")
+        assert "train" in event.message
+        assert len(requests(cluster, Fetch)) == 5  # after 0, 1, 3, 7 and 15 seconds
+        cluster.server.add(JOB)
+        await cluster.pass_time(60.0)
+        assert group_of(cluster, "q") == "pg-train-uid-job"
+
+
+async def test_a_kind_that_is_not_served_is_not_asked_for_again_for_a_minute():
+    owner = {
+        "apiVersion": "example.com/v1",
+        "kind": "Odd",
+        "metadata": {"name": "o", "uid": "uid-o", "namespace": "ns"},
+    }
+    cluster = MemoryCluster(owner)
+    async with grouping(cluster):
+        for index in range(3):
+            cluster.server.add(pod(f"p{index}", owner))
+            await cluster.pass_time(10.0)
+        assert len([each for each in requests(cluster, FetchAll) if each.kind == "Karta"]) == 1
+        assert group_of(cluster, "p2") == "pg-o-uid-o"
+        await cluster.pass_time(60.0)
+        cluster.server.add(pod("p9", owner))
+        await cluster.pass_time(1.0)
+        assert len([each for each in requests(cluster, FetchAll) if each.kind == "Karta"]) == 2
+
+
+async def test_an_owner_that_may_not_be_read_leaves_the_pod_to_stand_for_itself():
+    cluster = MemoryCluster(pod("q", JOB), JOB)
+    cluster.server.fault = lambda request: Forbidden(message="no") if isinstance(request, Fetch) else None
+    async with grouping(cluster):
+        assert group_of(cluster, "q") == "pg-q-uid-q"
+
+
+async def test_a_conflict_is_decided_anew_without_a_word():
+    cluster = MemoryCluster(pod("q", JOB), JOB)
+    async with grouping(cluster):
+        refused = []
+
+        def once(request):
+            if isinstance(request, Apply) and not refused:
+                refused.append(request)
+                return Refusal(reason=Reason.CONFLICT, message="modified")
+            return None
+
+        cluster.server.fault = once
+        cluster.server.change(
+            "Job", "train", "ns", {"metadata": {"annotations": {"kai.scheduler/batch-min-member": "2"}}}
+        )
+        cluster.server.add(pod("r", JOB))
+        await cluster.pass_time(5.0)
+        assert cluster.server.get("PodGroup", "pg-train-uid-job", "ns")["spec"]["minMember"] == 2
+        assert group_of(cluster, "r") == "pg-train-uid-job"
+    assert refused
+    assert not requests(cluster, Emit)
+
+
+@pytest.mark.parametrize("reason", [Reason.UNAVAILABLE, Reason.UNKNOWN])
+async def test_an_outage_ends_in_the_same_state_without_events(reason):
+    cluster = MemoryCluster(pod("q", JOB), pod(), JOB)
+    cluster.server.fault = lambda _: Refusal(reason=reason, retry_after=5.0)
+    async with grouping(cluster):
+        await cluster.pass_time(30.0)
+        assert cluster.writes() == []
+        cluster.server.fault = lambda _: None
+        await cluster.pass_time(60.0)
+        assert (group_of(cluster), group_of(cluster, "q")) == ("pg-p-uid-p", "pg-train-uid-job")
+    assert not [
+        request for request in cluster.server.requests if isinstance(request, Emit) and request in cluster.server.events
+    ]
+
+
+async def test_a_process_that_ends_after_any_request_is_continued_by_the_next():
+    whole = MemoryCluster(pod("q", JOB), pod(), JOB)
+    async with grouping(whole):
+        pass
+    for count in range(1, len(whole.server.requests) + 1):
+        cluster = MemoryCluster(pod("q", JOB), pod(), JOB)
+        await group_until(cluster, count)
+        cluster.restart()
+        async with grouping(cluster):
+            pass
+        assert cluster.server.state() == whole.server.state(), f"ended after request {count}"
+
+
+async def group_until(cluster, count):
+    """Group pods until the process ends, and the answer to request number `count` is lost with it."""
+    async with anyio.create_task_group() as tasks:
+
+        def lost(_):
+            if len(cluster.server.requests) >= count:
+                tasks.cancel_scope.cancel()
+                return True
+            return False
+
+        cluster.server.lost = lost
+        tasks.start_soon(PodGrouper(cluster.port, Settings(), GROUPERS).run)
+        await cluster.pass_time(1.0)
+    cluster.server.lost = lambda _: False
