@@ -122,7 +122,7 @@ def _most_covering(
             cover = 0
             for resource in range(request.shape[0]):
                 if counts[resource] and unmet[resource] > 0:
-                    cover += min(unmet[resource], _left(zones, taken, first, zone, resource))
+                    cover += min(unmet[resource], max(0, _left(zones, taken, first, zone, resource)))
             if cover > best_cover:
                 best = zone
                 best_cover = cover
@@ -131,7 +131,8 @@ def _most_covering(
         picked[count] = best
         count += 1
         for resource in range(request.shape[0]):
-            unmet[resource] -= _left(zones, taken, first, best, resource)
+            # A zone that is overdrawn has nothing; the peer would take it for a further demand.
+            unmet[resource] -= max(0, _left(zones, taken, first, best, resource))
 
 
 @inner

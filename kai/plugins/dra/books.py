@@ -137,17 +137,6 @@ class Books:
         counted = self._view.snapshot.pods[pod].uid in self._named_before[row] or bool(self.columns.held.values[pod])
         return int(self.columns.reserved.values[row]) - int(counted)
 
-    def are_free(self, devices: Sequence[AllocatedDevice]) -> bool:
-        """Say whether nobody holds what ``devices`` would take."""
-        inventory = self._inventory
-        wanted: dict[tuple[int, int], int] = {}
-        for table, cell, amount in inventory.takes(devices):
-            wanted[table, cell] = wanted.get((table, cell), 0) + amount
-        taken, limits = self.taken(), inventory.limits
-        return all(device.key in inventory.rows for device in devices) and all(
-            int(taken[table][cell]) + amount <= limits[table][cell] for (table, cell), amount in wanted.items()
-        )
-
     def in_order(self, rows: Int64s) -> Int64s:
         """Return device ``rows`` in the order in which they are tried: those that an evicted pod still sits on last."""
         return rows[np.argsort(self.columns.leaving.values[rows] > 0, kind="stable")]

@@ -35,6 +35,11 @@ def left(node: Node, taken: Sequence[Amounts], zone: int, name: str) -> int:
     return node.available[zone].get(name, 0) - taken[zone].get(name, 0)
 
 
+def has(node: Node, taken: Sequence[Amounts], zone: int, name: str) -> int:
+    """Return what a zone can still give; one that is overdrawn has nothing."""
+    return max(0, left(node, taken, zone, name))
+
+
 def suffice(node: Node, taken: Sequence[Amounts], zones: Sequence[int], wanted: Amounts) -> bool:
     return all(sum(left(node, taken, zone, name) for zone in zones) >= amount for name, amount in wanted.items())
 
@@ -59,7 +64,7 @@ def greedy(node: Node, taken: Sequence[Amounts], wanted: Amounts) -> list[int] |
     zones: list[int] = []
     while any(amount > 0 for amount in unmet.values()):
         covers = {
-            zone: sum(min(amount, left(node, taken, zone, name)) for name, amount in unmet.items() if amount > 0)
+            zone: sum(min(amount, has(node, taken, zone, name)) for name, amount in unmet.items() if amount > 0)
             for zone in range(len(node.available))
             if zone not in zones
         }
@@ -67,7 +72,7 @@ def greedy(node: Node, taken: Sequence[Amounts], wanted: Amounts) -> list[int] |
         if best is None or covers[best] <= 0:
             return None
         zones.append(best)
-        unmet = {name: amount - left(node, taken, best, name) for name, amount in unmet.items()}
+        unmet = {name: amount - has(node, taken, best, name) for name, amount in unmet.items()}
     return zones
 
 

@@ -232,6 +232,12 @@ def test_a_hopeless_search_ends():
     assert chosen(CLASS, offer("n1", *devices), wanted) is None
 
 
+def test_a_search_among_too_many_ways_is_given_up():
+    devices = [rooted(f"d{at:02d}", f"root{at}") for at in range(24)]
+    wanted = claim("c", exactly("one", 10), exactly("two", 2), constraints=[matching(ROOT, "two")])
+    assert chosen(CLASS, offer("n1", *devices), wanted) is None
+
+
 @pytest.mark.parametrize("terms", [None, "local"])
 def test_an_allocation_says_from_where_it_can_be_used(terms):
     slices = offer("n1", "d0") if terms else offer("", "d0", allNodes=True)

@@ -212,6 +212,20 @@ def test_a_victim_stays_even_if_its_device_was_promised_as_long_as_there_are_eno
     assert gpus(stage, "idle") + gpus(stage, "releasing") == 0
 
 
+def test_a_victim_follows_its_claim_if_somebody_else_took_it_elsewhere():
+    held = claim("c", held=[("n1", "d0")], users=["default-a-0"])
+    manifests = (node("n2"), offer("n1", "d0"), offer("n2", "z9"), held, claiming("a-0", "c", on="n1"))
+    stage = stage_of(*manifests, claiming("b-0", "c"))
+    session = stage.session
+    evict(stage, "a-0")
+    statement = session.statement("test", Cause.RECLAIM)
+    moved = np.array([stage.row("b-0")], np.int64)
+    assert statement.place_pods(moved, np.array([1], np.int64), session.no_extra, promise=True)
+    assert stage.accepting("a-0") == ["n2"]
+    assert place(stage, "a-0", promise=True)
+    assert devices_of(stage, "a-0") == ["z9"]
+
+
 def test_a_victim_that_moves_gets_devices_there():
     held = claim("c", held=[("n1", "d0")], users=["default-a-0"])
     manifests = (node("n2"), offer("n1", "d0"), offer("n2", "z9"), held, claiming("a-0", "c", on="n1"))

@@ -82,6 +82,15 @@ def test_an_answer_is_remembered_for_the_device_and_not_for_its_like():
     assert [selectors.selects(expression, "d", each) for each in (DEVICE, twin, DEVICE)] == [True, False, True]
 
 
+def test_what_is_remembered_is_bounded(monkeypatch):
+    monkeypatch.setattr("kai.plugins.dra.selectors._MANY", 3)
+    selectors = Selectors()
+    devices = [Device(name=f"d{at}", attributes={"d/index": at}) for at in range(9)]
+    answers = [selectors.selects('device.attributes["d"].index > 4', "d", each) for each in devices * 2]
+    assert answers == [at > 4 for at in range(9)] * 2
+    assert sum(map(len, selectors._known.values())) <= 3
+
+
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
