@@ -1,0 +1,232 @@
+"""What decisions look like as writes: bind requests, evictions, labels, events. Values in, values out.
+
+Source: fields, metadata and texts are those of the peer's cache.Bind, cache.Evict and its status updater.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import attrs
+
+from kai.api import names, plans
+from kai.api.bindrequest import (
+    BindRequest,
+    BindRequestSpec,
+    ReceivedGpu,
+    ReceivedResourceType,
+)
+from kai.api.codec import unstructure
+from kai.api.meta import ObjectMeta, OwnerReference
+from kai.api.plans import Emit, Patch, Ref
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.api.times import instant_text
+from kai.cluster.port import Evict as EvictRequest
+from kai.cluster.port import Request
+from kai.framework import messages
+from kai.framework.decisions import Bind, Evict
+from kai.intake.details import claim_allocations, extended_allocation, predicted_zones
+from kai.model.placement import ClaimPlacement, NumaPlacement
+from kai.scheduler.settings import EvictBy, SchedulerSettings
+from kai.state.snapshot import Snapshot
+
+EPOCH: Final = "kai.scheduler/epoch"
+"""Annotation of what a leader writes: the epoch in which it was decided. Only where there are leaders."""
+TRACE_PARENT: Final = "kai.scheduler/traceparent"
+"""Annotation of bind requests: the trace in which it was decided. Only where traces are exported."""
+
+SCHEDULED: Final = "Scheduled"
+FAILED_BINDING: Final = "FailedBinding"
+PIPELINED: Final = "Pipelined"
+EVICTED: Final = "Evict"
+_PREEMPTED: Final = "kai-scheduler: preempting to accommodate a higher priority workload"
+
+
+@attrs.frozen(kw_only=True)
+class Stamp:
+    """What is written on orders besides what was decided."""
+
+    epoch: int = 0
+    """0: nobody elects leaders here."""
+    trace: str = ""
+
+    def annotations(self) -> dict[str, str]:
+        """Return the annotations."""
+        found = {EPOCH: str(self.epoch) if self.epoch else "", TRACE_PARENT: self.trace}
+        return {key: value for key, value in found.items() if value}
+
+
+# --- Binds ---------------------------------------------------------------------------------------------------------
+
+
+def bind_request(
+    decision: Bind,
+    pod: Pod,
+    node: str,
+    devices: tuple[str, ...],
+    settings: SchedulerSettings,
+    stamp: Stamp = Stamp(),
+) -> BindRequest:
+    """Return the order to bind ``pod`` to ``node``; ``devices`` are the final names of its shared devices."""
+    claims, zones = decision.details.get("claims"), decision.details.get("numa")
+    placement = claims if isinstance(claims, ClaimPlacement) else None
+    return BindRequest(
+        metadata=ObjectMeta(
+            name=pod.metadata.name,
+            namespace=pod.metadata.namespace,
+            labels={names.SELECTED_NODE: node, **_pool_label(settings)},
+            annotations={**decision.annotations, **stamp.annotations()},
+            owner_references=(
+                OwnerReference(api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid),
+            ),
+        ),
+        spec=BindRequestSpec(
+            pod_name=pod.metadata.name,
+            selected_node=node,
+            received_resource_type=cast("ReceivedResourceType", decision.received),
+            received_gpu=_received_gpu(decision),
+            selected_gpu_groups=devices,
+            resource_claim_allocations=claim_allocations(placement) if placement else (),
+            extended_resource_claim_allocation=extended_allocation(placement, pod) if placement else None,
+            predicted_numa_zones=predicted_zones(zones) if isinstance(zones, NumaPlacement) else (),
+        ),
+    )
+
+
+def _received_gpu(decision: Bind) -> ReceivedGpu:
+    portion = decision.gpu_portion if decision.gpu_count else 0.0
+    return ReceivedGpu(count=decision.gpu_count, portion=f"{portion:.2f}")
+
+
+def _pool_label(settings: SchedulerSettings) -> dict[str, str]:
+    if not settings.intake.node_pool_label or not settings.intake.node_pool:
+        return {}
+    return {settings.intake.node_pool_label: settings.intake.node_pool}
+
+
+def is_same_order(found: BindRequest, ours: BindRequest) -> bool:
+    """Say whether a bind request of the cluster is the one that we wrote, so that there is nothing left to write."""
+    owners = {owner.uid for owner in found.metadata.owner_references}
+    wanted = {owner.uid for owner in ours.metadata.owner_references}
+    return found.spec == ours.spec and bool(owners & wanted)
+
+
+def create_bind_request(request: BindRequest) -> plans.Create:
+    """Return the write of a bind request."""
+    ref = Ref(BindRequest, request.metadata.name, request.metadata.namespace)
+    return plans.Create(ref=ref, manifest=unstructure(request))
+
+
+def pool_patch(pod: Pod, settings: SchedulerSettings) -> Patch | None:
+    """Return the write of the pod's node-pool label; None where it has it, or there are no pools."""
+    wanted = _pool_label(settings)
+    if all(pod.metadata.labels.get(key) == value for key, value in wanted.items()):
+        return None
+    return Patch(ref=pod_ref(pod), patch={"metadata": {"uid": pod.metadata.uid, "labels": wanted}})
+
+
+def scheduled_event(pod: Pod, node: str, settings: SchedulerSettings) -> Emit:
+    """Return the event about a pod whose bind was ordered."""
+    where = f"{pod.metadata.namespace}/{pod.metadata.name}"
+    message = f"Successfully assigned pod {where} to node {node} at node-pool {settings.pool}"
+    return emit(pod_ref(pod), SCHEDULED, message, uid=pod.metadata.uid)
+
+
+def failed_binding(pod: Pod, node: str, error: str, now: float) -> tuple[Request, ...]:
+    """Return what to say about a bind that the API server did not take."""
+    where = f"{pod.metadata.namespace}/{pod.metadata.name}"
+    message = f"Failed to bind pod {where} to node {node}. {error}"
+    return (
+        pod_condition(
+            pod,
+            kind=names.POD_SCHEDULED_CONDITION,
+            status="False",
+            reason=names.BINDING_ERROR_REASON,
+            message=message,
+            now=now,
+        ),
+        Emit(ref=pod_ref(pod), type="Warning", reason=FAILED_BINDING, message=message, uid=pod.metadata.uid),
+    )
+
+
+def pipelined_event(pod: Pod, node: str) -> Emit:
+    """Return the event about a pod that was promised a node."""
+    where = f"{pod.metadata.namespace}/{pod.metadata.name}"
+    return emit(pod_ref(pod), PIPELINED, messages.pipelined_message(where, node), uid=pod.metadata.uid)
+
+
+# --- Evictions -----------------------------------------------------------------------------------------------------
+
+
+def eviction(pod: Pod, settings: SchedulerSettings, stamp: Stamp, *, budgeted: bool) -> Request:
+    """Return the write that makes ``pod`` go; ``budgeted`` says whether a disruption budget covers it."""
+    by = settings.evict_by
+    if by is EvictBy.EVICTION or (by is EvictBy.BUDGET and budgeted):
+        return EvictRequest(ref=pod_ref(pod), uid=pod.metadata.uid, annotations=stamp.annotations())
+    return plans.Delete(ref=pod_ref(pod), uid=pod.metadata.uid)
+
+
+def victim_condition(pod: Pod, now: float) -> Patch:
+    """Return the write of the condition that says why the pod goes."""
+    return pod_condition(
+        pod,
+        kind=names.DISRUPTION_TARGET_CONDITION,
+        status="True",
+        reason=names.PREEMPTION_BY_SCHEDULER_REASON,
+        message=_PREEMPTED,
+        now=now,
+    )
+
+
+def eviction_event(decision: Evict, snapshot: Snapshot, group: int, evicted: int) -> Emit:
+    """Return the event on the victim's group.
+
+    ``evicted`` counts the pods of the group that go in the same statement.
+    """
+    facts = snapshot.groups[group]
+    annotations: dict[str, str] = {
+        names.EVICTED_PODS: str(evicted),
+        names.EVICTOR_ACTION: decision.cause.value,
+    }
+    if decision.aggressor >= 0:
+        aggressor = snapshot.groups[decision.aggressor]
+        annotations |= {names.EVICTOR_NAME: aggressor.name, names.EVICTOR_NAMESPACE: aggressor.namespace}
+    return attrs.evolve(
+        emit(
+            Ref(PodGroup, facts.name, facts.namespace),
+            EVICTED,
+            messages.eviction_message(decision, snapshot),
+            uid=facts.uid,
+        ),
+        annotations=annotations,
+    )
+
+
+# --- Parts ---------------------------------------------------------------------------------------------------------
+
+
+def pod_ref(pod: Pod) -> Ref[Pod]:
+    """Return which object a pod is."""
+    return Ref(Pod, pod.metadata.name, pod.metadata.namespace)
+
+
+def emit(ref: Ref[Any], reason: str, message: str, *, uid: str) -> Emit:
+    """Return an event that is no warning."""
+    return Emit(ref=ref, type="Normal", reason=reason, message=message, uid=uid)
+
+
+def pod_condition(pod: Pod, *, kind: str, status: str, reason: str, message: str, now: float) -> Patch:
+    """Return the write of a condition of a pod; the time of its last change is kept while its status does not."""
+    since = next((each for each in pod.status.conditions if each.type == kind and each.status == status), None)
+    changed = now if since is None or since.last_transition_time is None else since.last_transition_time
+    condition = {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastProbeTime": instant_text(float(int(now))),
+        "lastTransitionTime": instant_text(float(int(changed))),
+    }
+    body = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
+    return Patch(ref=pod_ref(pod), patch=body, form="strategic", subresource="status")

@@ -1,0 +1,125 @@
+"""A last look at a statement: whether the newest store still agrees with the snapshot that it was decided on.
+
+A statement is carried out whole or not at all. What is rejected here is simply decided anew in the next cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+from kai.api.bindrequest import BindRequest
+from kai.api.core import PodDisruptionBudget
+from kai.api.kinds import ApiObject
+from kai.api.node import Node
+from kai.api.pod import Pod
+from kai.cluster.port import Key
+from kai.framework.decisions import Bind, Decision, Evict
+from kai.intake.binding import has_failed
+from kai.intake.nodes import is_wanted
+from kai.scheduler.budgets import exhausted
+from kai.scheduler.settings import EvictBy, SchedulerSettings
+from kai.state.snapshot import Snapshot
+
+T = TypeVar("T", bound=ApiObject)
+
+_OVER = frozenset({"Succeeded", "Failed"})
+
+
+class Reader(Protocol):
+    """What is known of the cluster now; the store of `kai.cluster.port` is one."""
+
+    def get(self, cls: type[T], name: str, namespace: str = "") -> T | None:
+        """Return an object."""
+        ...
+
+    def all(self, cls: type[T]) -> tuple[T, ...]:
+        """Return all objects of a kind."""
+        ...
+
+    def is_assumed(self, cls: type[ApiObject], key: Key) -> bool:
+        """Return whether an object is shown as assumed."""
+        ...
+
+    def age(self) -> float:
+        """Return for how many seconds the kind that was heard of least recently has been silent."""
+        ...
+
+
+def objection(reader: Reader, settings: SchedulerSettings, snapshot: Snapshot, decisions: Iterable[Decision]) -> str:
+    """Return in words why a statement must not be carried out; "" if nothing speaks against it.
+
+    Holds: decisions name rows; what counts here is the object with the row's name and UID.
+    """
+    victims: list[Pod] = []
+    for decision in decisions:
+        pod = pod_of(reader, snapshot, decision.pod)
+        where = snapshot.pods[decision.pod].key
+        if pod is None:
+            return f"pod {where}: is gone"
+        match decision:
+            case Bind():
+                found = _against_bind(reader, settings, pod, snapshot.nodes[decision.node].name)
+            case Evict():
+                found = _against_eviction(reader, settings, pod)
+                if pod.metadata.deletion_timestamp is None:
+                    victims.append(pod)
+            case _:
+                found = _against_promise(pod)
+        if found:
+            return f"pod {where}: {found}"
+    if victims and settings.evict_by is not EvictBy.DELETE:
+        return exhausted(victims, reader.all(PodDisruptionBudget))
+    return ""
+
+
+def pod_of(reader: Reader, snapshot: Snapshot, row: int) -> Pod | None:
+    """Return the pod of a row as it is now; None if it is gone, or another has its name."""
+    facts = snapshot.pods[row]
+    pod = reader.get(Pod, facts.name, facts.namespace)
+    return pod if pod is not None and pod.metadata.uid == facts.uid else None
+
+
+def _against_bind(reader: Reader, settings: SchedulerSettings, pod: Pod, node_name: str) -> str:
+    if pod.metadata.deletion_timestamp is not None:
+        return "is being deleted"
+    if pod.spec.node_name:
+        return f"is bound to node {pod.spec.node_name} already"
+    if pod.status.phase not in {"", "Pending"}:
+        return f"is {pod.status.phase}"
+    if pod.spec.scheduling_gates:
+        return "has scheduling gates"
+    node = reader.get(Node, node_name)
+    if node is None or node.metadata.deletion_timestamp is not None:
+        return f"node {node_name} is gone"
+    if node.spec.unschedulable:
+        return f"node {node_name} is cordoned"
+    if not is_wanted(node, settings.intake):
+        return f"node {node_name} belongs to another scheduler now"
+    return _standing_order(reader, pod)
+
+
+def _standing_order(reader: Reader, pod: Pod) -> str:
+    request = reader.get(BindRequest, pod.metadata.name, pod.metadata.namespace)
+    if request is None or has_failed(request):
+        return ""
+    owners = {owner.uid for owner in request.metadata.owner_references}
+    if owners and pod.metadata.uid not in owners:
+        return ""  # one for a pod of the past: it goes with its owner, or we delete it
+    if reader.get(Node, request.spec.selected_node) is None:
+        return ""
+    return f"is being bound to node {request.spec.selected_node} already"
+
+
+def _against_eviction(reader: Reader, settings: SchedulerSettings, pod: Pod) -> str:
+    if reader.age() > settings.stale_store_seconds:
+        return "may not be evicted on old knowledge: a watch is silent"
+    if pod.status.phase in _OVER:
+        return "has ended by itself"
+    if reader.is_assumed(BindRequest, (pod.metadata.namespace, pod.metadata.name)):
+        return "may not be evicted while its bind is being written"
+    return ""
+
+
+def _against_promise(pod: Pod) -> str:
+    return "has ended by itself" if pod.status.phase in _OVER else ""

@@ -1,0 +1,463 @@
+"""The committer under every order of events that a cluster can bring."""
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kai.api.bindrequest import BindRequest
+from kai.api.pod import Pod
+from kai.cluster.port import Evict as EvictRequest
+from kai.framework.decisions import Cause
+from kai.scheduler.committer import Send
+from kai.scheduler.settings import EvictBy, SchedulerSettings
+from tests.unit.intake import making
+from tests.unit.scheduler.world import World
+
+SHARED = {"annotations": {"gpu-fraction": "0.5"}}
+
+
+def cluster(*more, **options):
+    gang = [making.pod(f"p{number}", group="gang") for number in range(3)]
+    running = making.pod("old", group="other", phase="Running", node="n2")
+    base = (making.queue("q"), making.group("gang"), making.group("other"), making.node("n1"), making.node("n2"))
+    world = World(*base, *gang, running, *more, **options)
+    world.lead()
+    return world
+
+
+# --- Binds ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_bind_becomes_a_bind_request_with_the_fields_and_the_metadata_of_the_peer():
+    world = cluster()
+    world.decide(world.bind("p0", "n1", received="Regular", gpu_count=2))
+    world.settle()
+    request = world.server.get("BindRequest", "p0", "default")
+    pod = world.server.get("Pod", "p0", "default")
+    assert request["spec"] == {
+        "podName": "p0",
+        "selectedNode": "n1",
+        "receivedResourceType": "Regular",
+        "receivedGPU": {"count": 2, "portion": "1.00"},
+    }
+    assert request["metadata"]["labels"] == {"selected-node": "n1"}
+    assert "annotations" not in request["metadata"]
+    assert request["metadata"]["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "Pod", "name": "p0", "uid": pod["metadata"]["uid"]}
+    ]
+    assert world.server.events[-1].message == "Successfully assigned pod default/p0 to node n1 at node-pool default"
+
+
+def test_a_shard_puts_its_label_on_the_request_and_on_the_pod():
+    chosen = SchedulerSettings(intake=making.IntakeSettings(node_pool="east"))
+    label = {"kai.scheduler/node-pool": "east"}
+    world = cluster(making.node("n3", labels=label), settings=chosen)
+    world.decide(world.bind("p0", "n3"))
+    world.settle()
+    assert world.server.get("BindRequest", "p0", "default")["metadata"]["labels"] == {"selected-node": "n3", **label}
+    assert world.server.get("Pod", "p0", "default")["metadata"]["labels"] == label
+
+
+def test_pods_that_open_a_device_together_get_one_name_for_it_and_the_next_cycle_another():
+    world = cluster()
+    world.decide(world.bind("p0", "n1", devices=("+n1/0",), received="Fraction", gpu_count=1, gpu_portion=0.5))
+    world.decide(world.bind("p1", "n1", devices=("+n1/0",), received="Fraction", gpu_count=1, gpu_portion=0.5))
+    world.decide(world.bind("p2", "n1", devices=("+n1/0",)), cycle=2)
+    world.settle()
+    groups = [world.server.get("BindRequest", f"p{n}", "default")["spec"]["selectedGPUGroups"] for n in range(3)]
+    assert groups[0] == groups[1] != groups[2]
+    assert world.server.get("BindRequest", "p0", "default")["spec"]["receivedGPU"] == {"count": 1, "portion": "0.50"}
+
+
+def test_the_outcome_is_shown_before_it_is_written():
+    world = cluster()
+    world.decide(world.bind("p0", "n1"))
+    assert world.get(BindRequest, "p0", "default").spec.selected_node == "n1"
+    assert world.requests() == {}
+
+
+def test_a_statement_is_carried_out_whole_or_not_at_all():
+    world = cluster()
+    world.server.remove("Pod", "p2", "default")
+    world.sync()
+    world.decide(world.bind("p0", "n1"), world.bind("p1", "n1"), world.bind("p2", "n1"))
+    assert world.wires == []
+    assert world.assumed == {}
+    assert world.noted[-1].facts["why"] == "pod default/p2: is gone"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "namespace", "patch", "why"),
+    [
+        ("Pod", "p0", "default", {"metadata": {"uid": "another"}}, "is gone"),
+        ("Pod", "p0", "default", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "is being deleted"),
+        ("Pod", "p0", "default", {"spec": {"nodeName": "n2"}}, "is bound to node n2 already"),
+        ("Pod", "p0", "default", {"status": {"phase": "Succeeded"}}, "is Succeeded"),
+        ("Pod", "p0", "default", {"spec": {"schedulingGates": [{"name": "wait"}]}}, "has scheduling gates"),
+        ("Node", "n1", "", {"spec": {"unschedulable": True}}, "node n1 is cordoned"),
+        ("Node", "n1", "", {"metadata": {"labels": {"kai.scheduler/node-pool": "x"}}}, "node n1 belongs to another"),
+    ],
+)
+def test_what_changed_since_the_snapshot_stops_a_bind(kind, name, namespace, patch, why):
+    world = cluster()
+    world.server.change(kind, name, namespace, patch)
+    world.sync()
+    world.decide(world.bind("p0", "n1"))
+    assert why in world.noted[-1].facts["why"]
+    assert world.wires == []
+
+
+def test_a_node_that_is_gone_stops_a_bind():
+    world = cluster()
+    world.server.remove("Node", "n1")
+    world.sync()
+    world.decide(world.bind("p0", "n1"))
+    assert "node n1 is gone" in world.noted[-1].facts["why"]
+
+
+def test_the_same_decision_twice_is_written_once():
+    world = cluster()
+    world.decide(world.bind("p0", "n1"))
+    world.decide(world.bind("p0", "n2"))
+    world.settle()
+    world.decide(world.bind("p0", "n2"), cycle=2)
+    world.settle()
+    assert world.requests() == {"p0": "n1"}
+    assert world.said() == [("p0", "Scheduled")]
+
+
+def test_a_lost_answer_is_neither_success_nor_failure():
+    for fault in ("lost before", "lost after"):
+        world = cluster()
+        world.decide(world.bind("p0", "n1"))
+        world.deliver(fault=fault)
+        assert world.is_assumed(BindRequest, ("default", "p0")), fault
+        assert world.said() == []
+        world.settle()
+        assert world.requests() == {"p0": "n1"}
+        assert world.said() == [("p0", "Scheduled")]
+        assert world.assumed == {}
+
+
+def test_an_order_of_an_attempt_that_is_over_makes_room():
+    failed = making.bind_request("p0", "n2", status={"phase": "Failed", "failedAttempts": 3})
+    world = cluster(failed)
+    world.decide(world.bind("p0", "n1"))
+    world.settle()
+    assert world.requests() == {"p0": "n1"}
+
+
+def test_an_order_that_another_leader_wrote_meanwhile_stands():
+    world = cluster()
+    world.decide(world.bind("p0", "n1"))
+    uid = world.server.get("Pod", "p0", "default")["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p0", "uid": uid}
+    other = making.bind_request("p0", "n2", metadata={"ownerReferences": [owner], "namespace": "default"})
+    world.server._put(other)
+    world.settle()
+    assert world.requests() == {"p0": "n2"}
+    assert world.assumed == {}
+
+
+def test_a_bind_that_is_refused_is_said_on_the_pod_and_rests():
+    world = cluster()
+    world.decide(world.bind("p0", "n1"))
+    world.deliver(fault="refused")
+    assert world.assumed == {}
+    assert world.committer.cooling.resting(world.time) == {world.get(Pod, "p0", "default").metadata.uid}
+    world.settle()
+    assert world.said() == [("p0", "FailedBinding")]
+    (condition,) = world.server.get("Pod", "p0", "default")["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "BindingError")
+    assert condition["message"] == "Failed to bind pod default/p0 to node n1. a webhook said no"
+    assert world.requests() == {}
+
+
+# --- Evictions -----------------------------------------------------------------------------------------------------
+
+
+def test_an_eviction_carries_the_uid_and_is_announced_once_it_is_so():
+    world = cluster()
+    effects = world.decide(world.evict("old"), world.promise("p0", "n2"))
+    uid = world.get(Pod, "old", "default").metadata.uid
+    assert EvictRequest(ref=world.wires[0].send.request.ref, uid=uid) in [e.request for e in effects if type(e) is Send]
+    assert world.get(Pod, "old", "default").metadata.deletion_timestamp is not None
+    assert world.said() == []
+    world.settle()
+    assert world.server.get("Pod", "old", "default") is None
+    assert ("other", "Evict") in world.said()
+    assert ("p0", "Pipelined") in world.said()
+    assert world.assumed == {}
+
+
+def test_the_event_on_the_group_of_a_victim_says_who_gains_and_how():
+    world = cluster()
+    group = [each.name for each in world.snapshot.groups].index("gang")
+    world.decide(world.evict("old", Cause.PREEMPT, aggressor=group), world.promise("p0", "n2"))
+    world.settle()
+    (event,) = [event for event in world.server.events if event.reason == "Evict"]
+    assert event.message == "Pod default/old was preempted by higher priority workload default/gang"
+    assert dict(event.annotations) == {
+        "num-evicted-pods": "1",
+        "evictor-action-type": "preempt",
+        "evictor-pod-group-name": "gang",
+        "evictor-pod-group-namespace": "default",
+    }
+
+
+def test_a_namesake_of_a_victim_survives():
+    world = cluster()
+    world.decide(world.evict("old"), world.promise("p0", "n2"))
+    world.server.change("Pod", "old", "default", {"metadata": {"uid": "another"}})
+    world.settle()
+    assert world.server.get("Pod", "old", "default")["metadata"]["uid"] == "another"
+    assert ("other", "Evict") not in world.said()
+
+
+def test_nobody_is_evicted_for_a_pod_that_is_gone():
+    world = cluster()
+    world.server.remove("Pod", "p0", "default")
+    world.sync()
+    world.decide(world.evict("old"), world.promise("p0", "n2"))
+    assert world.wires == []
+
+
+def test_nobody_is_evicted_on_old_knowledge_or_while_a_bind_is_written():
+    world = cluster()
+    world.silence = 31.0
+    world.decide(world.evict("old"))
+    assert "a watch is silent" in world.noted[-1].facts["why"]
+    world.silence = 0.0
+    world.decide(world.bind("p0", "n1"))
+    world.decide(world.evict("p0"))
+    assert "is being written" in world.noted[-1].facts["why"]
+    assert [type(wire.send.request).__name__ for wire in world.wires] == ["Create"]
+
+
+def budget(allowed):
+    selector = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
+    spec, status = {"selector": selector}, {"disruptionsAllowed": allowed}
+    return making.other("PodDisruptionBudget", "policy/v1", "pdb", namespace="default", spec=spec, status=status)
+
+
+def test_a_budget_that_allows_nothing_saves_the_whole_statement():
+    world = cluster(budget(0))
+    world.decide(world.evict("old"), world.promise("p0", "n2"))
+    assert world.noted[-1].facts["why"] == "poddisruptionbudget default/pdb allows 0 disruptions, 1 are needed"
+    assert world.wires == []
+
+
+def test_a_budget_that_refuses_is_not_asked_again_for_a_minute():
+    world = cluster(budget(1))
+    world.protected.add("old")
+    world.decide(world.evict("old"))
+    world.settle()
+    assert world.assumed == {}
+    world.decide(world.evict("old"), cycle=2)
+    assert world.wires == []
+    world.pass_time(61.0)
+    world.decide(world.evict("old"), cycle=3)
+    assert len(world.wires) == 1
+
+
+@pytest.mark.parametrize(
+    ("by", "covered", "kind"),
+    [
+        (EvictBy.EVICTION, False, "Evict"),
+        (EvictBy.BUDGET, True, "Evict"),
+        (EvictBy.BUDGET, False, "Delete"),
+        (EvictBy.DELETE, True, "Delete"),
+    ],
+)
+def test_how_pods_are_evicted_can_be_chosen(by, covered, kind):
+    world = cluster(*([budget(1)] if covered else []), settings=SchedulerSettings(evict_by=by))
+    world.decide(world.evict("old"))
+    assert [type(wire.send.request).__name__ for wire in world.wires] == [kind]
+
+
+def test_a_victim_may_be_told_first():
+    world = cluster(settings=SchedulerSettings(mark_victims=True))
+    world.decide(world.evict("old"))
+    first, second = (wire.send.request for wire in world.wires)
+    (condition,) = first.patch["status"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("DisruptionTarget", "PreemptionByScheduler")
+    assert isinstance(second, EvictRequest)
+
+
+def test_a_promise_is_told_once():
+    world = cluster()
+    for cycle in (1, 2, 3):
+        world.decide(world.promise("p0", "n2"), cycle=cycle)
+    world.decide(world.promise("p0", "n1"), cycle=4)
+    world.settle()
+    assert world.said() == [("p0", "Pipelined")] * 2
+
+
+# --- Orders that are over ------------------------------------------------------------------------------------------
+
+
+def test_a_failed_order_is_deleted_and_its_pod_rests_longer_each_time():
+    world = cluster(making.bind_request("p0", "n1", status={"phase": "Failed"}, metadata={"ownerReferences": []}))
+    world.server.change(
+        "BindRequest", "p0", "default", {"metadata": {"ownerReferences": [{"kind": "Pod", "uid": "uid-p0"}]}}
+    )
+    world.sync()
+    world.expire("p0")
+    world.expire("p0")
+    assert len(world.wires) == 1
+    world.settle()
+    assert world.requests() == {}
+    assert world.committer.cooling.resting(0.5) == {"uid-p0"}
+    assert world.committer.cooling.resting(1.5) == frozenset()
+
+
+def test_an_order_for_a_node_that_only_the_store_lacks_is_kept():
+    world = cluster(making.bind_request("p0", "n1"))
+    world.expire("p0")
+    world.settle()
+    assert world.requests() == {"p0": "n1"}
+    world.server.remove("Node", "n1")
+    world.expire("p0")
+    world.settle()
+    assert world.requests() == {}
+
+
+# --- Leading -------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_sent_after_the_term_and_nothing_stays_assumed():
+    world = cluster()
+    old = world.term
+    world.decide(world.bind("p0", "n1"))
+    world.deliver(fault="unavailable")
+    effects = world.lose()
+    assert not [effect for effect in effects if isinstance(effect, Send)]
+    assert world.assumed == {}
+    assert world.pass_time(100.0) == []
+    assert world.decide(world.bind("p1", "n1"), term=old) == []
+    assert world.expire() == []
+    world.lead(2)
+    assert world.decide(world.bind("p1", "n1"), term=old) == []
+    assert world.wires == []
+
+
+def test_what_a_leader_writes_says_in_which_epoch_it_was_decided():
+    world = cluster(settings=SchedulerSettings(leader_elect=True))
+    world.decide(world.bind("p0", "n1"))
+    world.decide(world.evict("old"))
+    create, evict = (wire.send.request for wire in world.wires)
+    assert create.manifest["metadata"]["annotations"] == {"kai.scheduler/epoch": "1"}
+    assert dict(evict.annotations) == {"kai.scheduler/epoch": "1"}
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Decisions, faults, restarts and other people's changes, in any order."""
+
+    @initialize()
+    def begin(self):
+        self.world = cluster()
+        self.cycle = 0
+        self.epoch = 1
+
+    @rule(
+        pods=st.lists(st.sampled_from(["p0", "p1", "p2"]), min_size=1, unique=True), node=st.sampled_from(["n1", "n2"])
+    )
+    def bind(self, pods, node):
+        world = self.world
+        if world.term is None:
+            return
+        self.cycle += 1
+        before = len(world.wires)
+        world.decide(*(world.bind(pod, node) for pod in pods), cycle=self.cycle)
+        creates = [w for w in world.wires[before:] if type(w.send.request).__name__ == "Create"]
+        assert len(creates) in {0, len(pods)}
+
+    @rule()
+    def evict(self):
+        if self.world.term is not None and "old" in [pod.name for pod in self.world.snapshot.pods]:
+            self.cycle += 1
+            self.world.decide(self.world.evict("old"), self.world.promise("p0", "n2"), cycle=self.cycle)
+
+    @precondition(lambda self: self.world.wires)
+    @rule(
+        at=st.integers(0, 20),
+        fault=st.sampled_from(["", "", "", "unavailable", "refused", "lost before", "lost after"]),
+    )
+    def deliver(self, at, fault):
+        self.world.deliver(at % len(self.world.wires), fault)
+
+    @rule(seconds=st.sampled_from([0.1, 1.0, 15.0]))
+    def wait(self, seconds):
+        self.world.pass_time(seconds)
+
+    @rule()
+    def see(self):
+        self.world.sync()
+
+    @rule(pod=st.sampled_from(["p0", "p1", "p2", "old"]))
+    def remake(self, pod):
+        """Let the owner of a pod replace it by another of the same name."""
+        found = self.world.server.get("Pod", pod, "default")
+        if found is not None:
+            self.world.server.change("Pod", pod, "default", {"metadata": {"uid": f"{found['metadata']['uid']}'"}})
+
+    @rule(node=st.sampled_from(["n1", "n2"]))
+    def fail(self, node):
+        for name, chosen in self.world.requests().items():
+            if chosen == node:
+                self.world.server.change("BindRequest", name, "default", {"status": {"phase": "Failed"}})
+        self.world.sync()
+        if self.world.term is not None:
+            self.world.expire(*(name for name in self.world.requests() if self.world.get(BindRequest, name, "default")))
+
+    @rule()
+    def crash(self):
+        self.epoch += 1
+        self.world.start()
+        self.world.lead(self.epoch)
+        self.world.sync()
+
+    @rule()
+    def lose(self):
+        assert not [effect for effect in self.world.lose() if isinstance(effect, Send)]
+
+    @invariant()
+    def silent_without_a_term(self):
+        if self.world.term is None:
+            assert self.world.committer.under_way == 0
+            assert not [key for key in self.world.assumed if key[0] is BindRequest]
+
+    def teardown(self):
+        """When the faults stop, everything comes to rest and nothing stays assumed that is not so."""
+        world = self.world
+        self.epoch += 1
+        if world.term is None:
+            world.lead(self.epoch)
+        world.settle()
+        assert not [key for key in world.assumed if key[0] is BindRequest]
+        for (cls, (namespace, name)), (obj, _) in world.assumed.items():
+            there = world.server.get("Pod", name, namespace)
+            assert cls is not Pod or there is None or there["metadata"]["uid"] != obj.metadata.uid
+
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = settings(
+    deadline=None, stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+@given(faults=st.lists(st.sampled_from(["", "unavailable", "lost before", "lost after"]), max_size=12))
+@settings(deadline=None)
+def test_a_gang_is_ordered_once_whatever_is_lost(faults):
+    world = cluster()
+    world.decide(*(world.bind(f"p{number}", "n1") for number in range(3)))
+    for fault in faults:
+        if world.wires:
+            world.deliver(fault=fault)
+        elif world.wake is not None:
+            world.pass_time(world.wake - world.time)
+    world.settle()
+    assert world.requests() == {"p0": "n1", "p1": "n1", "p2": "n1"}
+    creates = [request for request in world.server.writes if type(request).__name__ == "Create"]
+    assert sorted(request.ref.name for request in creates) == ["p0", "p1", "p2"]

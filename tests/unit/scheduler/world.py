@@ -1,0 +1,209 @@
+"""A small world for the committer: an API server in memory, a store that lags behind it, and the wire in between."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import attrs
+
+from kai.api import plans
+from kai.api.bindrequest import BindRequest
+from kai.api.codec import structure_as
+from kai.api.core import PodDisruptionBudget
+from kai.api.kinds import BY_CLASS
+from kai.api.node import Node
+from kai.api.plans import Reason, Refusal
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.api.queue import Queue
+from kai.cluster.port import BudgetExhausted, NotLeading, Term
+from kai.cluster.port import Evict as EvictRequest
+from kai.framework.decisions import Bind, Cause, Evict, Nominate
+from kai.intake import take_snapshot
+from kai.scheduler.committer import (
+    Answered,
+    Assume,
+    Committer,
+    Decided,
+    Expired,
+    Forget,
+    Noted,
+    Send,
+    TermBegan,
+    TermEnded,
+    Tick,
+    WakeAt,
+)
+from kai.scheduler.settings import SchedulerSettings
+from kai.state.snapshot import Snapshot
+from tests.doubles.api_server import ApiServer
+from tests.unit.intake import making
+
+CLASSES = (Pod, Node, BindRequest, PodDisruptionBudget, PodGroup, Queue)
+WALL = 1_700_000_000.0
+
+
+@attrs.define
+class Wire:
+    """A request on its way."""
+
+    send: Send
+    term: Term | None
+
+
+class World:
+    """The server, what the store shows of it, and the committer between them."""
+
+    def __init__(self, *manifests: dict[str, Any], settings: SchedulerSettings | None = None) -> None:
+        self.server = ApiServer(manifests)
+        self.settings = settings or SchedulerSettings()
+        self.shown: dict[tuple[type, tuple[str, str]], Any] = {}
+        self.assumed: dict[tuple[type, tuple[str, str]], tuple[Any, Any]] = {}
+        self.wires: list[Wire] = []
+        self.noted: list[Noted] = []
+        self.silence = 0.0
+        self.time = 0.0
+        self.wake: float | None = None
+        self.term: Term | None = None
+        self.protected: set[str] = set()
+        self.sync()
+        self.snapshot = self.take()
+        self.start()
+
+    def start(self) -> None:
+        """Begin a new life: nothing is known but what the server holds."""
+        fresh = (f"gpu-{count}" for count in itertools.count())
+        self.wires.clear()
+        self.committer = Committer(self.settings, self, lambda: next(fresh), lambda: WALL + self.time)
+
+    # --- Reader --------------------------------------------------------------------------------------------------
+
+    def get(self, cls: type, name: str, namespace: str = "") -> Any:
+        key = (cls, (namespace, name))
+        return self.assumed[key][0] if key in self.assumed else self.shown.get(key)
+
+    def all(self, cls: type) -> tuple[Any, ...]:
+        return tuple(obj for (found, _), obj in sorted(self.shown.items(), key=str) if found is cls)
+
+    def is_assumed(self, cls: type, key: tuple[str, str]) -> bool:
+        return (cls, key) in self.assumed
+
+    def age(self) -> float:
+        return self.silence
+
+    # --- The cluster ---------------------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Let the store catch up with the server."""
+        self.shown = {}
+        for (kind, namespace, name), manifest in self.server.objects.items():
+            cls = next(cls for cls in CLASSES if BY_CLASS[cls].kind == kind)
+            self.shown[cls, (namespace, name)] = structure_as(cls, manifest)
+        for target, (_, until) in list(self.assumed.items()):
+            if until(self.shown.get(target)):
+                del self.assumed[target]
+
+    def take(self) -> Snapshot:
+        manifests = making.objects(*self.server.objects.values())
+        return take_snapshot(manifests, making.NOW, self.settings.intake)
+
+    def row(self, name: str) -> int:
+        return [pod.name for pod in self.snapshot.pods].index(name)
+
+    def bind(self, pod: str, node: str, **more: Any) -> Bind:
+        return Bind(pod=self.row(pod), node=self.snapshot.node_rows[node], **more)
+
+    def promise(self, pod: str, node: str) -> Nominate:
+        return Nominate(pod=self.row(pod), node=self.snapshot.node_rows[node])
+
+    def evict(self, pod: str, cause: Cause = Cause.RECLAIM, aggressor: int = -1) -> Evict:
+        return Evict(pod=self.row(pod), cause=cause, aggressor=aggressor)
+
+    # --- Events --------------------------------------------------------------------------------------------------
+
+    def step(self, event: Any) -> list[Any]:
+        effects = self.committer.step(event, self.time)
+        self.wake = None
+        for effect in effects:
+            match effect:
+                case Send():
+                    self.wires.append(Wire(effect, self.term))
+                case Assume():
+                    key = (effect.obj.metadata.namespace, effect.obj.metadata.name)
+                    self.assumed[type(effect.obj), key] = (effect.obj, effect.until)
+                case Forget():
+                    self.assumed.pop((effect.cls, effect.key), None)
+                case WakeAt():
+                    self.wake = effect.time
+                case Noted():
+                    self.noted.append(effect)
+        return list(effects)
+
+    def lead(self, epoch: int = 1) -> None:
+        self.term = Term(epoch, f"life-{epoch}")
+        self.assumed.clear()
+        self.step(TermBegan(self.term))
+
+    def lose(self) -> list[Any]:
+        self.term = None
+        return self.step(TermEnded())
+
+    def decide(self, *decisions: Any, cycle: int = 1, term: Term | None = None) -> list[Any]:
+        held = term or self.term
+        assert held is not None
+        return self.step(Decided(term=held, cycle=cycle, snapshot=self.snapshot, decisions=decisions))
+
+    def expire(self, *names: str) -> list[Any]:
+        return self.step(Expired(tuple(self.get(BindRequest, name, "default") for name in names)))
+
+    def deliver(self, at: int = 0, fault: str = "") -> list[Any]:
+        """Let a request arrive, or not, and its answer come back, or not."""
+        wire = self.wires.pop(at)
+        if wire.term is None or wire.term != self.term:
+            reply: Any = NotLeading()
+        elif fault == "unavailable":
+            reply = Refusal(reason=Reason.UNAVAILABLE)
+        elif fault == "refused":
+            reply = Refusal(reason=Reason.REJECTED, message="a webhook said no")
+        elif fault == "lost before":
+            reply = Refusal(reason=Reason.UNKNOWN)
+        else:
+            reply = self.perform(wire.send.request)
+            if fault == "lost after" and not isinstance(reply, Refusal):
+                reply = Refusal(reason=Reason.UNKNOWN)
+        return self.step(Answered(wire.send.ticket, reply)) if wire.send.ticket else []
+
+    def perform(self, request: Any) -> Any:
+        if isinstance(request, EvictRequest):
+            if request.ref.name in self.protected:
+                return BudgetExhausted(message="the budget is exhausted")
+            return self.server.perform(plans.Delete(ref=request.ref, uid=request.uid))
+        return self.server.perform(request)
+
+    def pass_time(self, seconds: float) -> list[Any]:
+        self.time += seconds
+        return self.step(Tick())
+
+    def settle(self) -> None:
+        """Let everything arrive and time pass until nothing is left to do."""
+        for _ in range(400):
+            if self.wires:
+                self.deliver()
+            elif self.wake is not None:
+                self.pass_time(max(0.0, self.wake - self.time) + 0.001)
+            else:
+                break
+        self.sync()
+        assert not self.wires
+        assert self.committer.under_way == 0
+
+    # --- What came of it -----------------------------------------------------------------------------------------
+
+    def requests(self) -> dict[str, str]:
+        """Return the node of every bind request, by name."""
+        found = (obj for (kind, _, _), obj in self.server.objects.items() if kind == "BindRequest")
+        return {each["metadata"]["name"]: each["spec"]["selectedNode"] for each in found}
+
+    def said(self) -> list[tuple[str, str]]:
+        return [(event.ref.name, event.reason) for event in self.server.events]
