@@ -25,7 +25,6 @@ from kai.state.snapshot import Snapshot
 NO_NODES = "no nodes with enough resources were found"
 UNABLE_GROUP = "Unable to schedule podgroup"
 UNABLE_POD = "Unable to schedule pod"
-NOT_ENOUGH = "Not enough resources for the workload"
 
 _DIVISORS = {"cpu": 1000.0, "memory": 1e9, "gpu": 1000.0}
 _PLURALS = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs"}
@@ -88,7 +87,7 @@ def pod_message(record: GroupRecord | None, pod: int) -> str:
 
 def wire_reason(reason: Reason) -> str:
     """Return the reason under which a condition carries it."""
-    return NOT_ENOUGH if reason.code is Code.TOPOLOGY and "domain" in reason.facts else reason.code.wire
+    return reason.code.wire
 
 
 def reason_text(reason: Reason) -> str:
@@ -141,17 +140,31 @@ def _no_node(facts: Facts) -> str:
     )
 
 
+ANY_DOMAIN = "any domain"
+"""``where`` of a topology refusal: the common domain is large enough, and none of those that the group asks for is."""
+
+
 def _topology(facts: Facts) -> str:
-    """Return what the topology plugin says: ``text`` as it is, or the parts of the usual sentence."""
-    if "text" in facts:
-        return str(facts["text"])
+    """Return what the topology plugin says.
+
+    The peer adds a line for each domain that is too small; kai leaves those to its own explanation.
+    """
+    topology = facts.get("topology", "")
     subgroup = str(facts.get("subgroup", ""))
-    whom = f"job <{facts.get('group', '')}>"
-    if subgroup and subgroup != DEFAULT_SUBGROUP:
-        whom += f", subgroup {subgroup}"
-    what = f"topology {facts.get('topology', '')}, requirement {facts.get('requirement', '')}"
-    text = f"{what} couldn't be satisfied for {whom}"
-    return f"{text}: not enough resources in {facts['where']} to allocate the job" if "where" in facts else text
+    named = subgroup if subgroup != DEFAULT_SUBGROUP else ""
+    if facts.get("missing") == "topology":
+        return f"Requested topology {topology} does not exist"
+    if facts.get("missing") == "level":
+        return (
+            f"topology constraint error: {f'sub-group {named}' if named else 'workload'} specified "
+            f"'{facts.get('level', '')}' as the required topology constraint level, "
+            f"but the topology tree '{topology}' does not contain a level with this name"
+        )
+    whom = f"job <{facts.get('group', '')}>" + (f", subgroup {named}" if named else "")
+    text = f"topology {topology}, requirement {facts.get('requirement', '')} couldn't be satisfied for {whom}"
+    if facts.get("where", ANY_DOMAIN) == ANY_DOMAIN:
+        return text
+    return f"{text}: not enough resources in {facts['where']} to allocate the job"
 
 
 def not_ready(facts: Facts) -> str:

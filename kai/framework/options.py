@@ -167,6 +167,10 @@ def _text(value: object, _: object) -> str:
     raise ValueError
 
 
+def _is_choice(kind: object) -> bool:
+    return typing.get_origin(kind) is typing.Literal
+
+
 def _chosen(value: object, kind: object) -> object:
     if value in typing.get_args(kind):
         return value
@@ -180,7 +184,7 @@ def _make_converter() -> cattrs.Converter:
     converter.register_structure_hook(int, _whole)
     converter.register_structure_hook(float, _number)
     converter.register_structure_hook(str, _text)
-    converter.register_structure_hook_func(lambda kind: typing.get_origin(kind) is typing.Literal, _chosen)
+    converter.register_structure_hook_func(_is_choice, _chosen)
     return converter
 
 

@@ -275,15 +275,23 @@ def _no_room(record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
     """Yield what the whole gang, or its topology, does not find."""
     for reason in record.reasons:
         if reason.code is Code.TOPOLOGY:
-            where = reason.facts.get("where") or "any domain"
-            level = str(reason.facts.get("requirement", "")).rpartition("/")[2]
-            yield Words("TopologyHasNoRoom", f"{where} has no room for its pods together in one {level or 'domain'}")
+            yield Words("TopologyHasNoRoom", _topology_text(reason))
     needed = least_pods(facts)
     for reason in record.reasons:
         if reason.code is Code.NO_NODE and reason.facts.get("gang") and not reason.facts.get("satisfied"):
             placed = reason.facts.get("placed", 0)
             fit = "none fits" if not placed else f"only {placed} fit"
             yield Words("GangDoesNotFit", f"its {needed} pods must start together, and {fit} now")
+
+
+def _topology_text(reason: Reason) -> str:
+    facts = reason.facts
+    if "missing" in facts:
+        return messages.reason_text(reason)
+    level = str(facts.get("requirement", "")).rpartition("/")[2] or "domain"
+    if facts.get("where", messages.ANY_DOMAIN) == messages.ANY_DOMAIN:
+        return f"no {level} has room for its {facts.get('pods', '')} pods together"
+    return f"{facts['where']} has no room for its {facts.get('pods', '')} pods, which must share a {level}"
 
 
 def least_pods(facts: PodGroup) -> int:
