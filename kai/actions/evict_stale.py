@@ -9,7 +9,7 @@ import numpy as np
 from kai.framework.decisions import Cause
 from kai.framework.portion import Portion
 from kai.framework.session import Session
-from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, Status
+from kai.model.status import ACTIVE_ALLOCATED, Status
 
 
 @attrs.frozen
@@ -20,22 +20,27 @@ class EvictStale:
 
     def run(self, session: Session) -> None:
         """Look at every group with pods on nodes."""
-        for group in self._below_minimum(session):
-            self._judge(session, session.portion(group))
-        healthy = ~np.isin(np.arange(len(session.snapshot.groups)), self._below_minimum(session))
+        stale = self._below_minimum(session)
+        healthy = np.ones(len(session.snapshot.groups), np.bool_)
+        healthy[stale] = False
         session.stale_since[healthy] = np.nan
+        for group in stale:
+            self._judge(session, session.portion(group))
 
     def _below_minimum(self, session: Session) -> list[int]:
         """Return the groups with a pod on a node and a leaf that lacks pods there, none of whose pods succeeded."""
         facts, columns = session.facts.groups, session.columns
-        lacking = facts.leaf & (columns.occupying < facts.minimum)
+        if not len(session.snapshot.groups):
+            return []
+        on_nodes = np.add.reduceat(columns.occupying, facts.first_subgroup[:-1]) > 0
+        lacking = facts.leaf & (columns.occupying < facts.minimum) & np.repeat(on_nodes, np.diff(facts.first_subgroup))
         out: list[int] = []
         for row in np.flatnonzero(lacking):
             group = int(np.searchsorted(facts.first_subgroup, row, side="right")) - 1
             portion = session.portion(group)
             if out and out[-1] == group:
                 continue
-            if len(portion.holding(ACTIVE_USED)) and not len(portion.holding(1 << Status.SUCCEEDED)):
+            if not len(portion.holding(1 << Status.SUCCEEDED)):
                 out.append(group)
         return out
 
@@ -49,7 +54,7 @@ class EvictStale:
         if grace < 0 or now - session.stale_since[group] < grace:
             return
         lacking = next(leaf for leaf in portion.leaves if portion.occupying(leaf) < portion.minimum(leaf))
-        facts = {"minimum": portion.minimum(lacking), "subgroup": session.subgroup_names[lacking]}
+        facts = {"minimum": portion.minimum(lacking), "subgroup": session.subgroup_name(lacking)}
         pods = portion.holding(ACTIVE_ALLOCATED)
         before = session.last_eviction[group]
         with session.statement(self.name, Cause.STALE, rule="gang below its minimum") as statement:

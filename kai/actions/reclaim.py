@@ -12,19 +12,25 @@ from kai.actions.search.waiting import Hunt, anything
 from kai.framework.decisions import Cause
 from kai.framework.portion import Portion
 from kai.framework.session import Session
-from kai.framework.verdict import Fact
+from kai.framework.verdict import Code, Fact, Verdict
 from kai.model.rows import Bools, GroupRow, GroupRows
 
 
 def _may_reclaim(session: Session, portion: Portion) -> bool:
     """Ask the first plugin that has an opinion; without one nobody may."""
-    for plugin in session.policy.plugins:
-        if plugin.hooks.may_reclaim is not None:
-            verdict = plugin.hooks.may_reclaim(GroupRow(portion.group), portion.amounts())
-            if not verdict:
-                session.record(portion.group).notes.extend(verdict.reasons)
-            return bool(verdict)
-    return False
+    group, amounts = portion.group, portion.amounts()
+    facts = session.facts.groups
+    # The answer is one for all groups of a queue that want the same, until something is committed.
+    alike = (int(facts.queue[group]), bool(facts.preemptible[group]), amounts.tobytes(), session.stamp)
+    verdict = session.reclaim_verdicts.get(alike)
+    if verdict is None:
+        hooks = [plugin.hooks.may_reclaim for plugin in session.policy.plugins]
+        asked = next((hook for hook in hooks if hook is not None), None)
+        verdict = asked(GroupRow(group), amounts) if asked else Verdict.refused(Code.NOT_ELIGIBLE)
+        session.reclaim_verdicts[alike] = verdict
+    if not verdict:
+        session.record(group).notes = list(verdict.reasons)
+    return bool(verdict)
 
 
 def _others(session: Session, portion: Portion, placed: Bools) -> GroupRows:

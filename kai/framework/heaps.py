@@ -10,7 +10,7 @@ import numpy as np
 
 from kai.framework.portion import Portion
 from kai.kernels.groups import describe_holding, describe_waiting, find_plain
-from kai.kernels.order import Heap, fill, pop, pop_among, push
+from kai.kernels.order import Heap, fill, pop, pop_among, pop_many, push
 from kai.model.rows import Bools, GroupRows, Int64s
 
 if TYPE_CHECKING:
@@ -95,6 +95,21 @@ class GroupHeap:
             return None
         self._member[group] = False
         return self._parts.pop(group, None) or self._session.portion(group)
+
+    def next_groups(self, most: int) -> GroupRows:
+        """Return the groups that the next ``most`` pops would give if nothing changed, taking none."""
+        self._refresh()
+        session = self._session
+        out = np.empty(most, np.int64)
+        count = pop_many(session.facts, session.columns, session.policy.rules, self.copy().records, out)
+        return out[:count]
+
+    def skip(self, count: int) -> None:
+        """Take ``count`` entries and forget them."""
+        session = self._session
+        out = np.empty(count, np.int64)
+        pop_many(session.facts, session.columns, session.policy.rules, self._heap, out)
+        self._member[out] = False
 
     def pop_among(self, wanted: Bools) -> Portion | None:
         """Take the next one with ``wanted`` [G], dropping those before it; None when there is none."""

@@ -42,4 +42,4 @@ class Parameters:
     """Groups of one queue that an action looks at; absent: all."""
     budgets: SearchBudgets = SearchBudgets()
     shortcuts: bool = True
-    """Whether the kernels' whole-phase loops are used; without them everything is decided the long way, but the same."""
+    """Whether the kernels' whole-phase loops are used; without them all is decided the long way, but the same."""

@@ -96,6 +96,8 @@ class Policy:
             concerns = plugin.hooks.concerns
             self.dynamic |= np.ones(shapes, np.bool_) if concerns is None else concerns
         self.vectors = Vectors(masks=np.ones((1, nodes), np.bool_), scores=np.zeros((1, nodes), np.float64))
+        self.judges_pods = any(hook.admit_pod is not None for hook in hooks)
+        """Whether some plugin refuses pods whatever the node."""
         self.sub_group_fill = any(isinstance(term, SubGroupFill) for hook in hooks for term in hook.terms)
         self.fair_shares = next((term for hook in hooks for term in hook.terms if isinstance(term, FairShares)), None)
         self._key_makers = self._group_key_makers()

@@ -132,15 +132,14 @@ class Portion:
 
     def in_order(self, subgroups: Iterable[int]) -> list[int]:
         """Return sub-groups in the order in which they are served: unsatisfied, then the emptiest, then by name."""
-        names = self._session.subgroup_names
         if not self._session.policy.sub_group_fill:
-            return sorted(subgroups, key=lambda row: names[row])
+            return sorted(subgroups, key=self._session.subgroup_name)
         return sorted(subgroups, key=self._fill_key)
 
     def _fill_key(self, subgroup: int) -> tuple[int, int, float, str]:
         needed = self.minimum(subgroup)
         reached = self.reached(subgroup)
-        name = self._session.subgroup_names[subgroup]
+        name = self._session.subgroup_name(subgroup)
         if reached < needed:
             return (0, 0, 0.0, name)
         if needed > 0:

@@ -6,6 +6,7 @@ from kai.framework.portion import Portion
 from kai.framework.session import Session
 from kai.framework.verdict import ACCEPTED, Code, Fact, Reason, Verdict
 from kai.kernels import fit
+from kai.model.podgroup import DEFAULT_SUBGROUP
 from kai.model.rows import Float64s, NodeRows, PodRow, PodRows
 
 RESOURCES = ("cpu", "memory", "gpu")
@@ -65,9 +66,20 @@ def record_same(session: Session, group: int, pod: int, told: int) -> None:
     known = next((reason for reason in reversed(reasons) if reason.code is Code.NO_NODE), None)
     if known is None:
         return
-    portion = session.portion(group)
-    facts = _pod_facts(session, portion, portion.root + 1, pod, 0)
-    facts |= {name: known.facts[name] for name in ("histogram", "refusals") if name in known.facts}
+    tree = session.snapshot.groups[group].subgroups
+    leaf = int(session.facts.groups.first_subgroup[group]) + 1
+    minimum = int(session.facts.groups.minimum[leaf])
+    facts: dict[str, Fact] = {
+        **known.facts,
+        "placed": 0,
+        "minimum": minimum,
+        "subgroup": tree[1].name,
+        "gang": minimum > 1,
+        "single_leaf": tree[1].name == DEFAULT_SUBGROUP,
+        "satisfied": int(session.columns.occupying[leaf]) >= minimum,
+        "pod": session.snapshot.pods[pod].key,
+        "pod_row": pod,
+    }
     _record(session, group, pod, facts)
 
 
@@ -76,9 +88,9 @@ def _pod_facts(session: Session, portion: Portion, leaf: int, pod: int, placed: 
     return {
         "placed": placed,
         "minimum": portion.minimum(leaf),
-        "subgroup": session.subgroup_names[leaf],
+        "subgroup": session.subgroup_name(leaf),
         "gang": any(portion.minimum(row) > 1 for row in leaves),
-        "single_leaf": len(leaves) == 1 and session.subgroup_names[leaf] == "default",
+        "single_leaf": len(leaves) == 1 and session.subgroup_name(leaf) == "default",
         "satisfied": portion.occupying(leaf) >= portion.minimum(leaf),
         "pod": session.snapshot.pods[pod].key,
         "pod_row": pod,

@@ -23,7 +23,7 @@ from kai.model.axis import GPU, GPU_UNIT
 from kai.model.pod import GpuKind
 from kai.model.rows import Float64s, GroupRows, Int64s, NodeRow, NodeRows, PodRow, PodRows
 from kai.state.base import Base, make_base
-from kai.state.facts import group_facts, requested_amounts
+from kai.state.facts import pods_by_leaf, requested_amounts
 from kai.state.ledger import Ledger, Tracked
 from kai.state.snapshot import Snapshot
 
@@ -78,8 +78,10 @@ class Session:
         self._order_pods(base)
         self.ledger = Ledger(base.layout, self.facts, base.arena.copy(), base.room(), self._tracked)
         self._apply_opening()
-        self.subgroup_names = [subgroup.name for group in snapshot.groups for subgroup in group.subgroups]
-        self._children = self._subgroup_children()
+        self._children: dict[int, tuple[int, ...]] = {}
+        self._footprints: dict[int, tuple[int, ...]] = {}
+        self.reclaim_verdicts: dict[tuple[int, bool, bytes, int], Verdict] = {}
+        """Whether groups of a queue may reclaim: queue, preemptible, amounts, stamp."""
         self._portions: dict[int, Portion] = {}
         self.group_keys = self._make_group_keys()
         self.heap_start = heap_start(self)
@@ -133,19 +135,12 @@ class Session:
     def _order_pods(self, base: Base) -> None:
         pods = np.arange(len(self.snapshot.pods), dtype=np.int64)
         keys = self.policy.pod_keys(pods) if len(pods) else None
-        if keys is not None and keys.any():
+        if keys is not None and (keys != keys[0]).any():
             rank = np.empty(len(pods), np.float64)
             rank[base.pod_order] = np.arange(len(pods))
             order = np.lexsort((rank, *keys.T[::-1])).astype(np.int64)
-            self.facts = self.facts.replace(groups=group_facts(self.snapshot, self.facts.pods, order, topology=True))
-
-    def _subgroup_children(self) -> list[tuple[int, ...]]:
-        parents = self.facts.groups.parent
-        children: list[list[int]] = [[] for _ in range(len(parents))]
-        for row, parent in enumerate(parents):
-            if parent >= 0:
-                children[parent].append(row)
-        return [tuple(sorted(rows, key=lambda row: self.subgroup_names[row])) for rows in children]
+            _, by_leaf = pods_by_leaf(self.facts.pods.leaf, order, int(self.snapshot.first_subgroup[-1]))
+            self.facts = self.facts.replace(groups=self.facts.groups.replace(pods=by_leaf))
 
     def _make_group_keys(self) -> Float64s:
         facts = self.snapshot.groups
@@ -153,7 +148,7 @@ class Session:
         priority = np.array([group.priority for group in facts], np.int64)
         keys = self.policy.group_keys(rows, priority, np.zeros(len(facts), np.float64))
         rank = np.empty(len(facts), np.float64)
-        rank[sorted(rows, key=lambda row: (facts[row].created, facts[row].uid))] = np.arange(len(facts))
+        rank[self._base.group_order] = np.arange(len(facts))
         return np.ascontiguousarray(np.hstack([keys, rank[:, None]]))
 
     # ------------------------------------------------------------------ questions
@@ -165,7 +160,22 @@ class Session:
 
     def children(self, subgroup: int) -> tuple[int, ...]:
         """Return the rows of the children of a sub-group, by name."""
-        return self._children[subgroup]
+        known = self._children.get(subgroup)
+        if known is None:
+            group = self.group_of_subgroup(subgroup)
+            first, last = self.facts.groups.first_subgroup[group : group + 2]
+            rows = [row for row in range(int(first), int(last)) if self.facts.groups.parent[row] == subgroup]
+            known = self._children[subgroup] = tuple(sorted(rows, key=self.subgroup_name))
+        return known
+
+    def group_of_subgroup(self, subgroup: int) -> int:
+        """Return the group that a sub-group belongs to."""
+        return int(np.searchsorted(self.facts.groups.first_subgroup, subgroup, side="right")) - 1
+
+    def subgroup_name(self, subgroup: int) -> str:
+        """Return the name of a sub-group within its group."""
+        group = self.group_of_subgroup(subgroup)
+        return self.snapshot.groups[group].subgroups[subgroup - int(self.facts.groups.first_subgroup[group])].name
 
     def has_own_minimum(self, subgroup: int) -> bool:
         """Say whether an inner sub-group declares how many children it needs, rather than needing all of them."""
@@ -308,6 +318,13 @@ class Session:
             columns.add(self.columns, self.ledger.places.placement + pod, placement)
         self._details[placement] = details
 
+    def footprint(self, shape: int) -> tuple[int, ...]:
+        """Return what a pod of ``shape`` asks for, as a tuple that can be compared."""
+        known = self._footprints.get(shape)
+        if known is None:
+            known = self._footprints[shape] = tuple(self.facts.shapes.request[shape].tolist())
+        return known
+
     # ------------------------------------------------------------------ nodes for a pod
 
     def node_scores(self, pod: int, nodes: NodeRows, extra: Float64s) -> Float64s:
@@ -416,7 +433,10 @@ class Session:
 
     def record(self, group: int) -> GroupRecord:
         """Return the record of ``group``."""
-        return self.records.setdefault(group, GroupRecord())
+        known = self.records.get(group)
+        if known is None:
+            known = self.records[group] = GroupRecord()
+        return known
 
     def refuse(self, group: int, verdict: Verdict) -> None:
         """Remember why ``group`` waits; a reason that is known already is not repeated."""

@@ -1,6 +1,7 @@
 """Pod groups: priority, times, and the tree of sub-groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 import attrs
@@ -160,7 +161,7 @@ def _tree(spec: api.PodGroupSpec, topologies: Mapping[str, Topology]) -> _Tree:
     """
     if not spec.sub_groups:
         least = 1 if spec.min_member is None else spec.min_member
-        return _Tree((_root(spec, topologies), _leaf(DEFAULT_SUBGROUP, 0, least, None)))
+        return _Tree(_flat(spec.min_sub_group, resolved(spec.topology_constraint, topologies), least))
     error = _tree_error(spec.sub_groups)
     if error:
         root = SubGroup(name=ROOT, parent=-1, leaf=False, minimum=None)
@@ -180,6 +181,13 @@ def _tree(spec: api.PodGroupSpec, topologies: Mapping[str, Topology]) -> _Tree:
         least_children = source.min_sub_group
         out.append(SubGroup(name=name, parent=parent, leaf=False, minimum=least_children, constraint=constraint))
     return _Tree(tuple(out))
+
+
+@lru_cache(maxsize=4096)
+def _flat(children: int | None, constraint: TopologyConstraint | None, least: int) -> tuple[SubGroup, ...]:
+    """Return the tree of a group without sub-groups; equal ones are one object, which spares their readers work."""
+    root = SubGroup(name=ROOT, parent=-1, leaf=False, minimum=children, constraint=constraint)
+    return root, _leaf(DEFAULT_SUBGROUP, 0, least, None)
 
 
 def _root(spec: api.PodGroupSpec, topologies: Mapping[str, Topology]) -> SubGroup:

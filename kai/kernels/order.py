@@ -29,7 +29,7 @@ class Heap(Struct):
     keys: Float64Table  # [E, X] smaller goes first; the last key is unique
     amounts: Float64Table  # [E, 3] next chunk of each entry; for victims: what its pods hold
     popped: Float64Table  # [Q, 3] what was popped from each leaf so far (victims only)
-    depth: Int64s  # [1] most entries in a leaf; negative: no bound
+    depth: Int64s  # [1] most entries in a leaf, 0: nobody enters; negative: no bound
     victims: Int64s  # [1] 1: reversed order, for choosing victims
 
 
@@ -258,6 +258,8 @@ def push(facts: Facts, columns: Columns, rules: Rules, heap: Heap, entry: int) -
     """
     root = heap.length.shape[0] - 1
     node = heap.queue[entry]
+    if heap.depth[0] == 0:
+        return
     fresh = heap.length[node] == 0
     _append(facts, columns, rules, heap, node, entry)
     if 0 <= heap.depth[0] < heap.length[node]:
@@ -330,6 +332,17 @@ def next_chunk(facts: Facts, columns: Columns, leaf: int, out: Int64s) -> int:
             out[count] = pod
             count += 1
     return count
+
+
+@kernel
+def pop_many(facts: Facts, columns: Columns, rules: Rules, heap: Heap, out: Int64s) -> int:
+    """Fill ``out`` with the next entries; return how many there were. Good as long as nothing changes in between."""
+    for at in range(out.shape[0]):
+        entry = pop(facts, columns, rules, heap)
+        if entry < 0:
+            return at
+        out[at] = entry
+    return out.shape[0]
 
 
 @kernel

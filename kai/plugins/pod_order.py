@@ -3,7 +3,7 @@
 Source: the peer's plugins/kubeflow, ray and taskorder.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import attrs
 import numpy as np
@@ -17,14 +17,20 @@ LEADING_ROLES = frozenset({"master", "launcher"})
 RAY_NODE_LABEL = "ray.io/node-type"
 PRIORITY_LABEL = "kai.scheduler/task-priority"
 
-LabelKey = Callable[[Mapping[str, str]], tuple[float, ...]]
 
-
-def _keys(session: SessionView, key: LabelKey, width: int) -> Hooks:
+def _keys(
+    session: SessionView, label: str, key: Callable[[str], tuple[float, ...]], without: tuple[float, ...]
+) -> Hooks:
+    """Order pods by ``key`` of the value of ``label``; pods without it get ``without``."""
     pods = session.snapshot.pods
 
     def pod_keys(rows: PodRows) -> Float64s:
-        return np.array([key(pods[row].labels) for row in rows], np.float64).reshape(len(rows), width)
+        keys = np.empty((len(rows), len(without)), np.float64)
+        keys[:] = without
+        # Hardly any pod has the label: one look at each, and work only for those.
+        for at in [at for at, row in enumerate(rows.tolist()) if label in pods[row].labels]:
+            keys[at] = key(pods[rows[at]].labels[label])
+        return keys
 
     return Hooks(pod_keys=pod_keys)
 
@@ -35,7 +41,7 @@ class KubeflowOrder:
 
     def open(self, session: SessionView) -> Hooks:
         """Return the key."""
-        return _keys(session, lambda labels: (0.0 if labels.get(ROLE_LABEL) in LEADING_ROLES else 1.0,), 1)
+        return _keys(session, ROLE_LABEL, lambda role: (0.0 if role in LEADING_ROLES else 1.0,), (1.0,))
 
 
 @attrs.frozen(kw_only=True)
@@ -44,25 +50,22 @@ class RayOrder:
 
     def open(self, session: SessionView) -> Hooks:
         """Return the key."""
-        return _keys(session, lambda labels: (0.0 if labels.get(RAY_NODE_LABEL) == "head" else 1.0,), 1)
+        return _keys(session, RAY_NODE_LABEL, lambda kind: (0.0 if kind == "head" else 1.0,), (1.0,))
 
 
 @attrs.frozen(kw_only=True)
 class TaskPriorityOrder:
     """Pods with a higher ``kai.scheduler/task-priority`` first.
 
-    Unreadable values after readable ones, pods without the label last.
+    Unreadable values come after readable ones, pods without the label last.
     """
 
     def open(self, session: SessionView) -> Hooks:
         """Return the keys."""
-        return _keys(session, _declared, 2)
+        return _keys(session, PRIORITY_LABEL, _declared, (2.0, 0.0))
 
 
-def _declared(labels: Mapping[str, str]) -> tuple[float, float]:
-    value = labels.get(PRIORITY_LABEL)
-    if value is None:
-        return (2.0, 0.0)
+def _declared(value: str) -> tuple[float, float]:
     try:
         return (0.0, -float(int(value)))
     except ValueError:

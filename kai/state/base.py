@@ -3,6 +3,8 @@
 Tables for kernels and a booked arena, made once and copied by each session.
 """
 
+from collections.abc import Sequence
+
 import attrs
 import numpy as np
 
@@ -26,29 +28,37 @@ class Base:
     slot_names: tuple[str, ...]
     pod_order: Int64s
     """Pod rows by creation time, then uid."""
+    group_order: Int64s
+    """Group rows by creation time, then uid."""
 
     def room(self) -> Room:
         """Return fresh logs for a session."""
         return Room.of(self.placements, self.width)
 
 
-def creation_order(snapshot: Snapshot) -> Int64s:
-    """Return int64[P]: pod rows by creation time, then uid."""
-    created = np.array([pod.created for pod in snapshot.pods], np.float64)
-    uids = np.array([pod.uid for pod in snapshot.pods], np.str_)
-    return np.lexsort((uids, created)).astype(np.int64)
+def creation_order(created: Sequence[float], uids: Sequence[str]) -> Int64s:
+    """Return int64[n]: rows by creation time, then uid. Text is only compared where times are equal."""
+    times = np.array(created, np.float64)
+    order = np.argsort(times, kind="stable").astype(np.int64)
+    same = np.flatnonzero(np.diff(times[order]) == 0)
+    for first in same[np.concatenate([[True], np.diff(same) > 1])] if len(same) else ():
+        last = first + 1
+        while last < len(order) and times[order[last]] == times[order[first]]:
+            last += 1
+        order[first:last] = sorted(order[first:last], key=lambda row: uids[row])
+    return order
 
 
 def make_base(snapshot: Snapshot) -> Base:
     """Book every pod that stands somewhere and return the result. Cost: O(P + N R), once per snapshot."""
     slot_start, slot_names, slot_rows = slot_table(snapshot)
     pods = pod_facts(snapshot)
-    order = creation_order(snapshot)
+    order = creation_order([pod.created for pod in snapshot.pods], [pod.uid for pod in snapshot.pods])
     facts = Facts(
         nodes=node_facts(snapshot, slot_start, slot_names),
         shapes=shape_facts(snapshot),
         pods=pods,
-        groups=group_facts(snapshot, pods, order, topology=True),
+        groups=group_facts(snapshot, pods, order),
         queues=queue_facts(snapshot),
     )
     layout = Layout.of(
@@ -88,4 +98,5 @@ def make_base(snapshot: Snapshot) -> Base:
         width=width,
         slot_names=slot_names,
         pod_order=order,
+        group_order=creation_order([g.created for g in snapshot.groups], [g.uid for g in snapshot.groups]),
     )

@@ -1,10 +1,14 @@
 """From a snapshot to the tables that kernels read and the arena in which a cycle begins."""
 
+from collections.abc import Sequence
+
+import attrs
 import numpy as np
 
 from kai.kernels.columns import Facts, GroupFacts, NodeFacts, PodFacts, QueueFacts, ShapeFacts
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.pod import GpuKind
+from kai.model.podgroup import PodGroup, SubGroup
 from kai.model.queue import Shares
 from kai.model.rows import Bools, Float64s, Int64s
 from kai.state.snapshot import Snapshot
@@ -46,10 +50,15 @@ def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ..
     """Return the node table."""
     nodes, axis = snapshot.nodes, snapshot.axis
     legacy = np.zeros(len(nodes), np.bool_)
-    for pod in range(len(snapshot.pods)):
-        if snapshot.pod_node[pod] >= 0 and snapshot.shapes[snapshot.pod_shape[pod]].gpu.legacy_mig:
-            legacy[snapshot.pod_node[pod]] = True
-    rows = [axis.vector(node.allocatable) for node in nodes]
+    old_fashioned = np.array([shape.gpu.legacy_mig for shape in snapshot.shapes], np.bool_)
+    if old_fashioned.any():
+        held = snapshot.pod_node[old_fashioned[snapshot.pod_shape]]
+        legacy[held[held >= 0]] = True
+    # Nodes of one kind share their amounts, so most vectors are made once.
+    vectors = {
+        id(node.allocatable): axis.vector(node.allocatable) for node in {id(n.allocatable): n for n in nodes}.values()
+    }
+    rows = [vectors[id(node.allocatable)] for node in nodes]
     return NodeFacts(
         allocatable=np.array(rows, np.int64).reshape(len(nodes), len(axis)),
         gpu_memory=np.array([node.gpu_memory for node in nodes], np.int64),
@@ -107,43 +116,77 @@ def pod_facts(snapshot: Snapshot) -> PodFacts:
     return PodFacts(shape=snapshot.pod_shape, group=group, leaf=leaf, reservation=snapshot.pod_reservation)
 
 
-def group_facts(snapshot: Snapshot, pods: PodFacts, pod_order: Int64s, *, topology: bool) -> GroupFacts:
-    """Return the tables of groups and sub-groups.
+@attrs.frozen(kw_only=True, eq=False)
+class TreeFacts:
+    """Columns of one tree of sub-groups; rows count from its root."""
 
-    ``pod_order`` [P] lists all pods in pod order, ``topology`` says whether constraints count.
-    """
-    groups = snapshot.groups
-    minimum: list[int] = []
-    parent: list[int] = []
-    leaf: list[bool] = []
-    simple: list[bool] = []
-    for group in groups:
-        base = len(minimum)
-        children = [0] * len(group.subgroups)
-        for subgroup in group.subgroups:
+    minimum: Int64s
+    parent: Int64s
+    """-1 for the root."""
+    leaf: Bools
+    simple: bool
+    """The tree is a root with one leaf, and nothing constrains where its pods go."""
+
+    @classmethod
+    def of(cls, subgroups: tuple[SubGroup, ...]) -> "TreeFacts":
+        """Return the columns of ``subgroups``."""
+        children = [0] * len(subgroups)
+        for subgroup in subgroups:
             if subgroup.parent >= 0:
                 children[subgroup.parent] += 1
-        for at, subgroup in enumerate(group.subgroups):
-            wanted = children[at] if subgroup.minimum is None and not subgroup.leaf else subgroup.minimum
-            minimum.append(1 if wanted is None else wanted)
-            parent.append(base + subgroup.parent if subgroup.parent >= 0 else -1)
-            leaf.append(subgroup.leaf)
-        constrained = topology and any(subgroup.constraint for subgroup in group.subgroups)
-        simple.append(len(group.subgroups) == 2 and leaf[base + 1] and minimum[base] == 1 and not constrained)
-    ordered = pod_order[pods.leaf[pod_order] >= 0]
-    leaves = pods.leaf[ordered]
-    by_leaf = ordered[np.argsort(leaves, kind="stable")]
-    counts = np.bincount(leaves, minlength=len(minimum)) if minimum else np.zeros(0, np.int64)
+        wanted = [children[at] if s.minimum is None and not s.leaf else s.minimum for at, s in enumerate(subgroups)]
+        minimum = np.array([1 if count is None else count for count in wanted], np.int64)
+        leaf = np.array([subgroup.leaf for subgroup in subgroups], np.bool_)
+        free = not any(subgroup.constraint for subgroup in subgroups)
+        simple = free and len(subgroups) == 2 and bool(leaf[1]) and minimum[0] == 1
+        return cls(
+            minimum=minimum,
+            parent=np.array([subgroup.parent for subgroup in subgroups], np.int64),
+            leaf=leaf,
+            simple=bool(simple),
+        )
+
+
+def tree_facts(groups: Sequence[PodGroup]) -> list[TreeFacts]:
+    """Return the columns of each group's tree; groups that share a tree share them."""
+    known: dict[int, TreeFacts] = {}
+    out = []
+    for group in groups:
+        tree = known.get(id(group.subgroups))
+        if tree is None:
+            tree = known[id(group.subgroups)] = TreeFacts.of(group.subgroups)
+        out.append(tree)
+    return out
+
+
+def pods_by_leaf(leaf: Int64s, pod_order: Int64s, subgroups: int) -> tuple[Int64s, Int64s]:
+    """Return where the pods of each sub-group begin [B + 1], and the pods of all leaves, each leaf's in pod order."""
+    ordered = pod_order[leaf[pod_order] >= 0]
+    leaves = leaf[ordered]
+    start = np.zeros(subgroups + 1, np.int64)
+    np.cumsum(np.bincount(leaves, minlength=subgroups), out=start[1:])
+    return start, np.ascontiguousarray(ordered[np.argsort(leaves, kind="stable")], np.int64)
+
+
+def group_facts(snapshot: Snapshot, pods: PodFacts, pod_order: Int64s) -> GroupFacts:
+    """Return the tables of groups and sub-groups; ``pod_order`` [P] lists all pods in pod order."""
+    groups = snapshot.groups
+    trees = tree_facts(groups)
+    nothing = [np.zeros(0, np.int64)]
+    base = snapshot.first_subgroup[:-1]
+    parent = np.concatenate([tree.parent for tree in trees] or nothing)
+    offset = np.repeat(base, np.diff(snapshot.first_subgroup))
+    pod_start, by_leaf = pods_by_leaf(pods.leaf, pod_order, int(snapshot.first_subgroup[-1]))
     return GroupFacts(
         queue=np.array([group.queue_row for group in groups], np.int64),
         preemptible=np.array([group.preemptible for group in groups], np.bool_),
-        simple=np.array(simple, np.bool_),
+        simple=np.array([tree.simple for tree in trees], np.bool_),
         first_subgroup=snapshot.first_subgroup,
-        minimum=np.array(minimum, np.int64),
-        leaf=np.array(leaf, np.bool_),
-        parent=np.array(parent, np.int64),
-        pod_start=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]).astype(np.int64),
-        pods=np.ascontiguousarray(by_leaf, np.int64),
+        minimum=np.concatenate([tree.minimum for tree in trees] or nothing),
+        leaf=np.concatenate([tree.leaf for tree in trees] or [np.zeros(0, np.bool_)]),
+        parent=np.where(parent >= 0, parent + offset, -1),
+        pod_start=pod_start,
+        pods=by_leaf,
     )
 
 

@@ -75,7 +75,8 @@ class Ledger:
 
     def room_for(self, changes: int) -> int:
         """Return how many entries of the journal ``changes`` placements or evictions can take."""
-        return int(changes + 1) * (self._journal_per_pod + 6 * min(1 + self.layout.sizes.queues, 64))
+        per_pod: int = self._journal_per_pod + 6 * min(1 + self.layout.sizes.queues, 64)
+        return (changes + 1) * per_pod
 
     def undo_to(self, mark: int) -> None:
         """Take back everything since ``mark``."""

@@ -6,7 +6,7 @@ Source: the peer's actions (reclaim, preempt, consolidation), its victim-invaria
     constraints signature.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 
 import attrs
 import numpy as np
@@ -22,6 +22,8 @@ from kai.model.rows import Bools, GroupRow, GroupRows, PodRow
 from kai.model.status import ACTIVE_ALLOCATED, Status
 
 Footprint = list[tuple[int, ...]]
+LOOK_AHEAD = 1024
+"""Groups that are looked at in one go before anything is taken off the heap."""
 
 
 @attrs.frozen(kw_only=True)
@@ -49,24 +51,49 @@ class Hunt:
         heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
         waiting = self.pending_filter(session, session.waiting_groups())
         heap.fill(np.array([group for group in waiting if _past_delay(session, int(group))], np.int64))
-        failed: dict[Hashable, dict[str, Footprint]] = {}
-        while (portion := heap.pop()) is not None:
-            if not self.may_search(session, portion):
+        self._serve(session, heap)
+
+    def _serve(self, session: Session, heap: GroupHeap) -> None:
+        """Take groups off the heap in turn. Those that are passed over change nothing, so they are taken in bulk."""
+        failed: dict[int, dict[str, Footprint]] = {}
+        while len(groups := heap.next_groups(LOOK_AHEAD)):
+            passed = 0
+            for group in map(int, groups):
+                if self._worth_a_search(session, session.portion(group), failed):
+                    break
+                passed += 1
+            heap.skip(passed)
+            if passed == len(groups):
                 continue
-            key = int(session.facts.groups.queue[portion.group]) if self.per_queue else -1
-            table = failed.setdefault(key, {})
-            signature = signature_of(session, portion) if session.parameters.use_scheduling_signatures else ""
-            if signature in table and not is_easier(session, portion, table[signature]):
-                continue
-            if not _could_ever_run(session, portion):
-                continue
-            outcome = Outcome.FAILED
-            if self.can_succeed(session, portion):
-                outcome = self._search(session, portion)
-            if outcome is Outcome.STOPPED:
+            portion = heap.pop()
+            if portion is None or not self._try(session, portion, failed):
                 return
-            if outcome is Outcome.FAILED and signature:
-                remember(session, portion, table, signature)
+
+    def _table(
+        self, session: Session, portion: Portion, failed: dict[int, dict[str, Footprint]]
+    ) -> dict[str, Footprint]:
+        queue = int(session.facts.groups.queue[portion.group]) if self.per_queue else -1
+        return failed.setdefault(queue, {})
+
+    def _worth_a_search(self, session: Session, portion: Portion, failed: dict[int, dict[str, Footprint]]) -> bool:
+        if not self.may_search(session, portion):
+            return False
+        table = self._table(session, portion, failed)
+        if session.parameters.use_scheduling_signatures and table:
+            signature = signature_of(session, portion)
+            if signature in table and not is_easier(session, portion, table[signature]):
+                return False
+        return _could_ever_run(session, portion)
+
+    def _try(self, session: Session, portion: Portion, failed: dict[int, dict[str, Footprint]]) -> bool:
+        """Search for one group, remember a failure, and say whether there is time for more."""
+        outcome = Outcome.FAILED
+        signature = signature_of(session, portion) if session.parameters.use_scheduling_signatures else ""
+        if self.can_succeed(session, portion):
+            outcome = self._search(session, portion)
+        if outcome is Outcome.FAILED and signature:
+            remember(session, portion, self._table(session, portion, failed), signature)
+        return outcome is not Outcome.STOPPED
 
     def _search(self, session: Session, portion: Portion) -> Outcome:
         rows = self._candidates(session, portion)
@@ -104,6 +131,8 @@ def _past_delay(session: Session, group: int) -> bool:
 
 def _could_ever_run(session: Session, portion: Portion) -> bool:
     """Say whether no pod of the chunk is refused for something that no eviction changes."""
+    if not session.policy.judges_pods:
+        return True
     for pod in map(int, portion.chunk()):
         verdict = session.policy.admit_pod(PodRow(pod), int(session.facts.pods.shape[pod]))
         if not verdict:
@@ -126,6 +155,9 @@ def signature_of(session: Session, portion: Portion) -> str:
     Per leaf, its constraints and those of its waiting pods.
     """
     group = session.snapshot.groups[portion.group]
+    pods = portion.pods()
+    if len(pods) == 1 and session.facts.groups.simple[portion.group]:
+        return f"||{session.snapshot.pods[pods[0]].signature}\n."
     parts = []
     for leaf in portion.leaves:
         waiting = [
@@ -148,7 +180,7 @@ def signature_of(session: Session, portion: Portion) -> str:
 
 def _footprint(session: Session, portion: Portion) -> Footprint:
     pending = portion.holding(1 << Status.PENDING)
-    return sorted(tuple(map(int, session.facts.shapes.request[session.facts.pods.shape[pod]])) for pod in pending)
+    return sorted(session.footprint(int(session.facts.pods.shape[pod])) for pod in pending)
 
 
 def is_easier(session: Session, portion: Portion, failed: Footprint) -> bool:
