@@ -137,11 +137,7 @@ def _job(
     record = report.records.get(group)
     started = [pod for pod in placed if pod in bound]
     lost = [pod for pod in alive if pod in evicted]
-    state = _state(
-        pods=len(pods), alive=len(alive), placed=len(placed), held=len(held), started=len(started), lost=len(lost)
-    )
-    if state == LEAVING and waiting:
-        state = WAITS
+    state = _state(pods, alive=alive, placed=placed, held=held, started=started, lost=lost, waiting=waiting)
     if state == WAITS and words is not None and words.code in _NEVER:
         state = IMPOSSIBLE
     gpus = sum(int(snapshot.requests[int(snapshot.pod_shape[pod]), GPU]) for pod in alive)
@@ -182,16 +178,27 @@ def _lost_to(cycle: Cycle, evictions: Sequence[Evict]) -> tuple[str, ...]:
     )
 
 
-def _state(*, pods: int, alive: int, placed: int, held: int, started: int, lost: int) -> str:
+def _state(
+    pods: Sequence[int],
+    *,
+    alive: Sequence[int],
+    placed: Sequence[int],
+    held: Sequence[int],
+    started: Sequence[int],
+    lost: Sequence[int],
+    waiting: Sequence[int],
+) -> str:
     if not alive:
         return FINISHED if pods else EMPTY
     if lost and not placed:
-        return MOVES if held == lost else EVICTED
-    if placed == alive:
-        return STARTS if started == placed else RUNNING
+        return MOVES if len(held) == len(lost) else EVICTED
+    if len(placed) == len(alive):
+        return STARTS if len(started) == len(placed) else RUNNING
     if placed:
         return PARTIAL
-    return HELD if held else LEAVING if lost else WAITS
+    if held:
+        return HELD
+    return WAITS if waiting else LEAVING
 
 
 # -------------------------------------------------------------------------------------------------------------- queues

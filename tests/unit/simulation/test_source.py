@@ -1,0 +1,127 @@
+import io
+import json
+import zipfile
+
+import pytest
+
+from kai.errors import InputError
+from kai.simulation.case import Case
+from kai.simulation.source import find_cases, read_case
+
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "creationTimestamp": "2026-01-02T00:00:00Z"}}
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "creationTimestamp": "2026-01-03T00:00:00Z"}}
+SCENARIO = {"name": "s", "now": "2026-01-01T12:00:00Z", "objects": [NODE], "actions": ["allocate"]}
+
+
+def write(path, *documents):
+    path.write_text("---\n".join(json.dumps(document) + "\n" for document in documents))
+    return str(path)
+
+
+def test_a_file_of_manifests_is_a_case_at_its_newest_time(tmp_path):
+    case = read_case(write(tmp_path / "m.yaml", NODE, POD))
+    assert isinstance(case, Case)
+    assert (len(case.objects.nodes), case.objects.pods[0].metadata.namespace) == (1, "default")
+    assert (case.now, case.title, case.cycles) == (1767398400.0, "m", 1)
+
+
+def test_a_folder_of_manifests_is_one_case(tmp_path):
+    write(tmp_path / "a.yaml", NODE)
+    (tmp_path / "deep").mkdir()
+    write(tmp_path / "deep" / "b.json", POD)
+    (tmp_path / "notes.txt").write_text("not read")
+    assert list(find_cases(str(tmp_path))) == [str(tmp_path)]
+    case = read_case(str(tmp_path))
+    assert (len(case.objects.nodes), len(case.objects.pods), case.title) == (1, 1, tmp_path.name)
+
+
+def test_a_folder_of_scenarios_is_many_cases(tmp_path):
+    paths = [write(tmp_path / f"{name}.yaml", SCENARIO) for name in "ba"]
+    assert list(find_cases(str(tmp_path))) == sorted(paths)
+
+
+def test_standard_input_is_read(monkeypatch):
+    class Standard:
+        buffer = io.BytesIO(json.dumps(SCENARIO).encode())
+
+    monkeypatch.setattr("sys.stdin", Standard)
+    assert list(find_cases("-")) == ["-"]
+    assert read_case("-").title == "s"
+
+
+def snapshot(path, content, member="snapshot.json"):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(member, content if isinstance(content, str) else json.dumps(content))
+    return str(path)
+
+
+def test_a_snapshot_of_the_peer_is_read_by_its_lists(tmp_path):
+    raw = {"nodes": [{"metadata": NODE["metadata"]}], "pods": None, "queues": [], "unheardOf": [1, 2]}
+    case = read_case(snapshot(tmp_path / "s.zip", {"config": {}, "schedulerParams": {}, "rawObjects": raw}))
+    assert [node.metadata.name for node in case.objects.nodes] == ["n1"]
+    assert case.notes == ("passed over 2 of rawObjects.unheardOf",)
+    assert case.configuration.parameters.max_consolidation_preemptees == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({}, "rawObjects: found nothing, expected lists of objects"),
+        ({"rawObjects": {"nodes": 5}}, "rawObjects.nodes: found 5, expected a list"),
+        ({"rawObjects": {"nodes": [5]}}, "expected an object"),
+        ({"rawObjects": {}, "config": 5}, "config: found 5, expected an object"),
+        ([], "found list, expected an object with rawObjects"),
+        ('{"rawObjects": {"pods": [', "found text that is no JSON"),
+    ],
+)
+def test_a_snapshot_that_is_not_whole_is_named(tmp_path, content, message):
+    with pytest.raises(InputError) as caught:
+        read_case(snapshot(tmp_path / "s.zip", content))
+    assert message in str(caught.value)
+
+
+def test_another_zip_is_no_snapshot(tmp_path):
+    with pytest.raises(InputError, match=r"found no snapshot\.json"):
+        read_case(snapshot(tmp_path / "s.zip", "{}", "other.json"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "found nothing, expected a scenario or Kubernetes objects"),
+        ("5", "found 5, expected an object with apiVersion and kind"),
+        ("a: [", "line 2, column 1: not YAML"),
+        ("\x00", "not YAML: a character that YAML does not allow"),
+        ("apiVersion: v1\nmetadata: {name: x}\n", "expected an object with apiVersion and kind"),
+        ("objects: []\n---\napiVersion: v1\nkind: Node\n", "found 2 documents with a scenario among them"),
+    ],
+)
+def test_a_text_that_is_neither_is_named(tmp_path, text, message):
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_case(str(path))
+    assert str(path) in str(caught.value) or "object" in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_what_is_not_there_is_named(tmp_path):
+    with pytest.raises(InputError, match="expected a file or a folder"):
+        read_case(str(tmp_path / "missing.yaml"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"found no file that ends in \.yaml"):
+        list(find_cases(str(tmp_path / "empty")))
+
+
+def test_a_scenario_among_manifests_is_named(tmp_path):
+    write(tmp_path / "a.yaml", NODE)
+    write(tmp_path / "b.yaml", SCENARIO)
+    with pytest.raises(InputError, match="found a scenario, expected Kubernetes objects"):
+        read_case(str(tmp_path))
+
+
+def test_everything_that_is_wrong_in_a_folder_is_told_at_once(tmp_path):
+    write(tmp_path / "a.yaml", {**NODE, "status": 5}, {**POD, "spec": 5})
+    with pytest.raises(InputError) as caught:
+        read_case(str(tmp_path))
+    assert len(caught.value.messages) == 2
