@@ -274,16 +274,17 @@ class Desk:
 
         Row 0 counts GPUs that pods use, row 1 also those that pods were promised.
         """
-        out = np.zeros((2, len(self._view.snapshot.nodes)), np.int64)
         claimed = self._shape(pod).gpu.claimed
-        if claimed:
-            columns = self._books.columns
-            devices = [device for _, holding in self._wanted(pod, None).fixed for device in holding.devices]
-            for row in self._inventory.gpus_of(devices):
-                used = columns.seats.values[row] > 0
-                node = self._inventory.node[row]
-                out[0, node] += GPU_UNIT * used
-                out[1, node] += GPU_UNIT * (used or columns.promised.values[row] > 0)
+        devices = [device for _, holding in self._wanted(pod, None).fixed for device in holding.devices]
+        if not claimed or not devices:
+            return np.zeros((2, len(nodes)), np.int64)
+        out = np.zeros((2, len(self._view.snapshot.nodes)), np.int64)
+        columns = self._books.columns
+        for row in self._inventory.gpus_of(devices):
+            used = columns.seats.values[row] > 0
+            node = self._inventory.node[row]
+            out[0, node] += GPU_UNIT * used
+            out[1, node] += GPU_UNIT * (used or columns.promised.values[row] > 0)
         return cast("Int64s", np.minimum(out, claimed * GPU_UNIT)[:, nodes])
 
 
