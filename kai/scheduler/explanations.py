@@ -1,0 +1,317 @@
+"""From the report of a cycle to what users should read: events, conditions and timestamps, group by group.
+
+Pure: snapshot and report in, accounts out. An account says how things are; `kai.scheduler.publisher` compares it with
+what is written already and writes what differs.
+
+Source: what the peer does when it closes a session: its status updater and job_errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import attrs
+import numpy as np
+
+from kai.api import names
+from kai.api.podgroup import QueueDetails, UnschedulableDetails, UnschedulableReason
+from kai.api.quantity import canonical
+from kai.api.times import instant_text
+from kai.framework import messages
+from kai.framework.cycle import CycleReport
+from kai.framework.session import GroupRecord
+from kai.framework.verdict import Code, Reason
+from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup
+from kai.model.rows import Bools, Int64s
+from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, Status, mask
+from kai.state.snapshot import Snapshot
+
+NOT_READY: Final = "NotReady"
+STALE: Final = "StaleJob"
+UNSCHEDULABLE: Final = "Unschedulable"
+_WAITING: Final = mask(Status.PENDING, Status.GATED)
+_BEING_BOUND: Final = mask(Status.ALLOCATED, Status.PIPELINED, Status.BINDING)
+_READY: Final = ALIVE & ~mask(Status.GATED)
+_STAMPS: Final = (
+    (names.STALE_SINCE, "stale_since"),
+    (names.LAST_START, "last_start"),
+    (names.LAST_EVICTION, "last_eviction"),
+)
+
+
+@attrs.frozen(kw_only=True)
+class PodAccount:
+    """Why a pod waits. ``on_pod``: whether its condition says so; ``event``: whether an event does."""
+
+    name: str
+    namespace: str
+    uid: str
+    message: str
+    on_pod: bool = True
+    event: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class Waiting:
+    """Why a group waits, as its condition carries it."""
+
+    message: str
+    reasons: tuple[UnschedulableReason, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class GroupAccount:
+    """How things are with one group. An event that is "" is not to be sent."""
+
+    name: str
+    namespace: str
+    uid: str
+    stamps: Mapping[str, str | None]
+    """The timestamps that its annotations should say; None: should not be there."""
+    stale: str = ""
+    not_ready: str = ""
+    unschedulable: str = ""
+    condition: Waiting | None = None
+    pods: tuple[PodAccount, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Overall:
+    """What there is to tell after a cycle."""
+
+    groups: tuple[GroupAccount, ...] = ()
+    """Those about which there may be something to write."""
+    settled: frozenset[tuple[str, str]] = frozenset()
+    """Groups, by namespace and name, of which nothing waits or is being bound: what their conditions say is over."""
+    fair_shares: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    """By queue, in quantities."""
+
+
+def explain(snapshot: Snapshot, report: CycleReport, pool: str) -> Overall:
+    """Return the accounts of all groups that wait, changed or are stale, and the fair shares of queues.
+
+    Cost: O(pods) in columns, then O(what waits).
+    """
+    teller = _Teller(snapshot, report, pool)
+    return Overall(groups=tuple(teller.accounts()), settled=teller.settled(), fair_shares=fair_shares(snapshot, report))
+
+
+def fair_shares(snapshot: Snapshot, report: CycleReport) -> Mapping[str, Mapping[str, str]]:
+    """Return the fair share of each queue in quantities."""
+    out: dict[str, Mapping[str, str]] = {}
+    for row, queue in enumerate(snapshot.queues):
+        out[queue.name] = _resources(report.fair_share[row, :3].tolist())
+    return out
+
+
+class _Teller:
+    def __init__(self, snapshot: Snapshot, report: CycleReport, pool: str) -> None:
+        self._snapshot = snapshot
+        self._report = report
+        self._pool = pool
+        grouped = snapshot.pod_group >= 0
+        self._pods = np.flatnonzero(grouped)
+        self._by_group = self._pods[np.argsort(snapshot.pod_group[self._pods], kind="stable")]
+        self._starts = np.searchsorted(
+            snapshot.pod_group[self._by_group], np.arange(len(snapshot.groups) + 1), side="left"
+        )
+        self._waiting = self._count(_WAITING)
+        self._active = self._count(ACTIVE_ALLOCATED)
+        self._binding = self._count(_BEING_BOUND)
+
+    def _count(self, statuses: int) -> Int64s:
+        """Return int64[G]: how many pods of each group have a status in the mask."""
+        pods = self._pods[((statuses >> self._report.status[self._pods]) & 1).astype(np.bool_)]
+        counts: Int64s = np.bincount(self._snapshot.pod_group[pods], minlength=len(self._snapshot.groups))
+        return counts
+
+    def accounts(self) -> Iterator[GroupAccount]:
+        """Yield what there is to tell about groups that wait, are stale, or have another timestamp than before."""
+        told = (self._waiting > 0) | ~np.isnan(self._report.stale_since) | self._stamped()
+        for row in np.flatnonzero(told).tolist():
+            yield self._account(row, self._snapshot.groups[row])
+
+    def settled(self) -> frozenset[tuple[str, str]]:
+        """Return the groups of which nothing waits or is being bound."""
+        groups = self._snapshot.groups
+        rows = np.flatnonzero((self._waiting == 0) & (self._binding == 0)).tolist()
+        return frozenset([(groups[row].namespace, groups[row].name) for row in rows])
+
+    def _stamped(self) -> Bools:
+        """Return bool[G]: groups whose timestamps the cycle changed."""
+        changed = np.zeros(len(self._snapshot.groups), np.bool_)
+        for _, name in _STAMPS:
+            before = np.array([getattr(group, name) for group in self._snapshot.groups], np.float64)
+            after = getattr(self._report, name)
+            changed |= (before != after) & ~(np.isnan(before) & np.isnan(after))
+        return changed
+
+    def _account(self, row: int, group: PodGroup) -> GroupAccount:
+        base = GroupAccount(
+            name=group.name,
+            namespace=group.namespace,
+            uid=group.uid,
+            stamps=self._stamps(row),
+            stale=self._stale(row, group),
+        )
+        strangers = tuple(self._strangers(row, group))
+        if not self._waiting[row]:
+            return attrs.evolve(base, pods=strangers) if strangers else base
+        missing = self._missing(row, group)
+        if missing:
+            text = messages.not_ready({"missing": missing})
+            return attrs.evolve(base, not_ready=self._with_pool(group, text), pods=strangers)
+        record = self._report.records.get(row)
+        message = self._with_pool(group, messages.group_message(record.reasons if record else ()))
+        return attrs.evolve(
+            base,
+            unschedulable=message,
+            condition=None if self._active[row] else Waiting(message=message, reasons=self._reasons(row, record)),
+            pods=(*strangers, *self._waiting_pods(row, group, record)),
+        )
+
+    def _stamps(self, row: int) -> Mapping[str, str | None]:
+        found: dict[str, str | None] = {}
+        for key, column in _STAMPS:
+            instant = float(getattr(self._report, column)[row])
+            found[key] = None if np.isnan(instant) else instant_text(float(int(instant)))
+        return found
+
+    # --- Pods ----------------------------------------------------------------------------------------------------
+
+    def _rows(self, row: int) -> Int64s:
+        return self._by_group[self._starts[row] : self._starts[row + 1]]
+
+    def _waiting_pods(self, row: int, group: PodGroup, record: GroupRecord | None) -> Iterator[PodAccount]:
+        shared = messages.pod_message(attrs.evolve(record, pods={}) if record else None, -1)
+        for pod in self._rows(row).tolist():
+            if self._report.status[pod] != Status.PENDING or self._snapshot.pod_subgroup[pod] < 0:
+                continue
+            own = record is not None and pod in record.pods
+            message = messages.pod_message(record, pod) if own else shared
+            yield self._pod(pod, self._with_pool(group, message), on_pod=group.mark_unschedulable)
+
+    def _strangers(self, row: int, group: PodGroup) -> Iterator[PodAccount]:
+        """Yield pods that name a sub-group which the group has not; they are told whatever the group says."""
+        rows = self._rows(row)
+        for pod in rows[self._snapshot.pod_subgroup[rows] < 0].tolist():
+            if self._report.status[pod] in (Status.PENDING, Status.GATED):
+                facts = {"subgroup": self._snapshot.pods[pod].subgroup, "group": group.key}
+                text = messages.reason_text(Reason(code=Code.UNKNOWN_SUBGROUP, facts=facts))
+                yield self._pod(pod, self._with_pool(group, text), on_pod=True)
+
+    def _pod(self, row: int, message: str, *, on_pod: bool) -> PodAccount:
+        facts = self._snapshot.pods[row]
+        return PodAccount(name=facts.name, namespace=facts.namespace, uid=facts.uid, message=message, on_pod=on_pod)
+
+    # --- Readiness and staleness ---------------------------------------------------------------------------------
+
+    def _leaf_counts(self, row: int, statuses: int) -> dict[int, int]:
+        rows = self._rows(row)
+        chosen = rows[((statuses >> self._report.status[rows]) & 1).astype(np.bool_)]
+        leaves, counts = np.unique(self._snapshot.pod_subgroup[chosen], return_counts=True)
+        return dict(zip(leaves.tolist(), counts.tolist(), strict=True))
+
+    def _missing(self, row: int, group: PodGroup) -> tuple[tuple[str, int, int, int], ...]:
+        """Return what keeps the group from being tried: sub-group, pods needed, existing, gated.
+
+        Nothing if enough of its sub-groups are ready.
+        """
+        ready = self._leaf_counts(row, _READY)
+        subgroups = group.subgroups
+        enough: dict[int, bool] = {}
+        for at in reversed(range(len(subgroups))):
+            each = subgroups[at]
+            if each.leaf:
+                enough[at] = ready.get(at, 0) >= _needed(each.minimum, 1)
+            else:
+                children = [enough[child] for child, other in enumerate(subgroups) if other.parent == at]
+                enough[at] = sum(children) >= _needed(each.minimum, len(children))
+        if enough.get(0, True):
+            return ()
+        alive, gated = self._leaf_counts(row, ALIVE), self._leaf_counts(row, mask(Status.GATED))
+        return tuple(
+            (each.name, _needed(each.minimum, 1), alive.get(at, 0), gated.get(at, 0))
+            for at, each in sorted(enumerate(subgroups), key=lambda item: item[1].name)
+            if each.leaf and not enough[at]
+        )
+
+    def _stale(self, row: int, group: PodGroup) -> str:
+        if np.isnan(self._report.stale_since[row]):
+            return ""
+        used = self._leaf_counts(row, ACTIVE_USED)
+        leaves = [(at, each) for at, each in enumerate(group.subgroups) if each.leaf]
+        total = sum(used.get(at, 0) for at, _ in leaves)
+        needed = sum(_needed(each.minimum, 1) for _, each in leaves)
+        text = f"Job is stale. {total} pods are active, minMember is {needed}"
+        for at, each in leaves:
+            if each.name != DEFAULT_SUBGROUP and used.get(at, 0) < _needed(each.minimum, 1):
+                active = used.get(at, 0)
+                text += f", subGroup {each.name} minMember is {_needed(each.minimum, 1)} and {active} pods are active"
+        return text
+
+    # --- Reasons -------------------------------------------------------------------------------------------------
+
+    def _reasons(self, row: int, record: GroupRecord | None) -> tuple[UnschedulableReason, ...]:
+        group = self._snapshot.groups[row]
+        found = record.reasons if record else []
+        return tuple(
+            UnschedulableReason(
+                reason=messages.wire_reason(each),
+                message=self._with_pool(group, messages.reason_text(each)),
+                details=self._details(row, each),
+            )
+            for each in found
+        )
+
+    def _details(self, row: int, reason: Reason) -> UnschedulableDetails | None:
+        if reason.code not in (Code.OVER_LIMIT, Code.OVER_QUOTA):
+            return None
+        titles = {queue.title: at for at, queue in enumerate(self._snapshot.queues)}
+        at = titles.get(str(reason.facts.get("queue")))
+        if at is None:
+            return None
+        queue, report = self._snapshot.queues[at], self._report
+        wanted = self._wanted(row)
+        fixed = not self._snapshot.groups[row].preemptible
+        quota, limit = queue.quota, queue.limit
+        details = QueueDetails(
+            name=queue.title,
+            queue_requested_resources=_resources(report.queue_requested[at, :3].tolist()),
+            queue_deserved_resources=_resources([quota.cpu, quota.memory, quota.gpu]),
+            queue_allocated_resources=_resources(report.queue_used[at, :3].tolist()),
+            queue_allocated_non_preemptible_resources=_resources(report.queue_fixed[at, :3].tolist()),
+            queue_resource_limits=_resources([limit.cpu, limit.memory, limit.gpu]),
+            pod_group_requested_resources=_resources(wanted),
+            pod_group_requested_non_preemptible_resources=_resources(wanted if fixed else [0.0, 0.0, 0.0]),
+        )
+        return UnschedulableDetails(queue_details=details)
+
+    def _wanted(self, row: int) -> list[float]:
+        rows = self._rows(row)
+        waiting = rows[self._report.status[rows] == Status.PENDING]
+        amounts = self._snapshot.requests[self._snapshot.pod_shape[waiting]][:, :3].sum(axis=0)
+        return [float(amount) for amount in amounts]
+
+    def _with_pool(self, group: PodGroup, text: str) -> str:
+        """Return a message as the peer writes it for groups that give up on a pool after one attempt."""
+        return f"Node-Pool '{self._pool}': {text}" if group.scheduling_backoff == 1 else text
+
+
+def _needed(minimum: int | None, absent: int) -> int:
+    return absent if minimum is None else minimum
+
+
+def _resources(amounts: list[float]) -> Mapping[str, str]:
+    """Return CPU, memory and GPUs in axis units as quantities; -1 is unlimited and stays -1."""
+    cpu, memory, gpu = amounts
+    return {
+        names.CPU: _quantity(cpu, 1000),
+        names.MEMORY: _quantity(memory, 1),
+        names.NVIDIA_GPU: _quantity(gpu, 1000),
+    }
+
+
+def _quantity(amount: float, parts: int) -> str:
+    return "-1" if amount < 0 else canonical(round(min(amount, 2.0**62)), parts)

@@ -1,0 +1,273 @@
+"""The publisher: writes of what users should read only what changed. A machine without I/O, like the committer.
+
+It compares accounts with the objects as the store shows them, so it needs no memory of its own to stay silent, except
+for events, which nobody reads back: what an object's condition says already was announced in an earlier life.
+
+Holds: with nothing new there are no writes. An explanation that only changed its figures waits until the last one has
+stood for a while; a change in kind does not wait. Nothing is written outside of a term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from kai.api import names
+from kai.api.amounts import same
+from kai.api.codec import unstructure
+from kai.api.plans import Emit, Patch, Ref
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup, SchedulingCondition
+from kai.api.queue import Queue
+from kai.cluster.port import Key
+from kai.scheduler import orders
+from kai.scheduler.committer import Send, WakeAt
+from kai.scheduler.explanations import (
+    NOT_READY,
+    STALE,
+    UNSCHEDULABLE,
+    GroupAccount,
+    Overall,
+    PodAccount,
+)
+from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.verifying import Reader
+
+_REMEMBERED: Final = 200_000
+
+
+@attrs.frozen
+class Told:
+    """A cycle is over, and this is how things are."""
+
+    overall: Overall
+
+
+@attrs.frozen
+class Moment:
+    """Time has passed."""
+
+
+@attrs.frozen
+class Silenced:
+    """We lead no more."""
+
+
+Event: TypeAlias = Told | Moment | Silenced
+Effect: TypeAlias = Send | WakeAt
+
+
+@attrs.define
+class Publisher:
+    """What was said, and what is still to be said."""
+
+    settings: SchedulerSettings
+    reader: Reader
+    now: Callable[[], float]
+    """Returns the wall clock, for what people read."""
+    _said: dict[tuple[str, str], str] = attrs.field(factory=dict)
+    """The last message of each event, by UID and reason."""
+    _quiet_until: dict[str, float] = attrs.field(factory=dict)
+    """Until when figures about an object are not renewed, by UID."""
+    _held: dict[Key, GroupAccount] = attrs.field(factory=dict)
+    """Accounts with something that had to wait."""
+
+    def step(self, event: Event, now: float) -> tuple[Effect, ...]:
+        """Take an event at a time, and return what to write.
+
+        Units: `now` in seconds of a clock that does not go back.
+        """
+        effects: list[Effect] = []
+        match event:
+            case Silenced():
+                self._held.clear()
+                return ()
+            case Told(overall):
+                self._held.clear()
+                for account in overall.groups:
+                    effects += self._group(account, now)
+                effects += self._clear(overall)
+                if self.settings.publish_fair_shares:
+                    effects += self._queues(overall.fair_shares, now)
+                self._forget(now)
+            case Moment():
+                waiting, self._held = self._held, {}
+                for account in waiting.values():
+                    effects += self._group(account, now)
+        if self._held:
+            due = [until for until in self._quiet_until.values() if until > now]
+            effects.append(WakeAt(min(due, default=now + self.settings.quiet_seconds)))
+        return tuple(effects)
+
+    # --- Groups --------------------------------------------------------------------------------------------------
+
+    def _group(self, account: GroupAccount, now: float) -> Iterable[Effect]:
+        group = self.reader.get(PodGroup, account.name, account.namespace)
+        if group is None or group.metadata.uid != account.uid:
+            return
+        ref = Ref(PodGroup, account.name, account.namespace)
+        stamps = _changed(group.metadata.annotations, account.stamps)
+        if stamps:
+            yield Send(Patch(ref=ref, patch={"metadata": {"uid": account.uid, "annotations": stamps}}))
+        yield from self._announce(account, ref, STALE, account.stale, now)
+        for pod in account.pods:
+            yield from self._pod(pod, account, now)
+        yield from self._announce(account, ref, NOT_READY, account.not_ready, now)
+        yield from self._condition(group, account, now)
+        if account.condition is None:
+            yield from self._announce(account, ref, UNSCHEDULABLE, account.unschedulable, now)
+
+    def _announce(
+        self, account: GroupAccount, ref: Ref[Any], reason: str, message: str, now: float
+    ) -> Iterable[Effect]:
+        """Emit an event on the group unless it was said; an empty message lets it be said anew."""
+        said = self._said.get((account.uid, reason))
+        if not message:
+            self._said.pop((account.uid, reason), None)
+        elif said != message and self._may_speak(f"{account.uid}/{reason}", said is None, account, now):
+            self._said[account.uid, reason] = message
+            yield Send(orders.emit(ref, reason, message, uid=account.uid))
+
+    def _condition(self, group: PodGroup, account: GroupAccount, now: float) -> Iterable[Effect]:
+        known = group.status.scheduling_conditions
+        if account.condition is None:
+            return
+        last = known[-1] if known else None
+        wanted = SchedulingCondition(
+            type=names.UNSCHEDULABLE_ON_NODE_POOL_CONDITION,
+            node_pool=self.settings.pool,
+            reason=names.UNSCHEDULABLE_REASON,
+            message=account.condition.message,
+            reasons=account.condition.reasons,
+            status="True",
+        )
+        if last is not None and _same(last, wanted):
+            self._said.setdefault((account.uid, UNSCHEDULABLE), account.unschedulable)
+            return
+        is_news = last is None or not _same_in_kind(last, wanted)
+        if not self._may_speak(f"{account.uid}/{UNSCHEDULABLE}", is_news, account, now):
+            return
+        fresh = attrs.evolve(wanted, transition_id=_next_id(known), last_transition_time=float(int(self.now())))
+        yield self._write_conditions(group, (*(each for each in known if each.node_pool != self.settings.pool), fresh))
+        if self._said.get((account.uid, UNSCHEDULABLE)) != account.unschedulable:
+            self._said[account.uid, UNSCHEDULABLE] = account.unschedulable
+            ref = Ref(PodGroup, account.name, account.namespace)
+            yield Send(orders.emit(ref, UNSCHEDULABLE, account.unschedulable, uid=account.uid))
+
+    def _clear(self, overall: Overall) -> Iterable[Effect]:
+        """Remove the conditions of groups of which nothing waits or is being bound."""
+        for group in self.reader.all(PodGroup):
+            conditions = group.status.scheduling_conditions
+            if conditions and (group.metadata.namespace, group.metadata.name) in overall.settled:
+                self._said.pop((group.metadata.uid, UNSCHEDULABLE), None)
+                yield self._write_conditions(group, ())
+
+    def _write_conditions(self, group: PodGroup, conditions: tuple[SchedulingCondition, ...]) -> Send:
+        # The list is written whole, and other pools have conditions in it: only onto the version that we read.
+        metadata = {"uid": group.metadata.uid, "resourceVersion": group.metadata.resource_version}
+        status = {"schedulingConditions": [unstructure(each) for each in conditions]}
+        ref = Ref(PodGroup, group.metadata.name, group.metadata.namespace)
+        return Send(Patch(ref=ref, patch={"metadata": metadata, "status": status}, subresource="status"))
+
+    # --- Pods ----------------------------------------------------------------------------------------------------
+
+    def _pod(self, account: PodAccount, group: GroupAccount, now: float) -> Iterable[Effect]:
+        pod = self.reader.get(Pod, account.name, account.namespace)
+        if pod is None or pod.metadata.uid != account.uid or pod.metadata.deletion_timestamp is not None:
+            return
+        if pod.spec.node_name:
+            return
+        key = (account.uid, UNSCHEDULABLE)
+        written = _explanation(pod)
+        if written is not None and key not in self._said:
+            self._said[key] = written
+        stands = written == account.message if account.on_pod else self._said.get(key) == account.message
+        if stands and self._said.get(key) == account.message:
+            return
+        is_news = written is None and key not in self._said
+        if not self._may_speak(account.uid, is_news, group, now):
+            return
+        if account.on_pod and written != account.message:
+            yield Send(
+                orders.pod_condition(
+                    pod,
+                    kind=names.POD_SCHEDULED_CONDITION,
+                    status="False",
+                    reason=names.UNSCHEDULABLE_REASON,
+                    message=account.message,
+                    now=self.now(),
+                )
+            )
+        if account.event and self._said.get(key) != account.message:
+            self._said[key] = account.message
+            yield Send(
+                Emit(
+                    ref=orders.pod_ref(pod),
+                    type="Warning",
+                    reason=UNSCHEDULABLE,
+                    message=account.message,
+                    uid=account.uid,
+                )
+            )
+
+    # --- Queues --------------------------------------------------------------------------------------------------
+
+    def _queues(self, shares: Mapping[str, Mapping[str, str]], now: float) -> Iterable[Effect]:
+        for name, share in shares.items():
+            queue = self.reader.get(Queue, name)
+            if queue is None or same(queue.status.fair_share, share):
+                continue
+            uid = queue.metadata.uid
+            if self._quiet_until.get(uid, 0.0) > now:
+                continue
+            self._quiet_until[uid] = now + self.settings.quiet_seconds
+            gone = dict.fromkeys(key for key in queue.status.fair_share if key not in share)
+            body = {"metadata": {"uid": uid}, "status": {"fairShare": {**gone, **share}}}
+            yield Send(Patch(ref=Ref(Queue, name), patch=body, subresource="status"))
+
+    # --- Silence -------------------------------------------------------------------------------------------------
+
+    def _may_speak(self, topic: str, is_news: bool, account: GroupAccount, now: float) -> bool:  # noqa: FBT001 - read as "may speak of the topic, as it is news"
+        if not is_news and self._quiet_until.get(topic, 0.0) > now:
+            self._held[account.namespace, account.name] = account
+            return False
+        self._quiet_until[topic] = now + self.settings.quiet_seconds
+        return True
+
+    def _forget(self, now: float) -> None:
+        self._quiet_until = {topic: until for topic, until in self._quiet_until.items() if until > now}
+        while len(self._said) > _REMEMBERED:
+            self._said.pop(next(iter(self._said)))
+
+
+def _changed(found: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {key: value for key, value in wanted.items() if found.get(key) != value}
+
+
+def _explanation(pod: Pod) -> str | None:
+    """Return what the pod's condition says about why it waits; None if it says something else or nothing."""
+    for each in pod.status.conditions:
+        if each.type == names.POD_SCHEDULED_CONDITION:
+            is_ours = (each.status, each.reason) == ("False", names.UNSCHEDULABLE_REASON)
+            return each.message if is_ours else None
+    return None
+
+
+def _same(last: SchedulingCondition, wanted: SchedulingCondition) -> bool:
+    return _same_in_kind(last, wanted) and last.message == wanted.message
+
+
+def _same_in_kind(last: SchedulingCondition, wanted: SchedulingCondition) -> bool:
+    facts = [
+        (each.type, each.node_pool, each.reason, each.status, tuple(reason.reason for reason in each.reasons))
+        for each in (last, wanted)
+    ]
+    return facts[0] == facts[1]
+
+
+def _next_id(conditions: Iterable[SchedulingCondition]) -> str:
+    """Return the number of the next transition; one that cannot be read counts as 0."""
+    last = [each.transition_id for each in conditions][-1:]
+    return str(int(last[0]) + 1 if last and last[0].isascii() and last[0].isdigit() else 1)

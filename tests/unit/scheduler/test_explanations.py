@@ -1,0 +1,132 @@
+"""What a cycle has to tell, from small clusters through the real engine."""
+
+import numpy as np
+
+from kai.framework.configuration import default_profile
+from kai.framework.cycle import run_cycle
+from kai.framework.decisions import Recorder
+from kai.scheduler.explanations import explain
+from tests.unit.intake import making
+
+FREE = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+GPUS = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "2"}
+
+
+def queue(name="q", gpu=None, **spec):
+    resources = {"cpu": FREE, "memory": FREE, "gpu": FREE if gpu is None else gpu}
+    return making.queue(name, resources=resources, **spec)
+
+
+def told(*manifests, pool="default", actions=None):
+    snapshot = making.taken(queue("root"), queue(parent="root"), *manifests)
+    report = run_cycle(snapshot, default_profile(), Recorder())
+    overall = explain(snapshot, report, pool)
+    return {account.name: account for account in overall.groups}, overall
+
+
+def gpu_pod(name, count, **options):
+    return making.pod(name, requests={"nvidia.com/gpu": str(count)}, **options)
+
+
+def test_a_pod_that_fits_nowhere_is_told_why_and_so_is_its_group():
+    busy = gpu_pod("busy", 1, phase="Running", node="n1")
+    found, overall = told(making.node("n1", allocatable=GPUS), making.group("g"), gpu_pod("p", 2, group="g"), busy)
+    account = found["g"]
+    why = "no nodes with enough resources were found: 1 node(s) didn't have enough resources: GPUs."
+    assert [(pod.name, pod.message, pod.on_pod) for pod in account.pods] == [("p", why, True)]
+    assert account.unschedulable.startswith("PodSchedulingErrors: Resources were not found for pod default/p due to: ")
+    assert account.condition is not None
+    assert [reason.reason for reason in account.condition.reasons] == ["PodSchedulingErrors"]
+    assert overall.settled == frozenset()
+
+
+def test_a_group_that_runs_is_settled_and_has_nothing_to_tell():
+    found, overall = told(
+        making.node("n1", allocatable=GPUS), making.group("g"), gpu_pod("p", 1, group="g", phase="Running", node="n1")
+    )
+    assert found == {}
+    assert overall.settled == {("default", "g")}
+
+
+def test_a_group_that_is_being_bound_keeps_its_conditions_and_starts():
+    found, overall = told(making.node("n1", allocatable=GPUS), making.group("g"), gpu_pod("p", 1, group="g"))
+    assert overall.settled == frozenset()
+    assert found["g"].stamps["kai.scheduler/last-start-timestamp"] == "1970-01-12T13:46:40Z"
+    assert found["g"].pods == ()
+
+
+def test_a_group_with_a_placed_pod_gets_events_but_no_condition():
+    found, _ = told(
+        making.node("n1", allocatable=GPUS),
+        making.group("g"),
+        gpu_pod("a", 2, group="g", phase="Running", node="n1"),
+        gpu_pod("b", 2, group="g"),
+    )
+    assert found["g"].condition is None
+    assert found["g"].unschedulable
+    assert [pod.name for pod in found["g"].pods] == ["b"]
+
+
+def test_a_gang_that_lacks_pods_is_not_ready():
+    found, _ = told(making.node("n1", allocatable=GPUS), making.group("g", minMember=3), gpu_pod("p", 1, group="g"))
+    text = "Job is not ready for scheduling. Waiting for 3 pods, currently 1 exist, 0 are gated"
+    assert found["g"].not_ready == text
+    assert found["g"].unschedulable == ""
+    assert found["g"].pods == ()
+
+
+def test_a_pod_that_names_an_unknown_sub_group_is_told_whatever_the_group_says():
+    group = making.group("g", subGroups=[{"name": "a", "minMember": 1}], markUnschedulable=False)
+    pod = gpu_pod("p", 1, group="g", labels={"kai.scheduler/subgroup-name": "b"})
+    found, _ = told(
+        making.node("n1", allocatable=GPUS),
+        group,
+        pod,
+        gpu_pod("q", 9, group="g", labels={"kai.scheduler/subgroup-name": "a"}),
+    )
+    messages = {each.name: (each.message, each.on_pod) for each in found["g"].pods}
+    text = 'Pod references subgroup "b", which does not exist in PodGroup default/g'
+    assert messages["p"] == (text, True)
+    assert messages["q"][1] is False
+
+
+def test_a_stale_gang_is_called_stale():
+    found, _ = told(
+        making.node("n1", allocatable=GPUS),
+        making.group("g", minMember=2),
+        gpu_pod("p", 1, group="g", phase="Running", node="n1"),
+    )
+    assert found["g"].stale == "Job is stale. 1 pods are active, minMember is 2"
+    assert found["g"].stamps["kai.scheduler/stale-podgroup-timestamp"]
+
+
+def test_a_limit_is_told_with_the_figures_of_the_queue():
+    manifests = (making.node("n1", allocatable=GPUS), making.group("g", queue="small"), gpu_pod("p", 2, group="g"))
+    small = queue("small", parent="root", gpu={"quota": 1, "limit": 1, "overQuotaWeight": 1})
+    found, _ = told(*manifests, small)
+    (reason,) = found["g"].condition.reasons
+    details = reason.details.queue_details
+    assert (reason.reason, details.name) == ("OverLimit", "small")
+    assert dict(details.queue_resource_limits) == {"cpu": "-1", "memory": "-1", "nvidia.com/gpu": "1"}
+    assert details.pod_group_requested_resources["nvidia.com/gpu"] == "2"
+
+
+def test_a_group_that_gives_up_after_one_attempt_names_the_pool():
+    group = making.group("g", schedulingBackoff=1)
+    found, _ = told(making.node("n1", allocatable=GPUS), group, gpu_pod("p", 3, group="g"), pool="east")
+    assert found["g"].unschedulable.startswith("Node-Pool 'east': ")
+    assert found["g"].pods[0].message.startswith("Node-Pool 'east': ")
+
+
+def test_fair_shares_are_quantities():
+    _, overall = told(making.node("n1", allocatable=GPUS), making.group("g"), gpu_pod("p", 2, group="g"))
+    assert overall.fair_shares["q"]["nvidia.com/gpu"] == "2"
+
+
+def test_the_order_of_objects_changes_nothing():
+    manifests = [making.node("n1", allocatable=GPUS), making.group("g"), making.group("h")]
+    manifests += [gpu_pod(f"p{n}", 3, group="gh"[n % 2]) for n in range(6)]
+    rng = np.random.default_rng(1)
+    one = told(*manifests)[1]
+    for _ in range(3):
+        assert told(*(manifests[at] for at in rng.permutation(len(manifests))))[1] == one

@@ -1,0 +1,178 @@
+"""The publisher writes what changed, once, and is silent otherwise."""
+
+import attrs
+
+from kai.api.podgroup import UnschedulableReason
+from kai.scheduler.committer import Send, WakeAt
+from kai.scheduler.explanations import GroupAccount, Overall, PodAccount, Waiting
+from kai.scheduler.publisher import Moment, Publisher, Silenced, Told
+from kai.scheduler.settings import SchedulerSettings
+from tests.unit.intake import making
+from tests.unit.scheduler.world import WALL, World
+
+STAMPS = {"kai.scheduler/last-start-timestamp": None}
+WHY = Waiting(message="because", reasons=(UnschedulableReason(reason="OverLimit", message="because"),))
+
+
+class Stage:
+    def __init__(self, *manifests):
+        base = (making.queue("q"), making.group("g"), making.pod("p", group="g"))
+        self.world = World(*base, *manifests)
+        self.begin()
+        self.time = 0.0
+
+    def begin(self):
+        self.publisher = Publisher(SchedulerSettings(), self.world, lambda: WALL + self.time)
+
+    def tell(self, *accounts, settled=(), shares=None):
+        told = Overall(groups=accounts, settled=frozenset(settled), fair_shares=shares or {})
+        return self.step(Told(told))
+
+    def step(self, event):
+        effects = self.publisher.step(event, self.time)
+        for effect in effects:
+            if isinstance(effect, Send):
+                self.world.perform(effect.request)
+        self.world.sync()
+        return [effect.request for effect in effects if isinstance(effect, Send)]
+
+    @property
+    def group(self):
+        return self.world.server.get("PodGroup", "g", "default")
+
+    def account(self, message="because", **changes):
+        pod = PodAccount(name="p", namespace="default", uid="uid-p", message=message)
+        base = GroupAccount(
+            name="g",
+            namespace="default",
+            uid="uid-g",
+            stamps=STAMPS,
+            unschedulable=message,
+            condition=attrs.evolve(WHY, message=message),
+            pods=(pod,),
+        )
+        return attrs.evolve(base, **changes)
+
+
+def test_an_explanation_is_written_on_the_pod_and_on_the_group_with_an_event_for_each():
+    stage = Stage()
+    stage.tell(stage.account())
+    (condition,) = stage.world.server.get("Pod", "p", "default")["status"]["conditions"]
+    keys = ("type", "status", "reason", "message")
+    assert [condition[key] for key in keys] == ["PodScheduled", "False", "Unschedulable", "because"]
+    (written,) = stage.group["status"]["schedulingConditions"]
+    assert written["transitionID"] == "1"
+    assert (written["type"], written["nodePool"]) == ("UnschedulableOnNodePool", "default")
+    events = {(event.ref.name, event.type, event.reason, event.message) for event in stage.world.server.events}
+    assert events == {("p", "Warning", "Unschedulable", "because"), ("g", "Normal", "Unschedulable", "because")}
+
+
+def test_nothing_new_is_nothing_written_also_after_a_restart():
+    stage = Stage()
+    assert len(stage.tell(stage.account())) == 4
+    assert stage.tell(stage.account()) == []
+    stage.begin()
+    assert stage.tell(stage.account()) == []
+
+
+def test_figures_wait_and_the_last_ones_are_written_when_the_silence_is_over():
+    stage = Stage()
+    stage.tell(stage.account("3 nodes"))
+    assert stage.tell(stage.account("2 nodes")) == []
+    effects = stage.publisher.step(Told(Overall(groups=(stage.account("1 nodes"),))), stage.time)
+    assert effects == (WakeAt(10.0),)
+    stage.time = 10.0
+    assert len(stage.step(Moment())) == 4
+    (condition,) = stage.world.server.get("Pod", "p", "default")["status"]["conditions"]
+    assert condition["message"] == "1 nodes"
+    assert stage.step(Moment()) == []
+
+
+def test_a_change_in_kind_does_not_wait():
+    stage = Stage()
+    stage.tell(stage.account())
+    other = Waiting(message="else", reasons=(UnschedulableReason(reason="OverQuota", message="else"),))
+    stage.tell(stage.account(condition=other, unschedulable="else"))
+    (written,) = stage.group["status"]["schedulingConditions"]
+    assert (written["message"], written["transitionID"]) == ("else", "2")
+
+
+def test_conditions_of_other_pools_stay_and_ours_moves_to_the_end():
+    theirs = {"type": "UnschedulableOnNodePool", "nodePool": "west", "transitionID": "7"}
+    stage = Stage(making.group("g", status={"schedulingConditions": [theirs]}))
+    stage.tell(stage.account())
+    pools = [(each["nodePool"], each["transitionID"]) for each in stage.group["status"]["schedulingConditions"]]
+    assert pools == [("west", "7"), ("default", "8")]
+
+
+def test_conditions_go_once_the_group_is_settled():
+    stage = Stage()
+    stage.tell(stage.account())
+    stage.tell(settled=[("default", "g")])
+    assert not stage.group["status"].get("schedulingConditions")
+    assert stage.tell(settled=[("default", "g")]) == []
+
+
+def test_a_group_that_was_read_too_early_is_not_overwritten():
+    stage = Stage()
+    account = stage.account(pods=())
+    effects = stage.publisher.step(Told(Overall(groups=(account,))), 0.0)
+    stage.world.server.change("PodGroup", "g", "default", {"metadata": {"labels": {"a": "b"}}})
+    for effect in effects:
+        stage.world.perform(effect.request)
+    assert "schedulingConditions" not in stage.group.get("status", {})
+
+
+def test_timestamps_are_written_and_removed():
+    stage = Stage(making.group("g", metadata={"annotations": {"kai.scheduler/last-start-timestamp": "x"}}))
+    stamps = {"kai.scheduler/last-start-timestamp": None, "kai.scheduler/last-eviction-timestamp": "y"}
+    stage.tell(stage.account(stamps=stamps))
+    assert stage.group["metadata"]["annotations"] == {"kai.scheduler/last-eviction-timestamp": "y"}
+
+
+def test_a_pod_that_found_a_node_or_was_made_anew_is_told_nothing():
+    for change in ({"spec": {"nodeName": "n"}}, {"metadata": {"uid": "another"}}):
+        stage = Stage()
+        stage.world.server.change("Pod", "p", "default", change)
+        stage.world.sync()
+        assert [each.ref.name for each in stage.tell(stage.account())] == ["g", "g"]
+
+
+def test_a_pod_of_a_group_that_does_not_mark_gets_an_event_only():
+    stage = Stage()
+    pod = attrs.evolve(stage.account().pods[0], on_pod=False)
+    stage.tell(stage.account(pods=(pod,)))
+    stage.tell(stage.account(pods=(pod,)))
+    assert stage.world.server.get("Pod", "p", "default")["status"] == {"phase": "Pending"}
+    assert [event.ref.name for event in stage.world.server.events] == ["p", "g"]
+
+
+def test_not_ready_is_said_again_only_after_it_was_over():
+    stage = Stage()
+    waiting = stage.account(not_ready="lacks pods", unschedulable="", condition=None, pods=())
+    stage.tell(waiting)
+    stage.tell(waiting)
+    stage.tell(attrs.evolve(waiting, not_ready=""))
+    stage.time = 20.0
+    stage.tell(waiting)
+    assert [event.reason for event in stage.world.server.events] == ["NotReady", "NotReady"]
+
+
+def test_fair_shares_are_written_when_they_changed_and_not_too_often():
+    stage = Stage()
+    assert len(stage.tell(shares={"q": {"cpu": "1"}})) == 1
+    assert stage.world.server.get("Queue", "q")["status"] == {"fairShare": {"cpu": "1"}}
+    assert stage.tell(shares={"q": {"cpu": "1000m"}}) == []
+    assert stage.tell(shares={"q": {"cpu": "2"}}) == []
+    stage.time = 11.0
+    assert len(stage.tell(shares={"q": {"nvidia.com/gpu": "2"}})) == 1
+    assert stage.world.server.get("Queue", "q")["status"] == {"fairShare": {"nvidia.com/gpu": "2"}}
+
+
+def test_what_is_held_back_is_dropped_with_the_term():
+    stage = Stage()
+    stage.tell(stage.account("3 nodes"))
+    stage.tell(stage.account("2 nodes"))
+    assert stage.step(Silenced()) == []
+    stage.time = 100.0
+    assert stage.step(Moment()) == []
