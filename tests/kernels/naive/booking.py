@@ -1,0 +1,188 @@
+"""Twins of ``kai.kernels.booking``: bookings as a list of who is where, shared devices by the peer's rules."""
+
+from kai.kernels.columns import OP_ALLOCATE, OP_EVICT, OP_PIPELINE
+from kai.model.axis import GPU, GPU_UNIT
+from kai.model.status import ACTIVE_USED, COUNTED, Status, within
+from tests.kernels.naive.world import Booking, Device, Node, Pod, Shape, World, hundredths
+
+
+def portion_on_node(world: World, shape: Shape, node: int) -> int:
+    """Return the hundredths of a device that a sharing pod counts for on a node."""
+    return hundredths(shape, world.nodes[node])
+
+
+def requested_gpu(world: World, shape: Shape) -> int:
+    """Return the thousandths of GPUs that a pod asks for by the books: slices by their size, memory not at all."""
+    return sum(weight * amount for weight, amount in zip(world.gpu_weight, shape.request, strict=True))
+
+
+def accepted_gpu(world: World, shape: Shape, node: int) -> int:
+    """Return the thousandths of GPUs that a pod counts for once it is on a node."""
+    if shape.shared and node >= 0:
+        return portion_on_node(world, shape, node) * shape.devices * 10
+    return requested_gpu(world, shape)
+
+
+def memory_on(shape: Shape, node: Node) -> int:
+    """Return the MiB that a sharing pod takes of each of its devices; parts of a MiB are dropped."""
+    return shape.memory or int(shape.portion * node.gpu_memory)
+
+
+def truncated(amount: int) -> int:
+    """Return whole devices in thousandths of GPUs, towards zero."""
+    return int(amount / GPU_UNIT)
+
+
+def is_spoken_for(node: Node) -> bool:
+    """Say whether idle and used devices are more than the node has: then one that counts as idle went into sharing."""
+    in_sharing = sum(device.used > 0 for device in node.devices)
+    return node.gpu_count < truncated(node.idle(GPU)) + truncated(node.used(GPU)) + in_sharing
+
+
+def put_on_device(node: Node, device: Device, status: int, memory: int) -> None:
+    """Add a pod's part to a shared device, by the rules of the peer's AddTask."""
+    device.used += memory
+    match status:
+        case Status.RELEASING:
+            device.releasing += memory
+            device.allocated += memory
+            device.known += 1
+            if device.used == device.releasing:
+                if not device.marked:
+                    node.shared_releasing += GPU_UNIT
+                    device.marked = True
+                if is_spoken_for(node):
+                    node.turned_shared += GPU_UNIT
+        case Status.PIPELINED:
+            was_used, was_releasing = device.used - memory, device.releasing
+            device.releasing -= memory
+            if was_used == was_releasing:
+                node.shared_releasing -= GPU_UNIT
+        case _:
+            device.allocated += memory
+            device.known += 1
+            if device.used <= memory and is_spoken_for(node):
+                node.turned_shared += GPU_UNIT
+            if device.marked:
+                node.shared_releasing -= GPU_UNIT
+                device.marked = False
+
+
+def take_off_device(node: Node, device: Device, status: int, memory: int) -> None:
+    """Take a pod's part off a shared device, by the rules of the peer's RemoveTask."""
+    was_used, was_releasing = device.used, device.releasing
+    device.used -= memory
+    match status:
+        case Status.RELEASING:
+            device.releasing -= memory
+            device.allocated -= memory
+            if device.used <= 0:
+                if not is_spoken_for(node):
+                    node.turned_shared -= GPU_UNIT
+                if device.marked:
+                    node.shared_releasing -= GPU_UNIT
+                    device.marked = False
+        case Status.PIPELINED:
+            device.releasing += memory
+            if was_used == was_releasing or (device.used == 0 and device.releasing == 0):
+                node.shared_releasing += GPU_UNIT
+        case _:
+            device.allocated -= memory
+            if device.used <= 0 and not is_spoken_for(node):
+                node.turned_shared -= GPU_UNIT
+            if device.used > 0 and device.releasing == device.used and not device.marked:
+                node.shared_releasing += GPU_UNIT
+                device.marked = True
+
+
+def book(world: World, pod: Pod, node: int, status: int, placement: int) -> None:
+    """Put a pod on a node."""
+    here = world.nodes[node]
+    here.bookings.append(Booking(pod, status))
+    if pod.shape.shared:
+        for slot in world.slots(placement):
+            put_on_device(here, here.device(slot), status, memory_on(pod.shape, here))
+
+
+def unbook(world: World, pod: Pod, node: int, status: int, placement: int) -> None:
+    """Take a pod off a node where it is booked with ``status``."""
+    here = world.nodes[node]
+    here.bookings.remove(next(each for each in here.bookings if each.pod is pod and each.status == status))
+    if pod.shape.shared:
+        for slot in world.slots(placement):
+            take_off_device(here, here.device(slot), status, memory_on(pod.shape, here))
+
+
+def set_status(world: World, pod: Pod, status: int) -> None:
+    """Give a pod a status; whatever counts pods by status is worked out when it is asked for."""
+    if pod.node >= 0 and within(pod.status, COUNTED) and within(status, COUNTED):
+        # Allocated, binding, bound and running are booked alike; the book says which all the same.
+        booked = next(each for each in world.nodes[pod.node].bookings if each.pod is pod and each.status == pod.status)
+        booked.status = status
+    pod.status = status
+
+
+def new_placement(world: World) -> int:
+    """Return a fresh placement without slots."""
+    world.placements.append([-1] * len(world.placements[0]))
+    return len(world.placements) - 1
+
+
+def open_books(world: World) -> None:
+    """Book everybody who stands on a node: pods that hold devices for others first, then by row."""
+    for pod in sorted(world.pods, key=lambda each: (not each.reservation, each.row)):
+        if pod.node >= 0 and pod.is_in(ACTIVE_USED):
+            book(world, pod, pod.node, pod.status, pod.placement)
+
+
+def allocate(world: World, pod: Pod, node: int, placement: int) -> None:
+    """Give a waiting pod idle resources."""
+    book(world, pod, node, Status.ALLOCATED, placement)
+    pod.node, pod.placement, pod.status = node, placement, Status.ALLOCATED
+    world.operations.append((OP_ALLOCATE, pod.row))
+
+
+def unallocate(world: World, pod: Pod) -> None:
+    """Take an allocated pod off its node."""
+    unbook(world, pod, pod.node, Status.ALLOCATED, pod.placement)
+    pod.node, pod.placement, pod.status = -1, 0, Status.PENDING
+
+
+def evict(world: World, pod: Pod) -> None:
+    """Let a pod go, and remember where it was."""
+    pod.evicted = (pod.status, pod.node, pod.placement)
+    if pod.node >= 0:
+        unbook(world, pod, pod.node, pod.status, pod.placement)
+        book(world, pod, pod.node, Status.RELEASING, pod.placement)
+    pod.status, pod.virtual = Status.RELEASING, True
+    world.operations.append((OP_EVICT, pod.row))
+
+
+def unevict(world: World, pod: Pod) -> None:
+    """Let an evicted pod stay where it was after all."""
+    assert pod.evicted is not None
+    status, node, placement = pod.evicted
+    if node >= 0:
+        unbook(world, pod, node, Status.RELEASING, placement)
+        book(world, pod, node, status, placement)
+    pod.status, pod.node, pod.placement = status, node, placement
+    pod.virtual, pod.evicted = False, None
+
+
+def pipeline(world: World, pod: Pod, node: int, placement: int, *, keep: bool) -> None:
+    """Promise a pod a node; with ``keep`` a victim that comes back to its place on its devices simply stays."""
+    if keep and pod.evicted is not None and _is_on(world, pod, node):
+        _, before, devices = pod.evicted
+        moves = node == before and placement > 0 and world.placements[placement] != world.placements[devices]
+        if not moves:
+            unevict(world, pod)
+            return
+    if pod.status == Status.RELEASING:
+        pod.left.append(pod.node)
+    book(world, pod, node, Status.PIPELINED, placement)
+    pod.node, pod.placement, pod.status, pod.virtual = node, placement, Status.PIPELINED, True
+    world.operations.append((OP_PIPELINE, pod.row))
+
+
+def _is_on(world: World, pod: Pod, node: int) -> bool:
+    return any(each.pod is pod for each in world.nodes[node].bookings)

@@ -1,0 +1,23 @@
+"""Twins of ``kai.kernels.columns``: undoing is doing everything up to the mark once more."""
+
+from collections.abc import Sequence
+
+
+def add(arena: list[int], journal: list[tuple[int, int]], offset: int, delta: int) -> None:
+    """Change one cell and write it down; nothing is written down about nothing."""
+    if delta:
+        arena[offset] += delta
+        journal.append((offset, delta))
+
+
+def undo_to(opening: Sequence[int], journal: Sequence[tuple[int, int]], mark: int) -> list[int]:
+    """Return the arena after the first ``mark`` entries of a journal that began with ``opening``."""
+    arena = list(opening)
+    for offset, delta in journal[:mark]:
+        arena[offset] += delta
+    return arena
+
+
+def touch(changed: list[int], size: int, node: int) -> list[int]:
+    """Return the last ``size`` nodes whose numbers changed, oldest first, once that of ``node`` did."""
+    return [*changed, node][-size:]

@@ -1,0 +1,64 @@
+"""Twins of ``kai.kernels.groups``."""
+
+from collections.abc import Sequence
+
+from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status
+from tests.kernels.naive.order import next_chunk
+from tests.kernels.naive.world import Group, World
+
+Described = tuple[float, tuple[float, float, float]]
+
+
+def find_waiting(world: World) -> list[bool]:
+    """Say of each group whether a pod of it is pending."""
+    return [any(leaf.count(1 << Status.PENDING) for leaf in group.leaves()) for group in world.groups]
+
+
+def find_placed(world: World) -> list[bool]:
+    """Say of each group whether a pod of it has a place."""
+    return [any(leaf.count(ACTIVE_ALLOCATED) for leaf in group.leaves()) for group in world.groups]
+
+
+def is_plain(group: Group) -> bool:
+    """Say whether a group is one leaf with nobody terminating."""
+    return group.simple and all(leaf.count(ACTIVE_USED) == leaf.count(ACTIVE_ALLOCATED) for leaf in group.leaves())
+
+
+def find_plain(groups: Sequence[Group]) -> list[bool]:
+    """Say of each group whether it is plain."""
+    return [is_plain(group) for group in groups]
+
+
+def elastic_state(group: Group) -> float:
+    """Return 0 if some leaf lacks pods, 1 if every leaf has just what it needs, else 2."""
+    surplus = [leaf.count(ACTIVE_ALLOCATED) - leaf.minimum for leaf in group.leaves()]
+    if min(surplus, default=0) < 0:
+        return 0.0
+    return 2.0 if any(surplus) else 1.0
+
+
+def describe_waiting(world: World, requested: Sequence[Sequence[float]]) -> dict[int, Described]:
+    """Return, for each plain group, its elastic state and what its next chunk wants."""
+    out = {}
+    for group in world.groups:
+        if is_plain(group):
+            chunk = next_chunk(group.leaves()[0])
+            rows = [requested[pod.shape.row] for pod in chunk]
+            out[group.row] = elastic_state(group), _sum(rows)
+    return out
+
+
+def describe_holding(world: World) -> dict[int, Described]:
+    """Return, for each group, its elastic state and what counts as used by its queue."""
+    out = {}
+    for group in world.groups:
+        counted = [pod for leaf in group.leaves() for pod in leaf.pods if pod.is_in(COUNTED)]
+        out[group.row] = elastic_state(group), _sum([world.accepted(pod) for pod in counted])
+    return out
+
+
+def _sum(rows: Sequence[Sequence[float]]) -> tuple[float, float, float]:
+    total = [0.0, 0.0, 0.0]
+    for row in rows:
+        total = [have + more for have, more in zip(total, row, strict=True)]
+    return total[0], total[1], total[2]

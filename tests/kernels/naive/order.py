@@ -1,0 +1,212 @@
+"""Twins of ``kai.kernels.order``: a heap of heaps made of lists, and the order of queues rule by rule."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from kai.kernels.fit import Rules
+from kai.model.status import ACTIVE_ALLOCATED, Status
+from tests.kernels.naive.world import Pod, Queue, SubGroup, World
+
+ROOT = -1
+NOTHING = (0.0, 0.0, 0.0)
+Triple = Sequence[float]
+
+
+def _plus(left: Triple, right: Triple) -> tuple[float, ...]:
+    return tuple(mine + more for mine, more in zip(left, right, strict=True))
+
+
+def _minus(left: Triple, right: Triple) -> tuple[float, ...]:
+    return tuple(mine - less for mine, less in zip(left, right, strict=True))
+
+
+def _dominant(world: World, queue: Queue, held: Triple) -> float:
+    """Return the largest share of what a queue may hold; GPUs are counted in devices."""
+    shares = []
+    for resource in range(3):
+        bound = queue.allocatable[resource]
+        if bound < 0:
+            bound = world.total[resource]
+        unit = 1000 if resource == 2 else 1
+        if bound == 0:
+            shares.append(held[resource] / unit * 1000)
+        else:
+            shares.append((held[resource] / unit) / (bound / unit))
+    return max(0.0, *shares)
+
+
+def goes_first(
+    world: World, rules: Rules, left: Queue, right: Queue, wanted: Triple, rival: Triple, given: Triple, taken: Triple
+) -> bool:
+    """Say whether ``left`` goes before ``right``; each with what it wants next, or with what its victims hold."""
+    if not rules.fair_order:
+        return (left.created, left.row) < (right.created, right.row)
+    sides = ((left, wanted, given), (right, rival, taken))
+    used = {side.row: world.used(side.row) for side, _, _ in sides}
+    rules_in_order: list[Callable[[Queue, Triple, Triple], float]] = [
+        lambda q, _w, _v: all(used[q.row][r] > q.fair_share[r] for r in range(3)),
+        lambda q, w, _v: not all(q.quota[r] < 0 or used[q.row][r] + w[r] <= q.quota[r] for r in range(3)),
+        lambda q, _w, _v: -q.priority,
+        lambda q, w, _v: any(q.allocatable[r] == 0 and used[q.row][r] + w[r] > 0 for r in range(3)),
+        lambda q, w, v: _dominant(world, q, _minus(_plus(used[q.row], w), v)),
+        lambda q, _w, _v: _dominant(world, q, used[q.row]),
+    ]
+    for rule in rules_in_order:
+        mine, theirs = (rule(*side) for side in sides)
+        if mine != theirs:
+            return mine < theirs
+    bounds = [[math.inf if each < 0 else each for each in side.allocatable] for side in (left, right)]
+    for weaker, answer in ((bounds, True), (bounds[::-1], False)):
+        pairs = list(zip(*weaker, strict=True))
+        if all(mine <= theirs for mine, theirs in pairs) and any(mine < theirs for mine, theirs in pairs):
+            return answer
+    return left.created < right.created
+
+
+class Heap:
+    """Queues in queues, groups in leaf queues. What is inside may be out of date: only tops are looked at again."""
+
+    def __init__(
+        self,
+        world: World,
+        rules: Rules,
+        keys: list[list[float]],
+        amounts: list[list[float]],
+        *,
+        victims: bool,
+        depth: int,
+    ) -> None:
+        """Begin empty; ``keys`` order the groups of a leaf, ``amounts`` are what each wants, or holds as a victim."""
+        self.world = world
+        self.rules = rules
+        self.keys = keys
+        self.amounts = amounts
+        self.victims = victims
+        self.depth = depth
+        self.inside: dict[int, list[int]] = {}
+        self.stale: set[int] = set()
+        self.popped: dict[int, Triple] = {}
+
+    def parent(self, queue: int) -> int:
+        """Return the queue above, or the root."""
+        return self.world.queues[queue].parent
+
+    def is_leaf(self, queue: int) -> bool:
+        """Say whether a queue holds groups."""
+        return queue != ROOT and self.world.queues[queue].leaf
+
+    def best_leaf(self, queue: int) -> int:
+        """Follow the tops down to a leaf."""
+        while not self.is_leaf(queue):
+            queue = self.inside[queue][0]
+        return queue
+
+    def before(self, queue: int, left: int, right: int) -> bool:
+        """Say whether one item of a queue goes before another."""
+        if self.is_leaf(queue):
+            first = list(self.keys[left]) < list(self.keys[right])
+            return not first if self.victims else first
+        leaves = [self.best_leaf(each) for each in (left, right)]
+        tops = [self.amounts[self.inside[leaf][0]] for leaf in leaves]
+        one, other = self.world.queues[left], self.world.queues[right]
+        if self.victims:
+            held = [_plus(self.popped.get(leaf, NOTHING), top) for leaf, top in zip(leaves, tops, strict=True)]
+            return not goes_first(self.world, self.rules, one, other, NOTHING, NOTHING, *held)
+        return goes_first(self.world, self.rules, one, other, *tops, NOTHING, NOTHING)
+
+    def rise(self, queue: int) -> None:
+        """Sift the last item up."""
+        items = self.inside[queue]
+        at = len(items) - 1
+        while at > 0 and self.before(queue, items[at], items[(at - 1) // 2]):
+            items[at], items[(at - 1) // 2] = items[(at - 1) // 2], items[at]
+            at = (at - 1) // 2
+
+    def sink(self, queue: int) -> None:
+        """Sift the first item down."""
+        items = self.inside[queue]
+        at = 0
+        while True:
+            children = [child for child in (2 * at + 1, 2 * at + 2) if child < len(items)]
+            if not children:
+                return
+            best = children[0]
+            if len(children) == 2 and self.before(queue, items[children[1]], items[best]):
+                best = children[1]
+            if not self.before(queue, items[best], items[at]):
+                return
+            items[at], items[best] = items[best], items[at]
+            at = best
+
+    def drop_first(self, queue: int) -> int:
+        """Take the first item out."""
+        items = self.inside[queue]
+        items[0], items[-1] = items[-1], items[0]
+        item = items.pop()
+        if items:
+            self.sink(queue)
+        return item
+
+
+def push(heap: Heap, group: int) -> None:
+    """Put a group into its leaf queue, and queues that were empty into theirs."""
+    if heap.depth == 0:
+        return
+    leaf = heap.world.groups[group].queue
+    queue = leaf
+    item = group
+    while True:
+        items = heap.inside.setdefault(queue, [])
+        was_empty = not items
+        items.append(item)
+        heap.rise(queue)
+        if queue == leaf and 0 <= heap.depth < len(items):
+            items.pop()
+        if not was_empty or queue == ROOT:
+            break
+        item, queue = queue, heap.parent(queue)
+    heap.stale.update(each.row for each in heap.world.above(leaf))
+
+
+def pop(heap: Heap) -> int:
+    """Take the next group, -1 when there is none."""
+    if not heap.inside.get(ROOT):
+        return -1
+    queue = ROOT
+    while not heap.is_leaf(queue):
+        while heap.inside[queue][0] in heap.stale:
+            heap.stale.remove(heap.inside[queue][0])
+            heap.sink(queue)
+        queue = heap.inside[queue][0]
+    group = heap.drop_first(queue)
+    if heap.victims:
+        heap.popped[queue] = _plus(heap.popped.get(queue, NOTHING), heap.amounts[group])
+    while queue != ROOT and not heap.inside[queue]:
+        queue = heap.parent(queue)
+        heap.drop_first(queue)
+    if queue != ROOT:
+        heap.stale.update(each.row for each in heap.world.above(queue))
+    return group
+
+
+def pop_among(heap: Heap, wanted: Sequence[bool]) -> int:
+    """Pop until a wanted group comes."""
+    while True:
+        group = pop(heap)
+        if group < 0 or wanted[group]:
+            return group
+
+
+def fill(heap: Heap, groups: Iterable[int]) -> None:
+    """Push groups in their order."""
+    for group in groups:
+        push(heap, group)
+
+
+def next_chunk(leaf: SubGroup) -> list[Pod]:
+    """Return what the next attempt on a group with one leaf places: what is missing, or one more."""
+    waiting = [
+        pod for pod in leaf.pods if pod.status == Status.PENDING or (pod.status == Status.RELEASING and pod.virtual)
+    ]
+    missing = leaf.minimum - leaf.count(ACTIVE_ALLOCATED)
+    return waiting[: max(1, missing)]

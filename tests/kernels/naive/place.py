@@ -1,0 +1,95 @@
+"""Twins of ``kai.kernels.place``: sort the nodes, take the first that accepts, choose devices, book."""
+
+import math
+from collections.abc import Sequence
+
+from kai.kernels.fit import Rules
+from kai.model.axis import GPU
+from tests.kernels.naive.booking import allocate, new_placement, pipeline, truncated
+from tests.kernels.naive.fit import device_has_idle, device_takes, refusal, shortage
+from tests.kernels.naive.score import score_nodes
+from tests.kernels.naive.world import Device, Group, Node, Pod, Shape, World
+
+
+def _choose(world: World, rules: Rules, shape: Shape, node: Node, *, promise: bool) -> tuple[list[int], bool] | None:
+    """Return the slots that a sharing pod gets, and whether it must wait for one of them; None if they are too few."""
+
+    def score(device: Device | None) -> float:
+        if device is None:
+            return rules.spread_slots
+        filled = device.used / node.gpu_memory
+        return rules.pack_slots * filled + rules.spread_slots * (1.0 - filled)
+
+    wholes = truncated(node.idle(GPU)) + truncated(node.releasing(GPU))
+    offers: list[Device | None] = [device for device in node.devices if device_takes(shape, node, device)]
+    offers += [None] * wholes
+    offers.sort(key=lambda offer: -score(offer))
+    fresh = iter([each for each in node.devices if not each.named and each.used == 0 and each.known == 0])
+    now = not promise and not shortage(world, shape, node, idle_only=True)
+    chosen: list[int] = []
+    waits = not now
+    for offer in offers[: shape.devices]:
+        device = offer or next(fresh, None)
+        if device is None:
+            return None
+        chosen.append(device.row)
+        waits = waits or (offer is not None and not device_has_idle(shape, node, device))
+    return (chosen, waits) if len(chosen) == shape.devices else None
+
+
+def put(world: World, rules: Rules, pod: Pod, node: int, *, promise: bool, keep: bool | None = None) -> bool:
+    """Put a pod on a node that accepted it; say whether devices were found."""
+    stays = promise if keep is None else keep
+    here = world.nodes[node]
+    if not pod.shape.shared:
+        if not promise and not shortage(world, pod.shape, here, idle_only=True):
+            allocate(world, pod, node, 0)
+        else:
+            pipeline(world, pod, node, 0, keep=stays)
+        return True
+    found = _choose(world, rules, pod.shape, here, promise=promise)
+    if found is None:
+        return False
+    slots, waits = found
+    placement = new_placement(world)
+    world.placements[placement] = slots + [-1] * (len(world.placements[0]) - len(slots))
+    if waits:
+        pipeline(world, pod, node, placement, keep=stays)
+    else:
+        allocate(world, pod, node, placement)
+    return True
+
+
+def put_anew(world: World, rules: Rules, pod: Pod, node: int) -> bool:
+    """Promise a node to a pod that shall not simply stay, though it was evicted from there."""
+    return put(world, rules, pod, node, promise=True, keep=False)
+
+
+def best_node(
+    world: World, rules: Rules, shape: Shape, group: Group | None, nodes: Sequence[int], scores: Sequence[float]
+) -> int:
+    """Return the position of the best node that accepts a pod, -1 if none does."""
+    order = sorted((-score, at) for at, score in enumerate(scores) if not math.isnan(score))
+    accepting = (at for _, at in order if not refusal(world, rules, shape, group, world.nodes[nodes[at]]))
+    return next(accepting, -1)
+
+
+def place_pods(
+    world: World, rules: Rules, pods: Sequence[Pod], nodes: Sequence[int], extra: Sequence[float], *, promise: bool
+) -> int:
+    """Place pods one by one until one finds no node; return how many were placed."""
+    for count, pod in enumerate(pods):
+        scores = score_nodes(world, rules, pod.shape, nodes, extra)
+        while True:
+            at = best_node(world, rules, pod.shape, pod.group, nodes, scores)
+            if at < 0:
+                return count
+            if put(world, rules, pod, nodes[at], promise=promise):
+                break
+            scores[at] = math.nan
+    return len(pods)
+
+
+def refusals(world: World, rules: Rules, shape: Shape, group: Group | None, nodes: Sequence[int]) -> list[int]:
+    """Return the refusal of each node."""
+    return [refusal(world, rules, shape, group, world.nodes[row]) for row in nodes]

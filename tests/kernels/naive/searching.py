@@ -1,0 +1,54 @@
+"""Twins of ``kai.kernels.victims`` and ``kai.kernels.topology``: what nodes could give."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from kai.model.axis import GPU, PODS
+from tests.kernels.naive.world import Node, World
+
+
+def free_gpus(world: World) -> list[tuple[int, int]]:
+    """Return idle and releasing GPUs of each node in thousandths, parts of shared devices included."""
+    return [(_idle(world, node), _releasing(world, node)) for node in world.nodes]
+
+
+def _in_hundredths(memory: int, node: Node) -> int:
+    return 10 * -(-100 * memory // node.gpu_memory)
+
+
+def _idle(world: World, node: Node) -> int:
+    total = sum(weight * node.idle(resource) for resource, weight in enumerate(world.gpu_weight))
+    in_use = [device for device in node.devices if device.allocated > 0]
+    return total + sum(1000 - _in_hundredths(device.allocated, node) for device in in_use)
+
+
+def _releasing(world: World, node: Node) -> int:
+    total = sum(weight * node.releasing(resource) for resource, weight in enumerate(world.gpu_weight))
+    partly = [each for each in node.devices if each.releasing > 0 and each.used != each.releasing]
+    return total + sum(_in_hundredths(device.releasing, node) for device in partly)
+
+
+def pods_per_node(world: World, request: Sequence[int], most: int, nodes: Sequence[int]) -> list[int]:
+    """Return how many pods that ask for ``request`` each node could hold, ``most`` if they ask for nothing."""
+    return [_held(world.nodes[row], request, most) for row in nodes]
+
+
+def _held(node: Node, request: Sequence[int], most: int) -> int:
+    asked = {resource: amount for resource, amount in enumerate(request) if amount > 0}
+    if asked.get(PODS, 0) <= 1:
+        asked.pop(PODS, None)
+    if not asked:
+        return most
+    asked[PODS] = max(1, request[PODS])
+    return min(_times(node, resource, amount) for resource, amount in asked.items())
+
+
+def _times(node: Node, resource: int, amount: int) -> int:
+    free = node.free(resource)
+    if resource == GPU and amount < 1000:
+        for device in node.devices:
+            if device.used > 0:
+                left = node.gpu_memory - device.allocated + device.releasing
+                # Thousandths of a device, what is less than one dropped.
+                free += int(Fraction(1000 * left, node.gpu_memory).__floor__())
+    return max(0, free // amount)

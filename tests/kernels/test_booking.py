@@ -1,0 +1,115 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai.kernels import booking
+from kai.kernels.columns import touch
+from tests.kernels.naive import booking as naive
+from tests.kernels.naive import columns as naive_columns
+from tests.kernels.stage import Stage, operations
+from tests.properties.strategies import SMALLEST, snapshots
+
+
+@given(snapshots())
+def test_books_open_as_the_twin_opens_them(snapshot):
+    Stage.of(snapshot).agree()
+
+
+@given(snapshots(), st.lists(operations, min_size=3, max_size=12), st.integers(0, 9))
+def test_every_verb_books_what_its_twin_books(snapshot, what_happens, seed):
+    stage = Stage.of(snapshot, seed)
+    for operation in what_happens:
+        stage.do(operation)
+        stage.agree()
+
+
+@given(snapshots(), st.lists(operations, min_size=1, max_size=6), st.lists(operations, min_size=1, max_size=8))
+def test_undoing_is_as_if_only_what_came_before_the_mark_had_happened(snapshot, before, after):
+    stage = Stage.of(snapshot)
+    ledger = stage.ledger
+    opening = ledger.arena.tolist()
+    for operation in before:
+        if operation[0] != "seal":
+            stage.do(operation)
+    mark, world, arena = ledger.mark, stage.world.remember(), ledger.fingerprint()
+    for operation in after:
+        if operation[0] != "seal":
+            stage.do(operation)
+    journal = [(int(offset), int(delta)) for offset, delta in ledger.columns.journal[: ledger.mark]]
+    ledger.undo_to(mark)
+    assert ledger.fingerprint() == arena
+    assert ledger.arena.tolist() == naive_columns.undo_to(opening, journal, mark)
+    stage.world.recall(world)
+    stage.agree()
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3)), max_size=20))
+def test_writes_are_kept_in_a_journal(writes):
+    stage = Stage.of(SMALLEST)
+    ledger = stage.ledger
+    arena, journal = ledger.arena.tolist(), []
+    ledger.reserve(len(writes))
+    for offset, delta in writes:
+        booking.add(ledger.columns, offset, delta)
+        naive_columns.add(arena, journal, offset, delta)
+    assert ledger.arena.tolist() == arena
+    assert ledger.columns.journal[: ledger.mark].tolist() == [list(entry) for entry in journal]
+
+
+@given(snapshots())
+def test_gpus_of_a_shape_are_counted_as_the_twin_counts_them(snapshot):
+    stage = Stage.of(snapshot)
+    facts, world = stage.ledger.facts, stage.world
+    for shape in world.shapes:
+        assert booking.requested_gpu(facts, shape.row) == naive.requested_gpu(world, shape)
+        for node in (-1, *range(len(world.nodes))):
+            assert booking.accepted_gpu(facts, shape.row, node) == naive.accepted_gpu(world, shape, node)
+            if shape.shared and node >= 0:
+                assert booking.portion_on_node(facts, shape.row, node) == naive.portion_on_node(world, shape, node)
+
+
+def test_a_new_placement_is_empty():
+    stage = Stage.of(SMALLEST)
+    ledger = stage.ledger
+    ledger.columns.placement_slots[1:] = 7
+    ledger.reserve(1)
+    assert booking.new_placement(ledger.columns, ledger.places) == naive.new_placement(stage.world) == 1
+    assert np.all(ledger.columns.placement_slots[1] == -1)
+    stage.agree()
+
+
+def numbers_of(columns, snapshot, node):
+    start = [columns.slot_used, columns.slot_releasing, columns.slot_allocated, columns.slot_known, columns.slot_marked]
+    first, last = snapshot[node], snapshot[node + 1]
+    amounts = [columns.idle[node], columns.releasing[node], columns.used[node]]
+    return [table.tolist() for table in (*amounts, *(column[first:last] for column in start))]
+
+
+@given(snapshots(), st.lists(operations, min_size=1, max_size=8))
+def test_whoever_watches_the_ring_of_changed_nodes_misses_none(snapshot, what_happens):
+    stage = Stage.of(snapshot)
+    ledger = stage.ledger
+    slots = ledger.facts.nodes.slot_start
+    for operation in (*what_happens, None):
+        before = [numbers_of(ledger.columns, slots, node) for node in range(len(snapshot.nodes))]
+        seen = int(ledger.columns.touches[0])
+        if operation is None:
+            ledger.undo_to(0)
+        else:
+            stage.do(operation)
+        told = {int(ledger.columns.touched[at % 4096]) for at in range(seen, int(ledger.columns.touches[0]))}
+        after = [numbers_of(ledger.columns, slots, node) for node in range(len(snapshot.nodes))]
+        assert {node for node in range(len(before)) if before[node] != after[node]} <= told
+
+
+@given(st.lists(st.integers(0, 9), max_size=12))
+def test_the_ring_holds_the_last_nodes_that_changed(changes):
+    stage = Stage.of(SMALLEST)
+    columns = stage.ledger.columns.replace(touched=np.zeros(4, np.int64), touches=np.zeros(1, np.int64))
+    expected: list[int] = []
+    for node in changes:
+        touch(columns, node)
+        expected = naive_columns.touch(expected, 4, node)
+    count = int(columns.touches[0])
+    assert count == len(changes)
+    assert [int(columns.touched[at % 4]) for at in range(count - len(expected), count)] == expected

@@ -1,0 +1,76 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai.kernels import fairshare
+from tests.kernels.naive import fairshare as naive
+
+amounts = st.sampled_from((0.0, 0.1, 0.5, 1.0, 2.0, 3.0, 3.3, 7.0, 16.0)) | st.floats(0.0, 50.0)
+bounds = st.just(naive.UNLIMITED) | amounts
+queues = st.lists(
+    st.tuples(
+        bounds,  # quota
+        bounds,  # limit
+        st.sampled_from((0.0, 1.0, 1.0, 2.0, 0.3, 5.0)),  # weight
+        amounts,  # request
+        st.sampled_from((0.0, 0.0, 0.1, 0.5, 1.0)) | st.floats(0.0, 1.0),  # usage
+        st.sampled_from((100, 100, 200, 0)),  # priority
+        st.sampled_from((0.0, 0.0, 0.0, 1.0, 2.5)),  # what it has already
+    ),
+    min_size=1,
+    max_size=6,
+)
+totals = st.sampled_from((0.0, 1.0, 4.0, 8.0, 10.0)) | st.floats(0.0, 100.0)
+strengths = st.sampled_from((0.0, 0.5, 1.0, 10.0))
+
+
+def twins(drawn, ages, *, start):
+    return [
+        naive.Queue(quota, limit, weight, request, usage, priority, ages.index(row), have if start else 0.0)
+        for row, (quota, limit, weight, request, usage, priority, have) in enumerate(drawn)
+    ]
+
+
+def columns(drawn):
+    quota, limit, weight, request, usage, priority, start = (np.array(column) for column in zip(*drawn, strict=True))
+    return quota, limit, weight, request, usage, priority.astype(np.int64), start.astype(np.float64)
+
+
+@given(queues, totals, strengths, st.randoms(use_true_random=False))
+def test_quota_surplus_and_remainders_are_divided_bit_for_bit_as_by_the_twin(drawn, total, k, random):
+    order = list(range(len(drawn)))
+    random.shuffle(order)
+    quota, limit, weight, request, usage, priority, _ = columns(drawn)
+    shares = np.zeros(len(drawn), np.float64)
+    left = fairshare.divide(total, np.array(order, np.int64), priority, quota, limit, weight, usage, request, k, shares)
+    expected = twins(drawn, order, start=False)
+    assert left == naive.divide(total, expected, k)
+    assert shares.tolist() == [queue.share for queue in expected]
+
+
+@given(queues, totals, strengths, st.randoms(use_true_random=False))
+def test_a_surplus_alone_is_divided_bit_for_bit_as_by_the_twin(drawn, surplus, k, random):
+    order = list(range(len(drawn)))
+    random.shuffle(order)
+    _, limit, weight, request, usage, priority, shares = columns(drawn)
+    left = fairshare.give_surplus(
+        surplus, np.array(order, np.int64), priority, weight, usage, request, limit, k, shares
+    )
+    expected = twins(drawn, order, start=True)
+    assert left == naive.give_surplus(surplus, expected, k)
+    assert shares.tolist() == [queue.share for queue in expected]
+
+
+@given(queues, totals, strengths)
+def test_nothing_is_divided_that_is_not_there_once_quotas_are_covered(drawn, total, k):
+    quota, limit, weight, request, usage, priority, _ = columns(drawn)
+    order = np.arange(len(drawn), dtype=np.int64)
+    shares = np.zeros(len(drawn), np.float64)
+    left = fairshare.divide(total, order, priority, quota, limit, weight, usage, request, k, shares)
+    usable = np.where(limit == naive.UNLIMITED, request, np.minimum(limit, request))
+    granted = np.minimum(np.where(quota == naive.UNLIMITED, total, quota), usable)
+    assert left >= 0.0
+    assert np.all(shares >= granted - 1e-9)
+    # A remainder may lift a queue above what it can use, by less than one unit.
+    assert np.all(shares <= usable + 1.0)
+    assert shares.sum() + left <= max(total, granted.sum()) + 1e-6

@@ -1,0 +1,44 @@
+import numpy as np
+from hypothesis import given
+
+from kai.kernels import groups, order
+from tests.kernels.naive import groups as naive
+from tests.kernels.naive import order as naive_order
+from tests.kernels.stage import stages
+
+
+@given(stages())
+def test_groups_that_wait_and_that_have_a_place_are_found(stage):
+    ledger, world = stage.ledger, stage.world
+    found = np.empty(len(world.groups), np.bool_)
+    groups.find_waiting(ledger.facts, ledger.columns, found)
+    assert found.tolist() == naive.find_waiting(world)
+    groups.find_placed(ledger.facts, ledger.columns, found)
+    assert found.tolist() == naive.find_placed(world)
+
+
+@given(stages())
+def test_the_next_chunk_of_a_simple_group_is_the_twins(stage):
+    ledger, world = stage.ledger, stage.world
+    out = np.empty(20, np.int64)
+    for group in world.groups:
+        assert groups.is_plain(ledger.facts, ledger.columns, group.row) == naive.is_plain(group)
+        if group.simple:
+            leaf = group.leaves()[0]
+            count = order.next_chunk(ledger.facts, ledger.columns, leaf.row, out)
+            assert out[:count].tolist() == [pod.row for pod in naive_order.next_chunk(leaf)]
+
+
+@given(stages())
+def test_groups_are_described_as_by_the_twins(stage):
+    ledger, world = stage.ledger, stage.world
+    rows = np.arange(len(world.groups))
+    elastic, amounts = np.full(len(rows), 9.0), np.full((len(rows), 3), 9.0)
+    groups.describe_waiting(ledger.facts, ledger.columns, stage.requested(), rows, elastic, amounts)
+    expected = naive.describe_waiting(world, stage.requested().tolist())
+    for row in rows:
+        state, wanted = expected.get(int(row), (9.0, (9.0, 9.0, 9.0)))
+        assert (elastic[row], amounts[row].tolist()) == (state, list(wanted))
+    groups.describe_holding(ledger.facts, ledger.columns, rows, elastic, amounts)
+    for row, (state, held) in naive.describe_holding(world).items():
+        assert (elastic[row], amounts[row].tolist()) == (state, list(held))

@@ -1,0 +1,112 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai.kernels import fit, place, score, topology, victims
+from kai.model.rows import Int64s
+from tests.kernels.naive import fit as naive_fit
+from tests.kernels.naive import place as naive_place
+from tests.kernels.naive import score as naive_score
+from tests.kernels.naive import searching as naive_searching
+from tests.kernels.stage import stages
+
+extras = st.lists(st.sampled_from((0.0, 0.0, 1.5, -3.0, 1e6, float("nan"))), min_size=4, max_size=4)
+
+
+def rows(stage, left_out: int) -> Int64s:
+    return np.array([row for row in range(len(stage.world.nodes)) if row != left_out], np.int64)
+
+
+def groups_of(world, shape):
+    """List the groups that have a pod of a shape, or none if nobody owns one."""
+    return list(dict.fromkeys(pod.group for pod in world.pods if pod.shape is shape)) or [None]
+
+
+@given(stages())
+def test_nodes_refuse_what_the_twins_refuse_for_the_same_reason(stage):
+    ledger, world = stage.ledger, stage.world
+    nodes = np.arange(len(world.nodes))
+    out = np.empty(len(nodes), np.int64)
+    for shape in world.shapes:
+        for group in groups_of(world, shape):
+            row = -1 if group is None else group.row
+            place.refusals(ledger.facts, ledger.columns, stage.rules, stage.vectors, shape.row, row, nodes, out)
+            assert out.tolist() == naive_place.refusals(world, stage.rules, shape, group, nodes.tolist())
+
+
+@given(stages(), extras, st.integers(-1, 2))
+def test_scores_are_those_of_the_twin_bit_for_bit(stage, extra, left_out):
+    ledger, world = stage.ledger, stage.world
+    nodes = rows(stage, left_out)
+    scores = np.empty(len(nodes), np.float64)
+    for shape in world.shapes:
+        score.score_nodes(
+            ledger.facts,
+            ledger.columns,
+            stage.rules,
+            stage.vectors,
+            shape.row,
+            nodes,
+            np.array(extra[: len(world.nodes)]),
+            scores,
+        )
+        expected = naive_score.score_nodes(world, stage.rules, shape, nodes.tolist(), extra)
+        assert all(map(naive_score.same, scores.tolist(), expected)), (scores, expected)
+
+
+@given(stages(), extras, st.integers(-1, 2))
+def test_the_best_node_is_the_first_of_the_twins_order_that_accepts(stage, extra, left_out):
+    ledger, world = stage.ledger, stage.world
+    nodes = rows(stage, left_out)
+    scores = [extra[row] for row in nodes]
+    for shape in world.shapes:
+        for group in groups_of(world, shape):
+            found = place.best_node(
+                ledger.facts,
+                ledger.columns,
+                stage.rules,
+                stage.vectors,
+                shape.row,
+                -1 if group is None else group.row,
+                nodes,
+                np.array(scores, np.float64),
+            )
+            assert found == naive_place.best_node(world, stage.rules, shape, group, nodes.tolist(), scores)
+
+
+@given(
+    stages(),
+    st.tuples(*[st.sampled_from((0.0, 500.0, 1000.0, 2500.0))] * 2, st.sampled_from((0.0, 300.0, 1000.0, 3000.0))),
+    st.booleans(),
+)
+def test_queues_refuse_what_the_twins_refuse(stage, wanted, fixed_only):
+    ledger, world = stage.ledger, stage.world
+    for group in world.groups:
+        found = fit.over_capacity(ledger.facts, ledger.columns, group.row, *wanted, fixed_only)
+        assert found == naive_fit.over_capacity(world, group, wanted, fixed_only=fixed_only)
+
+
+@given(stages())
+def test_free_gpus_are_those_of_the_twin(stage):
+    ledger = stage.ledger
+    idle, releasing = np.empty(len(stage.world.nodes), np.int64), np.empty(len(stage.world.nodes), np.int64)
+    victims.free_gpus(ledger.facts, ledger.columns, idle, releasing)
+    assert list(zip(idle.tolist(), releasing.tolist(), strict=True)) == naive_searching.free_gpus(stage.world)
+
+
+@given(
+    stages(),
+    st.tuples(
+        st.sampled_from((0, 500, 1000)),  # CPU
+        st.sampled_from((0, 10**9)),  # memory
+        st.sampled_from((0, 0, 250, 500, 600, 1000, 2000)),  # GPUs
+        st.sampled_from((0, 1, 1, 1, 3)),  # places
+        st.sampled_from((0, 0, 1)),  # slices
+    ),
+)
+def test_nodes_hold_as_many_pods_as_the_twin_says(stage, request):
+    ledger, world = stage.ledger, stage.world
+    nodes = np.arange(len(world.nodes))
+    out = np.empty(len(nodes), np.int64)
+    topology.pods_per_node(ledger.facts, ledger.columns, np.array(request, np.int64), 7, nodes, out)
+    assert out.tolist() == naive_searching.pods_per_node(world, request, 7, nodes.tolist())
