@@ -20,6 +20,7 @@ import anyio
 import attrs
 import structlog
 
+from kai.api.plans import Reason, Refusal
 from kai.cluster.port import Clock, Draw
 
 K = TypeVar("K", bound=Hashable)
@@ -65,6 +66,15 @@ class Ended:
 
 
 DONE: Final = Ended()
+
+
+def ended_by(reply: object, subject: str) -> Ended:
+    """Return how a look ends whose last write was answered with this; an object that is gone needs no more."""
+    if not isinstance(reply, Refusal) or reply.reason is Reason.NOT_FOUND:
+        return DONE
+    why = reply.message or reply.reason.value
+    structlog.get_logger().warning("not written", subject=subject, why=why)
+    return Ended(failure=why, after=reply.retry_after)
 
 
 @attrs.frozen

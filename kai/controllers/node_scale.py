@@ -126,7 +126,7 @@ def is_relevant(pod: Pod, settings: ScaleSettings) -> bool:
 def _creations(pods: Iterable[Pod], existing: Sequence[Pod], settings: ScaleSettings) -> tuple[dict[str, Any], ...]:
     demands = [demand for pod in pods if (demand := _demand(pod, settings)) is not None]
     needed = math.ceil(sum(demand.hundredths for demand in demands) / _HUNDREDTHS)
-    served = {_target(scaling) for scaling in existing}
+    served = {stands_for(scaling) for scaling in existing}
     taken = {scaling.metadata.name for scaling in existing}
     sizes = [_devices_of(scaling) for scaling in existing]
     creations = []
@@ -190,7 +190,7 @@ def _is_needed(scaling: Pod, by_name: dict[tuple[str, str], Pod]) -> bool:
     """Return whether the pod that a scaling pod stands for still finds no place."""
     if scaling.status.phase == "Succeeded":
         return False
-    pod = by_name.get(_target(scaling))
+    pod = by_name.get(stands_for(scaling))
     if pod is None:
         return False
     # Without the condition nothing is known yet: it is written with the first failed attempt.
@@ -208,7 +208,7 @@ def _key(pod: Pod) -> tuple[str, str]:
     return pod.metadata.namespace, pod.metadata.name
 
 
-def _target(scaling: Pod) -> tuple[str, str]:
+def stands_for(scaling: Pod) -> tuple[str, str]:
     """Return the namespace and name of the pod that a scaling pod stands for."""
     annotations, labels = scaling.metadata.annotations, scaling.metadata.labels
     name = annotations.get(names.SCALING_POD_NAME) or labels.get(names.SCALING_POD_NAME, "")

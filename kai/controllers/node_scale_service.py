@@ -1,0 +1,122 @@
+"""The node-scale adjuster at work: one pass over all pods whenever one that matters changed, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import anyio
+import attrs
+import structlog
+
+from kai.api.kinds import ApiObject
+from kai.api.plans import Create, Delete, Get, Patch, Reason, Ref, Refusal
+from kai.api.pod import Pod
+from kai.cluster.port import Change, Cluster
+from kai.cluster.work import Ended, Look, Observe, Pace, Workers, WorkQueue, unobserved
+from kai.controllers.node_scale import (
+    UNSCHEDULABLE_STATUS,
+    ScaleSettings,
+    ScaleState,
+    adjust,
+    is_relevant,
+    stands_for,
+)
+
+WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod,)
+"""The kinds that the node-scale adjuster needs in its store."""
+PACE: Final = Pace(concurrency=1, gather=1.0)
+_EVERYTHING: Final = "everything"
+
+
+@attrs.frozen
+class Scaled:
+    """A pass that changed something; for metrics."""
+
+    created: int
+    deleted: int
+
+
+@attrs.define
+class NodeScaleAdjuster:
+    """Keeps scaling pods for the pods that share GPUs and find no place."""
+
+    cluster: Cluster
+    settings: ScaleSettings
+    pace: Pace = PACE
+    observe: Observe = unobserved
+    _state: ScaleState = attrs.field(factory=ScaleState)
+    _workers: Workers[str] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Make the loop around `_look`."""
+        queue: WorkQueue[str] = WorkQueue(self.pace, self.cluster.draw)
+        self._workers = Workers("node-scale-adjuster", queue, self._look, self.cluster.clock, self.observe)
+
+    async def run(self) -> None:
+        """Adjust until cancelled."""
+        await self.cluster.store.synced()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._workers.run)
+            with self.cluster.store.changes(Pod) as changes:
+                async for batch in changes:
+                    if self._matters(batch):
+                        self._workers.want(_EVERYTHING)
+
+    def _matters(self, batch: Iterable[Change[Any]]) -> bool:
+        return any(is_relevant(change.present, self.settings) for change in batch)
+
+    async def _look(self, _: Look[str]) -> Ended:
+        pods = self.cluster.store.all(Pod)
+        scaling_pods = [pod for pod in pods if pod.metadata.namespace == self.settings.namespace]
+        now = self.cluster.clock.monotonic()
+        adjustment = adjust(pods, scaling_pods, self._state, self.settings, now=now)
+        failures: list[str] = []
+        deleted = created = 0
+        for pod in adjustment.deletions:
+            refusal = await self._delete(pod)
+            deleted += refusal is None
+            failures += [refusal] if refusal else []
+        for manifest in adjustment.creations:
+            refusal = await self._create(manifest)
+            created += refusal is None
+            failures += [refusal] if refusal else []
+        # A deletion that was not done starts no cool-down.
+        if deleted or not adjustment.deletions:
+            self._state = adjustment.state
+        if created or deleted:
+            self.observe(Scaled(created=created, deleted=deleted))
+        if failures:
+            structlog.get_logger().warning("scaling pods not adjusted", why=failures)
+            return Ended(failure=failures[0])
+        return Ended(after=adjustment.look_again_after)
+
+    async def _delete(self, pod: Pod) -> str | None:
+        """Delete a scaling pod; return why not, in words, empty if it was only a mistake to want that.
+
+        That its pod is gone may only be what a lagging store shows, so the API server is asked.
+        """
+        namespace, name = stands_for(pod)
+        if pod.status.phase != "Succeeded" and self.cluster.store.get(Pod, name, namespace) is None and name:
+            found = await self.cluster.api.perform(Get(ref=Ref(Pod, name, namespace), fresh=True))
+            if not isinstance(found, Refusal):
+                return ""
+            if found.reason is not Reason.NOT_FOUND:
+                return found.message or found.reason.value
+        ref = Ref(Pod, pod.metadata.name, pod.metadata.namespace)
+        return _refused(await self.cluster.api.perform(Delete(ref=ref, uid=pod.metadata.uid)), Reason.NOT_FOUND)
+
+    async def _create(self, manifest: dict[str, Any]) -> str | None:
+        """Create a scaling pod and mark it as one that finds no place; return why not, in words."""
+        ref = Ref(Pod, manifest["metadata"]["name"], manifest["metadata"]["namespace"])
+        refusal = _refused(await self.cluster.api.perform(Create(ref=ref, manifest=manifest)), Reason.ALREADY_EXISTS)
+        if refusal is not None:
+            return refusal
+        mark = Patch(ref=ref, patch=UNSCHEDULABLE_STATUS, form="strategic", subresource="status")
+        return _refused(await self.cluster.api.perform(mark), Reason.NOT_FOUND)
+
+
+def _refused(reply: object, passable: Reason) -> str | None:
+    if not isinstance(reply, Refusal) or reply.reason is passable:
+        return None
+    return reply.message or reply.reason.value

@@ -1,0 +1,149 @@
+"""The pod-group controller at work: one look at a group whenever a pod, node, claim or class that counts changed.
+
+Events are gathered for a moment, so that a gang that starts costs a write or two of its group and not one for each pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import anyio
+import attrs
+import structlog
+
+from kai.api import names
+from kai.api.core import PriorityClass
+from kai.api.dra import ResourceClaim
+from kai.api.kinds import ApiObject, title
+from kai.api.node import Node
+from kai.api.plans import Patch, Ref
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.cluster.port import Change, Cluster, Index
+from kai.cluster.work import DONE, Ended, Look, Observe, Pace, Workers, WorkQueue, ended_by, unobserved
+from kai.controllers.podgroup import Surroundings, pod_group_resources, status_patch
+from kai.errors import InputError
+
+Key = tuple[str, str]
+
+WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, PodGroup, Node, PriorityClass, ResourceClaim)
+"""The kinds that the pod-group controller needs in its store."""
+PACE: Final = Pace(gather=0.5)
+
+
+def _group_of(pod: Pod) -> Iterable[str]:
+    group = pod.metadata.annotations.get(names.POD_GROUP)
+    return (f"{pod.metadata.namespace}/{group}",) if group else ()
+
+
+def _claimed_in(pod: Pod) -> Iterable[str]:
+    return (pod.metadata.namespace,) if pod.spec.resource_claims else ()
+
+
+def _shares_by_memory(pod: Pod) -> Iterable[str]:
+    return (pod.spec.node_name,) if pod.spec.node_name and names.GPU_MEMORY in pod.metadata.annotations else ()
+
+
+MEMBERS: Final = Index(Pod, "podgroup-controller: group", _group_of)
+"""Pods by ``namespace/name`` of their group."""
+CLAIMANTS: Final = Index(Pod, "podgroup-controller: claims", _claimed_in)
+SHARERS: Final = Index(Pod, "podgroup-controller: memory of a node", _shares_by_memory)
+
+
+@attrs.define
+class PodGroupController:
+    """Keeps the statuses of pod groups."""
+
+    cluster: Cluster
+    pace: Pace = PACE
+    observe: Observe = unobserved
+    _workers: Workers[Key] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Make the loop around `_look`."""
+        queue: WorkQueue[Key] = WorkQueue(self.pace, self.cluster.draw)
+        self._workers = Workers("podgroup-controller", queue, self._look, self.cluster.clock, self.observe)
+
+    async def run(self) -> None:
+        """Keep statuses until cancelled."""
+        await self.cluster.store.synced()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._workers.run)
+            with self.cluster.store.changes(*WATCHED) as changes:
+                async for batch in changes:
+                    for key in self._concerned(batch):
+                        self._workers.want(key)
+
+    # --- What is looked at ---------------------------------------------------------------------------------------
+
+    def _concerned(self, batch: Iterable[Change[Any]]) -> Iterable[Key]:
+        """Return the groups that changes may have an effect on, each once, in the order of the changes."""
+        found: dict[Key, None] = {}
+        for change in batch:
+            present = change.present
+            if isinstance(present, PodGroup):
+                pods: tuple[Pod, ...] = ()
+                if change.after is not None and _counts(change):
+                    found[present.metadata.namespace, present.metadata.name] = None
+            elif isinstance(present, Pod):
+                pods = tuple(pod for pod in (change.before, change.after) if pod is not None)
+            elif isinstance(present, ResourceClaim):
+                pods = self.cluster.store.find(CLAIMANTS, present.metadata.namespace)
+            elif isinstance(present, Node):
+                pods = self.cluster.store.find(SHARERS, present.metadata.name) if _relabelled(change) else ()
+            else:
+                pods = ()
+                found |= {_key(group): None for group in self.cluster.store.all(PodGroup)}
+            for pod in pods:
+                group = pod.metadata.annotations.get(names.POD_GROUP)
+                if group:
+                    found[pod.metadata.namespace, group] = None
+        return found
+
+    # --- One look ------------------------------------------------------------------------------------------------
+
+    async def _look(self, look: Look[Key]) -> Ended:
+        namespace, name = look.key
+        store = self.cluster.store
+        group = store.get(PodGroup, name, namespace)
+        if group is None:
+            return DONE
+        around = Surroundings(
+            node=lambda node: store.get(Node, node),
+            claim=lambda place, claim: store.get(ResourceClaim, claim, place),
+            priority_classes=store.all(PriorityClass),
+        )
+        try:
+            resources = pod_group_resources(group, store.find(MEMBERS, f"{namespace}/{name}"), around)
+        except InputError as error:
+            structlog.get_logger().warning("cannot be counted", group="/".join(look.key), why=str(error))
+            return Ended(failure=str(error))
+        patch = status_patch(group, resources)
+        if patch is None:
+            return DONE
+        body = {**patch, "metadata": {"uid": group.metadata.uid}}
+        reply = await self.cluster.api.perform(
+            Patch(ref=Ref(PodGroup, name, namespace), patch=body, subresource="status")
+        )
+        return ended_by(reply, title(group))
+
+
+def _counts(change: Change[PodGroup]) -> bool:
+    """Return whether a change of a group is of what counts; others write conditions into its status all the time."""
+    before, after = change.before, change.after
+    return (
+        before is None
+        or after is None
+        or before.spec != after.spec
+        or before.status.resources_status != after.status.resources_status
+    )
+
+
+def _relabelled(change: Change[Node]) -> bool:
+    before, after = change.before, change.after
+    return before is None or after is None or before.metadata.labels != after.metadata.labels
+
+
+def _key(group: PodGroup) -> Key:
+    return group.metadata.namespace, group.metadata.name

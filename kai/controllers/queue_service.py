@@ -1,0 +1,198 @@
+"""The queue controller at work: the status of each queue, what is wrong with the tree, and the first two queues.
+
+One look at one queue adds up its children and its own pod groups and says what is wrong with it; what it writes is a
+change of the queue, which leads to a look at its parent, so totals travel up the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import anyio
+import attrs
+import structlog
+
+from kai.api.codec import unstructure
+from kai.api.kinds import ApiObject, title
+from kai.api.plans import Create, List, Patch, Reason, Ref, Refusal
+from kai.api.podgroup import PodGroup
+from kai.api.queue import Queue
+from kai.cluster.port import Change, Cluster, Index
+from kai.cluster.work import DONE, Ended, Look, Observe, Pace, Workers, WorkQueue, ended_by, unobserved
+from kai.controllers.first_queues import first_queues
+from kai.controllers.queue import QueueTotals, queue_totals, status_patch
+from kai.controllers.queue_tree import conditions_after, tree_findings
+from kai.errors import InputError
+
+WATCHED: Final[tuple[type[ApiObject], ...]] = (Queue, PodGroup)
+"""The kinds that the queue controller needs in its store."""
+PACE: Final = Pace(gather=0.25)
+_AGAIN: Final = 5.0
+
+
+def _parent(queue: Queue) -> Iterable[str]:
+    return (queue.spec.parent_queue,) if queue.spec.parent_queue else ()
+
+
+def _queue(group: PodGroup) -> Iterable[str]:
+    return (group.spec.queue,) if group.spec.queue else ()
+
+
+CHILDREN: Final = Index(Queue, "queue-controller: parent", _parent)
+GROUPS: Final = Index(PodGroup, "queue-controller: queue", _queue)
+
+
+@attrs.frozen
+class QueueCounted:
+    """A queue as it is after a look at it; for metrics."""
+
+    queue: Queue
+
+
+@attrs.frozen
+class QueueGone:
+    """A queue that was deleted; its metrics end."""
+
+    queue: Queue
+
+
+@attrs.define
+class QueueController:
+    """Keeps the statuses of queues."""
+
+    cluster: Cluster
+    pace: Pace = PACE
+    observe: Observe = unobserved
+    _workers: Workers[str] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Make the loop around `_look`."""
+        queue: WorkQueue[str] = WorkQueue(self.pace, self.cluster.draw)
+        self._workers = Workers("queue-controller", queue, self._look, self.cluster.clock, self.observe)
+
+    async def run(self) -> None:
+        """Keep statuses until cancelled."""
+        await self.cluster.store.synced()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._workers.run)
+            tasks.start_soon(self._make_first_queues)
+            with self.cluster.store.changes(*WATCHED) as changes:
+                async for batch in changes:
+                    for name in self._concerned(batch):
+                        self._workers.want(name)
+
+    # --- What is looked at ---------------------------------------------------------------------------------------
+
+    def _concerned(self, batch: Iterable[Change[Any]]) -> Iterable[str]:
+        """Return the queues that changes may have an effect on, each once, in the order of the changes."""
+        found: dict[str, None] = {}
+        for change in batch:
+            if isinstance(change.present, Queue):
+                found |= dict.fromkeys(self._around(change))
+            elif _counts(change):
+                found |= {side.spec.queue: None for side in (change.before, change.after) if side is not None}
+        found.pop("", None)
+        return found
+
+    def _around(self, change: Change[Queue]) -> list[str]:
+        """Return the queue and its parents; where it came, went or moved, all queues below as well."""
+        before, after = change.before, change.after
+        names = [change.present.metadata.name]
+        names += [side.spec.parent_queue for side in (before, after) if side is not None]
+        if after is None:
+            self.observe(QueueGone(change.present))
+        if before is None or after is None or before.spec.parent_queue != after.spec.parent_queue:
+            names += self._below(change.present.metadata.name)
+        return names
+
+    def _below(self, name: str) -> list[str]:
+        """Return the names of all queues below a name, which need not exist."""
+        below: dict[str, None] = {}
+        waiting = [name]
+        while waiting:
+            children = self.cluster.store.find(CHILDREN, waiting.pop())
+            new = [child.metadata.name for child in children if child.metadata.name not in below]
+            below |= dict.fromkeys(new)
+            waiting += new
+        return list(below)
+
+    # --- One look ------------------------------------------------------------------------------------------------
+
+    async def _look(self, look: Look[str]) -> Ended:
+        queue = self.cluster.store.get(Queue, look.key)
+        if queue is None:
+            return DONE
+        around = (*self._ancestors(queue), *self.cluster.store.find(CHILDREN, look.key))
+        groups = self.cluster.store.find(GROUPS, look.key)
+        try:
+            totals = queue_totals(queue, (queue, *around), groups)
+        except InputError as error:
+            structlog.get_logger().warning("cannot be counted", queue=look.key, why=str(error))
+            return Ended(failure=str(error))
+        counted = _counted(queue, totals)
+        # What is wrong with one queue shows in it, the queues above, its children and its groups.
+        findings = tree_findings((counted, *around), groups).get(look.key, ())
+        conditions = conditions_after(queue.status.conditions, findings, now=self.cluster.clock.now())
+        patch = status_patch(queue, totals) or {"status": {}}
+        if conditions != queue.status.conditions:
+            patch["status"]["conditions"] = [unstructure(condition) for condition in conditions]
+        self.observe(QueueCounted(counted))
+        if not patch["status"]:
+            return DONE
+        # A list is replaced as a whole, so what others wrote into it since must not be lost.
+        metadata = {"uid": queue.metadata.uid, "resourceVersion": queue.metadata.resource_version}
+        body = {**patch, "metadata": metadata if "conditions" in patch["status"] else {"uid": queue.metadata.uid}}
+        reply = await self.cluster.api.perform(Patch(ref=Ref(Queue, look.key), patch=body, subresource="status"))
+        return ended_by(reply, title(queue))
+
+    def _ancestors(self, queue: Queue) -> tuple[Queue, ...]:
+        found: dict[str, Queue] = {}
+        parent = self.cluster.store.get(Queue, queue.spec.parent_queue)
+        while parent is not None and parent.metadata.name not in found and parent is not queue:
+            found[parent.metadata.name] = parent
+            parent = self.cluster.store.get(Queue, parent.spec.parent_queue)
+        return tuple(found.values())
+
+    # --- A fresh installation ------------------------------------------------------------------------------------
+
+    async def _make_first_queues(self) -> None:
+        """Make the first two queues if the API server has none at all."""
+        if self.cluster.store.all(Queue):
+            return
+        while True:
+            existing = await self.cluster.api.perform(List(cls=Queue, fresh=True))
+            manifests = () if isinstance(existing, Refusal) else first_queues(existing)
+            refusals = [existing] if isinstance(existing, Refusal) else []
+            for manifest in manifests:
+                name = manifest["metadata"]["name"]
+                reply = await self.cluster.api.perform(Create(ref=Ref(Queue, name), manifest=manifest))
+                if isinstance(reply, Refusal) and reply.reason is not Reason.ALREADY_EXISTS:
+                    refusals.append(reply)
+            if not refusals:
+                return
+            structlog.get_logger().warning("first queues not made", why=refusals[0].message)
+            await self.cluster.clock.sleep(max(_AGAIN, refusals[0].retry_after or 0.0))
+
+
+def _counted(queue: Queue, totals: QueueTotals) -> Queue:
+    """Return a queue as it is with these totals."""
+    status = attrs.evolve(
+        queue.status,
+        child_queues=totals.children,
+        allocated=totals.allocated,
+        allocated_non_preemptible=totals.allocated_non_preemptible,
+        requested=totals.requested,
+    )
+    return attrs.evolve(queue, status=status)
+
+
+def _counts(change: Change[PodGroup]) -> bool:
+    """Return whether a change of a pod group is of what counts for its queue."""
+    before, after = change.before, change.after
+    return (
+        before is None
+        or after is None
+        or before.spec.queue != after.spec.queue
+        or before.status.resources_status != after.status.resources_status
+    )
