@@ -58,9 +58,10 @@ def is_device(resource: str) -> bool:
     return resource not in _NOT_DEVICES and not resource.startswith(names.HUGE_PAGES_PREFIX)
 
 
-def _number(zone: api.Zone) -> tuple[int, str]:
+def _number(zone: api.Zone) -> tuple[bool, int, str]:
+    """Return what orders zones: by number, those without one last, as the kubelet prefers the lowest."""
     match = _TRAILING_NUMBER.search(zone.name)
-    return (int(match[1]) if match else 0, zone.name)
+    return (match is None, int(match[1]) if match else 0, zone.name)
 
 
 def _zone(source: api.Zone) -> NumaZone:
@@ -82,8 +83,8 @@ def _amounts(texts: Iterable[tuple[str, str]]) -> Amounts:
 def _manager(source: api.NodeResourceTopology) -> tuple[str, str]:
     """Return policy and scope of the node's topology manager: from attributes, else from the older list."""
     attributes = {each.name: each.value for each in source.attributes}
-    if _POLICY in attributes or _SCOPE in attributes:
-        return attributes.get(_POLICY) or "none", attributes.get(_SCOPE) or "container"
+    if attributes.get(_POLICY):
+        return attributes[_POLICY], attributes.get(_SCOPE) or "container"
     for text in source.topology_policies:
         match = _LEGACY.fullmatch(text)
         if match:
@@ -113,17 +114,18 @@ def record_of(pod: Pod, request: api_bindrequest.BindRequest | None, layout: Num
     """Return where a pod was put among the zones of its node; None if nobody says, or it cannot be true.
 
     What the node observed counts before what is being bound, and that before what was predicted. An annotation that is
-    no such record says nothing: it may be anybody's.
+    no such record says nothing, as it may be anybody's: then the next source counts.
 
     Source: the peer's numa plugin.
     """
     annotations = pod.metadata.annotations
     observed, predicted = annotations.get(names.NUMA_OBSERVED), annotations.get(names.NUMA_PREDICTED)
-    found: Record = ()
-    if observed is None and request is not None and request.spec.predicted_numa_zones:
-        found = tuple((zone.zone, _amounts(zone.amount.items())) for zone in request.spec.predicted_numa_zones)
-    elif observed is not None or predicted is not None:
-        found = _parsed(observed if observed is not None else predicted or "")
+    ordered = request.spec.predicted_numa_zones if request is not None else ()
+    found = (
+        _parsed(observed or "")
+        or tuple((zone.zone, _amounts(zone.amount.items())) for zone in ordered)
+        or _parsed(predicted or "")
+    )
     zones = {zone.name for zone in layout.zones}
     return found if found and all(zone in zones for zone, _ in found) else None
 

@@ -85,6 +85,22 @@ def test_what_was_observed_counts_before_the_bind_request_and_that_before_the_pr
     assert taken(running(predicted=third), *cluster).pod_numa == {0: (("node-1", (("cpu", 3000), ("gpu", 1000))),)}
 
 
+def test_an_annotation_that_says_nothing_leaves_the_word_to_the_next_source():
+    cluster = [node("n"), zones(zone("node-0", cpu="4"), zone("node-1", cpu="4"))]
+    request = bind_request("a", "n", spec={"predictedNUMAZones": [{"zone": "node-1", "amount": {"cpu": "2"}}]})
+    predicted = record(("node-0", {"cpu": "3"}))
+    for nothing in ("", "nonsense", "[]"):
+        found = taken(running(observed=nothing, predicted=predicted), request, *cluster).pod_numa
+        assert found == {0: (("node-1", (("cpu", 2000),)),)}
+        found = taken(running(observed=nothing, predicted=predicted), *cluster).pod_numa
+        assert found == {0: (("node-0", (("cpu", 3000),)),)}
+
+
+def test_zones_without_a_number_come_last():
+    found = layout(zone("first", cpu="1"), zone("node-3", cpu="1"), zone("node-0", cpu="1"))
+    assert [each.name for each in found.zones] == ["node-0", "node-3", "first"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
