@@ -85,12 +85,7 @@ def bar(share: "Share", total: float, console: Console) -> str:
         cells[place(share.limit)] = "]"
     if share.quota is not None and place(share.quota) != fair and place(share.quota) < CELLS:
         cells[place(share.quota)] = "|"
-    if used >= fair > 0 and used > fair:
-        cells[fair] = "◆"
-    else:
-        # The marker stands behind what is used, so that a share that is used up does not look one cell short.
-        cells.insert(fair, "◆") if fair <= CELLS else None
-    cells = cells[: CELLS + 1]
+    cells[fair] = "◆"
     if share.wanted > total:
         cells[CELLS] = "»"
     return _colored("".join(cells).rstrip(), console)

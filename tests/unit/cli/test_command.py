@@ -1,0 +1,98 @@
+import subprocess
+import sys
+
+import pytest
+
+from kai.cli import command
+from kai.cli.command import COMMANDS, run
+from kai.errors import ConfigError, InputError, InvariantError, PluginError
+
+
+def test_help_lists_every_command_without_importing_it(capsys):
+    assert run(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_its_own_help(name, capsys):
+    assert run([name, "--help"]) == 0
+    assert f"Usage: kai {name}" in capsys.readouterr().out
+
+
+def test_the_module_runs_the_command():
+    done = subprocess.run([sys.executable, "-m", "kai", "--help"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: kai")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "hint"),
+    [
+        (["simulat"], "error: 'simulat' is no command of kai", "help: did you mean kai simulate?"),
+        (["xyz"], "error: 'xyz' is no command of kai", "help: kai --help lists the commands"),
+        (["simulate"], "error: Missing argument 'PATH...'.", "help: kai simulate --help"),
+        (["simulate", "x", "--cycles", "0"], "error: Invalid value for '--cycles'", "help: kai simulate --help"),
+        (["simulate", "x", "-o", "xml"], "error: Invalid value for '-o'", "help: kai simulate --help"),
+        (["completion", "tcsh"], "error: Invalid value for", "help: kai completion --help"),
+    ],
+)
+def test_wrong_usage_is_told_in_two_lines(arguments, error, hint, capsys):
+    assert run(arguments) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith(error)
+    assert second.strip() == hint
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("c"), 4),
+        (InputError("i", "j"), 4),
+        (InvariantError("v"), 5),
+        (PluginError("p", plugin="x", hook="score_nodes"), 5),
+        (KeyError("k"), 5),
+        (KeyboardInterrupt(), 130),
+        (BrokenPipeError(), 0),
+    ],
+)
+def test_whatever_happens_ends_in_an_exit_code(error, code, monkeypatch, capsys):
+    def fail(*_, **__):
+        raise error
+
+    # What reads the output may have gone, and then so has the stream that closing would close for the other tests.
+    monkeypatch.setattr(command.sys.stderr, "close", lambda: None)
+    monkeypatch.setattr(command.kai, "main", fail)
+    assert run([]) == code
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_bug_is_told_in_one_line_with_the_file_that_has_the_details(monkeypatch, capsys, tmp_path):
+    def fail(*_, **__):
+        raise KeyError("lost")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(command.kai, "main", fail)
+    assert run(["simulate", "x"]) == 5
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "error: this is a bug of kai: KeyError: 'lost'"
+    (details,) = tmp_path.glob("kai-*.txt")
+    assert second.strip() == f"help: details are in {details}"
+    text = details.read_text()
+    assert text.startswith("kai simulate x\n")
+    assert "Traceback" in text
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(shell, capsys):
+    assert run(["completion", shell]) == 0
+    assert "_KAI_COMPLETE" in capsys.readouterr().out
+
+
+def test_completion_knows_the_commands(monkeypatch, capsys):
+    monkeypatch.setenv("_KAI_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "kai si")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    with pytest.raises(SystemExit):
+        run([])
+    assert capsys.readouterr().out.split() == ["plain,simulate"]

@@ -1,0 +1,61 @@
+import json
+
+import yaml
+
+from kai.cli.command import run
+
+
+def listed(capsys, *arguments):
+    assert run(["plugins", "-o", "json", *arguments]) == 0
+    return {(each["kind"], each["name"]): each for each in json.loads(capsys.readouterr().out)["items"]}
+
+
+def test_built_ins_are_listed_with_origin_hooks_and_options(capsys):
+    found = listed(capsys)
+    binpack = found["plugin", "binpack"]
+    assert binpack["origin"].startswith("kai-scheduler ")
+    assert (binpack["enabled"], binpack["hooks"], binpack["problem"]) == (True, ["Density"], "")
+    assert binpack["options"] == {
+        "cpu": "true or false, default true",
+        "gpu": "true or false, default true",
+    }
+    assert (
+        found["plugin", "topology"]["hooks"] == ["partition_nodes"]
+        or "partition_nodes" in found["plugin", "topology"]["hooks"]
+    )
+    assert (found["plugin", "spread"]["enabled"], found["plugin", "spread"]["position"]) == (False, None)
+    assert found["action", "allocate"]["position"] == 1
+
+
+def test_a_configuration_says_what_is_enabled(capsys, tmp_path):
+    policy = tmp_path / "p.yaml"
+    policy.write_text("plugins: {spread: {}}\nactions: [reclaim]\n")
+    found = listed(capsys, "--config", str(policy))
+    assert [key for key, each in found.items() if each["enabled"]] == [("action", "reclaim"), ("plugin", "spread")]
+
+
+def test_the_table_and_yaml_say_the_same(capsys):
+    names = [name for _, name in listed(capsys)]
+    assert run(["plugins"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["NAME", "KIND", "ENABLED", "ORIGIN", "HOOKS"]
+    assert [row.split()[0] for row in rows] == names
+    assert run(["plugins", "-o", "wide", "-q"]) == 0
+    wide = capsys.readouterr()
+    assert "kai.plugins.binpack:Binpack" in wide.out
+    assert wide.err == ""
+    assert run(["plugins", "-o", "yaml"]) == 0
+    assert [each["name"] for each in yaml.safe_load(capsys.readouterr().out)["items"]] == names
+
+
+def test_a_configuration_that_cannot_be_read_is_told(capsys, tmp_path):
+    assert run(["plugins", "--config", str(tmp_path / "missing.yaml")]) == 4
+    assert "expected a configuration file" in capsys.readouterr().err
+    two = tmp_path / "two.yaml"
+    two.write_text("a: 1\n---\nb: 2\n")
+    assert run(["plugins", "--config", str(two)]) == 4
+    assert "found 2 documents, expected one" in capsys.readouterr().err
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("plugins: [")
+    assert run(["plugins", "--config", str(broken)]) == 4
+    assert "broken.yaml" in capsys.readouterr().err

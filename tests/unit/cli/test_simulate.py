@@ -1,0 +1,197 @@
+import json
+
+import pytest
+import yaml
+
+from kai.cli.command import run
+
+GOOD = """
+about: One starts, one waits.
+cluster: {nodes: {n1: {gpu: 2}}}
+queues: {root: {quota: 2}, a: {parent: root, quota: 2}}
+groups:
+  starts: {queue: a, each: {gpu: 1}}
+  waits: {queue: a, each: {gpu: 2}}
+run: [allocate]
+expect: {starts: allocated on n1, waits: pending}
+"""
+FAIR = {
+    "name": "fair",
+    "kind": "fairshare",
+    "divide": "resource",
+    "totalResources": {"gpu": 4},
+    "queues": [
+        {
+            "uid": "1",
+            "priority": 0,
+            "resources": {"gpu": {"deserved": 1, "limit": -1, "overQuotaWeight": 1, "request": 3}},
+        }
+    ],
+    "expected": {"fairShare": {"1": {"gpu": 3}}, "remaining": {"gpu": 1}},
+}
+
+
+@pytest.fixture
+def good(tmp_path):
+    path = tmp_path / "good.yaml"
+    path.write_text(GOOD)
+    return str(path)
+
+
+@pytest.fixture
+def bad(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text(GOOD.replace("quota: 2", "quotas: 2"))
+    return str(path)
+
+
+@pytest.fixture
+def fair(tmp_path):
+    path = tmp_path / "fair.yaml"
+    path.write_text(json.dumps(FAIR))
+    return str(path)
+
+
+def out(capsys, *arguments, code=0):
+    assert run(["simulate", *arguments]) == code
+    return capsys.readouterr()
+
+
+def test_the_table_says_who_starts_and_why_others_wait(capsys, good):
+    text = out(capsys, good).out
+    assert "One starts, one waits. · 1 node · 2 GPUs · 1 leaf queue · 2 jobs · 1 waiting · 1 cycle" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert ["starts", "a", "50", "1", "1/1", "Starts", "n1"] in rows
+    (waits,) = [line for line in text.splitlines() if line.startswith("waits")]
+    assert "0/1  Waits   -      NoRoom  no node that it may use has 2 GPUs idle; 1 idle in all" in waits
+    assert "Plan: 1 pod to start, 0 to start when others have left, 0 to evict, 0 to move." in text
+
+
+def test_json_is_one_object_a_line_for_each_case(capsys, good, fair):
+    lines = out(capsys, good, fair, "-o", "json").out.splitlines()
+    first, second = (json.loads(line) for line in lines)
+    assert (first["apiVersion"], first["kind"], first["scenario"]) == ("output.kai/v1", "SimulationResult", good)
+    assert first["pods"]["starts-0"] == {"status": "Binding", "node": "n1", "gpuGroups": [], "numaZones": []}
+    assert first["nodes"] == {"n1": {"idleGpus": 1, "releasingGpus": 0}}
+    assert first["counts"] == [{"binds": 1, "evictions": 0, "pipelines": 0}]
+    jobs = {job["name"]: job for job in first["jobs"]}
+    assert jobs["waits"]["reason"]["code"] == "NoRoom"
+    assert jobs["waits"]["message"].startswith("PodSchedulingErrors: Resources were not found for pod default/waits-0")
+    assert jobs["starts"]["reason"] is None
+    queues = {queue["name"]: queue for queue in first["queues"]}
+    assert queues["a"]["gpus"] == {
+        "quota": 2.0,
+        "limit": None,
+        "unlimited": True,
+        "fairShare": 2.0,
+        "used": 1.0,
+        "usedNonPreemptible": 0.0,
+        "requested": 3.0,
+    }
+    assert second["fairShare"] == {"1": {"gpu": 3.0}}
+
+
+def test_yaml_says_the_same_as_json(capsys, good):
+    as_json = json.loads(out(capsys, good, "-o", "json").out)
+    assert list(yaml.safe_load_all(out(capsys, good, "-o", "yaml").out)) == [as_json]
+
+
+def test_a_division_is_a_table(capsys, fair):
+    rows = [line.split() for line in out(capsys, fair).out.splitlines()]
+    assert rows[-3:] == [["QUEUE", "GPU"], ["1", "3"], ["left", "over", "1"]]
+
+
+def test_a_check_leaves_with_one_where_something_differs(capsys, good, fair, tmp_path):
+    assert out(capsys, good, fair, "--check").out.splitlines() == [f"ok    {good}", f"ok    {fair}"]
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(GOOD.replace("allocated on n1", "pending"))
+    seen = out(capsys, good, str(wrong), "--check", code=1)
+    assert seen.out.splitlines()[1:] == [f"FAIL  {wrong}", "      starts: 1 allocated on n1, expected pending"]
+    assert seen.err.splitlines() == ["1 of 2 as expected"]
+    verdict = json.loads(out(capsys, str(wrong), "--check", "-o", "json", code=1).out)["check"]
+    assert verdict == {"ok": False, "differences": ["starts: 1 allocated on n1, expected pending"]}
+
+
+def test_a_check_of_what_expects_nothing_is_refused(capsys, tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text(GOOD.replace("expect:", "idle: {}\n#"))
+    assert "found nothing that is expected" in out(capsys, str(path), "--check", code=4).err
+
+
+def test_one_bad_case_does_not_keep_the_others_from_running(capsys, good, bad):
+    seen = out(capsys, bad, good, "-o", "json", code=4)
+    first, second = (json.loads(line) for line in seen.out.splitlines())
+    assert first == {
+        "scenario": bad,
+        "error": f"InputError: {bad}: queues.root: found key 'quotas'; did you mean quota?",
+    }
+    assert second["scenario"] == good
+    assert seen.err.splitlines() == [f"error: {bad}: queues.root: found key 'quotas'; did you mean quota?"]
+
+
+def test_a_bug_in_one_case_does_not_keep_the_others_from_running(capsys, good, monkeypatch):
+    def fail(*_, **__):
+        raise KeyError("lost")
+
+    monkeypatch.setattr("kai.simulation.request.answer", fail)
+    seen = out(capsys, good, "-o", "json", code=5)
+    assert json.loads(seen.out) == {"scenario": good, "error": "KeyError: 'lost'"}
+    assert seen.err.startswith("error: this is a bug of kai: KeyError: 'lost'")
+
+
+def test_actions_cycles_time_and_configuration_can_be_changed(capsys, good, tmp_path):
+    policy = tmp_path / "p.yaml"
+    policy.write_text("plugins: {proportion: }\n")
+    changed = json.loads(
+        out(capsys, good, "--actions", "stalegangeviction, reclaim", "--cycles", "3", "-o", "json").out
+    )
+    assert changed["counts"] == [{"binds": 0, "evictions": 0, "pipelines": 0}] * 3
+    changed = json.loads(out(capsys, good, "--config", str(policy), "--now", "2026-05-01T00:00:00Z", "-o", "json").out)
+    assert changed["pods"]["starts-0"]["status"] == "Binding"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--actions", "allocte"], "command line: actions: found 'allocte', expected the name of an installed action"),
+        (["--now", "noon"], "command line: --now: found 'noon', expected a time such as"),
+        (
+            ["--config", "/no/such/file"],
+            "/no/such/file: found No such file or directory, expected a configuration file",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_told(capsys, good, arguments, error):
+    assert out(capsys, good, *arguments, code=4).err.startswith(f"error: {error}")
+
+
+def test_explain_adds_the_peers_words(capsys, good):
+    text = out(capsys, good, "--explain").out
+    assert "default/waits: no node that it may use has 2 GPUs idle" in text
+    assert "  wire     PodSchedulingErrors: Resources were not found for pod default/waits-0" in text
+    assert "  pod      default/waits-0: no nodes with enough resources were found" in text
+
+
+def test_wide_says_more_and_ascii_draws_plainly(capsys, good):
+    text = out(capsys, good, "-o", "wide", "--ascii").out
+    assert "PREEMPTIBLE" in text
+    assert "default/starts" in text
+    assert text.count("RUN/WAIT") == 3
+    assert text.isascii()
+
+
+def test_colour_is_only_used_where_it_is_wanted(capsys, good, monkeypatch):
+    assert "\x1b[" not in out(capsys, good).out
+    assert "\x1b[" in out(capsys, good, "--color", "always").out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in out(capsys, good).out
+
+
+def test_notes_are_told_to_who_asks(capsys, tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text(
+        "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
+    )
+    assert out(capsys, str(path)).err == ""
+    assert out(capsys, str(path), "-v").err == f"note: {path}: passed over 1 of kind Service\n"
+    assert out(capsys, str(path), "-v", "-q").err == ""
