@@ -3,8 +3,6 @@
 Source: the peer's actions/consolidation.
 """
 
-from collections.abc import Mapping
-
 import attrs
 import numpy as np
 
@@ -13,7 +11,6 @@ from kai.framework.decisions import Cause
 from kai.framework.parameters import UNBOUNDED
 from kai.framework.portion import Portion
 from kai.framework.session import Session
-from kai.framework.verdict import Fact
 from kai.kernels.booking import requested_gpu
 from kai.kernels.victims import free_gpus
 from kai.model.rows import Bools, GroupRows
@@ -51,11 +48,6 @@ def _anybody(session: Session, portion: Portion, placed: Bools) -> GroupRows:
     return rows if bound == UNBOUNDED else rows[: bound + 1]
 
 
-def _nothing(session: Session, aggressor: int) -> Mapping[int, Mapping[str, Fact]]:
-    del session, aggressor
-    return {}
-
-
 @attrs.frozen
 class Consolidate:
     """Move preemptible pods to other places to make one large enough."""
@@ -74,6 +66,5 @@ class Consolidate:
             can_succeed=_enough_in_all,
             victims=_anybody,
             per_queue=False,
-            explain=_nothing,
             pending_filter=_preemptible,
         ).run(session)

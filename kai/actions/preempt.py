@@ -3,8 +3,6 @@
 Source: the peer's actions/preempt.
 """
 
-from collections.abc import Mapping
-
 import attrs
 import numpy as np
 
@@ -13,7 +11,6 @@ from kai.framework.decisions import Cause
 from kai.framework.portion import Portion
 from kai.framework.refusals import capacity_verdict
 from kai.framework.session import Session
-from kai.framework.verdict import Fact
 from kai.model.rows import Bools, GroupRows
 
 
@@ -32,11 +29,6 @@ def _lower(session: Session, portion: Portion, placed: Bools) -> GroupRows:
     return np.array([row for row in rows if session.snapshot.groups[row].priority < priority], np.int64)
 
 
-def _nothing(session: Session, aggressor: int) -> Mapping[int, Mapping[str, Fact]]:
-    del session, aggressor
-    return {}
-
-
 @attrs.frozen
 class Preempt:
     """Take from lower priorities of the same queue."""
@@ -53,5 +45,4 @@ class Preempt:
             can_succeed=_within_quota,
             victims=_lower,
             per_queue=True,
-            explain=_nothing,
         ).run(session)

@@ -13,7 +13,7 @@ from kai.framework.decisions import Cause
 from kai.framework.portion import Portion
 from kai.framework.session import Session
 from kai.framework.verdict import Code, Fact, Verdict
-from kai.model.rows import Bools, GroupRow, GroupRows
+from kai.model.rows import Bools, Float64s, GroupRow, GroupRows
 
 
 def _may_reclaim(session: Session, portion: Portion) -> bool:
@@ -38,20 +38,15 @@ def _others(session: Session, portion: Portion, placed: Bools) -> GroupRows:
     return np.flatnonzero(placed & (queues >= 0) & (queues != queues[portion.group])).astype(np.int64)
 
 
-def explain(session: Session, aggressor: int) -> Mapping[int, Mapping[str, Fact]]:
-    """Return the numbers of queues before the search; evictions look their own queue's up in them."""
-    queues = session.snapshot.queues
+def explain(session: Session, queue: int, used: Float64s) -> Mapping[str, Fact]:
+    """Return the numbers of a queue that held ``used`` [3] before the search."""
     facts = session.facts.queues
     return {
-        row: {
-            "title": queue.title,
-            "used": tuple(map(float, session.columns.queue_used[row])),
-            "quota": tuple(map(float, facts.quota[row])),
-            "fair_share": tuple(map(float, facts.fair_share[row])),
-            "priority": queue.priority,
-            "aggressor": aggressor,
-        }
-        for row, queue in enumerate(queues)
+        "title": session.snapshot.queues[queue].title,
+        "used": tuple(map(float, used)),
+        "quota": tuple(map(float, facts.quota[queue])),
+        "fair_share": tuple(map(float, facts.fair_share[queue])),
+        "priority": session.snapshot.queues[queue].priority,
     }
 
 

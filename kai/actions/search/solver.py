@@ -37,11 +37,11 @@ from kai.framework.verdict import Fact
 from kai.kernels.groups import find_waiting
 from kai.kernels.victims import free_gpus
 from kai.model.pod import GpuKind
-from kai.model.rows import GroupRow, Int64s, NodeRows
+from kai.model.rows import Float64s, GroupRow, Int64s, NodeRows
 from kai.model.status import ACTIVE_ALLOCATED, Status
 
-Explain = Callable[[Session, int], Mapping[int, Mapping[str, Fact]]]
-"""The numbers of each queue, by row, before anything is evicted."""
+Explain = Callable[[Session, int, Float64s], Mapping[str, Fact]]
+"""The numbers of a queue, given what it held before anything was evicted."""
 
 
 class Outcome(Enum):
@@ -77,7 +77,7 @@ class Search:
         cause: Cause,
         victims: Callable[[], GroupHeap],
         rule: str,
-        explain: Explain,
+        explain: Explain | None,
     ) -> None:
         """Prepare; ``victims`` makes a full victim heap, ``rule`` and ``explain`` say why and with which numbers."""
         self._session = session
@@ -102,7 +102,7 @@ class Search:
             return Outcome.FAILED
         if session.budget.begin_group() is Grant.STOP:
             return Outcome.STOPPED
-        self._facts = self._explain(session, self._aggressor.group)
+        self._used = session.columns.queue_used.copy()
         for plugin in session.policy.plugins:
             if plugin.hooks.before_search is not None:
                 plugin.hooks.before_search(GroupRow(self._aggressor.group), self._cause)
@@ -127,14 +127,22 @@ class Search:
     def _facts_of(self, found: Found) -> dict[int, Mapping[str, Fact]]:
         """Return, for each victim, the numbers of its queue and of the aggressor's where their paths part."""
         session = self._session
+        if self._explain is None:
+            return {}
+        parents = session.facts.queues.parent
         out: dict[int, Mapping[str, Fact]] = {}
         for pod in (pod for batch in found.batches for pod in batch):
-            victim = int(session.facts.groups.queue[session.facts.pods.group[pod]])
-            mine = int(session.facts.groups.queue[self._aggressor.group])
-            parents = session.facts.queues.parent
-            if self._facts and parents[victim] != parents[mine]:
+            pair = (
+                session.facts.groups.queue[session.facts.pods.group[pod]],
+                session.facts.groups.queue[self._aggressor.group],
+            )
+            victim, mine = map(int, pair)
+            if parents[victim] != parents[mine]:
                 victim, mine = (int(parents[row]) if parents[row] >= 0 else row for row in (victim, mine))
-            out[pod] = {"victim": self._facts[victim], "aggressor": self._facts[mine]} if self._facts else {}
+            out[pod] = {
+                "victim": self._explain(session, victim, self._used[victim]),
+                "aggressor": self._explain(session, mine, self._used[mine]),
+            }
         return out
 
     def _occupied(self) -> int:

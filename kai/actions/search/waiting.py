@@ -43,7 +43,8 @@ class Hunt:
     """
     per_queue: bool
     """Whether failures are remembered for each leaf queue rather than for the whole cluster."""
-    explain: Explain
+    explain: Explain | None = None
+    """What messages about evictions say of the queues involved; None: nothing."""
     pending_filter: Callable[[Session, GroupRows], GroupRows] = lambda _, groups: groups
 
     def run(self, session: Session) -> None:

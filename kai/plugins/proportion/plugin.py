@@ -22,7 +22,7 @@ from kai.model.axis import GPU_UNIT, SHARED_RESOURCES
 from kai.model.queue import UNLIMITED
 from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s
 from kai.model.status import ACTIVE_USED, Status
-from kai.plugins.proportion.reclaim_rules import Before, candidates, fits_share, is_fair
+from kai.plugins.proportion.reclaim_rules import Before, LevelPairs, candidates, fits_share, is_fair
 
 SCALING_POD = "scaling-pod"
 
@@ -43,6 +43,7 @@ class Proportion:
         requested = queue_requests(session)
         shares = self._divide(session, total, requested)
         before = Before()
+        pairs: dict[int, LevelPairs] = {}
 
         def may_reclaim(group: GroupRow, wanted: Float64s) -> Verdict:
             if fits_share(session, group, wanted):
@@ -52,7 +53,10 @@ class Proportion:
         def filter_victims(aggressor: GroupRow, victims: GroupRows, cause: Cause) -> Bools:
             if cause is not Cause.RECLAIM:
                 return np.ones(len(victims), np.bool_)
-            return candidates(session, aggressor, victims)
+            queue = int(session.queue_of(aggressor))
+            if queue not in pairs:
+                pairs[queue] = LevelPairs.of(session, queue)
+            return candidates(session, aggressor, victims, pairs[queue])
 
         def before_search(aggressor: GroupRow, cause: Cause) -> None:
             if cause is Cause.RECLAIM:

@@ -15,7 +15,7 @@ from kai.framework.verdict import ACCEPTED, Code, Verdict
 from kai.framework.view import SessionView
 from kai.kernels.booking import accepted_gpu
 from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
-from kai.model.rows import Bools, Float64s, GroupRow, GroupRows
+from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s
 from kai.model.status import ACTIVE_ALLOCATED, within
 
 
@@ -55,29 +55,39 @@ def fits_share(session: SessionView, group: GroupRow, wanted: Float64s) -> bool:
     )
 
 
-def candidates(session: SessionView, aggressor: GroupRow, victims: GroupRows) -> Bools:
+@attrs.frozen(eq=False)
+class LevelPairs:
+    """The pairs of queues in which the path of an aggressor's leaf queue and every other path part; -1: nowhere."""
+
+    takers: Int64s
+    givers: Int64s
+
+    @classmethod
+    def of(cls, session: SessionView, aggressor: int) -> "LevelPairs":
+        """Return the pairs for the leaf queue ``aggressor``; [Q] each."""
+        pairs = [level_pair(session, aggressor, queue) for queue in range(len(session.snapshot.queues))]
+        return cls(np.array([pair[0] for pair in pairs], np.int64), np.array([pair[1] for pair in pairs], np.int64))
+
+
+def candidates(session: SessionView, aggressor: GroupRow, victims: GroupRows, pairs: LevelPairs) -> Bools:
     """Return bool[n]: whose queue is greedy enough, as things stand, for its pods to be looked at.
 
-    The answer is one for each queue.
+    The answer is one for each queue. Cost: O(Q + n).
     """
-    facts, columns = session.facts, session.columns
+    facts, columns = session.facts.queues, session.columns
     wanted = session.chunk_amounts(aggressor)
-    mine = session.queue_of(aggressor)
-    queues = facts.groups.queue[victims]
-    out = np.zeros(len(victims), np.bool_)
-    for queue in np.unique(queues):
-        if queue < 0 or queue == mine:
-            continue
-        taker, giver = level_pair(session, mine, int(queue))
-        if not _fits(columns.queue_used[taker] + wanted, facts.queues.quota[taker]):
-            greedy = not _fits(columns.queue_used[giver].astype(np.float64), facts.queues.allocatable[giver])
-        else:
-            asked = (wanted > 0) & (facts.queues.quota[giver] >= 0)
-            above = columns.queue_used[giver][asked] > facts.queues.quota[giver][asked]
-            below = columns.queue_used[giver][asked] < facts.queues.quota[giver][asked]
-            greedy = bool(above.any() or not below.any())
-        out[queues == queue] = greedy
-    return out
+    takers, givers = pairs.takers, pairs.givers
+    quota = facts.quota[takers]
+    within = np.all((quota < 0) | (columns.queue_used[takers] + wanted <= quota), axis=1)
+    used, share = columns.queue_used[givers], facts.allocatable[givers]
+    above_share = np.any((share >= 0) & (used > share), axis=1)
+    asked = (wanted > 0) & (facts.quota[givers] >= 0)
+    above = np.any(asked & (used > facts.quota[givers]), axis=1)
+    below = np.any(asked & (used < facts.quota[givers]), axis=1)
+    greedy = np.where(within, above | ~below, above_share)
+    queues = session.facts.groups.queue[victims]
+    found: Bools = greedy[queues] & (queues >= 0) & (queues != session.queue_of(aggressor))
+    return found
 
 
 @attrs.define
