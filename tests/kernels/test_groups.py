@@ -22,11 +22,18 @@ def test_the_next_chunk_of_a_simple_group_is_the_twins(stage):
     ledger, world = stage.ledger, stage.world
     out = np.empty(20, np.int64)
     for group in world.groups:
-        assert groups.is_plain(ledger.facts, ledger.columns, group.row) == naive.is_plain(group)
         if group.simple:
             leaf = group.leaves()[0]
             count = order.next_chunk(ledger.facts, ledger.columns, leaf.row, out)
             assert out[:count].tolist() == [pod.row for pod in naive_order.next_chunk(leaf)]
+
+
+@given(stages())
+def test_plain_groups_are_those_of_the_twin(stage):
+    ledger, world = stage.ledger, stage.world
+    found = np.empty(len(world.groups), np.bool_)
+    groups.find_plain(ledger.facts, ledger.columns, np.arange(len(world.groups)), found)
+    assert found.tolist() == naive.find_plain(world.groups)
 
 
 @given(stages())
