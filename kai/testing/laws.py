@@ -72,7 +72,7 @@ def check_plugin(cls: type[Any], clusters: Mapping[str, Values] | None = None, *
     for name, values in {**CLUSTERS, **(clusters or {})}.items():
         objects = cluster(**values)
         taken = take_snapshot(objects, NOW)
-        plugin = build(cls, options, cls.__name__, cls.__name__)
+        plugin: Plugin = build(cls, options, cls.__name__, cls.__name__)
         _check_answers(plugin, taken, name)
         _check_effects(plugin, taken, name)
         _check_cycle(plugin, objects, name)
@@ -172,24 +172,30 @@ def _check_keys(hooks: Hooks, session: Session, where: str) -> None:
 
 
 def _check_effects(plugin: Plugin, taken: Snapshot, where: str) -> None:
-    """Place all pending pods and undo it: whatever the plugin tracks must be as before, byte for byte."""
-    session, _ = opened(plugin, taken)
-    before = session.ledger.fingerprint()
+    """Place pending pods, evict them, undo both: whatever the plugin tracks must follow, byte for byte."""
+    session, hooks = opened(plugin, taken)
+    untouched = session.ledger.fingerprint()
     for group in session.waiting_groups():
         portion = session.portion(int(group))
         chunk = portion.chunk()
-        if not len(chunk):
-            continue
+        tracked = _tracked(session)
         with session.statement("law") as statement:
             statement.place_pods(chunk, session.all_nodes, session.no_extra, promise=False)
-            placed = session.ledger.fingerprint()
-            mark = statement.mark()
+            placed, mark = session.ledger.fingerprint(), statement.mark()
             statement.evict(portion.holding(1 << Status.ALLOCATED, chunk))
+            if hooks.lasting_effects is None and _tracked(session) != tracked:
+                raise BrokenLaw(f"what a placement adds, an eviction takes away: not so on cluster {where!r}")
             statement.roll_back(mark)
             if session.ledger.fingerprint() != placed:
-                raise BrokenLaw(f"what an eviction takes away, undoing it gives back: not so on cluster {where!r}")
-        if session.ledger.fingerprint() != before:
+                raise BrokenLaw(f"an undone eviction leaves no trace: it did on cluster {where!r}")
+        if session.ledger.fingerprint() != untouched:
             raise BrokenLaw(f"an undone placement leaves no trace: it did on cluster {where!r}")
+
+
+def _tracked(session: Session) -> bytes:
+    """Return the columns of the plugin as bytes; they lie behind the engine's own."""
+    ledger = session.ledger
+    return ledger.arena[ledger.layout.size :].tobytes()
 
 
 # -------------------------------------------------------------------------------------------------------------- cycles

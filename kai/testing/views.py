@@ -44,7 +44,10 @@ def open_session(taken: Snapshot, *plugins: Plugin) -> Session:
 
 @attrs.define
 class _Opener:
-    """A plugin that opens another one and keeps what it answered."""
+    """A plugin that opens another one and keeps what it answered.
+
+    Keys are kept from the session, which would use them at once, before anybody has looked at their shape.
+    """
 
     plugin: Plugin
     hooks: Hooks | None = None
@@ -52,7 +55,7 @@ class _Opener:
     def open(self, session: SessionView, /) -> Hooks:
         """Open the plugin."""
         self.hooks = self.plugin.open(session)
-        return self.hooks
+        return attrs.evolve(self.hooks, queue_keys=None, group_keys=None, pod_keys=None)
 
 
 def opened(plugin: Plugin, taken: Snapshot, *others: Plugin) -> tuple[Session, Hooks]:

@@ -1,0 +1,200 @@
+"""Each law, and a plugin that breaks it."""
+
+import attrs
+import numpy as np
+import pytest
+
+from kai.errors import ConfigError
+from kai.framework import Dependence, Effect, Hooks
+from kai.framework.registry import Registry
+from kai.testing import BrokenLaw, check_plugin
+
+INSTALLED = Registry.installed()
+
+
+@pytest.mark.parametrize("name", INSTALLED.plugins)
+def test_built_in_plugins_keep_the_laws(name):
+    check_plugin(INSTALLED.plugin(name, "here"))
+
+
+@attrs.frozen
+class Good:
+    weight: float = 1.0
+
+    def open(self, session):
+        first = session.label_codes("topology.kubernetes.io/rack")
+        return Hooks(
+            filter_nodes=lambda _, nodes: first[nodes] >= 0,
+            score_nodes=lambda _, nodes: first[nodes] * self.weight,
+            pod_keys=lambda rows: rows.astype(np.float64),
+        )
+
+
+def test_a_plugin_of_ones_own_can_be_tried_with_options_and_clusters():
+    check_plugin(
+        Good, weight=2.0, clusters={"mine": {"nodes": {"m": {"gpu": 3}}, "groups": {"g": {"each": {"gpu": 1}}}}}
+    )
+
+
+def test_options_that_it_does_not_have_are_refused():
+    with pytest.raises(ConfigError, match="wieght"):
+        check_plugin(Good, wieght=2.0)
+
+
+def scoring(answer, **more):
+    @attrs.frozen
+    class Scoring:
+        def open(self, session):
+            return Hooks(score_nodes=lambda pod, nodes: answer(session, pod, nodes), **more)
+
+    return Scoring
+
+
+def filtering(answer):
+    @attrs.frozen
+    class Filtering:
+        def open(self, session):
+            return Hooks(filter_nodes=lambda pod, nodes: answer(session, pod, nodes))
+
+    return Filtering
+
+
+def counting():
+    count = [0]
+
+    def answer(session, pod, nodes):
+        count[0] += 1
+        return np.full(len(nodes), float(count[0]))
+
+    return answer
+
+
+def writing(session, pod, nodes):
+    session.columns.idle[0, 0] += 1
+    return np.zeros(len(nodes))
+
+
+@pytest.mark.parametrize(
+    ("plugin", "law"),
+    [
+        (scoring(counting()), "score_nodes gives the same answer twice"),
+        (scoring(lambda _, __, nodes: np.arange(len(nodes), dtype=float)), "does not depend on the order of nodes"),
+        (scoring(lambda _, __, nodes: np.full(len(nodes), float(len(nodes)))), "rates each node by itself"),
+        (scoring(lambda _, __, nodes: np.full(len(nodes), np.inf)), "scores are finite"),
+        (scoring(lambda _, __, nodes: np.zeros(len(nodes), np.int64)), r"score_nodes returns float64\[5\]"),
+        (scoring(lambda _, __, nodes: np.zeros(len(nodes) + 1)), r"score_nodes returns float64\[5\]"),
+        (scoring(lambda _, __, nodes: [0.0] * len(nodes)), r"score_nodes returns float64\[5\]: found list"),
+        (filtering(lambda _, __, nodes: np.zeros(len(nodes))), r"filter_nodes returns bool\[5\]"),
+        (scoring(writing), "a plugin writes nothing"),
+    ],
+)
+def test_a_hook_that_breaks_a_law_is_named(plugin, law):
+    with pytest.raises(BrokenLaw, match=law):
+        check_plugin(plugin)
+
+
+def keyed(**hooks):
+    @attrs.frozen
+    class Keyed:
+        def open(self, session):
+            return Hooks(**hooks)
+
+    return Keyed
+
+
+@pytest.mark.parametrize(
+    ("hooks", "law"),
+    [
+        ({"group_keys": lambda rows: np.full((len(rows), 1), np.nan)}, "group_keys are finite"),
+        ({"group_keys": lambda rows: np.zeros((len(rows), 1), np.int64)}, r"group_keys returns float64\[3, k\]"),
+        ({"pod_keys": lambda rows: np.zeros((len(rows) + 1, 1))}, r"pod_keys returns float64"),
+    ],
+)
+def test_keys_must_be_finite_numbers(hooks, law):
+    with pytest.raises(BrokenLaw, match=law):
+        check_plugin(keyed(**hooks))
+
+
+def test_a_plugin_that_remembers_between_cycles_is_caught():
+    class Remembering:
+        pass
+
+    @attrs.define
+    class Changing:
+        seen: int = 0
+
+        def open(self, session):
+            return Hooks()
+
+    with pytest.raises(BrokenLaw, match="a plugin is frozen"):
+        check_plugin(Changing)
+    with pytest.raises(BrokenLaw, match="a plugin is an attrs class"):
+        check_plugin(Remembering)
+
+
+def test_a_plugin_must_open():
+    @attrs.frozen
+    class Closed:
+        pass
+
+    with pytest.raises(BrokenLaw, match="a plugin has a method open"):
+        check_plugin(Closed)
+
+
+def test_options_with_types_that_nobody_knows_are_caught():
+    @attrs.frozen
+    class Mystery:
+        option: "NoSuchType" = None  # noqa: F821 - that is the point
+
+        def open(self, session):
+            return Hooks()
+
+    with pytest.raises(BrokenLaw, match="types of a plugin's options can be resolved"):
+        check_plugin(Mystery)
+
+
+def test_effects_that_are_not_linear_are_caught():
+    @attrs.frozen
+    class Forgetful:
+        def open(self, session):
+            column = session.track(np.zeros(1, np.int64))
+            asked = [0]
+
+            def effects(pod, node, detail):
+                asked[0] += 1
+                return (Effect(column, 0, asked[0]),)
+
+            return Hooks(effects=effects)
+
+    with pytest.raises(BrokenLaw, match="what a placement adds, an eviction takes away"):
+        check_plugin(Forgetful)
+
+
+def test_effects_that_are_linear_are_fine():
+    @attrs.frozen
+    class Counting:
+        def open(self, session):
+            column = session.track(np.zeros(len(session.nodes), np.int64))
+            return Hooks(
+                effects=lambda _, node, __: (Effect(column, int(node), 3),),
+                filter_nodes=lambda _, nodes: column.values[nodes] < 100,
+                filter_depends=Dependence.SESSION,
+            )
+
+    check_plugin(Counting)
+
+
+def test_decisions_that_depend_on_the_order_of_objects_are_caught():
+    calls = [0]
+
+    @attrs.frozen
+    class Fickle:
+        def open(self, session):
+            calls[0] += 1
+            # Four sessions ask for answers before the two cycles that must agree.
+            sign = 1.0 if calls[0] % 2 else -1.0
+            first = session.nodes[0] if len(session.nodes) else 0
+            return Hooks(score_nodes=lambda _, nodes: np.where(nodes == first, sign * 1e9, 0.0))
+
+    with pytest.raises(BrokenLaw):
+        check_plugin(Fickle)
