@@ -181,10 +181,10 @@ class MemoryApi:
 
     def _local(self, request: Any) -> object:
         """Answer a read that need not be fresh, as long as the store can."""
-        if isinstance(request, Get) and not request.fresh:
+        if isinstance(request, Get) and not request.fresh and request.ref.cls in self.store._shelves:
             found = self.store.get(request.ref.cls, request.ref.name, request.ref.namespace)
             return _missing(request.ref) if found is None else found
-        if isinstance(request, ListRequest) and not request.fresh:
+        if isinstance(request, ListRequest) and not request.fresh and request.cls in self.store._shelves:
             return tuple(
                 sorted(
                     (

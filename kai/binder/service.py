@@ -1,0 +1,243 @@
+"""The binder at work: watch events and the clock go into `BindQueue`, the plans it asks for are carried out.
+
+Orders come from the watch of bind requests, or, from a scheduler in the same process, by `BinderService.offer` as soon
+as they are written; either way the bind request in the cluster is what counts, and is read before anything is done. An
+order that is only assumed to be written yet is none.
+
+Besides what the queue asks for, everything is swept at the start and now and then: a reservation pod may have been
+deleted by somebody whom nobody watches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import anyio
+import anyio.abc
+import attrs
+import structlog
+
+from kai.api.bindrequest import BindRequest
+from kai.api.core import ConfigMap
+from kai.api.dra import ResourceClaim
+from kai.api.kinds import ApiObject
+from kai.api.node import Node
+from kai.api.plans import Plan, RefusedError
+from kai.api.pod import Pod
+from kai.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from kai.api.wire import EMPTY
+from kai.binder.attempt import attempt
+from kai.binder.bind import Binder
+from kai.binder.outcome import Outcome, Verdict
+from kai.binder.queue import (
+    AttemptEnded,
+    BindQueue,
+    Effect,
+    Event,
+    PodSeen,
+    RequestGone,
+    RequestSeen,
+    StartAttempt,
+    Started,
+    StartSweep,
+    SweepEnded,
+    Tick,
+    WakeAt,
+)
+from kai.binder.reading import IndexedApi
+from kai.binder.settings import BinderSettings
+from kai.binder.steps import StepOptions, resolve_steps
+from kai.binder.sweep import sweep_everything, sweep_group
+from kai.cluster.carrying import KeyRing, carry_out
+from kai.cluster.port import Change, Cluster
+from kai.cluster.work import Observe, place_of, unobserved, wait_at_most
+
+R = TypeVar("R")
+
+WATCHED: Final[tuple[type[ApiObject], ...]] = (
+    BindRequest,
+    Pod,
+    Node,
+    PersistentVolumeClaim,
+    PersistentVolume,
+    StorageClass,
+    ResourceClaim,
+)
+"""The kinds that the binder needs in its store."""
+NOT_WATCHED: Final[tuple[type[ApiObject], ...]] = (ConfigMap,)
+"""The kinds that it reads one by one: it may not list them."""
+
+
+@attrs.frozen(kw_only=True)
+class BindEnded:
+    """An attempt at a bind ended; for metrics."""
+
+    verdict: Verdict
+    seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class Swept:
+    """A sweep ended; for metrics."""
+
+    deleted: int
+    succeeded: bool
+
+
+@attrs.define
+class BinderService:
+    """The binder of one process."""
+
+    cluster: Cluster
+    binder: Binder
+    observe: Observe = unobserved
+    sweep_seconds: float = 60.0
+    """How often everything is swept."""
+    _queue: BindQueue = attrs.field(init=False)
+    _api: IndexedApi = attrs.field(init=False)
+    _keys: KeyRing = attrs.field(factory=KeyRing)
+    _tasks: anyio.abc.TaskGroup | None = None
+    _due: float | None = None
+    _wake: anyio.Event = attrs.field(factory=anyio.Event)
+
+    def __attrs_post_init__(self) -> None:
+        """Make the parts that need the others."""
+        self._queue = BindQueue(self.binder.settings)
+        self._api = IndexedApi(self.cluster.api, self.cluster.store)
+
+    @property
+    def waiting(self) -> int:
+        """How many orders wait."""
+        return self._queue.waiting
+
+    @property
+    def running(self) -> int:
+        """How many binds are under way."""
+        return self._queue.running
+
+    def offer(self, request: BindRequest) -> None:
+        """Take an order that this process has just written, without waiting for the watch to bring it.
+
+        To be called on the event loop. While the binder does not run, nothing happens: it will find the order when it
+        starts.
+        """
+        if self._tasks is not None:
+            self._step(RequestSeen(request))
+
+    async def run(self) -> None:
+        """Carry out orders until cancelled."""
+        await self.cluster.store.synced()
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            try:
+                tasks.start_soon(self._keep_time)
+                tasks.start_soon(self._sweep_now_and_then)
+                with self.cluster.store.changes(BindRequest, Pod) as changes:
+                    async for batch in changes:
+                        self._take(batch)
+            finally:
+                self._tasks = None
+
+    def _take(self, batch: Iterable[Change[Any]]) -> None:
+        for change in batch:
+            present = change.present
+            if isinstance(present, Pod):
+                self._step(PodSeen(change.before, change.after))
+            elif change.after is None:
+                self._step(RequestGone(present))
+            elif not self.cluster.store.is_assumed(BindRequest, (present.metadata.namespace, present.metadata.name)):
+                self._step(RequestSeen(present))
+
+    # --- The machine ---------------------------------------------------------------------------------------------
+
+    def _step(self, event: Event) -> None:
+        for effect in self._queue.step(event, self.cluster.clock.monotonic()):
+            self._start(effect)
+
+    def _start(self, effect: Effect) -> None:
+        if isinstance(effect, WakeAt):
+            self._due = effect.time
+            self._wake.set()
+        elif self._tasks is None:
+            return  # the end has come; the next process finds everything as it is
+        elif isinstance(effect, StartAttempt):
+            self._tasks.start_soon(self._attempt, effect)
+        else:
+            self._tasks.start_soon(self._sweep, effect)
+
+    async def _keep_time(self) -> None:
+        while True:
+            self._wake = anyio.Event()
+            now = self.cluster.clock.monotonic()
+            if self._due is not None and self._due <= now:
+                self._due = None
+                self._step(Tick())
+            else:
+                await wait_at_most(self._wake, None if self._due is None else self._due - now, self.cluster.clock)
+
+    async def _sweep_now_and_then(self) -> None:
+        while True:
+            self._step(Started())
+            await self.cluster.clock.sleep(self.sweep_seconds)
+
+    # --- Plans ---------------------------------------------------------------------------------------------------
+
+    async def _attempt(self, effect: StartAttempt) -> None:
+        began = self.cluster.clock.monotonic()
+        outcome = await self._carried_out(attempt(self.binder, effect.ref, patient=effect.patient))
+        if not isinstance(outcome, Outcome):
+            outcome = Outcome(verdict=Verdict.INTERRUPTED, message=outcome)
+        _log(effect, outcome)
+        self.observe(BindEnded(verdict=outcome.verdict, seconds=self.cluster.clock.monotonic() - began))
+        self._step(AttemptEnded(effect.ref, outcome))
+
+    async def _sweep(self, effect: StartSweep) -> None:
+        settings = self.binder.settings.reservation
+        plan = sweep_group(effect.group, settings) if effect.group else sweep_everything(settings)
+        deleted = await self._carried_out(plan)
+        log = structlog.get_logger()
+        if isinstance(deleted, str):
+            log.warning("sweep failed", group=effect.group, why=deleted)
+        elif deleted:
+            log.info("swept", group=effect.group, deleted=list(deleted))
+        succeeded = not isinstance(deleted, str)
+        self.observe(Swept(deleted=0 if isinstance(deleted, str) else len(deleted), succeeded=succeeded))
+        self._step(SweepEnded(effect.group, succeeded))
+
+    async def _carried_out(self, plan: Plan[R]) -> R | str:
+        """Return the result of a plan, or in words why it has none."""
+        try:
+            return await carry_out(plan, self._api, self._keys)
+        except RefusedError as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - the boundary of one work item: a bug costs one bind, not all
+            structlog.get_logger().error("plan failed", why=str(error), kind=type(error).__name__, at=place_of(error))
+            return f"{type(error).__name__}: {error}"
+
+
+def _log(effect: StartAttempt, outcome: Outcome) -> None:
+    log = structlog.get_logger().bind(bind_request=f"{effect.ref.namespace}/{effect.ref.name}")
+    if outcome.leftovers:
+        log.warning("could not be undone yet", leftovers=list(outcome.leftovers))
+    match outcome.verdict:
+        case Verdict.BOUND:
+            log.info("bound")
+        case Verdict.NOTHING_TO_DO:
+            log.debug("nothing to do", why=outcome.message)
+        case _:
+            log.warning(outcome.verdict.value, why=outcome.message, again_after=outcome.delay)
+
+
+def make_binder(
+    cluster: Cluster,
+    settings: BinderSettings,
+    steps: Mapping[str, StepOptions] = EMPTY,
+    *,
+    observe: Observe = unobserved,
+) -> BinderService:
+    """Return the binder of a cluster that is open already; `run` it.
+
+    Raises: ConfigError if a step or an argument of one does not exist.
+    """
+    return BinderService(cluster, Binder(settings=settings, steps=resolve_steps(steps)), observe)

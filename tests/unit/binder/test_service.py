@@ -1,0 +1,246 @@
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from kai.api.bindrequest import BindRequest
+from kai.api.codec import structure_as
+from kai.api.plans import Bind, Create, Delete, Emit, Reason, Ref, Refusal
+from kai.binder.outcome import Verdict
+from kai.binder.service import WATCHED, BindEnded, BinderService
+from tests.doubles.cluster import MemoryCluster
+from tests.unit.binder.clusters import (
+    BINDER,
+    RESERVED,
+    bind_request,
+    node,
+    pod,
+    reservation,
+    sharing_pod,
+    sharing_request,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+def cluster(*manifests):
+    return MemoryCluster(*manifests, classes=WATCHED)
+
+
+@asynccontextmanager
+async def binding(memory, **options):
+    service = BinderService(memory.port, BINDER, **options)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(service.run)
+        tasks.start_soon(device_plugin, memory)
+        await memory.pass_time()
+        yield service
+        tasks.cancel_scope.cancel()
+
+
+async def device_plugin(memory):
+    """Give reservation pods a GPU that is called after their group, half a second after they were made."""
+    while True:
+        await memory.clock.sleep(0.5)
+        for kind, namespace, name in list(memory.server.objects):
+            manifest = memory.server.objects[kind, namespace, name]
+            if (kind, namespace) == ("Pod", RESERVED) and not manifest["metadata"]["annotations"].get(
+                "run.ai/reserve_for_gpu_index"
+            ):
+                device = f"GPU-{manifest['metadata']['labels']['runai-gpu-group']}"
+                patch = {"metadata": {"annotations": {"run.ai/reserve_for_gpu_index": device}}}
+                memory.server.change("Pod", name, namespace, {**patch, "status": {"phase": "Running"}})
+
+
+def node_of(memory, name="p"):
+    return memory.server.get("Pod", name, "ns")["spec"].get("nodeName")
+
+
+def status(memory, name="p"):
+    return memory.server.get("BindRequest", name, "ns")["status"]
+
+
+def performed(memory, *kinds):
+    return [request for request in memory.server.requests if isinstance(request, kinds)]
+
+
+async def test_an_order_is_carried_out_as_soon_as_it_is_seen():
+    memory = cluster(node(), pod())
+    facts = []
+    async with binding(memory, observe=facts.append):
+        memory.server.add(bind_request())
+        await memory.pass_time()
+        assert node_of(memory) == "n1"
+        assert status(memory)["phase"] == "Succeeded"
+    assert [fact.verdict for fact in facts if isinstance(fact, BindEnded)] == [Verdict.BOUND]
+
+
+async def test_an_offered_order_is_carried_out_before_the_watch_brings_it_and_once():
+    memory = cluster(node(), pod())
+    async with binding(memory) as service:
+        memory.lagging = True
+        memory.server.add(bind_request())
+        written = memory.server.get("BindRequest", "p", "ns")
+        memory.store.take_answer(BindRequest, written)
+        service.offer(structure_as(BindRequest, written))
+        await memory.pass_time()
+        assert node_of(memory) == "n1"
+        memory.lagging = False
+        memory.catch_up()
+        await memory.pass_time(10.0)
+    assert len(performed(memory, Bind)) == 1
+
+
+async def test_an_order_that_is_only_assumed_to_be_written_is_none():
+    memory = cluster(node(), pod())
+    async with binding(memory):
+        assumed = structure_as(BindRequest, bind_request())
+        memory.store.assume(assumed, lambda real: real is not None)
+        await memory.pass_time(5.0)
+        assert not performed(memory, Bind)
+        memory.server.add(bind_request())
+        await memory.pass_time()
+        assert node_of(memory) == "n1"
+
+
+async def test_two_halves_share_a_gpu_and_a_third_does_not_fit():
+    pods = [sharing_pod(name) for name in "abc"]
+    memory = cluster(node(), *pods)
+    async with binding(memory):
+        for name in "abc":
+            memory.server.add(sharing_request(name, limit=1))
+        await memory.pass_time(5.0)
+        bound = [name for name in "abc" if node_of(memory, name)]
+        assert len(bound) == 2
+        (left,) = set("abc") - set(bound)
+        assert "would hold 1.50 of a GPU" in status(memory, left)["reason"]
+        assert len([key for key in memory.server.objects if key[:2] == ("Pod", RESERVED)]) == 1
+
+
+async def test_a_reservation_goes_with_its_last_user():
+    memory = cluster(node(), sharing_pod())
+    async with binding(memory):
+        memory.server.add(sharing_request())
+        await memory.pass_time(2.0)
+        assert [key for key in memory.server.objects if key[:2] == ("Pod", RESERVED)]
+        memory.server.change("Pod", "p", "ns", {"status": {"phase": "Succeeded"}})
+        await memory.pass_time(2.0)
+        assert not [key for key in memory.server.objects if key[:2] == ("Pod", RESERVED)]
+
+
+async def test_a_reservation_that_is_left_over_is_swept_at_the_start_and_a_lost_one_is_noticed():
+    memory = cluster(node(), reservation("old"))
+    async with binding(memory):
+        await memory.pass_time(1.0)
+        assert not [key for key in memory.server.objects if key[:2] == ("Pod", RESERVED)]
+    running = sharing_pod(labels={"runai-gpu-group": "g1"}, phase="Running", nodeName="n1")
+    memory = cluster(node(), running, reservation())
+    async with binding(memory):
+        await memory.pass_time(1.0)
+        memory.server.remove("Pod", "gpu-reservation-g1", RESERVED)
+        await memory.pass_time(61.0)
+        assert memory.server.get("Pod", "p", "ns") is None
+
+
+async def test_nothing_is_deleted_because_the_store_lacks_it():
+    running = sharing_pod(labels={"runai-gpu-group": "g1"}, phase="Running", nodeName="n1")
+    memory = cluster(node(), running, reservation())
+    memory.lagging = True
+    memory._show(memory.server.get("Pod", "gpu-reservation-g1", RESERVED), is_gone=True)
+    async with binding(memory):
+        await memory.pass_time(200.0)
+        assert not performed(memory, Delete)
+
+
+async def test_a_bind_that_fails_is_tried_again_with_pauses_up_to_its_limit():
+    memory = cluster(node(), sharing_pod())
+    async with binding(memory):
+        memory.server.fault = lambda request: Refusal(reason=Reason.CONFLICT) if isinstance(request, Create) else None
+        memory.server.add(sharing_request(limit=3))
+        await memory.pass_time(30.0)
+        assert status(memory) | {"reason": ""} == {"phase": "Failed", "failedAttempts": 3, "reason": ""}
+        assert node_of(memory) is None
+
+
+@pytest.mark.parametrize("reason", [Reason.UNAVAILABLE, Reason.UNKNOWN])
+async def test_an_outage_leaves_an_order_open_and_ends_in_a_bind(reason):
+    memory = cluster(node(), pod())
+    memory.server.fault = lambda _: Refusal(reason=reason)
+    async with binding(memory):
+        memory.server.add(bind_request(limit=1))
+        await memory.pass_time(10.0)
+        assert status(memory) == {}
+        memory.server.fault = lambda _: None
+        await memory.pass_time(60.0)
+        assert node_of(memory) == "n1"
+        assert status(memory)["phase"] == "Succeeded"
+
+
+async def test_a_bug_in_a_plan_costs_one_bind_and_not_the_process():
+    memory = cluster(node(), pod("a"), pod("b"))
+
+    def bug(request):
+        if isinstance(request, Bind) and request.ref.name == "a":
+            raise RuntimeError("a bug")
+
+    memory.server.fault = bug
+    async with binding(memory):
+        memory.server.add(bind_request("a"))
+        memory.server.add(bind_request("b"))
+        await memory.pass_time(10.0)
+        assert (node_of(memory, "a"), node_of(memory, "b")) == (None, "n1")
+        memory.server.fault = lambda _: None
+        await memory.pass_time(60.0)
+        assert node_of(memory, "a") == "n1"
+
+
+async def test_a_process_that_ends_after_any_request_is_continued_by_the_next():
+    whole = await carried_out_after(None)
+    for count in range(1, len(whole.server.requests)):
+        assert (await carried_out_after(count)).server.state() == whole.server.state(), f"ended after request {count}"
+
+
+async def carried_out_after(count):
+    """Return the cluster after an order for two shared GPUs, the first binder ending within request number `count`."""
+    memory = cluster(node(), sharing_pod(devices=2), sharing_request(groups=("g1", "g2")))
+    if count is not None:
+        async with anyio.create_task_group() as tasks:
+
+            def lost(_):
+                if len(memory.server.requests) >= count:
+                    tasks.cancel_scope.cancel()
+                    return True
+                return False
+
+            memory.server.lost = lost
+            tasks.start_soon(BinderService(memory.port, BINDER).run)
+            tasks.start_soon(device_plugin, memory)
+            await memory.pass_time(10.0)
+        memory.server.lost = lambda _: False
+        memory.restart()
+    async with binding(memory):
+        await memory.pass_time(10.0)
+    assert node_of(memory) == "n1"
+    return memory
+
+
+async def test_binds_of_one_node_look_at_its_room_one_after_the_other():
+    memory = cluster(node(cpu="10"), *(pod(str(index), requests={"cpu": "4"}) for index in range(4)))
+    async with binding(memory):
+        memory.api.latency = 0.5
+        for index in range(4):
+            memory.server.add(bind_request(str(index)))
+        await memory.pass_time(20.0)
+    bound = [index for index in range(4) if node_of(memory, str(index))]
+    assert len(bound) == 2
+
+
+async def test_the_pod_is_told_what_became_of_its_bind():
+    memory = cluster(node(), pod("a"), pod("b"))
+    async with binding(memory):
+        memory.server.add(bind_request("a"))
+        memory.server.add(bind_request("b", node_name="gone"))
+        await memory.pass_time(5.0)
+    told = {emit.ref: emit.reason for emit in performed(memory, Emit)}
+    assert {ref.name: reason for ref, reason in told.items()} == {"a": "Bound", "b": "BindingError"}
+    assert Ref(BindRequest, "a", "ns") not in told
