@@ -106,7 +106,7 @@ class TimeCame:
 
 @attrs.frozen
 class RefreshWanted:
-    """Somebody wants a list that begins from now on. Nothing is to be done for it at once: the next event leads to it."""
+    """Somebody wants a list that begins from now on; the next event of another kind leads to it."""
 
 
 Event: TypeAlias = Started | PageCame | Refused | Opened | Heard | Failed | Ended | TimeCame | RefreshWanted

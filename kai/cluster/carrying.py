@@ -1,0 +1,71 @@
+"""Carrying out plans: the loop of `kai.api.plans.carry_out` with an ``await`` in it, and the keys that plans hold."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+import anyio
+import attrs
+
+from kai.api.plans import Free, Hold, Plan
+from kai.cluster.port import Api
+
+R = TypeVar("R")
+
+
+@attrs.define
+class KeyRing:
+    """The keys that plans of a process hold, each held by one at a time; who came first is next."""
+
+    _locks: dict[str, anyio.Lock] = attrs.field(factory=dict)
+    _wanted: dict[str, int] = attrs.field(factory=dict)
+
+    async def hold(self, key: str) -> None:
+        """Wait until nobody holds a key, and hold it."""
+        lock = self._locks.setdefault(key, anyio.Lock())
+        self._wanted[key] = self._wanted.get(key, 0) + 1
+        try:
+            await lock.acquire()
+        except BaseException:
+            self._forget(key)
+            raise
+
+    def free(self, key: str) -> None:
+        """Let go of a key."""
+        self._locks[key].release()
+        self._forget(key)
+
+    def _forget(self, key: str) -> None:
+        self._wanted[key] -= 1
+        if not self._wanted[key]:
+            del self._wanted[key], self._locks[key]
+
+
+async def carry_out(plan: Plan[R], api: Api, keys: KeyRing) -> R:
+    """Return the result of a plan; however it ends, all keys that it holds are let go of.
+
+    Raises: what the plan raises.
+    """
+    held: list[str] = []
+    reply: object = None
+    try:
+        while True:
+            try:
+                request = plan.send(reply)
+            except StopIteration as stop:
+                return cast("R", stop.value)
+            match request:
+                case Hold():
+                    await keys.hold(request.key)
+                    held.append(request.key)
+                    reply = None
+                case Free():
+                    held.remove(request.key)
+                    keys.free(request.key)
+                    reply = None
+                case _:
+                    reply = cast("Any", await api.perform(request))
+    finally:
+        for key in held:
+            keys.free(key)
+        plan.close()

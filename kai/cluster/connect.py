@@ -1,0 +1,143 @@
+"""Putting the port together for a process: one account, three pools of connections, one store with its watches.
+
+Watches, requests and the lease have connections of their own, so that neither a storm of events nor a window full of
+writes stands between the lease and its renewal.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import anyio
+import attrs
+
+from kai.api.kinds import BY_CLASS
+from kai.cluster.calls import Transport
+from kai.cluster.client import Account, Client, user_agent
+from kai.cluster.clock import SystemClock, system_draw
+from kai.cluster.credentials import Source
+from kai.cluster.encoding import Reporter
+from kai.cluster.leading import LeaseLeadership
+from kai.cluster.lease import LeaseSettings
+from kai.cluster.paths import Served
+from kai.cluster.port import Clock, Cluster, Draw
+from kai.cluster.sending import Sender
+from kai.cluster.store import Watched, WatchedStore
+from kai.cluster.watch import ListWatch, WatchSettings
+from kai.cluster.watching import Watcher
+from kai.cluster.window import Window
+from kai.cluster.write import Requests
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """How a process uses the cluster.
+
+    `lease` is None for a role that needs no leader.
+    """
+
+    component: str
+    watched: tuple[Watched, ...]
+    source: Source = attrs.field(factory=Source)
+    lease: LeaseSettings | None = None
+    watch: WatchSettings = attrs.field(factory=WatchSettings)
+    widest: int = 64
+    """So many requests at most are on the way at once."""
+
+
+@attrs.frozen(kw_only=True)
+class Connection(Cluster):
+    """The port of a process, and how it is doing."""
+
+    store: WatchedStore
+    api: Requests
+    sender: Sender
+    watchers: tuple[Watcher, ...]
+    silence: float
+    leadership: LeaseLeadership | None = None
+    account: Account | None = None
+
+    def problems(self) -> tuple[str, ...]:
+        """Return why this process should not count as ready, in words; empty when it should."""
+        found = [watcher.problem for watcher in self.watchers if watcher.problem]
+        unsynced = self.store.unsynced
+        if unsynced:
+            found.append(f"not listed yet: {', '.join(unsynced)}")
+        elif self.store.age() > self.silence:
+            found.append(f"a watch has been silent for {self.store.age():.0f} s")
+        if self.account is not None and self.account.problem:
+            found.append(self.account.problem)
+        if self.account is not None and self.account.refused_since is not None:
+            found.append("the API server does not know our credentials (401)")
+        if self.leadership is not None and not self.leadership.is_known:
+            found.append(self.leadership.problem or "the lease was not read yet")
+        return tuple(found)
+
+    async def run(self) -> None:
+        """Keep everything current until cancelled; the lease is competed for as well.
+
+        Raises: UnauthorizedError when the server has not known us for too long (in an exception group).
+        """
+        async with anyio.create_task_group() as tasks:
+            for watcher in self.watchers:
+                tasks.start_soon(watcher.run)
+            tasks.start_soon(self.api.run)
+            if self.account is not None:
+                tasks.start_soon(self.account.run)
+            if self.leadership is not None:
+                tasks.start_soon(self.leadership.run)
+
+
+def assemble(
+    options: Options,
+    clock: Clock,
+    draw: Draw,
+    *,
+    requests: Transport,
+    watches: Transport,
+    lease: Transport,
+) -> Connection:
+    """Return the port over these ways to a server, not running yet."""
+    store = WatchedStore(options.watched, clock)
+    served = Served()
+    leadership = None if options.lease is None else LeaseLeadership(options.lease, lease, clock, draw)
+    sender = Sender(requests, clock, draw, Window(widest=options.widest))
+    identity = leadership.identity if leadership is not None else ""
+    reporter = Reporter(component=options.component, instance=identity)
+    return Connection(
+        store=store,
+        api=Requests(store, sender, served, clock, reporter, leadership),
+        clock=clock,
+        draw=draw,
+        sender=sender,
+        watchers=tuple(_watchers(options, store, watches, served, clock, draw)),
+        silence=options.watch.silence,
+        leadership=leadership,
+    )
+
+
+def _watchers(
+    options: Options, store: WatchedStore, transport: Transport, served: Served, clock: Clock, draw: Draw
+) -> Iterable[Watcher]:
+    for watched in options.watched:
+        machine = ListWatch(options.watch, draw, len(BY_CLASS[watched.cls].api_versions))
+        yield Watcher(watched, machine, store, transport, clock, served)
+
+
+@asynccontextmanager
+async def connect(options: Options) -> AsyncIterator[Connection]:
+    """Connect to the cluster; whoever entered runs `Connection.run` beside its own work.
+
+    Raises: ConfigError if there are no credentials.
+    """
+    clock = SystemClock()
+    account = await Account.open(options.source, clock)
+    agent = user_agent(options.component, importlib.metadata.version("kai-scheduler"))
+    async with AsyncExitStack() as stack:
+        requests = await stack.enter_async_context(Client(account, user_agent=agent, connections=options.widest))
+        watches = await stack.enter_async_context(Client(account, user_agent=agent))
+        lease = await stack.enter_async_context(Client(account, user_agent=agent, connections=2))
+        connection = assemble(options, clock, system_draw, requests=requests, watches=watches, lease=lease)
+        yield attrs.evolve(connection, account=account)

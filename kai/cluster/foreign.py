@@ -1,0 +1,98 @@
+"""Reading objects of any kind, known to kai or not: where the server keeps them is asked once for each API version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+import attrs
+
+from kai.api.plans import Reason, Refusal
+from kai.cluster.answers import decoded, refusal_of
+from kai.cluster.calls import Answer, Call, NoAnswer
+from kai.cluster.encoding import label_selector, page_query
+from kai.cluster.paths import collection
+from kai.cluster.port import Clock, Fetch, FetchAll, NoSuchKind
+from kai.cluster.sending import Label, Sender
+
+_PAGE: Final = 500
+_FORGET_AFTER: Final = 60.0
+
+
+@attrs.frozen
+class _Place:
+    """Where objects of a kind are."""
+
+    plural: str
+    namespaced: bool
+
+
+@attrs.define
+class ForeignReader:
+    """Reads manifests of any kind.
+
+    A kind that was not found is looked for again after a while: its definition may be installed at any time.
+    """
+
+    sender: Sender
+    clock: Clock
+    _places: dict[str, tuple[float, Mapping[str, _Place]]] = attrs.field(factory=dict)
+
+    async def read(self, request: Fetch | FetchAll) -> Any:  # noqa: ANN401 - a manifest, a tuple of them or a refusal
+        """Return a manifest or, for all of a kind, a tuple of them."""
+        place = await self._place(request.api_version, request.kind)
+        if isinstance(place, Refusal):
+            return place
+        namespace = request.namespace if place.namespaced else ""
+        path = collection(request.api_version, place.plural, namespace)
+        if isinstance(request, Fetch):
+            call = Call(method="GET", path=f"{path}/{quote(request.name, safe='')}")
+            return await self._json(call, Label("get", place.plural))
+        return await self._all(request, path, place)
+
+    async def _all(self, request: FetchAll, path: str, place: _Place) -> Any:  # noqa: ANN401 - as above
+        selector = (("labelSelector", label_selector(request.labels)),) if request.labels else ()
+        found: list[Mapping[str, Any]] = []
+        token = ""
+        while True:
+            call = Call(method="GET", path=path, query=(*selector, *page_query(_PAGE, token)))
+            page = await self._json(call, Label("list", place.plural))
+            if isinstance(page, Refusal):
+                return page
+            # A list leaves out what its items have in common.
+            head = {"apiVersion": request.api_version, "kind": request.kind}
+            found += [{**head, **item} for item in page.get("items") or () if isinstance(item, Mapping)]
+            token = (page.get("metadata") or {}).get("continue") or ""
+            if not token:
+                return tuple(found)
+
+    async def _place(self, api_version: str, kind: str) -> _Place | Refusal:
+        now = self.clock.monotonic()
+        read_at, known = self._places.get(api_version, (0.0, {}))
+        if kind not in known and (api_version not in self._places or now - read_at > _FORGET_AFTER):
+            root = "apis" if "/" in api_version else "api"
+            answer = await self._json(Call(method="GET", path=f"/{root}/{api_version}"), Label("get", "resources"))
+            if isinstance(answer, Refusal) and answer.reason is not Reason.NOT_FOUND:
+                return answer
+            known = {} if isinstance(answer, Refusal) else _places_in(answer)
+            self._places[api_version] = (now, known)
+        return known.get(kind) or NoSuchKind(message=f"the server serves no {kind} of {api_version}")
+
+    async def _json(self, call: Call, label: Label) -> Any:  # noqa: ANN401 - JSON from outside, or a refusal
+        answer = await self.sender.send(call, label, object())
+        value = decoded(answer.body) if isinstance(answer, Answer) and answer.is_good else None
+        if isinstance(value, Mapping):
+            return value
+        if isinstance(answer, NoAnswer) or (isinstance(answer, Answer) and not answer.is_good):
+            return refusal_of(answer, is_write=False, now=self.clock.now())
+        return Refusal(reason=Reason.UNAVAILABLE, message="the answer is no JSON object")
+
+
+def _places_in(answer: Mapping[str, Any]) -> Mapping[str, _Place]:
+    resources = answer.get("resources")
+    return {
+        str(each.get("kind")): _Place(str(each["name"]), bool(each.get("namespaced")))
+        for each in (resources if isinstance(resources, list) else ())
+        if isinstance(each, Mapping) and isinstance(each.get("name"), str) and "/" not in each["name"]
+    }

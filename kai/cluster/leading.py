@@ -1,0 +1,261 @@
+"""The shell around leader election, and what a new leader does before it decides anything."""
+
+from __future__ import annotations
+
+import datetime as dt
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+import anyio
+import attrs
+
+from kai.api.bindrequest import BindRequest
+from kai.api.kinds import ApiObject
+from kai.api.node import Node
+from kai.api.plans import Reason
+from kai.api.pod import Pod
+from kai.cluster.answers import decoded, refusal_of
+from kai.cluster.calls import Answer, Call, NoAnswer, Transport
+from kai.cluster.encoding import to_json
+from kai.cluster.lease import (
+    Effect,
+    Election,
+    Event,
+    Finished,
+    LeaseSettings,
+    OutcomeUnknown,
+    ReadDone,
+    ReadFailed,
+    ReadLease,
+    Record,
+    Resigned,
+    Ticked,
+    WakeAt,
+    WriteDone,
+    WriteLease,
+    WriteRefused,
+)
+from kai.cluster.port import Clock, Draw, Leadership, Store, Term
+
+FENCE_DELAY: Final = 1.0
+"""How long a server may go on admitting writes of the epoch before, where admission checks epochs (measured: 20 ms)."""
+_BARRIER: Final[tuple[type[ApiObject], ...]] = (Pod, Node, BindRequest)
+
+
+def fresh_identity(base: str) -> str:
+    """Return a name for this life of a process; `base` is the UID of its pod, or the name of its machine."""
+    return f"{base}_{secrets.token_hex(6)}"
+
+
+class LeaseLeadership:
+    """Leads while a Lease is held; see `kai.cluster.port.Leadership`."""
+
+    def __init__(self, settings: LeaseSettings, transport: Transport, clock: Clock, draw: Draw) -> None:
+        self._settings = settings
+        self._transport = transport
+        self._clock = clock
+        self._election = Election(settings, draw)
+        self._changed = anyio.Event()
+        self._wake: anyio.CancelScope | None = None
+        self._is_resigning = False
+        self.problem = ""
+        """Why the lease could not be read or written, in words; empty while it can."""
+
+    @property
+    def identity(self) -> str:
+        """Return who we are in the lease."""
+        return self._settings.identity
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the lease was read, so that it is known who leads."""
+        return self._election.knows
+
+    @property
+    def term(self) -> Term | None:
+        """Return the present term."""
+        return self._election.term if self._election.is_leading(self._clock.monotonic()) else None
+
+    def holds(self, term: Term) -> bool:
+        """Return whether a term still lasts."""
+        return self.term == term
+
+    async def begun(self) -> Term:
+        """Wait until this process leads."""
+        while True:
+            term = self.term
+            if term is not None:
+                return term
+            await self._changed.wait()
+
+    async def ended(self, term: Term) -> None:
+        """Wait until a term is over."""
+        while self.holds(term):
+            left = self._election.lasts_until - self._clock.monotonic()
+            with anyio.move_on_after(max(0.0, left) + 0.001):
+                await self._changed.wait()
+
+    def resign(self) -> None:
+        """Lead no more from now on; `run` gives the lease back and returns."""
+        self._is_resigning = True
+        if self._wake is not None:
+            self._wake.cancel()
+
+    async def run(self) -> None:
+        """Compete for the lease until `resign`, or until cancelled, which leaves it to run out."""
+        event: Event = Ticked()
+        while True:
+            effect = self._step(event)
+            if isinstance(effect, Finished):
+                return
+            event = await self._do(effect)
+
+    def _step(self, event: Event) -> Effect:
+        before = self._election.term
+        if self._is_resigning and isinstance(event, Ticked):
+            event = Resigned()
+        effect = self._election.step(event, self._clock.monotonic())
+        if self._election.term != before:
+            self._changed.set()
+            self._changed = anyio.Event()
+        return effect
+
+    async def _do(self, effect: Effect) -> Event:
+        match effect:
+            case ReadLease():
+                return await self._read()
+            case WriteLease():
+                return await self._write(effect)
+            case WakeAt():
+                if not self._is_resigning:
+                    with anyio.CancelScope() as self._wake:
+                        await self._clock.sleep(effect.time - self._clock.monotonic())
+                    self._wake = None
+                else:
+                    await self._clock.sleep(0)
+        return Ticked()
+
+    # --- Calls -----------------------------------------------------------------------------------------------------
+
+    async def _read(self) -> Event:
+        answer = await self._transport.request(self._call("GET", self._path()))
+        record = _record(answer)
+        if record is not None:
+            self.problem = ""
+            return ReadDone(record)
+        if isinstance(answer, Answer) and answer.status == 404:
+            return ReadDone(None)
+        self._note(answer)
+        return ReadFailed()
+
+    async def _write(self, effect: WriteLease) -> Event:
+        body = to_json(self._manifest(effect))
+        sent_at = self._clock.monotonic()
+        if effect.version:
+            answer = await self._transport.request(self._call("PUT", self._path(), body))
+        else:
+            answer = await self._transport.request(self._call("POST", self._path().rpartition("/")[0], body))
+        record = _record(answer)
+        if record is not None:
+            self.problem = ""
+            return WriteDone(record=record, sent_at=sent_at)
+        refusal = refusal_of(answer, is_write=True, now=self._clock.now())
+        if refusal.reason is Reason.UNKNOWN:
+            self._note(answer)
+            return OutcomeUnknown(sent_at=sent_at)
+        if refusal.reason not in {Reason.CONFLICT, Reason.ALREADY_EXISTS}:
+            self._note(answer)
+        return WriteRefused()
+
+    def _note(self, answer: Answer | NoAnswer) -> None:
+        refusal = refusal_of(answer, is_write=False, now=self._clock.now())
+        self.problem = f"lease {self._settings.namespace}/{self._settings.name}: {refusal.message}"
+
+    def _call(self, method: str, path: str, body: bytes | None = None) -> Call:
+        # Half of what a term lasts, so that one lost answer leaves time for another try.
+        return Call(method=method, path=path, body=body, timeout=self._settings.renew_within / 2)
+
+    def _path(self) -> str:
+        settings = self._settings
+        return f"/apis/coordination.k8s.io/v1/namespaces/{quote(settings.namespace)}/leases/{quote(settings.name)}"
+
+    def _manifest(self, effect: WriteLease) -> Mapping[str, Any]:
+        settings = self._settings
+        now = dt.datetime.fromtimestamp(self._clock.now(), tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        metadata = {"name": settings.name, "namespace": settings.namespace}
+        if effect.version:
+            metadata["resourceVersion"] = effect.version
+        spec = {
+            "holderIdentity": effect.holder,
+            # A lease that was given back is free after a second for clients that look at nothing else.
+            "leaseDurationSeconds": 1 if effect.ends else round(settings.duration),
+            "leaseTransitions": effect.transitions,
+            "renewTime": now,
+            "acquireTime": now if effect.begins or not effect.acquired else effect.acquired,
+        }
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+
+@attrs.frozen
+class SoleLeadership:
+    """Leads from the start to the end: for a role of which there is one replica, and for tests."""
+
+    identity: str
+    epoch: int = 0
+
+    @property
+    def term(self) -> Term | None:
+        """Return the only term."""
+        return Term(epoch=self.epoch, identity=self.identity)
+
+    def holds(self, term: Term) -> bool:
+        """Return whether this is the only term."""
+        return term == self.term
+
+    async def begun(self) -> Term:
+        """Return the only term."""
+        return Term(epoch=self.epoch, identity=self.identity)
+
+    async def ended(self, term: Term) -> None:
+        """Wait for ever, unless it is another term."""
+        if self.holds(term):
+            await anyio.sleep_forever()
+
+
+async def take_over(store: Store, leadership: Leadership, clock: Clock) -> Term:
+    """Return the term in which this process may decide, once it may.
+
+    In this order: lead, wait until writes of the leader before are refused, list by quorum what decisions rest upon,
+    and drop what was assumed under an earlier term. A term that ends on the way is followed by the next.
+    """
+    while True:
+        term = await leadership.begun()
+        await clock.sleep(FENCE_DELAY)
+        if not leadership.holds(term):
+            continue
+        await store.synced()
+        await store.refresh(*_BARRIER)
+        if leadership.holds(term):
+            store.forget_all()
+            return term
+
+
+def _record(answer: Answer | NoAnswer) -> Record | None:
+    """Return what a lease in an answer says; None if there is none."""
+    body = decoded(answer.body) if isinstance(answer, Answer) and answer.is_good else None
+    if not isinstance(body, Mapping) or body.get("kind") != "Lease":
+        return None
+    metadata, spec = body.get("metadata"), body.get("spec")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    spec = spec if isinstance(spec, Mapping) else {}
+    duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    return Record(
+        holder=str(spec.get("holderIdentity") or ""),
+        duration=float(duration) if isinstance(duration, int) and duration > 0 else 15.0,
+        transitions=transitions if isinstance(transitions, int) and transitions >= 0 else 0,
+        version=str(metadata.get("resourceVersion") or ""),
+        renewed=str(spec.get("renewTime") or ""),
+        acquired=str(spec.get("acquireTime") or ""),
+    )

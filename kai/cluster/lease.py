@@ -1,0 +1,311 @@
+"""Leader election by a Lease object, as a machine: what to read and write when, and in which term we lead.
+
+`Election.step` takes what happened and returns what to do; it reads no clock and sends nothing. The rules are those of
+the Go clients, so that ours and theirs can compete for one lease: the holder renews it every `retry` seconds, and
+others wait until a record did not change for its duration, counted on their own clock.
+
+What is ours: a life of a process never leads under the name of an earlier one, so nothing it did can be taken for ours;
+every beginning of a term counts ``leaseTransitions`` up, and that number is the epoch which decisions carry.
+
+Holds: a term ends `renew_within` seconds after the *sending* of the last renewal that succeeded, on a clock that does
+not go back, whether this process noticed or not; others can begin theirs only after `duration`. So two lead at once
+only if clocks run at speeds that differ by more than the quotient of the two, or if a write that was sent within a term
+takes effect after it. Against the second helps the epoch, checked where writes land, and the barrier read of whoever
+begins a term.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import attrs
+
+from kai.cluster.port import Draw, Term
+from kai.errors import ConfigError
+
+_JITTER: Final = 0.2
+_SLACK: Final = 1.2
+_MOST_RESIGNATIONS: Final = 3
+
+
+@attrs.frozen(kw_only=True)
+class LeaseSettings:
+    """Which lease, and how long things take.
+
+    `pod` is the UID of the pod that this process runs in, or empty. A holder with the same pod and another life is dead
+    by construction, so its lease is taken over at once.
+
+    Units: seconds.
+    """
+
+    namespace: str
+    name: str
+    identity: str
+    pod: str = ""
+    duration: float = 15.0
+    renew_within: float = 10.0
+    retry: float = 2.0
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse times with which two could lead at once, or nobody for long.
+
+        Raises: ConfigError.
+        """
+        if not self.duration > self.renew_within > self.retry * _SLACK > 0:
+            found = f"{self.duration:g}, {self.renew_within:g} and {self.retry:g} seconds"
+            wanted = "a duration greater than the renew deadline, and that greater than 1.2 times the retry period"
+            raise ConfigError.about("leader election", "durations", found=found, wanted=wanted)
+
+
+@attrs.frozen(kw_only=True)
+class Record:
+    """What a lease says."""
+
+    holder: str = ""
+    duration: float = 15.0
+    transitions: int = 0
+    version: str = ""
+    renewed: str = ""
+    acquired: str = ""
+
+
+# --- Events --------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Ticked:
+    """The time that was asked for came, or nothing happened yet."""
+
+
+@attrs.frozen
+class ReadDone:
+    """The lease was read; None if it does not exist."""
+
+    record: Record | None
+
+
+@attrs.frozen(kw_only=True)
+class WriteDone:
+    """A write succeeded; this is the lease now."""
+
+    record: Record
+    sent_at: float
+
+
+@attrs.frozen
+class WriteRefused:
+    """A write failed for sure: somebody else wrote first, or the server did not do it."""
+
+
+@attrs.frozen(kw_only=True)
+class OutcomeUnknown:
+    """The answer to a write was lost."""
+
+    sent_at: float
+
+
+@attrs.frozen
+class ReadFailed:
+    """The lease could not be read."""
+
+
+@attrs.frozen
+class Resigned:
+    """This process wants to lead no more."""
+
+
+Event: TypeAlias = Ticked | ReadDone | WriteDone | WriteRefused | OutcomeUnknown | ReadFailed | Resigned
+
+
+# --- Effects -------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class ReadLease:
+    """Read the lease by quorum."""
+
+
+@attrs.frozen(kw_only=True)
+class WriteLease:
+    """Write the lease, if it still has this version; without one, create it.
+
+    ``begins`` says whether the time of acquisition is set to now, ``ends`` whether the lease is given back.
+    """
+
+    holder: str
+    transitions: int
+    version: str
+    acquired: str = ""
+    begins: bool = False
+    ends: bool = False
+
+
+@attrs.frozen
+class WakeAt:
+    """Send `Ticked` then."""
+
+    time: float
+
+
+@attrs.frozen
+class Finished:
+    """The lease was given back, or was not ours; there is nothing more to do."""
+
+
+Effect: TypeAlias = ReadLease | WriteLease | WakeAt | Finished
+
+
+@attrs.define
+class Election:
+    """What this process knows of the lease.
+
+    `step` returns exactly one effect; the next event is what came of it.
+    """
+
+    settings: LeaseSettings
+    draw: Draw
+    term: Term | None = None
+    lasts_until: float = 0.0
+    _seen: Record | None = None
+    _changed_at: float = 0.0
+    """When the record was first seen as it is."""
+    _doubtful_since: float | None = None
+    """When the write was sent whose outcome is unknown."""
+    _ended_epoch: int = -1
+    _resigning: bool = False
+    _resignations: int = 0
+
+    def step(self, event: Event, now: float) -> Effect:
+        """Take what happened and return what to do next.
+
+        Units: `now` in seconds of a clock that does not go back.
+        """
+        if now >= self.lasts_until:
+            self._end()
+        match event:
+            case Ticked():
+                return self._act(now)
+            case ReadDone():
+                return self._take_record(event.record, now)
+            case WriteDone():
+                return self._take_success(event, now)
+            case OutcomeUnknown():
+                self._doubtful_since = event.sent_at
+                return ReadLease()
+            case WriteRefused():
+                # Somebody else was first, or the server is in trouble. Whoever leads wants to know at once.
+                is_urgent = self._resigning or self.term is not None
+                return ReadLease() if is_urgent else WakeAt(now + self._retry())
+            case ReadFailed():
+                return WakeAt(now + self._retry())
+            case Resigned():
+                return self._resign(now)
+
+    @property
+    def knows(self) -> bool:
+        """Return whether it is known who leads."""
+        return self._seen is not None
+
+    def is_leading(self, now: float) -> bool:
+        """Return whether a term lasts at a time."""
+        return self.term is not None and now < self.lasts_until and not self._resigning
+
+    # --- What there is to do ---------------------------------------------------------------------------------------
+
+    def _act(self, now: float) -> Effect:
+        if self._resigning:
+            return self._resign(now)
+        if self.term is not None and self._seen is not None and self._doubtful_since is None:
+            return self._renewal(self._seen)
+        return ReadLease()
+
+    def _take_record(self, record: Record | None, now: float) -> Effect:
+        doubtful_since, self._doubtful_since = self._doubtful_since, None
+        if record is None or record != self._seen:
+            self._seen, self._changed_at = record, now
+        if record is not None and record.holder == self.settings.identity:
+            return self._take_own(record, doubtful_since, now)
+        self._end()
+        if self._resigning:
+            return Finished()
+        is_free = record is None or not record.holder or self._is_earlier_life(record.holder)
+        if doubtful_since is None and (is_free or self._ran_out(record, now)):
+            return self._acquisition(record or Record())
+        return WakeAt(now + self._retry())
+
+    def _take_own(self, record: Record, doubtful_since: float | None, now: float) -> Effect:
+        """Take it that the lease is ours: the write whose answer was lost took effect, or we lead anyway."""
+        if self._resigning:
+            return self._resign(now)
+        if doubtful_since is not None:
+            self._extend(record, doubtful_since, now)
+        # If it is ours but was written too long ago, others may be about to take it: begin anew.
+        return self._acquisition(record) if self.term is None else WakeAt(now + self._retry())
+
+    def _take_success(self, event: WriteDone, now: float) -> Effect:
+        self._seen, self._changed_at, self._doubtful_since = event.record, now, None
+        is_ours = event.record.holder == self.settings.identity
+        if self._resigning:
+            return self._resign(now) if is_ours else Finished()
+        self._extend(event.record, event.sent_at, now)
+        return self._acquisition(event.record) if self.term is None else WakeAt(event.sent_at + self._retry())
+
+    def _extend(self, record: Record, sent_at: float, now: float) -> None:
+        """Begin or prolong the term, counted from when its record was sent."""
+        until = sent_at + self.settings.renew_within
+        if until <= now or (self.term is None and record.transitions == self._ended_epoch):
+            return
+        self.lasts_until = until if self.term is None else max(self.lasts_until, until)
+        if self.term is None or self.term.epoch != record.transitions:
+            self.term = Term(epoch=record.transitions, identity=self.settings.identity)
+
+    def _end(self) -> None:
+        if self.term is not None:
+            self._ended_epoch = self.term.epoch
+            self.term = None
+
+    def _resign(self, now: float) -> Effect:
+        """Give the lease back, unless it is not ours, runs out by itself, or that does not succeed."""
+        self._resigning = True
+        self._end()
+        seen = self._seen
+        if seen is None or seen.holder != self.settings.identity or now >= self._changed_at + self.settings.duration:
+            return Finished()
+        self._resignations += 1
+        if self._resignations > _MOST_RESIGNATIONS:
+            return Finished()
+        return WriteLease(
+            holder="",
+            transitions=seen.transitions,
+            version=seen.version,
+            acquired=seen.acquired,
+            ends=True,
+        )
+
+    def _ran_out(self, record: Record | None, now: float) -> bool:
+        return record is not None and now >= self._changed_at + record.duration
+
+    # --- Writes ----------------------------------------------------------------------------------------------------
+
+    def _renewal(self, record: Record) -> WriteLease:
+        return WriteLease(
+            holder=self.settings.identity,
+            transitions=record.transitions,
+            version=record.version,
+            acquired=record.acquired,
+        )
+
+    def _acquisition(self, record: Record) -> WriteLease:
+        return WriteLease(
+            holder=self.settings.identity,
+            transitions=record.transitions + 1,
+            version=record.version,
+            begins=True,
+        )
+
+    def _is_earlier_life(self, holder: str) -> bool:
+        pod = self.settings.pod
+        return bool(pod) and holder.startswith(f"{pod}_") and holder != self.settings.identity
+
+    def _retry(self) -> float:
+        return self.settings.retry * (1.0 + _JITTER * self.draw())

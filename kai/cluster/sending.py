@@ -1,0 +1,137 @@
+"""Sending calls through the window: in turn, again where that is safe, and not at all once a term is over.
+
+Safe to send again is what the server throttled or never received; a read is always. A write whose answer was lost is
+not: that is an answer of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import anyio
+import attrs
+
+from kai.cluster.answers import is_throttled, wait_of
+from kai.cluster.calls import Answer, Call, NoAnswer, Transport
+from kai.cluster.port import Clock, Draw
+from kai.cluster.window import Window
+
+PATIENCE: Final = 60.0
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 5.0
+_READ_ATTEMPTS: Final = 4
+
+
+@attrs.frozen
+class Label:
+    """How a call is counted."""
+
+    verb: str
+    what: str
+    """The plural of a kind, with a subresource behind a slash."""
+
+
+@attrs.frozen
+class Withheld:
+    """A call that was not sent, because the term in which it was decided is over."""
+
+
+@attrs.define
+class Sender:
+    """Sends the calls of a process, except for watches and the lease, which have their own ways."""
+
+    transport: Transport
+    clock: Clock
+    draw: Draw
+    window: Window = attrs.field(factory=Window)
+    sent: Counter[tuple[str, str, int]] = attrs.field(factory=Counter)
+    """How many calls were answered, by verb, what, and HTTP status (0: no answer)."""
+    _turns: dict[int, anyio.Event] = attrs.field(factory=dict)
+
+    async def send(
+        self,
+        call: Call,
+        label: Label,
+        key: Hashable,
+        *,
+        may_send: Callable[[], bool] = lambda: True,
+        hurried: bool = True,
+    ) -> Answer | NoAnswer | Withheld:
+        """Return the answer to a call; calls with the same key are sent one after the other, in order."""
+        is_read = call.method == "GET"
+        started, attempt = self.clock.monotonic(), 0
+        with self._offered(key, hurried=hurried) as number:
+            while True:
+                await self._turn(number)
+                if not may_send():
+                    return Withheld()
+                answer = await self.transport.request(call)
+                attempt += 1
+                self._count(label, answer)
+                now = self.clock.monotonic()
+                is_late = now - started > PATIENCE
+                if is_throttled(answer) and not is_late:
+                    wait = wait_of(answer, self.clock.now()) if isinstance(answer, Answer) else None
+                    self._throttled(number, wait)
+                    continue
+                if is_late or not _may_repeat(answer, attempt, is_read=is_read):
+                    return answer
+                await self.clock.sleep(self._pause(attempt))
+
+    @contextmanager
+    def _offered(self, key: Hashable, *, hurried: bool) -> Iterator[int]:
+        """Hold a place in the window from the offer to the end, whatever that end is."""
+        number = self.window.offer(key, hurried=hurried)
+        self._turns[number] = anyio.Event()
+        done = False
+        try:
+            yield number
+            done = True
+        finally:
+            del self._turns[number]
+            if done:
+                self.window.answered(number, self.clock.monotonic())
+            else:
+                self.window.withdraw(number)
+            self._admit()
+
+    async def _turn(self, number: int) -> None:
+        """Wait until a call may be sent."""
+        self._admit()
+        while not self._turns[number].is_set():
+            wait = self.window.hold_until - self.clock.monotonic()
+            if wait <= 0:
+                await self._turns[number].wait()
+            else:
+                with anyio.move_on_after(wait + 0.001):
+                    await self._turns[number].wait()
+                self._admit()
+
+    def _admit(self) -> None:
+        for number in self.window.take(self.clock.monotonic()):
+            self._turns[number].set()
+
+    def _throttled(self, number: int, wait: float | None) -> None:
+        self._turns[number] = anyio.Event()
+        # A little later than asked, each by another bit, so that what waited together does not come back together.
+        jitter = self.draw() * _FIRST_PAUSE
+        self.window.throttled(number, self.clock.monotonic(), None if wait is None else wait + jitter)
+
+    def _pause(self, attempt: int) -> float:
+        longest = min(_FIRST_PAUSE * 2.0**attempt, _LONGEST_PAUSE)
+        return longest * (0.5 + 0.5 * self.draw())
+
+    def _count(self, label: Label, answer: Answer | NoAnswer) -> None:
+        self.sent[label.verb, label.what, answer.status if isinstance(answer, Answer) else 0] += 1
+
+
+def _may_repeat(answer: Answer | NoAnswer, attempt: int, *, is_read: bool) -> bool:
+    """Return whether a call may be sent again at once: nothing was done by it, or nothing can be."""
+    if attempt >= _READ_ATTEMPTS:
+        return False
+    if isinstance(answer, NoAnswer):
+        return is_read or not answer.was_sent
+    return is_read and answer.status >= 500
