@@ -78,6 +78,13 @@ class EnvFromSource:
 
 
 @attrs.frozen(kw_only=True)
+class VolumeMount:
+    """The volume of the pod that a container mounts; where and how decides nothing."""
+
+    name: str = ""
+
+
+@attrs.frozen(kw_only=True)
 class Container:
     """A container, init container or ephemeral container.
 
@@ -89,6 +96,7 @@ class Container:
     ports: tuple[ContainerPort, ...] = ()
     env: ReferringEnv = ()
     env_from: tuple[EnvFromSource, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
     restart_policy: str = ""
 
 

@@ -32,7 +32,7 @@ class IntakeSettings:
     gpu_worker_label: str = names.GPU_WORKER
     mig_worker_label: str = names.MIG_ENABLED
     schedule_csi_storage: bool = False
-    """Whether the capacities that storage drivers report count."""
+    """Whether the capacities that storage drivers report are shared out; if not, each claim must fit by itself."""
 
     def owns(self, labels: Mapping[str, str]) -> bool:
         """Say whether an object with ``labels`` belongs to this scheduler's share of the cluster."""

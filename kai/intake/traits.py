@@ -64,7 +64,7 @@ def trait_key(source: api.Pod, *, finished: bool) -> TraitKey:
     if finished:
         return TraitKey(spec.priority_class_name, spec.priority)
     affinity = spec.affinity
-    kinds, volume_claims, config_maps = _volumes(source) if spec.volumes else ((), (), ())
+    kinds, volume_claims = _volumes(source) if spec.volumes else ((), ())
     claims = _claims(source) if spec.resource_claims else ()
     refers = volume_claims or claims or (affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity))
     return TraitKey(
@@ -78,35 +78,28 @@ def trait_key(source: api.Pod, *, finished: bool) -> TraitKey:
         selection.host_ports(spec),
         kinds,
         volume_claims,
-        _config_maps(source, config_maps),
+        _config_maps(source),
         claims,
         source.metadata.namespace if refers else "",
     )
 
 
-def _volumes(source: api.Pod) -> tuple[tuple[VolumeKind, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return what a pod's volumes are, without names, and the volume claims and config maps that they refer to.
+def _volumes(source: api.Pod) -> tuple[tuple[VolumeKind, ...], tuple[str, ...]]:
+    """Return what a pod's volumes are, without names, and the volume claims that they refer to.
 
     A claim that is made for the pod is called after the pod and the volume. Config maps and secrets are no kinds.
     """
     kinds: list[VolumeKind] = []
     claims: list[str] = []
-    maps: list[str] = []
     for volume in source.spec.volumes:
-        claim, ephemeral, projected = volume.persistent_volume_claim, volume.ephemeral, volume.projected
-        if volume.config_map is not None:
-            if not volume.config_map.optional:
-                maps.append(volume.config_map.name)
-        elif volume.secret is None:
-            kinds.append((claim is not None, ephemeral is not None, projected, volume.csi))
+        claim, ephemeral = volume.persistent_volume_claim, volume.ephemeral
+        if volume.config_map is None and volume.secret is None:
+            kinds.append((claim is not None, ephemeral is not None, volume.projected, volume.csi))
         if claim is not None:
             claims.append(claim.claim_name)
         elif ephemeral is not None:
             claims.append(f"{source.metadata.name}-{volume.name}")
-        elif projected is not None:
-            shown = [each.config_map for each in projected.sources if each.config_map is not None]
-            maps += [each.name for each in shown if not each.optional]
-    return tuple(kinds), tuple(sorted(set(claims))) if claims else (), tuple(maps)
+    return tuple(kinds), tuple(sorted(set(claims))) if claims else ()
 
 
 def _claims(source: api.Pod) -> tuple[ClaimReference, ...]:
@@ -122,22 +115,34 @@ def _claims(source: api.Pod) -> tuple[ClaimReference, ...]:
     return tuple(found)
 
 
-def _config_maps(source: api.Pod, mounted: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of the config maps without which the pod cannot start, those in volumes being known.
+def _config_maps(source: api.Pod) -> tuple[str, ...]:
+    """Return the names of the config maps without which the pod cannot start.
 
     Those that the binder makes once the pod has its GPUs are not among them.
 
-    Source: the peer's config map predicate: volumes, projected volumes, and the environment of all containers.
+    Source: the peer's config map predicate: volumes and projected volumes that a container mounts, and the environment
+        of all containers.
     """
     spec = source.spec
-    found = list(mounted)
+    found: list[str] = []
+    mounted: set[str] = set()
     for container in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers):
+        if container.volume_mounts:
+            mounted.update([mount.name for mount in container.volume_mounts])
         if container.env or container.env_from:
             found += _environment(container)
+    if mounted:
+        found += [name for volume in spec.volumes if volume.name in mounted for name in _shown(volume)]
     if not found:
         return ()
     shared = source.metadata.annotations.get(names.SHARED_GPU_CONFIG_MAP)
     return tuple(sorted({name for name in found if name and not (shared and name.startswith(shared))}))
+
+
+def _shown(volume: api.Volume) -> list[str]:
+    parts = volume.projected.sources if volume.projected is not None else ()
+    maps = [volume.config_map, *(part.config_map for part in parts)]
+    return [each.name for each in maps if each is not None and not each.optional]
 
 
 def _environment(container: api.Container) -> list[str]:

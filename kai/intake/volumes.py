@@ -18,22 +18,21 @@ SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 
 
 def read_volumes(objects: ClusterObjects, settings: IntakeSettings) -> VolumeCatalog:
-    """Return everything about volumes. Drivers and their capacities count only where the settings say so.
+    """Return everything about volumes; of drivers, those that report what they can still provision.
 
-    Source: the peer lists capacities under ``schedule-csi-storage`` only, and of drivers those that report them.
+    Source: the peer asks for room for each claim by itself whatever its settings; under ``schedule-csi-storage`` it
+        shares capacities out instead.
     """
     claims = [_claim(source) for source in in_order(objects.persistent_volume_claims)]
     volumes = [_volume(source) for source in in_order(objects.persistent_volumes)]
     classes = [_class(source) for source in in_order(objects.storage_classes)]
-    counted = settings.schedule_csi_storage
     return VolumeCatalog(
         claims={(claim.namespace, claim.name): claim for claim in claims},
         volumes={volume.name: volume for volume in volumes},
         classes={each.name: each for each in classes},
-        drivers=frozenset(
-            source.metadata.name for source in objects.csi_drivers if counted and source.spec.storage_capacity
-        ),
-        capacities=tuple(_capacity(source) for source in in_order(objects.csi_storage_capacities)) if counted else (),
+        drivers=frozenset(source.metadata.name for source in objects.csi_drivers if source.spec.storage_capacity),
+        capacities=tuple(_capacity(source) for source in in_order(objects.csi_storage_capacities)),
+        share_capacity=settings.schedule_csi_storage,
     )
 
 
@@ -49,6 +48,9 @@ def _claim(source: api.PersistentVolumeClaim) -> VolumeClaim:
         owner_pod=only_pod(metadata.owner_references),
         deleting=metadata.deletion_timestamp is not None,
         selected_node=metadata.annotations.get(SELECTED_NODE, ""),
+        access_modes=spec.access_modes,
+        block=_is_block(spec.volume_mode),
+        selector=selection.selector(spec.selector),
     )
 
 
@@ -67,7 +69,15 @@ def _volume(source: api.PersistentVolume) -> Volume:
         node_affinity=selection.node_terms(spec.node_affinity.required) if spec.node_affinity else None,
         claim=(claim.namespace, claim.name) if claim else None,
         phase=source.status.phase,
+        access_modes=spec.access_modes,
+        block=_is_block(spec.volume_mode),
+        labels=source.metadata.labels,
+        deleting=source.metadata.deletion_timestamp is not None,
     )
+
+
+def _is_block(mode: str | None) -> bool:
+    return mode == "Block"
 
 
 def _class(source: api.StorageClass) -> StorageClass:
@@ -89,6 +99,7 @@ def _capacity(source: api.CsiStorageCapacity) -> StorageCapacity:
         storage_class=source.storage_class_name,
         nodes=selection.selector(source.node_topology),
         capacity=_bytes(source.capacity),
+        largest=quantity.amount(source.maximum_volume_size) if source.maximum_volume_size else None,
     )
 
 

@@ -74,6 +74,7 @@ CONTAINER: Final = {
     "ports": [{"containerPort": 80, "hostPort": 8080, "hostIP": "10.0.0.1", "protocol": "TCP"}],
     "env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "k", "optional": True}}}],
     "envFrom": [{"prefix": "P_", "configMapRef": {"name": "cm", "optional": False}}],
+    "volumeMounts": [{"name": "v2"}],
     "restartPolicy": "Always",
 }
 CLAIM_SPEC: Final = {

@@ -27,7 +27,12 @@ def mounting(claim):
 
 
 def reading(*names, **more):
-    return {"volumes": [{"name": name, "configMap": {"name": name, **more}} for name in names]}
+    volumes = [{"name": name, "configMap": {"name": name, **more}} for name in names]
+    return {"volumes": volumes, "containers": [mounter(*names)]}
+
+
+def mounter(*names, **more):
+    return {"name": "main", "volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in names], **more}
 
 
 def shapes_of(*manifests):
@@ -85,7 +90,7 @@ def test_config_maps_are_looked_for_in_volumes_projections_and_the_environment_o
     key = {"name": "e", "valueFrom": {"configMapKeyRef": {"name": "env", "key": "k"}}}
     free = {"name": "f", "valueFrom": {"configMapKeyRef": {"name": "free", "key": "k", "optional": True}}}
     spec = {
-        "containers": [{"env": [key, free], "envFrom": [{"configMapRef": {"name": "all"}}]}],
+        "containers": [mounter("p", "o", env=[key, free], envFrom=[{"configMapRef": {"name": "all"}}])],
         "initContainers": [{"envFrom": [{"configMapRef": {"name": "init"}}]}],
         "volumes": [
             {"name": "p", "projected": {"sources": [{"configMap": {"name": "shown"}}, {"secret": {"name": "s"}}]}},
@@ -94,6 +99,18 @@ def test_config_maps_are_looked_for_in_volumes_projections_and_the_environment_o
     }
     shape = shapes_of(pod("a", spec=spec), config_map("any"))[0]
     assert shape.constraints.config_maps == ("all", "env", "init", "shown")
+
+
+def test_a_config_map_in_a_volume_that_no_container_mounts_is_not_missed():
+    volumes = [{"name": name, "configMap": {"name": name}} for name in ("app", "init", "debug", "nobody")]
+    spec = {
+        "volumes": volumes,
+        "containers": [mounter("app", "elsewhere")],
+        "initContainers": [mounter("init")],
+        "ephemeralContainers": [mounter("debug")],
+    }
+    shape = shapes_of(pod("a", spec=spec), config_map("any"))[0]
+    assert shape.constraints.config_maps == ("app", "debug", "init")
 
 
 def test_config_maps_that_the_binder_will_make_are_not_missing():

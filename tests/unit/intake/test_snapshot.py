@@ -19,6 +19,7 @@ def cluster(*, later: bool = False) -> ClusterObjects:
     term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "x"}}}
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
     settings_map = {"name": "m", "configMap": {"name": "settings"}}
+    mounter = {"name": "main", "volumeMounts": [{"name": "m"}]}
     request = {"name": "r", "exactly": {"deviceClassName": "gpu.example.com", "count": 1 + later}}
     zones = [{"name": "node-0", "type": "Node", "resources": [{"name": "cpu", "allocatable": "6" if later else "8"}]}]
     devices = {
@@ -63,9 +64,14 @@ def cluster(*, later: bool = False) -> ClusterObjects:
         pod("a", group="g", phase="Running", node="n0", annotations=placed, requests={"cpu": "1"}),
         pod("b", group="h" if later else "g", requests={"cpu": "1"}, labels={"app": "y" if later else "x"}),
         pod("c", group="g", requests={"cpu": "1"}, spec={"affinity": {"podAffinity": {REQUIRED: [term]}}}),
-        pod("d", group="h", labels={"kai.scheduler/subgroup-name": "b"}, spec={"volumes": [volume, settings_map]}),
+        pod(
+            "d",
+            group="h",
+            labels={"kai.scheduler/subgroup-name": "b"},
+            spec={"volumes": [volume, settings_map], "containers": [mounter]},
+        ),
         pod("e", group="h", metadata={"namespace": "elsewhere"}, annotations={"gpu-fraction": "0.5"}),
-        pod("f", group="h", metadata={"namespace": "third"}, spec={"volumes": [settings_map]}),
+        pod("f", group="h", metadata={"namespace": "third"}, spec={"volumes": [settings_map], "containers": [mounter]}),
         pod("i", spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]}),
         pod("k", phase="Running", node="n1", metadata={"deletionTimestamp": "1970-01-12T13:46:00Z"}),
         bind_request("b", "n3" if later else "n2"),

@@ -14,7 +14,14 @@ def expression(key, *values):
 def test_a_claim_knows_its_class_size_owner_and_volume():
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p"}
     metadata = {"ownerReferences": [owner], "annotations": {"volume.kubernetes.io/selected-node": "n"}}
-    spec = {"storageClassName": "fast", "volumeName": "v", "resources": {"requests": {"storage": "1Gi"}}}
+    spec = {
+        "storageClassName": "fast",
+        "volumeName": "v",
+        "resources": {"requests": {"storage": "1Gi"}},
+        "accessModes": ["ReadWriteOnce", "ReadOnlyMany"],
+        "volumeMode": "Block",
+        "selector": {"matchLabels": {"disk": "ssd"}},
+    }
     made = other(
         "PersistentVolumeClaim", "v1", "c", namespace="a", metadata=metadata, spec=spec, status={"phase": "Bound"}
     )
@@ -28,8 +35,16 @@ def test_a_claim_knows_its_class_size_owner_and_volume():
             volume="v",
             owner_pod="uid-p",
             selected_node="n",
+            access_modes=("ReadWriteOnce", "ReadOnlyMany"),
+            block=True,
+            selector=Selector((Requirement("disk", "In", ("ssd",)),)),
         ),
     }
+
+
+def test_a_claim_that_says_no_more_wants_a_file_system_on_any_volume():
+    found = read(other("PersistentVolumeClaim", "v1", "c", namespace="a")).claims["a", "c"]
+    assert (found.access_modes, found.block, found.selector) == ((), False, None)
 
 
 def test_a_claim_with_several_owners_belongs_to_no_pod():
@@ -45,13 +60,30 @@ def test_a_volume_knows_from_where_it_can_be_mounted_and_whose_it_is():
         "storageClassName": "fast",
         "nodeAffinity": {"required": terms},
         "claimRef": {"namespace": "a", "name": "c"},
+        "accessModes": ["ReadWriteMany"],
+        "volumeMode": "Block",
     }
-    made = other("PersistentVolume", "v1", "v", spec=spec, status={"phase": "Bound"})
+    metadata = {"labels": {"disk": "ssd"}, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    made = other("PersistentVolume", "v1", "v", metadata=metadata, spec=spec, status={"phase": "Bound"})
     affinity = (NodeTerm((Requirement("zone", "In", ("x",)),)),)
     expected = Volume(
-        name="v", storage_class="fast", size=2**31, node_affinity=affinity, claim=("a", "c"), phase="Bound"
+        name="v",
+        storage_class="fast",
+        size=2**31,
+        node_affinity=affinity,
+        claim=("a", "c"),
+        phase="Bound",
+        access_modes=("ReadWriteMany",),
+        block=True,
+        deleting=True,
     )
     assert read(made).volumes == {"v": expected}
+    assert read(made).volumes["v"].labels == {"disk": "ssd"}
+
+
+def test_a_volume_that_says_no_more_is_a_file_system_and_stays():
+    found = read(other("PersistentVolume", "v1", "v", spec={"volumeMode": "Filesystem"})).volumes["v"]
+    assert (found.access_modes, found.block, found.deleting) == ((), False, False)
 
 
 def test_a_class_says_when_it_binds_and_where_it_may_provision():
@@ -64,7 +96,7 @@ def test_a_class_says_when_it_binds_and_where_it_may_provision():
     }
 
 
-def test_capacities_and_the_drivers_that_report_them_count_only_when_asked_for():
+def test_capacities_and_the_drivers_that_report_them_always_count():
     version = "storage.k8s.io/v1"
     manifests = [
         other("CSIDriver", version, "reports", spec={"storageCapacity": True}),
@@ -77,14 +109,19 @@ def test_capacities_and_the_drivers_that_report_them_count_only_when_asked_for()
             storageClassName="fast",
             nodeTopology={"matchLabels": {"zone": "x"}},
             capacity="1Gi",
+            maximumVolumeSize="512Mi",
         ),
         other("CSIStorageCapacity", version, "d", namespace="a", storageClassName="slow"),
     ]
-    assert (read(*manifests).drivers, read(*manifests).capacities) == (frozenset(), ())
-    found = read(*manifests, schedule_csi_storage=True)
+    found = read(*manifests)
     zone = Selector((Requirement("zone", "In", ("x",)),))
     assert found.drivers == {"reports"}
     assert found.capacities == (
-        StorageCapacity(name="a/c", storage_class="fast", nodes=zone, capacity=2**30),
+        StorageCapacity(name="a/c", storage_class="fast", nodes=zone, capacity=2**30, largest=2**29),
         StorageCapacity(name="a/d", storage_class="slow", nodes=None, capacity=0),
     )
+
+
+def test_capacities_are_shared_out_only_when_asked_for():
+    assert not read().share_capacity
+    assert read(schedule_csi_storage=True).share_capacity
