@@ -1,0 +1,156 @@
+"""Search budgets with a clock. What they answered is kept, so that a replay gives the same answers without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from kai.framework.budget import Grant
+from kai.framework.parameters import SearchBudgets
+
+_DEFAULT: Final = "default"
+
+Grants = tuple[tuple[str, int], ...]
+"""Answers in their order: what was answered, and how often in a row."""
+
+
+@attrs.define
+class Spent:
+    """What the searches of one action cost.
+
+    Units: seconds.
+    """
+
+    groups: int = 0
+    refused_groups: int = 0
+    """Groups that were not searched for at all, because the action had no time left."""
+    reduced_groups: int = 0
+    """Groups that got the least time only, for the same reason."""
+    scenarios: dict[str, int] = attrs.field(factory=dict)
+    """By generator."""
+    seconds: dict[str, float] = attrs.field(factory=dict)
+    """By generator."""
+    stopped: int = 0
+    """Searches that ended because their time was over."""
+
+
+@attrs.define
+class Timed:
+    """A budget in seconds, for one cycle.
+
+    Source: the peer's scenario search budgets: so long for an action, for a group, and for a generator on a group; what
+    is left of an action's time is split by nothing, except that each group gets the least time at any rate.
+    """
+
+    budgets: SearchBudgets
+    clock: Callable[[], float]
+    spent: dict[str, Spent] = attrs.field(factory=dict)
+    """By action."""
+    _answers: list[list[object]] = attrs.field(factory=list)
+    _action: str = ""
+    _generator: str = ""
+    _action_until: float = 0.0
+    _group_until: float = 0.0
+    _generator_until: float = 0.0
+    _generator_since: float = 0.0
+
+    @property
+    def grants(self) -> Grants:
+        """What was answered so far."""
+        return tuple((str(what), int(str(count))) for what, count in self._answers)
+
+    def begin_action(self, action: str, /) -> None:
+        """Start the time of an action."""
+        self._close_generator()
+        self._action = action
+        self._action_until = self.clock() + _limit(self.budgets.action, action)
+
+    def begin_group(self) -> Grant:
+        """Start the time of a group: the rest of the action's at most, the least time at least."""
+        self._close_generator()
+        now = self.clock()
+        spent = self._spent()
+        least = self.budgets.group_minimum
+        if now >= self._action_until and least <= 0:
+            spent.refused_groups += 1
+            return self._answer(Grant.STOP)
+        longest = self.budgets.group if self.budgets.group > 0 else float("inf")
+        left = min(longest, self._action_until - now)
+        spent.groups += 1
+        spent.reduced_groups += left < longest and left < least
+        self._group_until = now + max(left, least)
+        return self._answer(Grant.GO)
+
+    def begin_generator(self, generator: str, /) -> None:
+        """Start the time of a generator."""
+        self._close_generator()
+        self._generator = generator
+        self._generator_since = self.clock()
+        self._generator_until = self._generator_since + _limit(self.budgets.generator, generator)
+
+    def grant(self) -> Grant:
+        """Return whether there is time for another scenario."""
+        now = self.clock()
+        if now >= self._group_until:
+            self._spent().stopped += 1
+            return self._answer(Grant.STOP)
+        if now >= self._generator_until:
+            return self._answer(Grant.NEXT_GENERATOR)
+        scenarios = self._spent().scenarios
+        scenarios[self._generator] = scenarios.get(self._generator, 0) + 1
+        return self._answer(Grant.GO)
+
+    def finish(self) -> Mapping[str, Spent]:
+        """Return what was spent, by action, once the cycle is over."""
+        self._close_generator()
+        return self.spent
+
+    def _spent(self) -> Spent:
+        return self.spent.setdefault(self._action, Spent())
+
+    def _close_generator(self) -> None:
+        if self._generator:
+            seconds = self._spent().seconds
+            seconds[self._generator] = seconds.get(self._generator, 0.0) + self.clock() - self._generator_since
+            self._generator = ""
+
+    def _answer(self, grant: Grant) -> Grant:
+        if self._answers and self._answers[-1][0] == grant.value:
+            self._answers[-1][1] = int(str(self._answers[-1][1])) + 1
+        else:
+            self._answers.append([grant.value, 1])
+        return grant
+
+
+@attrs.define
+class Repeated:
+    """A budget that gives recorded answers again; once they are used up, it grants."""
+
+    _answers: Iterator[Grant]
+
+    @classmethod
+    def of(cls, grants: Iterable[tuple[str, int]]) -> Repeated:
+        """Return the budget that repeats ``grants``."""
+        return cls(Grant(what) for what, count in grants for _ in range(count))
+
+    def begin_action(self, action: str, /) -> None:
+        """Nothing to start."""
+
+    def begin_group(self) -> Grant:
+        """Return the next answer."""
+        return next(self._answers, Grant.GO)
+
+    def begin_generator(self, generator: str, /) -> None:
+        """Nothing to start."""
+
+    def grant(self) -> Grant:
+        """Return the next answer."""
+        return next(self._answers, Grant.GO)
+
+
+def _limit(limits: Mapping[str, float], name: str) -> float:
+    """Return the limit for a name, or the default; 0 is none."""
+    seconds = limits.get(name, limits.get(_DEFAULT, 0.0))
+    return seconds if seconds > 0 else float("inf")

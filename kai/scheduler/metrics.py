@@ -1,0 +1,265 @@
+"""Metrics of the scheduler for Prometheus: the peer's, by its names, and what those leave out.
+
+Where the peer keeps the last value only, a histogram in seconds stands beside it. Series are bounded: what is counted
+by pod group keeps the newest groups only.
+
+Source: names, labels and buckets are those of the peer's pkg/scheduler/metrics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import attrs
+import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import Metric
+
+from kai.framework.cycle import CycleReport
+from kai.model.axis import GPU, GPU_UNIT
+from kai.model.status import Status
+from kai.scheduler.budget import Spent
+from kai.state.snapshot import Snapshot
+
+_MILLISECONDS: Final = tuple(5.0 * 2**power for power in range(10))
+_SEARCH: Final = tuple(0.001 * 2**power for power in range(16))
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_WAITS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
+_MOST_GROUPS: Final = 1000
+_GIGABYTE: Final = 1e9
+_QUEUE: Final = ("queue_name", "queue_metadata_name", "queue_display_name")
+
+BARE: Final = (
+    ("podgroups_scheduled_by_action", "Pod groups that an action bound."),
+    ("podgroups_acted_on_by_action", "Pod groups for which an action decided something."),
+    ("scenarios_simulation_by_action", "Sets of victims that an action tried."),
+    ("scenarios_filtered_by_action", "Sets of victims that an action passed over."),
+)
+"""Counters whose names do not end in ``_total``."""
+
+
+@attrs.define
+class BareCounters:
+    """Counters by action under names that the library would change."""
+
+    prefix: str
+    values: dict[str, Tally[str]] = attrs.field(factory=lambda: {name: Tally() for name, _ in BARE})
+    preemptions: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The whole names."""
+        return (*(self.prefix + name for name, _ in BARE), f"{self.prefix}total_preemption_attempts")
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the counters, as a registry asks for them."""
+        for name, text in BARE:
+            metric = Metric(self.prefix + name, text, "counter")
+            for action, count in sorted(self.values[name].items()):
+                metric.add_sample(self.prefix + name, {"action": action}, count)
+            yield metric
+        name = f"{self.prefix}total_preemption_attempts"
+        metric = Metric(name, "Pod groups for which victims of lower priority were looked for.", "counter")
+        metric.add_sample(name, {}, self.preemptions)
+        yield metric
+
+
+class SchedulerMetrics:
+    """All metrics of one scheduler. Not for several threads at once."""
+
+    def __init__(self, registry: CollectorRegistry, namespace: str = "kai", pool: str = "default") -> None:
+        prefix = f"{namespace}_" if namespace else ""
+        self._pool = pool
+        self.bare = BareCounters(prefix)
+        registry.register(self.bare)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(prefix + name, text, labels, registry=registry)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(prefix + name, text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(prefix + name, text, labels, buckets=buckets, registry=registry)
+
+        self._cycle = gauge("e2e_scheduling_latency_milliseconds", "How long the last cycle took.")
+        self._open = gauge("open_session_latency_milliseconds", "How long the last session took to open.")
+        self._close = gauge("close_session_latency_milliseconds", "How long the last session took to close.")
+        self._action = gauge("action_scheduling_latency_milliseconds", "How long an action took last.", "action")
+        self._task = histogram("task_scheduling_latency_milliseconds", "From pod to bind request.", _MILLISECONDS)
+        self._bind = histogram("task_bind_latency_milliseconds", "From decision to bind request.", _MILLISECONDS)
+        share = "The fair share of a queue."
+        self._shares = (
+            (gauge("queue_fair_share_cpu_cores", share, *_QUEUE), 0, 1000.0),
+            (gauge("queue_fair_share_memory_gb", share, *_QUEUE), 1, _GIGABYTE),
+            (gauge("queue_fair_share_gpu", share, *_QUEUE), 2, float(GPU_UNIT)),
+        )
+        usage = "The past usage of a queue, as a fraction of the cluster."
+        self._usage = (
+            (gauge("queue_cpu_usage", usage, *_QUEUE), "cpu"),
+            (gauge("queue_memory_usage", usage, *_QUEUE), "memory"),
+            (gauge("queue_gpu_usage", usage, *_QUEUE), "gpu"),
+        )
+        self._evicted = counter(
+            "pod_group_evicted_pods_total",
+            "Pods that were evicted, by pod group; of the newest groups.",
+            *("podgroup", "namespace", "uid", "nodepool", "action"),
+        )
+        self._evicted_groups: dict[tuple[str, ...], None] = {}
+        self._search_jobs = counter(
+            "scenario_search_jobs_total", "Searches for victims.", "action", "result", "reduced_budget"
+        )
+        self._search_exhausted = counter(
+            "scenario_search_action_budget_exhausted_total", "How often an action ran out of time.", "action"
+        )
+        self._search_seconds = histogram(
+            "scenario_search_duration_seconds", "How long searches took.", _SEARCH, "action", "generator", "result"
+        )
+        self._scenarios = counter("scenario_search_scenarios_total", "Sets of victims.", "action", "generator", "state")
+        self.budget_action = gauge(
+            "scenario_search_action_budget_configured_seconds", "How long an action may search.", "action"
+        )
+        self.budget_job = gauge("scenario_search_job_budget_configured_seconds", "How long a search may take.")
+        self.budget_generator = gauge(
+            "scenario_search_generator_budget_configured_seconds", "How long a generator may search.", "generator"
+        )
+        # What the peer has no metrics for.
+        self._cycle_seconds = histogram("cycle_duration_seconds", "How long cycles take.", _SECONDS)
+        self._phase_seconds = histogram("phase_duration_seconds", "How long parts of cycles take.", _SECONDS, "phase")
+        self._queueing = histogram("pod_queueing_seconds", "From pod to bind request.", _WAITS)
+        self._pending = gauge("pending_pods", "Pods that wait, by reason.", "reason")
+        self._binds = counter("binds_total", "What became of binds.", "result")
+        self._evictions = counter("evictions_total", "What became of evictions.", "result", "cause")
+        self._rejected = counter("statements_rejected_total", "Decisions that the newest state of things forbade.")
+        self._failed = counter("cycles_failed_total", "Cycles that were abandoned.", "error")
+        self._fragmentation = gauge(
+            "gpu_fragmentation_ratio", "The part of idle GPUs that are on nodes where other GPUs are in use."
+        )
+        self._idle = gauge("gpu_idle", "Idle GPUs.")
+        self._under_way = gauge("writes_under_way", "Binds, evictions and deletions that have not ended.")
+        self.leads = gauge("is_leader", "1 while this process decides.")
+
+    # --- Cycles --------------------------------------------------------------------------------------------------
+
+    def phase(self, name: str, seconds: float) -> None:
+        """Count a part of a cycle."""
+        self._phase_seconds.labels(name).observe(seconds)
+        match name:
+            case "open":
+                self._open.set(seconds * 1000)
+            case "close":
+                self._close.set(seconds * 1000)
+            case "snapshot":
+                pass
+            case _:
+                self._action.labels(name).set(seconds * 1000)
+
+    def cycle(self, seconds: float) -> None:
+        """Count a whole cycle."""
+        self._cycle.set(seconds * 1000)
+        self._cycle_seconds.observe(seconds)
+
+    def cycle_failed(self, error: str) -> None:
+        """Count a cycle that was abandoned."""
+        self._failed.labels(error).inc()
+
+    def searches(self, spent: Mapping[str, Spent]) -> None:
+        """Count what the searches of a cycle cost."""
+        for action, each in spent.items():
+            self.bare.values["scenarios_simulation_by_action"][action] += sum(each.scenarios.values())
+            self.bare.preemptions += each.groups if action == "preempt" else 0
+            done = each.groups - each.stopped
+            for result, reduced, count in (
+                ("completed", "false", max(0, done - each.reduced_groups)),
+                ("completed", "true", each.reduced_groups),
+                ("budget_exhausted", "false", each.stopped),
+                ("skipped", "false", each.refused_groups),
+            ):
+                if count:
+                    self._search_jobs.labels(action, result, reduced).inc(count)
+            if each.refused_groups:
+                self._search_exhausted.labels(action).inc()
+            for generator, count in each.scenarios.items():
+                self._scenarios.labels(action, generator, "simulated").inc(count)
+            for generator, seconds in each.seconds.items():
+                self._search_seconds.labels(action, generator, "completed").observe(seconds)
+
+    def state(self, snapshot: Snapshot, report: CycleReport) -> None:
+        """Show how things are after a cycle."""
+        self._queues(snapshot, report)
+        self._reasons(snapshot, report)
+        idle = np.maximum(report.idle[:, GPU], 0) if len(snapshot.nodes) else np.zeros(0)
+        capacity = np.array([node.allocatable.get("gpu", 0) for node in snapshot.nodes])
+        total = float(idle.sum())
+        self._idle.set(total / GPU_UNIT)
+        partly = float(idle[idle < capacity].sum()) if len(idle) else 0.0
+        self._fragmentation.set(partly / total if total else 0.0)
+
+    def _queues(self, snapshot: Snapshot, report: CycleReport) -> None:
+        for share, _, _ in self._shares:
+            share.clear()
+        for used, _ in self._usage:
+            used.clear()
+        for row, queue in enumerate(snapshot.queues):
+            labels = (queue.title, queue.name, queue.display_name)
+            for share, at, unit in self._shares:
+                share.labels(*labels).set(float(report.fair_share[row, at]) / unit)
+            for used, name in self._usage:
+                used.labels(*labels).set(float(getattr(queue.usage, name)))
+
+    def _reasons(self, snapshot: Snapshot, report: CycleReport) -> None:
+        self._pending.clear()
+        waiting = np.flatnonzero(report.status == Status.PENDING)
+        groups, counts = np.unique(snapshot.pod_group[waiting], return_counts=True)
+        tally: Tally[str] = Tally()
+        for group, count in zip(groups.tolist(), counts.tolist(), strict=True):
+            record = report.records.get(group)
+            reasons = record.reasons if record else ()
+            tally[reasons[0].code.value if reasons else "NotGrouped" if group < 0 else "Waiting"] += count
+        for reason, count in tally.items():
+            self._pending.labels(reason).set(count)
+
+    # --- Decisions and writes ------------------------------------------------------------------------------------
+
+    def decided(self, action: str, *, bound: int, acted_on: int) -> None:
+        """Count the groups of a statement."""
+        self.bare.values["podgroups_scheduled_by_action"][action] += bound
+        self.bare.values["podgroups_acted_on_by_action"][action] += acted_on
+
+    def queueing(self, seconds: float) -> None:
+        """Count how long a pod waited until its bind was ordered."""
+        self._queueing.observe(seconds)
+        self._task.observe(seconds * 1000)
+
+    def bind_ordered(self, seconds: float) -> None:
+        """Count a bind request that was written."""
+        self._bind.observe(seconds * 1000)
+        self._binds.labels("ordered").inc()
+
+    def bind_ended(self, result: str) -> None:
+        """Count what else became of a bind."""
+        self._binds.labels(result).inc()
+
+    def evicted(self, result: str, cause: str, group: tuple[str, str, str] | None = None) -> None:
+        """Count an eviction; ``group`` is the name, namespace and UID of the victim's."""
+        self._evictions.labels(result, cause).inc()
+        if group is None:
+            return
+        labels = (*group, self._pool, cause)
+        self._evicted_groups.pop(labels, None)
+        self._evicted_groups[labels] = None
+        self._evicted.labels(*labels).inc()
+        while len(self._evicted_groups) > _MOST_GROUPS:
+            oldest = next(iter(self._evicted_groups))
+            del self._evicted_groups[oldest]
+            self._evicted.remove(*oldest)
+
+    def statement_rejected(self) -> None:
+        """Count a statement that was not carried out."""
+        self._rejected.inc()
+
+    def under_way(self, count: int) -> None:
+        """Show how many writes have not ended."""
+        self._under_way.set(count)

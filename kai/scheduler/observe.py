@@ -1,0 +1,74 @@
+"""What the engine lets the outside know while a cycle runs: spans and durations. One observer for each cycle.
+
+A cycle is one trace: the snapshot, the opening, each action and the closing are spans in it, and bind requests carry
+its name on, so that the binder's work continues it. Attributes are counts and names of actions, never of objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import attrs
+from opentelemetry.trace import Span, Tracer, set_span_in_context
+
+from kai.telemetry.tracing import trace_parent
+
+IDLE: Final = ""
+
+
+@attrs.define
+class CycleObserver:
+    """Times the phases of one cycle; used by one thread."""
+
+    tracer: Tracer
+    clock: Callable[[], float]
+    root: Span
+    seconds: dict[str, float] = attrs.field(factory=dict)
+    """How long each phase took, in their order."""
+    action: str = IDLE
+    """The phase that is under way."""
+    statements: int = 0
+    decisions: int = 0
+
+    @classmethod
+    def begin(cls, tracer: Tracer, clock: Callable[[], float], number: int) -> CycleObserver:
+        """Begin a trace."""
+        root = tracer.start_span("cycle")
+        root.set_attribute("kai.cycle", number)
+        return cls(tracer=tracer, clock=clock, root=root)
+
+    @property
+    def trace(self) -> str:
+        """The name of the trace as bind requests carry it; "" where nothing is recorded."""
+        return trace_parent(self.root)
+
+    @contextmanager
+    def phase(self, name: str, /) -> Iterator[None]:
+        """Time a phase."""
+        since, before = self.clock(), self.action
+        span = self.tracer.start_span(name, context=set_span_in_context(self.root))
+        self.action = name
+        made, decided = self.statements, self.decisions
+        try:
+            yield
+        finally:
+            self.action = before
+            span.set_attribute("kai.statements", self.statements - made)
+            span.set_attribute("kai.decisions", self.decisions - decided)
+            span.end()
+            self.seconds[name] = self.seconds.get(name, 0.0) + self.clock() - since
+
+    def committed(self, action: str, decisions: int, /) -> None:
+        """Count a statement."""
+        self.statements += 1
+        self.decisions += decisions
+
+    def finish(self, error: str = "") -> None:
+        """End the trace."""
+        self.root.set_attribute("kai.statements", self.statements)
+        self.root.set_attribute("kai.decisions", self.decisions)
+        if error:
+            self.root.set_attribute("kai.error", error)
+        self.root.end()

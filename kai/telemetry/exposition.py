@@ -1,0 +1,37 @@
+"""What Prometheus reads: a registry as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import anyio.to_thread
+from prometheus_client import CollectorRegistry, generate_latest
+
+from kai.telemetry.listener import Response, Route
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def exposition(registry: CollectorRegistry, bare_counters: Iterable[str] = ()) -> bytes:
+    """Return the metrics of a registry in Prometheus' text format.
+
+    ``bare_counters`` are counters whose names do not end in ``_total``, as some of the peer's do not: the library puts
+    that ending into the two lines above the values, but not into the names of samples that it did not make itself.
+    """
+    text = generate_latest(registry)
+    for name in bare_counters:
+        for head in (b"# HELP ", b"# TYPE "):
+            text = text.replace(head + name.encode() + b"_total ", head + name.encode() + b" ")
+    return text
+
+
+def metrics_route(registry: CollectorRegistry, bare_counters: Iterable[str] = ()) -> Route:
+    """Return who answers ``/metrics``."""
+    names = tuple(bare_counters)
+
+    async def answer() -> Response:
+        body = await anyio.to_thread.run_sync(exposition, registry, names)
+        return Response(body=body, content_type=CONTENT_TYPE)
+
+    return Route(answer=answer)

@@ -1,0 +1,48 @@
+"""What a kubelet asks: whether the loop turns, and whether the process can do its work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import attrs
+
+from kai.telemetry.listener import Response, Route
+
+Check: TypeAlias = Callable[[], str]
+"""Returns in words what is not right; "" if all is."""
+
+
+@attrs.define
+class Probes:
+    """The checks of all roles of a process."""
+
+    _checks: dict[str, Check] = attrs.field(factory=dict)
+
+    def add(self, name: str, check: Check) -> None:
+        """Let readiness depend on a check."""
+        self._checks[name] = check
+
+    def problems(self) -> Mapping[str, str]:
+        """Return what is not right, by the name of its check."""
+        found = {name: check() for name, check in self._checks.items()}
+        return {name: problem for name, problem in found.items() if problem}
+
+    def routes(self) -> Mapping[str, Route]:
+        """Return the paths that a kubelet may ask for; the peer's ``/healthz`` among them."""
+        return {
+            "/livez": Route(answer=self._live),
+            "/healthz": Route(answer=self._live),
+            "/readyz": Route(answer=self._ready),
+        }
+
+    async def _live(self) -> Response:
+        # That this runs at all says it: an answer needs a turn of the loop.
+        return Response(body=b"ok")
+
+    async def _ready(self) -> Response:
+        problems = self.problems()
+        if not problems:
+            return Response(body=b"ok")
+        # Names of checks only: anybody may ask, and an error may quote what it stumbled over.
+        return Response(status=503, body=f"not ready: {', '.join(sorted(problems))}\n".encode())

@@ -1,0 +1,68 @@
+"""Traces: OpenTelemetry. Without an endpoint nothing is recorded, and it costs next to nothing to ask for a span."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.trace import NoOpTracer, Span, Tracer
+
+from kai.errors import ConfigError
+
+_EXPORTER: Final = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+_SCHEMES: Final = ("http://", "https://")
+
+
+@attrs.frozen(kw_only=True)
+class Tracing:
+    """Where spans are made. ``close`` sends what is left and may take seconds."""
+
+    tracer: Tracer
+    is_on: bool
+    close: Callable[[], None]
+
+
+def no_tracing() -> Tracing:
+    """Return a tracing that records nothing."""
+    return Tracing(tracer=NoOpTracer(), is_on=False, close=lambda: None)
+
+
+def make_tracing(service: str, *, endpoint: str = "", exporter: SpanExporter | None = None) -> Tracing:
+    """Return a tracing that exports to an OTLP endpoint, or to ``exporter``; one that records nothing without either.
+
+    Raises: ConfigError for an endpoint that is no HTTP address, or if the exporter is not installed.
+    """
+    if exporter is None and not endpoint:
+        return no_tracing()
+    provider = TracerProvider(resource=Resource.create({"service.name": service}), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(_otlp(endpoint) if exporter is None else exporter))
+    return Tracing(tracer=provider.get_tracer("kai"), is_on=True, close=provider.shutdown)
+
+
+def _otlp(endpoint: str) -> SpanExporter:
+    if not endpoint.startswith(_SCHEMES):
+        raise ConfigError(
+            f"--otlp-endpoint: found {endpoint!r}, expected an address that begins with http:// or https://"
+        )
+    try:
+        module = importlib.import_module(_EXPORTER)
+    except ImportError:
+        raise ConfigError(
+            "--otlp-endpoint: found no exporter, expected the package opentelemetry-exporter-otlp-proto-http"
+        ) from None
+    exporter: Any = module.OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
+    made: SpanExporter = exporter
+    return made
+
+
+def trace_parent(span: Span) -> str:
+    """Return the place of a span in its trace as W3C's ``traceparent`` has it; "" where nothing is recorded."""
+    context = span.get_span_context()
+    if not context.is_valid:
+        return ""
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
