@@ -5,16 +5,15 @@ One process that holds several roles connects once itself and starts their work 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
 
 import anyio
-import attrs
 
 from kai.cluster.connect import Connection, Options, connect
 from kai.cluster.port import Cluster
 
-Work: TypeAlias = Callable[[Cluster], Awaitable[None]]
+Work: TypeAlias = Callable[[Cluster], Coroutine[Any, Any, None]]
 
 
 async def serve_alone(options: Options, work: Work) -> None:
@@ -41,7 +40,8 @@ async def lead(connection: Connection, work: Work) -> None:
     term = await leadership.begun()
     await connection.store.synced()
     await connection.store.refresh(*(watcher.watched.cls for watcher in connection.watchers))
-    fenced = attrs.evolve(connection, api=connection.api.fenced(term))
+    api = connection.api.fenced(term)
+    fenced = Cluster(store=connection.store, api=api, clock=connection.clock, draw=connection.draw)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(work, fenced)
         await leadership.ended(term)

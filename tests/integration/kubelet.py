@@ -1,0 +1,83 @@
+"""A small kubelet for tests: runs the pods of all nodes without running anything.
+
+A pod that is bound becomes Running; one that is being deleted goes at once. A reservation pod gets a GPU of its node
+that no other one has, and says which in its annotation, with the rights of the account that it would run under. The
+device plugin's part is played too: where no GPU is left, the pod is refused as a real kubelet refuses it.
+"""
+
+import threading
+from typing import Any
+
+import attrs
+
+from tests.integration.client import STRATEGIC, Api, Manifest, Refused
+
+RESERVED = "kai-resource-reservation"
+DEVICE = "run.ai/reserve_for_gpu_index"
+GPU = "nvidia.com/gpu"
+
+
+@attrs.define
+class Kubelet:
+    """Looks at all pods now and then, in a thread of its own."""
+
+    admin: Api
+    reservation: Api
+    """The account of reservation pods."""
+    pause: float = 0.05
+    devices: dict[str, str] = attrs.field(factory=dict)
+    """Which GPU each reservation pod has, by UID."""
+    is_paused: bool = False
+    """While true, nothing happens to any pod."""
+    _stop: threading.Event = attrs.field(factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for it."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self.pause):
+            if not self.is_paused:
+                for pod in self.admin.list("v1", "Pod"):
+                    try:
+                        self._see(pod)
+                    except Refused as refusal:
+                        if refusal.code not in {404, 409}:  # gone, or changed: seen again in a moment
+                            raise
+
+    def _see(self, pod: Manifest) -> None:
+        metadata, node = pod["metadata"], pod["spec"].get("nodeName")
+        if not node:
+            return
+        if metadata.get("deletionTimestamp"):
+            self.devices.pop(metadata["uid"], None)
+            self.admin.delete(pod, gracePeriodSeconds=0)
+        elif pod["status"].get("phase") == "Pending":
+            if metadata["namespace"] == RESERVED and not self._give_device(pod, node):
+                self._set_status(pod, {"phase": "Failed", "reason": "UnexpectedAdmissionError"})
+                return
+            ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+            self._set_status(pod, {"phase": "Running", "conditions": [ready]})
+
+    def _give_device(self, pod: Manifest, node: str) -> bool:
+        there = self.admin.get({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
+        count = int(there["status"]["allocatable"].get(GPU, "0"))
+        there_are = (f"GPU-{node}-{index}" for index in range(count))
+        free = [device for device in there_are if device not in self.devices.values()]
+        if not free:
+            return False
+        self.devices[pod["metadata"]["uid"]] = free[0]
+        self.reservation.patch(pod, {"metadata": {"annotations": {DEVICE: free[0]}}})
+        return True
+
+    def _set_status(self, pod: Manifest, status: dict[str, Any]) -> None:
+        patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
+        self.admin.patch(pod, patch, subresource="status", content_type=STRATEGIC)

@@ -1,0 +1,402 @@
+"""The light roles of kai on a real API server, each with its own account: from a pod to its status.
+
+The scheduler is not here; tests write the bind requests that it would.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+from tests.integration.client import STRATEGIC, Api, until
+from tests.integration.controlplane import ControlPlane
+from tests.integration.kubelet import RESERVED, Kubelet
+from tests.integration.roles import ROLES, Roles
+
+CRDS = Path(__file__).parent / "crds"
+SPACE = "services"
+POD_GROUP = "scheduling.run.ai/v2alpha2"
+QUEUE = "scheduling.run.ai/v2"
+
+
+@attrs.define
+class World:
+    plane: ControlPlane
+    api: Api
+    kubelet: Kubelet
+    roles: Roles
+
+    def find(self, version, kind, name, namespace=SPACE):
+        return self.api.get({"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace}})
+
+    def pod(self, name):
+        return self.find("v1", "Pod", name)
+
+    def group_name(self, name):
+        return self.pod(name)["metadata"].get("annotations", {}).get("pod-group-name")
+
+    def group(self, name):
+        """Return the group of a pod, once the pod has one."""
+        return self.find(POD_GROUP, "PodGroup", until(lambda: self.group_name(name), f"a group of pod {name}"))
+
+    def resources(self, name):
+        return self.group(name).get("status", {}).get("resourcesStatus", {})
+
+    def request(self, name):
+        return self.find("scheduling.run.ai/v1alpha2", "BindRequest", name).get("status", {})
+
+    def phase(self, name):
+        return self.pod(name)["status"]["phase"]
+
+    def reservations(self):
+        return self.api.list("v1", "Pod", RESERVED)
+
+    def order(self, pod, node="n1", **spec):
+        """Write the bind request that the scheduler would write."""
+        metadata = pod["metadata"]
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
+        self.api.create(
+            {
+                "apiVersion": "scheduling.run.ai/v1alpha2",
+                "kind": "BindRequest",
+                "metadata": {"name": metadata["name"], "namespace": SPACE, "ownerReferences": [owner]},
+                "spec": {
+                    "podName": metadata["name"],
+                    "selectedNode": node,
+                    "receivedResourceType": "Regular",
+                    **spec,
+                },
+            }
+        )
+
+    def order_share(self, pod, group, node="n1", portion="0.50"):
+        received = {"count": 1, "portion": portion}
+        self.order(
+            pod, node, receivedResourceType="Fraction", receivedGPU=received, selectedGPUGroups=[group], backoffLimit=1
+        )
+
+
+@pytest.fixture(scope="module")
+def world(control_plane: ControlPlane) -> Iterator[World]:
+    api = control_plane.admin
+    control_plane.define(CRDS)
+    api.ensure({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+    for name in ("n1", "n2"):
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+        api.ensure(node)
+        amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "2"}
+        api.patch(node, {"status": {"allocatable": amounts, "capacity": amounts}}, subresource="status")
+    kubelet = Kubelet(api, control_plane.account(RESERVED, RESERVED))
+    kubelet.start()
+    with start_blocking_portal() as portal:
+        roles = Roles(control_plane, portal)
+        roles.start()
+        try:
+            yield World(control_plane, api, kubelet, roles)
+        finally:
+            roles.stop()
+            for pod in api.list("v1", "Pod"):
+                api.delete(pod, gracePeriodSeconds=0)
+            kubelet.stop()
+
+
+@pytest.fixture(autouse=True)
+def nothing_forbidden(world: World) -> Iterator[None]:
+    """Fail a test in which a role asks for what its rights do not allow, or ends by itself."""
+    known = len(world.plane.audited())
+    yield
+    forbidden = [
+        (event["user"]["username"], event["verb"], event["requestURI"])
+        for event in world.plane.audited()[known:]
+        if event.get("responseStatus", {}).get("code") == 403 and event.get("userAgent", "").startswith("kai/")
+    ]
+    assert not forbidden
+    assert not [name for name, future in world.roles.running.items() if future.done()]
+
+
+def pod(name, owner=None, annotations=None, labels=None, requests=None):
+    metadata = {"name": name, "namespace": SPACE, "annotations": annotations or {}, "labels": labels or {}}
+    if owner is not None:
+        metadata["ownerReferences"] = [reference(owner)]
+    container = {"name": "main", "image": "none", "resources": {"requests": requests or {"cpu": "1"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"schedulerName": "kai-scheduler", "containers": [container]},
+    }
+
+
+def reference(owner):
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+
+
+def sharing_pod(name, fraction="0.5"):
+    return pod(name, annotations={"gpu-fraction": fraction, "runai/shared-gpu-configmap": f"{name}-abc1234-shared-gpu"})
+
+
+def thing(version, kind, name, owner=None, labels=None, **fields):
+    metadata = {"name": name, "namespace": SPACE, "labels": labels or {}}
+    if owner is not None:
+        metadata["ownerReferences"] = [reference(owner)]
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
+
+
+TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+SELECTOR = {"matchLabels": {"a": "b"}}
+
+
+# --- One pod -------------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_is_grouped_bound_as_ordered_and_counted(world):
+    until(lambda: len(world.api.list(QUEUE, "Queue")) >= 2, "the first two queues")
+    created = world.api.create(pod("single", labels={"kai.scheduler/queue": "default-queue"}))
+    group = world.group("single")
+    assert group["metadata"]["name"] == f"pg-single-{created['metadata']['uid']}"
+    assert (group["spec"]["minMember"], group["spec"]["queue"]) == (1, "default-queue")
+    until(lambda: world.resources("single").get("requested") == {"cpu": "1"}, "what the pod asks for")
+    world.order(created)
+    until(lambda: world.phase("single") == "Running", "the pod to run")
+    assert world.pod("single")["spec"]["nodeName"] == "n1"
+    until(lambda: world.request("single").get("phase") == "Succeeded", "the outcome of the bind request")
+    until(lambda: world.resources("single").get("allocated") == {"cpu": "1"}, "what the pod holds")
+    for queue in ("default-queue", "default-parent-queue"):
+        until(
+            lambda queue=queue: world.find(QUEUE, "Queue", queue)["status"].get("allocated") == {"cpu": "1"},
+            f"what {queue} holds",
+        )
+    assert world.find(QUEUE, "Queue", "default-parent-queue")["status"]["childQueues"] == ["default-queue"]
+    bound = [event for event in world.api.list("v1", "Event", SPACE) if event["involvedObject"]["name"] == "single"]
+    assert [event["reason"] for event in bound] == ["Bound"]
+    world.api.delete(created)
+    until(
+        lambda: "allocated" not in world.find(QUEUE, "Queue", "default-parent-queue")["status"], "the queue to be empty"
+    )
+
+
+def test_a_bind_that_cannot_be_is_said_on_the_request_and_the_pod(world):
+    created = world.api.create(pod("nowhere"))
+    world.order(created, "no-such-node")
+    until(lambda: world.request("nowhere").get("phase") == "Failed", "the outcome")
+    assert "does not exist" in world.request("nowhere")["reason"]
+    conditions = {each["type"]: each for each in world.pod("nowhere")["status"]["conditions"]}
+    assert conditions["PodBound"]["reason"] == "BindingError"
+
+
+def test_a_pod_whose_owner_is_not_there_is_told_so(world):
+    ghost = thing("batch/v1", "Job", "ghost")
+    ghost["metadata"]["uid"] = "2f4a3a41-6a2a-4a0c-8f5f-3f1f0a0f7c11"
+    world.api.create(pod("orphan", ghost))
+
+    def warning():
+        events = world.api.list("v1", "Event", SPACE, fieldSelector="involvedObject.name=orphan")
+        return [event for event in events if event["reason"] == "PodGrouperWarning"]
+
+    (event, *more) = until(warning, "a warning")
+    assert not more
+    assert event["type"] == "Warning"
+    assert "ghost" in event["message"]
+
+
+# --- Shared GPUs ---------------------------------------------------------------------------------------------------
+
+
+def test_two_halves_share_one_gpu_and_a_third_is_refused_and_the_gpu_is_given_back(world):
+    pods = {name: world.api.create(sharing_pod(name)) for name in ("half-a", "half-b", "half-c")}
+    for name in ("half-a", "half-b"):
+        world.order_share(pods[name], "group-1")
+    for name in ("half-a", "half-b"):
+        until(lambda name=name: world.phase(name) == "Running", f"{name} to run")
+    (reservation,) = world.reservations()
+    device = reservation["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"]
+    for name in ("half-a", "half-b"):
+        assert world.pod(name)["metadata"]["labels"]["runai-gpu-group"] == "group-1"
+        maps = {each["metadata"]["name"]: each for each in world.api.list("v1", "ConfigMap", SPACE)}
+        assert maps[f"{name}-abc1234-shared-gpu-0-evar"]["data"]["NVIDIA_VISIBLE_DEVICES"] == device
+        assert maps[f"{name}-abc1234-shared-gpu-0"]["data"]["GPU_PORTION"] == "0.50"
+        until(lambda name=name: "nvidia.com/gpu" in world.resources(name).get("allocated", {}), "its share")
+        assert world.resources(name)["allocated"]["nvidia.com/gpu"] == "500m"
+    world.order_share(pods["half-c"], "group-1")
+    until(lambda: world.request("half-c").get("phase") == "Failed", "the third to be refused")
+    assert not world.pod("half-c")["spec"].get("nodeName")
+    for created in pods.values():
+        world.api.delete(created)
+    until(lambda: not world.reservations(), "the GPU to be given back")
+
+
+def test_a_binder_that_ends_in_the_middle_is_continued_by_the_next(world):
+    created = world.api.create(sharing_pod("middle"))
+    world.group("middle")
+    world.kubelet.is_paused = True
+    try:
+        world.order_share(created, "group-2", "n2")
+        until(world.reservations, "a reservation")
+        world.roles.stop("binder")
+    finally:
+        world.kubelet.is_paused = False
+    world.roles.start("binder")
+    until(lambda: world.phase("middle") == "Running", "the pod to run")
+    assert len(world.reservations()) == 1
+    world.api.delete(created)
+    until(lambda: not world.reservations(), "the GPU to be given back")
+
+
+# --- Workloads -----------------------------------------------------------------------------------------------------
+
+
+def test_the_pods_of_a_job_are_one_group(world):
+    job = world.api.create(thing("batch/v1", "Job", "job", spec={"template": restart(TEMPLATE), "parallelism": 2}))
+    for name in ("job-a", "job-b"):
+        world.api.create(pod(name, job))
+    uid = job["metadata"]["uid"]
+    assert {world.group(name)["metadata"]["name"] for name in ("job-a", "job-b")} == {f"pg-job-{uid}"}
+    assert world.group("job-a")["spec"]["minMember"] == 1
+
+
+def test_each_pod_of_a_deployment_is_a_group_of_its_own(world):
+    spec = {"selector": SELECTOR, "template": TEMPLATE}
+    deployment = world.api.create(thing("apps/v1", "Deployment", "web", spec=spec))
+    replicas = world.api.create(thing("apps/v1", "ReplicaSet", "web-1", deployment, spec=spec))
+    created = world.api.create(pod("web-1-a", replicas))
+    group = world.group("web-1-a")
+    assert group["metadata"]["name"] == f"pg-web-1-a-{created['metadata']['uid']}"
+    assert group["spec"]["priorityClassName"] == "inference"
+
+
+def test_a_pytorch_job_is_a_gang_with_a_sub_group_for_each_role(world):
+    roles = {"Master": {"replicas": 1, "template": TEMPLATE}, "Worker": {"replicas": 3, "template": TEMPLATE}}
+    job = world.api.create(thing("kubeflow.org/v1", "PyTorchJob", "torch", spec={"pytorchReplicaSpecs": roles}))
+    world.api.create(pod("torch-master-0", job, labels={"training.kubeflow.org/replica-type": "master"}))
+    world.api.create(pod("torch-worker-0", job, labels={"training.kubeflow.org/replica-type": "worker"}))
+    group = world.group("torch-worker-0")
+    assert group["spec"]["minMember"] == 4
+    assert {each["name"]: each["minMember"] for each in group["spec"]["subGroups"]} == {"master": 1, "worker": 3}
+    assert world.pod("torch-worker-0")["metadata"]["labels"]["kai.scheduler/subgroup-name"] == "worker"
+    assert world.group("torch-master-0")["metadata"]["uid"] == group["metadata"]["uid"]
+    # An elastic policy that is set later reaches the group with the next pod.
+    world.api.patch(job, {"spec": {"elasticPolicy": {"minReplicas": 2}}})
+    world.api.create(pod("torch-worker-1", job, labels={"training.kubeflow.org/replica-type": "worker"}))
+    until(lambda: world.group("torch-worker-1")["spec"]["minMember"] == 2, "the new minimum")
+
+
+def test_a_ray_cluster_is_a_gang_of_head_and_workers(world):
+    spec = {
+        "headGroupSpec": {"template": TEMPLATE},
+        "workerGroupSpecs": [{"groupName": "small", "replicas": 2, "minReplicas": 2, "template": TEMPLATE}],
+    }
+    cluster = world.api.create(thing("ray.io/v1", "RayCluster", "ray", spec=spec))
+    world.api.create(pod("ray-head", cluster, labels={"ray.io/group": "headgroup"}))
+    group = world.group("ray-head")
+    assert group["spec"]["minMember"] == 3
+    assert [each["name"] for each in group["spec"]["subGroups"]] == ["headgroup", "small"]
+
+
+def test_a_job_set_is_a_tree_over_its_jobs(world):
+    replicated = {"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 3}}}
+    job_set = world.api.create(
+        thing("jobset.x-k8s.io/v1alpha2", "JobSet", "set", spec={"replicatedJobs": [replicated]})
+    )
+    job = world.api.create(
+        thing("batch/v1", "Job", "set-workers-1", job_set, spec={"template": restart(TEMPLATE), "parallelism": 3})
+    )
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "workers", "jobset.sigs.k8s.io/job-index": "1"}
+    world.api.create(pod("set-workers-1-a", job, labels=labels))
+    group = world.group("set-workers-1-a")
+    assert group["spec"]["minSubGroup"] == 1
+    assert [each["name"] for each in group["spec"]["subGroups"]] == [
+        "workers",
+        "workers-replica-0",
+        "workers-replica-1",
+    ]
+    assert world.pod("set-workers-1-a")["metadata"]["labels"]["kai.scheduler/subgroup-name"] == "workers-replica-1"
+
+
+def test_each_replica_of_a_leader_worker_set_is_a_gang(world):
+    spec = {"replicas": 1, "leaderWorkerTemplate": {"size": 3, "workerTemplate": TEMPLATE}}
+    owner = world.api.create(thing("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "lws", spec=spec))
+    sts = {"selector": SELECTOR, "template": TEMPLATE, "serviceName": "lws"}
+    leaders = world.api.create(thing("apps/v1", "StatefulSet", "lws", owner, spec=sts))
+    labels = {"leaderworkerset.sigs.k8s.io/group-index": "0"}
+    leader = world.api.create(pod("lws-0", leaders, labels={**labels, "leaderworkerset.sigs.k8s.io/worker-index": "0"}))
+    workers = world.api.create(thing("apps/v1", "StatefulSet", "lws-0", leader, spec=sts))
+    world.api.create(pod("lws-0-1", workers, labels={**labels, "leaderworkerset.sigs.k8s.io/worker-index": "1"}))
+    group = world.group("lws-0")
+    assert group["metadata"]["name"] == f"pg-lws-{owner['metadata']['uid']}-group-0"
+    assert {each["name"]: each["minMember"] for each in group["spec"]["subGroups"]} == {"leader": 1, "workers": 2}
+    assert world.group("lws-0-1")["metadata"]["uid"] == group["metadata"]["uid"]
+    assert world.pod("lws-0-1")["metadata"]["labels"]["kai.scheduler/subgroup-name"] == "workers"
+
+
+def restart(template):
+    return {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}
+
+
+# --- Scaling, and rest ---------------------------------------------------------------------------------------------
+
+
+def test_a_share_that_finds_no_place_gets_a_scaling_pod_for_as_long(world):
+    created = world.api.create(sharing_pod("squeezed"))
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    world.api.patch(created, {"status": {"conditions": [condition]}}, subresource="status", content_type=STRATEGIC)
+    (scaling,) = until(lambda: world.api.list("v1", "Pod", "kai-scale-adjust"), "a scaling pod")
+    assert scaling["metadata"]["name"] == f"{SPACE}-squeezed"
+    until(
+        lambda: any(
+            condition["reason"] == "Unschedulable"
+            for each in world.api.list("v1", "Pod", "kai-scale-adjust")
+            for condition in each["status"].get("conditions", ())
+        ),
+        "its mark",
+    )
+    world.api.delete(created, gracePeriodSeconds=0)
+    until(lambda: not world.api.list("v1", "Pod", "kai-scale-adjust"), "the scaling pod to go")
+
+
+def test_a_lone_pod_costs_the_pod_grouper_two_writes_and_a_gang_one_write_for_each_pod(world):
+    user = "system:serviceaccount:kai-scheduler:podgrouper"
+    job = world.api.create(thing("batch/v1", "Job", "gang", spec={"template": restart(TEMPLATE)}))
+    before = len(written(world, user))
+    world.api.create(pod("lone"))
+    for index in range(8):
+        world.api.create(pod(f"gang-{index}", job))
+    for name in ("lone", *(f"gang-{index}" for index in range(8))):
+        world.group(name)
+    assert (
+        until(lambda: len(written(world, user)) - before >= 11 and len(written(world, user)) - before, "writes") == 11
+    )
+
+
+def test_nothing_is_written_while_nothing_happens(world):
+    def users():
+        return [f"system:serviceaccount:kai-scheduler:{name}" for name in ROLES]
+
+    quiet_since = time.monotonic()
+    before = [len(written(world, user)) for user in users()]
+
+    def is_quiet():
+        nonlocal quiet_since, before
+        now = [len(written(world, user)) for user in users()]
+        if now != before:
+            quiet_since, before = time.monotonic(), now
+        return time.monotonic() - quiet_since > 3.0
+
+    until(is_quiet, "three seconds without a write")
+
+
+def written(world, user):
+    """Return what a user wrote so far; a retry of what failed for good is not what these tests are about."""
+    return [
+        (event["verb"], event["requestURI"])
+        for event in world.plane.audited(user)
+        if event["verb"] in {"create", "update", "patch", "delete"}
+    ]
