@@ -11,7 +11,6 @@ from kai.api.meta import ObjectMeta
 from kai.api.pod import ExtendedResourceMapping
 from kai.api.wire import EMPTY, Count, Requests, by_content
 
-ReceivedResourceType: TypeAlias = Literal["", "Regular", "Fraction", "MigInstance"]
 BindPhase: TypeAlias = Literal["", "Pending", "Succeeded", "Failed"]
 
 
@@ -54,7 +53,8 @@ class BindRequestSpec:
 
     pod_name: str = ""
     selected_node: str = ""
-    received_resource_type: ReceivedResourceType = ""
+    received_resource_type: str = ""
+    """Regular, Fraction or MigInstance; a type that nobody knows stands for whole GPUs or none."""
     received_gpu: ReceivedGpu | None = None
     selected_gpu_groups: tuple[str, ...] = ()
     resource_claim_allocations: tuple[ResourceClaimAllocation, ...] = ()

@@ -94,6 +94,14 @@ NUMA_OBSERVED: Final = "kai.scheduler/numa-placement-observed"
 KARPENTER_DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 
+# Annotations of volumes and of claims on them.
+VOLUME_NODE: Final = "volume.kubernetes.io/selected-node"
+"""On a claim: the node for which its volume is to be made."""
+VOLUME_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+"""On a claim: it has its volume, on both sides."""
+VOLUME_BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+"""On a volume: it was given to its claim, not made for it by hand."""
+
 # Annotations of pod groups.
 TOP_OWNER: Final = "kai.scheduler/top-owner-metadata"
 STALE_SINCE: Final = "kai.scheduler/stale-podgroup-timestamp"

@@ -26,9 +26,6 @@ from kai.binder.context import BindContext
 from kai.binder.matching import label_selector_matches, node_selector_matches
 from kai.binder.outcome import BindFailureError
 
-SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _FILESYSTEM: Final = "Filesystem"
 
@@ -80,7 +77,7 @@ def claim_names(pod: Pod) -> tuple[str, ...]:
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
     """Return whether a claim has its volume, on both sides."""
-    return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
+    return bool(claim.spec.volume_name) and names.VOLUME_BIND_COMPLETED in claim.metadata.annotations
 
 
 def _claim(pod: Pod, name: str) -> Plan[PersistentVolumeClaim]:
@@ -192,7 +189,7 @@ def _check_can_provision(claim: PersistentVolumeClaim, storage_class: StorageCla
     ):
         message = f"{title(claim)}: {title(storage_class)} provisions nothing on {title(node)}"
         raise BindFailureError(message, retryable=False)
-    chosen = claim.metadata.annotations.get(SELECTED_NODE)
+    chosen = claim.metadata.annotations.get(names.VOLUME_NODE)
     if chosen is not None and chosen != node.metadata.name:
         raise BindFailureError(f"{title(claim)}: is being provisioned on node {chosen}", retryable=True)
 
@@ -208,7 +205,7 @@ def _offer_volume(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Pla
         "name": metadata.name,
         "uid": metadata.uid,
     }
-    body = {"metadata": {"annotations": {BOUND_BY_CONTROLLER: "yes"}}, "spec": {"claimRef": reference}}
+    body = {"metadata": {"annotations": {names.VOLUME_BOUND_BY_CONTROLLER: "yes"}}, "spec": {"claimRef": reference}}
     yield from patch(
         Ref(PersistentVolume, volume.metadata.name),
         body,
@@ -218,9 +215,9 @@ def _offer_volume(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Pla
 
 
 def _ask_for_volume(claim: PersistentVolumeClaim, node: Node) -> Plan[None]:
-    if claim.metadata.annotations.get(SELECTED_NODE) == node.metadata.name:
+    if claim.metadata.annotations.get(names.VOLUME_NODE) == node.metadata.name:
         return
-    body = {"metadata": {"annotations": {SELECTED_NODE: node.metadata.name}}}
+    body = {"metadata": {"annotations": {names.VOLUME_NODE: node.metadata.name}}}
     metadata = claim.metadata
     yield from patch(
         Ref(PersistentVolumeClaim, metadata.name, metadata.namespace),
@@ -238,7 +235,7 @@ def _wait_for(claim: PersistentVolumeClaim, node: Node, seconds: float) -> Plan[
     ref = Ref(PersistentVolumeClaim, claim.metadata.name, claim.metadata.namespace)
 
     def was_given_up(current: PersistentVolumeClaim) -> bool:
-        return current.metadata.annotations.get(SELECTED_NODE, node.metadata.name) != node.metadata.name
+        return current.metadata.annotations.get(names.VOLUME_NODE, node.metadata.name) != node.metadata.name
 
     known = yield from wait_until(ref, lambda current: is_bound(current) or was_given_up(current), seconds=seconds)
     if known is None or not is_bound(known):

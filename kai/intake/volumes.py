@@ -1,7 +1,6 @@
 """Volumes: claims, the volumes and classes behind them, and what storage drivers say they have left."""
 
 from collections.abc import Iterable
-from typing import Final
 
 from kai.api import names, quantity
 from kai.api import storage as api
@@ -12,9 +11,6 @@ from kai.intake.settings import IntakeSettings
 from kai.intake.shelf import in_order
 from kai.model.constraints import NodeTerm, Requirement
 from kai.model.volume import StorageCapacity, StorageClass, Volume, VolumeCatalog, VolumeClaim
-
-SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-"""Annotation of a volume claim: the node for which its volume is to be made."""
 
 
 def read_volumes(objects: ClusterObjects, settings: IntakeSettings) -> VolumeCatalog:
@@ -47,7 +43,7 @@ def _claim(source: api.PersistentVolumeClaim) -> VolumeClaim:
         volume=spec.volume_name,
         owner_pod=only_pod(metadata.owner_references),
         deleting=metadata.deletion_timestamp is not None,
-        selected_node=metadata.annotations.get(SELECTED_NODE, ""),
+        selected_node=metadata.annotations.get(names.VOLUME_NODE, ""),
         access_modes=spec.access_modes,
         block=_is_block(spec.volume_mode),
         selector=selection.selector(spec.selector),

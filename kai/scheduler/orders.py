@@ -5,7 +5,7 @@ Source: fields, metadata and texts are those of the peer's cache.Bind, cache.Evi
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import attrs
 
@@ -14,7 +14,6 @@ from kai.api.bindrequest import (
     BindRequest,
     BindRequestSpec,
     ReceivedGpu,
-    ReceivedResourceType,
 )
 from kai.api.codec import unstructure
 from kai.api.meta import ObjectMeta, OwnerReference
@@ -84,7 +83,7 @@ def bind_request(
         spec=BindRequestSpec(
             pod_name=pod.metadata.name,
             selected_node=node,
-            received_resource_type=cast("ReceivedResourceType", decision.received),
+            received_resource_type=decision.received,
             received_gpu=_received_gpu(decision),
             selected_gpu_groups=devices,
             resource_claim_allocations=claim_allocations(placement) if placement else (),

@@ -2,6 +2,7 @@ import copy
 
 import pytest
 
+from kai.api import names
 from kai.api.bindrequest import BindRequest
 from kai.api.codec import structure_as
 from kai.api.node import Node
@@ -10,7 +11,7 @@ from kai.api.pod import Pod
 from kai.api.storage import PersistentVolume, PersistentVolumeClaim
 from kai.binder.context import BindContext
 from kai.binder.outcome import BindFailureError
-from kai.binder.volumes import BIND_COMPLETED, SELECTED_NODE, VolumeBinding, claim_names, find_volume
+from kai.binder.volumes import VolumeBinding, claim_names, find_volume
 from tests.unit.binder.clusters import bind_request, cluster, node, pod
 
 ON_N1 = {
@@ -37,7 +38,7 @@ def claim(name="c", storage_class="slow", size="1Gi", annotations=None, **spec):
 
 
 def bound(name="c", volume="v"):
-    return claim(name, annotations={BIND_COMPLETED: "yes"}, volumeName=volume)
+    return claim(name, annotations={names.VOLUME_BIND_COMPLETED: "yes"}, volumeName=volume)
 
 
 def volume(name="v", storage_class="slow", size="1Gi", phase="Available", labels=None, **spec):
@@ -77,12 +78,12 @@ def binds(server, request):
     ]
     if offered:
         name = offered[0]
-    elif manifest["metadata"]["annotations"].get(SELECTED_NODE):
+    elif manifest["metadata"]["annotations"].get(names.VOLUME_NODE):
         name = f"made-for-{key}"
         server._put(volume(name, nodeAffinity=copy.deepcopy(ON_N1)))
     else:
         return
-    patch = {"metadata": {"annotations": {BIND_COMPLETED: "yes"}}, "spec": {"volumeName": name}}
+    patch = {"metadata": {"annotations": {names.VOLUME_BIND_COMPLETED: "yes"}}, "spec": {"volumeName": name}}
     server.change("PersistentVolumeClaim", key, "ns", patch)
 
 
@@ -124,7 +125,7 @@ def test_a_bound_claim_needs_no_write_if_its_volume_is_in_reach():
         ((claim(volumeName="v"), storage_class()), "is not bound to a volume yet"),
         ((claim(storage_class=None),), "is not bound to a volume yet"),
         ((claim(), storage_class(provisioner="kubernetes.io/no-provisioner")), "no volume suits it on node n1"),
-        ((claim(annotations={SELECTED_NODE: "n2"}), storage_class()), "is being provisioned on node n2"),
+        ((claim(annotations={names.VOLUME_NODE: "n2"}), storage_class()), "is being provisioned on node n2"),
         (
             (
                 claim(),
@@ -185,7 +186,7 @@ def test_nothing_is_written_unless_every_claim_has_an_answer():
 def test_a_claim_without_a_volume_is_handed_to_its_provisioner():
     server = prepare(claim(), storage_class())
     annotations = server.get("PersistentVolumeClaim", "c", "ns")["metadata"]["annotations"]
-    assert annotations[SELECTED_NODE] == "n1"
+    assert annotations[names.VOLUME_NODE] == "n1"
     assert server.get("PersistentVolumeClaim", "c", "ns")["spec"]["volumeName"] == "made-for-c"
 
 
@@ -194,7 +195,7 @@ def test_a_provisioner_that_takes_too_long_or_gives_up_fails_the_bind():
 
     def gives_up(server, request):
         server.change(
-            "PersistentVolumeClaim", request.ref.name, "ns", {"metadata": {"annotations": {SELECTED_NODE: ""}}}
+            "PersistentVolumeClaim", request.ref.name, "ns", {"metadata": {"annotations": {names.VOLUME_NODE: ""}}}
         )
 
     assert "was not bound" in refusal(claim(), storage_class(), settle=gives_up)

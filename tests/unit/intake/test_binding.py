@@ -28,6 +28,10 @@ def test_a_request_stands_until_it_failed_for_good_or_its_node_is_gone(request_,
     assert [each.metadata.name for each in expired] == ([] if live else ["a"])
 
 
+def test_a_request_with_a_type_that_nobody_knows_stands():
+    assert is_binding(bind_request("a", "n", spec={"receivedResourceType": "Quantum"}))
+
+
 def test_a_request_of_another_scheduler_for_a_node_outside_the_snapshot_stands():
     foreign = bind_request("a", "theirs", metadata={"labels": {"kai.scheduler/node-pool": "theirs"}})
     assert is_binding(foreign)
