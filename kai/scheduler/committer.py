@@ -402,7 +402,13 @@ class Committer:
         return self._later(work, now)
 
     def _bound(self, work: _Bind, now: float) -> list[Effect]:
-        facts = {"pod": _title(work.pod), "node": work.request.spec.selected_node, "seconds": now - work.since}
+        created = work.pod.metadata.creation_timestamp
+        facts = {
+            "pod": _title(work.pod),
+            "node": work.request.spec.selected_node,
+            "seconds": now - work.since,
+            "waited": 0.0 if created is None else max(0.0, self.now() - created),
+        }
         effects = self._end(work, Noted("bind ordered", facts))
         if self.settings.announce_binds:
             effects.append(Send(orders.scheduled_event(work.pod, work.request.spec.selected_node, self.settings)))
@@ -428,12 +434,15 @@ class Committer:
             self._blocked[work.pod.metadata.uid] = self.now() + _BUDGET_PAUSE
         if refusal.reason is Reason.NOT_FOUND:
             return self._end(work, Noted("victim was gone", {"pod": _title(work.pod)}))
-        return self._end(work, Noted("eviction refused", {"pod": _title(work.pod), "why": refusal.message}))
+        return self._end(
+            work, Noted("eviction refused", {"pod": _title(work.pod), "why": refusal.message, "cause": work.cause})
+        )
 
     def _evicted(self, work: _Eviction, now: float) -> list[Effect]:
         # The reply holds no pod, so the pod stays assumed to be leaving until the watch shows that it is.
         self._busy.discard((Pod, _key(work.pod)))
-        facts = {"pod": _title(work.pod), "cause": work.cause, "seconds": now - work.since}
+        group = (work.event.ref.name, work.event.ref.namespace, work.event.uid) if work.event else None
+        facts = {"pod": _title(work.pod), "cause": work.cause, "seconds": now - work.since, "group": group}
         effects: list[Effect] = [Noted("evicted", facts)]
         return effects if work.event is None else [*effects, Send(work.event)]
 

@@ -1,0 +1,241 @@
+"""One cycle in a worker thread: objects in, decisions streamed out, a report at the end.
+
+The event loop is never held: what the thread decides lies in a deque, and the loop is told once that there is
+something, however much follows. A cycle that fails is one value like any other; its input is written to a file.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable, Mapping
+from traceback import extract_tb
+from typing import Final
+
+import attrs
+from opentelemetry.trace import Tracer
+
+from kai.api.objects import ClusterObjects
+from kai.cluster.port import Term
+from kai.errors import KaiError
+from kai.framework.budget import Grant
+from kai.framework.cycle import CycleReport, run_cycle
+from kai.framework.decisions import Bind, Decision, Evict
+from kai.framework.profile import Profile
+from kai.intake import Intake
+from kai.model.status import Status
+from kai.scheduler.budget import Spent, Timed
+from kai.scheduler.committer import Decided
+from kai.scheduler.dump import Input, write_archive
+from kai.scheduler.explanations import Overall, explain
+from kai.scheduler.observe import CycleObserver
+from kai.scheduler.settings import SchedulerSettings
+from kai.state.snapshot import Snapshot
+
+_MOST_DUMPS: Final = 3
+
+
+class AbandonedError(KaiError):
+    """The cycle was told to stop: the process ends, or another leads."""
+
+
+@attrs.frozen(kw_only=True)
+class Failure:
+    """A cycle that was abandoned."""
+
+    kind: str
+    message: str
+    dump: str = ""
+    """The file with what it was given; "" if there is none."""
+
+
+@attrs.frozen(kw_only=True)
+class Done:
+    """A cycle that came to its end."""
+
+    snapshot: Snapshot
+    report: CycleReport
+    overall: Overall
+    seconds: Mapping[str, float]
+    """How long each phase took."""
+    spent: Mapping[str, Spent]
+    groups: Mapping[str, tuple[int, int]]
+    """By action: how many groups it bound, and for how many it decided something."""
+    decisions: int
+    restless: bool
+    """Whether something may change by the mere passing of time: pods wait, or a gang is stale."""
+
+
+@attrs.define
+class Stream:
+    """A sink whose decisions another thread takes."""
+
+    term: Term
+    number: int
+    observer: CycleObserver
+    wake: Callable[[], None]
+    """Tells the loop, from the cycle's thread, that there is something to take."""
+    is_stopped: Callable[[], bool]
+    snapshot: Snapshot | None = None
+    groups: dict[str, tuple[int, int]] = attrs.field(factory=dict)
+    count: int = 0
+    _waiting: deque[Decided] = attrs.field(factory=deque)
+    _is_told: bool = False
+
+    def take(self, decisions: tuple[Decision, ...], /) -> None:
+        """Hand over the decisions of one statement.
+
+        Raises: AbandonedError once the cycle is to stop.
+        """
+        self.check()
+        if self.snapshot is None:
+            raise AbandonedError("a statement was made before there was a snapshot")
+        self.count += len(decisions)
+        self._tally(decisions, self.snapshot)
+        event = Decided(
+            term=self.term,
+            cycle=self.number,
+            snapshot=self.snapshot,
+            decisions=decisions,
+            trace=self.observer.trace,
+        )
+        self._waiting.append(event)
+        if not self._is_told:
+            self._is_told = True
+            self.wake()
+
+    def taken(self) -> tuple[Decided, ...]:
+        """Return what waits, on the loop."""
+        self._is_told = False
+        out: list[Decided] = []
+        while self._waiting:
+            out.append(self._waiting.popleft())
+        return tuple(out)
+
+    def check(self) -> None:
+        """Go on, unless the cycle is to stop.
+
+        Raises: AbandonedError.
+        """
+        if self.is_stopped():
+            raise AbandonedError("the cycle was told to stop")
+
+    def _tally(self, decisions: tuple[Decision, ...], snapshot: Snapshot) -> None:
+        bound = {int(snapshot.pod_group[each.pod]) for each in decisions if isinstance(each, Bind)}
+        gain = {int(snapshot.pod_group[each.pod]) for each in decisions if not isinstance(each, Evict)}
+        gain |= {each.aggressor for each in decisions if isinstance(each, Evict)}
+        before = self.groups.get(self.observer.action, (0, 0))
+        self.groups[self.observer.action] = (before[0] + len(bound), before[1] + len(gain - {-1}))
+
+
+@attrs.define
+class Cycles:
+    """Runs cycles, one after the other, each in a worker thread."""
+
+    settings: SchedulerSettings
+    profile: Profile
+    tracer: Tracer
+    clock: Callable[[], float]
+    """The monotonic clock."""
+    last: Input | None = None
+    """What the last cycle was given, and what its budget answered."""
+    _intake: Intake | None = None
+    _dumps: int = 0
+    _is_frozen: bool = False
+
+    def run(self, objects: ClusterObjects, now: float, stream: Stream) -> Done | Failure:
+        """Decide once. Not for the event loop.
+
+        Holds: raises nothing that a plugin, an object or a bug of ours can cause.
+        """
+        budget = Timed(self.settings.configuration.parameters.budgets, self.clock)
+        given = self.last = Input(objects=objects, now=now, cycle=stream.number)
+        error = ""
+        try:
+            return self._decide(objects, now, stream, budget)
+        except AbandonedError as stop:
+            error = str(stop)
+            return Failure(kind=type(stop).__name__, message=error)
+        except Exception as failure:  # noqa: BLE001 - the boundary of a cycle: a bug or a plugin costs one cycle
+            error = type(failure).__name__
+            self._intake = None
+            dump = self._dump(attrs.evolve(given, grants=budget.grants))
+            return Failure(kind=error, message=_told(failure), dump=dump)
+        finally:
+            self.last = attrs.evolve(given, grants=budget.grants)
+            stream.observer.finish(error)
+            self._freeze()
+
+    def _decide(self, objects: ClusterObjects, now: float, stream: Stream, budget: Timed) -> Done:
+        observer = stream.observer
+        if self._intake is None:
+            self._intake = Intake(self.settings.intake)
+        with observer.phase("snapshot"):
+            snapshot = stream.snapshot = self._intake.take(objects, now, revision=stream.number)
+        report = run_cycle(snapshot, self.profile, stream, observer, Stoppable(budget, stream))
+        with observer.phase("explain"):
+            overall = explain(snapshot, report, self.settings.pool)
+        waits = bool(((report.status == Status.PENDING) | (report.status == Status.PIPELINED)).any())
+        return Done(
+            snapshot=snapshot,
+            report=report,
+            overall=overall,
+            seconds=dict(observer.seconds),
+            spent=dict(budget.finish()),
+            groups=dict(stream.groups),
+            decisions=stream.count,
+            restless=waits or any(account.stale for account in overall.groups),
+        )
+
+    def _freeze(self) -> None:
+        """Let the collector pass over what lives long, once: looking through a cluster again finds no garbage."""
+        if not self._is_frozen:
+            self._is_frozen = True
+            gc.collect()
+            gc.freeze()
+
+    def _dump(self, given: Input) -> str:
+        """Write what a failed cycle was given, unless this process left files enough already."""
+        if self._dumps >= _MOST_DUMPS:
+            return ""
+        self._dumps += 1
+        return write_archive(given, self.settings, "failed-cycle")
+
+
+@attrs.define
+class Stoppable:
+    """A budget that ends a cycle which is to stop: a search may decide nothing for minutes."""
+
+    budget: Timed
+    stream: Stream
+
+    def begin_action(self, action: str, /) -> None:
+        """Pass it on."""
+        self.budget.begin_action(action)
+
+    def begin_group(self) -> Grant:
+        """Return the budget's answer.
+
+        Raises: AbandonedError.
+        """
+        self.stream.check()
+        return self.budget.begin_group()
+
+    def begin_generator(self, generator: str, /) -> None:
+        """Pass it on."""
+        self.budget.begin_generator(generator)
+
+    def grant(self) -> Grant:
+        """Return the budget's answer.
+
+        Raises: AbandonedError.
+        """
+        self.stream.check()
+        return self.budget.grant()
+
+
+def _told(error: Exception) -> str:
+    """Return what failed and where, on one line, without what it was about."""
+    place = extract_tb(error.__traceback__)[-1]
+    message = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return f"{message} (at {place.name}, line {place.lineno} of {place.filename.rpartition('/')[2]})"

@@ -1,0 +1,144 @@
+"""A cycle's input as a file that others can repeat: the peer's snapshot archive, with what is ours beside it.
+
+Source: the format of the peer's snapshot plugin (GET /get-snapshot): a zip with one member, ``snapshot.json``. Objects
+come without apiVersion and kind; parameters that are zero are left out; durations are nanoseconds.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from kai.api.codec import unstructure
+from kai.api.objects import ClusterObjects
+from kai.api.wire import camel
+from kai.framework.configuration import PEER_KEYS
+from kai.intake.nodes import is_wanted
+from kai.scheduler.budget import Grants
+from kai.scheduler.settings import SchedulerSettings
+
+MEMBER: Final = "snapshot.json"
+_NANOSECONDS: Final = 10**9
+# Kinds that the peer's archive has no list for.
+_NOT_THEIRS: Final = frozenset({"namespaces", "pod_disruption_budgets", "resource_claim_templates"})
+_SHARDED: Final = frozenset({"queues", "pod_groups"})
+_DEFAULT: Final[Mapping[str, Any]] = {
+    "actions": "allocate, consolidation, reclaim, preempt, stalegangeviction",
+    "tiers": [
+        {
+            "plugins": [
+                {"name": name}
+                for name in (
+                    *("predicates", "proportion", "priority", "elastic", "kubeflow", "ray", "nodeavailability"),
+                    *("gpusharingorder", "gpupack", "resourcetype", "subgrouporder", "taskorder", "nominatednode"),
+                    "dynamicresources",
+                )
+            ]
+            + [{"name": "nodeplacement", "arguments": {"cpu": "binpack", "gpu": "binpack"}}]
+            + [{"name": name} for name in ("minruntime", "topology")]
+        }
+    ],
+}
+
+
+@attrs.frozen(kw_only=True)
+class Input:
+    """What a cycle was given."""
+
+    objects: ClusterObjects
+    now: float
+    cycle: int
+    grants: Grants = ()
+    """What the search budget answered."""
+
+
+def archive(given: Input, settings: SchedulerSettings) -> bytes:
+    """Return the archive of a cycle's input. Cost: seconds for tens of thousands of pods; not for the event loop."""
+    document = {
+        "config": peer_configuration(settings),
+        "schedulerParams": parameters(settings),
+        "rawObjects": raw_objects(given.objects, settings),
+        "kai": {
+            "now": given.now,
+            "cycle": given.cycle,
+            "grants": [list(each) for each in given.grants],
+            **({"config": settings.document} if _is_ours(settings) else {}),
+        },
+    }
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(MEMBER, json.dumps(document, separators=(",", ":")))
+    return out.getvalue()
+
+
+def write_archive(given: Input, settings: SchedulerSettings, reason: str) -> str:
+    """Write the archive to a new file and return its path; "" if there is no room for it."""
+    folder = settings.dump_folder or None
+    try:
+        with tempfile.NamedTemporaryFile(
+            "wb", prefix=f"kai-{reason}-{given.cycle}-", suffix=".zip", dir=folder, delete=False
+        ) as file:
+            file.write(archive(given, settings))
+            return str(Path(file.name))
+    except OSError:
+        return ""
+
+
+def peer_configuration(settings: SchedulerSettings) -> Mapping[str, Any]:
+    """Return the configuration in the peer's form; its default where ours is written in our own form."""
+    if settings.document is None or _is_ours(settings):
+        return _DEFAULT
+    return {**_DEFAULT, **settings.document}
+
+
+def _is_ours(settings: SchedulerSettings) -> bool:
+    return settings.document is not None and not set(settings.document) <= set(PEER_KEYS)
+
+
+def parameters(settings: SchedulerSettings) -> dict[str, Any]:
+    """Return the flags that decisions depend on, by the peer's names; what is zero is left out."""
+    known, intake = settings.configuration.parameters, settings.intake
+    values: dict[str, Any] = {
+        "schedulerName": known.scheduler_name,
+        "restrictSchedulingNodes": known.restrict_node_scheduling,
+        "partitionParams": {"NodePoolLabelKey": intake.node_pool_label, "NodePoolLabelValue": intake.node_pool},
+        "maxNumberConsolidationPreemptees": known.max_consolidation_preemptees,
+        "scheduleCSIStorage": intake.schedule_csi_storage,
+        "useSchedulingSignatures": known.use_scheduling_signatures,
+        "fullHierarchyFairness": intake.full_hierarchy_fairness,
+        "allowConsolidatingReclaim": known.allow_consolidating_reclaim,
+        "numOfStatusRecordingWorkers": settings.status_writers,
+        "globalDefaultStalenessGracePeriod": round(known.default_staleness_grace_seconds * _NANOSECONDS),
+        "schedulePeriod": round(settings.period_seconds * _NANOSECONDS),
+        "stuckInReleasingThreshold": round(intake.stuck_in_releasing_seconds * _NANOSECONDS),
+        "detailedFitErrors": known.detailed_fit_errors,
+        "updatePodEvictionCondition": settings.mark_victims,
+        "queueLabelKey": intake.queue_label_key,
+    }
+    return {key: value for key, value in values.items() if value}
+
+
+def raw_objects(objects: ClusterObjects, settings: SchedulerSettings) -> dict[str, list[dict[str, Any]]]:
+    """Return all objects by kind; of nodes, queues and pod groups those of the shard."""
+    out: dict[str, list[dict[str, Any]]] = {}
+    for field in attrs.fields_dict(ClusterObjects):
+        if field in _NOT_THEIRS:
+            continue
+        members = getattr(objects, field)
+        if field == "nodes":
+            members = [node for node in members if is_wanted(node, settings.intake)]
+        elif field in _SHARDED:
+            members = [each for each in members if settings.intake.owns(each.metadata.labels)]
+        out[camel(field)] = [_plain(each) for each in members]
+    return out
+
+
+def _plain(obj: object) -> dict[str, Any]:
+    return {key: value for key, value in unstructure(obj).items() if key not in {"apiVersion", "kind"}}

@@ -1,0 +1,192 @@
+"""The shell around the committer and the publisher: their effects, carried out in the present term.
+
+Binds and evictions go first; explanations have writers of their own, so a storm of them never holds up a bind.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+import anyio
+import attrs
+import structlog
+
+from kai.api.bindrequest import BindRequest
+from kai.api.plans import Emit, Patch, Refusal
+from kai.cluster.port import Api, Cluster, NotLeading, Term
+from kai.scheduler import committer as commits
+from kai.scheduler import publisher as publications
+from kai.scheduler.committer import Answered, Assume, Committer, Forget, Noted, Send, TermBegan, TermEnded, WakeAt
+from kai.scheduler.metrics import SchedulerMetrics
+from kai.scheduler.publisher import Publisher
+from kai.scheduler.settings import SchedulerSettings
+
+_MOST_EXPLANATIONS: Final = 50_000
+_WARNINGS: Final = frozenset({"bind refused", "eviction refused", "write given up"})
+
+HandOver: TypeAlias = Callable[[BindRequest], None]
+"""Takes an order that the API server confirmed, to carry it out in this process."""
+
+
+@attrs.define
+class Outbox:
+    """What is to be written, and whoever writes it."""
+
+    cluster: Cluster
+    settings: SchedulerSettings
+    committer: Committer
+    publisher: Publisher
+    metrics: SchedulerMetrics
+    hand_over: HandOver | None = None
+    _api: Api | None = None
+    """The way to write in the present term; None when there is none."""
+    _urgent: deque[Send] = attrs.field(factory=deque)
+    _quiet: deque[Send] = attrs.field(factory=deque)
+    _more_urgent: anyio.Event = attrs.field(factory=anyio.Event)
+    _more_quiet: anyio.Event = attrs.field(factory=anyio.Event)
+    _changed: anyio.Event = attrs.field(factory=anyio.Event)
+    _commit_due: float | None = None
+    _publish_due: float | None = None
+
+    # --- Terms and events ----------------------------------------------------------------------------------------
+
+    def begin(self, term: Term) -> None:
+        """Write in a term from now on."""
+        self._api = self.cluster.api.fenced(term)
+        self.commit(TermBegan(term))
+
+    def end(self) -> None:
+        """Write nothing from now on; what was assumed is shown no longer."""
+        self._api = None
+        self._urgent.clear()
+        self._quiet.clear()
+        self.commit(TermEnded())
+        self._publish_due = None
+        self.publisher.step(publications.Silenced(), self.cluster.clock.monotonic())
+
+    def commit(self, event: commits.Event) -> None:
+        """Give the committer an event and carry out what follows."""
+        self._commit_due = None
+        effects = self.committer.step(event, self.cluster.clock.monotonic())
+        for effect in effects:
+            if isinstance(effect, WakeAt):
+                self._commit_due = effect.time
+                self._changed.set()
+            else:
+                self._carry_out(effect)
+        self.metrics.under_way(self.committer.under_way)
+
+    def publish(self, event: publications.Event) -> None:
+        """Give the publisher an event and carry out what follows."""
+        self._publish_due = None
+        for effect in self.publisher.step(event, self.cluster.clock.monotonic()):
+            if isinstance(effect, WakeAt):
+                self._publish_due = effect.time
+                self._changed.set()
+            else:
+                self._carry_out(effect)
+
+    def _carry_out(self, effect: commits.Effect) -> None:
+        match effect:
+            case Send():
+                self._put(effect)
+            case Assume():
+                self.cluster.store.assume(effect.obj, effect.until)
+            case Forget():
+                self.cluster.store.forget(effect.cls, effect.key)
+            case Noted():
+                self._note(effect)
+            case WakeAt():
+                pass
+
+    def _put(self, send: Send) -> None:
+        if self._api is None:
+            return
+        if isinstance(send.request, Patch | Emit):
+            if len(self._quiet) >= _MOST_EXPLANATIONS:
+                self._quiet.popleft()  # the next cycle explains again whatever still waits
+            self._quiet.append(send)
+            self._more_quiet.set()
+        else:
+            self._urgent.append(send)
+            self._more_urgent.set()
+
+    def _note(self, noted: Noted) -> None:
+        log = structlog.get_logger()
+        facts = {key: value for key, value in noted.facts.items() if value is not None}
+        (log.warning if noted.what in _WARNINGS else log.info)(noted.what, **facts)
+        match noted.what:
+            case "bind ordered":
+                self.metrics.bind_ordered(float(str(facts["seconds"])))
+                self.metrics.queueing(float(str(facts["waited"])))
+            case "bind refused":
+                self.metrics.bind_ended("refused")
+            case "evicted":
+                group = facts.get("group")
+                known = group if isinstance(group, tuple) and len(group) == 3 else None
+                self.metrics.evicted("done", str(facts["cause"]), known)
+            case "eviction refused":
+                self.metrics.evicted("refused", str(facts["cause"]))
+            case "statement rejected":
+                self.metrics.statement_rejected()
+            case _:
+                pass
+
+    # --- Writers -------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            for _ in range(max(1, self.settings.senders)):
+                tasks.start_soon(self._write_urgent)
+            for _ in range(max(1, self.settings.status_writers)):
+                tasks.start_soon(self._write_quiet)
+            tasks.start_soon(self._keep_time)
+
+    async def _write_urgent(self) -> None:
+        while True:
+            while not self._urgent:
+                self._more_urgent = anyio.Event() if self._more_urgent.is_set() else self._more_urgent
+                await self._more_urgent.wait()
+            await self._write(self._urgent.popleft())
+
+    async def _write_quiet(self) -> None:
+        while True:
+            while not self._quiet:
+                self._more_quiet = anyio.Event() if self._more_quiet.is_set() else self._more_quiet
+                await self._more_quiet.wait()
+            await self._write(self._quiet.popleft())
+
+    async def _write(self, send: Send) -> None:
+        api = self._api
+        reply: object = NotLeading() if api is None else await api.perform(send.request)
+        if send.ticket:
+            if isinstance(reply, BindRequest) and self.hand_over is not None:
+                self.commit(Answered(send.ticket, reply))
+                self.hand_over(reply)
+            else:
+                self.commit(Answered(send.ticket, reply))
+        elif isinstance(reply, Refusal) and not isinstance(reply, NotLeading):
+            what = type(send.request).__name__.lower()
+            structlog.get_logger().info("not written", what=what, why=reply.message or reply.reason.value)
+
+    async def _keep_time(self) -> None:
+        clock = self.cluster.clock
+        while True:
+            self._changed = anyio.Event()
+            now = clock.monotonic()
+            if self._commit_due is not None and self._commit_due <= now:
+                self.commit(commits.Tick())
+            elif self._publish_due is not None and self._publish_due <= now:
+                self.publish(publications.Moment())
+            else:
+                await _wait(self._changed, (self._commit_due, self._publish_due), now)
+
+
+async def _wait(event: anyio.Event, due: Iterable[float | None], now: float) -> None:
+    """Wait for an event, or until the first of these times."""
+    pauses = [max(0.0, time - now) for time in due if time is not None]
+    with anyio.move_on_after(min(pauses) if pauses else None):
+        await event.wait()

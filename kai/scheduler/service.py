@@ -1,0 +1,245 @@
+"""The scheduler at work: wake on a change or after a pause, decide, publish.
+
+Terms come first: `kai.cluster.leading.take_over` waits until this process leads, lists by quorum what decisions rest
+upon and drops what was assumed before. Within a term a cycle follows a change of the store, a little later, so that a
+gang that is created pod by pod is seen whole; while pods wait it follows the mere passing of time as well, because some
+reasons to wait do. Nothing runs where nothing changed and nothing waits.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import attrs
+import structlog
+from anyio import from_thread, to_thread
+from prometheus_client import CollectorRegistry
+
+from kai.api.objects import ClusterObjects
+from kai.cluster.leading import take_over
+from kai.cluster.port import Cluster, Leadership, Term
+from kai.framework.configuration import make_profile
+from kai.intake import expired_bind_requests
+from kai.scheduler.committer import Committer, Expired
+from kai.scheduler.cycling import Cycles, Done, Failure, Stream
+from kai.scheduler.dump import Input, archive
+from kai.scheduler.metrics import SchedulerMetrics
+from kai.scheduler.observe import CycleObserver
+from kai.scheduler.outbox import HandOver, Outbox
+from kai.scheduler.publisher import Publisher, Told
+from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.warming import warm_up
+from kai.telemetry.listener import Response, Route
+from kai.telemetry.tracing import Tracing, no_tracing
+
+_LONGEST_REST: Final = 1.0
+_MOST_PERIODS: Final = 5
+_LONGEST_PAUSE: Final = 60.0
+SNAPSHOT_PATH: Final = "/get-snapshot"
+
+
+@attrs.define(eq=False)
+class Scheduler:
+    """The scheduler of one process."""
+
+    cluster: Cluster
+    settings: SchedulerSettings
+    leadership: Leadership
+    metrics: SchedulerMetrics
+    tracing: Tracing
+    outbox: Outbox
+    cycles: Cycles
+    number: int = 0
+    """The number of the last cycle of this process."""
+    _failures: int = 0
+    _is_ending: bool = False
+
+    # --- Terms ---------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Schedule until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_for_the_end)
+            await to_thread.run_sync(warm_up, self.cycles.profile)
+            tasks.start_soon(self.outbox.run)
+            while True:
+                term = await take_over(self.cluster.store, self.leadership, self.cluster.clock)
+                structlog.get_logger().info("leading", epoch=term.epoch)
+                await self._lead(term)
+
+    async def _watch_for_the_end(self) -> None:
+        """Let a cycle that is under way know when we are cancelled: its thread would go on to its own end."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self._is_ending = True
+
+    async def _lead(self, term: Term) -> None:
+        self.outbox.begin(term)
+        self.metrics.leads.set(1)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._decide_on, term)
+                await self.leadership.ended(term)
+                structlog.get_logger().warning("leading no more", epoch=term.epoch)
+                self.outbox.end()
+                tasks.cancel_scope.cancel()
+        finally:
+            self.metrics.leads.set(0)
+            self.outbox.end()
+
+    # --- Cycles --------------------------------------------------------------------------------------------------
+
+    async def _decide_on(self, term: Term) -> None:
+        clock, store = self.cluster.clock, self.cluster.store
+        idle = 0
+        while True:
+            revision = store.revision
+            since = clock.monotonic()
+            outcome = await self._cycle(term)
+            took = clock.monotonic() - since
+            if isinstance(outcome, Failure):
+                self._failures += 1
+                pause = min(_LONGEST_PAUSE, self.settings.period_seconds * 2.0 ** min(self._failures - 1, 10))
+                await clock.sleep(pause)
+                continue
+            self._failures = 0
+            idle = 0 if outcome.decisions else idle + 1
+            # Half of a core at most: what follows a long cycle waits as long again, up to a second.
+            await clock.sleep(max(self.settings.coalescing_seconds, min(took, _LONGEST_REST)))
+            if await self._wait(revision, self._pause(outcome, idle)):
+                idle = 0
+                await clock.sleep(self.settings.coalescing_seconds)
+
+    def _pause(self, outcome: Done, idle: int) -> float | None:
+        """Return after how long to decide again if nothing changes; None if only a change can matter."""
+        now = self.cluster.clock.monotonic()
+        resting = self.outbox.committer.cooling.next_due(now)
+        pauses = [] if resting is None else [resting - now]
+        if outcome.restless:
+            pauses.append(self.settings.period_seconds * min(_MOST_PERIODS, max(1, idle)))
+        return min(pauses, default=None)
+
+    async def _wait(self, revision: int, pause: float | None) -> bool:
+        """Wait for a change, or for so long; return whether it was a change."""
+        with anyio.move_on_after(pause):
+            await self.cluster.store.newer(revision)
+            return True
+        return False
+
+    async def _cycle(self, term: Term) -> Done | Failure:
+        self.number += 1
+        clock = self.cluster.clock
+        objects = self._take_objects()
+        observer = CycleObserver.begin(self.tracing.tracer, clock.monotonic, self.number)
+        stream = Stream(
+            term=term,
+            number=self.number,
+            observer=observer,
+            wake=lambda: from_thread.run_sync(self._take_decisions, stream),
+            is_stopped=lambda: self._is_ending or not self.leadership.holds(term),
+        )
+        since = clock.monotonic()
+        # Not abandoned when cancelled: the next cycle must not find this one still at work.
+        outcome = await to_thread.run_sync(self.cycles.run, objects, clock.now(), stream)
+        self._take_decisions(stream)
+        self._report(outcome, clock.monotonic() - since)
+        return outcome
+
+    def _take_objects(self) -> ClusterObjects:
+        """Return the cluster as the cycle sees it, and have bind requests deleted that are over."""
+        objects = self.cluster.store.cluster_objects()
+        expired = expired_bind_requests(objects, self.settings.intake)
+        if expired:
+            self.outbox.commit(Expired(expired))
+        resting = self.outbox.committer.cooling.resting(self.cluster.clock.monotonic())
+        if not resting:
+            return objects
+        kept = [pod for pod in objects.pods if pod.metadata.uid not in resting or pod.spec.node_name]
+        return attrs.evolve(objects, pods=tuple(kept))
+
+    def _take_decisions(self, stream: Stream) -> None:
+        for event in stream.taken():
+            self.outbox.commit(event)
+
+    def _report(self, outcome: Done | Failure, seconds: float) -> None:
+        log = structlog.get_logger().bind(cycle=self.number)
+        if isinstance(outcome, Failure):
+            self.metrics.cycle_failed(outcome.kind)
+            log.error("cycle abandoned", kind=outcome.kind, why=outcome.message, snapshot=outcome.dump or None)
+            return
+        self.metrics.cycle(seconds)
+        for phase, took in outcome.seconds.items():
+            self.metrics.phase(phase, took)
+        for action, (bound, acted_on) in outcome.groups.items():
+            self.metrics.decided(action, bound=bound, acted_on=acted_on)
+        self.metrics.searches(outcome.spent)
+        self.metrics.state(outcome.snapshot, outcome.report)
+        self.outbox.publish(Told(outcome.overall))
+        counts = {name: count for name, count in outcome.report.counts.items() if count}
+        (log.info if counts else log.debug)("cycle", seconds=round(seconds, 4), **counts)
+
+    # --- For those who look --------------------------------------------------------------------------------------
+
+    def problem(self) -> str:
+        """Return in words why this role is not ready; "" if it is."""
+        if not self.cluster.store.is_synced:
+            return "the store is not complete yet"
+        if self.cluster.store.age() > self.settings.stale_store_seconds:
+            return "a watch is silent"
+        return "cycles fail" if self._failures > 1 else ""
+
+    def routes(self) -> dict[str, Route]:
+        """Return the paths of the peer's snapshot plugin, for this machine only."""
+        return {SNAPSHOT_PATH: Route(answer=self._snapshot, local=True)}
+
+    async def _snapshot(self) -> Response:
+        given = Input(objects=self.cluster.store.cluster_objects(), now=self.cluster.clock.now(), cycle=self.number)
+        body = await to_thread.run_sync(archive, given, self.settings)
+        headers = {"Content-Disposition": "attachment; filename=snapshot.zip"}
+        return Response(body=body, content_type="application/zip", headers=headers)
+
+
+def make_scheduler(
+    cluster: Cluster,
+    settings: SchedulerSettings,
+    leadership: Leadership,
+    *,
+    registry: CollectorRegistry | None = None,
+    tracing: Tracing | None = None,
+    hand_over: HandOver | None = None,
+    fresh_name: Callable[[], str] = lambda: str(uuid.uuid4()),
+) -> Scheduler:
+    """Return the scheduler of a cluster that is open already; `Scheduler.run` runs it.
+
+    Raises: ConfigError for plugins, actions or options that cannot be used.
+    """
+    profile = make_profile(settings.configuration)
+    spans = no_tracing() if tracing is None else tracing
+    metrics = SchedulerMetrics(
+        CollectorRegistry() if registry is None else registry, settings.metrics_namespace, settings.pool
+    )
+    _show_budgets(metrics, settings)
+    committer = Committer(settings, cluster.store, fresh_name, cluster.clock.now)
+    publisher = Publisher(settings, cluster.store, cluster.clock.now)
+    return Scheduler(
+        cluster=cluster,
+        settings=settings,
+        leadership=leadership,
+        metrics=metrics,
+        tracing=spans,
+        outbox=Outbox(cluster, settings, committer, publisher, metrics, hand_over),
+        cycles=Cycles(settings, profile, spans.tracer, cluster.clock.monotonic),
+    )
+
+
+def _show_budgets(metrics: SchedulerMetrics, settings: SchedulerSettings) -> None:
+    budgets = settings.configuration.parameters.budgets
+    for action, seconds in budgets.action.items():
+        metrics.budget_action.labels(action).set(seconds)
+    for generator, seconds in budgets.generator.items():
+        metrics.budget_generator.labels(generator).set(seconds)
+    metrics.budget_job.set(budgets.group)
