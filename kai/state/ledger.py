@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.errors import InvariantError
 from kai.kernels import booking
 from kai.kernels.columns import Columns, Facts, Places, add, touch, undo_to
-from kai.model.axis import GPU, GPU_UNIT
+from kai.model.axis import GPU_UNIT
 from kai.model.rows import Int64s
-from kai.model.status import ACTIVE_USED, Status
+from kai.model.status import Status
+from kai.state.audit import audit
 from kai.state.layout import Layout, Room, Sizes, grown
 
 
@@ -114,6 +114,11 @@ class Ledger:
         self.reserve(1)
         booking.set_status(self.facts, self.columns, self.places, pod, int(status))
 
+    def settle(self) -> None:
+        """Take what was allocated since the last ``seal`` as being bound."""
+        self.reserve(int(self.columns.counters[0]))
+        booking.settle(self.facts, self.columns, self.places)
+
     def operations(self) -> Int64s:
         """Return int64[o, 2]: (kind, pod) of what was done since the last ``seal``, in order."""
         return self.columns.operations[: int(self.columns.counters[0])].copy()
@@ -145,34 +150,9 @@ class Ledger:
     def check(self) -> None:
         """Recompute what is derived and compare.
 
-        Raises: InvariantError naming the first column that does not agree.
+        Raises: InvariantError naming the first cell that does not agree.
         """
-        columns, facts = self.columns, self.facts
-        status = columns.status
-        used = (ACTIVE_USED >> status) & 1
-        occupying = np.zeros_like(columns.occupying)
-        mine = facts.pods.leaf >= 0
-        np.add.at(occupying, facts.pods.leaf[mine], used[mine])
-        if not np.array_equal(occupying, columns.occupying):
-            raise InvariantError("ledger: occupying pods per sub-group do not agree with the pods' statuses")
-        total = columns.idle + columns.used
-        for resource in range(total.shape[1]):
-            if resource == GPU:
-                continue
-            promised = self._promised(resource)
-            if not np.array_equal(total[:, resource] - promised, facts.nodes.allocatable[:, resource]):
-                raise InvariantError(f"ledger: idle + used of resource {resource} is not what nodes can give")
-        if np.any(columns.slot_used < 0):
-            raise InvariantError("ledger: a shared device holds a negative amount")
-
-    def _promised(self, resource: int) -> Int64s:
-        """Return int64[N]: what pipelined pods wait for on each node: it is used but not taken from idle."""
-        out = np.zeros(self.layout.sizes.nodes, np.int64)
-        waiting = (self.columns.status == Status.PIPELINED) & (self.columns.node >= 0)
-        pods = np.flatnonzero(waiting)
-        np.add.at(out, self.columns.node[pods], self.facts.shapes.request[self.facts.pods.shape[pods], resource])
-        out[self.facts.nodes.allocatable[:, resource] == 0] = 0
-        return out
+        audit(self.facts, self.columns)
 
 
 __all__ = ["GPU_UNIT", "Ledger", "Sizes", "Tracked"]

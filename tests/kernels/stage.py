@@ -113,6 +113,7 @@ class Stage:
         """Fail where the two differ."""
         wrong = differences(self.world, self.ledger.columns)
         assert not wrong, "\n".join(wrong)
+        self.ledger.check()
 
     # -------------------------------------------------------------------- operations
 
@@ -171,6 +172,8 @@ class Stage:
         """Put a pod on a node if that accepts it; where something about its place changed it is promised anew."""
         if refusal(self.world, self.rules, pod.shape, pod.group, self.world.nodes[node]):
             return
+        # A victim is only ever promised a place: until it is gone it holds its old one.
+        promise = promise or pod.status == Status.RELEASING
         ledger = self.ledger
         ledger.reserve(2)
         if promise and pod.row % 3 == 0:
@@ -185,6 +188,7 @@ class Stage:
         """Place pods in one call, on all nodes or on all but one."""
         nodes = [row for row in range(len(self.world.nodes)) if row != where]
         extra = np.array([0.0, np.nan, 5.0, 5.0])[: len(self.world.nodes)]
+        promise = promise or any(pod.status == Status.RELEASING for pod in pods)
         ledger = self.ledger
         ledger.reserve(2 * len(pods))
         found = place.place_pods(

@@ -1,0 +1,211 @@
+"""The audit of a ledger: every column that follows from where pods stand is worked out again and compared.
+
+Nothing calls it while a cycle runs. Tests call it after each step, a service may after a cycle that it does not trust.
+
+What cannot be worked out is bounded. Whether a device in sharing counts as idle or as being released depends on the
+order of events, as it does in the peer; and a releasing copy that a moved pod left behind no longer says on which
+devices it is.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from kai.errors import InvariantError
+from kai.kernels.columns import Columns, Facts
+from kai.model.axis import GPU, GPU_UNIT, SHARED_RESOURCES
+from kai.model.pod import GpuKind
+from kai.model.rows import Bools, Int64s
+from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status
+
+
+class Bookings(NamedTuple):
+    """Who is booked where, one entry for each pair of pod and node; ``copy`` says that the pod went on from there."""
+
+    pod: Int64s
+    node: Int64s
+    status: Int64s
+    copy: Bools
+
+
+def audit(facts: Facts, columns: Columns) -> None:
+    """Compare all derived columns with what they are derived from. Cost: O(P R + slots + P x depth of queues).
+
+    Raises: InvariantError that names the first row that does not agree.
+    """
+    for what, found, wanted in _columns(facts, columns):
+        wrong = np.argwhere(found != wanted)
+        if len(wrong):
+            at = tuple(map(int, wrong[0]))
+            raise InvariantError(f"ledger: {what}{list(at)} is {int(found[at])}, pods as they stand make {wanted[at]}")
+    _audit_devices(facts, columns, bookings(columns))
+
+
+def bookings(columns: Columns) -> Bookings:
+    """Return every booking: where each pod is, and where it left a releasing copy behind."""
+    present = np.flatnonzero(_among(columns.status, ACTIVE_USED) & (columns.node >= 0))
+    moved, at = np.nonzero(columns.left)
+    pods = np.concatenate([present, moved]).astype(np.int64)
+    return Bookings(
+        pod=pods,
+        node=np.concatenate([columns.node[present], columns.left[moved, at] - 1]),
+        status=np.concatenate([columns.status[present], np.full(len(moved), Status.RELEASING)]),
+        copy=np.concatenate([np.zeros(len(present), np.bool_), np.ones(len(moved), np.bool_)]),
+    )
+
+
+def _among(status: Int64s, statuses: int) -> Bools:
+    return ((statuses >> status) & 1).astype(np.bool_)
+
+
+def _columns(facts: Facts, columns: Columns) -> Iterator[tuple[str, Int64s, Int64s]]:
+    """Yield the name, the content and the right content of each column that follows from statuses and places alone."""
+    leaves, groups = facts.pods.leaf, facts.pods.group
+    for name, statuses in (
+        ("active", ACTIVE_ALLOCATED),
+        ("occupying", ACTIVE_USED),
+        ("pending", 1 << Status.PENDING),
+        ("pipelined", 1 << Status.PIPELINED),
+    ):
+        # Pods of a group whose sub-group does not exist are in no leaf.
+        counting = leaves[_among(columns.status, statuses) & (leaves >= 0) & (groups >= 0)]
+        yield name, getattr(columns, name), np.bincount(counting, minlength=len(columns.active))
+    counting = groups[_among(columns.status, COUNTED) & (groups >= 0)]
+    yield "counted", columns.counted, np.bincount(counting, minlength=len(columns.counted))
+    used, fixed = _queues(facts, columns)
+    yield "queue_used", columns.queue_used, used
+    yield "queue_fixed", columns.queue_fixed, fixed
+    yield from _nodes(facts, columns, bookings(columns))
+
+
+def _queues(facts: Facts, columns: Columns) -> tuple[Int64s, Int64s]:
+    """Return what queues use, and what of it cannot be taken back: the sums over pods with a place, up the tree."""
+    used, fixed = np.zeros_like(columns.queue_used), np.zeros_like(columns.queue_fixed)
+    for pod in np.flatnonzero(_among(columns.status, ACTIVE_ALLOCATED) & (facts.pods.group >= 0)):
+        group = facts.pods.group[pod]
+        amounts = _accepted(facts, int(facts.pods.shape[pod]), int(columns.node[pod]))
+        queue = int(facts.groups.queue[group])
+        while queue >= 0:
+            used[queue] += amounts
+            if not facts.groups.preemptible[group]:
+                fixed[queue] += amounts
+            queue = int(facts.queues.parent[queue])
+    return used, fixed
+
+
+def _accepted(facts: Facts, shape: int, node: int) -> Int64s:
+    request = facts.shapes.request[shape]
+    amounts: Int64s = request[:SHARED_RESOURCES].copy()
+    amounts[GPU] = request @ facts.nodes.gpu_weight
+    if node >= 0 and facts.shapes.kind[shape] == GpuKind.FRACTION:
+        amounts[GPU] = int(facts.shapes.portion[shape] * 100 + 0.5) * 10 * facts.shapes.devices[shape]
+    elif node >= 0 and facts.shapes.kind[shape] == GpuKind.MEMORY:
+        parts = -(-100 * facts.shapes.memory[shape] // facts.nodes.gpu_memory[node])
+        amounts[GPU] = parts * 10 * facts.shapes.devices[shape]
+    return amounts
+
+
+def _nodes(facts: Facts, columns: Columns, booked: Bookings) -> Iterator[tuple[str, Int64s, Int64s]]:
+    """Yield what nodes have left. GPUs of nodes with devices in sharing, or behind claims, are not among it."""
+    amounts = _taken(facts, booked)
+    wanted = {name: np.zeros_like(columns.idle) for name in ("idle", "releasing", "used")}
+    wanted["idle"] += facts.nodes.allocatable
+    np.add.at(wanted["used"], booked.node, amounts)
+    promised = booked.status == Status.PIPELINED
+    leaving = booked.status == Status.RELEASING
+    np.subtract.at(wanted["idle"], booked.node[~promised], amounts[~promised])
+    np.add.at(wanted["releasing"], booked.node[leaving], amounts[leaving])
+    np.subtract.at(wanted["releasing"], booked.node[promised], amounts[promised])
+    exact = np.ones_like(columns.idle, np.bool_)
+    exact[:, GPU] = (np.diff(facts.nodes.slot_start) == 0) & ~_behind_claims(facts)
+    for name, right in wanted.items():
+        yield name, np.where(exact, getattr(columns, name), 0), np.where(exact, right, 0)
+
+
+def _taken(facts: Facts, booked: Bookings) -> Int64s:
+    """Return int64[n, R]: what each booking takes of its node, devices in sharing apart."""
+    shape = facts.pods.shape[booked.pod]
+    amounts: Int64s = np.where(facts.nodes.allocatable[booked.node] == 0, 0, facts.shapes.request[shape])
+    amounts[(facts.shapes.devices[shape] > 0) | facts.pods.reservation[booked.pod], GPU] = 0
+    return amounts
+
+
+def _behind_claims(facts: Facts) -> Bools:
+    """Return bool[N]: nodes whose GPUs a plugin corrects, because several pods may use one."""
+    return facts.nodes.dra_gpus | bool(facts.shapes.claimed.any())
+
+
+def _audit_devices(facts: Facts, columns: Columns, booked: Bookings) -> None:
+    memory = _device_memory(facts, booked)
+    slots, owners = _slots_of(columns, booked)
+    kinds = {
+        "slot_used": np.ones(len(booked.pod), np.int64),
+        "slot_allocated": (booked.status != Status.PIPELINED).astype(np.int64),
+        "slot_releasing": (booked.status == Status.RELEASING).astype(np.int64)
+        - (booked.status == Status.PIPELINED).astype(np.int64),
+    }
+    unknown: Int64s | None = None
+    blurred = _blurred(facts, booked, len(columns.slot_used))
+    for name, factor in kinds.items():
+        known = np.zeros_like(columns.slot_used)
+        np.add.at(known, slots, (memory * factor)[owners])
+        rest = getattr(columns, name) - known
+        unknown = rest if unknown is None else unknown
+        # What copies left behind count alike in all three; elsewhere nothing may be left over.
+        for wrong in np.flatnonzero((rest != unknown) | (rest < 0) | ((rest != 0) & ~blurred)):
+            found, right = int(getattr(columns, name)[wrong]), int(known[wrong])
+            raise InvariantError(f"ledger: {name}[{wrong}] is {found}, pods as they stand make {right}")
+    holding = booked.status != Status.PIPELINED
+    holding &= booked.status != Status.RELEASING
+    in_use = np.zeros(len(columns.slot_used), np.bool_)
+    in_use[slots[holding[owners]]] = True
+    for wrong in np.flatnonzero((columns.slot_marked > 0) & in_use & ~blurred):
+        raise InvariantError(f"ledger: slot_marked[{wrong}] is 1, expected 0: not everybody on the device is leaving")
+    _audit_idle_devices(facts, columns, booked, in_use)
+
+
+def _audit_idle_devices(facts: Facts, columns: Columns, booked: Bookings, in_use: Bools) -> None:
+    """Check that no device counts as idle that a pod holds, whole or in part."""
+    amounts = _taken(facts, booked)[:, GPU]
+    amounts[booked.status == Status.PIPELINED] = 0
+    most = facts.nodes.allocatable[:, GPU].copy()
+    np.subtract.at(most, booked.node, amounts)
+    counts = np.concatenate([np.zeros(1, np.int64), np.cumsum(in_use)])
+    most -= GPU_UNIT * (counts[facts.nodes.slot_start[1:]] - counts[facts.nodes.slot_start[:-1]])
+    # A label may say that a node has more devices than it offers; then the peer's arithmetic counts those as idle.
+    honest = facts.nodes.gpu_count * GPU_UNIT <= facts.nodes.allocatable[:, GPU]
+    for node in np.flatnonzero((columns.idle[:, GPU] > most) & honest & ~_behind_claims(facts)):
+        found, right = int(columns.idle[node, GPU]), int(most[node])
+        raise InvariantError(f"ledger: idle[{node}, {GPU}] is {found}, pods as they stand leave at most {right}")
+
+
+def _device_memory(facts: Facts, booked: Bookings) -> Int64s:
+    """Return int64[n]: MiB of each of its devices that a booking takes, 0 if it shares none."""
+    shape = facts.pods.shape[booked.pod]
+    part = (facts.shapes.portion[shape] * facts.nodes.gpu_memory[booked.node]).astype(np.int64)
+    out: Int64s = np.where(facts.shapes.kind[shape] == GpuKind.MEMORY, facts.shapes.memory[shape], part)
+    out[facts.shapes.devices[shape] == 0] = 0
+    return out
+
+
+def _slots_of(columns: Columns, booked: Bookings) -> tuple[Int64s, Int64s]:
+    """Return the slots that bookings are known to be on, and which booking each belongs to."""
+    placement = np.where(booked.copy, 0, columns.placement[booked.pod])
+    table = columns.placement_slots[placement]
+    table = np.where((placement > 0)[:, None], table, -1)
+    owners, at = np.nonzero(table >= 0)
+    return table[owners, at], owners
+
+
+def _blurred(facts: Facts, booked: Bookings, slots: int) -> Bools:
+    """Return bool[S]: slots of nodes where a sharing pod left a copy, of which nobody knows the devices."""
+    nodes = np.zeros(len(facts.nodes.gpu_memory), np.bool_)
+    nodes[booked.node[booked.copy & (facts.shapes.devices[facts.pods.shape[booked.pod]] > 0)]] = True
+    out = np.zeros(slots, np.bool_)
+    for node in np.flatnonzero(nodes):
+        out[facts.nodes.slot_start[node] : facts.nodes.slot_start[node + 1]] = True
+    return out
+
+
+__all__ = ["Bookings", "audit", "bookings"]
