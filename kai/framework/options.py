@@ -6,7 +6,7 @@ messages here, the output of ``kai plugins`` and the check are made of one sourc
 
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
 import attrs
@@ -41,7 +41,10 @@ def build(cls: type[T], options: Options, place: str, owner: str) -> T:
     for name, field in fields.items():
         if name in options:
             try:
-                values[_argument(field)] = _checked(field, options[name])
+                values[_argument(field)] = _nested_or_checked(field, options[name], f"{place}.{name}", owner)
+            except UnknownNameError as error:
+                messages += error.messages
+                helps += filter(None, [error.help])
             except ValueError as error:
                 messages.append(f"{place}.{name}: found {options[name]!r}, expected {wanted(field)}")
                 if str(error):
@@ -87,16 +90,31 @@ def _argument(field: "Attribute[Any]") -> str:
     return field.alias or field.name
 
 
+def _nested_or_checked(field: "Attribute[Any]", value: object, place: str, owner: str) -> object:
+    """Return ``value`` in the type of the field; options of options are read like options.
+
+    Raises: ValueError for a wrong value, ConfigError for wrong ones inside.
+    """
+    kind: object = field.type
+    if isinstance(kind, type) and attrs.has(kind) and isinstance(value, Mapping):
+        return build(kind, value, place, owner)
+    return _checked(field, value)
+
+
 def _checked(field: "Attribute[Any]", value: object) -> object:
     """Return ``value`` in the type of the field, past its validators.
 
     Raises: ValueError.
     """
+    origin = typing.get_origin(field.type)
+    if isinstance(origin, type) and isinstance(value, str) and issubclass(origin, Collection):
+        # A text is a collection of letters to Python, and never to the person who wrote it.
+        raise ValueError
     try:
         read = _CONVERTER.structure(value, field.type) if field.type is not None else value
         if field.validator is not None and field.converter is None:
             field.validator(None, field, read)
-    except (ValueError, TypeError, KeyError, cattrs.BaseValidationError, cattrs.errors.StructureHandlerNotFoundError):
+    except (ValueError, TypeError, KeyError, AttributeError, cattrs.BaseValidationError):
         raise ValueError from None
     return read
 

@@ -19,6 +19,8 @@ from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, COUNTED, Stat
 if TYPE_CHECKING:
     from kai.framework.session import Session
 
+ROOT_AND_LEAF = 2
+"""Sub-groups of a group that declares none."""
 NOTHING: PodRows = np.zeros(0, np.int64)
 
 
@@ -173,7 +175,8 @@ class Portion:
             return
         self._epoch = epoch
         groups = self._session.facts.groups
-        if self._pods is None and not self._minimum and groups.simple[self.group]:
+        flat = groups.first_subgroup[self.group + 1] - self.root == ROOT_AND_LEAF and groups.minimum[self.root] == 1
+        if self._pods is None and not self._minimum and flat:
             leaf = self.root + 1
             out = np.empty(max(1, len(self.pods_of(leaf))), np.int64)
             self._chunk = out[: next_chunk(self._session.facts, self._session.columns, leaf, out)]

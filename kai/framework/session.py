@@ -28,6 +28,7 @@ from kai.state.ledger import Ledger, Tracked
 from kai.state.snapshot import Snapshot
 
 UNLIMITED = Unlimited()
+FRACTION = "Fraction"
 
 
 @attrs.define
@@ -80,6 +81,7 @@ class Session:
         self._apply_opening()
         self._children: dict[int, tuple[int, ...]] = {}
         self._footprints: dict[int, tuple[int, ...]] = {}
+        self._grants: dict[int, tuple[str, int, float | None]] = {}
         self.reclaim_verdicts: dict[tuple[int, bool, bytes, int], Verdict] = {}
         """Whether groups of a queue may reclaim: queue, preemptible, amounts, stamp."""
         self._portions: dict[int, Portion] = {}
@@ -240,31 +242,37 @@ class Session:
         """Return the decision to bind ``pod`` where it is."""
         shape = int(self.facts.pods.shape[pod])
         node = int(self.columns.node[pod])
-        gpu = self.snapshot.shapes[shape].gpu
+        received, count, portion = self._grant(shape)
+        if received != FRACTION and not self._annotating and not self.columns.placement[pod]:
+            return Bind(pod=pod, node=node, received=received, gpu_count=count)
         details = self.details(pod)
         annotations: dict[str, str] = {}
         for plugin in self._annotating:
             if plugin.hooks.annotate is not None:
                 annotations |= plugin.hooks.annotate(PodRow(pod), NodeRow(node), details)
-        if not gpu.shared:
-            received = "" if gpu.kind is GpuKind.NONE else "Regular"
-            count = int(self.facts.shapes.request[shape, GPU]) // GPU_UNIT
-            return Bind(
-                pod=pod, node=node, received=received, gpu_count=count, details=details, annotations=annotations
-            )
-        portion = gpu.portion
-        if gpu.kind is GpuKind.MEMORY:
-            portion = booking.portion_on_node(self.facts, shape, node) / 100
         return Bind(
             pod=pod,
             node=node,
-            devices=self.devices_of(pod),
-            received="Fraction",
-            gpu_count=gpu.devices,
-            gpu_portion=portion,
+            devices=self.devices_of(pod) if received == FRACTION else (),
+            received=received,
+            gpu_count=count,
+            gpu_portion=booking.portion_on_node(self.facts, shape, node) / 100 if portion is None else portion,
             details=details,
             annotations=annotations,
         )
+
+    def _grant(self, shape: int) -> tuple[str, int, float | None]:
+        """Return what pods of ``shape`` receive: kind, devices, part of each (None: it depends on the node)."""
+        known = self._grants.get(shape)
+        if known is None:
+            gpu = self.snapshot.shapes[shape].gpu
+            if gpu.shared:
+                known = (FRACTION, gpu.devices, None if gpu.kind is GpuKind.MEMORY else gpu.portion)
+            else:
+                count = int(self.facts.shapes.request[shape, GPU]) // GPU_UNIT
+                known = ("" if gpu.kind is GpuKind.NONE else "Regular", count, 1.0)
+            self._grants[shape] = known
+        return known
 
     # ------------------------------------------------------------------ details of placements
 

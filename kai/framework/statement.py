@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from kai.framework.decisions import Bind, Cause, Decision, Evict, Nominate
+from kai.framework.decisions import Cause, Decision, Evict, Nominate
 from kai.framework.verdict import Fact
 from kai.kernels import place
 from kai.kernels.columns import OP_ALLOCATE, OP_EVICT, OP_PIPELINE
@@ -204,11 +204,9 @@ class Statement:
         session = self._session
         decisions = tuple(self._decisions())
         for decision in decisions:
-            group = int(session.facts.pods.group[decision.pod])
-            if isinstance(decision, Bind):
-                self._ledger.set_status(decision.pod, Status.BINDING)
-            elif isinstance(decision, Evict) and group >= 0:
-                session.last_eviction[group] = session.snapshot.now
+            if isinstance(decision, Evict) and session.facts.pods.group[decision.pod] >= 0:
+                session.last_eviction[session.facts.pods.group[decision.pod]] = session.snapshot.now
+        self._ledger.settle()
         self._ledger.seal()
         self._begin = self._ledger.mark
         if decisions:

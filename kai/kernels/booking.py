@@ -13,6 +13,7 @@ from kai.kernels.columns import (
     ACTIVE_ALLOCATED,
     ACTIVE_USED,
     ALLOCATED,
+    BINDING,
     COUNTED,
     CPU,
     GPU,
@@ -362,6 +363,15 @@ def pipeline(facts: Facts, columns: Columns, places: Places, pod: int, node: int
     add(columns, places.virtual + pod, 1 - columns.virtual[pod])
     charge(facts, columns, places, pod, node, 1)
     _log(columns, places, OP_PIPELINE, pod)
+
+
+@kernel
+def settle(facts: Facts, columns: Columns, places: Places) -> None:
+    """Take what the open statement allocated as being bound from now on."""
+    for at in range(columns.counters[0]):
+        pod = columns.operations[at, 1]
+        if columns.operations[at, 0] == OP_ALLOCATE and columns.status[pod] == ALLOCATED:
+            set_status(facts, columns, places, pod, BINDING)
 
 
 @kernel

@@ -21,8 +21,7 @@ from kai.kernels.topology import pods_per_node
 from kai.model.axis import GPU, PODS
 from kai.model.constraints import TopologyConstraint
 from kai.model.rows import Bools, Float64s, GroupRow, Int64s, NodeRows, PodRows, SubGroupRow
-from kai.model.status import ACTIVE_ALLOCATED
-from kai.plugins.topology.tree import DomainTree
+from kai.plugins.topology.tree import Branch, DomainTree
 
 UNIT = 100_000
 """Score of one tenth of the preferred domains."""
@@ -60,7 +59,7 @@ class Topology:
             search = _DomainSearch(
                 session, trees[constraint.topology], constraint, pods, nodes, stop_at_required=self.stop_at_required
             )
-            partition = search.run(group, subgroup)
+            partition = search.run()
             if partition.verdict:
                 return partition
             reason = partition.verdict.reasons[0]
@@ -104,31 +103,29 @@ class _DomainSearch:
         self._top = tree.common_depth(self._valid, stop if stop > 0 else -1)
         self._requests = session.facts.shapes.request[session.facts.pods.shape[pods]]
 
-    def run(self, group: GroupRow, subgroup: SubGroupRow) -> Partition:
+    def run(self) -> Partition:
         """Return the parts in order, the scores of preferred domains, or why there is no part."""
         tree = self._tree
         if not tree.member.any():
             return self._refused("the cluster")
-        inside = self._inside()
-        rows = np.flatnonzero(inside).astype(np.int64)
-        fits, ratio = self._fit_by_depth(rows)
+        code = int(tree.codes[self._top, self._valid[0]]) if len(self._valid) else 0
+        branch = tree.branch(self._top, code)
+        fits, ratio = self._fit_by_depth(branch)
         if not fits[self._top][0]:
-            name = tree.names[self._top][int(tree.codes[self._top, rows[0]])] if self._top else ""
-            return self._refused(name or "the cluster")
+            return self._refused(tree.names[self._top][code] or "the cluster")
         if -1 in (self._required, self._preferred):
             return Partition(verdict=Verdict.refused(Code.TOPOLOGY, missing="level", level=self._constraint.required))
-        order = self._tree_order(rows, ratio)
-        scores = self._preferred_scores(rows, order) if self._preferred else None
-        allowed = self._allowed(group, subgroup, rows)
+        order = self._tree_order(branch, ratio)
+        scores = self._preferred_scores(branch, order) if self._preferred else None
+        allowed = self._allowed(branch)
         valid = np.zeros(len(tree.member), np.bool_)
         valid[self._valid] = True
         parts = []
         for depth in self._relevant_depths():
-            codes = tree.codes[depth, rows]
-            domains = np.unique(codes)
+            of_node = branch.depths[depth].of_node
             for at in order[depth]:
                 if fits[depth][at] and (allowed is None or allowed[depth][at]):
-                    mine = rows[codes == domains[at]]
+                    mine = branch.rows[of_node == at]
                     parts.append(mine[valid[mine]])
         if not parts:
             return attrs.evolve(self._refused("any domain"), scores=scores)
@@ -140,39 +137,28 @@ class _DomainSearch:
             verdict=Verdict.refused(Code.TOPOLOGY, requirement=requirement, where=where, pods=len(self._pods))
         )
 
-    def _inside(self) -> Bools:
-        """Return bool[N]: the nodes of the common domain, candidates or not."""
-        tree = self._tree
-        if not self._top or not len(self._valid):
-            return tree.member
-        inside: Bools = tree.codes[self._top] == tree.codes[self._top, self._valid[0]]
-        return inside
-
-    def _fit_by_depth(self, rows: Int64s) -> tuple[dict[int, Bools], dict[int, Float64s]]:
+    def _fit_by_depth(self, branch: Branch) -> tuple[dict[int, Bools], dict[int, Float64s]]:
         """Return, for each depth from the common domain down, which domains can hold the pods, and how tightly."""
         columns = self._session.columns
-        free = (columns.idle[rows] + columns.releasing[rows]).astype(np.float64)
+        free = columns.idle[branch.rows] + columns.releasing[branch.rows]
         total = self._requests.sum(axis=0)
-        counts = self._pods_per_node(rows) if self._homogeneous() else None
+        asked = [resource for resource in np.flatnonzero(total > 0) if resource != PODS]
+        counts = self._pods_per_node(branch.rows) if self._homogeneous() else None
         fits: dict[int, Bools] = {}
         ratios: dict[int, Float64s] = {}
-        for depth in range(self._top, len(self._tree.levels) + 1):
-            domains, inverse = np.unique(self._tree.codes[depth, rows], return_inverse=True)
-            sums = np.zeros((len(domains), free.shape[1]), np.float64)
-            np.add.at(sums, inverse, free)
-            ratio = np.zeros(len(domains), np.float64)
-            for resource in np.flatnonzero(total > 0):
-                if resource != PODS:
-                    enough = sums[:, resource] > 0
-                    share = np.full(len(domains), NO_ROOM)
-                    np.divide(total[resource], sums[:, resource], out=share, where=enough)
-                    ratio = np.maximum(ratio, share)
+        for depth, domains in branch.depths.items():
+            ratio = np.zeros(domains.count, np.float64)
+            for resource in asked:
+                amounts = np.bincount(domains.of_node, weights=free[:, resource], minlength=domains.count)
+                share = np.full(domains.count, NO_ROOM)
+                np.divide(total[resource], amounts, out=share, where=amounts > 0)
+                ratio = np.maximum(ratio, share)
             ratios[depth] = ratio
-            fits[depth] = (
-                ratio <= 1
-                if counts is None
-                else np.bincount(inverse, weights=counts, minlength=len(domains)) >= len(self._pods)
-            )
+            if counts is None:
+                fits[depth] = ratio <= 1
+            else:
+                held = np.bincount(domains.of_node, weights=counts, minlength=domains.count)
+                fits[depth] = held >= len(self._pods)
         return fits, ratios
 
     def _homogeneous(self) -> bool:
@@ -193,62 +179,56 @@ class _DomainSearch:
         )
         return out
 
-    def _tree_order(self, rows: Int64s, ratio: dict[int, Float64s]) -> dict[int, Int64s]:
+    def _tree_order(self, branch: Branch, ratio: dict[int, Float64s]) -> dict[int, Int64s]:
         """Return, for each depth, the positions of its domains left to right.
 
         Tightest first down to the preferred (or required) level, then by name.
         """
         stop = self._preferred or self._required
         order = {self._top: np.zeros(1, np.int64)}
-        rank = {self._top: np.zeros(1, np.int64)}
+        rank = np.zeros(1, np.int64)
         for depth in range(self._top + 1, len(self._tree.levels) + 1):
-            above = self._tree.codes[depth - 1, rows]
-            domains, first = np.unique(self._tree.codes[depth, rows], return_index=True)
-            parents = np.searchsorted(np.unique(above), above[first])
-            tightness = -ratio[depth] if depth <= stop else np.zeros(len(domains))
-            order[depth] = np.lexsort((domains, tightness, rank[depth - 1][parents])).astype(np.int64)
-            rank[depth] = np.empty(len(domains), np.int64)
-            rank[depth][order[depth]] = np.arange(len(domains))
+            domains = branch.depths[depth]
+            tightness = -ratio[depth] if depth <= stop else np.zeros(domains.count)
+            order[depth] = np.lexsort((np.arange(domains.count), tightness, rank[domains.parent])).astype(np.int64)
+            rank = np.empty(domains.count, np.int64)
+            rank[order[depth]] = np.arange(domains.count)
         return order
 
-    def _preferred_scores(self, rows: Int64s, order: dict[int, Int64s]) -> Float64s:
+    def _preferred_scores(self, branch: Branch, order: dict[int, Int64s]) -> Float64s:
         """Return float64[N]: ten steps over the preferred domains in tree order, the roomiest highest.
 
         Nodes elsewhere are out.
         """
         scores = np.full(len(self._tree.member), np.nan, np.float64)
-        codes = self._tree.codes[self._preferred, rows]
-        domains = np.unique(codes)
-        for place, at in enumerate(order.get(self._preferred, np.zeros(0, np.int64))):
-            scores[rows[codes == domains[at]]] = math.floor((place + 1) / len(domains) * 10) * UNIT
+        domains = branch.depths.get(self._preferred)
+        if domains is not None:
+            steps = np.empty(domains.count, np.float64)
+            for place, at in enumerate(order[self._preferred]):
+                steps[at] = math.floor((place + 1) / domains.count * 10) * UNIT
+            scores[branch.rows] = steps[domains.of_node]
         return scores
 
-    def _allowed(self, group: GroupRow, subgroup: SubGroupRow, rows: Int64s) -> dict[int, Bools] | None:
-        """Return which domains lie in a required one that already holds a pod of the sub-group.
+    def _allowed(self, branch: Branch) -> dict[int, Bools] | None:
+        """Return which domains lie in a required one that already holds a pod of the leaves at hand.
 
-        None if there is no such pod or requirement.
+        None if there is no such pod or no requirement.
         """
         if not self._required:
             return None
-        session, tree = self._session, self._tree
-        involved = np.unique(session.facts.pods.leaf[self._pods])
-        groups = session.facts.groups
-        active = [
-            int(session.columns.node[pod])
-            for leaf in involved
-            for pod in groups.pods[groups.pod_start[leaf] : groups.pod_start[leaf + 1]]
-            if (ACTIVE_ALLOCATED >> session.columns.status[pod]) & 1
-        ]
-        del group, subgroup
-        if not active:
+        session, tree, groups = self._session, self._tree, self._session.facts.groups
+        leaves = np.unique(session.facts.pods.leaf[self._pods])
+        mine = np.concatenate([groups.pods[groups.pod_start[leaf] : groups.pod_start[leaf + 1]] for leaf in leaves])
+        placed = session.placed(mine)
+        if not len(placed):
             return None
-        held = {int(tree.codes[self._required, node]) for node in active if node >= 0 and tree.member[node]}
+        nodes = session.columns.node[placed]
+        nodes = nodes[nodes >= 0]
+        held = np.unique(tree.codes[self._required, nodes[tree.member[nodes]]])
         out = {}
-        for depth in range(self._top, len(tree.levels) + 1):
-            domains, first = np.unique(tree.codes[depth, rows], return_index=True)
-            required = tree.codes[self._required, rows[first]]
-            out[depth] = np.array([depth >= self._required and int(code) in held for code in required], np.bool_)
-            del domains
+        for depth, domains in branch.depths.items():
+            required = tree.codes[self._required, branch.rows[domains.first]]
+            out[depth] = np.isin(required, held) & (depth >= self._required)
         return out
 
     def _relevant_depths(self) -> list[int]:

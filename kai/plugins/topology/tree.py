@@ -14,6 +14,28 @@ from kai.model.rows import Bools, Int64s
 
 
 @attrs.frozen(kw_only=True, eq=False)
+class Depth:
+    """The domains of one depth below some domain, numbered from 0 in the order of their names."""
+
+    count: int
+    of_node: Int64s
+    """[n] domain of each node of the branch."""
+    parent: Int64s
+    """[count] position of each domain's parent one depth up."""
+    first: Int64s
+    """[count] position of one node of each domain."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Branch:
+    """A domain and everything below it. ``depths`` begin with the domain itself."""
+
+    rows: Int64s
+    """Nodes of the domain, ascending."""
+    depths: dict[int, Depth]
+
+
+@attrs.frozen(kw_only=True, eq=False)
 class DomainTree:
     """Domains by level. Depth 0 is the root, depth d the d-th level from the top; codes of nodes outside are -1."""
 
@@ -24,6 +46,7 @@ class DomainTree:
     """[L + 1, N] domain of each node at each depth."""
     names: tuple[tuple[str, ...], ...]
     """Names of the domains at each depth: values joined by dots."""
+    _branches: dict[tuple[int, int], Branch] = attrs.field(factory=dict)
 
     @classmethod
     def of(cls, session: SessionView, levels: Sequence[str]) -> "DomainTree":
@@ -63,3 +86,16 @@ class DomainTree:
             if below == stop:
                 break
         return depth
+
+    def branch(self, depth: int, code: int) -> Branch:
+        """Return the domain ``code`` of ``depth`` with all below it; made once."""
+        known = self._branches.get((depth, code))
+        if known is None:
+            rows = np.flatnonzero(self.codes[depth] == code).astype(np.int64)
+            depths: dict[int, Depth] = {}
+            for below in range(depth, len(self.levels) + 1):
+                domains, first, of_node = np.unique(self.codes[below, rows], return_index=True, return_inverse=True)
+                parent = depths[below - 1].of_node[first] if depths else np.zeros(1, np.int64)
+                depths[below] = Depth(count=len(domains), of_node=of_node, parent=parent, first=first)
+            known = self._branches[depth, code] = Branch(rows=rows, depths=depths)
+        return known
