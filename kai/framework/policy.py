@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from kai.errors import PluginError
+from kai.framework.distinct_rows import DistinctRows
 from kai.framework.hooks import Dependence, Hooks
 from kai.framework.terms import (
     Availability,
@@ -95,7 +96,9 @@ class Policy:
         for plugin in self._dynamic:
             concerns = plugin.hooks.concerns
             self.dynamic |= np.ones(shapes, np.bool_) if concerns is None else concerns
-        self.vectors = Vectors(masks=np.ones((1, nodes), np.bool_), scores=np.zeros((1, nodes), np.float64))
+        self._masks = DistinctRows(np.ones(nodes, np.bool_))
+        self._scores = DistinctRows(np.zeros(nodes, np.float64))
+        self.vectors = Vectors(masks=self._masks.table, scores=self._scores.table)
         self.judges_pods = any(hook.admit_pod is not None for hook in hooks)
         """Whether some plugin refuses pods whatever the node."""
         self.sub_group_fill = any(isinstance(term, SubGroupFill) for hook in hooks for term in hook.terms)
@@ -133,7 +136,7 @@ class Policy:
     def prepare(self, shape: int, pod: PodRow, nodes: NodeRows) -> None:
         """Make sure the static answers for ``shape`` are in ``vectors``; ``pod`` is any pod of it, ``nodes`` all nodes.
 
-        Cost: one call per plugin and shape in a session.
+        Cost: one call per plugin and shape in a session, and O(N).
         """
         if self._prepared[shape]:
             return
@@ -148,12 +151,10 @@ class Policy:
                 mask &= checked_mask(plugin, pod, nodes)
             if hooks.score_nodes is not None and hooks.score_depends is Dependence.SHAPE:
                 score += checked_scores(plugin, pod, nodes)
-        if not mask.all():
-            self._facts.shapes.mask[shape] = len(self.vectors.masks)
-            self.vectors = self.vectors.replace(masks=np.vstack([self.vectors.masks, mask]))
-        if score.any():
-            self._facts.shapes.score[shape] = len(self.vectors.scores)
-            self.vectors = self.vectors.replace(scores=np.vstack([self.vectors.scores, score]))
+        self._facts.shapes.mask[shape] = self._masks.row_of(mask)
+        self._facts.shapes.score[shape] = self._scores.row_of(score)
+        if self._masks.table is not self.vectors.masks or self._scores.table is not self.vectors.scores:
+            self.vectors = Vectors(masks=self._masks.table, scores=self._scores.table)
 
     def prepare_all(self, pods: PodRows, nodes: NodeRows) -> None:
         """Prepare the shapes of ``pods``."""
