@@ -109,7 +109,7 @@ def _checked(field: "Attribute[Any]", value: object) -> object:
     origin = typing.get_origin(field.type)
     if isinstance(origin, type) and isinstance(value, str) and issubclass(origin, Collection):
         # A text is a collection of letters to Python, and never to the person who wrote it.
-        raise ValueError
+        raise ValueError  # noqa: TRY004 - whatever is wrong with a value is told in one way
     try:
         read = _CONVERTER.structure(value, field.type) if field.type is not None else value
         if field.validator is not None and field.converter is None:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kai.api import names, times
+from kai.api.bad_value import BadValue
 from kai.errors import InputError
 from kai.framework.registry import suggestion
 
@@ -63,6 +64,8 @@ _GROUP_KEYS = (
 )
 _EACH_KEYS = ("gpu", "cpu", "memory", "fraction", "gpu_memory", "devices")
 _SUBGROUP_KEYS = ("members", "minimum", "parent", "required", "preferred", "each", "minimum_subgroups")
+_MOST = 100_000
+"""More nodes or pods than this are no longer written by hand."""
 _RANGE = re.compile(r"(.*?)(\d+)\.\.(.*?)(\d+)")
 
 Manifest = dict[str, Any]
@@ -79,21 +82,23 @@ def expand(document: Values, place: str) -> list[Manifest]:
 
     Raises: InputError that names the key.
     """
-    known(document, KEYS, place)
-    cluster = mapping(document.get("cluster"), f"{place}: cluster")
-    known(cluster, ("nodes", "topologies", "objects"), f"{place}: cluster")
+    fields(document, KEYS, place)
+    cluster = fields(document.get("cluster"), ("nodes", "topologies", "objects"), f"{place}: cluster")
     out: list[Manifest] = []
     for name, values in mapping(cluster.get("nodes"), f"{place}: cluster.nodes").items():
-        out += [_node(one, values or {}, f"{place}: cluster.nodes.{name}") for one in spread(name)]
+        where = f"{place}: cluster.nodes.{name}"
+        out += [_node(one, fields(values, _NODE_KEYS, where), where) for one in spread(name)]
     for name, levels in mapping(cluster.get("topologies"), f"{place}: cluster.topologies").items():
-        out.append(_topology(name, levels))
+        out.append(_topology(name, texts(levels, f"{place}: cluster.topologies.{name}")))
     for at, (name, values) in enumerate(mapping(document.get("queues"), f"{place}: queues").items()):
-        out.append(_queue(name, values or {}, at, f"{place}: queues.{name}"))
+        where = f"{place}: queues.{name}"
+        out.append(_queue(name, fields(values, _QUEUE_KEYS, where), at, where))
     groups = mapping(document.get("groups"), f"{place}: groups")
     leaves = _leaves(mapping(document.get("queues"), f"{place}: queues"))
     priorities: set[int] = set()
     for at, (name, values) in enumerate(groups.items()):
-        out += _Group(name, values or {}, at, leaves, f"{place}: groups.{name}", priorities).objects()
+        where = f"{place}: groups.{name}"
+        out += _Group(name, fields(values, _GROUP_KEYS, where), at, leaves, where, priorities).objects()
     out += [
         {
             "apiVersion": "scheduling.k8s.io/v1",
@@ -103,7 +108,10 @@ def expand(document: Values, place: str) -> list[Manifest]:
         }
         for value in sorted(priorities)
     ]
-    return out + list(cluster.get("objects") or ())
+    more = cluster.get("objects") or ()
+    if not isinstance(more, list | tuple):
+        raise InputError(f"{place}: cluster.objects: found {more!r}, expected a list of Kubernetes objects")
+    return out + list(more)
 
 
 # --------------------------------------------------------------------------------------------------------------- nodes
@@ -115,13 +123,14 @@ def spread(name: str) -> Iterator[str]:
     if match is None or match[1] != match[3]:
         yield name
         return
+    if not 0 <= int(match[4]) - int(match[2]) < _MOST:
+        raise InputError(f"{name}: found a range of nodes, expected at most {_MOST}, in ascending order")
     width = len(match[2]) if match[2].startswith("0") else 0
     for number in range(int(match[2]), int(match[4]) + 1):
         yield f"{match[1]}{number:0{width}d}"
 
 
 def _node(name: str, values: Values, place: str) -> Manifest:
-    known(values, _NODE_KEYS, place)
     gpus = values.get("gpu", 0)
     amounts = {
         "cpu": str(values.get("cpu", 1000)),
@@ -142,7 +151,7 @@ def _node(name: str, values: Values, place: str) -> Manifest:
         "metadata": {"name": name, "uid": name, "labels": labels},
         "spec": {
             "unschedulable": bool(values.get("cordoned")),
-            "taints": [_taint(text) for text in values.get("taints") or ()],
+            "taints": [_taint(text) for text in texts(values.get("taints"), f"{place}.taints")],
         },
         "status": {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": ready}]},
     }
@@ -168,7 +177,6 @@ def _topology(name: str, levels: Sequence[str]) -> Manifest:
 
 
 def _queue(name: str, values: Values, at: int, place: str) -> Manifest:
-    known(values, _QUEUE_KEYS, place)
     quota = _bounds(values.get("quota"), 0, f"{place}.quota")
     limit = _bounds(values.get("limit"), -1, f"{place}.limit")
     weight = _bounds(values.get("weight"), 1, f"{place}.weight", unbounded=1)
@@ -196,8 +204,7 @@ def _bounds(value: object, gpu: float, place: str, *, unbounded: float = -1) -> 
     """Return one number for each resource: a plain number means GPUs, CPU is in cores and memory in GB."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = {"gpu": value}
-    given = mapping(value, place)
-    known(given, ("gpu", "cpu", "memory"), place)
+    given = fields(value, ("gpu", "cpu", "memory"), place)
     scale = {"gpu": 1, "cpu": 1000, "memory": 1000}
     out = {"gpu": gpu, "cpu": unbounded, "memory": unbounded}
     for resource, number in given.items():
@@ -221,7 +228,6 @@ class _Group:
     def __init__(
         self, name: str, values: Values, at: int, leaves: Sequence[str], place: str, priorities: set[int]
     ) -> None:
-        known(values, _GROUP_KEYS, place)
         self._name = name
         self._values = values
         self._place = place
@@ -243,15 +249,17 @@ class _Group:
     def _members(self) -> list[tuple[str, Values]]:
         """Return, for each pod, its sub-group ("" without) and what it asks for."""
         each = mapping(self._values.get("each"), f"{self._place}.each")
-        subgroups = self._values.get("subgroups")
-        if subgroups is None:
+        if self._values.get("subgroups") is None:
             return [("", each)] * whole(self._values, "members", 1, self._place)
         out: list[tuple[str, Values]] = []
-        for name, values in mapping(subgroups, f"{self._place}.subgroups").items():
-            known(values or {}, _SUBGROUP_KEYS, f"{self._place}.subgroups.{name}")
-            own = mapping((values or {}).get("each"), f"{self._place}.subgroups.{name}.each") or each
-            out += [(name, own)] * whole(values or {}, "members", 0, f"{self._place}.subgroups.{name}")
+        for name, values in self._subgroups():
+            where = f"{self._place}.subgroups.{name}"
+            out += [(name, mapping(values.get("each"), f"{where}.each") or each)] * whole(values, "members", 0, where)
         return out
+
+    def _subgroups(self) -> Iterator[tuple[str, Values]]:
+        for name, values in mapping(self._values.get("subgroups"), f"{self._place}.subgroups").items():
+            yield name, fields(values, _SUBGROUP_KEYS, f"{self._place}.subgroups.{name}")
 
     def _standing(self) -> Iterator[str]:
         on = self._values.get("runs_on")
@@ -261,8 +269,8 @@ class _Group:
             case str():
                 yield from [on] * len(self._members())
             case Mapping():
-                for node, count in on.items():
-                    yield from [str(node)] * int(count)
+                for node in on:
+                    yield from [str(node)] * whole(on, node, 0, f"{self._place}.runs_on")
             case list() | tuple():
                 yield from map(str, on)
             case _:
@@ -274,13 +282,13 @@ class _Group:
         values = self._values
         annotations: dict[str, str] = {}
         if self._nodes:
-            started = times.seconds(str(values.get("started", "10m")))
+            started = _seconds(values.get("started", "10m"), f"{self._place}.started")
             annotations[names.LAST_START] = times.instant_text(NOW - started)
         spec: Manifest = {"queue": self._queue, "priorityClassName": f"priority-{self._priority}"}
         if values.get("subgroups") is None:
             spec["minMember"] = whole(values, "minimum", len(members), self._place)
         else:
-            spec["subGroups"] = [_subgroup(name, each or {}) for name, each in values["subgroups"].items()]
+            spec["subGroups"] = [_subgroup(name, each) for name, each in self._subgroups()]
             if "minimum" in values:
                 spec["minSubGroup"] = values["minimum"]
         if "preemptible" in values:
@@ -304,7 +312,9 @@ class _Group:
 
     def _pod(self, at: int, subgroup: str, each: Values) -> Manifest:
         requests, annotations = _requests(each, f"{self._place}.each")
-        labels = {str(key): str(value) for key, value in (self._values.get("labels") or {}).items()}
+        labels = {
+            key: str(value) for key, value in mapping(self._values.get("labels"), f"{self._place}.labels").items()
+        }
         if subgroup:
             labels[names.SUBGROUP] = subgroup
         metadata: Manifest = {
@@ -319,8 +329,10 @@ class _Group:
             "schedulerName": names.SCHEDULER_NAME,
             "containers": [{"name": "main", "resources": {"requests": requests}}],
             "nodeSelector": self._values.get("selector") or {},
-            "tolerations": [_toleration(text) for text in self._values.get("tolerates") or ()],
-            **(self._values.get("spec") or {}),
+            "tolerations": [
+                _toleration(text) for text in texts(self._values.get("tolerates"), f"{self._place}.tolerates")
+            ],
+            **mapping(self._values.get("spec"), f"{self._place}.spec"),
         }
         status: Manifest = {"phase": "Pending"}
         if at < len(self._nodes):
@@ -378,18 +390,35 @@ def _requests(each: Values, place: str) -> tuple[dict[str, str], dict[str, str]]
         elif key in {"cpu", "memory"} or "/" in key:
             requests[key] = str(value)
         else:
-            known({key: value}, _EACH_KEYS, place)
+            fields({key: value}, _EACH_KEYS, place)
     return requests, annotations
 
 
 # -------------------------------------------------------------------------------------------------------------- values
 
 
-def known(values: Values, keys: Sequence[str], place: str) -> None:
-    """Raise InputError for a key that is not among ``keys``."""
+def fields(value: object, keys: Sequence[str], place: str) -> Values:
+    """Return a mapping whose keys are all among ``keys``; nothing is an empty one.
+
+    Raises: InputError.
+    """
+    values = mapping(value, place)
     for key in values:
         if key not in keys:
-            raise InputError(f"{place}: found key {key!r}; {suggestion(str(key), list(keys))}")
+            raise InputError(f"{place}: found key {key!r}; {suggestion(key, list(keys))}")
+    return values
+
+
+def texts(value: object, place: str) -> Sequence[str]:
+    """Return a list of texts; nothing is an empty one.
+
+    Raises: InputError.
+    """
+    if value is None:
+        return ()
+    if isinstance(value, list | tuple) and all(isinstance(text, str) for text in value):
+        return value
+    raise InputError(f"{place}: found {value!r}, expected a list of texts")
 
 
 def mapping(value: object, place: str) -> Values:
@@ -410,6 +439,13 @@ def whole(values: Values, key: str, default: int, place: str) -> int:
     Raises: InputError.
     """
     value = values.get(key, default)
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST:
         return value
-    raise InputError(f"{place}.{key}: found {value!r}, expected a whole number, 0 or more")
+    raise InputError(f"{place}.{key}: found {value!r}, expected a whole number from 0 to {_MOST}")
+
+
+def _seconds(value: object, place: str) -> float:
+    try:
+        return times.seconds(str(value))
+    except BadValue as bad:
+        raise InputError(f"{place}: {bad}") from None
