@@ -219,16 +219,10 @@ class Shelf(Generic[T]):
         listed, starts_over = self._listing, self._starts_over
         self._listing, self._starts_over = None, False
         self.newest = version if starts_over else max(self.newest, version)
-        if listed is None:
-            return
-        for key in [key for key in self._versions if key not in listed]:
+        for key in [] if listed is None else [key for key in self._versions if key not in listed]:
             uid, known = self._versions[key]
-            if starts_over or known < 0 or known <= version:
-                self.bury_key(key, uid)
-
-    def abandon_list(self) -> None:
-        """Forget about the pages that came: there will be another list."""
-        self._listing, self._starts_over = None, False
+            if starts_over or known <= version:
+                self.bury_key(key, uid, version)
 
     def clear(self) -> None:
         """Take it that the kind is not served any more, and its objects are gone with it."""

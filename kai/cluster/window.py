@@ -100,8 +100,8 @@ class Window:
     def answered(self, number: int, now: float) -> None:
         """Take the end of a request, whatever came of it, except for throttling."""
         ticket = self._land(number)
-        self._adapt(now - ticket.sent_at, ticket.sent_at, now)
         self._finish(ticket)
+        self._adapt(now - ticket.sent_at, ticket.sent_at, now)
 
     def throttled(self, number: int, now: float, retry_after: float | None) -> None:
         """Take it that the server did nothing and asks for patience; the request goes again before all others."""

@@ -1,0 +1,62 @@
+"""The port over a server in memory, in virtual time."""
+
+import functools
+import random
+from contextlib import asynccontextmanager
+
+import anyio
+
+from kai.api.bindrequest import BindRequest
+from kai.api.core import ConfigMap
+from kai.api.node import Node
+from kai.api.pod import Pod
+from kai.cluster.connect import Options, assemble
+from kai.cluster.lease import LeaseSettings
+from kai.cluster.store import Watched, is_not_failed
+from kai.cluster.watch import WatchSettings
+from tests.doubles.virtual_time import VirtualClock, run
+
+WATCHED = (
+    Watched(cls=Pod, keep=is_not_failed),
+    Watched(cls=Node),
+    Watched(cls=ConfigMap),
+    Watched(cls=BindRequest),
+)
+
+
+def in_virtual_time(test):
+    """Run an async test function in virtual time."""
+
+    @functools.wraps(test)
+    def wrapper(*arguments, **named):
+        return run(lambda: test(*arguments, **named))
+
+    return wrapper
+
+
+def port(server, *, watched=WATCHED, lease="", seed=1, page=3):
+    options = Options(
+        component="kai-test",
+        watched=watched,
+        lease=LeaseSettings(namespace="kai", name="lock", identity=lease) if lease else None,
+        watch=WatchSettings(page=page),
+    )
+    draw = random.Random(seed).random
+    return assemble(options, VirtualClock(), draw, requests=server, watches=server, lease=server)
+
+
+@asynccontextmanager
+async def running(server, **options):
+    connection = port(server, **options)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.run)
+        await connection.store.synced()
+        yield connection
+        tasks.cancel_scope.cancel()
+
+
+def versions(store, cls):
+    return {
+        (each.metadata.namespace, each.metadata.name): (each.metadata.uid, each.metadata.resource_version)
+        for each in store.all(cls)
+    }

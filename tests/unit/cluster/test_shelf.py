@@ -1,0 +1,294 @@
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai.api.core import ConfigMap
+from kai.api.pod import Pod
+from kai.cluster.port import Change, Index
+from kai.cluster.shelf import Shelf, version_of
+from kai.cluster.store import is_not_failed
+
+KEY = ("team", "a")
+BY_COLOUR: Index[ConfigMap] = Index(ConfigMap, "colour", lambda each: (each.data.get("colour", ""),))
+
+
+def config(name="a", *, version, uid="u1", **data):
+    return {"metadata": {"name": name, "namespace": "team", "uid": uid, "resourceVersion": str(version)}, "data": data}
+
+
+def shelf_of(cls=ConfigMap, keep=lambda _: True):
+    changes = []
+    return Shelf(cls, lambda _, change: changes.append(change), keep), changes
+
+
+def listed(shelf, version, *manifests):
+    shelf.begin_list(version)
+    for manifest in manifests:
+        shelf.see(manifest)
+    shelf.end_list(version)
+
+
+# --- Versions ------------------------------------------------------------------------------------------------------
+
+
+def test_a_version_is_a_number_or_newer_than_anything():
+    assert [version_of(text) for text in ("12", "", None, 12, "1x", "٣", "9" * 30)] == [12, -1, -1, -1, -1, -1, -1]
+
+
+def test_what_was_seen_is_shown():
+    shelf, changes = shelf_of()
+    shelf.see(config(version=5, colour="red"))
+    found = shelf.get(KEY)
+    assert found.data == {"colour": "red"}
+    assert changes == [Change(None, found)]
+    assert shelf.all() == (found,)
+
+
+def test_the_same_version_again_changes_nothing():
+    shelf, changes = shelf_of()
+    shelf.see(config(version=5))
+    found, everything = shelf.get(KEY), shelf.all()
+    shelf.see(config(version=5))
+    listed(shelf, 9, config(version=5))
+    assert shelf.get(KEY) is found
+    assert shelf.all() is everything
+    assert len(changes) == 1
+
+
+def test_an_older_version_is_passed_over():
+    shelf, _ = shelf_of()
+    shelf.see(config(version=5, colour="red"))
+    shelf.see(config(version=4, colour="blue"))
+    assert shelf.get(KEY).data == {"colour": "red"}
+
+
+def test_a_late_word_about_a_deleted_object_does_not_bring_it_back():
+    shelf, _ = shelf_of()
+    shelf.see(config(version=5))
+    shelf.bury(config(version=7))
+    shelf.see(config(version=6))
+    assert shelf.get(KEY) is None
+
+
+def test_the_end_of_an_earlier_object_of_the_same_name_leaves_the_new_one():
+    shelf, _ = shelf_of()
+    shelf.see(config(version=9, uid="u2"))
+    shelf.bury(config(version=7, uid="u1"))
+    assert shelf.get(KEY).metadata.uid == "u2"
+
+
+def test_an_object_made_anew_is_an_end_and_a_beginning():
+    shelf, changes = shelf_of()
+    shelf.see(config(version=5, uid="u1"))
+    first = shelf.get(KEY)
+    shelf.see(config(version=9, uid="u2"))
+    assert changes[1:] == [Change(first, None), Change(None, shelf.get(KEY))]
+
+
+def test_an_object_that_left_a_selection_may_come_back():
+    shelf, _ = shelf_of()
+    shelf.see(config(version=5))
+    shelf.bury(config(version=6))
+    shelf.see(config(version=8))
+    assert shelf.get(KEY) is not None
+
+
+# --- Lists ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_list_does_not_bring_is_gone():
+    shelf, _ = shelf_of()
+    listed(shelf, 10, config("a", version=5), config("b", version=6, uid="u2"))
+    listed(shelf, 20, config("b", version=6, uid="u2"))
+    assert [each.metadata.name for each in shelf.all()] == ["b"]
+
+
+def test_what_was_made_after_a_list_outlives_it():
+    shelf, _ = shelf_of()
+    shelf.begin_list(10)
+    shelf.see(config("a", version=5))
+    shelf.see(config("new", version=12, uid="u9"))
+    shelf.end_list(10)
+    listed(shelf, 13, config("new", version=12, uid="u9"))
+    assert [each.metadata.name for each in shelf.all()] == ["new"]
+
+
+def test_what_a_write_was_answered_with_during_a_list_outlives_it():
+    shelf, _ = shelf_of()
+    shelf.see(config("answered", version=12, uid="u9"))
+    shelf.newest = 10  # as if it had come between the pages of a list that was made at 10
+    listed(shelf, 10)
+    assert len(shelf) == 1
+
+
+def test_a_list_older_than_what_is_known_replaces_everything():
+    shelf, _ = shelf_of()
+    listed(shelf, 50, config("a", version=40, colour="late"), config("b", version=45, uid="u2"))
+    shelf.bury(config("b", version=48, uid="u2"))
+    listed(shelf, 30, config("a", version=20, colour="early"), config("b", version=25, uid="u2"))
+    assert {each.metadata.name: each.metadata.resource_version for each in shelf.all()} == {"a": "20", "b": "25"}
+    shelf.see(config("a", version=31, colour="again"))
+    assert shelf.get(KEY).data == {"colour": "again"}
+
+
+def test_a_kind_that_is_not_served_any_more_has_no_objects():
+    shelf, _ = shelf_of()
+    shelf.see(config(version=5))
+    shelf.clear()
+    assert shelf.all() == ()
+    shelf.see(config(version=6))
+    assert len(shelf) == 1
+
+
+# --- What cannot be read -------------------------------------------------------------------------------------------
+
+
+def test_an_object_that_cannot_be_read_is_kept_out_and_says_why():
+    shelf, changes = shelf_of()
+    shelf.see({**config(version=5), "data": "nonsense"})
+    (rejected,) = shelf.rejected
+    assert rejected.key == KEY
+    assert rejected.message == 'configmap team/a: data: found "nonsense", expected an object of strings'
+    assert not changes
+
+
+def test_an_object_that_turns_unreadable_stays_as_it_was():
+    shelf, _ = shelf_of()
+    shelf.see(config(version=5, colour="red"))
+    shelf.see({**config(version=6), "data": 7})
+    assert shelf.get(KEY).data == {"colour": "red"}
+    assert len(shelf.rejected) == 1
+    shelf.see(config(version=7, colour="blue"))
+    assert shelf.get(KEY).data == {"colour": "blue"}
+    assert shelf.rejected == ()
+
+
+def test_an_unreadable_namesake_does_not_inherit_the_form_of_another():
+    shelf, _ = shelf_of()
+    shelf.see(config(version=5, uid="u1"))
+    shelf.see({**config(version=6, uid="u2"), "data": 7})
+    assert shelf.get(KEY) is None
+
+
+def test_something_without_a_name_is_told_and_passed_over():
+    shelf, _ = shelf_of()
+    for nonsense in ({}, {"metadata": None}, {"metadata": {"name": 7}}, {"metadata": {"name": ""}}, [], None):
+        shelf.see(nonsense)
+        shelf.bury(nonsense)
+    assert len(shelf) == 0
+    assert len(shelf.rejected) == 1
+
+
+def test_pods_that_failed_are_not_shown():
+    shelf, _ = shelf_of(Pod, is_not_failed)
+    pod = {"metadata": {"name": "p", "namespace": "team", "uid": "u", "resourceVersion": "1"}}
+    shelf.see(pod)
+    assert len(shelf) == 1
+    metadata = {**pod["metadata"], "resourceVersion": "2"}
+    shelf.see({"metadata": metadata, "status": {"phase": "Failed"}})
+    assert len(shelf) == 0
+
+
+# --- Assuming ------------------------------------------------------------------------------------------------------
+
+
+def recoloured(obj, colour):
+    return attrs.evolve(obj, data={"colour": colour})
+
+
+def is_red(obj):
+    return obj is not None and obj.data.get("colour") == "red"
+
+
+def test_what_is_assumed_is_shown_until_it_is_true():
+    shelf, _ = shelf_of()
+    shelf.see(config(version=5, colour="blue"))
+    shelf.assume(KEY, recoloured(shelf.get(KEY), "red"), is_red)
+    shelf.see(config(version=6, colour="green"))
+    assert shelf.get(KEY).data == {"colour": "red"}
+    assert shelf.actual(KEY).data == {"colour": "green"}
+    shelf.see(config(version=7, colour="red"))
+    assert not shelf.is_assumed(KEY)
+    assert shelf.get(KEY).metadata.resource_version == "7"
+
+
+def test_what_is_true_already_is_not_assumed():
+    shelf, changes = shelf_of()
+    shelf.see(config(version=5, colour="red"))
+    shelf.assume(KEY, recoloured(shelf.get(KEY), "red"), is_red)
+    assert not shelf.is_assumed(KEY)
+    assert len(changes) == 1
+
+
+def test_to_forget_shows_what_is_there():
+    shelf, _ = shelf_of()
+    shelf.see(config(version=5, colour="blue"))
+    shelf.assume(KEY, recoloured(shelf.get(KEY), "red"), is_red)
+    shelf.assume(("team", "b"), ConfigMap(), lambda now: now is not None)
+    assert len(shelf) == 2
+    shelf.forget_all()
+    assert [each.data for each in shelf.all()] == [{"colour": "blue"}]
+
+
+def test_what_is_assumed_to_be_made_outlives_lists_that_lack_it():
+    shelf, _ = shelf_of()
+    shelf.assume(KEY, ConfigMap(), lambda now: now is not None)
+    listed(shelf, 10)
+    assert shelf.get(KEY) == ConfigMap()
+    shelf.see(config(version=11))
+    assert shelf.get(KEY).metadata.uid == "u1"
+
+
+# --- Finding -------------------------------------------------------------------------------------------------------
+
+
+def test_an_index_follows_changes():
+    shelf, _ = shelf_of()
+    shelf.see(config("b", version=1, uid="u1", colour="red"))
+    shelf.see(config("a", version=2, uid="u2", colour="red"))
+    assert [each.metadata.name for each in shelf.find(BY_COLOUR, "red")] == ["a", "b"]
+    assert shelf.find(BY_COLOUR, "red") is shelf.find(BY_COLOUR, "red")
+    shelf.see(config("b", version=3, uid="u1", colour="blue"))
+    shelf.bury(config("a", version=4, uid="u2"))
+    assert shelf.find(BY_COLOUR, "red") == ()
+    assert [each.metadata.name for each in shelf.find(BY_COLOUR, "blue")] == ["b"]
+
+
+# --- Any order -----------------------------------------------------------------------------------------------------
+
+HISTORY = [
+    ("see", config("a", version=1, uid="u1")),
+    ("see", config("b", version=2, uid="u2")),
+    ("see", config("a", version=3, uid="u1", colour="red")),
+    ("bury", config("a", version=4, uid="u1")),
+    ("see", config("a", version=5, uid="u3")),
+    ("see", config("b", version=6, uid="u2", colour="blue")),
+    ("bury", config("b", version=7, uid="u2")),
+    ("see", config("c", version=8, uid="u4")),
+]
+END = {("a", "u3", "5"), ("c", "u4", "8")}
+
+
+def shown(shelf):
+    return {(each.metadata.name, each.metadata.uid, each.metadata.resource_version) for each in shelf.all()}
+
+
+@given(st.permutations(HISTORY + HISTORY[::2]))
+def test_events_in_any_order_any_number_of_times_end_the_same(history):
+    shelf, _ = shelf_of()
+    for name, manifest in history:
+        getattr(shelf, name)(manifest)
+    assert shown(shelf) == END
+
+
+@given(st.lists(st.sampled_from(HISTORY)))
+def test_a_list_puts_right_whatever_was_missed(history):
+    shelf, changes = shelf_of()
+    for name, manifest in history:
+        getattr(shelf, name)(manifest)
+    listed(shelf, 8, HISTORY[4][1], HISTORY[7][1])
+    assert shown(shelf) == END
+    known = {}
+    for change in changes:
+        known[change.present.metadata.uid] = change.after
+    assert {each.metadata.uid for each in known.values() if each is not None} == {"u3", "u4"}

@@ -1,0 +1,270 @@
+import random
+
+import anyio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai.api.core import ConfigMap
+from kai.api.node import Node
+from kai.api.numa import NodeResourceTopology
+from kai.api.pod import Pod
+from kai.cluster.calls import Answer, NoAnswer
+from kai.cluster.store import Watched
+from tests.doubles.http_server import Faults, HttpServer
+from tests.unit.cluster.assembled import in_virtual_time, port, running, versions
+
+CONFIG_MAPS = (Watched(cls=ConfigMap),)
+
+
+def filled(count=7, **options):
+    server = HttpServer(**options)
+    for number in range(count):
+        server.put("configmaps", f"c{number}", "team", data={"n": str(number)})
+    return server
+
+
+@in_virtual_time
+async def test_what_exists_is_listed_in_pages_and_what_changes_follows():
+    server = filled()
+    async with running(server, watched=CONFIG_MAPS) as cluster:
+        assert versions(cluster.store, ConfigMap) == server.versions("configmaps")
+        assert server.count("GET", "configmaps") == 4  # three pages and a watch
+        server.put("configmaps", "c1", "team", data={"n": "new"})
+        server.remove("configmaps", "c2", "team")
+        await anyio.sleep(0.1)
+        assert versions(cluster.store, ConfigMap) == server.versions("configmaps")
+        assert cluster.problems() == ()
+
+
+@in_virtual_time
+async def test_an_idle_hour_costs_no_list():
+    server = filled()
+    async with running(server, watched=CONFIG_MAPS) as cluster:
+        before = server.count("GET", "configmaps")
+        revision = cluster.store.revision
+        await anyio.sleep(3600)
+        server.compact()  # bookmarks kept the watch young enough
+        await anyio.sleep(700)
+        lists = [call for call in server.calls if "watch" not in dict(call.query)]
+        assert len(lists) == 3
+        assert server.count("GET", "configmaps") - before < 16
+        assert cluster.store.revision == revision
+
+
+@in_virtual_time
+async def test_a_version_that_grew_too_old_is_listed_again_and_deletions_are_noticed():
+    server = filled(bookmark_seconds=1e9)
+    async with running(server, watched=CONFIG_MAPS) as cluster:
+        await anyio.sleep(0.1)
+        kept = cluster.store.get(ConfigMap, "c3", "team")
+        server.faults = Faults(before=lambda _: NoAnswer(was_sent=False), piece=lambda _: None)
+        server.put("configmaps", "c0", "team", data={"n": "cut off"})
+        await anyio.sleep(0.1)
+        server.remove("configmaps", "c1", "team")
+        server.put("configmaps", "c9", "team")
+        server.compact()
+        server.faults = Faults()
+        await anyio.sleep(1.0)
+        assert versions(cluster.store, ConfigMap) == server.versions("configmaps")
+        assert cluster.store.get(ConfigMap, "c3", "team") is kept, "what did not change stays the same object"
+
+
+@in_virtual_time
+async def test_a_silent_stream_is_noticed_within_75_seconds():
+    server = filled()
+    async with running(server, watched=CONFIG_MAPS) as cluster:
+        await anyio.sleep(1)
+        silent = [True]
+        server.faults.is_silent = lambda: silent[0]
+        server.put("configmaps", "new", "team")
+        await anyio.sleep(60)
+        assert cluster.store.get(ConfigMap, "new", "team") is None
+        await anyio.sleep(20)
+        assert cluster.store.get(ConfigMap, "new", "team") is not None
+        silent[0] = False
+
+
+@in_virtual_time
+async def test_a_memory_put_back_to_an_earlier_state_replaces_the_store():
+    server = filled()
+    async with running(server, watched=CONFIG_MAPS) as cluster:
+        backup, at = dict(server.objects), server.version
+        server.remove("configmaps", "c0", "team")
+        server.put("configmaps", "c1", "team", data={"n": "later"})
+        await anyio.sleep(1)
+        server.faults.is_silent = lambda: True  # as a real server is, asked to watch from the future
+        server.restore(backup, at)
+        await anyio.sleep(80)
+        server.faults.is_silent = lambda: False
+        assert versions(cluster.store, ConfigMap) == server.versions("configmaps")
+        assert cluster.store.get(ConfigMap, "c1", "team").data == {"n": "1"}
+        await anyio.sleep(100)
+        server.put("configmaps", "c2", "team", data={"n": "after"})
+        await anyio.sleep(1)
+        assert versions(cluster.store, ConfigMap) == server.versions("configmaps")
+
+
+@in_virtual_time
+async def test_a_kind_that_is_not_served_is_empty_until_it_is():
+    server = filled(unserved={"scheduling.run.ai/v1alpha2"})
+    server.put("bindrequests", "b", "team", spec={"podName": "p", "selectedNode": "n"})
+    async with running(server) as cluster:
+        assert cluster.problems() == ()
+        assert cluster.store.cluster_objects().bind_requests == ()
+        server.unserved.clear()
+        await anyio.sleep(50)
+        assert len(cluster.store.cluster_objects().bind_requests) == 1
+
+
+@in_virtual_time
+async def test_a_kind_whose_list_is_forbidden_keeps_the_store_from_counting_as_synced():
+    server = filled()
+    body = b'{"kind":"Status","code":403,"message":"nodes is forbidden"}'
+    server.faults.before = lambda call: Answer(status=403, body=body) if "/nodes" in call.path else None
+    cluster = port(server)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(cluster.run)
+        await anyio.sleep(100)
+        assert not cluster.store.is_synced
+        assert cluster.problems() == ("nodes: nodes is forbidden", "not listed yet: nodes")
+        assert server.count("GET", "/nodes") < 15
+        server.faults = Faults()
+        await cluster.store.synced()
+        assert cluster.problems() == ()
+        tasks.cancel_scope.cancel()
+
+
+@in_virtual_time
+async def test_a_refresh_waits_for_a_list_that_began_after_it():
+    server = filled()
+    async with running(server, watched=CONFIG_MAPS) as cluster:
+        server.faults.is_silent = lambda: True
+        server.put("configmaps", "hidden", "team")
+        await anyio.sleep(0.1)
+        start = anyio.current_time()
+        await cluster.store.refresh(ConfigMap)
+        assert cluster.store.get(ConfigMap, "hidden", "team") is not None
+        assert anyio.current_time() - start < 1.0
+
+
+@in_virtual_time
+async def test_changes_come_in_batches_that_join_what_nobody_took():
+    server = filled(2)
+    async with running(server, watched=CONFIG_MAPS) as cluster:
+        with cluster.store.changes(ConfigMap) as changes:
+            first = await changes.__anext__()
+            assert [(change.before, change.after.metadata.name) for change in first] == [(None, "c0"), (None, "c1")]
+            for number in range(5):
+                server.put("configmaps", "c0", "team", data={"n": str(number)})
+            server.put("configmaps", "brief", "team")
+            await anyio.sleep(0.1)
+            server.remove("configmaps", "brief", "team")
+            await anyio.sleep(0.1)
+            (change,) = await changes.__anext__()
+            assert (change.before.data, change.after.data) == ({"n": "0"}, {"n": "4"})
+
+
+@in_virtual_time
+async def test_kinds_that_did_not_change_keep_their_tuple():
+    server = filled()
+    server.put("nodes", "n1")
+    async with running(server) as cluster:
+        before = cluster.store.cluster_objects()
+        assert cluster.store.cluster_objects() is before
+        server.put("nodes", "n2")
+        await anyio.sleep(0.1)
+        after = cluster.store.cluster_objects()
+        assert after.config_maps is before.config_maps
+        assert [node.metadata.name for node in after.nodes] == ["n1", "n2"]
+        assert after.nodes[0] is before.nodes[0]
+
+
+@in_virtual_time
+async def test_a_poisonous_object_costs_the_others_nothing():
+    server = filled(3)
+    server.put("configmaps", "poison", "team", data=[1, 2])
+    async with running(server, watched=CONFIG_MAPS) as cluster:
+        assert len(cluster.store.all(ConfigMap)) == 3
+        (rejected,) = cluster.store.rejected
+        assert rejected.key == ("team", "poison")
+        server.put("configmaps", "c0", "team", data=7)
+        server.put("configmaps", "c1", "team", data={"n": "fine"})
+        await anyio.sleep(0.1)
+        assert cluster.store.get(ConfigMap, "c1", "team").data == {"n": "fine"}
+        assert len(cluster.store.rejected) == 2
+
+
+def test_asking_for_a_kind_that_nobody_watches_is_a_mistake_that_says_so():
+    store = port(HttpServer(), watched=CONFIG_MAPS).store
+    try:
+        store.all(NodeResourceTopology)
+    except LookupError as error:
+        assert "found no watch of noderesourcetopologies" in str(error)  # noqa: PT017 - the message is the point
+    else:
+        raise AssertionError("expected LookupError")
+
+
+# --- Whatever goes wrong -------------------------------------------------------------------------------------------
+
+
+def swarm(seed, server, active):
+    """Let calls and streams fail at random, each seed with weights of its own, while `active` says so."""
+    draw = random.Random(seed)
+    weights = {name: draw.choice([0, 0, 0.1, 0.3]) for name in ("refuse", "cut", "garble", "twice", "silent", "slow")}
+
+    def happens(name):
+        return active() and draw.random() < weights[name]
+
+    def before(call):
+        if not happens("refuse"):
+            return None
+        status = draw.choice([0, 410, 429, 500, 503])
+        return Answer(status=status, retry_after="1") if status else NoAnswer(was_sent=True, message="cut")
+
+    def piece(data):
+        if happens("cut"):
+            return None
+        if happens("garble"):
+            return (data[: draw.randrange(len(data))], b"garbage\n")
+        if happens("twice"):
+            return (data, data)
+        middle = draw.randrange(len(data) + 1)
+        return (data[:middle], data[middle:])
+
+    server.faults = Faults(
+        before=before,
+        piece=piece,
+        is_silent=lambda: happens("silent"),
+        delay=lambda _: draw.uniform(0.1, 20.0) if happens("slow") else 0.0,
+    )
+    return draw
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 1 << 32))
+def test_whatever_goes_wrong_the_store_equals_the_server_soon_after_it_ends(seed):
+    @in_virtual_time
+    async def schedule():
+        server = filled(5)
+        is_on = [True]
+        draw = swarm(seed, server, lambda: is_on[0])
+        cluster = port(server, seed=seed)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cluster.run)
+            for number in range(60):
+                await anyio.sleep(draw.uniform(0, 4))
+                name = f"c{draw.randrange(8)}"
+                if draw.random() < 0.3 and ("configmaps", "team", name) in server.objects:
+                    server.remove("configmaps", name, "team")
+                else:
+                    server.put("configmaps", name, "team", data={"n": str(number)})
+                if draw.random() < 0.05:
+                    server.compact()
+            is_on[0] = False
+            await anyio.sleep(110)  # the silence of a stream that was struck last, a pause, and a list
+            assert versions(cluster.store, ConfigMap) == server.versions("configmaps")
+            assert versions(cluster.store, Node) == versions(cluster.store, Pod) == {}
+            assert cluster.problems() == ()
+            tasks.cancel_scope.cancel()
+
+    schedule()

@@ -1,0 +1,143 @@
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai.cluster.window import Window
+
+
+def test_a_window_holds_so_many_and_no_more():
+    window = Window(width=2.0)
+    numbers = [window.offer(key) for key in "abc"]
+    assert window.take(0.0) == tuple(numbers[:2])
+    assert window.take(0.0) == ()
+    window.answered(numbers[0], 0.01)
+    assert window.take(0.01) == (numbers[2],)
+
+
+def test_requests_with_the_same_key_go_one_after_the_other():
+    window = Window()
+    first, second, other = window.offer("a"), window.offer("a"), window.offer("b")
+    assert window.take(0.0) == (first, other)
+    window.answered(first, 0.1)
+    assert window.take(0.1) == (second,)
+
+
+def test_a_throttled_request_goes_again_before_all_others_and_not_too_early():
+    window = Window(width=8.0)
+    first, other = window.offer("a"), window.offer("b")
+    window.take(0.0)
+    window.throttled(first, 1.0, 5.0)
+    later = window.offer("c")
+    assert window.take(5.9) == ()
+    assert window.hold_until == 6.0
+    assert window.take(6.0) == (first, later)
+    assert window.width == 4.0
+    window.throttled(other, 6.5, 1.0)
+    assert window.width == 4.0, "what was sent before the window was cut says nothing about what is left of it"
+
+
+def test_a_server_that_does_not_say_for_how_long_is_left_alone_for_a_second():
+    window = Window()
+    number = window.offer("a")
+    window.take(0.0)
+    window.throttled(number, 1.0, None)
+    assert window.hold_until == 2.0
+
+
+def test_quick_answers_widen_the_window_and_slow_ones_narrow_it():
+    window = Window(width=4.0, widest=6)
+    now = 0.0
+    for round_ in range(20):
+        numbers = [window.offer((round_, index)) for index in range(8)]
+        while window.waiting or window.in_flight:
+            for number in window.take(now):
+                window.answered(number, now + 0.01)
+            now += 0.02
+    assert window.width == 6.0
+    assert numbers
+    number = window.offer("slow")
+    window.take(now)
+    window.answered(number, now + 3.0)
+    assert window.width < 6.0
+
+
+def test_a_window_that_is_not_full_does_not_widen():
+    window = Window(width=4.0)
+    for number in range(20):
+        ticket = window.offer(number)
+        window.take(float(number))
+        window.answered(ticket, number + 0.01)
+    assert window.width == 4.0
+
+
+def test_unhurried_requests_leave_half_of_the_window_to_others():
+    window = Window(width=4.0)
+    lazy = [window.offer(("event", index), hurried=False) for index in range(5)]
+    assert window.take(0.0) == tuple(lazy[:2])
+    hurried = window.offer("a")
+    assert window.take(0.0) == (hurried,)
+
+
+def test_whoever_waits_no_more_leaves_no_trace():
+    window = Window(width=1.0)
+    sent, waiting, behind = window.offer("a"), window.offer("b"), window.offer("a")
+    window.take(0.0)
+    for number in (behind, waiting, sent):
+        window.withdraw(number)
+    assert (window.in_flight, window.waiting) == (0, 0)
+    assert window.take(0.0) == ()
+
+
+def test_whoever_waits_no_more_makes_room_for_who_comes_behind():
+    window = Window()
+    first, second = window.offer("a"), window.offer("a")
+    window.withdraw(first)
+    assert window.take(0.0) == (second,)
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["offer", "take", "answer", "throttle", "withdraw"]), st.integers(0, 7), st.booleans()),
+    max_size=80,
+)
+
+
+@given(STEPS)
+def test_whatever_happens_order_width_and_patience_hold(steps):
+    window = Window(width=3.0, widest=5)
+    now, offered, flying, done = 0.0, {}, [], set()
+    for name, pick, flag in steps:
+        now += 0.1
+        if name == "offer":
+            offered[window.offer(pick % 3, hurried=flag)] = pick % 3
+        elif name == "take":
+            taken = window.take(now)
+            assert not taken or now >= window.hold_until
+            flying += taken
+            assert len(flying) <= math.ceil(5)
+            assert len({offered[number] for number in flying}) == len(flying), "one of each key at a time"
+            for number in taken:
+                earlier = {other for other, key in offered.items() if key == offered[number] and other < number}
+                assert earlier <= done, "in the order in which they were offered"
+        elif flying and name in {"answer", "throttle"}:
+            number = flying.pop(pick % len(flying))
+            if name == "answer":
+                window.answered(number, now)
+                done.add(number)
+            else:
+                window.throttled(number, now, 0.3)
+        elif name == "withdraw":
+            left = sorted(offered.keys() - done)
+            if left:
+                number = left[pick % len(left)]
+                window.withdraw(number)
+                done.add(number)
+                flying = [other for other in flying if other != number]
+        assert window.in_flight == len(flying)
+        assert window.waiting == len(offered) - len(done) - len(flying)
+        assert 1.0 <= window.width <= 5.0
+    now += 1.0
+    while window.waiting or flying:
+        flying += window.take(now)
+        assert flying, "something can always be sent"
+        window.answered(flying.pop(), now)
