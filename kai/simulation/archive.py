@@ -7,6 +7,7 @@ Source: the peer's plugins/snapshot and its snapshot-tool.
 
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def _read_json(path: Path, name: str) -> Mapping[str, Any]:
             document = json.loads(archive.read(MEMBER))
     except KeyError:
         raise InputError(f"{name}: found no {MEMBER}, expected a snapshot taken by the scheduler") from None
-    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, OSError, NotImplementedError, RuntimeError) as error:
         raise InputError(f"{name}: found a zip file that cannot be read ({error}), expected a snapshot") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name}: {MEMBER}: found text that is no JSON ({error}), expected a whole snapshot") from None

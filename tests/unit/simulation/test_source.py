@@ -80,6 +80,23 @@ def test_a_snapshot_that_is_not_whole_is_named(tmp_path, content, message):
     assert message in str(caught.value)
 
 
+def test_a_snapshot_whose_bytes_are_damaged_is_named(tmp_path):
+    path = tmp_path / "s.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("snapshot.json", json.dumps({"rawObjects": {"nodes": [NODE] * 50}}))
+    whole = path.read_bytes()
+    told = set()
+    for at in range(45, len(whole) - 120):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        with pytest.raises(InputError) as caught:
+            read_case(str(path))
+        told.add(str(caught.value).partition("(")[0])
+    assert told <= {
+        f"{path}: found a zip file that cannot be read ",
+        f"{path}: snapshot.json: found text that is no JSON ",
+    }
+
+
 def test_another_zip_is_no_snapshot(tmp_path):
     with pytest.raises(InputError, match=r"found no snapshot\.json"):
         read_case(snapshot(tmp_path / "s.zip", "{}", "other.json"))
