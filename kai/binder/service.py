@@ -19,7 +19,6 @@ import attrs
 import structlog
 
 from kai.api.bindrequest import BindRequest
-from kai.api.core import ConfigMap
 from kai.api.dra import ResourceClaim
 from kai.api.kinds import ApiObject
 from kai.api.node import Node
@@ -50,11 +49,16 @@ from kai.binder.settings import BinderSettings
 from kai.binder.steps import StepOptions, resolve_steps
 from kai.binder.sweep import sweep_everything, sweep_group
 from kai.cluster.carrying import KeyRing, carry_out
+from kai.cluster.credentials import Source
+from kai.cluster.lease import LeaseSettings
 from kai.cluster.port import Change, Cluster
+from kai.cluster.serving import role_options, serve_alone
 from kai.cluster.work import Observe, place_of, unobserved, wait_at_most
 
 R = TypeVar("R")
 
+COMPONENT: Final = "binder"
+"""What events give as their source."""
 WATCHED: Final[tuple[type[ApiObject], ...]] = (
     BindRequest,
     Pod,
@@ -64,9 +68,7 @@ WATCHED: Final[tuple[type[ApiObject], ...]] = (
     StorageClass,
     ResourceClaim,
 )
-"""The kinds that the binder needs in its store."""
-NOT_WATCHED: Final[tuple[type[ApiObject], ...]] = (ConfigMap,)
-"""The kinds that it reads one by one: it may not list them."""
+"""The kinds that the binder needs in its store; config maps it reads one by one, since it may not list them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -241,3 +243,23 @@ def make_binder(
     Raises: ConfigError if a step or an argument of one does not exist.
     """
     return BinderService(cluster, Binder(settings=settings, steps=resolve_steps(steps)), observe)
+
+
+async def serve(
+    settings: BinderSettings,
+    steps: Mapping[str, StepOptions] = EMPTY,
+    *,
+    source: Source | None = None,
+    lease: LeaseSettings | None = None,
+    observe: Observe = unobserved,
+) -> None:
+    """Bind in the cluster that the credentials lead to, in a process of its own, until cancelled.
+
+    Raises: ConfigError if a step or an argument of one does not exist, or there are no credentials.
+    """
+    resolve_steps(steps)  # what is wrong with the configuration is said before anything is connected
+
+    async def work(cluster: Cluster) -> None:
+        await make_binder(cluster, settings, steps, observe=observe).run()
+
+    await serve_alone(role_options(COMPONENT, WATCHED, source, lease), work)

@@ -24,12 +24,15 @@ from kai.api.codec import unstructure
 from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
+from kai.cluster.credentials import Source
+from kai.cluster.lease import LeaseSettings
 from kai.cluster.port import Apply, Change, Cluster
+from kai.cluster.serving import role_options, serve_alone
 from kai.cluster.work import DONE, STEADY, Ended, Look, Observe, Pace, Workers, WorkQueue, unobserved
 from kai.podgrouper.decide import Grouping, group_pod
 from kai.podgrouper.grouper import Groupers
 from kai.podgrouper.lookup import Absent, Answers, Get, Why
-from kai.podgrouper.reading import GROUPS, Fetcher, StoreLookup
+from kai.podgrouper.reading import GROUPS, WATCHED, Fetcher, StoreLookup
 from kai.podgrouper.registry import load_groupers
 from kai.podgrouper.resource import Kind, Manifest
 from kai.podgrouper.settings import Settings
@@ -37,6 +40,8 @@ from kai.podgrouper.update import GroupWrite, Verb
 
 Key = tuple[str, str]
 
+COMPONENT: Final = "pod-grouper"
+"""What events give as their source."""
 MANAGER: Final = "kai-podgrouper"
 WARNING: Final = "PodGrouperWarning"
 _SAY_AGAIN: Final = 600.0
@@ -268,6 +273,25 @@ async def group_pods(
     # Finding entry points reads folders and imports modules.
     groupers = await anyio.to_thread.run_sync(load_groupers, settings)
     await PodGrouper(cluster, settings, groupers, pace, observe).run()
+
+
+async def serve(
+    settings: Settings,
+    *,
+    source: Source | None = None,
+    lease: LeaseSettings | None = None,
+    pace: Pace = STEADY,
+    observe: Observe = unobserved,
+) -> None:
+    """Group the pods of the cluster that the credentials lead to, in a process of its own, until cancelled.
+
+    Raises: ConfigError or PluginError, as `group_pods` does, and if there are no credentials.
+    """
+
+    async def work(cluster: Cluster) -> None:
+        await group_pods(cluster, settings, pace=pace, observe=observe)
+
+    await serve_alone(role_options(COMPONENT, WATCHED, source, lease), work)
 
 
 def _traits(pod: Pod, patch: Mapping[str, Any] | None = None) -> object:

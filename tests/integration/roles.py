@@ -1,26 +1,20 @@
 """The light roles of kai against a control plane, each with the account and the rights that it ships with."""
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any
 
 import attrs
 from anyio.from_thread import BlockingPortal
 
-from kai.binder.service import WATCHED as BINDER_WATCHED
-from kai.binder.service import make_binder
+from kai.binder import service as binder
 from kai.binder.settings import BinderSettings, ReservationSettings
-from kai.cluster.connect import Options
 from kai.cluster.credentials import Source
-from kai.cluster.port import Cluster
-from kai.cluster.serving import serve_alone
-from kai.cluster.store import Watched
-from kai.controllers import node_scale_service, podgroup_service, queue_service
+from kai.cluster.lease import LeaseSettings
+from kai.controllers import service as controllers
 from kai.controllers.node_scale import ScaleSettings
-from kai.controllers.service import adjust_nodes, keep_pod_groups, keep_queues
 from kai.podgrouper import Settings
-from kai.podgrouper.reading import WATCHED as PODGROUPER_WATCHED
-from kai.podgrouper.service import group_pods
+from kai.podgrouper import service as podgrouper
 from tests.integration.controlplane import ControlPlane
 from tests.integration.installation import container_argument
 
@@ -38,26 +32,16 @@ def binder_settings() -> BinderSettings:
     return BinderSettings(reservation=reservation)
 
 
-async def _bind(cluster: Cluster) -> None:
-    await make_binder(cluster, binder_settings()).run()
+Serve = Callable[[Source, LeaseSettings | None], Coroutine[Any, Any, None]]
 
-
-async def _group(cluster: Cluster) -> None:
-    await group_pods(cluster, Settings())
-
-
-async def _scale(cluster: Cluster) -> None:
-    await adjust_nodes(cluster, ScaleSettings(image="scale:1", cool_down_seconds=1.0))
-
-
-Work = Callable[[Cluster], Coroutine[Any, Any, None]]
-
-ROLES: dict[str, tuple[Work, Iterable[type[Any]]]] = {
-    "binder": (_bind, BINDER_WATCHED),
-    "podgrouper": (_group, PODGROUPER_WATCHED),
-    "podgroup-controller": (keep_pod_groups, podgroup_service.WATCHED),
-    "queue-controller": (keep_queues, queue_service.WATCHED),
-    "node-scale-adjuster": (_scale, node_scale_service.WATCHED),
+ROLES: dict[str, Serve] = {
+    "binder": lambda source, lease: binder.serve(binder_settings(), source=source, lease=lease),
+    "podgrouper": lambda source, lease: podgrouper.serve(Settings(), source=source, lease=lease),
+    "podgroup-controller": lambda source, lease: controllers.serve_pod_groups(source=source, lease=lease),
+    "queue-controller": lambda source, lease: controllers.serve_queues(source=source, lease=lease),
+    "node-scale-adjuster": lambda source, lease: controllers.serve_nodes(
+        ScaleSettings(image="scale:1", cool_down_seconds=1.0), source=source, lease=lease
+    ),
 }
 
 
@@ -72,14 +56,12 @@ class Roles:
     def start(self, *names: str) -> None:
         """Start these roles, all by default."""
         for name in names or ROLES:
-            work, watched = ROLES[name]
-            config = self.plane.kubeconfig(self.plane.account(NAMESPACE, name), name)
-            options = Options(
-                component=name,
-                watched=tuple(Watched(cls=cls) for cls in watched),
-                source=Source(kubeconfig=str(config)),
-            )
-            self.running[name] = self.portal.start_task_soon(serve_alone, options, work)
+            self.start_as(name, name)
+
+    def start_as(self, name: str, role: str, lease: LeaseSettings | None = None) -> None:
+        """Start a role under a name of its own, so that there can be two."""
+        config = self.plane.kubeconfig(self.plane.account(NAMESPACE, role), name)
+        self.running[name] = self.portal.start_task_soon(ROLES[role], Source(kubeconfig=str(config)), lease)
 
     def stop(self, *names: str) -> None:
         """End these roles where they are, all by default."""

@@ -11,6 +11,7 @@ import attrs
 import pytest
 from anyio.from_thread import start_blocking_portal
 
+from kai.cluster.lease import LeaseSettings
 from tests.integration.client import STRATEGIC, Api, until
 from tests.integration.controlplane import ControlPlane
 from tests.integration.kubelet import RESERVED, Kubelet
@@ -176,8 +177,8 @@ def test_a_pod_is_grouped_bound_as_ordered_and_counted(world):
             f"what {queue} holds",
         )
     assert world.find(QUEUE, "Queue", "default-parent-queue")["status"]["childQueues"] == ["default-queue"]
-    bound = [event for event in world.api.list("v1", "Event", SPACE) if event["involvedObject"]["name"] == "single"]
-    assert [event["reason"] for event in bound] == ["Bound"]
+    told = world.api.list("v1", "Event", SPACE, fieldSelector="involvedObject.name=single")
+    assert [(event["reason"], event["source"]["component"]) for event in told] == [("Bound", "binder")]
     world.api.delete(created)
     until(
         lambda: "allocated" not in world.find(QUEUE, "Queue", "default-parent-queue")["status"], "the queue to be empty"
@@ -204,7 +205,7 @@ def test_a_pod_whose_owner_is_not_there_is_told_so(world):
 
     (event, *more) = until(warning, "a warning")
     assert not more
-    assert event["type"] == "Warning"
+    assert (event["type"], event["source"]["component"]) == ("Warning", "pod-grouper")
     assert "ghost" in event["message"]
 
 
@@ -249,6 +250,32 @@ def test_a_binder_that_ends_in_the_middle_is_continued_by_the_next(world):
     assert len(world.reservations()) == 1
     world.api.delete(created)
     until(lambda: not world.reservations(), "the GPU to be given back")
+
+
+def test_of_two_binders_the_one_that_leads_binds_and_the_other_follows_it(world):
+    def lease(name):
+        return LeaseSettings(
+            namespace="kai-scheduler", name="binder", identity=name, duration=3.0, renew_within=2.0, retry=0.5
+        )
+
+    world.roles.stop("binder")
+    try:
+        world.roles.start_as("first", "binder", lease("first"))
+        for number, leader in enumerate(("first", "second")):
+            if leader == "second":
+                world.roles.start_as("second", "binder", lease("second"))
+                world.roles.stop("first")
+            name = f"led-{number}"
+            created = world.api.create(pod(name))
+            world.order(created)
+            until(lambda name=name: world.phase(name) == "Running", f"the {leader} binder to bind")
+            assert world.find("coordination.k8s.io/v1", "Lease", "binder", "kai-scheduler")["spec"][
+                "holderIdentity"
+            ].startswith(leader)
+            world.api.delete(created)
+    finally:
+        world.roles.stop(*({"first", "second"} & set(world.roles.running)))
+        world.roles.start("binder")
 
 
 # --- Workloads -----------------------------------------------------------------------------------------------------
