@@ -57,10 +57,10 @@ class Started:
 
 @attrs.frozen(kw_only=True)
 class PageCame:
-    """A page of the list came and was put on the shelf; `token` leads to the next one."""
+    """A page of the list came and was put on the shelf; `rest` leads to the next one."""
 
     version: str
-    token: str = ""
+    rest: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -121,7 +121,7 @@ class ReadPage:
 
     variant: int
     limit: int
-    token: str = ""
+    rest: str = ""
     is_first: bool = True
 
 
@@ -230,10 +230,10 @@ class ListWatch:
 
     def _take_page(self, event: PageCame) -> tuple[Effect, ...]:
         self._missing, self.is_absent = 0, False
-        self._token = event.token
-        if event.token:
+        self._token = event.rest
+        if event.rest:
             limit = self.settings.page
-            return (ReadPage(variant=self.variant, limit=limit, token=event.token, is_first=False),)
+            return (ReadPage(variant=self.variant, limit=limit, rest=event.rest, is_first=False),)
         self.version = event.version
         self.completed = self.started
         self.problem = ""

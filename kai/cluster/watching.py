@@ -104,7 +104,7 @@ class Watcher:
     # --- Lists -----------------------------------------------------------------------------------------------------
 
     async def _read_page(self, effect: ReadPage) -> Event:
-        query = (*self._selectors(), *page_query(effect.limit, effect.token))
+        query = (*self._selectors(), *page_query(effect.limit, effect.rest))
         call = Call(method="GET", path=self._path(effect.variant), query=query, timeout=_PAGE_TIMEOUT)
         answer = await self.transport.request(call)
         page = decoded(answer.body) if isinstance(answer, Answer) and answer.is_good else None
@@ -114,7 +114,7 @@ class Watcher:
         version = str(metadata.get("resourceVersion") or "")
         token = str(metadata.get("continue") or "")
         self._take_page(effect, page, version, is_last=not token)
-        return PageCame(version=version, token=token)
+        return PageCame(version=version, rest=token)
 
     def _take_page(self, effect: ReadPage, page: Mapping[str, Any], version: str, *, is_last: bool) -> None:
         cls = self.watched.cls

@@ -160,15 +160,15 @@ class HttpServer:
         manifest = self.objects.get((plural, namespace, name))
         if manifest is None:
             return _answer(404, _status(404, "NotFound", f'{plural} "{name}" not found', name=name))
-        match call.method:
-            case "GET":
-                return _answer(200, manifest)
-            case "DELETE":
-                return self._delete(plural, manifest, body)
-            case "POST" if subresource == "binding":
-                return self._bind(manifest, body)
-            case "POST" if subresource == "eviction":
-                return self._evict(manifest, body)
+        if call.method == "GET":
+            return _answer(200, manifest)
+        if call.method == "DELETE":
+            return self._delete(plural, manifest, body)
+        if call.method == "POST":
+            return self._bind(manifest, body) if subresource == "binding" else self._evict(manifest, body)
+        return self._change(plural, call, manifest, body)
+
+    def _change(self, plural: str, call: Call, manifest: Manifest, body: Manifest) -> Answer:
         stale = _stale(manifest, body.get("metadata", {}))
         if stale is not None:
             return stale

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +20,7 @@ def test_a_stream_cut_at_any_byte_gives_the_same_lines():
 def test_a_stream_cut_into_any_pieces_gives_the_same_lines(cuts):
     splitter = LineSplitter()
     places = [0, *sorted(cuts), len(STREAM)]
-    pieces = [STREAM[start:end] for start, end in zip(places, places[1:], strict=False)]
+    pieces = [STREAM[start:end] for start, end in itertools.pairwise(places)]
     assert tuple(line for piece in pieces for line in splitter.feed(piece)) == LINES
 
 

@@ -37,9 +37,7 @@ def streaming(version="10", now=0.0):
 def test_a_list_is_read_page_by_page_and_then_watched_from_its_version():
     watch = machine()
     assert watch.step(Started(), 0.0) == (ReadPage(variant=0, limit=2),)
-    assert watch.step(PageCame(version="7", token="x"), 0.0) == (
-        ReadPage(variant=0, limit=2, token="x", is_first=False),
-    )
+    assert watch.step(PageCame(version="7", rest="x"), 0.0) == (ReadPage(variant=0, limit=2, rest="x", is_first=False),)
     assert watch.completed == 0
     assert watch.step(PageCame(version="7"), 0.0) == (OpenStream(variant=0, version="7", seconds=450.0),)
     assert watch.completed == 1
@@ -133,7 +131,7 @@ def test_waits_are_spread_by_what_is_drawn():
 def test_a_list_that_fails_begins_again_from_its_first_page():
     watch = machine()
     watch.step(Started(), 0.0)
-    watch.step(PageCame(version="7", token="x"), 0.0)
+    watch.step(PageCame(version="7", rest="x"), 0.0)
     (pause,) = watch.step(Refused(status=0, message="cut"), 0.0)
     assert watch.problem == "cut"
     assert watch.step(TimeCame(), pause.until) == (ReadPage(variant=0, limit=2),)
@@ -142,7 +140,7 @@ def test_a_list_that_fails_begins_again_from_its_first_page():
 def test_a_token_that_grew_too_old_begins_the_list_again():
     watch = machine()
     watch.step(Started(), 0.0)
-    watch.step(PageCame(version="7", token="x"), 0.0)
+    watch.step(PageCame(version="7", rest="x"), 0.0)
     assert watch.step(Refused(status=410), 0.0) == (ReadPage(variant=0, limit=2),)
 
 
