@@ -12,6 +12,7 @@ from kai.cli.failures import INTERRUPTED, USAGE, report_bug, report_error, say_e
 from kai.errors import KaiError
 
 COMMANDS = {
+    "run": ("kai.cli.run:run", "Run the service in a cluster: all roles in one process, or some of them."),
     "simulate": ("kai.cli.simulate:simulate", "Decide on clusters that are written down: who runs where, and why not."),
     "plugins": ("kai.cli.plugins:plugins", "List plugins and actions: origin, version, hooks, enabled or not."),
     "version": ("kai.cli.version:version", "Show the versions of all parts."),

@@ -1,0 +1,195 @@
+"""Flags as programs written in Go take them: ``--name=value``, ``--name value``, ``-name``; a truth may stand alone.
+
+The operator of the peer writes such flags into its Deployments, and they must mean the same here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from kai.errors import ConfigError
+
+_TRUTHS: Final = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
+
+
+@attrs.frozen(kw_only=True)
+class Flag:
+    """One flag: its kind, who takes it, what it is without, and whether it does anything here."""
+
+    name: str
+    kind: str
+    default: object
+    roles: frozenset[str]
+    inert: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Given:
+    """What a command line says."""
+
+    roles: tuple[str, ...]
+    values: Mapping[str, Any]
+    """Every flag, by name; its default where it was not given."""
+    named: frozenset[str]
+    """The flags that were given."""
+
+    def text(self, name: str) -> str:
+        """Return a text."""
+        return str(self.values[name])
+
+    def truth(self, name: str) -> bool:
+        """Return a truth value."""
+        return bool(self.values[name])
+
+    def whole(self, name: str) -> int:
+        """Return a whole number."""
+        return int(self.values[name])
+
+    def number(self, name: str) -> float:
+        """Return a number, or a duration in seconds."""
+        return float(self.values[name])
+
+    def mapping(self, name: str) -> Mapping[str, Any]:
+        """Return a mapping."""
+        found: Mapping[str, Any] = self.values[name]
+        return found
+
+
+def read_flags(
+    arguments: Sequence[str], flags: Mapping[str, Flag], roles: Sequence[str], together: Sequence[str]
+) -> Given:
+    """Return what a command line says; words without dashes are roles, and none stands for those ``together``.
+
+    Raises: ConfigError for an unknown role or flag, and for a value that its flag cannot have.
+    """
+    chosen: list[str] = []
+    found: dict[str, tuple[str, str]] = {}
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("-"):
+            chosen.append(_role(word, roles))
+            continue
+        name, equals, text = word.lstrip("-").partition("=")
+        flag = flags.get(name)
+        if flag is None:
+            raise ConfigError(_unknown(name, flags))
+        if not equals:
+            if flag.kind == "truth":
+                text = "true"
+            elif rest:
+                text = rest.pop(0)
+            else:
+                raise ConfigError(f"--{name}: found nothing, expected a value")
+        found[name] = (text, f"--{name}")
+    serving = frozenset(chosen or together)
+    for name in found:
+        if not flags[name].roles & serving:
+            others = ", ".join(sorted(flags[name].roles))
+            raise ConfigError(f"--{name}: found a flag of {others}, expected one of {', '.join(sorted(serving))}")
+    values = {name: flag.default for name, flag in flags.items()}
+    values |= {name: _READERS[flags[name].kind](text, place) for name, (text, place) in found.items()}
+    return Given(roles=tuple(dict.fromkeys(chosen)), values=values, named=frozenset(found))
+
+
+def _role(word: str, roles: Sequence[str]) -> str:
+    if word in roles:
+        return word
+    near = difflib.get_close_matches(word, roles, n=1)
+    wanted = near[0] if near else f"one of {', '.join(roles)}"
+    raise ConfigError(f"role: found {word!r}, expected {wanted}")
+
+
+def _unknown(name: str, flags: Mapping[str, Flag]) -> str:
+    near = difflib.get_close_matches(name, flags, n=1)
+    return f"--{name}: found an unknown flag, expected {'--' + near[0] if near else 'one that a role takes'}"
+
+
+# --- Values --------------------------------------------------------------------------------------------------------
+
+
+def _text(text: str, place: str) -> object:
+    del place
+    return text
+
+
+def _truth(text: str, place: str) -> object:
+    value = _TRUTHS.get(text.lower())
+    if value is None:
+        raise ConfigError(f"{place}: found {text!r}, expected true or false")
+    return value
+
+
+def _whole(text: str, place: str) -> object:
+    digits = text[1:] if text[:1] in {"-", "+"} else text
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 9:
+        raise ConfigError(f"{place}: found {text!r}, expected a whole number")
+    return int(text)
+
+
+def _number(text: str, place: str) -> object:
+    try:
+        value = float(text) if text.isascii() and "_" not in text else float("nan")
+    except ValueError:
+        value = float("nan")
+    if not abs(value) < float("inf"):
+        raise ConfigError(f"{place}: found {text!r}, expected a number")
+    return value
+
+
+def _duration(text: str, place: str) -> object:
+    from kai.api import times
+    from kai.api.bad_value import BadValue
+
+    try:
+        return times.seconds(text)
+    except BadValue:
+        raise ConfigError(f"{place}: found {text!r}, expected {times.WANTED_DURATION}") from None
+
+
+def _json(text: str, place: str) -> object:
+    if not text:
+        return {}
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{place}: found {text[:80]!r}, expected a JSON object")
+    return value
+
+
+def _labels(text: str, place: str) -> object:
+    out: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"{place}: found {part!r}, expected key=value, separated by commas")
+        out[key.strip()] = value.strip()
+    return out
+
+
+def _verbosity(text: str, place: str) -> object:
+    from kai.telemetry.logs import verbosity_of
+
+    value = verbosity_of(text)
+    if value is None:
+        raise ConfigError(f"{place}: found {text!r}, expected a number, or a level such as info")
+    return value
+
+
+_READERS: Final[Mapping[str, Callable[[str, str], object]]] = {
+    "text": _text,
+    "truth": _truth,
+    "whole": _whole,
+    "number": _number,
+    "duration": _duration,
+    "json": _json,
+    "labels": _labels,
+    "verbosity": _verbosity,
+}

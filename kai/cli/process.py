@@ -1,0 +1,283 @@
+"""One process: its connection to a cluster, its listeners, its roles, its end.
+
+All roles share one client and one store. A role other than the scheduler works while this process leads, its writes
+fenced by the term; the scheduler looks after its terms itself. On SIGTERM or SIGINT the roles stop, then the lease is
+given back, so that the next leader need not wait for it to run out.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import anyio
+import attrs
+import structlog
+from prometheus_client import REGISTRY, CollectorRegistry
+
+from kai.api.bindrequest import BindRequest
+from kai.api.kinds import ApiObject
+from kai.api.node import Node
+from kai.api.pod import Pod
+from kai.cli.flags import Given
+from kai.cli.roleflags import BINDER, FLAGS, LEASES, SCHEDULER, TOGETHER
+from kai.cli.rolemetrics import ApiCalls, RoleMetrics
+from kai.cli.roles import SCHEDULER_WATCHES, Role, binder, controller, scheduler_settings
+from kai.cluster.connect import Connection, Options, connect
+from kai.cluster.credentials import Source
+from kai.cluster.leading import FENCE_DELAY, SoleLeadership, fresh_identity
+from kai.cluster.lease import LeaseSettings
+from kai.cluster.port import Cluster, Leadership, Term
+from kai.cluster.store import Watched
+from kai.errors import KaiError
+from kai.telemetry.exposition import metrics_route
+from kai.telemetry.listener import LOOPBACK, Address, Route, listen, read_address
+from kai.telemetry.probes import Probes
+from kai.telemetry.tracing import Tracing, make_tracing
+
+_METRICS_FLAGS: Final = ("listen-address", "metrics-bind-address", "metrics-listen-address")
+_PROBES_FLAGS: Final = ("health-probe-bind-address",)
+_METRICS_PORT: Final = 8080
+_PROBES_PORT: Final = 8081
+_NAMESPACE: Final = "kai-scheduler"
+_GIVING_BACK: Final = 3.0
+_CONTROLLER_RETRY: Final = 2.0
+
+
+@attrs.define
+class Process:
+    """What a command line asks for."""
+
+    given: Given
+    roles: tuple[str, ...]
+    environment: Mapping[str, str]
+    registry: CollectorRegistry = REGISTRY
+    probes: Probes = attrs.field(factory=Probes)
+
+    @classmethod
+    def of(cls, given: Given, environment: Mapping[str, str] | None = None) -> Process:
+        """Return the process that a command line asks for."""
+        return cls(given, given.roles or TOGETHER, dict(os.environ) if environment is None else environment)
+
+    async def run(self) -> None:
+        """Work until a signal ends it.
+
+        Raises: ConfigError for settings that cannot be used; UnauthorizedError when the API server does not know us.
+        """
+        self._say_what_is_ignored()
+        tracing = make_tracing("kai", endpoint=self.given.text("otlp-endpoint"))
+        plan = self._plan()
+        try:
+            async with connect(self._options(plan)) as connection:
+                await self._serve(connection, plan, tracing)
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+        finally:
+            await anyio.to_thread.run_sync(tracing.close)
+
+    def _say_what_is_ignored(self) -> None:
+        for name in sorted(self.given.named):
+            if FLAGS[name].inert:
+                structlog.get_logger().warning("flag without effect", flag=f"--{name}")
+
+    # --- Roles ---------------------------------------------------------------------------------------------------
+
+    def _plan(self) -> _Plan:
+        """Return what is to run.
+
+        Raises: ConfigError for settings that cannot be used.
+        """
+        given = self.given
+        metrics = RoleMetrics(
+            self.registry,
+            given.text("metrics-namespace"),
+            given.mapping("queue-label-to-metric-label"),
+            given.mapping("queue-label-to-default-metric-value"),
+        )
+        plan = _Plan()
+        for name in self.roles:
+            if name == SCHEDULER:
+                plan.settings = scheduler_settings(self._with_namespace())
+            elif name == BINDER:
+                role, hand_over = binder(given, metrics.observe)
+                plan.others.append(role)
+                plan.hand_over = hand_over if given.truth("hand-over") else None
+            else:
+                plan.others.append(controller(name, given, metrics.observe))
+        return plan
+
+    def _with_namespace(self) -> Given:
+        values = {**self.given.values, "namespace": self._namespace()}
+        return attrs.evolve(self.given, values=values)
+
+    def _namespace(self) -> str:
+        return self.given.text("namespace") or self.environment.get("POD_NAMESPACE") or _NAMESPACE
+
+    def _options(self, plan: _Plan) -> Options:
+        given = self.given
+        source = Source(kubeconfig=given.text("kubeconfig"), context=given.text("context"), server=given.text("server"))
+        return Options(
+            component=plan.component(given.text("scheduler-name")),
+            watched=tuple(plan.watched()),
+            source=attrs.evolve(source, environment=self.environment),
+            lease=self._lease(plan) if given.truth("leader-elect") else None,
+        )
+
+    def _lease(self, plan: _Plan) -> LeaseSettings:
+        name = plan.settings.lease_name if plan.settings is not None else LEASES[self.roles[0]]
+        base = self.environment.get("POD_NAME") or platform.node()
+        return LeaseSettings(
+            namespace=self._namespace(),
+            name=name,
+            identity=fresh_identity(base),
+            pod=self.environment.get("POD_UID", ""),
+            retry=_CONTROLLER_RETRY,
+        )
+
+    # --- Work ----------------------------------------------------------------------------------------------------
+
+    async def _serve(self, connection: Connection, plan: _Plan, tracing: Tracing) -> None:
+        leadership: Leadership = connection.leadership or SoleLeadership(fresh_identity(platform.node()))
+        self.probes.add("cluster", lambda: "; ".join(connection.problems()))
+        self.registry.register(ApiCalls(connection.sender.sent, self.given.text("metrics-namespace")))
+        local: dict[str, Route] = {}
+        bare: tuple[str, ...] = ()
+        work: list[Callable[[], Any]] = []
+        if plan.settings is not None:
+            from kai.scheduler.service import make_scheduler
+
+            scheduler = make_scheduler(
+                connection,
+                plan.settings,
+                leadership,
+                registry=self.registry,
+                tracing=tracing,
+                hand_over=plan.hand_over,
+            )
+            self.probes.add(SCHEDULER, scheduler.problem)
+            local, bare = scheduler.routes(), scheduler.metrics.bare.names
+            work.append(scheduler.run)
+        async with anyio.create_task_group() as tasks:
+            for address, routes in self._listeners(local, bare).items():
+                await tasks.start(listen, address, routes)
+            tasks.start_soon(connection.run)
+            async with anyio.create_task_group() as roles:
+                roles.start_soon(_until_signalled, roles.cancel_scope)
+                for each in work:
+                    roles.start_soon(each)
+                for role in plan.others:
+                    roles.start_soon(_while_leading, role, connection, leadership)
+            await _give_back(connection)
+            tasks.cancel_scope.cancel()
+
+    def _listeners(self, local: Mapping[str, Route], bare: Iterable[str]) -> dict[Address, dict[str, Route]]:
+        """Return what is answered where; paths that meet on one port share its listener.
+
+        Nothing listens beyond this machine unless a flag says so.
+        """
+        out: dict[Address, dict[str, Route]] = {}
+
+        def add(address: Address | None, routes: Mapping[str, Route]) -> None:
+            if address is not None:
+                same = next((each for each in out if each.port == address.port), address)
+                if same != address and same.host == LOOPBACK:
+                    out[address] = out.pop(same)
+                    same = address
+                out.setdefault(same, {}).update(routes)
+
+        add(self._address(_METRICS_FLAGS, _METRICS_PORT), {"/metrics": metrics_route(self.registry, bare)})
+        add(self._address(_PROBES_FLAGS, _PROBES_PORT), self.probes.routes())
+        if local:
+            add(Address(LOOPBACK, self.given.whole("plugin-server-port")), local)
+        return out
+
+    def _address(self, flags: Sequence[str], port: int) -> Address | None:
+        """Return the address in the first of these flags that was given; the port on this machine only otherwise."""
+        for name in flags:
+            if name in self.given.named:
+                return read_address(self.given.text(name), f"--{name}")
+        return Address(LOOPBACK, port)
+
+
+@attrs.define
+class _Plan:
+    settings: Any = None
+    """Of the scheduler; None where it does not run here."""
+    others: list[Role] = attrs.field(factory=list)
+    hand_over: Callable[[BindRequest], None] | None = None
+
+    def component(self, scheduler_name: str) -> str:
+        """Return under which name events are reported."""
+        return self.others[0].name if self.settings is None else scheduler_name
+
+    def watched(self) -> Sequence[Watched]:
+        """Return the kinds that some role here needs, once each."""
+        wanted: dict[type[ApiObject], None] = dict.fromkeys(SCHEDULER_WATCHES if self.settings is not None else ())
+        for role in self.others:
+            wanted.update(dict.fromkeys(role.watched))
+        # Failed pods hold nothing and want nothing; only the scheduler can do without them.
+        return [
+            Watched(cls=cls, field_selector="status.phase!=Failed" if cls is Pod and not self.others else "")
+            for cls in wanted
+        ]
+
+
+async def _while_leading(role: Role, connection: Connection, leadership: Leadership) -> None:
+    """Let a role work in each of our terms, on what a list by quorum showed after it began."""
+    store, clock = connection.store, connection.clock
+    while True:
+        term = await leadership.begun()
+        await store.synced()
+        if connection.leadership is not None:
+            await clock.sleep(FENCE_DELAY)
+            await store.refresh(Pod, Node, BindRequest)
+        if not leadership.holds(term):
+            continue
+        structlog.get_logger().info("role begins", role=role.name)
+        await _in_term(role, connection, leadership, term)
+
+
+async def _in_term(role: Role, connection: Connection, leadership: Leadership, term: Term) -> None:
+    cluster = Cluster(
+        store=connection.store, api=connection.api.fenced(term), clock=connection.clock, draw=connection.draw
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_work, role, cluster)
+        await leadership.ended(term)
+        tasks.cancel_scope.cancel()
+
+
+async def _work(role: Role, cluster: Cluster) -> None:
+    await role.work(cluster)
+
+
+async def _until_signalled(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            structlog.get_logger().info("ending", signal=signal.Signals(number).name)
+            scope.cancel()
+            return
+
+
+async def _give_back(connection: Connection) -> None:
+    """Give the lease back, if we have it."""
+    leadership = connection.leadership
+    if leadership is None:
+        return
+    leadership.resign()
+    with anyio.move_on_after(_GIVING_BACK):
+        while leadership.term is not None:
+            await connection.clock.sleep(0.02)
+        await connection.clock.sleep(0.2)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error of ours in a group, or else the first of all."""
+    known = group.subgroup(KaiError)
+    error: BaseException = known if known is not None else group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

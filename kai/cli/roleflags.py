@@ -1,0 +1,188 @@
+"""The flags of every role, with the peer's names and defaults; ``docs/operations.md`` explains them.
+
+Source: the options of the peer's programs, cmd/*/app.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from kai.api import names
+from kai.cli.flags import Flag
+
+SCHEDULER: Final = "scheduler"
+BINDER: Final = "binder"
+PODGROUPER: Final = "podgrouper"
+POD_GROUPS: Final = "podgroup-controller"
+QUEUES: Final = "queue-controller"
+SCALE: Final = "node-scale-adjuster"
+ADMISSION: Final = "admission"
+ROLES: Final = (SCHEDULER, BINDER, PODGROUPER, POD_GROUPS, QUEUES, SCALE, ADMISSION)
+TOGETHER: Final = ROLES[:-1]
+"""What one process does unless it is told otherwise: admission needs certificates and ports of its own."""
+
+_CONTROLLERS: Final = (BINDER, PODGROUPER, POD_GROUPS, QUEUES, SCALE, ADMISSION)
+_Row = tuple[str, str, object]
+
+_SHARED: Final[Mapping[tuple[str, ...], tuple[_Row, ...]]] = {
+    ROLES: (
+        ("leader-elect", "truth", False),
+        ("qps", "whole", 50),
+        ("burst", "whole", 300),
+        ("health-probe-bind-address", "text", ""),
+        ("kubeconfig", "text", ""),
+        ("context", "text", ""),
+        ("server", "text", ""),
+        ("otlp-endpoint", "text", ""),
+        ("log-json", "truth", False),
+        ("v", "verbosity", 3),
+    ),
+    (SCHEDULER, BINDER, PODGROUPER, POD_GROUPS, SCALE, ADMISSION): (("scheduler-name", "text", names.SCHEDULER_NAME),),
+    (BINDER, PODGROUPER, POD_GROUPS, SCALE, ADMISSION): (("metrics-bind-address", "text", ""),),
+    (SCHEDULER, PODGROUPER): (
+        ("nodepool-label-key", "text", names.NODE_POOL),
+        ("queue-label-key", "text", names.QUEUE),
+    ),
+    (SCHEDULER, BINDER): (
+        ("feature-gates", "text", ""),
+        ("resource-reservation-app-label", "text", names.RESERVATION_APP),
+    ),
+    (SCHEDULER, QUEUES): (("metrics-namespace", "text", "kai"),),
+    (BINDER, PODGROUPER, POD_GROUPS): (("max-concurrent-reconciles", "whole", 10),),
+    (BINDER, ADMISSION): (
+        ("rate-limiter-base-delay", "whole", 1),
+        ("rate-limiter-max-delay", "whole", 60),
+        ("fake-gpu-nodes", "truth", False),
+    ),
+    (BINDER, SCALE): (("scale-adjust-namespace", "text", names.SCALE_ADJUST_NAMESPACE),),
+    (QUEUES, POD_GROUPS): (("skip-controller-name-validation", "truth", False),),
+    _CONTROLLERS: (
+        ("zap-devel", "truth", False),
+        ("zap-encoder", "text", ""),
+        ("zap-log-level", "verbosity", 3),
+        ("zap-stacktrace-level", "text", ""),
+        ("zap-time-encoding", "text", ""),
+    ),
+}
+
+_OWN: Final[Mapping[str, tuple[_Row, ...]]] = {
+    SCHEDULER: (
+        ("namespace", "text", ""),
+        ("scheduler-conf", "text", ""),
+        ("partition-label-value", "text", ""),
+        ("schedule-period", "duration", 1.0),
+        ("listen-address", "text", ""),
+        ("plugin-server-port", "whole", 8081),
+        ("restrict-node-scheduling", "truth", False),
+        ("cpu-worker-node-label-key", "text", names.CPU_WORKER),
+        ("gpu-worker-node-label-key", "text", names.GPU_WORKER),
+        ("mig-worker-node-label-key", "text", names.MIG_ENABLED),
+        ("max-consolidation-preemptees", "whole", 16),
+        ("detailed-fit-errors", "truth", False),
+        ("update-pod-eviction-condition", "truth", False),
+        ("schedule-csi-storage", "truth", False),
+        ("use-scheduling-signatures", "truth", True),
+        ("full-hierarchy-fairness", "truth", True),
+        ("allow-consolidating-reclaim", "truth", True),
+        ("num-of-status-recording-workers", "whole", 5),
+        ("default-staleness-grace-period", "duration", 60.0),
+        ("stuck-in-releasing-threshold", "duration", 120.0),
+        ("log-flush-frequency", "duration", 5.0),
+        ("enable-profiler", "truth", False),
+        ("profiler-port", "whole", 8182),
+        ("pyroscope-address", "text", ""),
+        ("pyroscope-mutex-profiler-rate", "whole", 5),
+        ("pyroscope-block-profiler-rate", "whole", 5),
+        ("version", "truth", True),
+        # Ours.
+        ("evict-by", "text", "eviction"),
+        ("announce-binds", "truth", True),
+        ("hand-over", "truth", True),
+    ),
+    BINDER: (
+        ("resource-reservation-namespace", "text", names.RESERVATION_NAMESPACE),
+        ("resource-reservation-service-account", "text", names.RESERVATION_APP),
+        ("resource-reservation-pod-image", "text", ""),
+        ("resource-reservation-allocation-timeout", "whole", 40),
+        ("resource-reservation-pod-resources", "json", {}),
+        ("resource-reservation-pod-security-context", "json", {}),
+        ("resource-reservation-container-security-context", "json", {}),
+        ("plugins", "json", {}),
+        ("runtime-class-name", "text", ""),
+    ),
+    PODGROUPER: (
+        ("search-legacy-pg", "truth", True),
+        ("knative-gang-schedule", "truth", True),
+        ("generic-karta-fallback", "truth", True),
+        ("default-priorities-configmap-name", "text", ""),
+        ("default-priorities-configmap-namespace", "text", ""),
+        ("pod-label-selector", "labels", {}),
+        ("namespace-label-selector", "labels", {}),
+    ),
+    POD_GROUPS: (("enable-podgroup-webhook", "truth", True), ("log-level", "verbosity", 3)),
+    QUEUES: (
+        ("enable-webhook", "truth", True),
+        ("enable-quota-validation", "truth", False),
+        ("metrics-listen-address", "text", ""),
+        ("queue-label-to-metric-label", "labels", {}),
+        ("queue-label-to-default-metric-value", "labels", {}),
+    ),
+    SCALE: (
+        ("scaling-pod-image", "text", ""),
+        ("scaling-pod-app-label", "text", "scaling-pod"),
+        ("scaling-pod-service-account", "text", "scaling-pod"),
+        ("gpu-memory-to-fraction-ratio", "number", 0.1),
+    ),
+    ADMISSION: (
+        ("webhook-addr", "whole", 9443),
+        ("gpu-sharing-enabled", "truth", False),
+        ("hami-core-enabled", "truth", False),
+        ("block-nvidia-visible-devices", "truth", False),
+        ("gpu-fraction-runtime-class-name", "text", "nvidia"),
+        ("gpu-pod-runtime-class-name", "text", ""),
+    ),
+}
+
+# Accepted, because the peer's operator writes them or its users do; there is nothing here that they could set.
+_INERT: Final = frozenset(
+    {
+        "qps",
+        "burst",
+        "feature-gates",
+        "rate-limiter-base-delay",
+        "skip-controller-name-validation",
+        "log-flush-frequency",
+        "enable-profiler",
+        "profiler-port",
+        "pyroscope-address",
+        "pyroscope-mutex-profiler-rate",
+        "pyroscope-block-profiler-rate",
+        "version",
+        "enable-podgroup-webhook",
+        "enable-webhook",
+        "gpu-pod-runtime-class-name",
+        "zap-devel",
+        "zap-stacktrace-level",
+        "zap-time-encoding",
+    }
+)
+
+
+def _all() -> Iterator[Flag]:
+    for roles, rows in (*_SHARED.items(), *(((role,), rows) for role, rows in _OWN.items())):
+        for name, kind, default in rows:
+            yield Flag(name=name, kind=kind, default=default, roles=frozenset(roles), inert=name in _INERT)
+
+
+FLAGS: Final[Mapping[str, Flag]] = {flag.name: flag for flag in _all()}
+
+LEASES: Final[Mapping[str, str]] = {
+    BINDER: "2ad35f9c.kai.scheduler",
+    PODGROUPER: "54dff599.kai.scheduler",
+    POD_GROUPS: "o1x22tjj.kai.scheduler",
+    QUEUES: "ov3xj497.kai.scheduler",
+    SCALE: "7n7h49uc.kai.scheduler",
+    ADMISSION: "ojptxr84.kai.scheduler",
+}
+"""The leases of roles that run alone. They are the peer's, so that its component and ours never work at once."""

@@ -1,0 +1,152 @@
+"""Metrics of the roles besides the scheduler: values that they let the outside see, as Prometheus reads them.
+
+Source: the queue controller's names, labels and roundings are the peer's; the others have none there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, Metric
+
+from kai.api import names
+from kai.api.bad_value import BadValue
+from kai.api.quantity import amount
+from kai.api.queue import Queue
+
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_OWN: Final = ("queue_name", "queue_metadata_name", "queue_display_name")
+_MEGABYTE: Final = 1e6
+_UNLIMITED: Final = -1.0
+
+
+class RoleMetrics:
+    """Takes what the roles observe. Called on the event loop."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        namespace: str = "kai",
+        labels: Mapping[str, str] | None = None,
+        defaults: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make the metrics; ``labels`` maps labels of queues to more labels of metrics."""
+        prefix = f"{namespace}_" if namespace else ""
+        self._more = dict(labels or {})
+        self._defaults = dict(defaults or {})
+        all_labels = (*_OWN, *self._more.values())
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(prefix + name, text, all_labels, registry=registry)
+
+        self._queue = {
+            "info": gauge("queue_info", "A queue."),
+            "deserved": gauge("queue_deserved_gpus", "The quota of GPUs."),
+            "cpu": gauge("queue_quota_cpu_cores", "The quota of CPU cores."),
+            "memory": gauge("queue_quota_memory_bytes", "The quota of memory."),
+            "allocated gpu": gauge("queue_allocated_gpus", "GPUs that pods of the queue hold."),
+            "allocated cpu": gauge("queue_allocated_cpu_cores", "CPU cores that pods of the queue hold."),
+            "allocated memory": gauge("queue_allocated_memory_bytes", "Memory that pods of the queue hold."),
+        }
+        self._binds = Counter(f"{prefix}bind_attempts_total", "Attempts at binds.", ("result",), registry=registry)
+        self._bind_seconds = Histogram(
+            f"{prefix}bind_attempt_seconds", "How long attempts at binds take.", buckets=_SECONDS, registry=registry
+        )
+        self._looks = Counter(
+            f"{prefix}looks_total", "Looks of controllers at objects.", ("controller", "result"), registry=registry
+        )
+        self._look_seconds = Histogram(
+            f"{prefix}look_seconds",
+            "How long looks of controllers take.",
+            ("controller",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def observe(self, value: object) -> None:
+        """Take a value; what is not known here is passed over."""
+        # By name: a role is imported only where it runs.
+        seen: Any = value
+        match type(value).__name__:
+            case "QueueCounted":
+                self._count(seen.queue)
+            case "QueueGone":
+                self._remove(seen.queue.metadata.name)
+            case "BindEnded":
+                self._binds.labels(seen.verdict.value).inc()
+                self._bind_seconds.observe(seen.seconds)
+            case "WorkEnded":
+                self._looks.labels(seen.work, "failed" if seen.failed else "done").inc()
+                self._look_seconds.labels(seen.work).observe(seen.seconds)
+            case _:
+                pass
+
+    def _count(self, queue: Queue) -> None:
+        labels = (
+            queue.metadata.name,
+            queue.metadata.name,
+            queue.spec.display_name,
+            *(queue.metadata.labels.get(key, self._defaults.get(key, "")) for key in self._more),
+        )
+        if self._known.get(queue.metadata.name) != labels:
+            self._remove(queue.metadata.name)
+            self._known[queue.metadata.name] = labels
+        for name, figure in figures(queue).items():
+            self._queue[name].labels(*labels).set(figure)
+
+    def _remove(self, name: str) -> None:
+        labels = self._known.pop(name, None)
+        if labels is not None:
+            for each in self._queue.values():
+                each.remove(*labels)
+
+
+@attrs.frozen
+class ApiCalls:
+    """Calls to the API server, as a registry asks for them."""
+
+    sent: Mapping[tuple[str, str, int], int]
+    """How many were answered, by verb, what, and HTTP status (0: no answer)."""
+    namespace: str
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the counter."""
+        prefix = f"{self.namespace}_" if self.namespace else ""
+        labels = ("verb", "resource", "code")
+        family = CounterMetricFamily(f"{prefix}api_requests", "Calls to the API server.", labels=labels)
+        for (verb, what, code), count in sorted(self.sent.items()):
+            family.add_metric((verb, what, str(code)), count)
+        yield family
+
+
+def figures(queue: Queue) -> Mapping[str, float]:
+    """Return what is shown of a queue.
+
+    Units: devices, cores and bytes; -1 is unlimited.
+    """
+    resources, allocated = queue.spec.resources, queue.status.allocated
+    gpu = next((text for name, text in sorted(allocated.items()) if name.endswith("/gpu")), "0")
+    return {
+        "info": 1.0,
+        "deserved": resources.gpu.quota if resources else 0.0,
+        "cpu": _scaled(resources.cpu.quota if resources else 0.0, 1 / 1000),
+        "memory": _scaled(resources.memory.quota if resources else 0.0, _MEGABYTE),
+        "allocated gpu": _quantity(gpu),
+        "allocated cpu": _quantity(allocated.get(names.CPU, "0")),
+        "allocated memory": _quantity(allocated.get(names.MEMORY, "0")),
+    }
+
+
+def _scaled(quota: float, unit: float) -> float:
+    return _UNLIMITED if quota < 0 else round(quota * unit, 4)
+
+
+def _quantity(text: str) -> float:
+    try:
+        return round(amount(text, 1000) / 1000, 4)
+    except BadValue:
+        return 0.0

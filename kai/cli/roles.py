@@ -1,0 +1,245 @@
+"""The roles: settings from flags, and what each role runs on a cluster that is open. Imports a role when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import attrs
+
+from kai.api.bindrequest import BindRequest
+from kai.api.core import Namespace
+from kai.api.documents import load_values
+from kai.api.kinds import ApiObject
+from kai.api.objects import FIELD_OF
+from kai.cli.configuring import load_configuration
+from kai.cli.flags import Given
+from kai.cli.roleflags import ADMISSION, BINDER, POD_GROUPS, PODGROUPER, QUEUES, SCALE, SCHEDULER
+from kai.cluster.port import Cluster
+from kai.cluster.work import Observe
+from kai.errors import ConfigError
+
+Work: TypeAlias = Callable[[Cluster], Awaitable[None]]
+"""Works on a cluster until cancelled."""
+
+
+@attrs.frozen(kw_only=True)
+class Role:
+    """A role that is ready to start."""
+
+    name: str
+    watched: tuple[type[ApiObject], ...]
+    work: Work
+
+
+def controller(name: str, given: Given, observe: Observe) -> Role:
+    """Return a role other than the scheduler.
+
+    Raises: ConfigError for settings that cannot be used.
+    """
+    make = {BINDER: _binder, PODGROUPER: _podgrouper, POD_GROUPS: _pod_groups, QUEUES: _queues, SCALE: _scale}
+    if name == ADMISSION or name not in make:
+        raise ConfigError(f"role: found {name}, expected another: no server of webhooks is part of this release")
+    return make[name](given, observe)
+
+
+# --- Scheduler -----------------------------------------------------------------------------------------------------
+
+
+def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings, whose import costs numpy
+    """Return the settings of the scheduler.
+
+    Raises: ConfigError.
+    """
+    from kai.scheduler.settings import EvictBy, SchedulerSettings
+
+    if given.text("evict-by") not in {each.value for each in EvictBy}:
+        found, wanted = given.text("evict-by"), ", ".join(each.value for each in EvictBy)
+        raise ConfigError(f"--evict-by: found {found!r}, expected one of {wanted}")
+    configuration, document = _configuration(given)
+    return SchedulerSettings(
+        configuration=configuration,
+        document=document,
+        intake=_intake(given),
+        namespace=given.text("namespace"),
+        metrics_namespace=given.text("metrics-namespace"),
+        leader_elect=given.truth("leader-elect"),
+        period_seconds=max(0.01, given.number("schedule-period")),
+        status_writers=max(1, given.whole("num-of-status-recording-workers")),
+        evict_by=EvictBy(given.text("evict-by")),
+        mark_victims=given.truth("update-pod-eviction-condition"),
+        announce_binds=given.truth("announce-binds"),
+    )
+
+
+def _configuration(given: Given) -> tuple[Any, Mapping[str, object] | None]:
+    from kai.framework.configuration import default_configuration
+
+    path, document = given.text("scheduler-conf"), None
+    configuration = default_configuration()
+    if path:
+        configuration = load_configuration(path)
+        values = load_values(Path(path).read_bytes(), path)
+        document = values[0] if values and isinstance(values[0], Mapping) else None
+    parameters = attrs.evolve(
+        configuration.parameters,
+        scheduler_name=given.text("scheduler-name"),
+        max_consolidation_preemptees=max(-1, given.whole("max-consolidation-preemptees")),
+        allow_consolidating_reclaim=given.truth("allow-consolidating-reclaim"),
+        use_scheduling_signatures=given.truth("use-scheduling-signatures"),
+        default_staleness_grace_seconds=given.number("default-staleness-grace-period"),
+        restrict_node_scheduling=given.truth("restrict-node-scheduling"),
+        detailed_fit_errors=given.truth("detailed-fit-errors"),
+    )
+    return attrs.evolve(configuration, parameters=parameters), document
+
+
+def _intake(given: Given) -> Any:  # noqa: ANN401 - as above
+    from kai.intake import IntakeSettings
+
+    return IntakeSettings(
+        node_pool_label=given.text("nodepool-label-key"),
+        node_pool=given.text("partition-label-value"),
+        stuck_in_releasing_seconds=given.number("stuck-in-releasing-threshold"),
+        full_hierarchy_fairness=given.truth("full-hierarchy-fairness"),
+        reservation_app=given.text("resource-reservation-app-label"),
+        queue_label_key=given.text("queue-label-key"),
+        restrict_node_scheduling=given.truth("restrict-node-scheduling"),
+        cpu_worker_label=given.text("cpu-worker-node-label-key"),
+        gpu_worker_label=given.text("gpu-worker-node-label-key"),
+        mig_worker_label=given.text("mig-worker-node-label-key"),
+        schedule_csi_storage=given.truth("schedule-csi-storage"),
+    )
+
+
+SCHEDULER_WATCHES: tuple[type[ApiObject], ...] = tuple(FIELD_OF)
+
+
+# --- The others ----------------------------------------------------------------------------------------------------
+
+
+def _binder(given: Given, observe: Observe) -> Role:
+    return binder(given, observe)[0]
+
+
+def binder(given: Given, observe: Observe) -> tuple[Role, Callable[[BindRequest], None]]:
+    """Return the binder, and the way to hand it an order within this process.
+
+    Raises: ConfigError.
+    """
+    from kai.api.codec import structure_as
+    from kai.binder.service import WATCHED, BinderService, make_binder
+    from kai.binder.settings import BinderSettings, PodResources, ReservationSettings
+    from kai.binder.steps import StepOptions
+
+    resources = given.mapping("resource-reservation-pod-resources")
+    reservation = ReservationSettings(
+        namespace=given.text("resource-reservation-namespace"),
+        service_account=given.text("resource-reservation-service-account"),
+        app_label=given.text("resource-reservation-app-label"),
+        image=given.text("resource-reservation-pod-image"),
+        runtime_class=given.text("runtime-class-name"),
+        timeout_seconds=float(given.whole("resource-reservation-allocation-timeout")),
+        scaling_namespace=given.text("scale-adjust-namespace"),
+        fake_gpu_nodes=given.truth("fake-gpu-nodes"),
+        resources=structure_as(PodResources, resources),
+        pod_security_context=given.mapping("resource-reservation-pod-security-context"),
+        container_security_context=given.mapping("resource-reservation-container-security-context"),
+    )
+    settings = BinderSettings(
+        scheduler_name=given.text("scheduler-name"),
+        node_pool_label=given.text("nodepool-label-key"),
+        reservation=reservation,
+        concurrency=max(1, given.whole("max-concurrent-reconciles")),
+        longest_delay_seconds=float(max(1, given.whole("rate-limiter-max-delay"))),
+    )
+    steps = {name: structure_as(StepOptions, options) for name, options in given.mapping("plugins").items()}
+    running: list[BinderService] = []
+
+    async def work(cluster: Cluster) -> None:
+        service = make_binder(cluster, settings, steps, observe=observe)
+        running.append(service)
+        try:
+            await service.run()
+        finally:
+            running.clear()
+
+    def hand_over(request: BindRequest) -> None:
+        for service in running:
+            service.offer(request)
+
+    return Role(name=BINDER, watched=WATCHED, work=work), hand_over
+
+
+def _podgrouper(given: Given, observe: Observe) -> Role:
+    from kai.cluster.work import Pace
+    from kai.podgrouper.reading import WATCHED
+    from kai.podgrouper.service import group_pods
+    from kai.podgrouper.settings import Settings
+
+    settings = Settings(
+        scheduler_name=given.text("scheduler-name"),
+        queue_label=given.text("queue-label-key"),
+        node_pool_label=given.text("nodepool-label-key"),
+        knative_gangs=given.truth("knative-gang-schedule"),
+        legacy_groups=given.truth("search-legacy-pg"),
+        karta_fallback=given.truth("generic-karta-fallback"),
+        defaults_namespace=given.text("default-priorities-configmap-namespace"),
+        defaults_name=given.text("default-priorities-configmap-name"),
+        namespace_labels=given.mapping("namespace-label-selector"),
+        pod_labels=given.mapping("pod-label-selector"),
+    )
+    pace = Pace(concurrency=max(1, given.whole("max-concurrent-reconciles")))
+
+    async def work(cluster: Cluster) -> None:
+        await group_pods(cluster, settings, pace=pace, observe=observe)
+
+    return Role(name=PODGROUPER, watched=(*WATCHED, Namespace), work=work)
+
+
+def _pod_groups(given: Given, observe: Observe) -> Role:
+    from kai.controllers.podgroup_service import WATCHED
+    from kai.controllers.service import keep_pod_groups
+
+    del given
+
+    async def work(cluster: Cluster) -> None:
+        await keep_pod_groups(cluster, observe=observe)
+
+    return Role(name=POD_GROUPS, watched=WATCHED, work=work)
+
+
+def _queues(given: Given, observe: Observe) -> Role:
+    from kai.controllers.queue_service import WATCHED
+    from kai.controllers.service import keep_queues
+
+    del given
+
+    async def work(cluster: Cluster) -> None:
+        await keep_queues(cluster, observe=observe)
+
+    return Role(name=QUEUES, watched=WATCHED, work=work)
+
+
+def _scale(given: Given, observe: Observe) -> Role:
+    from kai.controllers.node_scale import ScaleSettings
+    from kai.controllers.node_scale_service import WATCHED
+    from kai.controllers.service import adjust_nodes
+
+    settings = ScaleSettings(
+        scheduler_name=given.text("scheduler-name"),
+        namespace=given.text("scale-adjust-namespace"),
+        image=given.text("scaling-pod-image"),
+        app_label=given.text("scaling-pod-app-label"),
+        service_account=given.text("scaling-pod-service-account"),
+        gpu_memory_to_fraction_ratio=given.number("gpu-memory-to-fraction-ratio"),
+    )
+
+    async def work(cluster: Cluster) -> None:
+        await adjust_nodes(cluster, settings, observe=observe)
+
+    return Role(name=SCALE, watched=WATCHED, work=work)
+
+
+__all__ = ["SCHEDULER", "SCHEDULER_WATCHES", "Role", "Work", "binder", "controller", "scheduler_settings"]

@@ -1,0 +1,34 @@
+"""``kai run``: the live service, all roles in one process or some of them."""
+
+import click
+
+EPILOG = """\b
+ROLE is one of scheduler, binder, podgrouper, podgroup-controller, queue-controller, node-scale-adjuster.
+Without one, all of them run in this process. Flags are those that the peer's operator writes for each
+component, in Go's form (--name=value, --name value, -name); docs/operations.md lists them.
+
+\b
+  kai run --kubeconfig ~/.kube/config
+  kai run scheduler --scheduler-conf=/etc/config/config.yaml --leader-elect
+"""
+
+
+@click.command(epilog=EPILOG, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ROLE...] [FLAG...]")
+def run(arguments: tuple[str, ...]) -> int:
+    """Run the service in a cluster."""
+    import anyio
+
+    from kai.cli.flags import read_flags
+    from kai.cli.process import Process
+    from kai.cli.roleflags import FLAGS, ROLES, TOGETHER
+    from kai.telemetry.logs import set_up_logs
+
+    given = read_flags(arguments, FLAGS, ROLES, TOGETHER)
+    named = [name for name in ("v", "zap-log-level", "log-level") if name in given.named]
+    set_up_logs(
+        verbosity=given.whole(named[0]) if named else given.whole("v"),
+        json=given.truth("log-json") or given.text("zap-encoder") == "json",
+    )
+    anyio.run(Process.of(given).run)
+    return 0
