@@ -17,12 +17,12 @@ R = TypeVar("R")
 class KeyRing:
     """The keys that plans of a process hold, each held by one at a time; who came first is next."""
 
-    _locks: dict[str, anyio.Lock] = attrs.field(factory=dict)
+    _locks: dict[str, anyio.Semaphore] = attrs.field(factory=dict)
     _wanted: dict[str, int] = attrs.field(factory=dict)
 
     async def hold(self, key: str) -> None:
         """Wait until nobody holds a key, and hold it."""
-        lock = self._locks.setdefault(key, anyio.Lock())
+        lock = self._locks.setdefault(key, anyio.Semaphore(1))
         self._wanted[key] = self._wanted.get(key, 0) + 1
         try:
             await lock.acquire()

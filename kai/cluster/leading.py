@@ -76,7 +76,8 @@ class LeaseLeadership:
     @property
     def term(self) -> Term | None:
         """Return the present term."""
-        return self._election.term if self._election.is_leading(self._clock.monotonic()) else None
+        is_leading = not self._is_resigning and self._election.is_leading(self._clock.monotonic())
+        return self._election.term if is_leading else None
 
     def holds(self, term: Term) -> bool:
         """Return whether a term still lasts."""
@@ -100,6 +101,7 @@ class LeaseLeadership:
     def resign(self) -> None:
         """Lead no more from now on; `run` gives the lease back and returns."""
         self._is_resigning = True
+        self._tell()
         if self._wake is not None:
             self._wake.cancel()
 
@@ -118,9 +120,13 @@ class LeaseLeadership:
             event = Resigned()
         effect = self._election.step(event, self._clock.monotonic())
         if self._election.term != before:
-            self._changed.set()
-            self._changed = anyio.Event()
+            self._tell()
         return effect
+
+    def _tell(self) -> None:
+        """Wake whoever waits for the beginning or the end of a term."""
+        self._changed.set()
+        self._changed = anyio.Event()
 
     async def _do(self, effect: Effect) -> Event:
         match effect:

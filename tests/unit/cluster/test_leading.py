@@ -1,0 +1,138 @@
+import anyio
+
+from kai.api.pod import Pod
+from kai.cluster.calls import Answer, NoAnswer
+from kai.cluster.leading import SoleLeadership, fresh_identity, take_over
+from kai.cluster.port import Term
+from tests.doubles.http_server import Faults, HttpServer
+from tests.unit.cluster.assembled import in_virtual_time, port, running
+
+LEASE = ("leases", "kai", "lock")
+
+
+@in_virtual_time
+async def test_one_of_two_leads_and_the_other_follows_when_it_resigns():
+    server = HttpServer()
+    async with running(server, lease="a_1") as first:
+        term = await first.leadership.begun()
+        assert term == Term(1, "a_1")
+        async with running(server, lease="b_1", seed=2) as second:
+            await anyio.sleep(60)
+            assert first.leadership.holds(term)
+            assert second.leadership.term is None
+            first.leadership.resign()
+            assert first.leadership.term is None, "at once, before the lease is given back"
+            with anyio.fail_after(5.0):
+                assert await second.leadership.begun() == Term(2, "b_1")
+            assert server.objects[LEASE]["spec"]["holderIdentity"] == "b_1"
+
+
+@in_virtual_time
+async def test_a_leader_that_dies_is_followed_after_the_duration():
+    server = HttpServer()
+    async with running(server, lease="a_1") as first:
+        await first.leadership.begun()
+    start = anyio.current_time()
+    async with running(server, lease="b_1") as second:
+        await second.leadership.begun()
+        assert 15.0 <= anyio.current_time() - start <= 20.0
+
+
+@in_virtual_time
+async def test_a_leader_that_cannot_reach_the_server_knows_that_its_term_is_over():
+    server = HttpServer()
+    async with running(server, lease="a_1") as cluster:
+        term = await cluster.leadership.begun()
+        await anyio.sleep(30)
+        start = anyio.current_time()
+        server.faults = Faults(before=lambda _: NoAnswer(was_sent=False, message="unreachable"))
+        await cluster.leadership.ended(term)
+        assert 7.0 <= anyio.current_time() - start <= 10.1
+        assert "lease kai/lock: unreachable" in cluster.leadership.problem
+        server.faults = Faults()
+        following = await cluster.leadership.begun()
+        assert following.epoch == term.epoch + 1
+
+
+@in_virtual_time
+async def test_slow_answers_do_not_cost_the_lease():
+    server = HttpServer(faults=Faults(delay=lambda call: 4.5 if "leases" in call.path else 0.0))
+    async with running(server, lease="a_1") as cluster:
+        term = await cluster.leadership.begun()
+        for _ in range(60):
+            await anyio.sleep(1)
+            assert cluster.leadership.holds(term)
+
+
+@in_virtual_time
+async def test_a_lost_answer_does_not_cost_the_lease():
+    server = HttpServer()
+    async with running(server, lease="a_1") as cluster:
+        term = await cluster.leadership.begun()
+        count = [0]
+
+        def loses(call):
+            count[0] += call.method == "PUT"
+            return call.method == "PUT" and count[0] % 2 == 0
+
+        server.faults.loses = loses
+        for _ in range(60):
+            await anyio.sleep(1)
+            assert cluster.leadership.holds(term)
+
+
+@in_virtual_time
+async def test_a_lease_that_may_not_be_written_is_not_asked_for_in_a_rush():
+    body = b'{"kind":"Status","code":403,"message":"leases is forbidden"}'
+    forbid = Faults(before=lambda call: Answer(status=403, body=body) if call.method == "POST" else None)
+    server = HttpServer(faults=forbid)
+    async with running(server, lease="a_1") as cluster:
+        await anyio.sleep(60)
+        assert cluster.leadership.term is None
+        assert cluster.leadership.problem == "lease kai/lock: leases is forbidden"
+        assert server.count("POST", "leases") <= 31
+
+
+@in_virtual_time
+async def test_whoever_takes_over_first_sees_everything_and_forgets_what_it_assumed():
+    server = HttpServer()
+    server.put("pods", "p", "team")
+    async with running(server, lease="a_1") as cluster:
+        pod = cluster.store.get(Pod, "p", "team")
+        server.faults.is_silent = lambda: True
+        server.put("pods", "unseen", "team")
+        cluster.store.assume(pod, lambda now: now is None)
+        start = anyio.current_time()
+        term = await take_over(cluster.store, cluster.leadership, cluster.clock)
+        assert cluster.leadership.holds(term)
+        assert anyio.current_time() - start >= 1.0
+        assert cluster.store.get(Pod, "unseen", "team") is not None
+        assert not cluster.store.is_assumed(Pod, ("team", "p"))
+
+
+@in_virtual_time
+async def test_until_the_lease_was_read_a_process_is_not_ready():
+    server = HttpServer(faults=Faults(before=lambda call: Answer(status=500) if "leases" in call.path else None))
+    async with running(server, lease="a_1") as cluster:
+        await anyio.sleep(1)
+        assert cluster.problems() == ("lease kai/lock: HTTP status 500",)
+
+
+@in_virtual_time
+async def test_whoever_is_alone_leads_for_ever():
+    leadership = SoleLeadership("me")
+    term = await leadership.begun()
+    assert leadership.holds(term)
+    with anyio.move_on_after(1000) as scope:
+        await leadership.ended(term)
+    assert scope.cancelled_caught
+    await leadership.ended(Term(7, "another"))
+
+
+def test_each_life_has_another_name():
+    assert fresh_identity("pod") != fresh_identity("pod")
+    assert fresh_identity("pod").startswith("pod_")
+
+
+def test_a_port_without_a_lease_has_nobody_to_ask():
+    assert port(HttpServer()).leadership is None
