@@ -29,7 +29,7 @@ Key = tuple[str, str]
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, PodGroup, Node, PriorityClass, ResourceClaim)
 """The kinds that the pod-group controller needs in its store."""
-PACE: Final = Pace(gather=0.5)
+PACE: Final = Pace(gather=1.0)
 
 
 def _group_of(pod: Pod) -> Iterable[str]:

@@ -32,8 +32,9 @@ CLASSES = {kind.kind: kind.cls for kind in KINDS}
 class VirtualClock:
     """Time that moves when everybody waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, progress: Callable[[], object] = lambda: None) -> None:
         self.time = 1000.0
+        self._progress = progress
         self._sleepers: list[tuple[float, int, anyio.Event]] = []
         self._count = 0
 
@@ -67,9 +68,9 @@ class VirtualClock:
         self.time = end
 
     async def _settle(self) -> None:
-        before = -1
-        while before != self._count:
-            before = self._count
+        before: object = None
+        while before != (self._count, self._progress()):
+            before = (self._count, self._progress())
             for _ in range(_SPINS):
                 await anyio.lowlevel.checkpoint()
 
@@ -229,8 +230,8 @@ class MemoryCluster:
         kinds: Iterable[str] = (),
         classes: Iterable[type[Any]] = tuple(BY_CLASS),
     ) -> None:
-        self.clock = VirtualClock()
         self.server = ServiceServer(manifests, kinds=kinds)
+        self.clock = VirtualClock(lambda: (len(self.server.requests), self.store.revision))
         self._behind: list[tuple[Manifest, bool]] = []
         self.lagging = False
         self._classes = tuple(classes)

@@ -43,9 +43,9 @@ def pod(name="p", owner=None, namespace="ns", scheduler="kai-scheduler", annotat
 
 
 @asynccontextmanager
-async def grouping(cluster):
+async def grouping(cluster, settings=None):
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(PodGrouper(cluster.port, Settings(), GROUPERS).run)
+        tasks.start_soon(PodGrouper(cluster.port, settings or Settings(), GROUPERS).run)
         await cluster.pass_time()
         yield
         tasks.cancel_scope.cancel()
@@ -268,3 +268,85 @@ async def group_until(cluster, count):
         tasks.start_soon(PodGrouper(cluster.port, Settings(), GROUPERS).run)
         await cluster.pass_time(1.0)
     cluster.server.lost = lambda _: False
+
+
+async def test_what_the_server_rejects_for_good_is_said_on_the_pod():
+    cluster = MemoryCluster(pod())
+    cluster.server.fault = lambda request: (
+        Refusal(reason=Reason.REJECTED, message="denied by a webhook") if isinstance(request, Apply) else None
+    )
+    async with grouping(cluster):
+        await cluster.pass_time(700.0)
+        assert [event.message for event in requests(cluster, Emit)] == ["denied by a webhook"] * 2
+        cluster.server.fault = lambda _: None
+        await cluster.pass_time(61.0)
+        assert group_of(cluster) == "pg-p-uid-p"
+
+
+async def test_a_namesake_made_during_a_look_is_not_given_the_group_of_the_one_before():
+    cluster = MemoryCluster(pod("q", JOB), JOB)
+    async with grouping_slowly(cluster, 1.0):
+        await cluster.pass_time(0.5)
+        cluster.server.remove("Pod", "q", "ns")
+        cluster.server.add({**pod("q", JOB), "metadata": {**pod("q", JOB)["metadata"], "uid": "uid-new"}})
+        await cluster.pass_time(20.0)
+    assert group_of(cluster, "q") == "pg-train-uid-job"
+    assert [patch.patch["metadata"]["uid"] for patch in cluster.writes(Patch)] == ["uid-new"]
+
+
+async def test_pods_of_namespaces_that_are_not_selected_are_left_alone():
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}
+    settings = Settings(namespace_labels={"team": "a"})
+    cluster = MemoryCluster(pod(), space)
+    async with grouping(cluster, settings):
+        assert group_of(cluster) is None
+        cluster.server.change("Namespace", "ns", "", {"metadata": {"labels": {"team": "a"}}})
+        cluster.server.change("Pod", "p", "ns", {"metadata": {"labels": {"a": "b"}}})
+        await cluster.pass_time(1.0)
+        assert group_of(cluster) == "pg-p-uid-p"
+
+
+async def test_other_pods_of_a_workload_are_found_in_the_store():
+    replicas = {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}}
+    job = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "MPIJob",
+        "metadata": {"name": "mpi", "namespace": "ns", "uid": "uid-mpi"},
+        "spec": {"launcherCreationPolicy": "WaitForWorkersReady", "mpiReplicaSpecs": replicas},
+    }
+    labels = {"training.kubeflow.org/job-name": "mpi"}
+    cluster = MemoryCluster(job, pod("w", job, labels={**labels, "training.kubeflow.org/job-role": "worker"}))
+    async with grouping(cluster):
+        assert cluster.server.get("PodGroup", "pg-mpi-uid-mpi", "ns")["spec"]["minMember"] == 2
+        cluster.server.add(pod("l", job, labels={**labels, "training.kubeflow.org/job-role": "launcher"}))
+        await cluster.pass_time(1.0)
+        assert cluster.server.get("PodGroup", "pg-mpi-uid-mpi", "ns")["spec"]["minMember"] == 3
+    assert not requests(cluster, FetchAll)
+
+
+async def test_groups_of_earlier_releases_are_found_in_the_store():
+    job_set = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "set", "namespace": "ns", "uid": "uid-set"},
+        "spec": {"replicatedJobs": [{"name": "w"}]},
+    }
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "w", "jobset.sigs.k8s.io/job-index": "0"}
+    flat = {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "pg-set-uid-set", "namespace": "ns"},
+        "spec": {"queue": "default-queue", "minMember": 1},
+    }
+    cluster = MemoryCluster(job_set, flat, pod("a", job_set, labels=labels), pod("b", job_set, labels=labels))
+    async with grouping(cluster):
+        assert group_of(cluster, "a") == group_of(cluster, "b") == "pg-set-uid-set"
+        assert "subGroups" not in cluster.server.get("PodGroup", "pg-set-uid-set", "ns")["spec"]
+    assert not requests(cluster, FetchAll)
+
+
+@asynccontextmanager
+async def grouping_slowly(cluster, seconds):
+    cluster.api.latency = seconds
+    async with grouping(cluster):
+        yield
