@@ -9,6 +9,7 @@ when a kubeconfig file asks for them, because its generated models cost a second
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -260,34 +261,35 @@ def _url(server: str, path: str, query: Query) -> str:
 
 async def _load(source: Source) -> Credentials:
     credentials = await to_thread.run_sync(source.load)
-    return credentials if credentials.foreign is None else await _with_foreign(credentials)
+    return credentials if credentials.foreign is None else await to_thread.run_sync(_with_foreign, credentials)
 
 
-async def _with_foreign(credentials: Credentials) -> Credentials:
-    """Return credentials with what another program or an identity provider says."""
-    module: Any = await to_thread.run_sync(_foreign_loader)
+def _with_foreign(credentials: Credentials) -> Credentials:
+    """Return credentials with what another program or an identity provider says.
+
+    Runs in a thread with an event loop of its own, since it reads and writes files as it goes.
+    """
+    import kubernetes_asyncio  # noqa: PLC0415 - costs a second and 70 MiB that most processes never need
+
     wanted = credentials.foreign or {}
-    configuration = module.client.Configuration()
+    configuration: Any = kubernetes_asyncio.client.Configuration()
+    load = kubernetes_asyncio.config.load_kube_config(
+        config_file=wanted["path"],
+        context=wanted["context"],
+        client_configuration=configuration,
+        persist_config=False,
+    )
     try:
-        await module.config.load_kube_config(
-            config_file=wanted["path"], context=wanted["context"], client_configuration=configuration
-        )
+        asyncio.run(load)
     except Exception as error:  # noqa: BLE001 - programs of others fail in ways of their own; none may end this process
         raise ConfigError(f"{wanted['path']}: {type(error).__name__}: {error}") from None
-    token = configuration.api_key.get("BearerToken") or ""
     return attrs.evolve(
         credentials,
-        authorization=token or credentials.authorization,
-        certificate=await to_thread.run_sync(_material, configuration.cert_file) or credentials.certificate,
-        key=await to_thread.run_sync(_material, configuration.key_file) or credentials.key,
+        authorization=configuration.api_key.get("BearerToken") or credentials.authorization,
+        certificate=_material(configuration.cert_file) or credentials.certificate,
+        key=_material(configuration.key_file) or credentials.key,
     )
 
 
 def _material(path: str | None) -> str:
     return Path(path).read_text() if path else ""
-
-
-def _foreign_loader() -> Any:  # noqa: ANN401 - a module
-    import kubernetes_asyncio  # noqa: PLC0415 - costs a second and 70 MiB that most processes never need
-
-    return kubernetes_asyncio
