@@ -1,5 +1,6 @@
 """The result of a simulation for people: a line of what it was, the jobs, the queues, and what changes."""
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from kai.cli.console import Console
@@ -61,14 +62,13 @@ def counted(number: int, noun: str) -> str:
 
 
 def _jobs(seen: "Overview", console: Console) -> str:
-    names = [job.name for job in seen.jobs]
-    twice = {name for name in names if names.count(name) > 1}
+    counts = Counter(job.name for job in seen.jobs)
     head = ["JOB", "QUEUE", "PRIO", "GPUS", "PODS", "STATE", "NODES", "REASON"]
     if console.wide:
         head[4:4] = ["MIN", "PREEMPTIBLE"]
     rows = [head]
     for job in seen.jobs:
-        name = f"{job.namespace}/{job.name}" if console.wide or job.name in twice else job.name
+        name = f"{job.namespace}/{job.name}" if console.wide or counts[job.name] > 1 else job.name
         row = [
             name,
             job.queue,

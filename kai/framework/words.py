@@ -7,6 +7,7 @@ taking; others are in the way.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import attrs
 import numpy as np
@@ -53,6 +54,7 @@ class Teller:
         self._report = report
         self._session: Session | None = None
         self._objections: dict[int, tuple[Bools, Mapping[str, int]]] = {}
+        self._rooms: dict[int, Int64s] = {}
 
     def tell(self, group: int) -> Words:
         """Return the dominant reason why pods of ``group`` wait."""
@@ -79,13 +81,26 @@ class Teller:
     # ------------------------------------------------------------------ facts
 
     def _pods(self, group: int) -> list[int]:
-        rows = np.flatnonzero(self._snapshot.pod_group == group)
-        return [
-            int(pod) for pod in rows if within(int(self._snapshot.pod_status[pod]), ALIVE) or self._came_back(int(pod))
-        ]
+        return [pod for pod in self._members[group] if within(int(self._snapshot.pod_status[pod]), ALIVE)]
 
-    def _came_back(self, pod: int) -> bool:
-        return int(self._report.status[pod]) == Status.PIPELINED
+    @cached_property
+    def _members(self) -> list[list[int]]:
+        """The pods of each group."""
+        members: list[list[int]] = [[] for _ in self._snapshot.groups]
+        for pod in np.flatnonzero(self._snapshot.pod_group >= 0):
+            members[self._snapshot.pod_group[pod]].append(int(pod))
+        return members
+
+    @cached_property
+    def _allocatable(self) -> Int64s:
+        """int64[N, R]: what nodes have when they are empty."""
+        axis = self._snapshot.axis
+        return np.array([axis.vector(node.allocatable) for node in self._snapshot.nodes], np.int64)
+
+    @cached_property
+    def _parents(self) -> frozenset[int]:
+        """The rows of queues that have children."""
+        return frozenset(queue.parent for queue in self._snapshot.queues)
 
     def _held_nodes(self, pods: Sequence[int]) -> list[str]:
         held = [pod for pod in pods if self._report.status[pod] == Status.PIPELINED]
@@ -96,7 +111,7 @@ class Teller:
     def _queue(self, facts: PodGroup) -> Iterator[Words]:
         if facts.queue_row < 0:
             yield Words(Code.QUEUE_MISSING, f"queue {facts.queue} does not exist")
-        elif any(queue.parent == facts.queue_row for queue in self._snapshot.queues):
+        elif facts.queue_row in self._parents:
             below = ", ".join(q.title for q in self._snapshot.queues if q.parent == facts.queue_row)
             yield Words("QueueNotLeaf", f"queue {facts.queue} has children; only a leaf queue runs jobs: {below}")
 
@@ -133,18 +148,18 @@ class Teller:
 
     def _room(self, shape: int) -> Int64s:
         """Return int64[N]: how many pods of ``shape`` would fit on each node if it were empty."""
+        if shape not in self._rooms:
+            self._rooms[shape] = self._count_room(shape)
+        return self._rooms[shape]
+
+    def _count_room(self, shape: int) -> Int64s:
         request = self._snapshot.requests[shape]
-        allocatable = np.array(
-            [self._snapshot.axis.vector(node.allocatable) for node in self._snapshot.nodes], np.int64
-        )
         gpu = self._snapshot.shapes[shape].gpu
         asked = request.copy()
         if gpu.shared:
             asked[GPU] = gpu.devices * (GPU_UNIT if not 0 < gpu.portion < 1 else round(gpu.portion * GPU_UNIT))
         wanted = asked > 0
-        if not wanted.any():
-            return np.full(len(allocatable), 1 << 30, np.int64)
-        counts: Int64s = (allocatable[:, wanted] // asked[wanted]).min(axis=1)
+        counts: Int64s = (self._allocatable[:, wanted] // asked[wanted]).min(axis=1)
         return counts
 
     def _largest_text(self, shape: int) -> str:

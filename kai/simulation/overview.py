@@ -131,7 +131,7 @@ def _job(
     facts = snapshot.groups[group]
     alive = [pod for pod in pods if report.status[pod] not in _GONE]
     held = [pod for pod in alive if report.status[pod] == Status.PIPELINED]
-    placed = [pod for pod in alive if within(int(report.status[pod]), ACTIVE_ALLOCATED) and pod not in set(held)]
+    placed = [pod for pod in alive if within(int(report.status[pod]), ACTIVE_ALLOCATED & ~(1 << Status.PIPELINED))]
     waiting = [pod for pod in alive if report.status[pod] in (Status.PENDING, Status.GATED)]
     words = teller.tell(group) if waiting or held else None
     record = report.records.get(group)

@@ -95,7 +95,8 @@ def test_a_domain_that_is_too_small_is_impossible_and_a_full_one_is_not():
 
 
 def test_what_a_pod_needs_and_does_not_exist_is_told_in_one_line():
-    volume = {"volumes": [{"name": "v", "configMap": {"name": "missing"}}]}
+    container = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    volume = {"containers": [container], "volumes": [{"name": "v", "configMap": {"name": "missing"}}]}
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other", "namespace": "default"}}
     cluster = {"nodes": {"n1": {"gpu": 4}}, "objects": [other]}
     text = told({"g": {"queue": "a", "each": {"gpu": 1}, "spec": volume}}, cluster=cluster)
