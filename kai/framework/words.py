@@ -8,6 +8,7 @@ taking; others are in the way.
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import attrs
 import numpy as np
@@ -20,7 +21,7 @@ from kai.framework.observe import Silent
 from kai.framework.policy import checked_mask
 from kai.framework.profile import Profile
 from kai.framework.session import GroupRecord, Session
-from kai.framework.verdict import Code, Reason
+from kai.framework.verdict import Code, Fact, Reason
 from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
 from kai.model.podgroup import PodGroup
 from kai.model.rows import Bools, Int64s, PodRow
@@ -36,6 +37,8 @@ class Words:
 
     code: str = attrs.field(converter=str)
     text: str
+    facts: Mapping[str, Fact] = attrs.field(factory=dict, eq=False, repr=False)
+    """What the line is made of. Units: amounts in axis units."""
 
     def __str__(self) -> str:
         return f"{self.code}: {self.text}"
@@ -53,12 +56,23 @@ class Teller:
         self._profile = profile
         self._report = report
         self._session: Session | None = None
-        self._objections: dict[int, tuple[Bools, Mapping[str, int]]] = {}
+        self._objections: dict[int, tuple[Bools, Mapping[str, Sequence[int]]]] = {}
         self._rooms: dict[int, Int64s] = {}
 
     def tell(self, group: int) -> Words:
         """Return the dominant reason why pods of ``group`` wait."""
         return next(self._reasons(group))
+
+    def tell_all(self, group: int) -> tuple[Words, ...]:
+        """Return every reason that holds, the dominant one first, each code once."""
+        found: dict[str, Words] = {}
+        for words in self._reasons(group):
+            found.setdefault(words.code, words)
+        return tuple(found.values())
+
+    def objections(self, pod: int) -> Mapping[str, Sequence[int]]:
+        """Return the nodes that would refuse ``pod`` even if they were empty, by what they object to."""
+        return self._static(pod)[1]
 
     def _reasons(self, group: int) -> Iterator[Words]:
         """Yield everything that keeps the group waiting, dominant first; never nothing."""
@@ -110,10 +124,12 @@ class Teller:
 
     def _queue(self, facts: PodGroup) -> Iterator[Words]:
         if facts.queue_row < 0:
-            yield Words(Code.QUEUE_MISSING, f"queue {facts.queue} does not exist")
+            yield Words(Code.QUEUE_MISSING, f"queue {facts.queue} does not exist", {"queue": facts.queue})
         elif facts.queue_row in self._parents:
-            below = ", ".join(q.title for q in self._snapshot.queues if q.parent == facts.queue_row)
-            yield Words("QueueNotLeaf", f"queue {facts.queue} has children; only a leaf queue runs jobs: {below}")
+            below = [queue for queue in self._snapshot.queues if queue.parent == facts.queue_row]
+            titles = ", ".join(queue.title for queue in below)
+            text = f"queue {facts.queue} has children; only a leaf queue runs jobs: {titles}"
+            yield Words("QueueNotLeaf", text, {"queue": facts.queue, "leaves": tuple(queue.name for queue in below)})
 
     def _readiness(self, facts: PodGroup, pods: Sequence[int]) -> Iterator[Words]:
         status = [int(self._snapshot.pod_status[pod]) for pod in pods]
@@ -122,7 +138,8 @@ class Teller:
         if len(pods) - gated < needed and gated and len(pods) >= needed:
             yield Words("Gated", f"{gated} of its {len(pods)} pods have scheduling gates that nobody has opened yet")
         elif len(pods) < needed:
-            yield Words(Code.NOT_READY, f"only {len(pods)} of the {needed} pods that must start together exist")
+            text = f"only {len(pods)} of the {needed} pods that must start together exist"
+            yield Words(Code.NOT_READY, text, {"needed": needed, "existing": len(pods)})
         elif status and all(each == Status.GATED for each in status):
             yield Words("Gated", "its pods have scheduling gates that nobody has opened yet")
 
@@ -136,14 +153,14 @@ class Teller:
         shapes = sorted({int(self._snapshot.pod_shape[pod]) for pod in pods})
         for shape in shapes:
             if not self._room(shape).any():
-                yield Words("NoNodeLargeEnough", self._largest_text(shape))
+                yield self._largest(shape)
                 return
         if len(shapes) != 1:
             return
         room, needed = self._room(shapes[0]), least_pods(facts)
         if needed > 1 and int(room.sum()) < needed:
             text = f"its {needed} pods must start together, and only {int(room.sum())} would fit on empty nodes"
-            yield Words("ClusterTooSmall", text)
+            yield Words("ClusterTooSmall", text, {"needed": needed, "fit": int(room.sum())})
         yield from self._domains_too_small(facts, shapes[0], room, max(needed, 1))
 
     def _room(self, shape: int) -> Int64s:
@@ -162,30 +179,35 @@ class Teller:
         counts: Int64s = (self._allocatable[:, wanted] // asked[wanted]).min(axis=1)
         return counts
 
-    def _largest_text(self, shape: int) -> str:
+    def _largest(self, shape: int) -> Words:
         request, axis = self._snapshot.requests[shape], self._snapshot.axis
         for resource in (GPU, CPU, MEMORY, *range(MEMORY + 2, len(axis))):
             most = max(node.allocatable.get(axis.names[resource], 0) for node in self._snapshot.nodes)
             if request[resource] > most:
                 name = axis.names[resource]
                 asked = quantity(int(request[resource]), name)
-                return f"a pod asks for {asked}, the largest node has {quantity(most, name)}"
-        return "no node has everything that a pod asks for"
+                text = f"a pod asks for {asked}, the largest node has {quantity(most, name)}"
+                facts = {"resource": name, "requested": int(request[resource]), "most": most}
+                return Words("NoNodeLargeEnough", text, facts)
+        return Words("NoNodeLargeEnough", "no node has everything that a pod asks for")
 
     def _domains_too_small(self, facts: PodGroup, shape: int, room: Int64s, needed: int) -> Iterator[Words]:
         constraint = facts.subgroups[0].constraint
         if constraint is None or not constraint.required:
             return
-        best = 0
-        values = [node.labels.get(constraint.required) for node in self._snapshot.nodes]
-        for value in {value for value in values if value is not None}:
-            best = max(best, int(room[[each == value for each in values]].sum()))
+        domains: dict[str, int] = {}
+        for node, fits in zip(self._snapshot.nodes, room, strict=True):
+            value = node.labels.get(constraint.required)
+            if value is not None:
+                domains[value] = domains.get(value, 0) + int(fits)
+        best = max(domains.values(), default=0)
         if best < needed:
             level = constraint.required.rpartition("/")[2]
             gpus = int(self._snapshot.requests[shape, GPU]) * needed
             size = f" ({quantity(gpus, 'gpu')})" if gpus else ""
             text = f"its {needed} pods{size} must fit in one {level}, and no {level} can hold more than {best} of them"
-            yield Words(Code.TOPOLOGY, text)
+            numbers = {"level": level, "needed": needed, "best": best, "domains": tuple(sorted(domains.items()))}
+            yield Words(Code.TOPOLOGY, text, numbers)
 
     # ------------------------------------------------------------------ nodes that never match
 
@@ -195,27 +217,29 @@ class Teller:
             if isinstance(refusals, tuple) and refusals:
                 yield Words(Code.POD_REFUSED, messages.fit_message(reason.facts).replace("\n", " ").strip())
         for pod in waiting:
-            accepted, counts = self._static(pod)
+            accepted, refused = self._static(pod)
             if not accepted.any():
-                parts = [_counted(count, text) for text, count in sorted(counts.items(), key=lambda item: -item[1])]
-                yield Words("NoNodeMatches", "no node matches: " + ", ".join(parts))
+                ordered = sorted(refused.items(), key=lambda item: -len(item[1]))
+                parts = [_counted(len(nodes), text) for text, nodes in ordered]
+                objections = tuple((text, tuple(nodes)) for text, nodes in ordered)
+                yield Words("NoNodeMatches", "no node matches: " + ", ".join(parts), {"objections": objections})
                 return
 
-    def _static(self, pod: int) -> tuple[Bools, Mapping[str, int]]:
-        """Return the nodes that only amounts keep the pod from, and by objection the number of the others."""
+    def _static(self, pod: int) -> tuple[Bools, Mapping[str, Sequence[int]]]:
+        """Return the nodes that only amounts keep the pod from, and the others by objection."""
         shape = int(self._snapshot.pod_shape[pod])
         if shape not in self._objections:
             self._objections[shape] = self._ask(pod, shape)
         return self._objections[shape]
 
-    def _ask(self, pod: int, shape: int) -> tuple[Bools, Mapping[str, int]]:
+    def _ask(self, pod: int, shape: int) -> tuple[Bools, Mapping[str, Sequence[int]]]:
         if self._session is None:
             self._session = Session(self._snapshot, self._profile, Recorder(), Silent())
         session = self._session
         accepted = np.array([node.ready for node in self._snapshot.nodes], np.bool_)
-        counts: dict[str, int] = {}
+        found: dict[str, list[int]] = {}
         if not accepted.all():
-            counts["not ready or cordoned"] = int((~accepted).sum())
+            found["not ready or cordoned"] = [int(node) for node in np.flatnonzero(~accepted)]
         for plugin in session.policy.plugins:
             hooks = plugin.hooks
             if hooks.filter_nodes is None or hooks.filter_depends is not Dependence.SHAPE:
@@ -226,32 +250,39 @@ class Teller:
             refused = open_nodes[~checked_mask(plugin, PodRow(pod), open_nodes)]
             explain = hooks.explain_nodes
             texts = explain(PodRow(pod), refused) if explain else [f"refused by {plugin.name}"] * len(refused)
-            for text in texts:
-                counts[text] = counts.get(text, 0) + 1
+            for node, text in zip(refused, texts, strict=True):
+                found.setdefault(text, []).append(int(node))
             accepted[refused] = False
-        return accepted, counts
+        return accepted, found
 
     # ------------------------------------------------------------------ others are in the way
 
     def _forbidden(self, record: GroupRecord, facts: PodGroup, waiting: Sequence[int]) -> Iterator[Words]:
         if any(note.code is Code.NOT_ELIGIBLE for note in record.notes):
-            title = self._snapshot.queues[facts.queue_row].title
-            have = self._share_text(facts.queue_row, waiting)
-            yield Words(Code.NOT_ELIGIBLE, f"no room, and queue {title} may not take from others: {have}")
+            numbers = self._share(facts.queue_row, waiting)
+            used, share = (quantity(numbers[key], numbers["resource"]) for key in ("used", "fair_share"))
+            have = f"it uses {used}, its fair share is {share}"
+            text = f"no room, and queue {numbers['queue']} may not take from others: {have}"
+            yield Words(Code.NOT_ELIGIBLE, text, numbers)
 
-    def _share_text(self, queue: int, waiting: Sequence[int]) -> str:
+    def _share(self, queue: int, waiting: Sequence[int]) -> dict[str, Any]:
         """Return what the queue has of the resource for which it would pass its fair share."""
         request = self._snapshot.requests[int(self._snapshot.pod_shape[waiting[0]])]
         used, share = self._report.queue_used[queue], self._report.fair_share[queue]
         passed = [at for at in (GPU, CPU, MEMORY) if used[at] + request[at] > share[at]]
         at = passed[0] if passed else GPU
-        name = self._snapshot.axis.names[at]
-        return f"it uses {quantity(int(used[at]), name)}, its fair share is {quantity(round(share[at]), name)}"
+        return {
+            "queue": self._snapshot.queues[queue].title,
+            "queue_row": queue,
+            "resource": self._snapshot.axis.names[at],
+            "used": int(used[at]),
+            "fair_share": round(share[at]),
+        }
 
     def _others(self, record: GroupRecord, waiting: Sequence[int]) -> Iterator[Words]:
         for reason in record.reasons:
             if reason.code is Code.PREEMPTION_DELAY:
-                yield Words(Code.PREEMPTION_DELAY, messages.reason_text(reason))
+                yield Words(Code.PREEMPTION_DELAY, messages.reason_text(reason), reason.facts)
         request = self._snapshot.requests[int(self._snapshot.pod_shape[waiting[0]])]
         gpus = int(request[GPU])
         if not record.reasons and not record.notes:
@@ -273,7 +304,7 @@ def _bounds(reasons: Sequence[Reason]) -> Iterator[Words]:
     for code in (Code.OVER_LIMIT, Code.OVER_QUOTA):
         for reason in reasons:
             if reason.code is code:
-                yield Words(code, _bound_text(reason))
+                yield Words(code, _bound_text(reason), reason.facts)
 
 
 def _bound_text(reason: Reason) -> str:
@@ -290,13 +321,14 @@ def _no_room(record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
     """Yield what the whole gang, or its topology, does not find."""
     for reason in record.reasons:
         if reason.code is Code.TOPOLOGY:
-            yield Words("TopologyHasNoRoom", _topology_text(reason))
+            yield Words("TopologyHasNoRoom", _topology_text(reason), reason.facts)
     needed = least_pods(facts)
     for reason in record.reasons:
         if reason.code is Code.NO_NODE and reason.facts.get("gang") and not reason.facts.get("satisfied"):
             placed = reason.facts.get("placed", 0)
             fit = "none fits" if not placed else f"only {placed} fit"
-            yield Words("GangDoesNotFit", f"its {needed} pods must start together, and {fit} now")
+            text = f"its {needed} pods must start together, and {fit} now"
+            yield Words("GangDoesNotFit", text, {**reason.facts, "needed": needed})
 
 
 def _topology_text(reason: Reason) -> str:

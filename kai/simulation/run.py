@@ -70,7 +70,7 @@ def simulate(
         snapshot = intake.take(objects, case.now, revision=number)
         if number == case.cycles + 1:
             settled = snapshot
-        cycle = _decide(snapshot, profile, number, watch)
+        cycle = decide(snapshot, profile, number, watch)
         cycles.append(cycle)
         if number < total:
             objects = next_objects(objects, cycle.aftermath, case.keep_terminating)
@@ -91,7 +91,8 @@ def objects_after(outcome: Outcome) -> ClusterObjects:
     return objects
 
 
-def _decide(snapshot: Snapshot, profile: Profile, number: int, observer: Observer) -> Cycle:
+def decide(snapshot: Snapshot, profile: Profile, number: int, observer: Observer | None = None) -> Cycle:
+    """Return what is decided once on ``snapshot``; the cycle bears ``number``."""
     sink = Recorder()
-    report = run_cycle(snapshot, profile, sink, observer)
+    report = run_cycle(snapshot, profile, sink, observer or Silent())
     return Cycle(number=number, snapshot=snapshot, report=report, decisions=tuple(sink.decisions))
