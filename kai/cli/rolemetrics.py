@@ -105,7 +105,7 @@ class RoleMetrics:
                 each.remove(*labels)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class ApiCalls:
     """Calls to the API server, as a registry asks for them."""
 

@@ -40,7 +40,7 @@ BARE: Final = (
 """Counters whose names do not end in ``_total``."""
 
 
-@attrs.define
+@attrs.define(eq=False)
 class BareCounters:
     """Counters by action under names that the library would change."""
 

@@ -73,6 +73,8 @@ class Publisher:
     """Until when figures about an object are not renewed, by UID."""
     _held: dict[Key, GroupAccount] = attrs.field(factory=dict)
     """Accounts with something that had to wait."""
+    _held_shares: dict[str, Mapping[str, str]] = attrs.field(factory=dict)
+    """Fair shares that had to wait, by queue."""
 
     def step(self, event: Event, now: float) -> tuple[Effect, ...]:
         """Take an event at a time, and return what to write.
@@ -83,6 +85,7 @@ class Publisher:
         match event:
             case Silenced():
                 self._held.clear()
+                self._held_shares.clear()
                 return ()
             case Told(overall):
                 self._held.clear()
@@ -96,7 +99,8 @@ class Publisher:
                 waiting, self._held = self._held, {}
                 for account in waiting.values():
                     effects += self._group(account, now)
-        if self._held:
+                effects += self._queues(dict(self._held_shares), now)
+        if self._held or self._held_shares:
             due = [until for until in self._quiet_until.values() if until > now]
             effects.append(WakeAt(min(due, default=now + self.settings.quiet_seconds)))
         return tuple(effects)
@@ -217,10 +221,12 @@ class Publisher:
     def _queues(self, shares: Mapping[str, Mapping[str, str]], now: float) -> Iterable[Effect]:
         for name, share in shares.items():
             queue = self.reader.get(Queue, name)
+            self._held_shares.pop(name, None)
             if queue is None or same(queue.status.fair_share, share):
                 continue
             uid = queue.metadata.uid
             if self._quiet_until.get(uid, 0.0) > now:
+                self._held_shares[name] = share
                 continue
             self._quiet_until[uid] = now + self.settings.quiet_seconds
             gone = dict.fromkeys(key for key in queue.status.fair_share if key not in share)

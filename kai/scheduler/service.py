@@ -56,6 +56,7 @@ class Scheduler:
     """The number of the last cycle of this process."""
     _failures: int = 0
     _is_ending: bool = False
+    _is_warm: bool = False
 
     # --- Terms ---------------------------------------------------------------------------------------------------
 
@@ -64,6 +65,7 @@ class Scheduler:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_for_the_end)
             await to_thread.run_sync(warm_up, self.cycles.profile)
+            self._is_warm = True
             tasks.start_soon(self.outbox.run)
             while True:
                 term = await take_over(self.cluster.store, self.leadership, self.cluster.clock)
@@ -186,6 +188,8 @@ class Scheduler:
 
     def problem(self) -> str:
         """Return in words why this role is not ready; "" if it is."""
+        if not self._is_warm:
+            return "kernels are being compiled"
         if not self.cluster.store.is_synced:
             return "the store is not complete yet"
         if self.cluster.store.age() > self.settings.stale_store_seconds:

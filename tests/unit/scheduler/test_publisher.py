@@ -165,6 +165,9 @@ def test_fair_shares_are_written_when_they_changed_and_not_too_often():
     assert stage.tell(shares={"q": {"cpu": "1000m"}}) == []
     assert stage.tell(shares={"q": {"cpu": "2"}}) == []
     stage.time = 11.0
+    assert len(stage.step(Moment())) == 1
+    assert stage.world.server.get("Queue", "q")["status"] == {"fairShare": {"cpu": "2"}}
+    stage.time = 22.0
     assert len(stage.tell(shares={"q": {"nvidia.com/gpu": "2"}})) == 1
     assert stage.world.server.get("Queue", "q")["status"] == {"fairShare": {"nvidia.com/gpu": "2"}}
 

@@ -1,0 +1,263 @@
+"""The scheduler as a program against a real API server, under its own account and the rights that are shipped."""
+
+import json
+import sys
+import urllib.request
+from contextlib import contextmanager
+
+import pytest
+
+from tests.integration.client import until
+from tests.integration.controlplane import Daemon, free_ports
+
+NAMESPACE = "scheduling"
+SHARES = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+NODE = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "4"}
+
+
+def an_object(version, kind, name, namespace="", **body):
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **body.pop("metadata", {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **body}
+
+
+def queue(name, parent=""):
+    resources = dict.fromkeys(("cpu", "memory", "gpu"), SHARES)
+    return an_object("scheduling.run.ai/v2", "Queue", name, spec={"parentQueue": parent, "resources": resources})
+
+
+def group(name, **spec):
+    body = {"queue": "team", "minMember": 1, **spec}
+    return an_object("scheduling.run.ai/v2alpha2", "PodGroup", name, NAMESPACE, spec=body)
+
+
+def pod(name, group_name, gpus=1):
+    limits = {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": {"nvidia.com/gpu": str(gpus)}}
+    container = {"name": "main", "image": "none", "resources": limits}
+    spec = {"schedulerName": "kai-scheduler", "containers": [container]}
+    return an_object("v1", "Pod", name, NAMESPACE, metadata={"annotations": {"pod-group-name": group_name}}, spec=spec)
+
+
+@contextmanager
+def running(plane, tmp_path, *flags, name="scheduler"):
+    """Run the scheduler; what it wrote to its log is shown when a test fails."""
+    metrics, probes, plugins = free_ports(3)
+    config = plane.kubeconfig(plane.account("kai-scheduler", "scheduler"), name)
+    command = (
+        *(sys.executable, "-m", "kai", "run", "scheduler", f"--kubeconfig={config}", "--v=4"),
+        f"--listen-address=127.0.0.1:{metrics}",
+        f"--health-probe-bind-address=127.0.0.1:{probes}",
+        f"--plugin-server-port={plugins}",
+        *flags,
+    )
+    daemon = Daemon(command, tmp_path / f"{name}.log")
+    daemon.start()
+    ports = {"metrics": metrics, "probes": probes, "plugins": plugins}
+    try:
+        until(lambda: is_ready(daemon, ports), "the scheduler", seconds=120)
+        yield daemon, ports
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{daemon.tail(60)}") from error
+    except TimeoutError as error:
+        raise TimeoutError(f"{error}\n{daemon.tail(60)}") from error
+    finally:
+        daemon.stop()
+
+
+def is_ready(daemon, ports):
+    _ = daemon.pid
+    try:
+        return fetch(ports["probes"], "/readyz") == b"ok"
+    except OSError:
+        return False
+
+
+def fetch(port, path):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+        return answer.read()
+
+
+@pytest.fixture
+def cluster(control_plane):
+    """Return the administrator's view of a cluster with two nodes and a queue; what a test made is taken away."""
+    admin = control_plane.admin
+    admin.ensure(an_object("v1", "Namespace", NAMESPACE))
+    for manifest in (queue("top"), queue("team", "top")):
+        admin.ensure(manifest)
+    for name in ("n1", "n2"):
+        node = an_object("v1", "Node", name)
+        admin.ensure(node)
+        admin.patch(node, {"status": {"allocatable": NODE, "capacity": NODE}}, subresource="status")
+    yield admin
+    for version, kind in (
+        ("v1", "Pod"),
+        ("scheduling.run.ai/v2alpha2", "PodGroup"),
+        ("scheduling.run.ai/v1alpha2", "BindRequest"),
+    ):
+        for manifest in admin.list(version, kind, NAMESPACE):
+            admin.delete(manifest, gracePeriodSeconds=0)
+
+
+def requests_of(admin):
+    return {
+        each["metadata"]["name"]: each for each in admin.list("scheduling.run.ai/v1alpha2", "BindRequest", NAMESPACE)
+    }
+
+
+def events_of(admin, name, reason):
+    found = admin.list("v1", "Event", NAMESPACE)
+    return [each for each in found if each["involvedObject"]["name"] == name and each["reason"] == reason]
+
+
+def condition_of(admin, name):
+    conditions = admin.get(an_object("v1", "Pod", name, NAMESPACE))["status"].get("conditions", [])
+    return next((each for each in conditions if each["type"] == "PodScheduled"), None)
+
+
+def forbidden(plane):
+    user = "system:serviceaccount:kai-scheduler:scheduler"
+    return [
+        (event["verb"], event["requestURI"])
+        for event in plane.audited(user)
+        if event["responseStatus"]["code"] == 403 and "secrets" not in event["requestURI"]
+    ]
+
+
+def test_pods_are_bound_explained_and_gangs_wait_whole(control_plane, cluster, tmp_path):
+    with running(control_plane, tmp_path) as (_, ports):
+        cluster.create(group("lone"))
+        cluster.create(pod("lone-0", "lone"))
+        request = until(lambda: requests_of(cluster).get("lone-0"), "a bind request")
+        made = cluster.get(an_object("v1", "Pod", "lone-0", NAMESPACE))
+        assert request["spec"] == {
+            "podName": "lone-0",
+            "selectedNode": request["spec"]["selectedNode"],
+            "receivedResourceType": "Regular",
+            "receivedGPU": {"count": 1, "portion": "1.00"},
+        }
+        assert request["metadata"]["labels"] == {"selected-node": request["spec"]["selectedNode"]}
+        assert [owner["uid"] for owner in request["metadata"]["ownerReferences"]] == [made["metadata"]["uid"]]
+        until(lambda: events_of(cluster, "lone-0", "Scheduled"), "the event")
+        until(
+            lambda: (
+                "kai.scheduler/last-start-timestamp" in cluster.get(group("lone"))["metadata"].get("annotations", {})
+            ),
+            "the time of the start",
+        )
+
+        # A gang of which one pod is missing waits and says so; it starts as a whole.
+        cluster.create(group("gang", minMember=3))
+        for number in range(2):
+            cluster.create(pod(f"gang-{number}", "gang", gpus=2))
+        text = "Job is not ready for scheduling. Waiting for 3 pods, currently 2 exist, 0 are gated"
+        until(
+            lambda: text in {each["message"] for each in events_of(cluster, "gang", "NotReady")}, "the event NotReady"
+        )
+        assert not [name for name in requests_of(cluster) if name.startswith("gang")]
+        cluster.create(pod("gang-2", "gang", gpus=2))
+        until(lambda: len([name for name in requests_of(cluster) if name.startswith("gang")]) == 3, "the whole gang")
+
+        # What fits nowhere is told why: on the pod, on the group, by events.
+        cluster.create(group("large"))
+        cluster.create(pod("large-0", "large", gpus=3))
+        condition = until(lambda: condition_of(cluster, "large-0"), "the condition")
+        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+        why = "no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs."
+        assert condition["message"] == why
+        (event,) = until(lambda: events_of(cluster, "large-0", "Unschedulable"), "the event on the pod")
+        assert (event["type"], event["message"]) == ("Warning", why)
+        until(lambda: events_of(cluster, "large", "Unschedulable"), "the event on the group")
+        written = cluster.get(group("large"))["status"]["schedulingConditions"]
+        assert [(each["type"], each["nodePool"], each["transitionID"]) for each in written] == [
+            ("UnschedulableOnNodePool", "default", "1")
+        ]
+        until(lambda: cluster.get(queue("team"))["status"]["fairShare"]["nvidia.com/gpu"] == "8", "the fair share")
+
+        metrics = fetch(ports["metrics"], "/metrics").decode()
+        assert 'kai_binds_total{result="ordered"} 4.0' in metrics
+        assert 'kai_podgroups_scheduled_by_action{action="allocate"} 2.0' in metrics
+        assert fetch(ports["probes"], "/livez") == b"ok"
+
+        archive = tmp_path / "snapshot.zip"
+        archive.write_bytes(fetch(ports["plugins"], "/get-snapshot"))
+    assert forbidden(control_plane) == []
+    assert {"gang-0", "lone-0", "large-0"} <= replayed(archive)
+
+
+def replayed(archive):
+    """Return the names of the pods in a snapshot, as our own simulation reads it."""
+    from kai.simulation.archive import read_archive
+
+    return {each.metadata.name for each in read_archive(archive, "snapshot").objects.pods}
+
+
+def test_a_failed_bind_is_taken_back_and_tried_again(control_plane, cluster, tmp_path):
+    with running(control_plane, tmp_path):
+        cluster.create(group("retry"))
+        cluster.create(pod("retry-0", "retry"))
+        first = until(lambda: requests_of(cluster).get("retry-0"), "a bind request")
+        cluster.patch(
+            first, {"status": {"phase": "Failed", "reason": "no luck", "failedAttempts": 1}}, subresource="status"
+        )
+        uid = first["metadata"]["uid"]
+
+        def another():
+            found = requests_of(cluster).get("retry-0")
+            return found if found is not None and found["metadata"]["uid"] != uid else None
+
+        until(another, "another bind request")
+
+
+def test_an_idle_scheduler_writes_nothing_and_a_restarted_one_neither(control_plane, cluster, tmp_path):
+    user = "system:serviceaccount:kai-scheduler:scheduler"
+
+    def writes():
+        verbs = {"create", "update", "patch", "delete"}
+        return [(each["verb"], each["requestURI"]) for each in control_plane.audited(user) if each["verb"] in verbs]
+
+    cluster.create(group("large"))
+    cluster.create(pod("large-0", "large", gpus=5))
+    with running(control_plane, tmp_path, name="first") as (_, ports):
+        until(lambda: events_of(cluster, "large", "Unschedulable"), "an explanation")
+        until(lambda: b"kai_cycle_duration_seconds_count" in fetch(ports["metrics"], "/metrics"), "metrics")
+        settle(ports)
+        before = writes()
+        settle(ports)
+        assert writes() == before
+    with running(control_plane, tmp_path, name="second") as (_, ports):
+        settle(ports)
+        assert writes() == before
+
+
+def settle(ports):
+    """Wait until two more cycles are over."""
+
+    def cycles():
+        line = next(
+            each
+            for each in fetch(ports["metrics"], "/metrics").decode().splitlines()
+            if each.startswith("kai_cycle_duration_seconds_count")
+        )
+        return float(line.rpartition(" ")[2])
+
+    start = cycles()
+    until(lambda: cycles() >= start + 2, "two more cycles", seconds=60)
+
+
+def test_two_replicas_elect_a_leader_and_the_other_takes_over(control_plane, cluster, tmp_path):
+    flags = ("--leader-elect",)
+    lease = an_object("coordination.k8s.io/v1", "Lease", "kai-scheduler", "kai-scheduler")
+    with (
+        running(control_plane, tmp_path, *flags, name="one") as (first, _),
+        running(control_plane, tmp_path, *flags, name="two"),
+    ):
+        until(lambda: cluster.get(lease)["spec"].get("holderIdentity"), "a leader")
+        cluster.create(group("early"))
+        cluster.create(pod("early-0", "early"))
+        early = until(lambda: requests_of(cluster).get("early-0"), "a bind request")
+        epoch = int(early["metadata"]["annotations"]["kai.scheduler/epoch"])
+        first.stop()
+        cluster.create(group("late"))
+        cluster.create(pod("late-0", "late"))
+        late = until(lambda: requests_of(cluster).get("late-0"), "a bind request of the next leader", seconds=60)
+        assert int(late["metadata"]["annotations"]["kai.scheduler/epoch"]) > epoch
+        assert json.dumps(late)
