@@ -215,7 +215,7 @@ def _bounds(value: object, gpu: float, place: str, *, unbounded: float = -1) -> 
 
 
 def _leaves(queues: Values) -> list[str]:
-    parents = {(values or {}).get("parent") for values in queues.values() if isinstance(values, Mapping | None)}
+    parents = [values.get("parent") for values in queues.values() if isinstance(values, Mapping)]
     return [name for name in queues if name not in parents]
 
 
