@@ -62,7 +62,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 def nojit(session: nox.Session) -> None:
     """Run the tests of the engine with kernels as plain Python: results must not depend on the compiler."""
-    chosen = session.posargs or [path for path in NOJIT if any((ROOT / path).rglob("test_*.py"))]
+    chosen = session.posargs or [path for path in NOJIT if (ROOT / path).exists()]
     if not chosen:
         session.skip("none of the folders it runs exists yet")
     # Plain kernels are a hundred times slower; many examples are for the compiled run.

@@ -172,15 +172,13 @@ class Policy:
                 case ElasticOrder():
                     columns.append(elastic[:, None])
                 case _:
-                    columns.append(np.asarray(maker(groups), np.float64).reshape(len(groups), -1))
+                    columns.append(_keys(maker(groups), len(groups), "group_keys"))
         return np.hstack(columns) if columns else np.zeros((len(groups), 0), np.float64)
 
     def pod_keys(self, pods: PodRows) -> Float64s | None:
         """Return float64[n, k] that order pods, smaller first, or None when no plugin has an opinion."""
         columns = [
-            np.asarray(p.hooks.pod_keys(pods), np.float64).reshape(len(pods), -1)
-            for p in self.plugins
-            if p.hooks.pod_keys is not None
+            _keys(p.hooks.pod_keys(pods), len(pods), "pod_keys") for p in self.plugins if p.hooks.pod_keys is not None
         ]
         return np.hstack(columns) if columns else None
 
@@ -211,6 +209,18 @@ class Policy:
             if hooks.admit_pod is not None and (hooks.concerns is None or hooks.concerns[shape]):
                 out = out.plus(hooks.admit_pod(pod))
         return out
+
+
+def _keys(answer: object, count: int, hook: str) -> Float64s:
+    """Return a plugin's keys as a table with a row for each of ``count`` things.
+
+    Raises: PluginError when there are not as many.
+    """
+    keys = np.asarray(answer, np.float64)
+    if keys.ndim not in (1, 2) or len(keys) != count:
+        found = f"float64{list(keys.shape)}"
+        raise PluginError(f"returned {found}, expected float64[{count}, k]", plugin="of the profile", hook=hook)
+    return keys[:, None] if keys.ndim == 1 else keys
 
 
 def checked_mask(plugin: Named, pod: PodRow, nodes: NodeRows) -> Bools:
