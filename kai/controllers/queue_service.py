@@ -157,22 +157,27 @@ class QueueController:
     # --- A fresh installation ------------------------------------------------------------------------------------
 
     async def _make_first_queues(self) -> None:
-        """Make the first two queues if the API server has none at all."""
-        if self.cluster.store.all(Queue):
+        """Make the first two queues if the API server has no others."""
+        if not first_queues(self.cluster.store.all(Queue)):
             return
         while True:
-            existing = await self.cluster.api.perform(List(cls=Queue, fresh=True))
-            manifests = () if isinstance(existing, Refusal) else first_queues(existing)
-            refusals = [existing] if isinstance(existing, Refusal) else []
-            for manifest in manifests:
-                name = manifest["metadata"]["name"]
-                reply = await self.cluster.api.perform(Create(ref=Ref(Queue, name), manifest=manifest))
-                if isinstance(reply, Refusal) and reply.reason is not Reason.ALREADY_EXISTS:
-                    refusals.append(reply)
-            if not refusals:
+            refusal = await self._try_first_queues()
+            if refusal is None:
                 return
-            structlog.get_logger().warning("first queues not made", why=refusals[0].message)
-            await self.cluster.clock.sleep(max(_AGAIN, refusals[0].retry_after or 0.0))
+            structlog.get_logger().warning("first queues not made", why=refusal.message or refusal.reason.value)
+            await self.cluster.clock.sleep(max(_AGAIN, refusal.retry_after or 0.0))
+
+    async def _try_first_queues(self) -> Refusal | None:
+        """Make the queues that are to be made; the second not before the first, so stop at a refusal and return it."""
+        existing = await self.cluster.api.perform(List(cls=Queue, fresh=True))
+        if isinstance(existing, Refusal):
+            return existing
+        for manifest in first_queues(existing):
+            ref = Ref(Queue, manifest["metadata"]["name"])
+            reply = await self.cluster.api.perform(Create(ref=ref, manifest=manifest))
+            if isinstance(reply, Refusal) and reply.reason is not Reason.ALREADY_EXISTS:
+                return reply
+        return None
 
 
 def _counted(queue: Queue, totals: QueueTotals) -> Queue:

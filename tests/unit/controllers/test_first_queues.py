@@ -23,3 +23,13 @@ def test_the_parent_comes_first():
 
 def test_a_cluster_with_any_queue_is_left_alone():
     assert first_queues([Queue(metadata=ObjectMeta(name="research"))]) == ()
+
+
+def test_what_was_cut_off_after_the_first_is_completed():
+    parent, child = first_queues([])
+    assert first_queues([structure(parent)]) == (child,)
+    assert first_queues([structure(parent), structure(child)]) == ()
+
+
+def test_a_parent_queue_of_somebody_else_is_left_alone():
+    assert first_queues([Queue(metadata=ObjectMeta(name="default-parent-queue"))]) == ()

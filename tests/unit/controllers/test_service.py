@@ -248,6 +248,21 @@ async def test_a_cluster_without_queues_gets_the_first_two_even_if_the_server_fa
         assert status(cluster, "default-parent-queue")["childQueues"] == ["default-queue"]
 
 
+async def test_the_second_of_the_first_queues_waits_for_the_first():
+    cluster = MemoryCluster()
+
+    def fault(request):
+        is_parent = isinstance(request, Create) and request.ref.name == "default-parent-queue"
+        return Refusal(reason=Reason.UNAVAILABLE) if is_parent else None
+
+    cluster.server.fault = fault
+    async with running(cluster, keep_queues):
+        assert cluster.server.names("Queue") == []
+        cluster.server.fault = lambda _: None
+        await cluster.pass_time(10.0)
+        assert cluster.server.names("Queue") == ["default-parent-queue", "default-queue"]
+
+
 async def test_no_queue_is_made_where_the_store_only_lags():
     cluster = MemoryCluster()
     cluster.lagging = True
