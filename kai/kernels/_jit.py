@@ -17,6 +17,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CACHED = install()
+KERNELS: list[Any] = []
+"""Every kernel that Python can call, in the order in which they were defined; none with the JIT off."""
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
@@ -26,6 +28,8 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """
     compiled = numba.njit(nogil=True, cache=CACHED, error_model="numpy")(function)
     spare_writes(compiled)
+    if compiled is not function:
+        KERNELS.append(compiled)
     return cast("Callable[P, R]", compiled)
 
 

@@ -19,6 +19,8 @@ import numpy as np
 from numba.core import caching, config
 
 PACKAGE = Path(__file__).parent
+WITHOUT_KERNELS = frozenset({"__init__.py", "__main__.py", "cache.py", "warm.py"})
+"""Files of the package that decide nothing about what a kernel compiles to."""
 _CONFIG: Any = config
 _BASE: Any = caching._CacheLocator  # noqa: SLF001  numba names no public base for the classes that it asks for
 
@@ -28,7 +30,8 @@ def fingerprint() -> str:
     """Return a digest of all kernel sources and of the versions that compile them."""
     digest = hashlib.sha256(f"{numba.__version__} {np.__version__}".encode())
     for path in sorted(PACKAGE.glob("*.py")):
-        digest.update(path.name.encode() + path.read_bytes())
+        if path.name not in WITHOUT_KERNELS:
+            digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -44,8 +47,9 @@ def directory() -> Path | None:
     return next(filled, None) or next((path for path in candidates if is_writable(path)), None)
 
 
+@cache
 def is_writable(path: Path) -> bool:
-    """Say whether files can be written to ``path``, making it if need be."""
+    """Say whether files can be written to ``path``, making it if need be; asked once for each path."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".probe-{id(path)}"

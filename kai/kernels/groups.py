@@ -6,7 +6,7 @@ from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import accepted_gpu
 from kai.kernels.columns import COUNTED, CPU, GPU, MEMORY, Columns, Facts
 from kai.kernels.order import next_chunk
-from kai.kernels.struct import Bools, Float64s, Int64s
+from kai.kernels.struct import Bools, Float64s, Float64Table, Int64s
 
 
 @kernel
@@ -61,7 +61,7 @@ def elastic_state(facts: Facts, columns: Columns, group: int) -> float:
 
 @kernel
 def describe_waiting(
-    facts: Facts, columns: Columns, requested: Float64s, groups: Int64s, elastic: Float64s, amounts: Float64s
+    facts: Facts, columns: Columns, requested: Float64Table, groups: Int64s, elastic: Float64s, amounts: Float64Table
 ) -> None:
     """Fill the rows of plain ``groups`` [n] in ``elastic`` [G] and ``amounts`` [G, 3].
 
@@ -87,7 +87,7 @@ def describe_waiting(
 
 
 @kernel
-def describe_holding(facts: Facts, columns: Columns, groups: Int64s, elastic: Float64s, amounts: Float64s) -> None:
+def describe_holding(facts: Facts, columns: Columns, groups: Int64s, elastic: Float64s, amounts: Float64Table) -> None:
     """Fill the rows of ``groups`` [n] in ``elastic`` [G] and ``amounts`` [G, 3].
 
     The elastic state and what counts as used by their queues.

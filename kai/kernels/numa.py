@@ -40,13 +40,13 @@ class Requests(Struct):
 
 
 @inner
-def _left(zones: Zones, taken: Int64s, first: int, zone: int, resource: int) -> int:
+def _left(zones: Zones, taken: Int64Table, first: int, zone: int, resource: int) -> int:
     return zones.available[first + zone, resource] - taken[zone, resource]
 
 
 @inner
 def _fits_in(
-    zones: Zones, taken: Int64s, first: int, picked: Int64s, count: int, counts: Bools, request: Int64s
+    zones: Zones, taken: Int64Table, first: int, picked: Int64s, count: int, counts: Bools, request: Int64s
 ) -> bool:
     for resource in range(request.shape[0]):
         if not counts[resource] or request[resource] <= 0:
@@ -61,7 +61,7 @@ def _fits_in(
 
 @inner
 def _lowest(
-    zones: Zones, taken: Int64s, first: int, size: int, width: int, counts: Bools, request: Int64s, picked: Int64s
+    zones: Zones, taken: Int64Table, first: int, size: int, width: int, counts: Bools, request: Int64s, picked: Int64s
 ) -> int:
     """Fill ``picked`` with the lowest ``width`` of ``size`` zones that have enough together; return how many, or -1."""
     for at in range(width):
@@ -99,7 +99,7 @@ def _width(zones: Zones, first: int, size: int, counts: Bools, request: Int64s) 
 
 @inner
 def _most_covering(
-    zones: Zones, taken: Int64s, first: int, size: int, counts: Bools, request: Int64s, picked: Int64s
+    zones: Zones, taken: Int64Table, first: int, size: int, counts: Bools, request: Int64s, picked: Int64s
 ) -> int:
     """Fill ``picked`` zone by zone, by what covers most of what is unmet; return how many, or -1."""
     unmet = request.copy()
@@ -136,7 +136,7 @@ def _most_covering(
 
 
 @inner
-def _pick(zones: Zones, taken: Int64s, node: int, counts: Bools, request: Int64s, picked: Int64s) -> int:
+def _pick(zones: Zones, taken: Int64Table, node: int, counts: Bools, request: Int64s, picked: Int64s) -> int:
     """Fill ``picked`` with the zones of one request; return how many, or -1."""
     first = zones.start[node]
     size = zones.start[node + 1] - first
@@ -149,7 +149,7 @@ def _pick(zones: Zones, taken: Int64s, node: int, counts: Bools, request: Int64s
 
 
 @kernel
-def place(zones: Zones, requests: Requests, node: int, drawn: Int64s) -> int:
+def place(zones: Zones, requests: Requests, node: int, drawn: Int64Table) -> int:
     """Work out which zones of ``node`` a pod draws from, and fill ``drawn`` [W, R] with the amounts.
 
     Returns how many zones it draws from, -1 if the policy of the node cannot align it. Cost: O(requests x zones x R),

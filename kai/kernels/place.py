@@ -61,9 +61,13 @@ def choose_slots(
 
     ``chosen`` [D] receives the slots, -1 fills up. Shared devices and whole ones are taken by score, shared ones
     first on a tie; every device is a different one. Returns NO_ROOM, IDLE, or RELEASING_TOO if any of them is still
-    being released (or ``promise`` says so).
+    being released (or ``promise`` says so). A pod that asks for more than D devices, which is more than any node has,
+    finds no room.
     """
     chosen[:] = -1
+    # Compiled code does not check where it writes.
+    if facts.shapes.devices[shape] > chosen.shape[0]:
+        return NO_ROOM
     idle = shortage(facts, columns, shape, node, True) == 0
     wholes = whole(columns.idle[node, GPU]) + whole(columns.releasing[node, GPU])
     waits = promise

@@ -56,7 +56,7 @@ class Struct(structref.StructRefProxy):
         """Make the compiler's type and the constructor."""
         hints = get_type_hints(cls, include_extras=True)
         own = {name: hints[name] for name in inspect.get_annotations(cls)}
-        cls._fields = {name: _field_type(hint) for name, hint in own.items()}
+        cls._fields = {name: compiled_type(hint) for name, hint in own.items()}
         if _CONFIG.DISABLE_JIT:
             return
         name = f"{cls.__name__}Type"
@@ -66,7 +66,7 @@ class Struct(structref.StructRefProxy):
         _STRUCTREF.register(kind)
         _STRUCTREF.define_boxing(kind, cls)
         cls._type_of_struct = kind(list(cls._fields.items()))
-        cls._construct = staticmethod(_constructor(cls))
+        cls._construct = staticmethod(_constructor(cls, own))
 
     def __new__(cls, **fields: Any) -> Self:
         """Return the struct with these fields.
@@ -89,8 +89,8 @@ class Struct(structref.StructRefProxy):
         return type(self)(**{**{name: self.__dict__[name] for name in self._fields}, **changes})
 
 
-def _field_type(hint: Any) -> Any:
-    """Return the compiler's type for an annotation."""
+def compiled_type(hint: Any) -> Any:
+    """Return the compiler's type for the annotation of a field, or of a kernel's parameter."""
     dimensions = 1
     if get_origin(hint) is Annotated:
         hint, dimensions = get_args(hint)
@@ -112,8 +112,8 @@ def _check(cls: type[Struct], name: str, value: Any) -> None:
         raise TypeError(f"{cls.__name__}.{name}: found {found}, expected a writable, contiguous {wanted}")
 
 
-def _constructor(cls: type[Struct]) -> Any:
-    """Return a compiled function that fills a struct from its fields in order.
+def _constructor(cls: type[Struct], hints: Mapping[str, Any]) -> Any:
+    """Return a compiled function that fills a struct from its fields in order, annotated like them.
 
     Its text is made here, but it is compiled under this file's name: a cache needs a file to watch.
     """
@@ -122,4 +122,6 @@ def _constructor(cls: type[Struct]) -> Any:
     lines += [f"    _struct.{name} = {name}" for name in names]
     scope: dict[str, Any] = {"_new": structref.new, "_kind": cls._type_of_struct, "__name__": cls.__module__}
     exec(compile("\n".join([*lines, "    return _struct"]), __file__, "exec"), scope)  # noqa: S102  our own text, above
-    return kernel(scope[f"make_{cls.__name__}"])
+    function = scope[f"make_{cls.__name__}"]
+    function.__annotations__ = dict(hints)
+    return kernel(function)
