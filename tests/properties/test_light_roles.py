@@ -162,13 +162,13 @@ def test_the_undisturbed_course_is_what_it_is_taken_for(undisturbed):
     assert {phase for place, phase in undisturbed.items() if place.startswith("BindRequest")} == {"Succeeded"}
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32))
 def test_after_any_disturbance_the_cluster_is_as_without_it(undisturbed, seed):
     assert facts(anyio.run(course, seed)) == undisturbed
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(seed=st.integers(0, 2**32))
 def test_when_all_is_done_nothing_is_written_any_more(seed):
     async def rest():
