@@ -61,6 +61,9 @@ def refusal_of(answer: Answer | NoAnswer, *, is_write: bool, now: float) -> Refu
         return BudgetExhausted(message=message, retry_after=wait)
     if answer.status == 409 and status.get("reason") == "AlreadyExists":
         return Refusal(reason=Reason.ALREADY_EXISTS, message=message)
+    if answer.status == 422 and _has_cause(status, "metadata.uid", "field"):
+        # A UID in a patch is a precondition; the server says so by calling it immutable.
+        return Refusal(reason=Reason.CONFLICT, message=message)
     reason = lost if answer.status >= 500 else _REASONS.get(answer.status, Reason.REJECTED)
     return Refusal(reason=reason, message=message, retry_after=wait)
 
@@ -104,11 +107,11 @@ def _missing(status: Mapping[str, Any], message: str) -> Refusal:
     return Refusal(reason=Reason.NOT_FOUND, message=message) if named else NoSuchKind(message=message)
 
 
-def _has_cause(status: Mapping[str, Any], wanted: str) -> bool:
+def _has_cause(status: Mapping[str, Any], wanted: str, part: str = "reason") -> bool:
     details = status.get("details")
     causes = details.get("causes") if isinstance(details, Mapping) else None
     return any(
-        isinstance(cause, Mapping) and cause.get("reason") == wanted
+        isinstance(cause, Mapping) and cause.get(part) == wanted
         for cause in (causes if isinstance(causes, list) else ())
     )
 

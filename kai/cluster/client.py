@@ -32,6 +32,7 @@ _CONNECT_TIMEOUT: Final = 10.0
 _REFRESH: Final = 60.0
 _UNAUTHORIZED_FOR: Final = 30.0
 _READ_SIZE: Final = 1 << 18
+_CLOSING: Final = 0.02
 
 
 class UnauthorizedError(ApiError):
@@ -127,6 +128,8 @@ class Client:
         with anyio.CancelScope(shield=True):
             for session in (*self._old, *((self._session,) if self._session else ())):
                 await session.close()
+            # Connections end a few turns of the loop after they were closed.
+            await anyio.sleep(_CLOSING)
         self._old.clear()
         self._session = None
 

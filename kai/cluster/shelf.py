@@ -146,10 +146,14 @@ class Shelf(Generic[T]):
         if seen is None:
             self._reject(("", ""), "metadata.name: found nothing, expected a name")
             return
+        if not self.knows(seen):
+            self._put(seen, manifest)
+
+    def knows(self, seen: Peek) -> bool:
+        """Take it that an object exists in some version; return whether the rest of it need not be read."""
         if self._listing is not None:
             self._listing.add(seen.key)
-        if self._is_news(seen):
-            self._put(seen, manifest)
+        return not self._is_news(seen)
 
     def bury(self, manifest: object) -> None:
         """Take the end of an object, with its last form."""

@@ -196,9 +196,9 @@ class WatchedStore:
             await self._any_news()
 
     async def refresh(self, *classes: type[ApiObject]) -> None:
-        """Wait for lists that began after this call."""
+        """Wait for lists that began after this call; of kinds that nobody watches there is nothing to wait for."""
         wanted: dict[type[ApiObject], int] = {}
-        for cls in classes:
+        for cls in self._syncs.keys() & set(classes):
             ask = self._syncs[cls].refresh
             wanted[cls] = 1 if ask is None else ask()
         while any(self._syncs[cls].completed < number for cls, number in wanted.items()):

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import attrs
 
 from kai.api.collector import paused
 from kai.api.kinds import BY_CLASS
-from kai.cluster.answers import decoded, status_of, wait_of
+from kai.cluster.answers import status_of, wait_of
 from kai.cluster.calls import Answer, Call, LineSplitter, NoAnswer, Query, Stream, Transport
 from kai.cluster.encoding import page_query
 from kai.cluster.paths import Served, collection
 from kai.cluster.port import Clock
+from kai.cluster.raw import Line, Page, head_of, line_of, manifest_of, page_of
 from kai.cluster.shelf import version_of
 from kai.cluster.store import Watched, WatchedStore
 from kai.cluster.watch import (
@@ -107,26 +108,25 @@ class Watcher:
         query = (*self._selectors(), *page_query(effect.limit, effect.rest))
         call = Call(method="GET", path=self._path(effect.variant), query=query, timeout=_PAGE_TIMEOUT)
         answer = await self.transport.request(call)
-        page = decoded(answer.body) if isinstance(answer, Answer) and answer.is_good else None
-        metadata = page.get("metadata") if isinstance(page, Mapping) else None
-        if not isinstance(page, Mapping) or not isinstance(metadata, Mapping):
+        page = page_of(answer.body) if isinstance(answer, Answer) and answer.is_good else None
+        if page is None:
             return self._refused(answer)
-        version = str(metadata.get("resourceVersion") or "")
-        token = str(metadata.get("continue") or "")
-        self._take_page(effect, page, version, is_last=not token)
-        return PageCame(version=version, rest=token)
+        self._take_page(effect, page)
+        return PageCame(version=page.metadata.version, rest=page.metadata.token)
 
-    def _take_page(self, effect: ReadPage, page: Mapping[str, Any], version: str, *, is_last: bool) -> None:
+    def _take_page(self, effect: ReadPage, page: Page) -> None:
         cls = self.watched.cls
         shelf = self.store.shelf(cls)
-        items = page.get("items")
+        version, is_last = version_of(page.metadata.version), not page.metadata.token
         with self.store.taking(), paused():
             if effect.is_first:
-                shelf.begin_list(version_of(version))
-            for item in items if isinstance(items, list) else ():
-                shelf.see(item)
+                shelf.begin_list(version)
+            for item in page.items or ():
+                head = head_of(item)
+                if head is None or not shelf.knows(head):
+                    shelf.see(manifest_of(item))
             if is_last:
-                shelf.end_list(version_of(version))
+                shelf.end_list(version)
         self.store.heard(cls)
         if is_last:
             self.served.settle(cls, BY_CLASS[cls].api_versions[effect.variant])
@@ -182,25 +182,27 @@ class Watcher:
         self.store.heard(self.watched.cls)
         with self.store.taking():
             for line in lines:
-                event = decoded(line)
-                obj = event.get("object") if isinstance(event, Mapping) else None
-                if not isinstance(event, Mapping) or not isinstance(obj, Mapping):
+                event = line_of(line)
+                if event is None:
                     return Failed(code=0, message="a line of the stream is no event")
-                if event.get("type") == "ERROR":
-                    code = obj.get("code")
-                    return Failed(code=code if isinstance(code, int) else 0, message=str(obj.get("message") or ""))
-                self._take_event(str(event.get("type")), obj)
-                metadata = obj.get("metadata")
-                found = metadata.get("resourceVersion") if isinstance(metadata, Mapping) else None
-                version = found if isinstance(found, str) else version
+                if event.type == "ERROR":
+                    return _failure(event)
+                version = self._take_event(event) or version
         return Heard(version=version)
 
-    def _take_event(self, kind: str, obj: Mapping[str, Any]) -> None:
+    def _take_event(self, event: Line) -> str:
+        """Put an event on the shelf, and return the version that it names."""
         shelf = self.store.shelf(self.watched.cls)
-        if kind in {"ADDED", "MODIFIED"}:
-            shelf.see(obj)
-        elif kind == "DELETED":
-            shelf.bury(obj)
+        head = head_of(event.object)
+        if event.type == "BOOKMARK":
+            manifest = manifest_of(event.object)
+            return str(manifest["metadata"].get("resourceVersion") or "") if isinstance(manifest, Mapping) else ""
+        if event.type in {"ADDED", "MODIFIED"}:
+            if head is None or not shelf.knows(head):
+                shelf.see(manifest_of(event.object))
+        elif event.type == "DELETED" and head is not None:
+            shelf.bury_key(head.key, head.uid, head.version)
+        return "" if head is None or head.version < 0 else str(head.version)
 
     # --- Calls -----------------------------------------------------------------------------------------------------
 
@@ -220,3 +222,10 @@ class Watcher:
         message = status_of(answer.body).get("message")
         text = message if isinstance(message, str) else f"HTTP status {answer.status}"
         return Refused(status=answer.status, retry_after=wait_of(answer, self.clock.now()), message=text)
+
+
+def _failure(event: Line) -> Failed:
+    """Return what an error in the stream says."""
+    status = status_of(bytes(event.object))
+    code = status.get("code")
+    return Failed(code=code if isinstance(code, int) else 0, message=str(status.get("message") or ""))

@@ -241,7 +241,7 @@ class Requests:
 
     # --- Answers ---------------------------------------------------------------------------------------------------
 
-    def _typed(self, cls: type[Any], answer: Answer | NoAnswer | Withheld, *, is_write: bool) -> Any:  # noqa: ANN401
+    def _typed(self, cls: type[Any], answer: Answer | NoAnswer | Withheld, *, is_write: bool) -> Any:  # noqa: ANN401 - see above
         """Return the object with which the server answered, or the refusal."""
         manifest = decoded(answer.body) if isinstance(answer, Answer) and answer.is_good else None
         if not isinstance(manifest, Mapping):

@@ -51,6 +51,11 @@ def test_an_object_that_exists_already_is_told_from_a_conflict():
     assert meaning(answer(409, reason="Conflict")).reason is Reason.CONFLICT
 
 
+def test_a_uid_that_differs_is_a_conflict_although_the_server_calls_it_invalid():
+    causes = [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]
+    assert meaning(answer(422, details={"causes": causes})).reason is Reason.CONFLICT
+
+
 def test_missing_rights_are_told_from_a_namespace_that_goes_away():
     assert isinstance(meaning(answer(403, message="no")), Forbidden)
     ending = answer(403, details={"causes": [{"reason": "NamespaceTerminating"}]})

@@ -1,0 +1,93 @@
+"""Reading JSON no further than needed: which object and version it is, and then the rest without what nobody reads.
+
+Most of what a list or a stream brings is known already or is ``managedFields``; neither becomes Python values here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from kai.cluster.shelf import Peek, peek
+
+_ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
+
+
+class _Metadata(msgspec.Struct):
+    """What is needed to tell an object and its version; anything may stand there."""
+
+    name: Any = None
+    namespace: Any = None
+    uid: Any = None
+    resource_version: Any = msgspec.field(default=None, name="resourceVersion")
+
+
+class _Head(msgspec.Struct):
+    metadata: _Metadata
+
+
+class ListMetadata(msgspec.Struct):
+    """What is said about a list."""
+
+    version: str = msgspec.field(default="", name="resourceVersion")
+    token: str = msgspec.field(default="", name="continue")
+
+
+class Page(msgspec.Struct):
+    """A page of a list, its objects unread."""
+
+    metadata: ListMetadata
+    items: list[msgspec.Raw] | None = None
+
+
+class Line(msgspec.Struct):
+    """A line of a stream: an event, its object unread."""
+
+    type: str
+    object: msgspec.Raw
+
+
+_PAGES: Final = msgspec.json.Decoder(Page)
+_LINES: Final = msgspec.json.Decoder(Line)
+_HEADS: Final = msgspec.json.Decoder(_Head)
+_PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def page_of(body: bytes) -> Page | None:
+    """Return a page; None for what is none."""
+    try:
+        return _PAGES.decode(body)
+    except _ERRORS:
+        return None
+
+
+def line_of(line: bytes) -> Line | None:
+    """Return a line of a stream; None for what is none."""
+    try:
+        return _LINES.decode(line)
+    except _ERRORS:
+        return None
+
+
+def head_of(raw: msgspec.Raw) -> Peek | None:
+    """Return key, UID and version of an object; None for something without a name."""
+    try:
+        found = _HEADS.decode(raw).metadata
+    except _ERRORS:
+        return None
+    metadata = {"name": found.name, "namespace": found.namespace, "uid": found.uid}
+    return peek({"metadata": {**metadata, "resourceVersion": found.resource_version}})
+
+
+def manifest_of(raw: msgspec.Raw) -> Any:  # noqa: ANN401 - JSON from outside; the codec says what it is
+    """Return an object without the record of who set which of its fields; None for what is no object."""
+    try:
+        parts: dict[str, Any] = dict(_PARTS.decode(raw))
+        metadata = _PARTS.decode(parts.pop("metadata", b"{}"))
+        metadata.pop("managedFields", None)
+        manifest = {key: msgspec.json.decode(part) for key, part in parts.items()}
+        manifest["metadata"] = {key: msgspec.json.decode(part) for key, part in metadata.items()}
+    except _ERRORS:
+        return None
+    return manifest

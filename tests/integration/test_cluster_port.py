@@ -1,0 +1,448 @@
+"""The port against a real API server: what it relies on, tried where it can fail."""
+
+import base64
+import functools
+import http.client
+import json
+import random
+import ssl
+import time
+from contextlib import asynccontextmanager, closing
+from urllib.parse import urlsplit
+
+import anyio
+import attrs
+import pytest
+
+from kai.api.core import ConfigMap
+from kai.api.node import Node
+from kai.api.plans import Bind, Create, Delete, Emit, Get, List, Patch, Reason, Ref
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.api.queue import Queue
+from kai.cluster.client import Account, Client, user_agent
+from kai.cluster.clock import SystemClock
+from kai.cluster.connect import Options, assemble, connect
+from kai.cluster.credentials import Source
+from kai.cluster.leading import fresh_identity, take_over
+from kai.cluster.lease import LeaseSettings
+from kai.cluster.port import Apply, BudgetExhausted, Evict, Fetch, FetchAll, Forbidden, JsonPatch, NoSuchKind
+from kai.cluster.store import Watched, is_not_failed
+from kai.cluster.watch import WatchSettings
+
+NAMESPACE = "port"
+WATCHED = (
+    Watched(cls=Pod, keep=is_not_failed),
+    Watched(cls=Node),
+    Watched(cls=Queue),
+    Watched(cls=PodGroup),
+    Watched(cls=ConfigMap, namespace=NAMESPACE),
+)
+
+
+def asynchronous(test):
+    """Run an async test on a loop of its own.
+
+    The test's own client of the API server blocks that loop, and may. Programs are started from this thread, since they
+    die with the thread that started them.
+    """
+
+    @functools.wraps(test)
+    def wrapper(**fixtures):
+        return anyio.run(functools.partial(test, **fixtures))
+
+    return wrapper
+
+
+@pytest.fixture
+def plane(control_plane):
+    api = control_plane.admin
+    api.ensure({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    yield control_plane
+    for kind, version in (
+        ("Pod", "v1"),
+        ("ConfigMap", "v1"),
+        ("PodDisruptionBudget", "policy/v1"),
+        ("PodGroup", "scheduling.run.ai/v2alpha2"),
+        ("Lease", "coordination.k8s.io/v1"),
+    ):
+        api.request("DELETE", api.collection(version, kind, NAMESPACE), {"gracePeriodSeconds": 0})
+
+
+def options(plane, **changed):
+    source = Source(kubeconfig=str(plane.kubeconfig(plane.admin, "port")))
+    return Options(**{"component": "port-test", "watched": WATCHED, "source": source, **changed})
+
+
+@asynccontextmanager
+async def connected(plane, **changed):
+    async with connect(options(plane, **changed)) as cluster, anyio.create_task_group() as tasks:
+        tasks.start_soon(cluster.run)
+        with anyio.fail_after(30):
+            await cluster.store.synced()
+        yield cluster
+        tasks.cancel_scope.cancel()
+
+
+async def until(condition, seconds=15):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to pass in time"
+        await anyio.sleep(0.02)
+
+
+def pod_manifest(name, **spec):
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": "x"}},
+        "spec": {"containers": [{"name": "main", "image": "none"}], "terminationGracePeriodSeconds": 5, **spec},
+    }
+
+
+def at(cls, name):
+    return Ref(cls, name, NAMESPACE)
+
+
+def versions(store, cls):
+    return {
+        each.metadata.name: each.metadata.resource_version
+        for each in store.all(cls)
+        if each.metadata.namespace == NAMESPACE
+    }
+
+
+def real_versions(plane, kind):
+    found = plane.admin.list("v1", kind, NAMESPACE)
+    return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in found}
+
+
+async def made_pod(cluster, name="p", **spec):
+    return await cluster.api.perform(Create(ref=at(Pod, name), manifest=pod_manifest(name, **spec)))
+
+
+# --- Reading -------------------------------------------------------------------------------------------------------
+
+
+@asynchronous
+async def test_lists_come_in_pages_and_changes_follow(plane):
+    for number in range(7):
+        plane.admin.create(config_map(f"c{number}"))
+    async with connected(plane, watch=WatchSettings(page=2)) as cluster:
+        assert versions(cluster.store, ConfigMap) == real_versions(plane, "ConfigMap")
+        plane.admin.patch(config_map("c1"), {"data": {"n": "1"}})
+        plane.admin.delete(config_map("c2"))
+        await until(lambda: versions(cluster.store, ConfigMap) == real_versions(plane, "ConfigMap"))
+        assert cluster.problems() == ()
+
+
+@asynchronous
+async def test_a_compacted_history_is_noticed_inside_of_the_stream_and_made_good(plane):
+    """The API server is restarted, so that its cache is empty and only the compacted store can answer."""
+    plane.admin.ensure(config_map("kept"))
+    plane.admin.ensure(config_map("lost"))
+    async with connected(plane) as cluster:
+        kept = cluster.store.get(ConfigMap, "kept", NAMESPACE)
+        plane.apiserver.stop(kill=True)
+        plane.apiserver.start()
+        plane.wait()
+        plane.admin.delete(config_map("lost"))
+        plane.admin.create(config_map("new"))
+        compact(plane)
+        await until(lambda: versions(cluster.store, ConfigMap) == real_versions(plane, "ConfigMap"))
+        assert cluster.store.get(ConfigMap, "kept", NAMESPACE) is kept
+        await until(lambda: cluster.problems() == ())
+
+
+@asynchronous
+async def test_a_watch_from_a_compacted_version_lists_again(plane):
+    async with connected(plane) as cluster:
+        watcher = next(each for each in cluster.watchers if each.watched.cls is ConfigMap)
+        before = watcher.machine.completed
+        watcher.machine.version = "1"
+        plane.restart_apiserver(kill=True)
+        plane.admin.ensure(config_map("later"))
+        await until(lambda: watcher.machine.completed > before)
+        await until(lambda: cluster.store.get(ConfigMap, "later", NAMESPACE) is not None)
+
+
+@asynchronous
+async def test_a_stream_that_is_cut_goes_on_where_it_stood(plane):
+    async with connected(plane) as cluster:
+        watcher = next(each for each in cluster.watchers if each.watched.cls is ConfigMap)
+        lists = watcher.machine.completed
+        for number in range(5):
+            for session in [watcher.transport._session]:
+                for connection in list(session.connector._acquired):
+                    connection.transport.abort()
+            plane.admin.create(config_map(f"d{number}"))
+            await until(lambda: versions(cluster.store, ConfigMap) == real_versions(plane, "ConfigMap"))
+        assert watcher.machine.completed == lists, "without another list"
+
+
+@asynchronous
+async def test_a_barrier_shows_what_was_written_before_it(plane):
+    async with connected(plane) as cluster:
+        for number in range(5):
+            plane.admin.create(pod_manifest(f"b{number}"))
+            await cluster.store.refresh(Pod)
+            assert cluster.store.get(Pod, f"b{number}", NAMESPACE) is not None
+
+
+@asynchronous
+async def test_objects_of_any_kind_are_found_by_discovery(plane):
+    plane.admin.ensure(config_map("c"))
+    async with connected(plane) as cluster:
+        found = await cluster.api.perform(
+            Fetch(api_version="v1", kind="ConfigMap", name="c", namespace=NAMESPACE),
+        )
+        assert found["metadata"]["name"] == "c"
+        many = await cluster.api.perform(FetchAll(api_version="v1", kind="ConfigMap", namespace=NAMESPACE))
+        assert [(each["kind"], each["metadata"]["name"]) for each in many] == [("ConfigMap", "c")]
+        missing = Fetch(api_version="v1", kind="ConfigMap", name="none", namespace=NAMESPACE)
+        assert (await cluster.api.perform(missing)).reason is Reason.NOT_FOUND
+        unknown = Fetch(api_version="kubeflow.org/v1", kind="PyTorchJob", name="j", namespace=NAMESPACE)
+        assert isinstance(await cluster.api.perform(unknown), NoSuchKind)
+
+
+# --- Writing -------------------------------------------------------------------------------------------------------
+
+
+@asynchronous
+async def test_a_binding_is_done_once_and_only_for_the_pod_that_was_meant(plane):
+    async with connected(plane) as cluster:
+        pod = await made_pod(cluster)
+        bind = Bind(ref=at(Pod, "p"), node="n1", uid=pod.metadata.uid, resource_version=pod.metadata.resource_version)
+        for stale in (attrs.evolve(bind, uid="another"), attrs.evolve(bind, resource_version="1")):
+            assert (await cluster.api.perform(stale)).reason is Reason.CONFLICT
+        stamped = attrs.evolve(bind, annotations={"kai.scheduler/epoch": "7"})
+        assert await cluster.api.perform(stamped) is None
+        assert cluster.store.get(Pod, "p", NAMESPACE).spec.node_name == "n1"
+        await until(lambda: not cluster.store.is_assumed(Pod, (NAMESPACE, "p")))
+        shown = cluster.store.get(Pod, "p", NAMESPACE)
+        assert (shown.spec.node_name, shown.metadata.annotations["kai.scheduler/epoch"]) == ("n1", "7")
+        assert (await cluster.api.perform(attrs.evolve(bind, resource_version=""))).reason is Reason.CONFLICT
+
+
+@asynchronous
+async def test_an_eviction_hits_the_pod_that_was_meant_and_respects_budgets(plane):
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "all", "namespace": NAMESPACE},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}},
+    }
+    async with connected(plane) as cluster:
+        pod = await made_pod(cluster)
+        evict = Evict(ref=at(Pod, "p"), uid=pod.metadata.uid, annotations={"kai.scheduler/epoch": "7"})
+        assert (await cluster.api.perform(attrs.evolve(evict, uid="another"))).reason is Reason.CONFLICT
+        await cluster.api.perform(Bind(ref=at(Pod, "p"), node="n1"))
+        plane.admin.patch(
+            pod_manifest("p"),
+            {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}},
+            subresource="status",
+        )
+        plane.admin.create(budget)
+        refusal = await cluster.api.perform(evict)
+        assert isinstance(refusal, BudgetExhausted)
+        plane.admin.delete(budget)
+        assert await cluster.api.perform(evict) is None
+        assert cluster.store.get(Pod, "p", NAMESPACE).metadata.deletion_timestamp is not None
+        await until(lambda: not cluster.store.is_assumed(Pod, (NAMESPACE, "p")))
+        assert await cluster.api.perform(Delete(ref=at(Pod, "p"), uid=pod.metadata.uid, grace_seconds=0)) is None
+        assert cluster.store.get(Pod, "p", NAMESPACE) is None
+        again = await cluster.api.perform(Delete(ref=at(Pod, "p"), uid=pod.metadata.uid))
+        assert again.reason is Reason.NOT_FOUND
+
+
+@asynchronous
+async def test_a_deletion_of_a_pod_that_runs_shows_it_as_going(plane):
+    async with connected(plane) as cluster:
+        await made_pod(cluster)
+        await cluster.api.perform(Bind(ref=at(Pod, "p"), node="n1"))
+        assert await cluster.api.perform(Delete(ref=at(Pod, "p"))) is None
+        assert cluster.store.get(Pod, "p", NAMESPACE).metadata.deletion_timestamp is not None
+
+
+@asynchronous
+async def test_patches_of_every_form_and_of_the_status_are_understood(plane):
+    async with connected(plane) as cluster:
+        await made_pod(cluster)
+        ref = at(Pod, "p")
+        pod = await cluster.api.perform(Patch(ref=ref, patch={"metadata": {"labels": {"a": "1"}}}))
+        assert pod.metadata.labels["a"] == "1"
+        conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+        strategic = Patch(ref=ref, patch={"status": {"conditions": conditions}}, form="strategic", subresource="status")
+        assert [each.reason for each in (await cluster.api.perform(strategic)).status.conditions] == ["Unschedulable"]
+        operations = (
+            {"op": "test", "path": "/metadata/labels/a", "value": "1"},
+            {"op": "replace", "path": "/metadata/labels/a", "value": "2"},
+        )
+        pod = await cluster.api.perform(JsonPatch(ref=ref, operations=operations))
+        assert pod.metadata.labels["a"] == "2"
+        refusal = await cluster.api.perform(JsonPatch(ref=ref, operations=operations))
+        assert refusal.reason is Reason.REJECTED
+        stale = Patch(ref=ref, patch={"metadata": {"resourceVersion": "1", "labels": {"a": "3"}}})
+        assert (await cluster.api.perform(stale)).reason is Reason.CONFLICT
+        recreated = Patch(ref=ref, patch={"metadata": {"uid": "another", "labels": {"a": "3"}}})
+        assert (await cluster.api.perform(recreated)).reason is Reason.CONFLICT
+
+
+@asynchronous
+async def test_to_apply_creates_changes_and_takes_away_what_it_owns(plane):
+    ref = at(PodGroup, "g")
+    async with connected(plane) as cluster:
+
+        def wanted(**spec):
+            manifest = {"metadata": {"labels": {"by": "kai"}}, "spec": {"queue": "default-queue", **spec}}
+            return Apply(ref=ref, manifest=manifest, manager="kai-test")
+
+        made = await cluster.api.perform(wanted(minMember=3, priorityClassName="train"))
+        assert (made.spec.min_member, made.spec.priority_class_name) == (3, "train")
+        changed = await cluster.api.perform(wanted(minMember=4))
+        assert (changed.spec.min_member, changed.spec.priority_class_name) == (4, "")
+        same = await cluster.api.perform(wanted(minMember=4))
+        assert same is changed, "what does not change is not even a new version"
+        status = Patch(ref=ref, patch={"status": {"phase": "Pending"}}, subresource="status")
+        assert (await cluster.api.perform(status)).metadata.name == "g"
+
+
+@asynchronous
+async def test_events_are_recorded_on_objects_with_and_without_a_namespace(plane):
+    async with connected(plane) as cluster:
+        pod = await made_pod(cluster)
+        for ref, uid in ((at(Pod, "p"), pod.metadata.uid), (Ref(Queue, "default-queue"), "")):
+            emit = Emit(ref=ref, type="Warning", reason="Unschedulable", message="no room", uid=uid)
+            assert await cluster.api.perform(emit) is None
+        events = plane.admin.list("v1", "Event", NAMESPACE)
+        assert [(each["involvedObject"]["name"], each["reason"]) for each in events] == [("p", "Unschedulable")]
+
+
+@asynchronous
+async def test_what_rights_do_not_allow_is_told_apart(plane):
+    account = plane.account("kai-scheduler", "queue-controller")
+    source = Source(kubeconfig=str(plane.kubeconfig(account, "poor")))
+    async with connect(options(plane, source=source, watched=())) as cluster:
+        refusal = await cluster.api.perform(Create(ref=at(Pod, "p"), manifest=pod_manifest("p")))
+        assert isinstance(refusal, Forbidden)
+        assert "cannot create resource" in refusal.message
+
+
+@asynchronous
+async def test_many_writes_at_once_all_arrive_and_show(plane):
+    async with connected(plane) as cluster:
+        replies = []
+
+        async def make(number):
+            manifest = config_map(f"m{number:03}")
+            replies.append(await cluster.api.perform(Create(ref=at(ConfigMap, f"m{number:03}"), manifest=manifest)))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(200):
+                tasks.start_soon(make, number)
+        assert {type(reply) for reply in replies} == {ConfigMap}
+        listed = await cluster.api.perform(List(cls=ConfigMap, namespace=NAMESPACE))
+        assert [each.metadata.name for each in listed] == [f"m{number:03}" for number in range(200)]
+        fresh = await cluster.api.perform(List(cls=ConfigMap, namespace=NAMESPACE, fresh=True))
+        assert all(one is other for one, other in zip(listed, fresh, strict=True))
+
+
+# --- The connection ------------------------------------------------------------------------------------------------
+
+
+@asynchronous
+async def test_a_restarted_server_is_found_again_by_reads_writes_and_watches(plane):
+    async with connected(plane) as cluster:
+        plane.restart_apiserver(kill=True)
+        made = await cluster.api.perform(Create(ref=at(ConfigMap, "after"), manifest=config_map("after")))
+        assert made.metadata.name == "after"
+        plane.admin.create(config_map("other"))
+        await until(lambda: cluster.store.get(ConfigMap, "other", NAMESPACE) is not None)
+        await until(lambda: cluster.problems() == ())
+
+
+@asynchronous
+async def test_a_token_that_is_replaced_under_way_costs_nothing(plane):
+    old = plane.account("kai-scheduler", "scheduler")
+    path = plane.kubeconfig(old, "rotating")
+    account = await Account.open(Source(kubeconfig=str(path)), SystemClock())
+    async with Client(account, user_agent=user_agent("port-test", "0")) as client:
+        clock = SystemClock()
+        cluster = assemble(
+            options(plane, watched=()), clock, random.random, requests=client, watches=client, lease=client
+        )
+        assert await cluster.api.perform(Get(ref=Ref(Node, "none"), fresh=True)) is not None
+        account.credentials = attrs.evolve(account.credentials, authorization="Bearer expired")
+        reply = await cluster.api.perform(Get(ref=Ref(Node, "none"), fresh=True))
+        assert reply.reason is Reason.NOT_FOUND
+        assert account.refused_since is None
+
+
+@asynchronous
+async def test_a_server_with_another_certificate_is_not_talked_to(plane):
+    source = Source(kubeconfig=str(plane.kubeconfig(plane.admin, "port")))
+    account = await Account.open(source, SystemClock())
+    account.credentials = attrs.evolve(account.credentials, authority=stranger())
+    async with Client(account, user_agent=user_agent("port-test", "0")) as client:
+        cluster = assemble(
+            options(plane, watched=()), SystemClock(), random.random, requests=client, watches=client, lease=client
+        )
+        reply = await cluster.api.perform(Create(ref=at(ConfigMap, "x"), manifest=config_map("x")))
+        assert (reply.reason, "CERTIFICATE_VERIFY_FAILED" in reply.message) == (Reason.UNAVAILABLE, True)
+
+
+# --- Leading -------------------------------------------------------------------------------------------------------
+
+
+@asynchronous
+async def test_leadership_is_handed_over_and_every_term_has_another_epoch(plane):
+    def lease():
+        times = {"duration": 4.0, "renew_within": 3.0, "retry": 0.3}
+        return LeaseSettings(namespace=NAMESPACE, name="lock", identity=fresh_identity("test"), **times)
+
+    async with connected(plane, lease=lease()) as first:
+        with anyio.fail_after(15):
+            one = await first.leadership.begun()
+        async with connected(plane, lease=lease()) as second:
+            await anyio.sleep(5)
+            assert first.leadership.holds(one)
+            assert second.leadership.term is None
+            first.leadership.resign()
+            with anyio.fail_after(15):
+                two = await take_over(second.store, second.leadership, second.clock)
+            assert two.epoch == one.epoch + 1
+            fenced = first.api.fenced(one)
+            refusal = await fenced.perform(Create(ref=at(ConfigMap, "x"), manifest=config_map("x")))
+            assert refusal.message == "the term in which this was decided is over"
+        third = lease()
+    start = time.monotonic()
+    async with connected(plane, lease=third) as successor:
+        with anyio.fail_after(15):
+            three = await successor.leadership.begun()
+        assert three.epoch == two.epoch + 1
+        assert time.monotonic() - start >= 3.0, "a leader that died is waited for"
+
+
+def config_map(name):
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE}}
+
+
+def compact(plane):
+    """Let etcd forget the past, as the API server itself asks for every five minutes."""
+
+    def post(path, body):
+        connection = http.client.HTTPConnection(urlsplit(plane.etcd_url).netloc, timeout=10)
+        with closing(connection):
+            connection.request("POST", path, json.dumps(body))
+            return json.load(connection.getresponse())
+
+    key = base64.b64encode(b"/").decode()
+    revision = post("/v3/kv/range", {"key": key, "limit": 1})["header"]["revision"]
+    post("/v3/kv/compaction", {"revision": revision, "physical": True})
+
+
+def stranger():
+    """Return a certificate that signed nothing here."""
+    context = ssl.create_default_context()
+    (first, *_) = context.get_ca_certs(binary_form=True)
+    return ssl.DER_cert_to_PEM_cert(first)
