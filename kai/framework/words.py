@@ -321,7 +321,7 @@ def _no_room(record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
     """Yield what the whole gang, or its topology, does not find."""
     for reason in record.reasons:
         if reason.code is Code.TOPOLOGY:
-            yield Words("TopologyHasNoRoom", _topology_text(reason), reason.facts)
+            yield Words("TopologyHasNoRoom", _topology_text(reason, facts), reason.facts)
     needed = least_pods(facts)
     for reason in record.reasons:
         if reason.code is Code.NO_NODE and reason.facts.get("gang") and not reason.facts.get("satisfied"):
@@ -331,14 +331,16 @@ def _no_room(record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
             yield Words("GangDoesNotFit", text, {**reason.facts, "needed": needed})
 
 
-def _topology_text(reason: Reason) -> str:
+def _topology_text(reason: Reason, group: PodGroup) -> str:
     facts = reason.facts
     if "missing" in facts:
         return messages.reason_text(reason)
     level = str(facts.get("requirement", "")).rpartition("/")[2] or "domain"
     if facts.get("where", messages.ANY_DOMAIN) == messages.ANY_DOMAIN:
         return f"no {level} has room for its {facts.get('pods', '')} pods together"
-    return f"{facts['where']} has no room for its {facts.get('pods', '')} pods, which must share a {level}"
+    required = any(part.constraint is not None and part.constraint.required for part in group.subgroups)
+    wish = "must" if required else "should"
+    return f"{facts['where']} has no room for its {facts.get('pods', '')} pods, which {wish} share a {level}"
 
 
 def least_pods(facts: PodGroup) -> int:
