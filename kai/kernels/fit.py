@@ -125,14 +125,16 @@ def shortage(facts: Facts, columns: Columns, shape: int, node: int, idle_only: b
         free = columns.idle[node, GPU]
         if not idle_only:
             free += columns.releasing[node, GPU]
-        devices = free // GPU_UNIT
-        wanted = facts.shapes.devices[shape]
+        # Where more is promised than there is, shared devices do not make up for it, however many have room.
+        missing = facts.shapes.devices[shape] - free // GPU_UNIT
+        if missing > facts.shapes.devices[shape]:
+            return SHORT_OF + GPU
         for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
-            if devices >= wanted:
+            if missing <= 0:
                 break
             if slot_fits(facts, columns, shape, node, slot):
-                devices += 1
-        if devices < wanted:
+                missing -= 1
+        if missing > 0:
             return SHORT_OF + GPU
     return ACCEPTED
 

@@ -43,7 +43,7 @@ def shortage(world: World, shape: Shape, node: Node, *, idle_only: bool) -> int:
             return codes.SHORT_OF + GPU
         wholes = node.free(GPU, idle_only=idle_only) // 1000
         in_sharing = sum(device_takes(shape, node, device) for device in node.devices)
-        if shape.devices > wholes and shape.devices > wholes + in_sharing:
+        if wholes + min(in_sharing, shape.devices) < shape.devices:
             return codes.SHORT_OF + GPU
     return codes.ACCEPTED
 
