@@ -41,7 +41,7 @@ class Portion:
         self._minimum = minimum or {}
         self._epoch = -1
         self._chunk = NOTHING
-        self._amounts = np.zeros(3, np.float64)
+        self._amounts: Float64s | None = None
 
     @property
     def root(self) -> int:
@@ -165,8 +165,16 @@ class Portion:
         return self._chunk
 
     def amounts(self) -> Float64s:
-        """Return float64[3]: CPU, memory and GPU that the chunk is taken to want, in axis units."""
+        """Return float64[3]: CPU, memory and GPU that the chunk is taken to want, in axis units.
+
+        Kept as the chunk is, but from the moment it is first asked for: pods of the chunk that no longer wait by then
+        count nothing. The order of queues depends on that.
+        """
         self._answer()
+        if self._amounts is None:
+            waiting = [pod for pod in map(int, self._chunk) if self._waits(pod)]
+            shapes = self._session.facts.pods.shape[np.array(waiting, np.int64)]
+            self._amounts = self._session.requested[shapes].sum(axis=0)
         return self._amounts
 
     def _answer(self) -> None:
@@ -182,8 +190,7 @@ class Portion:
             self._chunk = out[: next_chunk(self._session.facts, self._session.columns, leaf, out)]
         else:
             self._chunk = np.array(self._chunk_of(self.root), np.int64)
-        shapes = self._session.facts.pods.shape[self._chunk]
-        self._amounts = self._session.requested[shapes].sum(axis=0)
+        self._amounts = None
 
     def _waits(self, pod: int) -> bool:
         status = self._session.columns.status[pod]

@@ -242,6 +242,9 @@ class Search:
                 return False
             else:
                 statement.roll_back(mark)
+                # What it would be given next is worked out now, as the peer does, and kept when the search is
+                # committed; what that chunk wants is not.
+                portion.chunk()
         return placed
 
     def _accepted(self, scenario: Scenario) -> bool:

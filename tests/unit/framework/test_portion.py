@@ -1,0 +1,44 @@
+import pytest
+
+from kai.testing import pod_row, snapshot
+from kai.testing.views import open_session
+
+
+@pytest.fixture
+def session():
+    gang = {"members": 4, "minimum": 2, "each": {"gpu": 1}, "runs_on": ["n", "n"]}
+    return open_session(snapshot({"n": {"gpu": 2}}, {"gang": gang}))
+
+
+def rows(session, *names):
+    return [pod_row(session.view, name) for name in names]
+
+
+def evict(session, statement, *names):
+    for row in rows(session, *names):
+        statement.evict(session.portion(0).pods()[session.portion(0).pods() == row])
+
+
+def test_a_chunk_holds_what_is_missing_to_the_minimum_evicted_pods_first(session):
+    with session.statement("test") as statement:
+        evict(session, statement, "gang-0", "gang-1")
+        assert session.portion(0).chunk().tolist() == rows(session, "gang-0", "gang-1")
+        assert session.portion(0).amounts().tolist()[2] == 2000
+
+
+def test_a_chunk_is_kept_when_its_evictions_become_final_and_so_is_what_it_wants(session):
+    with session.statement("test") as statement:
+        evict(session, statement, "gang-0", "gang-1")
+        assert session.portion(0).amounts()[2] == 2000
+        statement.commit()
+    assert session.portion(0).chunk().tolist() == rows(session, "gang-0", "gang-1")
+    assert session.portion(0).amounts()[2] == 2000
+
+
+def test_a_kept_chunk_wants_nothing_for_pods_that_no_longer_wait_when_it_is_first_asked_what_it_wants(session):
+    with session.statement("test") as statement:
+        evict(session, statement, "gang-0", "gang-1")
+        kept = session.portion(0).chunk().tolist()
+        statement.commit()
+    assert session.portion(0).chunk().tolist() == kept
+    assert session.portion(0).amounts().tolist() == [0, 0, 0]
