@@ -94,9 +94,11 @@ class Timed:
         """Return whether there is time for another scenario."""
         now = self.clock()
         if now >= self._group_until:
+            self._close_generator()
             self._spent().stopped += 1
             return self._answer(Grant.STOP)
         if now >= self._generator_until:
+            self._close_generator()
             return self._answer(Grant.NEXT_GENERATOR)
         scenarios = self._spent().scenarios
         scenarios[self._generator] = scenarios.get(self._generator, 0) + 1

@@ -42,7 +42,10 @@ _DEFAULT: Final[Mapping[str, Any]] = {
                 )
             ]
             + [{"name": "nodeplacement", "arguments": {"cpu": "binpack", "gpu": "binpack"}}]
-            + [{"name": name} for name in ("minruntime", "topology")]
+            + [
+                {"name": name}
+                for name in ("minruntime", "topology", "snapshot", "sg-nodelocalgreedy", "sg-multinodegang")
+            ]
         }
     ],
 }

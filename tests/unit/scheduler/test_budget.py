@@ -1,0 +1,75 @@
+"""Search budgets count seconds, and what they answered can be answered again."""
+
+from kai.framework.budget import Grant
+from kai.framework.parameters import SearchBudgets
+from kai.scheduler.budget import Repeated, Timed
+
+
+class Clock:
+    def __init__(self):
+        self.time = 0.0
+
+    def __call__(self):
+        return self.time
+
+
+def budget(**limits):
+    clock = Clock()
+    chosen = {"action": {"default": 10.0}, "group": 4.0, "generator": {"default": 2.0}, **limits}
+    return Timed(SearchBudgets(**chosen), clock), clock
+
+
+def test_a_generator_then_a_group_then_an_action_runs_out():
+    timed, clock = budget()
+    timed.begin_action("reclaim")
+    assert timed.begin_group() is Grant.GO
+    timed.begin_generator("one")
+    assert timed.grant() is Grant.GO
+    clock.time = 2.0
+    assert timed.grant() is Grant.NEXT_GENERATOR
+    timed.begin_generator("two")
+    clock.time = 4.0
+    assert timed.grant() is Grant.STOP
+    clock.time = 10.0
+    assert timed.begin_group() is Grant.STOP
+    timed.begin_action("preempt")
+    assert timed.begin_group() is Grant.GO
+    spent = timed.finish()
+    assert spent["reclaim"].scenarios == {"one": 1}
+    assert spent["reclaim"].seconds == {"one": 2.0, "two": 2.0}
+    assert (spent["reclaim"].groups, spent["reclaim"].stopped, spent["reclaim"].refused_groups) == (1, 1, 1)
+
+
+def test_every_group_gets_the_least_time():
+    timed, clock = budget(group_minimum=1.0)
+    timed.begin_action("reclaim")
+    clock.time = 11.0
+    assert timed.begin_group() is Grant.GO
+    timed.begin_generator("one")
+    assert timed.grant() is Grant.GO
+    clock.time = 12.0
+    assert timed.grant() is Grant.STOP
+    assert timed.finish()["reclaim"].reduced_groups == 1
+
+
+def test_zero_is_no_limit():
+    timed, clock = budget(action={"default": 0.0}, group=0.0, generator={"default": 0.0})
+    timed.begin_action("reclaim")
+    assert timed.begin_group() is Grant.GO
+    timed.begin_generator("one")
+    clock.time = 1e9
+    assert timed.grant() is Grant.GO
+
+
+def test_a_replay_gets_the_same_answers_without_a_clock():
+    timed, clock = budget()
+    timed.begin_action("reclaim")
+    first = [timed.begin_group()]
+    timed.begin_generator("one")
+    for time in (0.5, 1.0, 2.5, 3.0, 5.0):
+        clock.time = time
+        first.append(timed.grant())
+    again = Repeated.of(timed.grants)
+    again.begin_action("reclaim")
+    assert [again.begin_group(), *(again.grant() for _ in range(5))] == first
+    assert again.grant() is Grant.GO

@@ -1,0 +1,86 @@
+"""A cycle costs what it costs and nothing else: its failure is a value, its decisions are streamed."""
+
+import attrs
+import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from kai.cluster.port import Term
+from kai.framework.configuration import default_profile
+from kai.framework.decisions import Bind
+from kai.scheduler.cycling import Cycles, Done, Failure, Stream
+from kai.scheduler.observe import CycleObserver
+from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.warming import small_cluster, warm_up
+from kai.telemetry.tracing import make_tracing, no_tracing
+
+TERM = Term(1, "life")
+
+
+@attrs.frozen
+class Failing:
+    name: str = "allocate"
+
+    def run(self, session):
+        raise RuntimeError("a bug\nwith two lines")
+
+
+def run(settings, *, profile=None, stopped=False, tracing=None):
+    spans = tracing or no_tracing()
+    cycles = Cycles(settings, profile or default_profile(), spans.tracer, lambda: 0.0)
+    woken = []
+    observer = CycleObserver.begin(spans.tracer, lambda: 0.0, 1)
+    stream = Stream(TERM, 1, observer, lambda: woken.append(1), lambda: stopped)
+    return cycles.run(small_cluster(), 0.0, stream), stream, woken, cycles
+
+
+def test_decisions_are_streamed_and_the_loop_is_told_once():
+    outcome, stream, woken, cycles = run(SchedulerSettings())
+    assert isinstance(outcome, Done)
+    events = stream.taken()
+    assert len(woken) == 1
+    assert stream.taken() == ()
+    assert {(event.term, event.cycle) for event in events} == {(TERM, 1)}
+    binds = [each for event in events for each in event.decisions if isinstance(each, Bind)]
+    assert outcome.decisions == sum(len(event.decisions) for event in events)
+    assert outcome.groups["allocate"] == (len(binds), len(binds))
+    assert outcome.restless
+    assert {"snapshot", "open", "allocate", "reclaim", "close", "explain"} <= set(outcome.seconds)
+    assert cycles.last is not None
+    assert cycles.last.cycle == 1
+
+
+def test_a_failure_is_a_value_and_its_input_a_file(tmp_path):
+    profile = attrs.evolve(default_profile(), actions=(Failing(),))
+    settings = SchedulerSettings(dump_folder=str(tmp_path))
+    outcome, _, woken, _ = run(settings, profile=profile)
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "RuntimeError"
+    assert outcome.message.startswith("a bug (at run, line ")
+    assert [path.name for path in tmp_path.iterdir()] == [outcome.dump.rpartition("/")[2]]
+    assert woken == []
+
+
+def test_a_cycle_that_is_told_to_stop_decides_nothing():
+    outcome, stream, _, _ = run(SchedulerSettings(), stopped=True)
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "AbandonedError"
+    assert stream.taken() == ()
+
+
+def test_a_cycle_is_one_trace_with_a_span_for_each_part():
+    exporter = InMemorySpanExporter()
+    tracing = make_tracing("kai", exporter=exporter)
+    _, stream, _, _ = run(SchedulerSettings(), tracing=tracing)
+    tracing.close()
+    spans = exporter.get_finished_spans()
+    assert {"cycle", "snapshot", "open", "allocate", "stalegangeviction", "close", "explain"} <= {s.name for s in spans}
+    assert len({span.context.trace_id for span in spans}) == 1
+    assert all(set(span.attributes) <= {"kai.cycle", "kai.statements", "kai.decisions"} for span in spans)
+    assert {event.trace.split("-")[1] for event in stream.taken()} == {f"{spans[0].context.trace_id:032x}"}
+
+
+@pytest.mark.parametrize("times", [2])
+def test_warming_up_can_be_repeated(times):
+    for _ in range(times):
+        warm_up(default_profile())
+    assert len(small_cluster().pods) == 7

@@ -1,0 +1,83 @@
+"""A cycle's input is a file that our simulation, like the peer's tool, can read."""
+
+import io
+import json
+import zipfile
+
+from kai.api.codec import unstructure
+from kai.framework.configuration import read_configuration
+from kai.scheduler.dump import Input, archive, write_archive
+from kai.scheduler.settings import SchedulerSettings
+from kai.simulation.archive import read_archive
+from tests.unit.intake import making
+
+OBJECTS = making.objects(
+    making.queue("q"),
+    making.group("g"),
+    making.group("foreign", metadata={"labels": {"kai.scheduler/node-pool": "x"}}),
+    making.pod("p", group="g"),
+    making.node("n1"),
+    making.bind_request("p", "n1"),
+    making.other("Namespace", "v1", "default"),
+)
+GIVEN = Input(objects=OBJECTS, now=1_700_000_000.0, cycle=7, grants=(("go", 3), ("stop", 1)))
+
+
+def document(settings):
+    with zipfile.ZipFile(io.BytesIO(archive(GIVEN, settings))) as file:
+        assert file.namelist() == ["snapshot.json"]
+        return json.loads(file.read("snapshot.json"))
+
+
+def test_objects_come_without_their_kind_and_those_of_other_shards_do_not_come():
+    raw = document(SchedulerSettings())["rawObjects"]
+    assert [each["metadata"]["name"] for each in raw["podGroups"]] == ["g"]
+    assert raw["pods"] == [
+        {key: value for key, value in unstructure(OBJECTS.pods[0]).items() if key not in {"kind", "apiVersion"}}
+    ]
+    assert raw["bindRequests"][0]["spec"] == {"podName": "p", "selectedNode": "n1"}
+    assert raw["resourceClaims"] == []
+    assert "namespaces" not in raw
+
+
+def test_parameters_have_the_peers_names_and_zero_is_left_out():
+    found = document(SchedulerSettings())
+    assert found["schedulerParams"] == {
+        "schedulerName": "kai-scheduler",
+        "partitionParams": {"NodePoolLabelKey": "kai.scheduler/node-pool", "NodePoolLabelValue": ""},
+        "maxNumberConsolidationPreemptees": 16,
+        "useSchedulingSignatures": True,
+        "fullHierarchyFairness": True,
+        "allowConsolidatingReclaim": True,
+        "numOfStatusRecordingWorkers": 5,
+        "globalDefaultStalenessGracePeriod": 60_000_000_000,
+        "schedulePeriod": 1_000_000_000,
+        "stuckInReleasingThreshold": 120_000_000_000,
+        "queueLabelKey": "kai.scheduler/queue",
+    }
+    assert found["kai"] == {"now": 1_700_000_000.0, "cycle": 7, "grants": [["go", 3], ["stop", 1]]}
+
+
+def test_our_simulation_reads_it_and_takes_the_same_configuration(tmp_path):
+    settings = SchedulerSettings(dump_folder=str(tmp_path))
+    path = write_archive(GIVEN, settings, "test")
+    case = read_archive(tmp_path / path.rpartition("/")[2], "snapshot")
+    assert case.objects.pods == OBJECTS.pods
+    assert case.configuration.actions == settings.configuration.actions
+    assert case.configuration.plugins == settings.configuration.plugins
+    assert case.configuration.parameters == settings.configuration.parameters
+    assert case.notes == ()
+
+
+def test_a_configuration_in_our_own_form_stands_beside():
+    own = {"actions": ["allocate"], "plugins": {"gang": {}}}
+    settings = SchedulerSettings(configuration=read_configuration(own, "x"), document=own)
+    found = document(settings)
+    assert found["kai"]["config"] == own
+    assert found["config"]["actions"].startswith("allocate, ")
+    peer = {"actions": "allocate"}
+    assert document(SchedulerSettings(document=peer))["config"]["actions"] == "allocate"
+
+
+def test_where_there_is_no_room_there_is_no_file(tmp_path):
+    assert write_archive(GIVEN, SchedulerSettings(dump_folder=str(tmp_path / "missing")), "test") == ""

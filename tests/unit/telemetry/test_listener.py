@@ -1,0 +1,125 @@
+"""The small HTTP server answers what it should and nothing else."""
+
+from functools import partial
+
+import anyio
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import Metric
+
+from kai.errors import ConfigError
+from kai.telemetry.exposition import exposition, metrics_route
+from kai.telemetry.listener import Address, Response, Route, is_local, listen, read_address
+from kai.telemetry.probes import Probes
+
+
+async def hello():
+    return Response(body=b"hello")
+
+
+def asked(request, routes=None):
+    """Return what the server sends back for these bytes."""
+
+    async def talk():
+        async with anyio.create_task_group() as tasks:
+            known = routes or {"/": Route(answer=hello), "/here": Route(answer=hello, local=True)}
+            port = await tasks.start(partial(listen, Address("127.0.0.1", 0), known))
+            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                await stream.send(request)
+                out = b""
+                with anyio.move_on_after(5):
+                    async for chunk in stream:
+                        out += chunk
+            tasks.cancel_scope.cancel()
+        return out
+
+    return anyio.run(talk)
+
+
+def test_a_path_is_answered_and_the_connection_closed():
+    head, _, body = asked(b"GET /?a=b HTTP/1.1\r\nHost: x\r\n\r\n").partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"Content-Length: 5" in head
+    assert b"Connection: close" in head
+    assert body == b"hello"
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /nothing HTTP/1.1\r\n\r\n", b"404"),
+        (b"POST / HTTP/1.1\r\n\r\n", b"405"),
+        (b"nonsense\r\n\r\n", b"400"),
+        (b"x" * 9000, b"400"),
+        (b"GET /here HTTP/1.1\r\n\r\n", b"200"),
+    ],
+)
+def test_everything_has_its_status(request_, status):
+    assert asked(request_).split(b" ")[1] == status
+
+
+def test_a_head_request_gets_no_body():
+    assert asked(b"HEAD / HTTP/1.1\r\n\r\n").endswith(b"\r\n\r\n")
+
+
+def test_addresses_are_read_as_go_writes_them():
+    assert read_address(":8080", "--x") == Address("", 8080)
+    assert read_address("127.0.0.1:1", "--x") == Address("127.0.0.1", 1)
+    assert read_address("[::1]:9", "--x") == Address("::1", 9)
+    assert read_address("0", "--x") is None
+    for wrong in ("8080", ":x", ":99999"):
+        with pytest.raises(ConfigError, match="--x: found"):
+            read_address(wrong, "--x")
+
+
+def test_a_port_that_is_taken_is_said_in_words():
+    async def twice():
+        async with anyio.create_task_group() as tasks:
+            port = await tasks.start(partial(listen, Address("127.0.0.1", 0), {}))
+            try:
+                with pytest.raises(ConfigError, match="expected a port that is free"):
+                    await listen(Address("127.0.0.1", port), {})
+            finally:
+                tasks.cancel_scope.cancel()
+
+    anyio.run(twice)
+
+
+def test_only_loopback_is_local():
+    assert [is_local(each) for each in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.1", "x")] == [
+        *(True, True, True),
+        *(False, False),
+    ]
+
+
+def test_readiness_names_what_is_wrong_and_nothing_more():
+    probes = Probes()
+    routes = probes.routes()
+    assert asked(b"GET /readyz HTTP/1.1\r\n\r\n", routes).split(b" ")[1] == b"200"
+    probes.add("store", lambda: "secret details")
+    answer = asked(b"GET /readyz HTTP/1.1\r\n\r\n", routes)
+    assert answer.split(b" ")[1] == b"503"
+    assert b"not ready: store" in answer
+    assert b"secret" not in answer
+    for path in (b"/livez", b"/healthz"):
+        assert asked(b"GET " + path + b" HTTP/1.1\r\n\r\n", routes).split(b" ")[1] == b"200"
+    assert probes.problems() == {"store": "secret details"}
+
+
+class Bare:
+    def collect(self):
+        metric = Metric("kai_done_by_action", "Done.", "counter")
+        metric.add_sample("kai_done_by_action", {"action": "allocate"}, 3)
+        yield metric
+
+
+def test_counters_keep_the_names_that_the_peer_gave_them():
+    registry = CollectorRegistry()
+    registry.register(Bare())
+    Counter("kai_more_total", "More.", registry=registry).inc()
+    text = exposition(registry, ("kai_done_by_action",)).decode()
+    assert "# TYPE kai_done_by_action counter\n" in text
+    assert 'kai_done_by_action{action="allocate"} 3.0\n' in text
+    assert "# TYPE kai_more_total counter\n" in text
+    answer = asked(b"GET /metrics HTTP/1.1\r\n\r\n", {"/metrics": metrics_route(registry)})
+    assert b"text/plain; version=0.0.4" in answer
