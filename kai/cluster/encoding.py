@@ -111,10 +111,11 @@ def encode_event(request: Emit, reporter: Reporter, served: Served, *, unique: s
         "uid": request.uid,
     }
     source = {"component": reporter.component}
+    annotations = {"annotations": dict(request.annotations)} if request.annotations else {}
     manifest = {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{ref.name[:200]}.{unique}", "namespace": namespace},
+        "metadata": {"name": f"{ref.name[:200]}.{unique}", "namespace": namespace, **annotations},
         "involvedObject": {key: value for key, value in involved.items() if value},
         "type": request.type,
         "reason": request.reason,
