@@ -261,3 +261,44 @@ def test_two_replicas_elect_a_leader_and_the_other_takes_over(control_plane, clu
         late = until(lambda: requests_of(cluster).get("late-0"), "a bind request of the next leader", seconds=60)
         assert int(late["metadata"]["annotations"]["kai.scheduler/epoch"]) > epoch
         assert json.dumps(late)
+
+
+def test_a_queue_takes_back_what_is_its_own(control_plane, cluster, tmp_path):
+    for name in ("lender", "owner"):
+        made = queue(name, "top")
+        made["spec"]["resources"]["gpu"] = {"quota": 4, "limit": -1, "overQuotaWeight": 1}
+        cluster.ensure(made)
+    for at in range(8):
+        cluster.create(group(f"held-{at}", queue="lender"))
+        running_pod = pod(f"held-{at}-0", f"held-{at}")
+        running_pod["spec"]["nodeName"] = "n1" if at < 4 else "n2"
+        cluster.create(running_pod)
+        cluster.patch(running_pod, {"status": {"phase": "Running"}}, subresource="status")
+    cluster.create(group("claims", queue="owner"))
+    cluster.create(pod("claims-0", "claims", gpus=2))
+    with running(control_plane, tmp_path):
+
+        def leaving():
+            pods = cluster.list("v1", "Pod", NAMESPACE)
+            return [each["metadata"]["name"] for each in pods if "deletionTimestamp" in each["metadata"]]
+
+        victims = until(lambda: len(leaving()) >= 2 and leaving(), "two pods to be evicted")
+        victim = victims[0].removesuffix("-0")
+        (event,) = until(lambda: events_of(cluster, victim, "Evict"), "the event on the victim's group")
+        text = f"Pod {NAMESPACE}/{victim}-0 was preempted by workload {NAMESPACE}/claims."
+        assert event["message"].startswith(text)
+        assert event["metadata"]["annotations"] == {
+            "num-evicted-pods": "1",
+            "evictor-action-type": "reclaim",
+            "evictor-pod-group-name": "claims",
+            "evictor-pod-group-namespace": NAMESPACE,
+        }
+        until(lambda: events_of(cluster, "claims-0", "Pipelined"), "the promise")
+        assert "kai.scheduler/last-eviction-timestamp" in until(
+            lambda: cluster.get(group(victim))["metadata"].get("annotations"), "the time of the eviction"
+        )
+        for name in leaving():
+            cluster.delete(pod(name, ""), gracePeriodSeconds=0)
+        until(lambda: requests_of(cluster).get("claims-0"), "the bind request")
+        assert len(victims) == 2
+    assert forbidden(control_plane) == []
