@@ -49,6 +49,17 @@ def creation_order(created: Sequence[float], uids: Sequence[str]) -> Int64s:
     return order
 
 
+def _widest(snapshot: Snapshot, slot_start: Int64s, placements: Sequence[Sequence[int]]) -> int:
+    """Return how many devices one pod can have at most, at least 1.
+
+    As many as one asks for, but no more than the largest node has room for: anybody may write any number into an
+    annotation, and tables are as wide. A pod that asks for more finds no node.
+    """
+    most = int(np.diff(slot_start).max(initial=0))
+    asked = max((shape.gpu.devices for shape in snapshot.shapes if shape.gpu.shared), default=0)
+    return max(1, min(asked, most), *map(len, placements))
+
+
 def make_base(snapshot: Snapshot) -> Base:
     """Book every pod that stands somewhere and return the result. Cost: O(P + N R), once per snapshot."""
     slot_start, slot_names, slot_rows = slot_table(snapshot)
@@ -85,7 +96,7 @@ def make_base(snapshot: Snapshot) -> Base:
     layout.view(arena, "status")[:] = snapshot.pod_status
     layout.view(arena, "node")[:] = snapshot.pod_node
     layout.view(arena, "idle")[:] = facts.nodes.allocatable
-    width = max([1, *(shape.gpu.devices for shape in snapshot.shapes if shape.gpu.shared), *map(len, placements)])
+    width = _widest(snapshot, slot_start, placements)
     room = Room.of(placements, width)
     columns = layout.columns(arena, room, np.zeros(len(snapshot.groups), np.int64))
     open_books(facts, columns, layout.places)

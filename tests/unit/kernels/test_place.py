@@ -1,0 +1,28 @@
+import numpy as np
+
+from kai.framework.decisions import Recorder
+from kai.framework.observe import Silent
+from kai.framework.profile import Profile
+from kai.framework.session import Session
+from kai.kernels import place
+from tests.unit.plugins.stage import node, pod, snapshot_of
+
+UNTOUCHED = 77
+
+
+def test_nothing_is_written_past_the_devices_that_there_is_room_for():
+    made = pod("a-0")
+    made["metadata"]["annotations"] |= {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "3"}
+    labels = {"nvidia.com/gpu.memory": "16000"}
+    snapshot = snapshot_of(node("n1", labels, allocatable={"nvidia.com/gpu": "8"}), made)
+    session = Session(snapshot, Profile(actions=(), plugins=()), Recorder(), Silent())
+    memory = np.full(8, UNTOUCHED, np.int64)
+
+    def choose(width):
+        chosen = memory[2 : 2 + width]
+        return place.choose_slots(session.facts, session.columns, session.policy.rules, 0, 0, False, chosen)
+
+    assert choose(2) == place.NO_ROOM
+    assert memory.tolist() == [UNTOUCHED] * 2 + [-1] * 2 + [UNTOUCHED] * 4
+    assert choose(4) == place.IDLE
+    assert memory.tolist() == [UNTOUCHED] * 2 + [0, 1, 2, -1] + [UNTOUCHED] * 2

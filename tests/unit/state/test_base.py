@@ -1,0 +1,68 @@
+import pytest
+
+from kai.plugins.gpusharing import GpuSharing
+from kai.plugins.pool_maximum import PoolMaximum
+from kai.state.base import make_base
+from tests.unit.plugins.stage import node, play, pod, snapshot_of
+
+MEMORY = {"nvidia.com/gpu.memory": "16000"}
+
+
+def gpu_node(name, gpus):
+    return node(name, MEMORY, allocatable={"nvidia.com/gpu": str(gpus)})
+
+
+def sharing(name, devices, **parts):
+    wanted = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": str(devices)}
+    made = pod(name, **parts)
+    made["metadata"]["annotations"] |= wanted
+    return made
+
+
+def width_of(*manifests):
+    base = make_base(snapshot_of(*manifests))
+    assert base.room().placement_slots.shape[1] == base.width
+    return base.width
+
+
+def test_placements_are_as_wide_as_the_most_devices_that_a_pod_asks_for():
+    assert width_of(gpu_node("n1", 8), pod("a-0")) == 1
+    assert width_of(gpu_node("n1", 8), sharing("a-0", 1), sharing("b-0", 3)) == 3
+
+
+@pytest.mark.parametrize("devices", [17, 1024, 10**9])
+def test_placements_are_never_wider_than_the_largest_node_has_room_for(devices):
+    manifests = (gpu_node("n1", 2), gpu_node("n2", 8), sharing("a-0", devices))
+    # Eight devices, each of which may be opened once more while it is being released.
+    assert width_of(*manifests) == 16
+    assert width_of(node("n1"), sharing("a-0", devices)) == 1
+    assert width_of(sharing("a-0", devices)) == 1
+
+
+def test_devices_that_a_pod_holds_have_their_place():
+    groups = {f"runai-gpu-group/{name}": name for name in ("x", "y", "z")}
+    assert width_of(gpu_node("n1", 1), sharing("a-0", 3, on="n1", labels=groups)) == 3
+
+
+@pytest.mark.parametrize("devices", [9, 16, 17, 1024])
+def test_a_pod_that_asks_for_more_devices_than_any_node_has_is_refused_and_others_are_placed(devices):
+    manifests = (gpu_node("n1", 2), gpu_node("n2", 8), sharing("a-0", devices), sharing("b-0", 8))
+    played = play(GpuSharing(), snapshot_of(*manifests))
+    assert played.bound == {"b-0": "n2"}
+    assert [(count, reason.subject) for count, reason in played.waiting_for("a").counts] == [(2, "gpu")]
+
+
+def test_the_refusal_names_what_the_largest_node_has():
+    played = play(PoolMaximum(), snapshot_of(gpu_node("n1", 8), sharing("a-0", 1024)))
+    assert played.bound == {}
+    text = str(played.session.records[0].reasons[0].facts)
+    assert "requires GPU: 512" in text
+    assert "Max GPU resources available in a single node in the default node-pool is topped at 8" in text
+
+
+def test_a_request_by_memory_for_more_devices_than_any_node_has_is_refused():
+    made = pod("a-0")
+    made["metadata"]["annotations"] |= {"gpu-memory": "4000", "gpu-fraction-num-devices": "1024"}
+    played = play(GpuSharing(), snapshot_of(gpu_node("n1", 8), made))
+    assert played.bound == {}
+    assert [(count, reason.subject) for count, reason in played.waiting_for("a").counts] == [(1, "gpu-memory")]
