@@ -11,11 +11,15 @@ API_VERSION = "output.kai/v1"
 _GPU = 1000
 
 
-def document(result: "Result", differences: "Differences | None") -> dict[str, Any]:
-    """Return the result as plain values. Fields are only ever added."""
+def document(result: "Result", differences: "Differences | None", *, explain: bool = False) -> dict[str, Any]:
+    """Return the result as plain values, with explanations if they are wanted. Fields are only ever added."""
     out: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "SimulationResult", **result.answer}
     if result.overview is not None:
         out |= _overview(result.overview)
+    if explain and result.explained is not None:
+        from kai.cli.explanations import documents
+
+        out |= documents(result.explained)
     if result.notes:
         out["notes"] = list(result.notes)
     if differences is not None:

@@ -16,7 +16,7 @@ def write_result(result: "Result", console: Console, *, differences: "Difference
     if console.output in {"json", "yaml"}:
         from kai.cli.documents import document
 
-        _write_document(document(result, differences), console)
+        _write_document(document(result, differences, explain=explain), console)
         return
     if differences is not None:
         _write_verdict(result, differences, console)

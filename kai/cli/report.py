@@ -4,6 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kai.cli.console import Console
+from kai.cli.explanations import explanations
 from kai.cli.shares import queue_tables
 from kai.cli.tables import columns
 
@@ -30,7 +31,7 @@ def report(result: "Result", seen: "Overview", console: Console, *, explain: boo
     if seen.jobs:
         parts.append(_jobs(seen, console))
     if explain:
-        parts += [text for job in seen.jobs if job.words is not None for text in [_explained(job, console)]]
+        parts += explanations(result, console)
     if seen.queues:
         parts.append(queue_tables(seen, console))
     parts.append(_plan(seen, console))
@@ -97,25 +98,6 @@ def _nodes(job: "Job", console: Console) -> str:
     if console.wide or len(job.nodes) <= _FEW_NODES:
         return " ".join(job.nodes)
     return f"{' '.join(job.nodes[: _FEW_NODES - 1])} … {job.nodes[-1]}"
-
-
-def _explained(job: "Job", console: Console) -> str:
-    """Return all that is known about a job that waits: our line, then the peer's words for the group and its pods."""
-    assert job.words is not None  # noqa: S101 - the caller looks first
-    lines = [console.styled(f"{job.namespace}/{job.name}: {job.words.text}", bold=True), f"  code     {job.words.code}"]
-    for each in job.explanations:
-        lines += _indented("wire", str(each))
-    seen: set[str] = set()
-    for pod, message in job.pod_messages:
-        if message not in seen:
-            seen.add(message)
-            lines += _indented("pod", f"{pod}: {message}")
-    return "\n".join(lines)
-
-
-def _indented(label: str, text: str) -> list[str]:
-    first, *rest = text.split("\n")
-    return [f"  {label:<8} {first}", *(f"           {line}" for line in rest)]
 
 
 def _plan(seen: "Overview", console: Console) -> str:

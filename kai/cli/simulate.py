@@ -33,7 +33,7 @@ PATH is a scenario, a file or folder of Kubernetes manifests, a snapshot taken b
 @click.option("--cycles", type=click.IntRange(min=1), help="How often to decide.")
 @click.option("--now", help="When it happens, as 2026-01-31T12:00:00Z; else what the case says, or its newest time.")
 @click.option("--check", is_flag=True, help="Only compare with what the scenario expects; leave with 1 if it differs.")
-@click.option("--explain", is_flag=True, help="Show, for every job that waits, what each node objected to.")
+@click.option("--explain", is_flag=True, help="Prove why jobs wait and pods go, and what would help.")
 @console_options()
 def simulate(
     paths: tuple[str, ...],

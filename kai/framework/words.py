@@ -276,6 +276,7 @@ class Teller:
             "queue_row": queue,
             "resource": self._snapshot.axis.names[at],
             "used": int(used[at]),
+            "requested": int(self._snapshot.requests[self._snapshot.pod_shape[list(waiting)], at].sum()),
             "fair_share": round(share[at]),
         }
 

@@ -14,6 +14,7 @@ from kai.framework.registry import Registry
 from kai.simulation.answer import answer
 from kai.simulation.case import Case, FairShareCase
 from kai.simulation.check import Differences, compare
+from kai.simulation.explanation import Explained, explained
 from kai.simulation.fairness import divide_case
 from kai.simulation.overview import Overview, overview
 from kai.simulation.run import Outcome, simulate
@@ -39,6 +40,11 @@ class Result:
     def overview(self) -> Overview | None:
         """The same for people."""
         return None if self.outcome is None else overview(self.outcome)
+
+    @cached_property
+    def explained(self) -> Explained | None:
+        """Why jobs wait and what would help, and why pods have to go. Cost: many more cycles."""
+        return None if self.outcome is None or self.overview is None else explained(self.outcome, self.overview)
 
     def differences(self) -> Differences:
         """Return in what the answer differs from what the case expects."""

@@ -167,9 +167,9 @@ def test_what_cannot_be_used_is_told(capsys, good, arguments, error):
 
 def test_explain_adds_the_peers_words(capsys, good):
     text = out(capsys, good, "--explain").out
-    assert "default/waits: no node that it may use has 2 GPUs idle" in text
-    assert "  wire     PodSchedulingErrors: Resources were not found for pod default/waits-0" in text
-    assert "  pod      default/waits-0: no nodes with enough resources were found" in text
+    assert "waits waits: no node that it may use has 2 GPUs idle; 1 idle in all." in text
+    assert "  wire    PodSchedulingErrors: Resources were not found for pod default/waits-0" in text
+    assert text.count("no nodes with enough resources were found") == 1
 
 
 def test_wide_says_more_and_ascii_draws_plainly(capsys, good):

@@ -1,0 +1,347 @@
+"""What proves a reason: the numbers behind it, each with a label, as text for people and as values for machines."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from kai.framework import messages
+from kai.framework.decisions import Evict
+from kai.framework.verdict import Histogram
+from kai.framework.words import least_pods, listed, plain, quantity
+from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
+from kai.model.status import ACTIVE_ALLOCATED, Status, within
+from kai.simulation.changes import Site
+from kai.simulation.run import Cycle
+
+_MOST_NAMED = 5
+_RESOURCES = {"cpu": CPU, "memory": MEMORY, "gpu": GPU}
+
+
+@attrs.frozen(kw_only=True)
+class Evidence:
+    """One fact. Units of values: GPUs in devices, CPU in millicores, memory in bytes."""
+
+    label: str
+    text: str
+    values: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
+
+
+Maker = Callable[[Site], Iterator[Evidence]]
+
+
+def evidence(site: Site) -> tuple[Evidence, ...]:
+    """Return what proves the dominant reason of a group."""
+    makers = _BY_CODE.get(site.reasons[0].code, _NO_ROOM)
+    return tuple(found for make in makers for found in make(site))
+
+
+def in_units(amount: float, resource: str) -> float:
+    """Return an amount in axis units as machines are told it: GPUs in devices, the rest as it is."""
+    return amount / GPU_UNIT if resource == "gpu" else amount
+
+
+# --------------------------------------------------------------------------------------------------------- what it asks
+
+
+def _needs(site: Site) -> Iterator[Evidence]:
+    snapshot = site.cycle.snapshot
+    facts = snapshot.groups[site.group]
+    keys = {(pod.metadata.namespace, pod.metadata.name) for pod in site.waiting}
+    rows = [row for row, pod in enumerate(snapshot.pods) if (pod.namespace, pod.name) in keys]
+    each = Counter(int(snapshot.pod_shape[row]) for row in rows)
+    parts = [f"{count} {'pod' if count == 1 else 'pods'} x {_request(site, shape)}" for shape, count in each.items()]
+    least = least_pods(facts)
+    together = f", {least} at once" if least > 1 else ""
+    constraint = facts.subgroups[0].constraint
+    level = constraint.required if constraint else ""
+    near = f", all in one {level}" if level else ""
+    gpus = sum(int(snapshot.requests[shape, GPU]) * count for shape, count in each.items())
+    values = {"pods": len(rows), "minMember": least, "gpus": gpus / GPU_UNIT, "requiredLevel": level or None}
+    yield Evidence(label="needs", text=", ".join(parts) + together + near, values=values)
+
+
+def _request(site: Site, shape: int) -> str:
+    snapshot = site.cycle.snapshot
+    request = snapshot.requests[shape]
+    if request[GPU]:
+        return quantity(int(request[GPU]), "gpu")
+    found = [quantity(int(request[at]), snapshot.axis.names[at]) for at in np.flatnonzero(request) if at != GPU + 1]
+    return " and ".join(found) or "nothing"
+
+
+# --------------------------------------------------------------------------------------------------------------- queues
+
+
+def _bound(site: Site) -> Iterator[Evidence]:
+    """Yield what the queue may use, uses, and would use, and who uses it."""
+    reason = site.reasons[0]
+    resource, row = str(reason.facts["resource"]), int(_number(reason.facts["queue_row"]))
+    at, limit = _RESOURCES[resource], reason.code == "OverLimit"
+    bound, used, asked = (_number(reason.facts[key]) for key in ("bound", "used", "requested"))
+    report = site.cycle.report
+    later = float((report.queue_used if limit else report.queue_fixed)[row, at])
+    title = str(reason.facts["queue"])
+    name, held = ("limit", "used") if limit else ("quota", "non-preemptible used")
+    text = f"{name} {_amount(bound, resource)}   {held} {_amount(used, resource)}"
+    if later != used:
+        text += f" when it was tried, {_amount(later, resource)} in the end"
+    text += f"   this job {_amount(asked, resource)}   over by {_amount(used + asked - bound, resource)}"
+    values = {
+        "queue": title,
+        "resource": resource,
+        name: in_units(bound, resource),
+        "used": in_units(used, resource),
+        "usedInTheEnd": in_units(later, resource),
+        "requested": in_units(asked, resource),
+        "excess": in_units(used + asked - bound, resource),
+    }
+    yield Evidence(label=title, text=text, values=values)
+    yield from _users(site, row, at, fixed=not limit)
+    if not limit:
+        yield Evidence(label="why so", text="what cannot be taken back again is granted within quota only")
+
+
+def _users(site: Site, queue: int, at: int, *, fixed: bool) -> Iterator[Evidence]:
+    """Yield the groups at or below ``queue`` that use a resource; those that are promised a place are marked."""
+    snapshot, report = site.cycle.snapshot, site.cycle.report
+    amounts: Counter[str] = Counter()
+    promised: set[str] = set()
+    for row, group in enumerate(snapshot.pod_group):
+        status = int(report.status[row])
+        if group < 0 or not within(status, ACTIVE_ALLOCATED):
+            continue
+        facts = snapshot.groups[group]
+        if (fixed and facts.preemptible) or not _is_below(site.cycle, facts.queue_row, queue):
+            continue
+        amounts[facts.name] += int(snapshot.requests[int(snapshot.pod_shape[row]), at])
+        if status == Status.PIPELINED:
+            promised.add(facts.name)
+    resource = snapshot.axis.names[at]
+    users = sorted(((name, amount) for name, amount in amounts.items() if amount), key=lambda item: (-item[1], item[0]))
+    texts = [f"{name} {_amount(amount, resource)}{' (promised)' if name in promised else ''}" for name, amount in users]
+    if texts:
+        values = {"users": {name: in_units(amount, resource) for name, amount in users}}
+        yield Evidence(label="used by", text=_some(texts), values=values)
+
+
+def _is_below(cycle: Cycle, queue: int, top: int) -> bool:
+    while queue >= 0:
+        if queue == top:
+            return True
+        queue = cycle.snapshot.queues[queue].parent
+    return False
+
+
+def _taking(site: Site) -> Iterator[Evidence]:
+    reason = next((each for each in site.reasons if each.code == "AtFairShare"), None)
+    if reason is None or reason is site.reasons[0]:
+        return
+    resource = str(reason.facts["resource"])
+    used, share = (_number(reason.facts[key]) for key in ("used", "fair_share"))
+    yield Evidence(
+        label="taking",
+        text=f"not allowed: {reason.facts['queue']} uses {quantity(round(used), resource)}, "
+        f"its fair share is {quantity(round(share), resource)}",
+        values={"resource": resource, "used": in_units(used, resource), "fairShare": in_units(share, resource)},
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- nodes
+
+
+def _idle(site: Site) -> Iterator[Evidence]:
+    """Yield the idle GPUs in the end, if the group wants any, by how many nodes have how many."""
+    snapshot, report = site.cycle.snapshot, site.cycle.report
+    if not any(snapshot.requests[int(shape), GPU] for shape in _shapes(site)):
+        return
+    idle = np.maximum(report.idle[:, GPU], 0)
+    names = {snapshot.nodes[row].name: int(idle[row]) for row in np.flatnonzero(idle)}
+    by_amount: dict[int, list[str]] = {}
+    for name, amount in names.items():
+        by_amount.setdefault(amount, []).append(name)
+    texts = [f"{plain(amount)} on {listed(nodes, 4)}" for amount, nodes in sorted(by_amount.items(), reverse=True)]
+    text = quantity(int(idle.sum()), "gpu") + (f": {'; '.join(texts[:_MOST_NAMED])}" if texts else "")
+    values = {"gpus": int(idle.sum()) / GPU_UNIT, "nodes": {name: amount / GPU_UNIT for name, amount in names.items()}}
+    yield Evidence(label="idle", text=text, values=values)
+
+
+def _shapes(site: Site) -> set[int]:
+    snapshot = site.cycle.snapshot
+    return {int(shape) for shape in snapshot.pod_shape[snapshot.pod_group == site.group]}
+
+
+def _histogram(site: Site) -> Iterator[Evidence]:
+    """Yield what nodes objected to when the first pod was refused, most frequent first."""
+    histogram = next((each.facts["histogram"] for each in site.reasons if "histogram" in each.facts), None)
+    record = site.cycle.report.records.get(site.group)
+    if histogram is None and record is not None:
+        histogram = next((each.facts["histogram"] for each in record.reasons if "histogram" in each.facts), None)
+    if not isinstance(histogram, Histogram):
+        return
+    counts: Counter[str] = Counter()
+    for count, reason in histogram.counts:
+        counts[messages.node_text(reason)] += count
+    for text, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        said = text.removeprefix("node(s) ").removeprefix("node ")
+        yield Evidence(label=_nodes(count), text=said, values={"nodes": count, "objection": text})
+
+
+def _objections(site: Site) -> Iterator[Evidence]:
+    """Yield what keeps the pods from each node, even from empty ones."""
+    found = site.reasons[0].facts.get("objections")
+    snapshot, idle = site.cycle.snapshot, site.cycle.report.idle
+    for text, rows in found if isinstance(found, tuple) else ():
+        names = [snapshot.nodes[row].name for row in rows]
+        gpus = int(np.maximum(idle[list(rows), GPU], 0).sum())
+        said = text.removeprefix("node(s) ").removeprefix("node ")
+        yield Evidence(
+            label=_nodes(len(names)),
+            text=f"{said}: {listed(names, 4)}" + (f" ({quantity(gpus, 'gpu')} idle)" if gpus else ""),
+            values={"objection": text, "nodes": names, "idleGpus": gpus / GPU_UNIT},
+        )
+
+
+def _domains(site: Site) -> Iterator[Evidence]:
+    reason = site.reasons[0]
+    domains = reason.facts.get("domains")
+    if isinstance(domains, tuple):
+        texts = [f"{name} {count}" for name, count in sorted(domains, key=lambda item: (-item[1], item[0]))]
+        yield Evidence(
+            label=f"by {reason.facts['level']}",
+            text=f"{_some(texts)} (pods that would fit if all were empty)",
+            values={"domains": dict(domains)},
+        )
+
+
+def _nodes(count: int) -> str:
+    return f"{count} {'node' if count == 1 else 'nodes'}"
+
+
+# -------------------------------------------------------------------------------------------------------------- leaving
+
+
+def _held(site: Site) -> Iterator[Evidence]:
+    """Yield where the group is going to start, who has to leave for it, and what allowed that."""
+    cycle = site.cycle
+    snapshot, report = cycle.snapshot, cycle.report
+    rows = [int(row) for row in np.flatnonzero(snapshot.pod_group == site.group)]
+    held = [row for row in rows if report.status[row] == Status.PIPELINED]
+    places = {snapshot.pods[row].name: cycle.aftermath.node(row) for row in held}
+    nodes = sorted(set(places.values()))
+    count = f"{len(held)} {'pod' if len(held) == 1 else 'pods'}"
+    yield Evidence(label="place", text=f"{listed(nodes)} {_are(nodes)} held for {count}", values={"placement": places})
+    mine = [each for each in cycle.decisions if isinstance(each, Evict) and each.aggressor == site.group]
+    terminating = (Status.RELEASING, Status.STUCK_IN_RELEASING)
+    before = [
+        row
+        for row, status in enumerate(snapshot.pod_status)
+        if status in terminating and cycle.aftermath.node(row) in nodes
+    ]
+    for label, pods in (("evicted", [each.pod for each in mine]), ("leaving", before)):
+        jobs = Counter(_job(cycle, row) for row in pods)
+        texts = [f"{job} {count}" for job, count in sorted(jobs.items(), key=lambda item: (-item[1], item[0]))]
+        if texts:
+            total = f"{len(pods)} {'pod' if len(pods) == 1 else 'pods'}"
+            yield Evidence(label=label, text=f"{total}: {_some(texts)}", values={"pods": len(pods), "jobs": dict(jobs)})
+    because = sorted({text for each in mine for text in because_of(cycle, each)})
+    if because:
+        yield Evidence(label="because", text="; ".join(because))
+
+
+def because_of(cycle: Cycle, evict: Evict) -> Iterator[str]:
+    """Yield the numbers that allowed an eviction: what queues had before, or priorities."""
+    for key in ("victim", "aggressor"):
+        facts = evict.facts.get(key)
+        if isinstance(facts, Mapping):
+            used, share = (_third(facts.get(name)) for name in ("used", "fair_share"))
+            yield f"{facts.get('title', '')} used {quantity(round(used), 'gpu')}, fair share {plain(round(share))}"
+    if evict.cause == "preempt" and evict.aggressor >= 0:
+        groups = cycle.snapshot.groups
+        loser, winner = groups[int(cycle.snapshot.pod_group[evict.pod])], groups[evict.aggressor]
+        yield f"{winner.name} has priority {winner.priority}, {loser.name} {loser.priority}"
+    if evict.cause == "stalegangeviction":
+        yield f"fewer than {evict.facts.get('minimum', 0)} pods of it were left"
+
+
+def _third(values: object) -> float:
+    return float(values[GPU]) if isinstance(values, tuple) else 0.0
+
+
+def _job(cycle: Cycle, pod: int) -> str:
+    group = int(cycle.snapshot.pod_group[pod])
+    return cycle.snapshot.groups[group].name if group >= 0 else cycle.snapshot.pods[pod].name
+
+
+def _are(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+# -------------------------------------------------------------------------------------------------------------- waiting
+
+
+_WAITING = {
+    "NoNodeMatches": "does not help while the nodes and the job stay as they are",
+    "PodRefused": "does not help while the nodes and the job stay as they are",
+    "QueueDoesNotExist": "does not help while the queues and the job stay as they are",
+    "QueueNotLeaf": "does not help while the queues and the job stay as they are",
+    "Gated": "until somebody opens the gates",
+    "NotReady": "until the missing pods exist",
+    "HeldForLeaving": "nothing to do: it starts when they have left",
+} | dict.fromkeys(
+    ("NoNodes", "NoNodeLargeEnough", "ClusterTooSmall", "DomainTooSmall"),
+    "does not help: these nodes could not hold it if they were empty",
+)
+
+
+def waiting(site: Site) -> str:
+    """Return what waiting leads to. How long it takes is never told: nobody knows when pods end."""
+    reason = site.reasons[0]
+    if reason.code not in ("OverLimit", "NonPreemptibleOverQuota"):
+        return _WAITING.get(reason.code, "until others end; when that is cannot be known")
+    resource = str(reason.facts["resource"])
+    bound, used, asked = (_number(reason.facts[key]) for key in ("bound", "used", "requested"))
+    report = site.cycle.report
+    columns = report.queue_used if reason.code == "OverLimit" else report.queue_fixed
+    used = max(used, float(columns[int(_number(reason.facts["queue_row"])), _RESOURCES[resource]]))
+    if asked > bound:
+        return f"does not help: the job alone asks for more than {quantity(round(bound), resource)}"
+    more = quantity(round(used + asked - bound), resource)
+    return f"until {reason.facts['queue']} uses {more} less; when that is cannot be known"
+
+
+# ---------------------------------------------------------------------------------------------------------------- texts
+
+
+def _some(texts: list[str]) -> str:
+    left = len(texts) - _MOST_NAMED
+    return "   ".join(texts[:_MOST_NAMED]) + (f"   and {left} more" if left > 0 else "")
+
+
+def _amount(amount: float, resource: str) -> str:
+    return plain(amount) if resource == "gpu" else quantity(round(amount), resource)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+_NO_ROOM: tuple[Maker, ...] = (_needs, _idle, _histogram, _taking)
+_NOTHING: tuple[Maker, ...] = ()
+_BY_CODE: Mapping[str, Iterable[Maker]] = {
+    "OverLimit": (_bound,),
+    "NonPreemptibleOverQuota": (_bound,),
+    "NoNodes": (_needs,),
+    "NoNodeLargeEnough": (_needs,),
+    "ClusterTooSmall": (_needs,),
+    "DomainTooSmall": (_needs, _domains),
+    "NoNodeMatches": (_needs, _objections),
+    "PodRefused": (_needs,),
+    "HeldForLeaving": (_held,),
+    "QueueDoesNotExist": _NOTHING,
+    "QueueNotLeaf": _NOTHING,
+    "Gated": _NOTHING,
+    "NotReady": _NOTHING,
+}

@@ -1,0 +1,186 @@
+"""Trying a change: the cycle is decided again with it, by the same configuration, at the same moment.
+
+The core is a pure function, so what comes out is what would have happened; nothing is estimated.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+import attrs
+
+from kai.errors import InputError
+from kai.framework.decisions import Evict
+from kai.framework.profile import Profile
+from kai.framework.words import Teller, Words
+from kai.intake import Intake, IntakeSettings
+from kai.model.status import ACTIVE_ALLOCATED, Status, within
+from kai.simulation.changes import Change, Site
+from kai.simulation.run import Cycle, decide
+
+GroupKey = tuple[str, str]
+"""Namespace and name."""
+
+_RANKS = {
+    "QueueDoesNotExist": 0,
+    "QueueNotLeaf": 0,
+    "Gated": 1,
+    "NotReady": 1,
+    "NoNodes": 2,
+    "NoNodeLargeEnough": 2,
+    "ClusterTooSmall": 2,
+    "DomainTooSmall": 2,
+    "OverLimit": 3,
+    "NonPreemptibleOverQuota": 4,
+    "PodRefused": 5,
+    "NoNodeMatches": 5,
+}
+_NO_ROOM = 6
+"""Every reason that is not in the table says that there is no room, or that none may be made."""
+_BOUNDS = (3, 4)
+
+
+class Result(StrEnum):
+    """What a change leads to."""
+
+    STARTS = "starts"
+    HELD = "held"
+    WAITS = "waits"
+    """For another reason, which could not even be seen before."""
+    NOTHING = "nothing"
+
+    @property
+    def score(self) -> int:
+        """The better, the more; 0 for no help at all."""
+        return {"starts": 3, "held": 2, "waits": 1, "nothing": 0}[self.value]
+
+
+@attrs.frozen(kw_only=True)
+class Loss:
+    """Another group that has fewer places than it would have without the change."""
+
+    name: str
+    pods: int
+    evicted: int
+
+
+@attrs.frozen(kw_only=True)
+class Trial:
+    """What happened with a change."""
+
+    change: Change
+    result: Result
+    started: int = 0
+    """Pods of the group that start, or are promised a place."""
+    waiting: int = 0
+    """Pods of the group that would still wait."""
+    placement: tuple[tuple[str, str], ...] = ()
+    """Those pods, with their nodes."""
+    reason: Words | None = None
+    """What it waits for then."""
+    losses: tuple[Loss, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Where those pods are."""
+        return tuple(sorted({node for _, node in self.placement}))
+
+
+class Trials:
+    """Decides again, as often as it is allowed to."""
+
+    def __init__(self, profile: Profile, settings: IntakeSettings, before: Cycle, most: int) -> None:
+        """Compare with what happened in the cycle ``before``; decide at most ``most`` times."""
+        self._profile = profile
+        self._intake = Intake(settings)
+        self._before = before
+        self._had = _places(before)
+        self._evicted = _evicted(before)
+        self._left = most
+        self._allowed = 0
+        self.refused = False
+        """Whether a change was not tried because the allowance was used up."""
+
+    def allow(self, most: int) -> None:
+        """Start on another group, with at most ``most`` decisions for it."""
+        self._allowed = min(most, self._left)
+        self.refused = False
+
+    def run(self, site: Site, change: Change) -> Trial | None:
+        """Return what happens with ``change``; None if no more may be decided."""
+        if self._allowed == 0:
+            self.refused = True
+            return None
+        self._allowed -= 1
+        self._left -= 1
+        try:
+            snapshot = self._intake.take(change.objects, self._before.snapshot.now, revision=self._before.number)
+        except InputError:
+            return Trial(change=change, result=Result.NOTHING)
+        return self._judged(site, change, decide(snapshot, self._profile, self._before.number))
+
+    def _judged(self, site: Site, change: Change, cycle: Cycle) -> Trial:
+        key = (site.source.metadata.namespace, site.source.metadata.name)
+        group = next((row for row, each in enumerate(cycle.snapshot.groups) if (each.namespace, each.name) == key), -1)
+        if group < 0:
+            return Trial(change=change, result=Result.NOTHING)
+        pods = [row for row, of in enumerate(cycle.snapshot.pod_group) if of == group]
+        status = {row: int(cycle.report.status[row]) for row in pods}
+        here = [row for row in pods if within(status[row], ACTIVE_ALLOCATED)]
+        held = [row for row in here if status[row] == Status.PIPELINED]
+        found = Trial(
+            change=change,
+            result=Result.NOTHING,
+            waiting=sum(each in (Status.PENDING, Status.GATED) for each in status.values()),
+            losses=tuple(self._losses(cycle, key)),
+        )
+        bound = {bind.pod for bind in cycle.aftermath.binds.values()}
+        if len(here) > site.placed:
+            started = held or [row for row in here if row in bound]
+            placement = tuple((cycle.snapshot.pods[row].key, cycle.aftermath.node(row)) for row in started)
+            result = Result.HELD if held else Result.STARTS
+            return attrs.evolve(found, result=result, started=len(started), placement=placement)
+        if not found.waiting:
+            return found
+        reason = Teller(cycle.snapshot, self._profile, cycle.report).tell(group)
+        if not comes_later(reason, site.reasons[0]):
+            return found
+        return attrs.evolve(found, result=Result.WAITS, reason=reason)
+
+    def _losses(self, cycle: Cycle, mine: GroupKey) -> Iterator[Loss]:
+        """Yield the groups that are worse off than without the change; who loses most comes first."""
+        has, evicted = _places(cycle), _evicted(cycle)
+        losses = [
+            Loss(
+                name=key[1], pods=had - has.get(key, 0), evicted=max(0, evicted.get(key, 0) - self._evicted.get(key, 0))
+            )
+            for key, had in self._had.items()
+            if key != mine and has.get(key, 0) < had
+        ]
+        yield from sorted(losses, key=lambda each: (-each.pods, each.name))
+
+
+def comes_later(reason: Words, former: Words) -> bool:
+    """Say whether a reason could only show itself because the former one is gone."""
+    rank, before = (_RANKS.get(each.code, _NO_ROOM) for each in (reason, former))
+    if rank == before and rank in _BOUNDS:
+        return reason.facts.get("queue") != former.facts.get("queue")
+    return rank > before
+
+
+def _places(cycle: Cycle) -> Mapping[GroupKey, int]:
+    """Return how many pods of each group have a place, or are promised one."""
+    out: dict[GroupKey, int] = {}
+    for row, group in enumerate(cycle.snapshot.pod_group):
+        if group >= 0 and within(int(cycle.report.status[row]), ACTIVE_ALLOCATED):
+            facts = cycle.snapshot.groups[group]
+            out[facts.namespace, facts.name] = out.get((facts.namespace, facts.name), 0) + 1
+    return out
+
+
+def _evicted(cycle: Cycle) -> Mapping[GroupKey, int]:
+    out: dict[GroupKey, int] = {}
+    for decision in cycle.decisions:
+        if isinstance(decision, Evict) and decision.moved_to < 0:
+            facts = cycle.snapshot.groups[int(cycle.snapshot.pod_group[decision.pod])]
+            out[facts.namespace, facts.name] = out.get((facts.namespace, facts.name), 0) + 1
+    return out

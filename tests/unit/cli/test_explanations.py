@@ -1,0 +1,147 @@
+import json
+
+import pytest
+
+from kai.cli.command import run
+
+TEXT = """
+about: One waits for a limit, one takes another's place.
+cluster: {nodes: {n1: {gpu: 4}, n2: {gpu: 4}}}
+queues:
+  root: {quota: 8}
+  a: {parent: root, quota: 4}
+  b: {parent: root, limit: 5}
+  c: {parent: root, quota: 2}
+groups:
+  runs: {queue: b, members: 2, minimum: 0, each: {gpu: 2}, runs_on: n2}
+  takes: {queue: a, each: {gpu: 4}}
+  fixed: {queue: c, preemptible: false, each: {gpu: 3}}
+  waits: {queue: b, members: 3, each: {gpu: 1}}
+run: [allocate, reclaim]
+"""
+TAKEN = """
+about: One takes the place of another.
+cluster: {nodes: {n1: {gpu: 4}}}
+queues: {root: {quota: 4}, a: {parent: root, quota: 4}, b: {parent: root}}
+groups:
+  runs: {queue: b, members: 2, minimum: 0, each: {gpu: 2}, runs_on: n1}
+  takes: {queue: a, each: {gpu: 4}}
+run: [allocate, reclaim]
+"""
+
+
+@pytest.fixture
+def shown(capsys, tmp_path):
+    def show(text, *arguments):
+        path = tmp_path / "scenario.yaml"
+        path.write_text(text)
+        assert run(["simulate", str(path), *arguments]) == 0
+        return capsys.readouterr().out
+
+    return show
+
+
+def block(text, start):
+    """Return the lines of a text from the one that begins with ``start``."""
+    return text[text.index(f"\n{start}") + 1 :].splitlines()
+
+
+def test_the_answer_comes_first_then_the_proof_then_what_would_help(shown):
+    lines = block(shown(TEXT, "--explain"), "waits waits:")
+    assert lines[:4] == [
+        "waits waits: queue b may not use more than 5 GPUs, and this job would make it 7 GPUs.",
+        "OverLimit · queue b · 3 pods, 3 GPUs · priority 50",
+        "",
+        "  b        limit 5   used 4   this job 3   over by 2",
+    ]
+    at = lines.index("To make it run")
+    minimum, limit, wait = lines[at + 1 : at + 4]
+    assert minimum.startswith("  minMember 3 -> 1   ~ then waits for AtFairShare: no room, and queue b may not take")
+    assert limit.startswith("  limit of b 5 -> 7  ~ then waits for GangDoesNotFit: its 3 pods must start together")
+    assert wait == "  wait               until b uses 2 GPUs less; when that is cannot be known"
+
+
+def test_what_a_change_costs_others_is_told_beside_it(shown):
+    lines = block(shown(TEXT, "--explain"), "fixed waits:")
+    assert "  2 GPUs a pod, not 3                        ✓ starts now on n1; 1 pod of runs is evicted" in lines
+    assert any(line.endswith("~ starts on n2 when others have left; 2 pods of runs are evicted") for line in lines)
+
+
+def test_a_job_that_no_change_helps_is_told_so(shown):
+    full = TAKEN.replace("members: 2, minimum: 0", "members: 2, preemptible: false").replace(
+        "gpu: 4}, runs", "gpu: 2}, runs"
+    )
+    lines = block(shown(full, "--explain"), "takes waits:")
+    at = lines.index("To make it run")
+    assert lines[at + 1 : at + 3] == [
+        "  no change  of one field that was tried lets it start",
+        "  wait       until others end; when that is cannot be known",
+    ]
+
+
+def test_wire_texts_are_told_once_and_end_with_one_full_stop(shown):
+    text = shown(TEXT, "--explain")
+    (line,) = [line for line in text.splitlines() if "Non-preemptible workload is over quota" in line]
+    assert line.startswith("  wire")
+    assert line.endswith("Use a preemptible workload to go over quota.")
+    assert ".." not in text
+
+
+def test_evictions_of_one_job_for_one_reason_are_one_line(shown):
+    text = shown(TAKEN, "--explain")
+    lines = text[text.index("Evicted\n") :].splitlines()
+    assert [line.split() for line in lines[1:3]] == [
+        ["JOB", "QUEUE", "PODS", "GPUS", "CAUSE", "FOR", "RULE"],
+        ["runs", "b", "2", "4", "reclaim", "takes", "fair", "share"],
+    ]
+    assert lines[3] == "  reclaim for takes: b used 4 GPUs, fair share 0; a used 0 GPUs, fair share 4"
+    assert "Nothing to do: it starts when they have left." in text
+
+
+def test_documents_say_everything_when_it_is_wanted(shown):
+    result = json.loads(shown(TEXT, "--explain", "-o", "json"))
+    each = {each["subject"]["name"]: each for each in result["explanations"]}["waits"]
+    assert each["subject"] == {"kind": "PodGroup", "namespace": "default", "name": "waits"}
+    assert each["state"] == "waiting"
+    assert each["reason"] == {
+        "code": "OverLimit",
+        "detail": "queue b may not use more than 5 GPUs, and this job would make it 7 GPUs",
+        "queue": "b",
+        "resource": "gpu",
+        "limit": 5.0,
+        "used": 4.0,
+        "requested": 3.0,
+        "excess": 2.0,
+        "wireReason": "OverLimit",
+    }
+    assert each["evidence"][0]["values"]["limit"] == 5.0
+    first = each["suggestions"][0]
+    assert (first["field"], first["from"], first["to"], first["verified"]) == ("minMember", "3", "1", True)
+    assert {"outcome", "nextReason", "placement", "losses", "podsStillWaiting"} <= set(first)
+
+
+def test_documents_name_cause_beneficiary_and_rule_of_every_eviction(shown):
+    result = json.loads(shown(TAKEN, "--explain", "-o", "json"))
+    assert [pod["pod"] for pod in result["evicted"]] == [pod["pod"] for pod in result["evictions"]]
+    assert result["evicted"][0] == {
+        "pod": result["evictions"][0]["pod"],
+        "job": "runs",
+        "queue": "b",
+        "gpus": 2.0,
+        "cause": "reclaim",
+        "beneficiary": "takes",
+        "rule": "fair share",
+        "movedTo": None,
+        "because": ["b used 4 GPUs, fair share 0", "a used 0 GPUs, fair share 4"],
+    }
+
+
+def test_documents_are_as_before_when_it_is_not(shown):
+    plain, more = (json.loads(shown(TEXT, *flags, "-o", "json")) for flags in ((), ("--explain",)))
+    assert "explanations" not in plain
+    assert "evicted" not in plain
+    assert {key: value for key, value in more.items() if key in plain} == plain
+
+
+def test_every_sign_has_a_form_in_ascii(shown):
+    assert shown(TEXT, "--explain", "--ascii").isascii()
