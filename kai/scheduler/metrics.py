@@ -66,6 +66,23 @@ class BareCounters:
         yield metric
 
 
+@attrs.frozen
+class _Maker:
+    """Makes metrics with one prefix in one registry."""
+
+    registry: CollectorRegistry
+    prefix: str
+
+    def gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(self.prefix + name, text, labels, registry=self.registry)
+
+    def counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(self.prefix + name, text, labels, registry=self.registry)
+
+    def histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(self.prefix + name, text, labels, buckets=buckets, registry=self.registry)
+
+
 class SchedulerMetrics:
     """All metrics of one scheduler. Not for several threads at once."""
 
@@ -75,15 +92,13 @@ class SchedulerMetrics:
         self.bare = BareCounters(prefix)
         registry.register(self.bare)
 
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(prefix + name, text, labels, registry=registry)
+        make = _Maker(registry, prefix)
+        self._add_cycles(make)
+        self._add_searches(make)
+        self._add_ours(make)
 
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(prefix + name, text, labels, registry=registry)
-
-        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-            return Histogram(prefix + name, text, labels, buckets=buckets, registry=registry)
-
+    def _add_cycles(self, make: _Maker) -> None:
+        gauge, counter, histogram = make.gauge, make.counter, make.histogram
         self._cycle = gauge("e2e_scheduling_latency_milliseconds", "How long the last cycle took.")
         self._open = gauge("open_session_latency_milliseconds", "How long the last session took to open.")
         self._close = gauge("close_session_latency_milliseconds", "How long the last session took to close.")
@@ -108,6 +123,9 @@ class SchedulerMetrics:
             *("podgroup", "namespace", "uid", "nodepool", "action"),
         )
         self._evicted_groups: dict[tuple[str, ...], None] = {}
+
+    def _add_searches(self, make: _Maker) -> None:
+        gauge, counter, histogram = make.gauge, make.counter, make.histogram
         self._search_jobs = counter(
             "scenario_search_jobs_total", "Searches for victims.", "action", "result", "reduced_budget"
         )
@@ -125,7 +143,10 @@ class SchedulerMetrics:
         self.budget_generator = gauge(
             "scenario_search_generator_budget_configured_seconds", "How long a generator may search.", "generator"
         )
-        # What the peer has no metrics for.
+
+    def _add_ours(self, make: _Maker) -> None:
+        """Add what the peer has no metrics for."""
+        gauge, counter, histogram = make.gauge, make.counter, make.histogram
         self._cycle_seconds = histogram("cycle_duration_seconds", "How long cycles take.", _SECONDS)
         self._phase_seconds = histogram("phase_duration_seconds", "How long parts of cycles take.", _SECONDS, "phase")
         self._queueing = histogram("pod_queueing_seconds", "From pod to bind request.", _WAITS)

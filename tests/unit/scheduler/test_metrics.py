@@ -1,0 +1,61 @@
+"""Metrics have the peer's names, and do not grow for ever."""
+
+from prometheus_client import CollectorRegistry
+
+from kai.framework.configuration import default_profile
+from kai.framework.cycle import run_cycle
+from kai.framework.decisions import Recorder
+from kai.intake import take_snapshot
+from kai.scheduler.budget import Spent
+from kai.scheduler.metrics import SchedulerMetrics
+from kai.scheduler.warming import small_cluster
+from kai.telemetry.exposition import exposition
+
+
+def shown(act):
+    registry = CollectorRegistry()
+    metrics = SchedulerMetrics(registry)
+    act(metrics)
+    return exposition(registry, metrics.bare.names).decode()
+
+
+def test_a_cycle_is_shown_as_the_peer_shows_it():
+    def act(metrics):
+        metrics.cycle(0.25)
+        for phase in ("open", "close", "allocate", "snapshot"):
+            metrics.phase(phase, 0.125)
+        metrics.decided("allocate", bound=2, acted_on=3)
+        metrics.searches({"preempt": Spent(groups=2, scenarios={"one": 5}, seconds={"one": 0.5}, stopped=1)})
+
+    lines = shown(act).splitlines()
+    for line in (
+        "kai_e2e_scheduling_latency_milliseconds 250.0",
+        "kai_open_session_latency_milliseconds 125.0",
+        'kai_action_scheduling_latency_milliseconds{action="allocate"} 125.0',
+        'kai_podgroups_scheduled_by_action{action="allocate"} 2.0',
+        'kai_podgroups_acted_on_by_action{action="allocate"} 3.0',
+        'kai_scenarios_simulation_by_action{action="preempt"} 5.0',
+        "# TYPE kai_total_preemption_attempts counter",
+        "kai_total_preemption_attempts 2.0",
+        'kai_scenario_search_jobs_total{action="preempt",reduced_budget="false",result="budget_exhausted"} 1.0',
+    ):
+        assert line in lines, line
+
+
+def test_queues_and_idle_gpus_are_shown_after_a_cycle():
+    snapshot = take_snapshot(small_cluster(), 0.0)
+    report = run_cycle(snapshot, default_profile(), Recorder())
+    text = shown(lambda metrics: metrics.state(snapshot, report))
+    assert 'kai_queue_fair_share_gpu{queue_display_name="",queue_metadata_name="a",queue_name="a"}' in text
+    assert "kai_gpu_idle 0.0" in text
+    assert "kai_gpu_fragmentation_ratio 0.0" in text
+
+
+def test_what_is_counted_by_group_keeps_the_newest_groups_only():
+    def act(metrics):
+        for number in range(1100):
+            metrics.evicted("done", "reclaim", (f"g{number}", "default", f"u{number}"))
+
+    lines = [line for line in shown(act).splitlines() if line.startswith("kai_pod_group_evicted_pods_total{")]
+    assert len(lines) == 1000
+    assert 'podgroup="g1099"' in lines[-1]
