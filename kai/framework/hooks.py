@@ -70,6 +70,13 @@ class ScoreNodes(Protocol):
         """Return float64[n]; NaN takes a node out."""
 
 
+class MustWait(Protocol):
+    """Say where something that ``pod`` needs is still being released. Must not depend on the order of ``nodes``."""
+
+    def __call__(self, pod: PodRow, nodes: NodeRows, /) -> Bools:
+        """Return bool[n]."""
+
+
 @attrs.frozen(kw_only=True)
 class Partition:
     """Parts of a node set in the order in which they are to be tried, or why there is none.
@@ -100,8 +107,8 @@ class Propose(Protocol):
 class Hooks:
     """A plugin's answers for one session.
 
-    ``concerns`` [K] says for which shapes filter, score, choose and effects are to be asked (None: all); the others
-    are placed without them, at full speed.
+    ``concerns`` [K] says for which shapes filter, score, must_wait, choose and effects are to be asked (None: all); the
+    others are placed without them, at full speed.
     """
 
     terms: tuple[Term, ...] = ()
@@ -123,6 +130,11 @@ class Hooks:
     """Words for the nodes that ``filter_nodes`` refused."""
     score_nodes: ScoreNodes | None = None
     score_depends: Dependence = Dependence.SESSION
+    must_wait: MustWait | None = None
+    """Where a pod is promised its place rather than given it, though all that the engine counts is idle.
+
+    Such a node is no available one for the score term either.
+    """
     choose: Callable[[PodRow, NodeRow], object | None] | None = None
     """A detail of the placement (which zone, which device); None refuses the node."""
     detail: str = ""

@@ -106,6 +106,8 @@ class Policy:
         self._key_makers = self._group_key_makers()
         elastic = [at for at, maker in enumerate(self._key_makers) if isinstance(maker, ElasticOrder)]
         self.rules = fold_rules(hooks, elastic[0] if elastic else -1)
+        self.waiting_rules = self.rules.replace(availability=0.0)
+        """The rules for nodes on which a pod must wait."""
 
     @staticmethod
     def _is_static(hooks: Hooks) -> bool:
@@ -118,7 +120,7 @@ class Policy:
         return (
             (hooks.filter_nodes is not None and hooks.filter_depends is not Dependence.SHAPE)
             or (hooks.score_nodes is not None and hooks.score_depends is not Dependence.SHAPE)
-            or any((hooks.admit_pod, hooks.choose, hooks.effects, hooks.lasting_effects))
+            or any((hooks.admit_pod, hooks.must_wait, hooks.choose, hooks.effects, hooks.lasting_effects))
         )
 
     def _group_key_makers(self) -> list[PriorityOrder | ElasticOrder | Callable[[GroupRows], Float64s]]:
@@ -132,6 +134,14 @@ class Policy:
     def asking(self, shape: int) -> list[Named]:
         """Return the plugins that must be asked for each placement of a pod of ``shape``."""
         return [p for p in self._dynamic if p.hooks.concerns is None or p.hooks.concerns[shape]]
+
+    def must_wait(self, pod: PodRow, nodes: NodeRows) -> Bools:
+        """Return bool[n]: on which of ``nodes`` some plugin lets ``pod`` wait for what it keeps books of."""
+        waits = np.zeros(len(nodes), np.bool_)
+        for plugin in self.asking(int(self._facts.pods.shape[pod])):
+            if plugin.hooks.must_wait is not None:
+                waits |= _checked_bools(plugin, "must_wait", plugin.hooks.must_wait, pod, nodes)
+        return waits
 
     def prepare(self, shape: int, pod: PodRow, nodes: NodeRows) -> None:
         """Make sure the static answers for ``shape`` are in ``vectors``; ``pod`` is any pod of it, ``nodes`` all nodes.
@@ -230,8 +240,14 @@ def checked_mask(plugin: Named, pod: PodRow, nodes: NodeRows) -> Bools:
     """
     if plugin.hooks.filter_nodes is None:
         return np.ones(len(nodes), np.bool_)
-    answer = _asked(plugin, "filter_nodes", plugin.hooks.filter_nodes, pod, nodes)
-    _check(plugin, "filter_nodes", answer, np.bool_, nodes)
+    return _checked_bools(plugin, "filter_nodes", plugin.hooks.filter_nodes, pod, nodes)
+
+
+def _checked_bools(
+    plugin: Named, hook: str, call: Callable[[PodRow, NodeRows], object], pod: PodRow, nodes: NodeRows
+) -> Bools:
+    answer = _asked(plugin, hook, call, pod, nodes)
+    _check(plugin, hook, answer, np.bool_, nodes)
     return cast("Bools", answer)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from kai.framework.budget import Budget, Unlimited
 from kai.framework.decisions import Bind, Cause, Decision, DecisionSink
 from kai.framework.heaps import heap_start
+from kai.framework.hooks import Dependence
 from kai.framework.observe import Observer
 from kai.framework.parameters import Parameters
 from kai.framework.policy import Named, Policy, checked_mask, checked_scores
@@ -19,6 +20,7 @@ from kai.framework.verdict import Histogram, NodeReason, Reason, Verdict
 from kai.framework.view import SessionView
 from kai.kernels import booking, columns, fit, groups, place, score
 from kai.kernels.columns import Columns, Facts
+from kai.kernels.fit import Rules
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.pod import GpuKind
 from kai.model.rows import Float64s, GroupRows, Int64s, NodeRow, NodeRows, PodRow, PodRows
@@ -340,13 +342,22 @@ class Session:
         shape = int(self.facts.pods.shape[pod])
         self.policy.prepare(shape, PodRow(pod), self.all_nodes)
         self.grant_credit(pod, nodes)
-        scores = np.empty(len(nodes), np.float64)
-        score.score_nodes(self.facts, self.columns, self.policy.rules, self.policy.vectors, shape, nodes, extra, scores)
+        scores = self._term_scores(shape, nodes, extra, self.policy.rules)
+        waits = self.policy.must_wait(PodRow(pod), nodes)
+        if waits.any():
+            scores = np.where(waits, self._term_scores(shape, nodes, extra, self.policy.waiting_rules), scores)
         for plugin in self.policy.asking(shape):
-            if plugin.hooks.filter_nodes is not None:
+            hooks = plugin.hooks
+            # What depends on the shape alone is in the policy's vectors.
+            if hooks.filter_nodes is not None and hooks.filter_depends is not Dependence.SHAPE:
                 scores[~checked_mask(plugin, PodRow(pod), nodes)] = np.nan
-            if plugin.hooks.score_nodes is not None:
+            if hooks.score_nodes is not None and hooks.score_depends is not Dependence.SHAPE:
                 scores += checked_scores(plugin, PodRow(pod), nodes)
+        return scores
+
+    def _term_scores(self, shape: int, nodes: NodeRows, extra: Float64s, rules: Rules) -> Float64s:
+        scores = np.empty(len(nodes), np.float64)
+        score.score_nodes(self.facts, self.columns, rules, self.policy.vectors, shape, nodes, extra, scores)
         return scores
 
     def grant_credit(self, pod: int, nodes: NodeRows) -> None:

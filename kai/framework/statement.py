@@ -145,7 +145,9 @@ class Statement:
         was_evicted = bool(session.columns.evicted_status[pod])
         # A victim keeps its place only if its devices and zones stay the same; else it is moved, be it on its own node.
         moved = was_evicted and details != session.details_of_eviction(pod)
-        if not self._put_on_devices(pod, node, promise=promise, keep=promise and not moved):
+        keep = promise and not moved
+        promise = promise or bool(session.policy.must_wait(PodRow(pod), np.array([node], np.int64))[0])
+        if not self._put_on_devices(pod, node, promise=promise, keep=keep):
             return False
         if was_evicted and not session.columns.evicted_status[pod]:
             self._apply(pod, 1, lasting=False)

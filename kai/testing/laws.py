@@ -113,7 +113,7 @@ def _check_answers(plugin: Plugin, taken: Snapshot, where: str) -> None:
     session, hooks = opened(plugin, taken)
     _, again = opened(plugin, taken)
     before = session.ledger.fingerprint()
-    for name in ("filter_nodes", "score_nodes"):
+    for name in ("filter_nodes", "score_nodes", "must_wait"):
         for pod in _concerned(hooks, session):
             _check_hook(name, hooks, again, pod, session.all_nodes, where)
     if session.ledger.fingerprint() != before:
@@ -147,7 +147,7 @@ def _check_hook(name: str, hooks: Hooks, again: Hooks, pod: PodRow, nodes: NodeR
 
 
 def _check_array(name: str, answer: object, nodes: NodeRows) -> None:
-    kind = np.bool_ if name == "filter_nodes" else np.float64
+    kind = np.float64 if name == "score_nodes" else np.bool_
     wanted = f"{np.dtype(kind).name}[{len(nodes)}]"
     if not isinstance(answer, np.ndarray) or answer.dtype != kind or answer.shape != nodes.shape:
         raise BrokenLaw(f"{name} returns {wanted}: found {_shown(answer)}")

@@ -1,12 +1,16 @@
 import attrs
 import numpy as np
+import pytest
 
+from kai.errors import PluginError
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import Dependence, Hooks
 from kai.framework.observe import Silent
 from kai.framework.profile import PluginUse, Profile
 from kai.framework.session import Session
+from kai.framework.terms import Availability
 from kai.model.rows import PodRow
+from kai.model.status import Status
 from tests.unit.plugins.stage import node, pod, snapshot_of
 
 NODES = tuple(node(f"n{number}") for number in range(4))
@@ -71,3 +75,86 @@ def test_a_shape_is_asked_about_once():
     session.policy.prepare_all(np.array([0, 1, 0]), session.all_nodes)
     session.policy.prepare_all(np.array([1, 0]), session.all_nodes)
     assert asked == [0, 1]
+
+
+# ------------------------------------------------------------------------------------------------------ pods that wait
+
+
+@attrs.frozen
+class WaitOn:
+    """Let every pod wait on some nodes."""
+
+    names: tuple[str, ...]
+
+    def open(self, session):
+        rows = [session.snapshot.node_rows[name] for name in self.names]
+        return Hooks(must_wait=lambda _row, nodes: np.isin(nodes, rows))
+
+
+@attrs.frozen
+class Available:
+    """Rate idle nodes as the built-in plugin does."""
+
+    def open(self, session):
+        return Hooks(terms=(Availability(weight=1000.0),))
+
+
+def placed(session, *, promise=False):
+    """Place the first pod; return where it went and how."""
+    with session.statement("test") as statement:
+        statement.place_pods(np.array([0]), session.all_nodes, session.no_extra, promise=promise)
+        decisions = statement.commit()
+    return [(type(each).__name__, session.snapshot.nodes[each.node].name) for each in decisions]
+
+
+def test_a_pod_that_must_wait_is_promised_its_place():
+    session = session_with(WaitOn(("n0", "n1", "n2", "n3")), pods=1)
+    assert placed(session) == [("Nominate", "n0")]
+    assert session.columns.status[0] == Status.PIPELINED
+    session.ledger.check()
+
+
+def test_a_node_on_which_a_pod_need_not_wait_is_better():
+    session = session_with(Available(), WaitOn(("n0", "n1", "n3")), pods=1)
+    scores = session.node_scores(0, session.all_nodes, session.no_extra)
+    assert (scores[2] - scores[[0, 1, 3]]).tolist() == [1000.0] * 3
+    assert placed(session) == [("Bind", "n2")]
+
+
+def test_pods_wait_for_every_plugin_that_says_so():
+    session = session_with(WaitOn(("n0",)), WaitOn(("n3",)), pods=1)
+    assert session.policy.must_wait(PodRow(0), session.all_nodes).tolist() == [True, False, False, True]
+
+
+def test_where_something_else_is_released_too_a_pod_waits_for_both_and_is_rated_once():
+    full = pod("x-0", on="n0", requests={"cpu": "64"}, leaving=True)
+    uses = tuple(PluginUse(name=type(each).__name__, plugin=each) for each in (Available(), WaitOn(("n0", "n1"))))
+    snapshot = snapshot_of(*NODES[:3], full, pod("a-0"))
+    session = Session(snapshot, Profile(actions=(), plugins=uses), Recorder(), Silent())
+    scores = session.node_scores(0, session.all_nodes, session.no_extra)
+    assert scores.tolist() == [0.0, 0.0, 1000.0]
+
+
+def test_an_answer_of_another_kind_is_the_plugins_mistake():
+    @attrs.frozen
+    class Odd:
+        def open(self, session):
+            return Hooks(must_wait=lambda _row, nodes: np.zeros(len(nodes)))
+
+    session = session_with(Odd(), pods=1)
+    with pytest.raises(PluginError, match=r"must_wait.*returned float64\[4\], expected bool\[4\]"):
+        session.policy.must_wait(PodRow(0), session.all_nodes)
+
+
+def test_what_depends_on_the_shape_alone_counts_once_though_the_plugin_is_asked_for_each_pod():
+    @attrs.frozen
+    class Both:
+        def open(self, session):
+            return Hooks(
+                score_nodes=lambda _row, nodes: nodes * 100.0,
+                score_depends=Dependence.SHAPE,
+                choose=lambda _row, _node: "here",
+            )
+
+    session = session_with(Both(), pods=1)
+    assert session.node_scores(0, session.all_nodes, session.no_extra).tolist() == [0.0, 100.0, 200.0, 300.0]
