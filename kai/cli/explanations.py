@@ -101,6 +101,9 @@ def _outcome(trial: "Trial", console: Console) -> str:
             return f"{console.styled('✓', fg='green')} {pods} now on {nodes}{_cost(trial.losses)}"
         case "held":
             return f"~ {pods} on {nodes} when others have left{_cost(trial.losses)}"
+        case "kept":
+            kept = "1 pod" if trial.started == 1 else f"{trial.started} pods"
+            return f"~ keeps {kept} that must go without it{_cost(trial.losses)}"
         case _:
             return f"~ then waits for {trial.reason}{_cost(trial.losses)}"
 

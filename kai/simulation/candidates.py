@@ -37,10 +37,20 @@ class Family:
 Maker = Callable[[Site], Iterator[Family]]
 
 
-def families(site: Site) -> list[Family]:
-    """Return what to try for the dominant reason of a group, what its owner can change first."""
+def families(site: Site) -> Iterator[Family]:
+    """Yield what to try for the dominant reason of a group, what its owner can change first."""
     makers = _BY_CODE.get(site.reasons[0].code, _ROOM)
-    return [family for make in makers for family in make(site) if family.steps]
+    for make in makers:
+        # Pods of a group come from one template: those that run would ask for less, too, and would have to start anew.
+        if make in _SMALLER_PODS and _has_run(site):
+            continue
+        yield from (family for family in make(site) if family.steps)
+
+
+def _has_run(site: Site) -> bool:
+    """Say whether pods of the group had a place before the cycle, or have one now."""
+    rows = site.cycle.snapshot.pod_group == site.group
+    return bool(site.placed or (site.cycle.snapshot.pod_node[rows] >= 0).any())
 
 
 # ----------------------------------------------------------------------------------------------------------------- size
@@ -287,6 +297,7 @@ def _number(value: object) -> float:
 
 
 _SIZE: tuple[Maker, ...] = (_at_once, _fewer_pods, _fewer_gpus)
+_SMALLER_PODS: tuple[Maker, ...] = (_fewer_gpus, _within_bound, _within_node, _within_idle)
 _WHERE: tuple[Maker, ...] = (_tolerations, _selectors, _affinities)
 _ROOM: tuple[Maker, ...] = (*_SIZE, _within_idle, _near, *_WHERE, _delay, _share)
 _BY_CODE: Mapping[str, tuple[Maker, ...]] = {

@@ -44,6 +44,8 @@ class Result(StrEnum):
 
     STARTS = "starts"
     HELD = "held"
+    KEPT = "kept"
+    """No pod starts, but pods stay that are evicted without the change."""
     WAITS = "waits"
     """For another reason, which could not even be seen before."""
     NOTHING = "nothing"
@@ -51,7 +53,7 @@ class Result(StrEnum):
     @property
     def score(self) -> int:
         """The better, the more; 0 for no help at all."""
-        return {"starts": 3, "held": 2, "waits": 1, "nothing": 0}[self.value]
+        return {"starts": 4, "held": 3, "kept": 2, "waits": 1, "nothing": 0}[self.value]
 
 
 @attrs.frozen(kw_only=True)
@@ -70,7 +72,7 @@ class Trial:
     change: Change
     result: Result
     started: int = 0
-    """Pods of the group that start, or are promised a place."""
+    """Pods of the group that start, are promised a place, or stay."""
     waiting: int = 0
     """Pods of the group that would still wait."""
     placement: tuple[tuple[str, str], ...] = ()
@@ -136,6 +138,8 @@ class Trials:
         bound = {bind.pod for bind in cycle.aftermath.binds.values()}
         if len(here) > site.placed:
             started = held or [row for row in here if row in bound]
+            if not started:
+                return attrs.evolve(found, result=Result.KEPT, started=len(here) - site.placed)
             placement = tuple((cycle.snapshot.pods[row].key, cycle.aftermath.node(row)) for row in started)
             result = Result.HELD if held else Result.STARTS
             return attrs.evolve(found, result=result, started=len(started), placement=placement)
