@@ -1,64 +1,31 @@
 import attrs
-import numpy as np
 import pytest
 
 from kai.framework.hooks import Dependence, Hooks
 from kai.framework.messages import fit_message
-from kai.model.constraints import NodeTerm, Requirement, Selector
-from kai.model.volume import StorageCapacity, StorageClass, Volume, VolumeCatalog, VolumeClaim
-from kai.plugins.volumes import CONFLICT, LOST_VOLUME, NO_SPACE, NO_VOLUME, UNBOUND, Volumes
-from tests.unit.plugins.stage import Stage, evict, node, play, pod, snapshot_of
-
-NODES = (node("n1", {"zone": "east"}), node("n2", {"zone": "east"}), node("n3", {"zone": "west"}))
-EAST = Requirement("zone", "In", ("east",))
-ONLY_EAST = (NodeTerm((EAST,)),)
-AT_ONCE = StorageClass(name="now", provisioner="csi.example.com", wait=False)
-LOCAL = StorageClass(name="local", provisioner="kubernetes.io/no-provisioner", wait=True)
-LATER = StorageClass(name="later", provisioner="csi.example.com", wait=True)
-GI = 2**30
-
-
-def on(name):
-    return (NodeTerm((Requirement("kubernetes.io/hostname", "In", (name,)),)),)
-
-
-def claim(name="data", kind="later", **parts):
-    return VolumeClaim(
-        **{"namespace": "default", "name": name, "storage_class": kind, "size": GI, "phase": "Pending"} | parts
-    )
-
-
-def volume(name, kind="local", **parts):
-    return Volume(**{"name": name, "storage_class": kind, "size": GI} | parts)
-
-
-def bound(name="data", **parts):
-    return claim(name, phase="Bound", volume="v", **parts)
-
-
-def mounting(name, *claims, **parts):
-    volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
-    return pod(name, volumes=volumes, **parts)
-
-
-def catalog(*objects, **parts):
-    return VolumeCatalog(
-        claims={(each.namespace, each.name): each for each in objects if isinstance(each, VolumeClaim)},
-        volumes={each.name: each for each in objects if isinstance(each, Volume)},
-        classes={each.name: each for each in objects if isinstance(each, StorageClass)},
-        capacities=tuple(each for each in objects if isinstance(each, StorageCapacity)),
-        **parts,
-    )
-
-
-def snapshot_with(volumes, *pods, minimum=1):
-    snapshot = snapshot_of(*NODES, *pods, minimum=minimum)
-    return attrs.evolve(snapshot, catalog=attrs.evolve(snapshot.catalog, volumes=volumes))
-
-
-def stage_of(*objects, claims=("data",), **parts):
-    return Stage.of(Volumes(), snapshot_with(catalog(*objects, **parts), mounting("a-0", *claims), pod("b-0")))
-
+from kai.model.constraints import Requirement, Selector
+from kai.model.volume import StorageCapacity
+from kai.plugins.volumes import Volumes
+from kai.plugins.volumes.mounts import UNBOUND
+from kai.plugins.volumes.reach import CONFLICT, LOST_VOLUME, NO_SPACE, NO_VOLUME
+from tests.unit.plugins.stage import Stage, play, pod, snapshot_of
+from tests.unit.plugins.volumes.objects import (
+    AT_ONCE,
+    EAST,
+    GI,
+    LATER,
+    LOCAL,
+    NODES,
+    ONLY_EAST,
+    bound,
+    catalog,
+    claim,
+    mounting,
+    on,
+    snapshot_with,
+    stage_of,
+    volume,
+)
 
 # ---------------------------------------------------------------------------------------------------- unusable claims
 
@@ -206,81 +173,3 @@ def test_a_cycle_keeps_a_pod_with_its_volume_and_says_what_is_missing():
         "Scheduling conditions were not met for pod default/b-0:\n"
         'VolumeBinding: persistentvolumeclaim "lost" not found.\n'
     )
-
-
-# ----------------------------------------------------------------------------------------------------- shared capacity
-
-SHARED = {"drivers": frozenset(["csi.example.com"])}
-
-
-def report(name, gibibytes, nodes, kind="later"):
-    return StorageCapacity(name=name, storage_class=kind, nodes=nodes, capacity=gibibytes * GI)
-
-
-def here(name):
-    return Selector((Requirement("kubernetes.io/hostname", "In", (name,)),))
-
-
-def test_claims_of_one_pod_must_fit_together():
-    objects = (LATER, claim("one"), claim("two"), report("a", 1, here("n1")), report("b", 2, here("n2")))
-    stage = stage_of(*objects, claims=("one", "two"), **SHARED)
-    assert stage.accepting("a-0") == ["n2"]
-    assert stage.reasons("a-0") == [
-        f"{NO_SPACE} for storageclass later",
-        "no allocatable storage from storageclass later found",
-    ]
-
-
-def test_a_node_under_two_reports_for_a_class_has_none():
-    objects = (LATER, claim(), report("a", 5, here("n1")), report("b", 5, None))
-    assert stage_of(*objects, **SHARED).accepting("a-0") == ["n2", "n3"]
-
-
-def test_pods_that_a_cycle_places_take_from_the_capacity():
-    objects = [LATER, report("a", 2, Selector((EAST,))), *(claim(f"c{at}") for at in range(4))]
-    pods = [mounting(f"a-{at}", f"c{at}") for at in range(4)]
-    played = play(Volumes(), snapshot_with(catalog(*objects, **SHARED), *pods))
-    assert played.bound == {"a-0": "n1", "a-1": "n1"}
-
-
-def test_a_gang_that_fits_nowhere_gives_its_storage_back():
-    objects = [LATER, report("a", 2, Selector((EAST,))), *(claim(f"c{at}") for at in range(4))]
-    pods = [mounting(f"a-{at}", f"c{at}") for at in range(3)]
-    snapshot = snapshot_with(catalog(*objects, **SHARED), *pods, minimum=3)
-    assert play(Volumes(), snapshot).bound == {}
-    stage = Stage.of(Volumes(), snapshot)
-    with stage.session.statement("test") as statement:
-        first = np.array([stage.row("a-0"), stage.row("a-1")], np.int64)
-        assert statement.place_pods(first, stage.session.all_nodes, stage.session.no_extra, promise=False) == 2
-        assert stage.accepting("a-2") == []
-    assert stage.accepting("a-2") == ["n1", "n2"]
-
-
-def test_a_claim_that_several_pods_use_is_provisioned_once():
-    objects = [LATER, report("a", 1, Selector((EAST,))), claim("shared")]
-    pods = [mounting(f"a-{at}", "shared", on="n1") for at in range(2)]
-    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), *pods, mounting("b-0")))
-    assert stage.accepting("a-0") == []
-    roomy = catalog(LATER, report("a", 2, Selector((EAST,))), claim("shared"), **SHARED)
-    assert Stage.of(Volumes(), snapshot_with(roomy, *pods)).accepting("a-0") == ["n1", "n2"]
-
-
-def test_bound_claims_and_other_classes_take_nothing():
-    objects = (LATER, LOCAL, bound("one"), volume("v"), claim("two", "local"), volume("w"), report("a", 0, None))
-    assert stage_of(*objects, claims=("one", "two"), **SHARED).accepting("a-0") == ["n1", "n2", "n3"]
-
-
-def test_a_pod_that_moves_needs_its_own_claims_anew():
-    mine = bound(owner_pod="default-a-0")
-    objects = (LATER, mine, volume("v"), report("a", 1, here("n1")), report("b", 0, here("n2")))
-    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data", on="n1")))
-    assert stage.accepting("a-0") == ["n1", "n2", "n3"]
-    evict(stage.session, "a-0")
-    assert stage.accepting("a-0") == ["n1"]
-
-
-def test_a_claim_whose_owner_goes_is_not_counted_on():
-    objects = (LATER, claim(owner_pod="default-b-0"), report("a", 9, None))
-    leaving = pod("b-0", on="n1", leaving=True)
-    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), leaving))
-    assert stage.reasons("a-0") == ["task has deleted storage claims: data"] * 3

@@ -1,0 +1,98 @@
+"""Send pods where their volumes are, or can be made.
+
+A pod whose claim is not usable yet is refused everywhere. A bound claim ties its pod to the nodes that reach the
+volume. A claim that waits for its first consumer needs a free volume in reach, or a class that can make one there.
+
+Where drivers report how much they can still provision, a claim must fit in that. Under ``share_capacity`` of the
+snapshot's volumes it is shared out instead, see ``capacity``.
+
+Source: the peer's plugins/predicates, which runs kube-scheduler's VolumeBinding filter, and its bookkeeping of storage
+capacities. Neither sets a free volume aside for a pod within a session.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+import numpy as np
+
+from kai.framework.hooks import Dependence, Hooks
+from kai.framework.verdict import Code, Verdict
+from kai.framework.view import SessionView
+from kai.model.rows import Bools, NodeRows, PodRow
+from kai.plugins.volumes.capacity import Storage
+from kai.plugins.volumes.mounts import Mounts
+from kai.plugins.volumes.reach import Answer, Reach
+
+
+@attrs.frozen(kw_only=True)
+class Volumes:
+    """Refuse nodes from which a pod's volumes cannot be reached or made."""
+
+    def open(self, session: SessionView) -> Hooks:
+        """Return the filter and the refusal, for the shapes with volume claims."""
+        mounts = [Mounts.of(session, shape) for shape in range(len(session.snapshot.shapes))]
+        concerns = np.array([mount is not None for mount in mounts], np.bool_)
+        if not concerns.any():
+            return Hooks()
+        catalog = session.snapshot.catalog.volumes
+        storage = Storage(session, mounts) if catalog.share_capacity and catalog.drivers else None
+        desk = _Desk(session, mounts, Reach(session), storage)
+        return Hooks(
+            concerns=concerns,
+            filter_nodes=desk.filter_nodes,
+            filter_depends=Dependence.SESSION if storage is not None else Dependence.SHAPE,
+            explain_nodes=desk.explain_nodes,
+            must_wait=desk.must_wait if storage is not None else None,
+            # Asking for each pod costs the fast path of all shapes with claims: only where some shape is refused.
+            admit_pod=desk.admit_pod if any(mount is not None and mount.refusal for mount in mounts) else None,
+        )
+
+
+@attrs.frozen(eq=False)
+class _Desk:
+    """Answers about pods with claims."""
+
+    session: SessionView
+    mounts: Sequence[Mounts | None]
+    reach: Reach
+    storage: Storage | None
+
+    def filter_nodes(self, pod: PodRow, nodes: NodeRows) -> Bools:
+        """Return bool[n]: where every claim of the pod can be satisfied, now or once terminating pods are gone."""
+        accepted = np.ones(len(nodes), np.bool_)
+        for _, answer in self._answers(pod):
+            accepted &= answer[nodes]
+        return accepted
+
+    def explain_nodes(self, pod: PodRow, nodes: NodeRows) -> Sequence[str]:
+        """Return the first reason for each of the nodes that are refused."""
+        texts = [""] * len(nodes)
+        for reason, answer in self._answers(pod):
+            for at in np.flatnonzero(~answer[nodes]):
+                texts[at] = texts[at] or reason
+        return texts
+
+    def must_wait(self, pod: PodRow, nodes: NodeRows) -> Bools:
+        """Return bool[n]: where the pod needs storage that terminating pods still hold."""
+        mount = self._mount(pod)
+        if self.storage is None or mount is None:
+            return np.zeros(len(nodes), np.bool_)
+        return self.storage.waits(pod, mount)[nodes]
+
+    def admit_pod(self, pod: PodRow) -> Verdict:
+        """Refuse a pod whose claims cannot be used at all."""
+        mount = self._mount(pod)
+        if mount is None or not mount.refusal:
+            return Verdict()
+        return Verdict.refused(Code.POD_REFUSED, rule="VolumeBinding", text=mount.refusal)
+
+    def _mount(self, pod: PodRow) -> Mounts | None:
+        return self.mounts[self.session.shape_of(pod)]
+
+    def _answers(self, pod: PodRow) -> Iterator[Answer]:
+        mount = self._mount(pod)
+        if mount is None or mount.refusal:
+            return
+        yield from self.reach.answers(mount)
+        if self.storage is not None:
+            yield from self.storage.answers(pod, mount)

@@ -1,0 +1,145 @@
+"""From which nodes the volumes of claims are reached, or can be made.
+
+Source: kube-scheduler's VolumeBinding filter, which the peer's plugins/predicates runs.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+import attrs
+import numpy as np
+
+from kai.framework.view import SessionView
+from kai.model.constraints import NodeTerm
+from kai.model.rows import NONE, Bools, Int64s
+from kai.model.volume import StorageClass, Volume, VolumeClaim
+from kai.plugins.volumes.mounts import Mounts, is_bound
+
+CONFLICT = "node(s) had volume node affinity conflict"
+NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
+NO_SPACE = "node(s) did not have enough free storage"
+LOST_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+NOT_PROVISIONING = ("", "kubernetes.io/no-provisioner")
+
+Answer = tuple[str, Bools]
+"""Why nodes are refused, and bool[N]: the nodes that are not."""
+
+
+class Reach:
+    """From which nodes claims can be satisfied. Claims that differ in name only share their answers."""
+
+    def __init__(self, session: SessionView) -> None:
+        """Look at the volumes of ``session``."""
+        self._session = session
+        self._catalog = session.snapshot.catalog.volumes
+        self._by_affinity: dict[tuple[NodeTerm, ...], Bools] = {}
+        self._free: dict[VolumeClaim, Int64s] = {}
+        self._space: dict[tuple[str, int], Bools] = {}
+
+    def answers(self, mount: Mounts) -> Iterator[Answer]:
+        """Yield each kind of refusal with the nodes that it leaves."""
+        waiting = [claim for claim in mount.claims if not is_bound(claim)]
+        for claim in mount.claims:
+            if is_bound(claim):
+                yield self._bound(claim)
+        for name in sorted({claim.storage_class for claim in waiting}):
+            yield from self._unbound(self._catalog.classes[name], [c for c in waiting if c.storage_class == name])
+
+    def _everywhere(self, *, accepted: bool) -> Bools:
+        return np.full(len(self._session.snapshot.nodes), accepted, np.bool_)
+
+    def _bound(self, claim: VolumeClaim) -> Answer:
+        volume = self._catalog.volumes.get(claim.volume)
+        if volume is None:
+            return LOST_VOLUME, self._everywhere(accepted=False)
+        return CONFLICT, self._reaching(volume.node_affinity)
+
+    def _reaching(self, terms: tuple[NodeTerm, ...] | None) -> Bools:
+        """Return bool[N]: the nodes that ``terms`` select; no terms select all."""
+        if terms is None:
+            return self._everywhere(accepted=True)
+        if terms not in self._by_affinity:
+            self._by_affinity[terms] = self._session.selected_nodes(terms)
+        return self._by_affinity[terms]
+
+    def _unbound(self, kind: StorageClass, claims: Sequence[VolumeClaim]) -> Iterator[Answer]:
+        """Yield the answers for claims of one class that wait for a node: a free volume for each, or provisioning.
+
+        A claim that was told its node is provisioned there and nowhere else.
+        """
+        matched = self._everywhere(accepted=True)
+        searching = sorted((c for c in claims if not c.selected_node), key=lambda claim: claim.size)
+        for at, claim in enumerate(searching):
+            # A volume large enough for a claim is so for every smaller one: counting from here up decides.
+            matched &= self._volumes_for(claim) >= (1 if self._reserved(claim) else len(searching) - at)
+        told = [claim.selected_node for claim in claims if claim.selected_node]
+        made = self._provisioning(kind)
+        for name in told:
+            here = self._everywhere(accepted=False)
+            row = self._session.snapshot.node_rows.get(name, NONE)
+            if row != NONE:
+                here[row] = True
+            made = made & here
+        if told:
+            matched = self._everywhere(accepted=False)
+        yield NO_VOLUME, matched | made
+        if not self._catalog.share_capacity:
+            space = self._everywhere(accepted=True)
+            for claim in claims:
+                space &= self._has_space(kind, claim.size)
+            yield NO_SPACE, matched | space
+
+    def _reserved(self, claim: VolumeClaim) -> str:
+        """Return the name of the volume that was set aside for ``claim``, "" if there is none."""
+        key = (claim.namespace, claim.name)
+        return self._set_aside.get(key, "")
+
+    @cached_property
+    def _set_aside(self) -> Mapping[tuple[str, str], str]:
+        return {volume.claim: name for name, volume in sorted(self._catalog.volumes.items()) if volume.claim}
+
+    def _volumes_for(self, claim: VolumeClaim) -> Int64s:
+        """Return int64[N]: how many free volumes each node reaches that are large enough."""
+        reserved = self._reserved(claim)
+        if reserved:
+            return self._reaching(self._catalog.volumes[reserved].node_affinity).astype(np.int64)
+        key = attrs.evolve(claim, namespace="", name="", owner_pod="")
+        if key not in self._free:
+            count = np.zeros(len(self._session.snapshot.nodes), np.int64)
+            for volume in self._catalog.volumes.values():
+                if _suits(volume, claim):
+                    terms = volume.node_affinity
+                    # Local volumes have an affinity each: remembering those would cost nodes times volumes.
+                    count += 1 if terms is None else self._session.selected_nodes(terms)
+            self._free[key] = count
+        return self._free[key]
+
+    def _provisioning(self, kind: StorageClass) -> Bools:
+        """Return bool[N]: where the class can make a volume."""
+        if kind.provisioner in NOT_PROVISIONING:
+            return self._everywhere(accepted=False)
+        return self._reaching(kind.allowed_topologies or None)
+
+    def _has_space(self, kind: StorageClass, size: int) -> Bools:
+        """Return bool[N]: where the driver of the class has room for a volume of ``size``, if it reports at all."""
+        key = (kind.name, size)
+        if key not in self._space:
+            space = self._everywhere(accepted=kind.provisioner not in self._catalog.drivers)
+            for report in self._catalog.capacities:
+                most = report.capacity if report.largest is None else report.largest
+                if report.storage_class == kind.name and most >= size:
+                    space |= self._session.node_labels.selects(report.nodes)
+            self._space[key] = space
+        return self._space[key]
+
+
+def _suits(volume: Volume, claim: VolumeClaim) -> bool:
+    """Say whether a volume is free and what ``claim`` asks for."""
+    if volume.claim is not None or volume.deleting or volume.phase != "Available":
+        return False
+    if volume.storage_class != claim.storage_class or volume.size < claim.size or volume.block != claim.block:
+        return False
+    if not set(claim.access_modes) <= set(volume.access_modes):
+        return False
+    return claim.selector is None or claim.selector.matches(volume.labels)
