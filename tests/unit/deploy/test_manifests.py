@@ -15,9 +15,7 @@ every_entry = pytest.mark.parametrize("manifests", EVERY)
 
 
 def containers(deployment: Manifest) -> Iterator[Manifest]:
-    spec = deployment["spec"]["template"]["spec"]
-    yield from spec.get("initContainers", ())
-    yield from spec["containers"]
+    yield from deployment["spec"]["template"]["spec"]["containers"]
 
 
 def names(manifests: list[Manifest], kind: str) -> set[tuple[str, str]]:
@@ -108,7 +106,6 @@ def test_pods_meet_the_restricted_standard(manifests):
         assert context["runAsUser"] > 0
         assert context["seccompProfile"] == {"type": "RuntimeDefault"}
         assert not pod.keys() & {"hostNetwork", "hostPID", "hostIPC"}
-        assert all(set(volume) == {"name", "emptyDir"} for volume in pod.get("volumes", ()))
         for container in containers(deployment):
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,
@@ -123,8 +120,16 @@ def test_memory_is_limited_and_cpu_is_not(manifests):
         for container in containers(deployment):
             assert container["resources"]["requests"].keys() == {"cpu", "memory"}
             assert container["resources"]["limits"].keys() == {"memory"}
-        for volume in deployment["spec"]["template"]["spec"].get("volumes", ()):
-            assert volume["emptyDir"]["sizeLimit"]
+
+
+@every_entry
+def test_pods_need_nowhere_to_write_and_nobody_to_prepare_them(manifests):
+    for deployment in of_kind(manifests, "Deployment"):
+        assert not deployment["spec"]["template"]["spec"].keys() & {"volumes", "initContainers"}
+        for container in containers(deployment):
+            assert "volumeMounts" not in container
+            # The image names the directory in which it keeps compiled kernels.
+            assert "NUMBA_CACHE_DIR" not in {variable["name"] for variable in container["env"]}
 
 
 @every_entry
