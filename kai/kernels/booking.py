@@ -130,8 +130,11 @@ def _book_slot(facts: Facts, columns: Columns, places: Places, node: int, slot: 
     else:
         add(columns, places.slot_allocated + slot, memory)
         add(columns, places.slot_known + slot, 1)
-        if used <= memory and count < _devices_spoken_for(facts, columns, node):
+        if columns.slot_allocated[slot] <= memory and count < _devices_spoken_for(facts, columns, node):
             add(columns, idle, -GPU_UNIT)
+            if used > memory:
+                # Promises had counted the device as one to be released; now they share it with somebody who is there.
+                add(columns, releasing, GPU_UNIT)
         if columns.slot_marked[slot] > 0:
             add(columns, releasing, -GPU_UNIT)
             add(columns, places.slot_marked + slot, -1)

@@ -61,8 +61,11 @@ def put_on_device(node: Node, device: Device, status: int, memory: int) -> None:
         case _:
             device.allocated += memory
             device.known += 1
-            if device.used <= memory and is_spoken_for(node):
+            if device.allocated == memory and is_spoken_for(node):
                 node.turned_shared += GPU_UNIT
+                if device.used > memory:
+                    # Unlike the peer: the first one on a device that was promised whole shares it with the promised.
+                    node.shared_releasing += GPU_UNIT
             if device.marked:
                 node.shared_releasing -= GPU_UNIT
                 device.marked = False

@@ -1,0 +1,32 @@
+from kai.framework.cycle import run_cycle
+from kai.framework.decisions import Bind, Nominate
+from kai.testing import RecordingSink, default_profile_with, snapshot
+
+PARTS = {"fraction": 0.6, "devices": 2}
+
+
+def placed(report, taken):
+    return {taken.pods[row].name: report.node[row] for row in range(len(taken.pods))}
+
+
+def test_a_promised_device_is_not_idle_any_more_once_somebody_is_bound_to_a_part_of_it():
+    """Else whole devices are handed out that are still being released."""
+    taken = snapshot(
+        nodes={"a": {"gpu": 4, "cpu": 2, "gpu_memory": 16000}, "b": {"gpu": 2, "cpu": 1.5, "gpu_memory": 16000}},
+        groups={
+            "leaves-a": {"each": {"gpu": 1}, "runs_on": "a", "leaving": 1},
+            "leaves-b": {"each": {"gpu": 2}, "runs_on": "b", "leaving": 1},
+            # One pod fits a at once, the other must wait for b: so both of them wait.
+            "gang": {"members": 2, "each": {**PARTS, "cpu": 1.5}},
+            "parts": {"each": {"fraction": 0.3, "devices": 2, "cpu": 0.1}},
+            "pair": {"each": {"gpu": 2}},
+        },
+    )
+    sink = RecordingSink()
+    report = run_cycle(taken, default_profile_with(), sink)
+    names = {row: pod.name for row, pod in enumerate(taken.pods)}
+    kinds = {names[each.pod]: type(each) for each in sink.decisions}
+    assert kinds == {"gang-0": Nominate, "gang-1": Nominate, "parts-0": Bind, "pair-0": Nominate}
+    a = taken.node_rows["a"]
+    assert {names[each.pod]: each.node for each in sink.decisions}["pair-0"] == a
+    assert int(report.idle[a, 2]) == 1000
