@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.kernels import booking
-from kai.kernels.columns import touch
+from kai.kernels.columns import OP_ALLOCATE, touch
+from kai.model.status import Status
 from tests.kernels.naive import booking as naive
 from tests.kernels.naive import columns as naive_columns
 from tests.kernels.stage import Stage, operations
@@ -21,6 +22,18 @@ def test_every_verb_books_what_its_twin_books(snapshot, what_happens, seed):
     for operation in what_happens:
         stage.do(operation)
         stage.agree()
+
+
+@given(snapshots(), st.lists(operations, min_size=1, max_size=10), st.integers(0, 9))
+def test_settling_binds_whom_the_statement_allocated(snapshot, what_happens, seed):
+    stage = Stage.of(snapshot, seed)
+    for operation in what_happens:
+        stage.do(operation)
+    stage.ledger.settle()
+    naive.settle(stage.world)
+    stage.agree()
+    allocated = {pod.row for pod in stage.world.pods if pod.status == Status.ALLOCATED}
+    assert allocated.isdisjoint(row for verb, row in stage.world.operations if verb == OP_ALLOCATE)
 
 
 @given(snapshots(), st.lists(operations, min_size=1, max_size=6), st.lists(operations, min_size=1, max_size=8))

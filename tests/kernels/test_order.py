@@ -119,6 +119,15 @@ def test_popping_among_some_drops_the_others(pair, wanted):
     assert sorted(found) == [group for group in groups if wanted[group]]
 
 
+@given(pairs(depth=-1), st.lists(st.integers(0, 4), min_size=1, max_size=4))
+def test_popping_many_is_popping_one_by_one(pair, counts):
+    pair.fill(usable(pair.stage))
+    for most in counts:
+        out = np.full(most, -1, np.int64)
+        count = int(order.pop_many(*pair.seen(), out))
+        assert out[:count].tolist() == naive.pop_many(pair.twin, most)
+
+
 @given(snapshots(**many), st.integers(0, 9))
 def test_every_group_comes_out_once(snapshot, seed):
     pair = Pair.of(Stage.of(snapshot, seed), [0.0] * 9, [(0.0, 0.0, 0.0)] * 9, victims=False, depth=-1)

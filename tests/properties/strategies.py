@@ -87,17 +87,19 @@ SLICES = (
 RESERVATION = shape(gpu=whole())
 EVERY_SHAPE = PLAIN * 2 + SHARING + SLICES
 
+GPUS_ONLY = (PLAIN[2], PLAIN[2], PLAIN[4], *SHARING)
+
 _RACKS = (("a", "z"), ("b", "z"), ("c", "y"), ("", ""))
-_AMOUNTS = (-1.0, 0.0, 1.0, 2.0, 4.0)
+_AMOUNTS = (0.0, 1.0, 2.0, 4.0, -1.0)
 _PLACED = (Status.RUNNING, Status.RUNNING, Status.RUNNING, Status.BINDING, Status.BOUND, Status.RELEASING)
 _STANDING = (*_PLACED, Status.STUCK_IN_RELEASING)
 _WAITING = (Status.PENDING, Status.PENDING, Status.PENDING, Status.PENDING, Status.GATED, Status.SUCCEEDED)
 
 _nodes = st.tuples(
-    st.sampled_from((0, 1, 2, 2, 3, 4)),  # devices
+    st.sampled_from((2, 1, 4, 2, 3, 0)),  # devices
     st.sampled_from((16300, 16300, 1000, UNKNOWN_GPU_MEMORY)),  # MiB of each
-    st.sampled_from((2000, 8000, 64000)),  # millicores
-    st.sampled_from((2, 5, 110)),  # places for pods
+    st.sampled_from((64000, 8000, 2000)),  # millicores
+    st.sampled_from((110, 5, 3)),  # places for pods
     st.sampled_from(_RACKS),
     st.sampled_from((0, 0, 0, 0, 0, 1, 2, 3)),  # slices, or cordoned
 )
@@ -110,8 +112,18 @@ _queues = st.tuples(
     st.sampled_from((0.0, 0.0, 1.0)),  # made
     st.booleans(),  # only GPUs are bounded
 )
+_rivals = st.tuples(
+    st.sampled_from((-1, -1, 0)),
+    st.sampled_from((1.0, 2.0, 0.0, 0.5)),
+    st.just(-1.0),
+    st.sampled_from((1.0, 1.0, 2.0)),
+    st.sampled_from((100, 100, 200)),
+    st.sampled_from((0.0, 1.0)),
+    st.just(True),
+)
+"""Queues that have no limits and little quota: what one gets, another has to give."""
 _groups = st.tuples(
-    st.integers(-1, 7),  # queue
+    st.sampled_from((0, 1, 2, 3, 4, 5, 6, -1)),  # queue
     st.sampled_from((50, 50, 75, 100)),  # priority
     st.sampled_from((True, True, False)),  # preemptible
     st.sampled_from((0.0, 0.0, 1.0, 2.0)),  # made
@@ -330,13 +342,14 @@ def snapshots(
     pods: int = 4,
     shapes: Sequence[Shape] = EVERY_SHAPE,
     trees: Sequence[tuple[SubGroup, ...]] = TREES,
+    rivals: bool = False,
     foreign: bool = True,
 ) -> Snapshot:
     """Draw a cluster with so many nodes, queues and groups (from, to) and up to ``pods`` pods for each leaf."""
     node_objects = [
         _node(row, drawn) for row, drawn in enumerate(draw(st.lists(_nodes, min_size=nodes[0], max_size=nodes[1])))
     ]
-    drawn_queues = draw(st.lists(_queues, min_size=queues[0], max_size=queues[1]))
+    drawn_queues = draw(st.lists(_rivals if rivals else _queues, min_size=queues[0], max_size=queues[1]))
     queue_objects = [_queue(row, drawn) for row, drawn in enumerate(drawn_queues)]
     parents = {queue.parent for queue in queue_objects}
     leaves = [row for row in range(len(queue_objects)) if row not in parents]
@@ -347,7 +360,9 @@ def snapshots(
         for position, subgroup in enumerate(group.subgroups):
             if not subgroup.leaf:
                 continue
-            members = draw(st.lists(_pods, min_size=0 if position > 1 else 1, max_size=pods))
+            # Most leaves have the pods that they need, so that something can happen.
+            least = max(1, subgroup.minimum or 0) if position < 2 else 0
+            members = draw(st.lists(_pods, min_size=least, max_size=max(least, pods)))
             for at, drawn in enumerate(members):
                 # Most pods of a leaf are alike, as they are in life.
                 wanted = shapes[(members[0] if at % 3 < 2 else drawn)[0] % len(shapes)]
@@ -378,6 +393,19 @@ def _snapshot(nodes: Sequence[Node], queues: Sequence[Queue], groups: Sequence[P
         pod_reservation=np.isin(np.arange(len(table.pods)), table.reservations),
         pod_devices=table.devices,
     )
+
+
+def contended(**options: Any) -> st.SearchStrategy[Snapshot]:
+    """Draw a cluster with fewer devices than its queues ask for."""
+    defaults: dict[str, Any] = {
+        "nodes": (1, 3),
+        "queues": (2, 4),
+        "groups": (3, 6),
+        "shapes": GPUS_ONLY,
+        "rivals": True,
+        "foreign": False,
+    }
+    return snapshots(**{**defaults, **options})
 
 
 SMALLEST = _snapshot(

@@ -125,6 +125,13 @@ def set_status(world: World, pod: Pod, status: int) -> None:
     pod.status = status
 
 
+def settle(world: World) -> None:
+    """Bind everybody who was allocated and still is."""
+    for verb, row in world.operations:
+        if verb == OP_ALLOCATE and world.pods[row].status == Status.ALLOCATED:
+            set_status(world, world.pods[row], Status.BINDING)
+
+
 def new_placement(world: World) -> int:
     """Return a fresh placement without slots."""
     world.placements.append([-1] * len(world.placements[0]))

@@ -197,6 +197,14 @@ def pop_among(heap: Heap, wanted: Sequence[bool]) -> int:
             return group
 
 
+def pop_many(heap: Heap, most: int) -> list[int]:
+    """Pop until there are ``most`` groups, or no more."""
+    groups = []
+    while len(groups) < most and (group := pop(heap)) >= 0:
+        groups.append(group)
+    return groups
+
+
 def fill(heap: Heap, groups: Iterable[int]) -> None:
     """Push groups in their order."""
     for group in groups:

@@ -1,0 +1,34 @@
+from hypothesis import given
+
+from kai.framework.cycle import run_cycle
+from kai.framework.decisions import Recorder
+from tests.properties.strategies import contended, snapshots
+from tests.properties.turns import next_turn
+from tests.properties.watch import profile
+
+TURNS = 20
+EVERYTHING = profile(shortcuts=True)
+
+
+def turns_of(snapshot):
+    """Return the counts of decisions of each of twenty cycles; fewer, if the cluster comes to rest earlier."""
+    counts = []
+    for turn in range(TURNS):
+        report = run_cycle(snapshot, EVERYTHING, Recorder())
+        counts.append(report.counts)
+        if not any(report.counts.values()):
+            break
+        snapshot = next_turn(snapshot, report, turn)
+    return counts
+
+
+@given(snapshots(groups=(2, 6)))
+def test_clusters_come_to_rest(snapshot):
+    counts = turns_of(snapshot)
+    assert not counts[-1]["evictions"], counts
+
+
+@given(contended())
+def test_queues_that_fight_for_devices_come_to_rest(snapshot):
+    counts = turns_of(snapshot)
+    assert not counts[-1]["evictions"], counts

@@ -1,0 +1,97 @@
+import json
+import os
+import subprocess
+import sys
+from random import Random
+
+import attrs
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai.api.codec import structure_all
+from kai.api.objects import ClusterObjects, collect
+from kai.framework.cycle import run_cycle
+from kai.framework.decisions import Recorder
+from kai.intake import take_snapshot
+from kai.testing.sinks import told
+from tests.generate.draft import NOW
+from tests.generate.features import Chosen
+from tests.generate.scenario import generate
+from tests.properties.strategies import contended, snapshots
+from tests.properties.watch import profile
+
+EVERYTHING = profile(shortcuts=True)
+AT = NOW.timestamp()
+seeds = st.integers(0, 10**6)
+
+
+def decide(snapshot, using=EVERYTHING):
+    """Return the decisions of a cycle, statement by statement, and everything else that it leaves behind."""
+    sink = Recorder()
+    report = run_cycle(snapshot, using, sink)
+    state = {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in attrs.asdict(report, recurse=False).items()
+        if name not in {"records", "last_start", "last_eviction", "stale_since"}
+    }
+    reasons = {group: (record.reasons, record.notes, record.pods) for group, record in report.records.items()}
+    return sink.statements, state, reasons
+
+
+@given(snapshots(groups=(2, 6)))
+def test_the_same_cluster_twice_gives_the_same_decisions_bit_for_bit(snapshot):
+    again = attrs.evolve(snapshot)
+    assert decide(snapshot) == decide(again)
+
+
+@given(contended())
+def test_so_it_does_after_the_books_were_opened_once(snapshot):
+    """What is kept with a snapshot for the next session must not have been changed by the last one."""
+    assert decide(snapshot) == decide(snapshot)
+
+
+@given(snapshots(groups=(2, 7)))
+def test_the_short_cuts_decide_as_the_long_way_does(snapshot):
+    quick, slow = decide(snapshot), decide(snapshot, profile())
+    assert quick[:2] == slow[:2]
+    assert quick[2].keys() == slow[2].keys()
+
+
+def objects_of(seed, shuffled):
+    manifests = generate(seed, Chosen())["objects"]
+    if shuffled is not None:
+        manifests = list(manifests)
+        Random(shuffled).shuffle(manifests)
+    return collect(structure_all(json.loads(json.dumps(manifests))).objects)
+
+
+def decisions_on(objects: ClusterObjects) -> list[str]:
+    taken = take_snapshot(objects, AT)
+    sink = Recorder()
+    run_cycle(taken, EVERYTHING, sink)
+    return told(sink.decisions, taken)
+
+
+@given(seeds, seeds)
+def test_decisions_do_not_depend_on_the_order_of_objects(seed, order):
+    assert decisions_on(objects_of(seed, None)) == decisions_on(objects_of(seed, order))
+
+
+SAMPLE = range(40)
+WITHOUT_JIT = """
+import json
+from tests.properties.test_determinism import SAMPLE, decisions_on, objects_of
+print(json.dumps([decisions_on(objects_of(seed, None)) for seed in SAMPLE]))
+"""
+
+
+def test_decisions_do_not_depend_on_the_compiler():
+    """Where kernels are plain Python in this process too, this says at least that another process decides the same."""
+    found = subprocess.run(
+        [sys.executable, "-c", WITHOUT_JIT],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONHASHSEED": "7"},
+    )
+    assert json.loads(found.stdout) == [decisions_on(objects_of(seed, None)) for seed in SAMPLE]
