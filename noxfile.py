@@ -82,6 +82,13 @@ def conformance(session: nox.Session) -> None:
 
 
 @nox.session
+def integration(session: nox.Session) -> None:
+    """Run the roles on a real API server and etcd. Not by default: building these two takes minutes, the first time."""
+    python(session, "-m", "tests.integration.programs")
+    python(session, "-m", "pytest", "tests/integration", *session.posargs)
+
+
+@nox.session
 def coverage(session: nox.Session) -> None:
     """Measure which lines and branches the suite runs, with the JIT off so that kernels count."""
     python(session, "-m", "coverage", "erase")
