@@ -1,0 +1,80 @@
+"""What the pages show is what happens: their files are written, their commands run, their programs executed."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from kai.cli.command import run
+
+ROOT = Path(__file__).parents[3]
+PAGES = (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "examples" / "rack" / "README.md")
+BLOCK = re.compile(r"^```(?P<language>\w+)(?: +title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page):
+    return [match.groupdict() for match in BLOCK.finditer(page.read_text(encoding="utf-8"))]
+
+
+def commands(text):
+    """Yield each command of a console block with what it is said to print."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield command, output.strip("\n")
+
+
+SHOWN = [
+    (page, command, output)
+    for page in PAGES
+    for block in blocks(page)
+    if block["language"] == "console"
+    for command, output in commands(block["text"])
+]
+WITH_PROGRAMS = [page for page in PAGES if any(b["language"] == "python" and b["title"] for b in blocks(page))]
+
+
+def lay_out(page, folder):
+    """Write the files that a page shows into ``folder``, the examples beside them."""
+    for block in blocks(page):
+        if block["title"]:
+            (folder / block["title"]).write_text(block["text"], encoding="utf-8")
+    (folder / "examples").symlink_to(ROOT / "examples")
+
+
+@pytest.mark.parametrize(
+    ("page", "command", "output"), SHOWN, ids=[f"{page.stem}: {command}" for page, command, _ in SHOWN]
+)
+def test_a_command_prints_what_its_page_shows(page, command, output, tmp_path, monkeypatch, capsys):
+    lay_out(page, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    program, *arguments = command.split()
+    assert program == "kai"
+    assert run(arguments) == 0
+    assert capsys.readouterr().out.strip("\n") == output
+
+
+@pytest.mark.parametrize("page", WITH_PROGRAMS, ids=lambda page: page.stem)
+def test_the_programs_of_a_page_keep_their_own_tests(page, tmp_path, monkeypatch):
+    lay_out(page, tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    tests = 0
+    for path in sorted(tmp_path.glob("*.py")):
+        scope = {"__name__": path.stem, "__file__": str(path)}
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), scope)  # noqa: S102  a page of our own
+        for name in [name for name in scope if name.startswith("test_")]:
+            scope[name]()
+            tests += 1
+    assert tests > 0
+
+
+def test_programs_in_pages_can_be_read_as_python():
+    for page in PAGES:
+        for block in blocks(page):
+            if block["language"] == "python":
+                ast.parse(block["text"])
+
+
+def test_pages_that_show_commands_or_programs_are_found():
+    assert {page.stem for page, _, _ in SHOWN} >= {"concepts", "README"}
+    assert [page.stem for page in WITH_PROGRAMS] == ["plugins"]
