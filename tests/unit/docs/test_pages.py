@@ -10,7 +10,9 @@ from kai.cli.command import run
 
 ROOT = Path(__file__).parents[3]
 PAGES = (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "examples" / "rack" / "README.md")
-BLOCK = re.compile(r"^```(?P<language>\w+)(?: +title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^```(?P<language>\w+)(?: +title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 
 
 def blocks(page):
