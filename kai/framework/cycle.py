@@ -63,12 +63,12 @@ def run_cycle(
 def report(session: Session) -> CycleReport:
     """Return the state of ``session`` as plain values."""
     columns = session.columns
-    sharing = [int(pod) for pod in (columns.placement > 0).nonzero()[0]]
+    sharing = (columns.placement > 0).nonzero()[0]
     return CycleReport(
         counts=dict(session.counts),
         status=columns.status.copy(),
         node=columns.node.copy(),
-        devices={pod: session.devices_of(pod) for pod in sharing},
+        devices=dict(zip(sharing.tolist(), session.grants.devices_of(sharing), strict=True)),
         details=session.all_details(),
         node_details=session.node_details(),
         idle=columns.idle.copy(),

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Protocol
 
 import attrs
 
 from kai.framework.verdict import Fact
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Cause(StrEnum):
@@ -31,8 +34,8 @@ class Bind:
     received: str = "Regular"
     gpu_count: int = 0
     gpu_portion: float = 1.0
-    details: Mapping[str, object] = attrs.field(factory=dict, hash=False)
-    annotations: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+    details: Mapping[str, object] = attrs.field(default=NOTHING, hash=False)
+    annotations: Mapping[str, str] = attrs.field(default=NOTHING, hash=False)
 
 
 @attrs.frozen(kw_only=True)

@@ -4,7 +4,8 @@ Decisions come out in bulk. What the kernel cannot do itself, it hands back: gro
 and refusals that nobody has put into words yet.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -145,21 +146,29 @@ class Lane:
         count = int(state[allocating.DECISIONS])
         statements = work.statements[: int(state[allocating.STATEMENTS])]
         begins = np.searchsorted(work.decided[:count, 2], np.arange(len(statements) + 1))
-        pods, kinds = work.decided[:count, 1].tolist(), work.decided[:count, 0].tolist()
-        for at in range(len(statements)):
-            decisions = tuple(
-                self._decision(kinds[row], pods[row]) for row in range(int(begins[at]), int(begins[at + 1]))
-            )
-            session.emit("allocate", decisions)
+        decisions = self._decisions(work.decided[:count, 0], work.decided[:count, 1])
+        for begin, end in pairwise(begins.tolist()):
+            session.emit("allocate", tuple(decisions[begin:end]))
         started = statements[(statements[:, 1] == 0) & (statements[:, 2] == 0), 0]
         session.last_start[started] = session.snapshot.now
         for group, pod, told in work.refused[: int(state[allocating.REFUSALS])].tolist():
             record_same(session, group, pod, told)
         state[allocating.DECISIONS] = state[allocating.STATEMENTS] = state[allocating.REFUSALS] = 0
 
-    def _decision(self, kind: int, pod: int) -> Decision:
+    def _decisions(self, kinds: Int64s, pods: Int64s) -> Sequence[Decision]:
         session = self._session
-        if kind == OP_ALLOCATE:
-            return session.binding(pod)
-        node = int(session.columns.node[pod])
-        return Nominate(pod=pod, node=node, devices=session.devices_of(pod), action="allocate")
+        bound = kinds == OP_ALLOCATE
+        bindings = session.grants.bindings(pods[bound])
+        if bound.all():
+            return bindings
+        remaining = iter(bindings)
+        promised = pods[~bound]
+        promises = zip(promised, session.columns.node[promised], session.grants.devices_of(promised), strict=True)
+        out: list[Decision] = []
+        for is_bound in bound.tolist():
+            if is_bound:
+                out.append(next(remaining))
+            else:
+                pod, node, devices = next(promises)
+                out.append(Nominate(pod=int(pod), node=int(node), devices=devices, action="allocate"))
+        return out

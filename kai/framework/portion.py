@@ -172,8 +172,7 @@ class Portion:
         """
         self._answer()
         if self._amounts is None:
-            waiting = [pod for pod in map(int, self._chunk) if self._waits(pod)]
-            shapes = self._session.facts.pods.shape[np.array(waiting, np.int64)]
+            shapes = self._session.facts.pods.shape[self._waiting(self._chunk)]
             self._amounts = self._session.requested[shapes].sum(axis=0)
         return self._amounts
 
@@ -192,15 +191,20 @@ class Portion:
             self._chunk = np.array(self._chunk_of(self.root), np.int64)
         self._amounts = None
 
-    def _waits(self, pod: int) -> bool:
-        status = self._session.columns.status[pod]
-        return bool(status == Status.PENDING or (status == Status.RELEASING and self._session.columns.virtual[pod]))
+    def _waiting(self, pods: PodRows) -> PodRows:
+        """Return those of ``pods`` that are pending, or that the open statement evicted."""
+        columns = self._session.columns
+        status = columns.status[pods]
+        waiting: PodRows = pods[
+            (status == Status.PENDING) | ((status == Status.RELEASING) & (columns.virtual[pods] > 0))
+        ]
+        return waiting
 
     def _chunk_of(self, subgroup: int) -> list[int]:
         if self._session.facts.groups.leaf[subgroup]:
-            waiting = [int(pod) for pod in self.pods_of(subgroup) if self._waits(pod)]
             missing = self.minimum(subgroup) - self.active(subgroup)
-            return waiting[: missing if missing > 0 else 1]
+            chunk: list[int] = self._waiting(self.pods_of(subgroup))[: missing if missing > 0 else 1].tolist()
+            return chunk
         children = self.in_order(self._session.children(subgroup))
         if self.is_satisfied(subgroup):
             return next((chunk for chunk in map(self._chunk_of, children) if chunk), [])

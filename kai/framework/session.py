@@ -7,7 +7,8 @@ import attrs
 import numpy as np
 
 from kai.framework.budget import Budget, Unlimited
-from kai.framework.decisions import Bind, Cause, Decision, DecisionSink
+from kai.framework.decisions import Bind, Cause, Decision, DecisionSink, Evict, Nominate
+from kai.framework.grants import Grants
 from kai.framework.heaps import heap_start
 from kai.framework.hooks import Dependence
 from kai.framework.observe import Observer
@@ -21,16 +22,14 @@ from kai.framework.view import SessionView
 from kai.kernels import booking, columns, fit, groups, place, score
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules
-from kai.model.axis import GPU, GPU_UNIT
-from kai.model.pod import GpuKind
-from kai.model.rows import Float64s, GroupRows, Int64s, NodeRow, NodeRows, PodRow, PodRows
+from kai.model.rows import Bools, Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
 from kai.state.base import Base, make_base
 from kai.state.facts import pods_by_leaf, requested_amounts
 from kai.state.ledger import Ledger, Tracked
 from kai.state.snapshot import Snapshot
 
 UNLIMITED = Unlimited()
-FRACTION = "Fraction"
+_COUNTED_AS = {Bind: "binds", Evict: "evictions", Nominate: "pipelines"}
 
 
 @attrs.define
@@ -83,14 +82,13 @@ class Session:
         self._apply_opening()
         self._children: dict[int, tuple[int, ...]] = {}
         self._footprints: dict[int, tuple[int, ...]] = {}
-        self._grants: dict[int, tuple[str, int, float | None]] = {}
         self.reclaim_verdicts: dict[tuple[int, bool, bytes, int], Verdict] = {}
         """Whether groups of a queue may reclaim: queue, preemptible, amounts, stamp."""
         self._portions: dict[int, Portion] = {}
         self.group_keys = self._make_group_keys()
         self.heap_start = heap_start(self)
         self.subgroup_scores: dict[int, Float64s] = {}
-        self._annotating = [plugin for plugin in self.policy.plugins if plugin.hooks.annotate is not None]
+        self.grants = Grants(self, base.slot_names)
 
     # ------------------------------------------------------------------ opening
 
@@ -233,48 +231,13 @@ class Session:
 
     def devices_of(self, pod: int) -> tuple[str, ...]:
         """Return the names of the shared devices of a pod; ``+node/n`` stands for one that is opened in this cycle."""
-        node = int(self.columns.node[pod])
-        names = self._base.slot_names
-        start = int(self.facts.nodes.slot_start[node]) if node >= 0 else 0
-        return tuple(
-            names[slot] or f"+{self.snapshot.nodes[node].name}/{slot - start}" for slot in self.ledger.slots_of(pod)
-        )
+        return self.grants.devices_of(np.array([pod], np.int64))[0]
 
-    def binding(self, pod: int) -> Bind:
-        """Return the decision to bind ``pod`` where it is."""
-        shape = int(self.facts.pods.shape[pod])
-        node = int(self.columns.node[pod])
-        received, count, portion = self._grant(shape)
-        if received != FRACTION and not self._annotating and not self.columns.placement[pod]:
-            return Bind(pod=pod, node=node, received=received, gpu_count=count)
-        details = self.details(pod)
-        annotations: dict[str, str] = {}
-        for plugin in self._annotating:
-            if plugin.hooks.annotate is not None:
-                annotations |= plugin.hooks.annotate(PodRow(pod), NodeRow(node), details)
-        return Bind(
-            pod=pod,
-            node=node,
-            devices=self.devices_of(pod) if received == FRACTION else (),
-            received=received,
-            gpu_count=count,
-            gpu_portion=booking.portion_on_node(self.facts, shape, node) / 100 if portion is None else portion,
-            details=details,
-            annotations=annotations,
-        )
-
-    def _grant(self, shape: int) -> tuple[str, int, float | None]:
-        """Return what pods of ``shape`` receive: kind, devices, part of each (None: it depends on the node)."""
-        known = self._grants.get(shape)
-        if known is None:
-            gpu = self.snapshot.shapes[shape].gpu
-            if gpu.shared:
-                known = (FRACTION, gpu.devices, None if gpu.kind is GpuKind.MEMORY else gpu.portion)
-            else:
-                count = int(self.facts.shapes.request[shape, GPU]) // GPU_UNIT
-                known = ("" if gpu.kind is GpuKind.NONE else "Regular", count, 1.0)
-            self._grants[shape] = known
-        return known
+    def has_details(self, placements: Int64s) -> Bools:
+        """Return bool[n]: for which ``placements`` plugins chose anything."""
+        if not self._details:
+            return np.zeros(len(placements), np.bool_)
+        return np.array([placement in self._details for placement in placements.tolist()], np.bool_)
 
     # ------------------------------------------------------------------ details of placements
 
@@ -444,9 +407,8 @@ class Session:
 
     def emit(self, action: str, decisions: tuple[Decision, ...]) -> None:
         """Hand out the decisions of a committed statement."""
-        names = {"Bind": "binds", "Evict": "evictions", "Nominate": "pipelines"}
         for decision in decisions:
-            self.counts[names[type(decision).__name__]] += 1
+            self.counts[_COUNTED_AS[type(decision)]] += 1
         self._sink.take(decisions)
         self.observer.committed(action, len(decisions))
 

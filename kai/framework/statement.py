@@ -219,10 +219,16 @@ class Statement:
     def _decisions(self) -> Sequence[Decision]:
         session = self._session
         columns = session.columns
+        operations = self._ledger.operations()
+        pods = operations[:, 1]
+        statuses = columns.status[pods]
+        bound = (operations[:, 0] == OP_ALLOCATE) & (statuses == Status.ALLOCATED)
+        bindings = iter(session.grants.bindings(pods[bound]))
+        if bound.all():
+            return list(bindings)
         out: list[Decision] = []
         evicted: set[int] = set()
-        for kind, row in self._ledger.operations():
-            pod, status = int(row), int(columns.status[row])
+        for kind, pod, status in zip(*operations.T.tolist(), statuses.tolist(), strict=True):
             if kind == OP_EVICT and columns.evicted_status[pod] and pod not in evicted:
                 evicted.add(pod)
                 out.append(self._eviction(pod, status))
@@ -231,7 +237,7 @@ class Statement:
                     Nominate(pod=pod, node=int(columns.node[pod]), devices=session.devices_of(pod), action=self.action)
                 )
             elif kind == OP_ALLOCATE and status == Status.ALLOCATED:
-                out.append(session.binding(pod))
+                out.append(next(bindings))
         return out
 
     def _eviction(self, pod: int, status: int) -> Evict:
