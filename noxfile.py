@@ -99,8 +99,8 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Time scheduling cycles on the workloads of ``benchmarks``; arguments after ``--`` go to ``benchmarks run``."""
-    python(session, "-m", "benchmarks", "run", *(session.posargs or ["w1"]))
+    """Time scheduling cycles and check their budgets; arguments after ``--`` go to ``benchmarks run``."""
+    python(session, "-m", "benchmarks", "run", *(session.posargs or ["targets", "--check", "--runs", "3"]))
 
 
 @nox.session(venv_backend="virtualenv")

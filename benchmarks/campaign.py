@@ -4,6 +4,7 @@ Rounds go over all workloads before the next round begins, so that a slow minute
 a little rather than one of them wholly.
 """
 
+import datetime as dt
 import json
 import os
 import platform
@@ -17,7 +18,7 @@ from pathlib import Path
 import cattrs
 from attrs import frozen
 
-from benchmarks.results import Range, Report, Sample, Spread, Summary
+from benchmarks.results import Arrivals, Cycle, Range, Report, Sample, Spread, Summary, Timing
 from benchmarks.workload import Workload
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -30,6 +31,7 @@ class Plan:
 
     workloads: tuple[Workload, ...]
     runs: int
+    rounds: int
     timeout_seconds: float
     ranges: Mapping[str, Range]
 
@@ -47,23 +49,24 @@ def run(plan: Plan, say: Callable[[str], None]) -> Report:
             if workload.id in failures:
                 continue
             try:
-                sample = _sample(workload.id, plan.timeout_seconds)
+                sample = _sample(workload.id, plan.rounds, plan.timeout_seconds)
             except RunFailedError as error:
                 failures[workload.id] = str(error)
                 say(f"{workload.id} run {round_ + 1}: failed, {str(error).splitlines()[-1]}")
                 continue
             samples[workload.id].append(sample)
-            say(f"{workload.id} run {round_ + 1} of {plan.runs}: {sample.cycle_ms:.1f} ms")
+            best = min(cycle.wall_ms for cycle in sample.warm)
+            say(f"{workload.id} run {round_ + 1} of {plan.runs}: warm {best:.1f} ms, cold {sample.cold.wall_ms:.1f} ms")
     results = tuple(
         summarize(workload, samples[workload.id], plan.ranges.get(workload.id, Range()))
         for workload in plan.workloads
         if workload.id not in failures
     )
-    return Report(machine=describe_machine(), runs=plan.runs, results=results, failures=failures)
+    return Report(machine=describe_machine(), runs=plan.runs, rounds=plan.rounds, results=results, failures=failures)
 
 
-def _sample(workload: str, timeout_seconds: float) -> Sample:
-    command = [sys.executable, "-m", "benchmarks.once", workload]
+def _sample(workload: str, rounds: int, timeout_seconds: float) -> Sample:
+    command = [sys.executable, "-m", "benchmarks.once", workload, str(rounds)]
     try:
         done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=timeout_seconds, check=False)
     except subprocess.TimeoutExpired as error:
@@ -78,38 +81,59 @@ def _sample(workload: str, timeout_seconds: float) -> Sample:
 def summarize(workload: Workload, samples: Sequence[Sample], limits: Range) -> Summary:
     """Sum up ``samples`` of ``workload`` and judge them by ``limits`` and by the peer."""
     last = samples[-1]
-    cycle = Spread.over(sample.cycle_ms for sample in samples)
-    ratio = Spread.over(sample.cycle_ms / sample.calibration_ms for sample in samples)
+    warm = _timing([(cycle, sample.calibration_ms) for sample in samples for cycle in sample.warm])
+    middle = warm.wall_ms.median
+    memory = max(sample.peak_rss_mb for sample in samples)
     problems = tuple(dict.fromkeys(problem for sample in samples for problem in sample.problems))
-    if len({(sample.placed, sample.pipelined, sample.evicted) for sample in samples}) > 1:
-        problems += ("runs disagree about how many pods were placed, pipelined or evicted",)
-    peer = workload.peer.cycle_ms if workload.peer else None
+    if len({(sample.placed, sample.pipelined, sample.moved, sample.evicted) for sample in samples}) > 1:
+        problems += ("runs disagree about how many pods were placed, promised a place, moved or evicted",)
+    peer = workload.peer
     return Summary(
         workload=workload.id,
         title=workload.title,
+        nodes=workload.nodes.count,
         pods_pending=workload.pending_pods,
         pods_running=workload.running_pods,
-        cycle_ms=cycle,
-        snapshot_ms=Spread.over(sample.snapshot_ms for sample in samples),
-        phases_ms={name: Spread.over(sample.phases_ms.get(name, 0.0) for sample in samples) for name in last.phases_ms},
-        ratio=ratio,
+        warm=warm,
+        cold=_timing([(sample.cold, sample.calibration_ms) for sample in samples]),
         calibration_ms=Spread.over(sample.calibration_ms for sample in samples),
-        cpu_seconds=Spread.over(sample.cpu_seconds for sample in samples),
-        pods_per_second=(last.placed + last.pipelined) / cycle.median * 1000,
-        peak_rss_mb=max(sample.peak_rss_mb for sample in samples),
-        rss_before_mb=max(sample.rss_before_mb for sample in samples),
+        listing_us=_each_us([sample.listed for sample in samples]) or 0.0,
+        arriving_us=_each_us([arrivals for sample in samples for arrivals in sample.arrived]),
+        pods_per_second=(last.placed + last.pipelined) / middle * 1000,
+        rss_mb=max(sample.rss_mb for sample in samples),
+        peak_rss_mb=memory,
         placed=last.placed,
         pipelined=last.pipelined,
+        moved=last.moved,
         evicted=last.evicted,
         outcome="wrong" if problems else "right",
         problems=problems,
         range=limits,
-        within_target=None if limits.target_ms is None else cycle.median <= limits.target_ms,
-        within_budget=None if limits.budget_ratio is None else ratio.median <= limits.budget_ratio,
-        peer_cycle_ms=peer,
-        times_faster=None if peer is None else min(peer) / cycle.median,
+        within_target=None if limits.target_ms is None else middle <= limits.target_ms,
+        within_memory=None if limits.target_rss_mb is None else memory <= limits.target_rss_mb,
+        within_budget=None if limits.budget_ratio is None else warm.ratio.median <= limits.budget_ratio,
+        peer_cycle_ms=peer.cycle_ms if peer else None,
+        peer_note=peer.note if peer else "",
+        times_faster=min(peer.cycle_ms) / middle if peer else None,
         samples=tuple(samples),
     )
+
+
+def _timing(cycles: Sequence[tuple[Cycle, float]]) -> Timing:
+    """Sum up cycles, each with the calibration of its process."""
+    phases = dict.fromkeys(name for cycle, _ in cycles for name in cycle.phases_ms)
+    return Timing(
+        wall_ms=Spread.over(cycle.wall_ms for cycle, _ in cycles),
+        cpu_ms=Spread.over(cycle.cpu_ms for cycle, _ in cycles),
+        ratio=Spread.over(cycle.cpu_ms / calibration for cycle, calibration in cycles),
+        phases_ms={name: Spread.over(cycle.phases_ms.get(name, 0.0) for cycle, _ in cycles).median for name in phases},
+    )
+
+
+def _each_us(arrivals: Sequence[Arrivals]) -> float | None:
+    """Return the middle time for one object, in microseconds; None where none came."""
+    times = [each.wall_ms / each.objects * 1000 for each in arrivals if each.objects]
+    return Spread.over(times).median if times else None
 
 
 def describe_machine() -> dict[str, str]:
@@ -120,6 +144,8 @@ def describe_machine() -> dict[str, str]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         **{package: _version(package) for package in ("numpy", "numba", "kai-scheduler")},
+        "commit": _commit(),
+        "date": dt.datetime.now(tz=dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "load": f"{os.getloadavg()[0]:.2f}",
     }
 
@@ -139,3 +165,18 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
+
+
+def _commit() -> str:
+    """Name the commit that is checked out, and whether it was changed; "unknown" outside of a repository."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--exclude=*"],  # noqa: S607 - git as the developer has it
+            cwd=_ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()

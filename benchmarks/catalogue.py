@@ -201,30 +201,42 @@ def _reclaims() -> Iterable[Workload]:
         queues=_four_queues(cluster.total_gpus),
         running=Running(2500, FOUR, per_node=5),
         pending=Pending(20, FOUR, gpus=8),
-        expected=Expected(),
-        peer=Peer((173, 173)),
+        expected=Expected(
+            pipelined=3,
+            moved=15,
+            evicted=15,
+            source="derived: the first 17 groups by name may move; they stand on nodes 0 to 3, five on each",
+        ),
+        peer=Peer((173, 173), note="moves nothing: its 17 groups are any, so no node becomes empty"),
     )
 
 
 def _large_reclaims() -> Iterable[Workload]:
-    """Make the peer's own benchmark of one large gang, at several sizes, and its hopeless sibling.
+    """Make the peer's own benchmarks of reclaim, and a hopeless sibling.
 
-    Source: BenchmarkReclaimLargeJobs_* and BenchmarkReclaimUnschedulableDistributedJob_* of the peer; its figures
-    contain about 100 ms of test set-up per operation.
+    Source: BenchmarkReclaimLargeJobs_* of the peer. The gang had a tenth as many pods as there are nodes when 76 s were
+    published for 1,000 nodes (April 2026), and has half as many since July: ``large`` and ``huge`` here.
+    BenchmarkReclaimUnschedulableDistributedJob_* is ``gang-short``, BenchmarkReclaimManySingleGPUJobsFullCycle_* is
+    ``many``. The peer's figures contain about 100 ms of test set-up per operation, and are reclaim alone but for
+    ``many``.
     """
-    derived = "derived: each of the gang's pods takes a node of eight victims"
-    for nodes, peer in ((100, 10418.0), (200, 5177.0), (500, None), (1000, 76000.0)):
+    alone = "the peer's own benchmark, reclaim alone"
+    for nodes, published in ((100, 213.4), (200, 728.0), (500, 9170.0), (1000, 76300.0)):
+        yield _one_gang("large", nodes, nodes // 10, Peer((published, published), note=f"{alone}, published"))
+    for nodes, measured in ((100, 10418.0), (200, 5177.0), (1000, None)):
+        yield _one_gang("huge", nodes, nodes // 2, Peer((measured, measured), note=alone) if measured else None)
+    for nodes, published in ((100, 3491.0), (500, 165600.0)):
         cluster = Nodes(nodes)
-        gang = nodes // 10
+        gpus = cluster.total_gpus
         yield Workload(
-            id=f"large-{nodes}",
-            title=f"{nodes:,} full nodes, a gang of {gang} x 8 GPU reclaims",
+            id=f"many-{nodes}",
+            title=f"{nodes:,} full nodes, {gpus:,} x 1 GPU reclaim all of it",
             nodes=cluster,
-            queues=_two_queues(0, cluster.total_gpus),
-            running=Running(cluster.total_gpus, ("queue-0",), striped=True),
-            pending=Pending(1, ("queue-1",), pods=gang, gpus=8),
-            expected=Expected(pipelined=gang, evicted=gang * 8, source=derived),
-            peer=Peer((peer, peer), note="the peer's own benchmark, reclaim alone") if peer else None,
+            queues=_two_queues(0, gpus),
+            running=Running(gpus, ("queue-0",), striped=True),
+            pending=Pending(gpus, ("queue-1",)),
+            expected=Expected(pipelined=gpus, evicted=gpus, source="the peer's own test of this workload"),
+            peer=Peer((published, published), note="the peer's own benchmark, published"),
         )
     cluster = Nodes(500)
     yield Workload(
@@ -235,6 +247,23 @@ def _large_reclaims() -> Iterable[Workload]:
         running=Running(cluster.total_gpus, ("queue-0",), striped=True),
         pending=Pending(1, ("queue-1",), pods=10, gpus=8),
         expected=Expected(source="derived: the eightieth victim would be within its queue's quota"),
+    )
+
+
+def _one_gang(id_: str, nodes: int, gang: int, peer: Peer | None) -> Workload:
+    """Make a full cluster in which one gang takes whole nodes from a queue that deserves nothing."""
+    cluster = Nodes(nodes)
+    return Workload(
+        id=f"{id_}-{nodes}",
+        title=f"{nodes:,} full nodes, a gang of {gang} x 8 GPU reclaims",
+        nodes=cluster,
+        queues=_two_queues(0, cluster.total_gpus),
+        running=Running(cluster.total_gpus, ("queue-0",), striped=True),
+        pending=Pending(1, ("queue-1",), pods=gang, gpus=8),
+        expected=Expected(
+            pipelined=gang, evicted=gang * 8, source="derived: each of the gang's pods takes a node of eight victims"
+        ),
+        peer=peer,
     )
 
 

@@ -30,19 +30,19 @@ class Stopwatch:
 
 
 def calibrate() -> float:
-    """Time a fixed piece of work, in milliseconds: the best of three.
+    """Time a fixed piece of work, in milliseconds of processor time: the best of three.
 
-    Half of it is interpreted arithmetic, half is sorting an array, roughly as in a scheduling cycle. Times divided by
-    this one can be compared between machines and between a quiet and a busy hour, which bare times cannot.
+    Half of it is interpreted arithmetic, half is sorting an array, roughly as in a scheduling cycle. Processor times
+    divided by this one can be compared between machines, and between a quiet and a busy hour, which bare times cannot.
     """
     return min(_fixed_work() for _ in range(_ROUNDS))
 
 
 def _fixed_work() -> float:
     values = (np.arange(_SORTED, dtype=np.int64) * 2_654_435_761) % 1_000_003
-    start = time.perf_counter()
+    start = time.process_time()
     state = 1
     for step in range(_STEPS):
         state = (state * 48_271 + step) % 2_147_483_647
     np.argsort(values, kind="stable")
-    return (time.perf_counter() - start) * 1000
+    return (time.process_time() - start) * 1000

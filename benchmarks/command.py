@@ -16,14 +16,15 @@ from benchmarks.workload import Workload
 
 
 def _workloads(_: click.Context, __: click.Parameter, ids: tuple[str, ...]) -> tuple[Workload, ...]:
-    """Look up every id; ``all`` means each one there is."""
+    """Look up every id; ``all`` means each one there is, ``targets`` those that have a target."""
+    groups: dict[tuple[str, ...], tuple[str, ...]] = {("all",): tuple(WORKLOADS), ("targets",): tuple(read_ranges())}
     try:
-        return tuple(find_workload(id_) for id_ in (WORKLOADS if ids == ("all",) else ids))
+        return tuple(find_workload(id_) for id_ in groups.get(ids, ids))
     except UnknownWorkloadError as error:
         raise click.BadParameter(str(error)) from error
 
 
-_ids = click.argument("workloads", nargs=-1, required=True, callback=_workloads, metavar="ID...|all")
+_ids = click.argument("workloads", nargs=-1, required=True, callback=_workloads, metavar="ID...|targets|all")
 
 
 @click.group(help="Generate the workloads that kai is measured on, and measure it.")
@@ -49,8 +50,9 @@ def generate(workloads: tuple[Workload, ...], out: Path) -> None:
             click.echo(f"{written.path}: {written.objects:,} objects", err=True)
 
 
-@main.command(name="run", help="Measure one scheduling cycle per workload, several times, each in a fresh process.")
+@main.command(name="run", help="Measure scheduling cycles on workloads, in several fresh processes each.")
 @_ids
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(min=1), help="Warm cycles per process.")
 @click.option("--runs", default=5, show_default=True, type=click.IntRange(min=1), help="Fresh processes per workload.")
 @click.option(
     "--output", default="table", show_default=True, type=click.Choice(["table", "json"]), help="What to print."
@@ -59,10 +61,17 @@ def generate(workloads: tuple[Workload, ...], out: Path) -> None:
 @click.option("--check", is_flag=True, help="End with code 1 where a decision is wrong or a budget is exceeded.")
 @click.option("--quiet", "-q", is_flag=True, help="Say nothing while it runs.")
 def run_workloads(
-    workloads: tuple[Workload, ...], *, runs: int, output: str, timeout: float, check: bool, quiet: bool
+    workloads: tuple[Workload, ...],
+    *,
+    runs: int,
+    rounds: int,
+    output: str,
+    timeout: float,
+    check: bool,
+    quiet: bool,
 ) -> None:
     """Measure, print, and end with code 1 where a process failed or ``check`` found something."""
-    plan = Plan(workloads, runs, timeout, read_ranges())
+    plan = Plan(workloads, runs, rounds, timeout, read_ranges())
     report = run(plan, (lambda _: None) if quiet else (lambda line: click.echo(line, err=True)))
     click.echo(json.dumps(cattrs.unstructure(report), indent=2) if output == "json" else table(report))
     wrong = any(summary.problems or summary.within_budget is False for summary in report.results)

@@ -1,26 +1,41 @@
 """Call kai: the only module of the benchmarks that knows it.
 
-Three steps are told apart because they are not measured alike: ``load`` happens before the clock starts, ``decide``
-is what the clock runs for, and ``warm`` makes sure that neither compiles or imports anything for the first time.
+What runs here is what the scheduler's service runs (``kai.scheduler.service``), without network and threads: lists and
+watch events go into its store, a cycle takes the store's objects, decides, and encodes every write that an API server
+would be sent. ``Live`` keeps all that a scheduler keeps between cycles.
 """
 
+import gc
+import json
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from functools import cache
 
-from attrs import frozen
+import msgspec
+from attrs import Factory, define, frozen
 
 from benchmarks.clock import Stopwatch
-from benchmarks.manifests import NOW, Manifest
+from benchmarks.events import Batch
 from benchmarks.outcome import Decisions
 from kai import kernels
-from kai.api.codec import structure_all
-from kai.api.objects import ClusterObjects, collect
+from kai.api.collector import paused
+from kai.api.kinds import BY_NAME, ApiObject
+from kai.api.objects import FIELD_OF
+from kai.cluster.clock import SystemClock
+from kai.cluster.encoding import encode_write
+from kai.cluster.paths import Served
+from kai.cluster.port import Evict as EvictRequest
+from kai.cluster.raw import head_of, line_of, manifest_of
+from kai.cluster.shelf import Shelf
+from kai.cluster.store import Watched, WatchedStore
 from kai.framework.configuration import default_profile
 from kai.framework.cycle import run_cycle
 from kai.framework.decisions import Bind, Evict, Nominate, Recorder
 from kai.framework.profile import Profile
-from kai.intake import take_snapshot
+from kai.intake import Intake, expired_bind_requests
+from kai.scheduler import orders
+from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.verifying import pod_of
 from kai.state.snapshot import Snapshot
 
 
@@ -38,6 +53,15 @@ class _Timing:
         """Do nothing: decisions are counted at the end."""
 
 
+@frozen
+class Outcome:
+    """What a cycle leaves behind: the decisions, and the bodies of all writes that follow from them."""
+
+    snapshot: Snapshot
+    recorder: Recorder
+    bodies: tuple[bytes, ...]
+
+
 def warm() -> None:
     """Compile or load every kernel, and import every plugin and action."""
     kernels.warm()
@@ -49,33 +73,103 @@ def _profile() -> Profile:
     return default_profile()
 
 
-def load(manifests: Iterable[Manifest], /) -> ClusterObjects:
-    """Read manifests into what a snapshot is made of."""
-    return collect(structure_all(manifests).objects)
+@cache
+def _settings() -> SchedulerSettings:
+    return SchedulerSettings()
 
 
-def decide(objects: ClusterObjects, watch: Stopwatch, /) -> Decisions:
-    """Take a snapshot of ``objects`` and decide once, with everything at its default."""
-    with watch.phase("snapshot"):
-        snapshot = take_snapshot(objects, NOW.timestamp())
-    recorder = Recorder()
-    run_cycle(snapshot, _profile(), recorder, _Timing(watch))
-    return _by_name(snapshot, recorder)
+def _store() -> WatchedStore:
+    return WatchedStore([Watched(cls=cls) for cls in FIELD_OF], SystemClock())
 
 
-def _by_name(snapshot: Snapshot, recorder: Recorder) -> Decisions:
-    """Name the pods and nodes of all decisions.
+@define(eq=False)
+class Live:
+    """A scheduler that lives on from cycle to cycle, and its view of a cluster."""
 
-    Cost: a microsecond or so a decision, inside of what is measured: rows alone are of no use to anybody outside.
-    """
-    pods, nodes = snapshot.pods, snapshot.nodes
-    bound, pipelined, evicted = dict[str, str](), dict[str, str](), set[str]()
-    for decision in recorder.decisions:
-        match decision:
-            case Bind():
-                bound[pods[decision.pod].name] = nodes[decision.node].name
-            case Nominate():
-                pipelined[pods[decision.pod].name] = nodes[decision.node].name
-            case Evict():
-                evicted.add(pods[decision.pod].name)
-    return Decisions(bound, pipelined, frozenset(evicted))
+    store: WatchedStore = Factory(_store)
+    intake: Intake = Factory(lambda: Intake(_settings().intake))
+    served: Served = Factory(Served)
+
+    # --- What arrives ------------------------------------------------------------------------------------------
+
+    def take(self, batch: Batch) -> None:
+        """Take what one read from the network brought: decode it and put it into the store."""
+        cls = BY_NAME[batch.api_version, batch.kind].cls
+        shelf: Shelf[ApiObject] = self.store.shelf(cls)
+        with self.store.taking(), paused():
+            if batch.form == "list":
+                for body in batch.bodies:
+                    _see(shelf, msgspec.Raw(body))
+                return
+            for body in batch.bodies:
+                line = line_of(body)
+                if line is None:
+                    raise ValueError(f"event: found {body[:80]!r}, expected a line of a watch stream")
+                if line.type != "DELETED":
+                    _see(shelf, line.object)
+                elif head := head_of(line.object):
+                    shelf.bury_key(head.key, head.uid, head.version)
+
+    def settle(self) -> None:
+        """Do what the service does after its first cycle: let the collector pass over what lives long."""
+        gc.collect()
+        gc.freeze()
+
+    # --- What is decided ---------------------------------------------------------------------------------------
+
+    def cycle(self, now: float, watch: Stopwatch) -> Outcome:
+        """Apply what arrived, take a snapshot, run every action, and encode what is to be written."""
+        with watch.phase("deltas"):
+            objects = self.store.cluster_objects()
+            if expired_bind_requests(objects, _settings().intake):
+                raise ValueError("bind requests: found one that is over, expected none in a benchmark")
+        with watch.phase("snapshot"):
+            snapshot = self.intake.take(objects, now)
+        recorder = Recorder()
+        run_cycle(snapshot, _profile(), recorder, _Timing(watch))
+        with watch.phase("encode"):
+            bodies = tuple(self._encoded(snapshot, recorder))
+        return Outcome(snapshot, recorder, bodies)
+
+    def _encoded(self, snapshot: Snapshot, recorder: Recorder) -> Iterable[bytes]:
+        """Encode bind requests and evictions as the service sends them; a promise is no write."""
+        settings, served = _settings(), self.served
+        for decision in recorder.decisions:
+            pod = pod_of(self.store, snapshot, decision.pod)
+            if pod is None:
+                raise LookupError(f"pod {snapshot.pods[decision.pod].key}: not in the store")
+            match decision:
+                case Bind():
+                    node = snapshot.nodes[decision.node].name
+                    request = orders.bind_request(decision, pod, node, decision.devices, settings)
+                    yield encode_write(orders.create_bind_request(request), served).body or b""
+                case Evict():
+                    order = orders.eviction(pod, settings, orders.Stamp(), budgeted=False)
+                    if not isinstance(order, EvictRequest):
+                        raise TypeError(f"eviction: found {type(order).__name__}, expected the default, EvictRequest")
+                    yield encode_write(order, served).body or b""
+
+    def read(self, outcome: Outcome) -> Decisions:
+        """Name the pods and nodes of all decisions; binds and evictions are read from the encoded bodies."""
+        pods, nodes = outcome.snapshot.pods, outcome.snapshot.nodes
+        bound, evicted = dict[str, str](), set[str]()
+        for body in map(json.loads, outcome.bodies):
+            if body["kind"] == "BindRequest":
+                bound[body["spec"]["podName"]] = body["spec"]["selectedNode"]
+            else:
+                evicted.add(body["metadata"]["name"])
+        promised = {
+            pods[decision.pod].name: nodes[decision.node].name
+            for decision in outcome.recorder.decisions
+            if isinstance(decision, Nominate)
+        }
+        moved = {pod: node for pod, node in promised.items() if pod in evicted}
+        pipelined = {pod: node for pod, node in promised.items() if pod not in evicted}
+        return Decisions(bound, pipelined, moved, frozenset(evicted))
+
+
+def _see(shelf: Shelf[ApiObject], raw: msgspec.Raw) -> None:
+    """Take an object, unless it is known in this version."""
+    head = head_of(raw)
+    if head is None or not shelf.knows(head):
+        shelf.see(manifest_of(raw))

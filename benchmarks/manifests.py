@@ -143,10 +143,13 @@ def pod_groups(workload: Workload) -> Iterator[Manifest]:
             metadata = _metadata(running_name(index), _RUNNING_SINCE, index) | started
             yield _pod_group(metadata, workload.running.queues, index, {"minMember": 1})
     if workload.pending:
-        size: Manifest = {"minMember": workload.pending.pods, **_topology_constraint(workload.pending)}
-        for index in range(workload.pending.groups):
-            metadata = _metadata(waiting_name(index), _PENDING_SINCE, index)
-            yield _pod_group(metadata, workload.pending.queues, index, size)
+        yield from _pending_groups(workload.pending)
+
+
+def _pending_groups(pending: Pending) -> Iterator[Manifest]:
+    size: Manifest = {"minMember": pending.pods, **_topology_constraint(pending)}
+    for index in range(pending.groups):
+        yield _pod_group(_metadata(waiting_name(index), _PENDING_SINCE, index), pending.queues, index, size)
 
 
 def _pod_group(metadata: Manifest, queue_names: tuple[str, ...], index: int, size: Manifest) -> Manifest:
@@ -245,3 +248,10 @@ def manifests(workload: Workload) -> Iterator[Manifest]:
     """Make every object of ``workload``, kind by kind."""
     for make in KINDS.values():
         yield from make(workload)
+
+
+def newcomers(workload: Workload) -> Iterator[Manifest]:
+    """Make what arrives at a cluster that is known already: the groups and pods that wait."""
+    if workload.pending:
+        yield from _pending_groups(workload.pending)
+        yield from _pending_pods(workload.pending)

@@ -1,21 +1,25 @@
-"""Measure one cycle over one workload.
+"""Measure the cycles of one workload in this process: the first, and then several of a scheduler that lives on.
 
-Objects are loaded and the kernels are warmed before the clock starts; snapshot and cycle are inside. Memory that lives
-on is moved out of the collector's sight before, as the service does after its start.
+The cluster is listed, those that wait included, and the first cycle is the cold one. Then, round by round, those that
+wait leave, a cycle passes, they come back as new objects, and the next cycle is measured: the warm one, which knows
+nodes and running pods and has to learn of those that wait. Where nothing waits, a warm cycle is one without news.
 """
 
 import gc
 import resource
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from benchmarks.clock import Stopwatch, calibrate
-from benchmarks.manifests import Manifest, manifests
+from benchmarks.events import Batch, arriving, leaving, listed
+from benchmarks.manifests import NOW
 from benchmarks.outcome import Decisions, problems
-from benchmarks.results import Sample
+from benchmarks.results import Arrivals, Cycle, Sample
 from benchmarks.workload import Expected, Nodes, Pending, QueueShape, Workload
+
+ROUNDS = 3
 
 _WARM_UP = Workload(
     id="warm-up",
@@ -26,60 +30,111 @@ _WARM_UP = Workload(
     expected=Expected(placed=4),
 )
 
-
-Objects = TypeVar("Objects")
-
-
-class Engine(Protocol[Objects]):
-    """What is measured: ``benchmarks.engine``, or a stand-in of a test."""
-
-    def warm(self) -> None:
-        """Do what need be done only once in a process."""
-
-    def load(self, manifests: Iterable[Manifest], /) -> Objects:
-        """Read manifests into the engine's own objects."""
-
-    def decide(self, objects: Objects, watch: Stopwatch, /) -> Decisions:
-        """Decide once, telling ``watch`` the phases, of which one may be called ``snapshot``."""
+Outcome = TypeVar("Outcome")
 
 
-def measure(workload: Workload, engine: Engine[Objects]) -> Sample:
-    """Let ``engine`` decide once about ``workload`` and say what that took."""
-    engine.warm()
-    engine.decide(engine.load(manifests(_WARM_UP)), Stopwatch())
+class Scheduler(Protocol[Outcome]):
+    """What is measured: ``benchmarks.engine.Live``, or a stand-in of a test."""
 
-    start = time.perf_counter()
-    objects = engine.load(manifests(workload))
-    load_seconds = time.perf_counter() - start
+    def take(self, batch: Batch, /) -> None:
+        """Take news of the cluster: decode them and remember them."""
+
+    def settle(self) -> None:
+        """Do what a service does once after its first cycle."""
+
+    def cycle(self, now: float, watch: Stopwatch, /) -> Outcome:
+        """Decide once and encode what is to be written, telling ``watch`` the phases."""
+
+    def read(self, outcome: Outcome, /) -> Decisions:
+        """Name what was decided; not measured."""
+
+
+def measure(
+    workload: Workload, begin: Callable[[], Scheduler[Outcome]], warm: Callable[[], None], rounds: int = ROUNDS
+) -> Sample:
+    """Measure the first cycle of a scheduler on ``workload``, and ``rounds`` later ones."""
+    warm()
+    _rehearse(begin())
     calibration_ms = calibrate()
-    gc.collect()
-    gc.freeze()
-    rss_before_mb = _rss_mb()
-
-    watch, cpu_start = Stopwatch(), time.process_time()
-    with watch.phase("total"):
-        decisions = engine.decide(objects, watch)
-    cpu_seconds = time.process_time() - cpu_start
-    cycle_ms = watch.phases_ms.pop("total")
-    snapshot_ms = watch.phases_ms.pop("snapshot", 0.0)
+    meter = _Meter(workload, begin())
+    arrivals = [_timed(meter.scheduler, listed(workload))]
+    cold = meter.cycle()
+    meter.scheduler.settle()
+    cycles = []
+    for round_ in range(rounds):
+        _timed(meter.scheduler, leaving(workload, round_))
+        meter.quiet_cycle()
+        if workload.pending:
+            arrivals.append(_timed(meter.scheduler, arriving(workload, round_ + 1)))
+        # Rubbish of the making of events is not the scheduler's; what it makes itself, it pays for.
+        gc.collect()
+        cycles.append(meter.cycle())
     return Sample(
         workload=workload.id,
-        cycle_ms=cycle_ms,
-        snapshot_ms=snapshot_ms,
-        phases_ms=watch.phases_ms,
+        cold=cold,
+        warm=tuple(cycles),
+        listed=arrivals[0],
+        arrived=tuple(arrivals[1:]),
         calibration_ms=min(calibration_ms, calibrate()),
-        cpu_seconds=cpu_seconds,
-        load_seconds=load_seconds,
-        rss_before_mb=rss_before_mb,
-        peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        placed=len(decisions.bound),
-        pipelined=len(decisions.pipelined),
-        evicted=len(decisions.evicted),
-        problems=tuple(problems(workload, decisions)),
+        rss_mb=_memory_mb("VmRSS"),
+        peak_rss_mb=_memory_mb("VmHWM"),
+        placed=len(meter.last.bound),
+        pipelined=len(meter.last.pipelined),
+        moved=len(meter.last.moved),
+        evicted=len(meter.last.evicted),
+        problems=tuple(dict.fromkeys(meter.problems)),
     )
 
 
-def _rss_mb() -> float:
-    """Read how much memory of this process is resident now."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * resource.getpagesize() / 2**20
+class _Meter:
+    """Times cycles of one scheduler, a second apart, and checks each of them."""
+
+    def __init__(self, workload: Workload, scheduler: "Scheduler[Outcome]") -> None:
+        self.scheduler = scheduler
+        self.problems: list[str] = []
+        self.last = Decisions({}, {}, {}, frozenset())
+        self._workload = workload
+        self._now = NOW.timestamp()
+
+    def cycle(self) -> Cycle:
+        """Time one cycle and check what it decided."""
+        watch, cpu = Stopwatch(), time.process_time()
+        with watch.phase("total"):
+            outcome = self.scheduler.cycle(self._now, watch)
+        cpu_ms = (time.process_time() - cpu) * 1000
+        self._now += 1.0
+        self.last = self.scheduler.read(outcome)
+        self.problems += problems(self._workload, self.last)
+        return Cycle(wall_ms=watch.phases_ms.pop("total"), cpu_ms=cpu_ms, phases_ms=watch.phases_ms)
+
+    def quiet_cycle(self) -> None:
+        """Let a cycle pass that nobody times."""
+        self.scheduler.cycle(self._now, Stopwatch())
+        self._now += 1.0
+
+
+def _rehearse(scheduler: Scheduler[Outcome]) -> None:
+    """Take every step once on a small cluster, so that nothing is imported or compiled while a clock runs."""
+    for batch in (*listed(_WARM_UP), *leaving(_WARM_UP, 0), *arriving(_WARM_UP, 1)):
+        scheduler.take(batch)
+        scheduler.cycle(NOW.timestamp(), Stopwatch())
+
+
+def _timed(scheduler: Scheduler[Outcome], batches: Iterable[Batch]) -> Arrivals:
+    """Give ``scheduler`` the batches, timing it and not their making."""
+    objects, seconds = 0, 0.0
+    for batch in batches:
+        start = time.perf_counter()
+        scheduler.take(batch)
+        seconds += time.perf_counter() - start
+        objects += len(batch.bodies)
+    return Arrivals(objects, seconds * 1000)
+
+
+def _memory_mb(line: str) -> float:
+    """Read what the kernel says about this process' memory: ``VmRSS`` is now, ``VmHWM`` the most there ever was."""
+    for each in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        name, _, value = each.partition(":")
+        if name == line:
+            return float(value.split()[0]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,4 +1,4 @@
-"""Measure one cycle and print it as JSON: ``python -m benchmarks.once w1``.
+"""Measure one workload in this process and print the sample as JSON: ``python -m benchmarks.once w1``.
 
 This is the fresh process that ``campaign`` starts for every sample.
 """
@@ -10,7 +10,8 @@ import cattrs
 
 from benchmarks import engine
 from benchmarks.catalogue import find_workload
-from benchmarks.measure import measure
+from benchmarks.measure import ROUNDS, measure
 
 if __name__ == "__main__":
-    print(json.dumps(cattrs.unstructure(measure(find_workload(sys.argv[1]), engine))))
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS
+    print(json.dumps(cattrs.unstructure(measure(find_workload(sys.argv[1]), engine.Live, engine.warm, rounds))))

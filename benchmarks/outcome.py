@@ -14,10 +14,14 @@ from benchmarks.workload import RACK_LABEL, ZONE_LABEL, Workload
 
 @frozen
 class Decisions:
-    """What one cycle decided, by pod name: where pods were bound or promised a place, and which were evicted."""
+    """What one cycle decided, by pod name.
+
+    Where pending pods are bound or were promised a place, where victims were promised another, and all victims.
+    """
 
     bound: Mapping[str, str]
     pipelined: Mapping[str, str]
+    moved: Mapping[str, str]
     evicted: frozenset[str]
 
 
@@ -37,6 +41,7 @@ def _wrong_counts(workload: Workload, decisions: Decisions) -> Iterable[str]:
     for what, wanted, found in (
         ("placed", expected.placed, len(decisions.bound)),
         ("pipelined", expected.pipelined, len(decisions.pipelined)),
+        ("moved", expected.moved, len(decisions.moved)),
         ("evicted", expected.evicted, len(decisions.evicted)),
     ):
         if wanted != found:
@@ -51,6 +56,8 @@ def _strangers(workload: Workload, decisions: Decisions) -> Iterable[str]:
         yield f"placed, but not pending: {_some(strange)}"
     if unknown := decisions.evicted - running:
         yield f"evicted, but not running: {_some(unknown)}"
+    if kept := decisions.moved.keys() - decisions.evicted:
+        yield f"moved, but not evicted: {_some(kept)}"
     if twice := decisions.bound.keys() & decisions.pipelined.keys():
         yield f"bound and pipelined: {_some(twice)}"
 
@@ -78,6 +85,8 @@ def _overcommitted(workload: Workload, decisions: Decisions) -> Iterable[str]:
     demand = defaultdict[int, float](float, used)
     for node in (*decisions.bound.values(), *decisions.pipelined.values()):
         demand[node_index(node)] += each
+    for node in decisions.moved.values():
+        demand[node_index(node)] += workload.running.gpus if workload.running else 0
     over = [index for index, gpus in demand.items() if gpus > shape.gpus or not 0 <= index < shape.count]
     if over:
         yield f"nodes given more GPUs than they have: {_some(f'{index}' for index in over)}"

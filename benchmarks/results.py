@@ -5,24 +5,41 @@ from collections.abc import Iterable, Mapping
 
 from attrs import Factory, frozen
 
-SCHEMA = "kai.benchmarks/v1"
+SCHEMA = "kai.benchmarks/v2"
+
+
+@frozen
+class Cycle:
+    """One timed cycle; ``wall_ms`` is a little more than the sum of its phases."""
+
+    wall_ms: float
+    cpu_ms: float
+    phases_ms: Mapping[str, float]
+
+
+@frozen
+class Arrivals:
+    """How long it took to decode objects and put them into the store, which is done as they come, not in a cycle."""
+
+    objects: int
+    wall_ms: float
 
 
 @frozen
 class Sample:
-    """One cycle in one fresh process."""
+    """What one fresh process measured: the first cycle, several of a scheduler that lives on, and what came in."""
 
     workload: str
-    cycle_ms: float
-    snapshot_ms: float
-    phases_ms: Mapping[str, float]
+    cold: Cycle
+    warm: tuple[Cycle, ...]
+    listed: Arrivals
+    arrived: tuple[Arrivals, ...]
     calibration_ms: float
-    cpu_seconds: float
-    load_seconds: float
-    rss_before_mb: float
+    rss_mb: float
     peak_rss_mb: float
     placed: int
     pipelined: int
+    moved: int
     evicted: int
     problems: tuple[str, ...] = ()
 
@@ -43,52 +60,71 @@ class Spread:
 
 
 @frozen
+class Observed:
+    """A measurement that was recorded, with what is needed to judge it."""
+
+    median_ms: float
+    min_ms: float
+    cold_ms: float
+    ratio: float
+    peak_rss_mb: float
+    date: str
+    machine: str
+    load: str
+    commit: str
+
+
+@frozen
 class Range:
     """What a workload may take: where we want to be, what is enforced, and what was seen."""
 
     target_ms: float | None = None
     target_from: str = ""
+    target_rss_mb: float | None = None
     budget_ratio: float | None = None
-    observed: "Observed | None" = None
+    budget_from: str = ""
+    observed: Observed | None = None
 
 
 @frozen
-class Observed:
-    """A measurement that was recorded, with what is needed to judge it."""
+class Timing:
+    """One kind of cycle over all its samples; phases and processor time as the middle of each."""
 
-    median_ms: float
-    ratio: float
-    date: str
-    machine: str
-    commit: str
+    wall_ms: Spread
+    cpu_ms: Spread
+    ratio: Spread
+    phases_ms: Mapping[str, float]
 
 
 @frozen
 class Summary:
-    """All samples of one workload, summed up and judged."""
+    """All samples of one workload, summed up and judged by the warm cycle."""
 
     workload: str
     title: str
+    nodes: int
     pods_pending: int
     pods_running: int
-    cycle_ms: Spread
-    snapshot_ms: Spread
-    phases_ms: Mapping[str, Spread]
-    ratio: Spread
+    warm: Timing
+    cold: Timing
     calibration_ms: Spread
-    cpu_seconds: Spread
+    listing_us: float
+    arriving_us: float | None
     pods_per_second: float
+    rss_mb: float
     peak_rss_mb: float
-    rss_before_mb: float
     placed: int
     pipelined: int
+    moved: int
     evicted: int
     outcome: str
     problems: tuple[str, ...]
     range: Range
     within_target: bool | None
+    within_memory: bool | None
     within_budget: bool | None
     peer_cycle_ms: tuple[float, float] | None
+    peer_note: str
     times_faster: float | None
     samples: tuple[Sample, ...]
 
@@ -99,6 +135,7 @@ class Report:
 
     machine: Mapping[str, str]
     runs: int
+    rounds: int
     results: tuple[Summary, ...]
     schema: str = SCHEMA
     failures: Mapping[str, str] = Factory(dict)

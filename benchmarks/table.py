@@ -6,17 +6,19 @@ from benchmarks.results import Report, Spread, Summary
 
 _COLUMNS = (
     ("WORKLOAD", "<"),
-    ("CYCLE ms", ">"),
+    ("WARM ms", ">"),
     ("MIN-MAX", ">"),
-    ("RATIO", ">"),
+    ("CPU ms", ">"),
     ("TARGET", ">"),
+    ("COLD ms", ">"),
+    ("RATIO", ">"),
     ("PEER ms", ">"),
     ("FASTER", ">"),
     ("PLACED", ">"),
-    ("PIPELINED", ">"),
+    ("PROMISED", ">"),
     ("EVICTED", ">"),
     ("RSS MB", ">"),
-    ("CPU s", ">"),
+    ("us/OBJECT", ">"),
     ("OUTCOME", "<"),
 )
 
@@ -36,38 +38,47 @@ def table(report: Report) -> str:
 
 def _row(summary: Summary) -> tuple[str, ...]:
     target, peer, faster = summary.range.target_ms, summary.peer_cycle_ms, summary.times_faster
+    warm = summary.warm
     return (
         summary.workload,
-        _number(summary.cycle_ms.median),
-        f"{_number(summary.cycle_ms.min)}-{_number(summary.cycle_ms.max)}",
-        f"{summary.ratio.median:.2f}",
-        "-" if target is None else _number(target),
-        "-" if peer is None else _number(min(peer)),
+        number(warm.wall_ms.median),
+        f"{number(warm.wall_ms.min)}-{number(warm.wall_ms.max)}",
+        number(warm.cpu_ms.median),
+        "-" if target is None else number(target),
+        number(summary.cold.wall_ms.median),
+        f"{warm.ratio.median:.2f}",
+        "-" if peer is None else number(min(peer)),
         "-" if faster is None else f"{faster:,.0f}x",
         f"{summary.placed:,}",
-        f"{summary.pipelined:,}",
+        f"{summary.pipelined + summary.moved:,}",
         f"{summary.evicted:,}",
         f"{summary.peak_rss_mb:,.0f}",
-        f"{summary.cpu_seconds.median:.2f}",
+        number(summary.arriving_us or summary.listing_us),
         summary.outcome,
     )
 
 
 def _notes(report: Report) -> Iterator[str]:
     for summary in report.results:
-        parts = {"snapshot": summary.snapshot_ms, **summary.phases_ms}
-        phases = ", ".join(f"{name} {_number(spread.median)} ms" for name, spread in parts.items())
-        yield f"{summary.workload}: {phases}"
+        phases = ", ".join(f"{name} {number(took)}" for name, took in summary.warm.phases_ms.items() if took >= 0.01)
+        yield f"{summary.workload}: {phases} ms"
         yield from (f"{summary.workload}: WRONG: {problem}" for problem in summary.problems)
         if summary.within_budget is False:
-            yield f"{summary.workload}: over budget: ratio {summary.ratio.median:.2f} > {summary.range.budget_ratio}"
+            found, budget = summary.warm.ratio.median, summary.range.budget_ratio
+            yield f"{summary.workload}: over budget: ratio {found:.2f} > {budget}"
+        if summary.within_memory is False:
+            found, wanted = summary.peak_rss_mb, summary.range.target_rss_mb or 0.0
+            yield f"{summary.workload}: more memory than is wanted: {found:,.0f} MB > {wanted:,.0f} MB"
     yield from (f"{id_}: FAILED: {reason}" for id_, reason in report.failures.items())
-    speed = Spread.over(summary.calibration_ms.median for summary in report.results) if report.results else None
-    yield f"{report.runs} fresh runs each; ratio = cycle over calibration"
-    if speed:
+    yield (
+        f"{report.runs} fresh processes with {report.rounds} warm cycles each; middle of all; "
+        "ratio = processor time over calibration; us/object = decoding, not in the cycle"
+    )
+    if report.results:
+        speed = Spread.over(summary.calibration_ms.median for summary in report.results)
         yield f"calibration {speed.median:.1f} ms on {report.machine['cpu']}, load {report.machine['load']}"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Write ``value`` with three digits that say something, and all digits of what is large."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

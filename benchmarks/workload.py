@@ -79,10 +79,14 @@ class Pending:
 
 @frozen
 class Expected:
-    """What one cycle must decide, and where the expectation comes from."""
+    """What one cycle must decide, and where the expectation comes from.
+
+    ``pipelined`` are pending pods that are promised a place, ``moved`` are victims that are promised another.
+    """
 
     placed: int = 0
     pipelined: int = 0
+    moved: int = 0
     evicted: int = 0
     gang_within: str = ""
     nodes_used: int | None = None

@@ -1,70 +1,68 @@
-from collections import Counter
-
 import cattrs
 import pytest
+from attrs import evolve
 
 from benchmarks import campaign
 from benchmarks.campaign import Plan, RunFailedError, run, summarize
 from benchmarks.catalogue import UnknownWorkloadError, find_workload
 from benchmarks.clock import Stopwatch
-from benchmarks.manifests import NOW, node_name
-from benchmarks.measure import measure
-from benchmarks.outcome import Decisions
 from benchmarks.ranges import read_ranges
-from benchmarks.results import Range, Report, Sample, Spread
+from benchmarks.results import Arrivals, Cycle, Range, Report, Sample, Spread
 from benchmarks.table import table
 
 
-def sample(cycle_ms: float, placed: int = 800, problems: tuple[str, ...] = ()) -> Sample:
+def sample(*warm_ms: float, placed: int = 800, peak_rss_mb: float = 120.0) -> Sample:
     return Sample(
         workload="w0",
-        cycle_ms=cycle_ms,
-        snapshot_ms=1.0,
-        phases_ms={"allocate": cycle_ms - 1.0},
+        cold=Cycle(wall_ms=200.0, cpu_ms=190.0, phases_ms={"snapshot": 150.0}),
+        warm=tuple(Cycle(wall_ms=each, cpu_ms=each, phases_ms={"allocate": each - 1.0}) for each in warm_ms),
+        listed=Arrivals(1000, 20.0),
+        arrived=(Arrivals(100, 1.0), Arrivals(100, 3.0), Arrivals(0, 0.0)),
         calibration_ms=10.0,
-        cpu_seconds=0.1,
-        load_seconds=0.1,
-        rss_before_mb=100.0,
-        peak_rss_mb=120.0,
+        rss_mb=100.0,
+        peak_rss_mb=peak_rss_mb,
         placed=placed,
         pipelined=0,
+        moved=0,
         evicted=0,
-        problems=problems,
     )
 
 
-class FirstFit:
-    """The least scheduler that fills a cluster: pods in order onto nodes in order."""
-
-    def warm(self) -> None:
-        pass
-
-    def load(self, manifests):
-        return Counter(manifest["kind"] for manifest in manifests), NOW
-
-    def decide(self, objects, watch: Stopwatch) -> Decisions:
-        kinds, _ = objects
-        with watch.phase("allocate"):
-            names = [f"waiting-{index:06d}-000" for index in range(kinds["Pod"])]
-            return Decisions({name: node_name(index // 8) for index, name in enumerate(names)}, {}, frozenset())
-
-
-def test_a_measured_cycle_is_checked():
-    measured = measure(find_workload("w0"), FirstFit())
-    assert measured.problems == ()
-    assert measured.placed == 800
-    assert measured.phases_ms.keys() == {"allocate"}
-    assert measured.calibration_ms > 0
-
-
-def test_the_middle_run_is_what_is_judged():
-    summary = summarize(find_workload("w1"), [sample(30, 4000), sample(90, 4000), sample(50, 4000)], Range(40, "", 6.0))
-    assert summary.cycle_ms == Spread(30, 50, 90)
-    assert summary.ratio == Spread(3, 5, 9)
+def test_the_middle_of_all_warm_cycles_is_what_is_judged():
+    samples = [sample(30, 31, placed=4000), sample(90, 91, placed=4000), sample(50, placed=4000)]
+    summary = summarize(find_workload("w1"), samples, Range(target_ms=40, budget_ratio=6.0))
+    assert summary.warm.wall_ms == Spread(30, 50, 91)
+    assert summary.warm.ratio == Spread(3, 5, 9.1)
+    assert summary.warm.phases_ms == {"allocate": 49}
+    assert summary.cold.wall_ms == Spread(200, 200, 200)
     assert summary.within_target is False
     assert summary.within_budget is True
     assert summary.times_faster == pytest.approx(4148 / 50)
     assert summary.outcome == "right"
+
+
+def test_arrivals_are_told_by_the_object():
+    summary = summarize(find_workload("w0"), [sample(5)], Range())
+    assert summary.listing_us == pytest.approx(20)
+    assert summary.arriving_us == pytest.approx(20)
+
+
+def test_where_nothing_arrives_there_is_no_time_for_it():
+    summary = summarize(find_workload("w4d"), [evolve(sample(5), arrived=(Arrivals(0, 0.0),))], Range())
+    assert summary.arriving_us is None
+
+
+def test_memory_is_judged_where_there_is_a_target_for_it():
+    greedy = summarize(find_workload("w0"), [sample(5), sample(5, peak_rss_mb=300.0)], Range(target_rss_mb=250))
+    assert greedy.within_memory is False
+    assert "300 MB > 250 MB" in table(Report({"cpu": "any", "load": "0"}, 2, 1, (greedy,)))
+    assert summarize(find_workload("w0"), [sample(5)], Range()).within_memory is None
+
+
+def test_an_exceeded_budget_is_told():
+    summary = summarize(find_workload("w0"), [sample(50)], Range(budget_ratio=4.0))
+    assert summary.within_budget is False
+    assert "over budget: ratio 5.00 > 4.0" in table(Report({"cpu": "any", "load": "0"}, 1, 1, (summary,)))
 
 
 def test_runs_that_disagree_are_wrong():
@@ -75,7 +73,7 @@ def test_runs_that_disagree_are_wrong():
 def test_a_workload_that_failed_is_not_tried_again(monkeypatch):
     tried = []
 
-    def fail_once(workload, _):
+    def fail_once(workload, *_):
         tried.append(workload)
         if workload == "w1":
             raise RunFailedError("exit code 1: out of luck")
@@ -83,7 +81,7 @@ def test_a_workload_that_failed_is_not_tried_again(monkeypatch):
 
     monkeypatch.setattr(campaign, "_sample", fail_once)
     said = []
-    report = run(Plan((find_workload("w0"), find_workload("w1")), 3, 1.0, {}), said.append)
+    report = run(Plan((find_workload("w0"), find_workload("w1")), 3, 1, 1.0, {}), said.append)
     assert tried == ["w0", "w1", "w0", "w0"]
     assert report.failures == {"w1": "exit code 1: out of luck"}
     assert [summary.workload for summary in report.results] == ["w0"]
@@ -95,16 +93,25 @@ def test_a_workload_that_failed_is_not_tried_again(monkeypatch):
 def test_a_process_that_ends_badly_is_a_failed_run(monkeypatch):
     monkeypatch.setattr(campaign.sys, "executable", "/bin/false")
     with pytest.raises(RunFailedError, match="exit code 1"):
-        campaign._sample("w0", 10.0)
+        campaign._sample("w0", 1, 10.0)
 
 
 def test_a_report_survives_its_json():
-    report = Report({"cpu": "any"}, 1, (summarize(find_workload("w0"), [sample(5)], Range()),))
+    report = Report({"cpu": "any"}, 1, 1, (summarize(find_workload("w0"), [sample(5)], Range()),))
     assert cattrs.structure(cattrs.unstructure(report), Report) == report
 
 
 def test_ranges_name_workloads_that_exist():
     assert read_ranges()["w1"].target_ms == 40
+
+
+def test_every_target_of_the_series_is_set():
+    targets = {id_: limits.target_ms for id_, limits in read_ranges().items()}
+    wanted = {"w1": 40, "w1b": 30, "w2": 80, "w3": 80, "w4a": 80, "w4b": 15, "w4c": 60, "w4d": 2, "w4e": 80, "w5": 120}
+    wanted |= {"w6": 60, "w6b": 8, "w7": 100, "w9": 200, "w10": 20, "fill-10k": 420, "large-1000": 1000}
+    wanted |= {"gang-full": 200}
+    assert targets == wanted
+    assert read_ranges()["w4d"].target_rss_mb == 250
 
 
 def test_a_range_for_nothing_is_refused(tmp_path):

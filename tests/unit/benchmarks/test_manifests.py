@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.catalogue import WORKLOADS, UnknownWorkloadError, find_workload
 from benchmarks.generate import write
-from benchmarks.manifests import KINDS, manifests
+from benchmarks.manifests import KINDS, manifests, newcomers
 
 
 def objects(id_, kind):
@@ -106,11 +106,25 @@ def test_kinds_without_objects_leave_no_file_behind(tmp_path):
     assert not list(tmp_path.glob("*topologies*"))
 
 
+def test_newcomers_are_those_who_wait_and_nobody_else():
+    everything = list(manifests(find_workload("w7s")))
+    assert list(newcomers(find_workload("w7s"))) == [
+        manifest for manifest in everything if manifest["metadata"]["name"].startswith("waiting-")
+    ]
+    assert list(newcomers(find_workload("w4d"))) == []
+
+
+def test_the_peers_gang_is_as_large_as_when_its_figure_was_published():
+    assert find_workload("large-1000").pending_pods == 100
+    assert find_workload("huge-1000").pending_pods == 500
+
+
 def test_an_unknown_workload_names_those_that_exist():
     with pytest.raises(UnknownWorkloadError, match="w1b"):
         find_workload("w99")
 
 
 def test_every_workload_of_the_series_is_there():
-    series = "w0 w1 w1b w2 w3 w4a w4b w4c w4d w4e w5 w5s w6 w6b w7 w7s w9 w10 large-100 fill-10k gang-full"
-    assert set(series.split()) <= WORKLOADS.keys()
+    series = "w0 w1 w1b w2 w3 w4a w4b w4c w4d w4e w5 w5s w6 w6b w7 w7s w9 w10 large-1000 huge-1000"
+    others = "many-500 fill-10k gang-full gang-short"
+    assert {*series.split(), *others.split()} <= WORKLOADS.keys()

@@ -1,15 +1,15 @@
 from attrs import evolve
 
 from benchmarks.catalogue import find_workload
-from benchmarks.manifests import node_name, waiting_name
+from benchmarks.manifests import node_name, running_name, waiting_name
 from benchmarks.outcome import Decisions, problems
 
-NOTHING = Decisions({}, {}, frozenset())
+NOTHING = Decisions({}, {}, {}, frozenset())
 
 
 def fill(pods: int, per_node: int = 8, members: int = 1) -> Decisions:
     names = (f"{waiting_name(index // members)}-{index % members:03d}" for index in range(pods))
-    return Decisions({name: node_name(index // per_node) for index, name in enumerate(names)}, {}, frozenset())
+    return Decisions({name: node_name(index // per_node) for index, name in enumerate(names)}, {}, {}, frozenset())
 
 
 def test_a_full_cluster_is_what_a_fill_expects():
@@ -49,12 +49,28 @@ def test_a_victim_makes_room_for_the_pod_that_is_promised_its_gpu():
     workload = find_workload("w7s")
     victims = frozenset(f"running-{index:06d}-000" for index in range(100))
     heirs = {f"{waiting_name(index)}-000": node_name(index // 8) for index in range(100)}
-    assert problems(workload, Decisions({}, heirs, victims)) == []
-    assert any("more GPUs" in problem for problem in problems(workload, Decisions({}, heirs, frozenset())))
+    assert problems(workload, Decisions({}, heirs, {}, victims)) == []
+    assert any("more GPUs" in problem for problem in problems(workload, Decisions({}, heirs, {}, frozenset())))
+
+
+def test_a_moved_victim_needs_room_where_it_goes():
+    workload = find_workload("w9")
+    emptied = frozenset(f"{running_name(index)}-000" for index in range(15))
+    heirs = {f"{waiting_name(index)}-000": node_name(index) for index in range(3)}
+    moved = {pod: node_name(3 + index // 3) for index, pod in enumerate(sorted(emptied))}
+    assert problems(workload, Decisions({}, heirs, moved, emptied)) == []
+    crowded = dict.fromkeys(moved, node_name(3))
+    assert any("more GPUs" in problem for problem in problems(workload, Decisions({}, heirs, crowded, emptied)))
+
+
+def test_a_pod_that_moves_must_be_evicted():
+    moved = {f"{running_name(0)}-000": node_name(9)}
+    found = "\n".join(problems(find_workload("w9"), Decisions({}, {}, moved, frozenset())))
+    assert f"moved, but not evicted: {running_name(0)}-000" in found
 
 
 def test_a_pod_nobody_knows_is_reported():
-    stranger = Decisions({"stranger-000": node_name(0)}, {}, frozenset({"ghost-000"}))
+    stranger = Decisions({"stranger-000": node_name(0)}, {}, {}, frozenset({"ghost-000"}))
     found = "\n".join(problems(find_workload("w9"), stranger))
     assert "not pending: stranger-000" in found
     assert "not running: ghost-000" in found

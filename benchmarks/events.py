@@ -1,0 +1,72 @@
+"""What an API server would send about a workload: pages of lists and reads from watch streams, as bytes.
+
+Objects of one round differ from those of the next by UID and version, as a Job that is submitted again does, so that
+nothing can be recognised that a real cluster would not send again. Everything is encoded before a clock starts.
+"""
+
+import json
+from collections.abc import Iterator
+from itertools import count, groupby, islice
+from typing import Literal
+
+from attrs import frozen
+
+from benchmarks.manifests import KINDS, Manifest, newcomers
+from benchmarks.workload import Workload
+
+Form = Literal["list", "ADDED", "DELETED"]
+"""An item of a list, or the type of a watch event."""
+
+_AT_ONCE = 500
+_versions = count(1)
+"""Resource versions: every object of this process is newer than the one before."""
+
+
+@frozen
+class Batch:
+    """Objects of one kind that one read from the network brings.
+
+    ``bodies`` are items of a list where ``form`` is "list", else watch events.
+    """
+
+    api_version: str
+    kind: str
+    form: Form
+    bodies: tuple[bytes, ...]
+
+
+def listed(workload: Workload) -> Iterator[Batch]:
+    """Encode every object of ``workload``, kind by kind, page by page."""
+    for make in KINDS.values():
+        yield from _batches(make(workload), "list", 0)
+
+
+def arriving(workload: Workload, round_: int) -> Iterator[Batch]:
+    """Encode the events by which the groups and pods that wait appear."""
+    return _batches(newcomers(workload), "ADDED", round_)
+
+
+def leaving(workload: Workload, round_: int) -> Iterator[Batch]:
+    """Encode the events by which the groups and pods that wait are deleted again."""
+    return _batches(newcomers(workload), "DELETED", round_)
+
+
+def _batches(manifests: Iterator[Manifest], form: Form, round_: int) -> Iterator[Batch]:
+    for (api_version, kind), members in groupby(manifests, key=_kind):
+        while bodies := tuple(_encode(manifest, form, round_) for manifest in islice(members, _AT_ONCE)):
+            yield Batch(api_version, kind, form, bodies)
+
+
+def _kind(manifest: Manifest) -> tuple[str, str]:
+    return str(manifest["apiVersion"]), str(manifest["kind"])
+
+
+def _encode(manifest: Manifest, form: Form, round_: int) -> bytes:
+    """Encode ``manifest`` with the UID of its round and a version of its own."""
+    metadata = manifest["metadata"]
+    if not isinstance(metadata, dict):
+        raise TypeError(f"metadata: found {type(metadata).__name__}, expected an object")
+    own = {"uid": f"{metadata.get('uid', metadata['name'])}.{round_}", "resourceVersion": str(next(_versions))}
+    stamped = {**manifest, "metadata": {**metadata, **own}}
+    sent = stamped if form == "list" else {"type": form, "object": stamped}
+    return json.dumps(sent, separators=(",", ":")).encode()
