@@ -47,5 +47,5 @@ class Allocate:
                 statement.promise_all(group)
             statement.commit()
         if not waits and not started:
-            session.last_start[group] = session.snapshot.now
+            session.last_start[group] = session.clock.read()
         return True

@@ -45,13 +45,13 @@ class EvictStale:
         return out
 
     def _judge(self, session: Session, portion: Portion) -> None:
-        group, now = portion.group, session.snapshot.now
+        group = portion.group
         if np.isnan(session.stale_since[group]):
-            session.stale_since[group] = now
+            session.stale_since[group] = session.clock.read()
         grace = session.snapshot.groups[group].staleness_grace
         if grace is None:
             grace = session.parameters.default_staleness_grace_seconds
-        if grace < 0 or now - session.stale_since[group] < grace:
+        if grace < 0 or not session.clock.has_lasted(float(session.stale_since[group]), grace):
             return
         lacking = next(leaf for leaf in portion.leaves if portion.occupying(leaf) < portion.minimum(leaf))
         facts = {"minimum": portion.minimum(lacking), "subgroup": session.subgroup_name(lacking)}

@@ -6,6 +6,7 @@ from kai.framework.budget import Budget
 from kai.framework.decisions import DecisionSink
 from kai.framework.observe import Observer, Silent
 from kai.framework.profile import Profile
+from kai.framework.rest import Watched, remember, report_at_rest
 from kai.framework.session import UNLIMITED, GroupRecord, Session
 from kai.model.rows import Float64s, Int64s
 from kai.state.snapshot import Snapshot
@@ -47,17 +48,23 @@ def run_cycle(
     """Decide once which pods to bind, which to evict and which to promise a place.
 
     Holds: the same snapshot and profile give the same decisions in the same order; all decisions of one statement
-        reach the sink together.
+        reach the sink together. A cycle that could only repeat one without decisions returns that one's report.
     """
+    rested = report_at_rest(snapshot, profile)
+    if rested is not None:
+        return rested
+    watched = Watched(budget)
     with observer.phase("open"):
-        session = Session(snapshot, profile, sink, observer, budget)
+        session = Session(snapshot, profile, sink, observer, watched)
     for action in profile.actions:
         with observer.phase(action.name):
             budget.begin_action(action.name)
             action.run(session)
     with observer.phase("close"):
         session.close()
-        return report(session)
+        made = report(session)
+    remember(session, made, watched)
+    return made
 
 
 def report(session: Session) -> CycleReport:

@@ -150,7 +150,8 @@ class Lane:
         for begin, end in pairwise(begins.tolist()):
             session.emit("allocate", tuple(decisions[begin:end]))
         started = statements[(statements[:, 1] == 0) & (statements[:, 2] == 0), 0]
-        session.last_start[started] = session.snapshot.now
+        if len(started):
+            session.last_start[started] = session.clock.read()
         for group, pod, told in work.refused[: int(state[allocating.REFUSALS])].tolist():
             record_same(session, group, pod, told)
         state[allocating.DECISIONS] = state[allocating.STATEMENTS] = state[allocating.REFUSALS] = 0

@@ -7,6 +7,7 @@ import attrs
 import numpy as np
 
 from kai.framework.budget import Budget, Unlimited
+from kai.framework.clock import Clock
 from kai.framework.decisions import Bind, Cause, Decision, DecisionSink, Evict, Nominate
 from kai.framework.grants import Grants
 from kai.framework.heaps import heap_start
@@ -50,6 +51,7 @@ class Session:
     ) -> None:
         """Copy the arena, let every plugin look, fold their answers. Cost: O(arena + plugins)."""
         self.snapshot = snapshot
+        self.clock = Clock(snapshot.now)
         self.profile = profile
         self.parameters: Parameters = profile.parameters
         self.observer = observer

@@ -207,7 +207,7 @@ class Statement:
         decisions = tuple(self._decisions())
         for decision in decisions:
             if isinstance(decision, Evict) and session.facts.pods.group[decision.pod] >= 0:
-                session.last_eviction[session.facts.pods.group[decision.pod]] = session.snapshot.now
+                session.last_eviction[session.facts.pods.group[decision.pod]] = session.clock.read()
         self._ledger.settle()
         self._ledger.seal()
         self._begin = self._ledger.mark

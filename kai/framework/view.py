@@ -29,7 +29,7 @@ class SessionView:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The facts of the cycle."""
+        """The facts of the cycle. Its instant is asked for with ``is_past``, ``are_past`` or ``now``."""
         return self._session.snapshot
 
     @property
@@ -39,8 +39,20 @@ class SessionView:
 
     @property
     def now(self) -> float:
-        """The instant at which everything happens, in seconds since the epoch."""
-        return self._session.snapshot.now
+        """The instant at which everything happens, in seconds since the epoch.
+
+        Who reads it makes every cycle a new one; who only wants to know whether a deadline has come asks ``is_past``,
+        and a cycle in which nothing could happen is left out until then.
+        """
+        return self._session.clock.read()
+
+    def is_past(self, deadline: float) -> bool:
+        """Say whether ``deadline`` (seconds since the epoch) has come; NaN never comes."""
+        return self._session.clock.is_past(deadline)
+
+    def are_past(self, deadlines: Float64s) -> Bools:
+        """Return bool[n]: which of ``deadlines`` have come; NaN never comes."""
+        return self._session.clock.are_past(deadlines)
 
     @property
     def facts(self) -> Facts:

@@ -7,6 +7,7 @@ one of them changed: which pods belong to which group in ``membership``, what ne
 """
 
 from collections.abc import Iterable, Mapping
+from math import inf
 
 import attrs
 
@@ -35,10 +36,14 @@ from kai.model.node import Node
 from kai.model.pod import Shape
 from kai.model.queue import Queue, Shares
 from kai.model.rows import Int64s
+from kai.state.memory import Memory
 from kai.state.snapshot import Snapshot
 
 _MANY = 1 << 16
 _NO_USAGE: Mapping[str, Shares] = {}
+_FIELDS = tuple(field.name for field in attrs.fields(ClusterObjects))
+_MARGIN = 1e-3
+"""Seconds; an instant is looked at that much early again, so that no rounding can hide it."""
 
 
 def take_snapshot(
@@ -53,6 +58,24 @@ def take_snapshot(
     Raises: InputError for two objects of one kind and name.
     """
     return Intake(settings).take(objects, now, usage=usage)
+
+
+@attrs.frozen
+class _Taken:
+    """The last snapshot, and of what it was taken."""
+
+    objects: ClusterObjects
+    usage: Mapping[str, Shares]
+    snapshot: Snapshot
+    until: float
+    """When a pod that is leaving counts as stuck, if nothing happens before."""
+
+    def holds(self, objects: ClusterObjects, now: float, usage: Mapping[str, Shares]) -> bool:
+        """Say whether a snapshot of ``objects`` at ``now`` would hold the same facts."""
+        if not self.snapshot.now <= now < self.until or usage != self.usage:
+            return False
+        mine = self.objects
+        return objects is mine or all(getattr(objects, each) is getattr(mine, each) for each in _FIELDS)
 
 
 class Intake:
@@ -78,6 +101,8 @@ class Intake:
         self._neighbours: Neighbours | None = None
         self._base: BaseColumns | None = None
         """None when something that it is made of changed."""
+        self._memory = Memory()
+        self._last: _Taken | None = None
 
     def take(
         self,
@@ -91,6 +116,10 @@ class Intake:
 
         Raises: InputError for two objects of one kind and name.
         """
+        last = self._last
+        if last is not None and last.holds(objects, now, usage):
+            return last.snapshot.at(now, revision)
+        self._last = None  # lest a failure leave a snapshot that is not what the shelves hold
         if self._shapes.overgrown or len(self._places) > _MANY + 4 * (len(objects.pods) + len(objects.pod_groups)):
             self._forget()  # most of what was interned belongs to pods of the past
         queues = read_queues(in_order(objects.queues), self._settings, usage)
@@ -105,10 +134,9 @@ class Intake:
             self._base = read_base(self._pods.cells, node_rows)
         base = self._base
         requests = live_bind_requests(objects.bind_requests, node_rows, self._settings)
-        standing = read_standing(
-            base, node_rows, requests, stuck_before=now - self._settings.stuck_in_releasing_seconds
-        )
-        return Snapshot(
+        patience = self._settings.stuck_in_releasing_seconds
+        standing = read_standing(base, node_rows, requests, stuck_before=now - patience)
+        snapshot = Snapshot(
             now=now,
             axis=_axis(nodes, shapes),
             nodes=nodes,
@@ -127,7 +155,12 @@ class Intake:
             pod_devices=standing.devices,
             pod_numa=read_records(base, standing, nodes) if self._zones.cells else {},
             revision=revision,
-        )
+        ).with_memory(self._memory)
+        leaving = [cell.leaving_since for cell in map(base.cells.__getitem__, base.watched)]
+        stuck_at = [since + patience for since in leaving if since is not None]
+        until = min((instant for instant in stuck_at if instant >= now - _MARGIN), default=inf) - _MARGIN
+        self._last = _Taken(objects, dict(usage), snapshot, until)
+        return snapshot
 
     def _put(self, objects: ClusterObjects, queues: Iterable[Queue]) -> None:
         """Take stock of the objects that are remembered one by one."""

@@ -41,7 +41,7 @@ class MinRuntime:
             started = session.last_start[victim]
             if queue < 0 or np.isnan(started) or cause not in (Cause.RECLAIM, Cause.PREEMPT):
                 return False
-            return bool(session.now < started + self._seconds(session, queue, aggressor, cause))
+            return not session.is_past(started + self._seconds(session, queue, aggressor, cause))
 
         def filter_victims(aggressor: GroupRow, victims: GroupRows, cause: Cause) -> Bools:
             if not lasting or cause not in (Cause.RECLAIM, Cause.PREEMPT):
@@ -50,8 +50,9 @@ class MinRuntime:
             seconds = np.zeros(len(session.snapshot.queues) + 1, np.float64)
             for queue in np.unique(queues[queues >= 0]):
                 seconds[queue] = self._seconds(session, int(queue), aggressor, cause)
-            # A group that never started has no time of start: the comparison with NaN is false, it is not protected.
-            return elastic[victims] | ~(session.now < session.last_start[victims] + seconds[queues])
+            # A group that never started has no time of start (NaN): it is not protected.
+            deadlines = session.last_start[victims] + seconds[queues]
+            return elastic[victims] | session.are_past(deadlines) | np.isnan(deadlines)
 
         def accept(scenario: Scenario, cause: Cause) -> Verdict:
             if cause not in (Cause.RECLAIM, Cause.PREEMPT):

@@ -140,6 +140,7 @@ class Cycles:
     last: Input | None = None
     """What the last cycle was given, and what its budget answered."""
     _intake: Intake | None = None
+    _told: tuple[CycleReport, Overall] | None = None
     _dumps: int = 0
     _is_frozen: bool = False
 
@@ -173,8 +174,11 @@ class Cycles:
         with observer.phase("snapshot"):
             snapshot = stream.snapshot = self._intake.take(objects, now, revision=stream.number)
         report = run_cycle(snapshot, self.profile, stream, observer, Stoppable(budget, stream))
-        with observer.phase("explain"):
-            overall = explain(snapshot, report, self.settings.pool)
+        told = self._told
+        if told is None or told[0] is not report:  # a cycle at rest leaves the report of the one before
+            with observer.phase("explain"):
+                told = self._told = (report, explain(snapshot, report, self.settings.pool))
+        overall = told[1]
         waits = bool(((report.status == Status.PENDING) | (report.status == Status.PIPELINED)).any())
         return Done(
             snapshot=snapshot,

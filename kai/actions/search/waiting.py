@@ -124,7 +124,7 @@ def _past_delay(session: Session, group: int) -> bool:
         return True
     evicted = session.last_eviction[group]
     until = max(facts.created, 0.0 if np.isnan(evicted) else float(evicted)) + delay
-    if session.snapshot.now >= until:
+    if session.clock.is_past(until):
         return True
     session.refuse(group, Verdict.refused(Code.PREEMPTION_DELAY, seconds=delay, until=until))
     return False

@@ -6,9 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai.api.objects import ClusterObjects
+from kai.api.times import instant
 from kai.errors import InputError
 from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.intake import snapshot as snapshot_module
+from kai.model.queue import Shares
+from kai.model.status import Status
 from tests.unit.intake.making import NOW, bind_request, group, node, objects, other, picture, pod, queue, taken
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -128,11 +131,25 @@ def test_an_object_that_did_not_change_is_read_once():
     assert all(one is other_ for one, other_ in zip(first.groups, second.groups, strict=True))
 
 
-def test_snapshots_do_not_share_columns():
+def test_the_same_objects_a_little_later_are_the_same_facts():
     intake, objects_ = Intake(), cluster()
-    first, second = intake.take(objects_, NOW), intake.take(objects_, NOW)
-    for name in ("pod_shape", "pod_group", "pod_subgroup", "pod_status", "pod_node", "pod_reservation"):
-        assert getattr(first, name) is not getattr(second, name)
+    first, second = intake.take(objects_, NOW), intake.take(attrs.evolve(objects_), NOW + 1, revision=7)
+    assert (second.now, second.revision) == (NOW + 1, 7)
+    assert second.version is first.version
+    assert second.pods is first.pods
+    assert intake.take(objects_, NOW - 1).version is not first.version  # the clock went back
+    assert intake.take(objects_, NOW, usage={"q": Shares(gpu=0.5)}).version is not first.version
+
+
+def test_facts_change_when_a_leaving_pod_counts_as_stuck():
+    intake, objects_ = Intake(IntakeSettings(stuck_in_releasing_seconds=60.0)), cluster()
+    leaving = instant("1970-01-12T13:46:00Z")  # what pod "k" says
+    before = intake.take(objects_, leaving + 50.0)
+    assert intake.take(objects_, leaving + 59.0).version is before.version
+    after = intake.take(objects_, leaving + 60.1)
+    assert after.version is not before.version
+    assert Status.STUCK_IN_RELEASING in after.pod_status
+    assert intake.take(objects_, leaving + 5000.0).version is after.version
 
 
 def test_what_was_interned_for_pods_of_the_past_is_forgotten(monkeypatch):

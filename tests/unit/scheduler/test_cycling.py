@@ -1,5 +1,8 @@
 """A cycle costs what it costs and nothing else: its failure is a value, its decisions are streamed."""
 
+import sys
+from contextlib import contextmanager
+
 import attrs
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -84,3 +87,50 @@ def test_warming_up_can_be_repeated(times):
     for _ in range(times):
         warm_up(default_profile())
     assert len(small_cluster().pods) == 7
+
+
+@attrs.frozen
+class Counting:
+    """An action that counts how often it runs."""
+
+    runs: list[int]
+    name: str = "counting"
+
+    def run(self, session):
+        self.runs.append(len(session.snapshot.pods))
+
+
+def test_a_cycle_in_which_nothing_changed_looks_at_nothing():
+    """However many objects there are: what is not called costs nothing, so calls are counted, not seconds."""
+    runs: list[int] = []
+    settings, spans = SchedulerSettings(), no_tracing()
+    profile = attrs.evolve(default_profile(), actions=(Counting(runs),))
+    cycles = Cycles(settings, profile, spans.tracer, lambda: 0.0)
+    objects, done, calls = small_cluster(), [], []
+    for number in range(1, 4):
+        observer = CycleObserver.begin(spans.tracer, lambda: 0.0, number)
+        stream = Stream(TERM, number, observer, lambda: None, lambda: False)
+        with calls_counted() as count:
+            done.append(cycles.run(objects, float(number), stream))
+        calls.append(count[0])
+    assert len(runs) == 1
+    assert all(isinstance(each, Done) for each in done)
+    assert done[0].report is done[1].report is done[2].report
+    assert done[0].overall is done[2].overall
+    assert [each.snapshot.now for each in done] == [1.0, 2.0, 3.0]
+    assert calls[1] == calls[2] < 400 < calls[0]
+
+
+@contextmanager
+def calls_counted():
+    """Count the calls of Python functions."""
+    count = [0]
+
+    def profiler(frame, event, argument):
+        count[0] += event == "call"
+
+    sys.setprofile(profiler)
+    try:
+        yield count
+    finally:
+        sys.setprofile(None)

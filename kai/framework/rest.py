@@ -1,0 +1,74 @@
+"""Rest: a cycle that would repeat the last one decision by decision, that is none at all, is not run again.
+
+A cycle is a function of its facts, its profile, its instant and what its budget grants. If the facts and the profile
+are the very same objects, the last cycle decided nothing, the budget never said no, and no deadline that anybody asked
+about has come since, then this cycle would leave the same report.
+"""
+
+from typing import TYPE_CHECKING, cast
+
+import attrs
+
+from kai.framework.budget import Budget, Grant
+from kai.framework.profile import Profile
+from kai.state.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from kai.framework.cycle import CycleReport
+    from kai.framework.session import Session
+
+_NAME = "cycle at rest"
+
+
+@attrs.frozen(eq=False)
+class _AtRest:
+    version: object
+    profile: Profile
+    since: float
+    until: float
+    report: "CycleReport"
+
+
+def report_at_rest(snapshot: Snapshot, profile: Profile) -> "CycleReport | None":
+    """Return the report of the last cycle if this one would only repeat it, else None. Cost: a few comparisons."""
+    known = cast("_AtRest | None", snapshot.memory.recall(_NAME))
+    if known is None or known.version is not snapshot.version or known.profile is not profile:
+        return None
+    return known.report if known.since <= snapshot.now < known.until else None
+
+
+def remember(session: "Session", report: "CycleReport", budget: "Watched") -> None:
+    """Keep ``report`` for as long as it stays true, if the cycle decided nothing."""
+    snapshot, until = session.snapshot, session.clock.holds_until
+    if any(report.counts.values()) or budget.has_refused or until <= snapshot.now:
+        return
+    snapshot.memory.keep(_NAME, _AtRest(snapshot.version, session.profile, snapshot.now, until, report))
+
+
+@attrs.define
+class Watched:
+    """A budget, and whether it ever refused something."""
+
+    budget: Budget
+    has_refused: bool = False
+
+    def begin_action(self, action: str, /) -> None:
+        """Pass it on."""
+        self.budget.begin_action(action)
+
+    def begin_group(self) -> Grant:
+        """Pass it on."""
+        return self._seen(self.budget.begin_group())
+
+    def begin_generator(self, generator: str, /) -> None:
+        """Pass it on."""
+        self.budget.begin_generator(generator)
+
+    def grant(self) -> Grant:
+        """Pass it on."""
+        return self._seen(self.budget.grant())
+
+    def _seen(self, grant: Grant) -> Grant:
+        if grant is not Grant.GO:
+            self.has_refused = True
+        return grant

@@ -1,0 +1,40 @@
+"""What one snapshot leaves to the next: answers that hold for as long as what they were made of stays the same.
+
+Facts are immutable, so an answer is as good as new while its inputs are the very same objects. A memory therefore
+keeps each answer with its inputs and compares identities; nobody has to say what became invalid.
+"""
+
+from collections.abc import Callable
+from operator import is_
+from typing import TypeVar, cast
+
+import attrs
+
+T = TypeVar("T")
+
+
+@attrs.define(eq=False)
+class Memory:
+    """Answers by name. The snapshots of one intake share a memory; every other snapshot has one of its own."""
+
+    _answers: dict[str, tuple[tuple[object, ...], object]] = attrs.field(factory=dict)
+
+    def once(self, name: str, inputs: tuple[object, ...], make: Callable[[], T]) -> T:
+        """Return what was made under ``name`` of the very same ``inputs``; make it if one of them is another object.
+
+        Holds: ``make`` depends on nothing but ``inputs``, and nobody changes what it returned. The inputs are kept, so
+            no identity is used twice.
+        """
+        known = self._answers.get(name)
+        if known is None or len(known[0]) != len(inputs) or not all(map(is_, known[0], inputs)):
+            known = self._answers[name] = (inputs, make())
+        return cast("T", known[1])
+
+    def recall(self, name: str) -> object | None:
+        """Return what was kept last under ``name``, whatever it was made of; None for nothing."""
+        known = self._answers.get(name)
+        return None if known is None else known[1]
+
+    def keep(self, name: str, value: object) -> None:
+        """Keep ``value`` under ``name`` for whoever can tell whether it still holds."""
+        self._answers[name] = ((), value)

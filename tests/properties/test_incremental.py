@@ -1,0 +1,59 @@
+"""What is carried from cycle to cycle changes nothing: neither the snapshot, nor the books, nor a decision."""
+
+from random import Random
+
+import attrs
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai.framework.cycle import run_cycle
+from kai.framework.decisions import Recorder
+from kai.framework.session import base_of
+from kai.intake import Intake, take_snapshot
+from tests.properties.deltas import changed
+from tests.properties.test_determinism import AT, EVERYTHING, objects_of
+
+ROUNDS = 5
+UNTOLD = {"version", "memory"}
+
+
+def plain(value):
+    """Return a value without arrays and structs, for comparison bit by bit."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if hasattr(value, "_fields") and not isinstance(value, tuple):
+        return {name: plain(getattr(value, name)) for name in value._fields}
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    return value
+
+
+def picture(snapshot):
+    """Return everything that a snapshot says, and the books in which a session begins."""
+    base = base_of(snapshot)
+    told = {field.name: plain(getattr(snapshot, field.name)) for field in attrs.fields(type(snapshot))}
+    books = {field.name: plain(getattr(base, field.name)) for field in attrs.fields(type(base))}
+    books["layout"] = base.layout.sizes
+    return {name: value for name, value in told.items() if name not in UNTOLD}, books
+
+
+def decide(snapshot):
+    sink = Recorder()
+    report = run_cycle(snapshot, EVERYTHING, sink)
+    reasons = {group: (record.reasons, record.notes, record.pods) for group, record in report.records.items()}
+    state = {name: plain(value) for name, value in attrs.asdict(report, recurse=False).items() if name != "records"}
+    return sink.statements, state, reasons
+
+
+@given(st.integers(0, 100), st.integers(0, 10**6))
+def test_a_snapshot_and_its_decisions_do_not_depend_on_what_was_taken_before(seed, luck):
+    chance, whole = Random(luck), objects_of(seed, None)
+    objects, intake, now = whole, Intake(), AT
+    for _ in range(ROUNDS):
+        kept, fresh = intake.take(objects, now), take_snapshot(objects, now)
+        assert picture(kept) == picture(fresh)
+        assert decide(kept) == decide(fresh)
+        for _ in range(chance.choice((0, 1, 1, 2, 8))):
+            objects = changed(objects, whole, chance)
+        now += chance.choice((0.0, 1.0, 30.0, 600.0))
