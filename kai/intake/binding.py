@@ -49,6 +49,8 @@ def expired_bind_requests(objects: ClusterObjects, settings: IntakeSettings) -> 
 
     Source: the peer deletes both while it takes its snapshot.
     """
+    if not objects.bind_requests:
+        return ()
     nodes = {node.metadata.name for node in objects.nodes if is_wanted(node, settings)}
     return tuple(
         request for request in objects.bind_requests if has_failed(request) or _is_stale(request, nodes, settings)

@@ -156,10 +156,7 @@ class Intake:
             pod_numa=read_records(base, standing, nodes) if self._zones.cells else {},
             revision=revision,
         ).with_memory(self._memory)
-        leaving = [cell.leaving_since for cell in map(base.cells.__getitem__, base.watched)]
-        stuck_at = [since + patience for since in leaving if since is not None]
-        until = min((instant for instant in stuck_at if instant >= now - _MARGIN), default=inf) - _MARGIN
-        self._last = _Taken(objects, dict(usage), snapshot, until)
+        self._last = _Taken(objects, dict(usage), snapshot, _next_stuck(base, now, patience))
         return snapshot
 
     def _put(self, objects: ClusterObjects, queues: Iterable[Queue]) -> None:
@@ -193,6 +190,13 @@ class Intake:
             self._group_reader = GroupReader(self._settings, around, self._places)
             self._groups, self._base = Shelf(), None
         return self._groups.put(objects.pod_groups, self._group_reader.read)
+
+
+def _next_stuck(base: BaseColumns, now: float, patience: float) -> float:
+    """Return when the next pod that is leaving counts as stuck."""
+    leaving = [base.cells[row].leaving_since for row in base.watched]
+    instants = [since + patience for since in leaving if since is not None]
+    return min((instant for instant in instants if instant >= now - _MARGIN), default=inf) - _MARGIN
 
 
 def _with_assumed_claims(catalog: Catalog, base: BaseColumns, standing: Standing) -> Catalog:
