@@ -18,6 +18,9 @@ import attrs
 
 Manifest = dict[str, Any]
 
+# How long anything may take before it counts as never: machines that run tests can be very busy.
+PATIENCE = 120.0
+
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -195,7 +198,7 @@ class Api:
                 raise
 
 
-def until(condition: Callable[[], Any], what: str, *, seconds: float = 30.0, every: float = 0.05) -> Any:
+def until(condition: Callable[[], Any], what: str, *, seconds: float = PATIENCE, every: float = 0.05) -> Any:
     """Return the first true value of a condition.
 
     Raises: TimeoutError, saying what was waited for, when it does not come true.

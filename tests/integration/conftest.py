@@ -15,9 +15,13 @@ from tests.integration.installation import install
 from tests.unit.deploy.rendering import DEPLOY
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def bare_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Run etcd and kube-apiserver for the whole session; nothing of kai is in it at first."""
+    """Run etcd and kube-apiserver for one module; nothing of kai is in it at first.
+
+    Nodes, queues and definitions have no namespace to be kept apart by, and one that a module left behind would decide
+    whether the next one passes. A control plane of its own costs a module four seconds.
+    """
     found = programs.find(os.environ)
     if found is None:
         pytest.skip("kube-apiserver and etcd are not built; `nox -s integration` builds them once")
@@ -28,7 +32,7 @@ def bare_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Con
         plane.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def control_plane(bare_control_plane: ControlPlane) -> ControlPlane:
     """Return the control plane with what ``overlays/split`` ships in it: kinds, namespaces, rights, classes."""
     install(bare_control_plane, DEPLOY / "overlays" / "split")

@@ -155,7 +155,7 @@ class ControlPlane:
 
     def wait(self) -> None:
         """Wait until the API server says that it is ready."""
-        until(self._is_ready, "the API server", seconds=90)
+        until(self._is_ready, "the API server")
 
     def _is_ready(self) -> bool:
         _ = self.etcd.pid, self.apiserver.pid  # raises when either has died

@@ -1,6 +1,7 @@
 """The port against a real API server: what it relies on, tried where it can fail."""
 
 import base64
+import datetime as dt
 import functools
 import http.client
 import json
@@ -29,6 +30,7 @@ from kai.cluster.lease import LeaseSettings
 from kai.cluster.port import Apply, BudgetExhausted, Evict, Fetch, FetchAll, Forbidden, JsonPatch, NoSuchKind
 from kai.cluster.store import Watched, is_not_failed
 from kai.cluster.watch import WatchSettings
+from tests.integration.client import PATIENCE
 
 NAMESPACE = "port"
 WATCHED = (
@@ -78,14 +80,14 @@ def options(plane, **changed):
 async def connected(plane, **changed):
     async with connect(options(plane, **changed)) as cluster, anyio.create_task_group() as tasks:
         tasks.start_soon(cluster.run)
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             await cluster.store.synced()
         yield cluster
         tasks.cancel_scope.cancel()
 
 
-async def until(condition, seconds=15):
-    end = time.monotonic() + seconds
+async def until(condition):
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "it did not come to pass in time"
         await anyio.sleep(0.02)
@@ -143,9 +145,7 @@ async def test_a_compacted_history_is_noticed_inside_of_the_stream_and_made_good
     plane.admin.ensure(config_map("lost"))
     async with connected(plane) as cluster:
         kept = cluster.store.get(ConfigMap, "kept", NAMESPACE)
-        plane.apiserver.stop(kill=True)
-        plane.apiserver.start()
-        plane.wait()
+        plane.restart_apiserver(kill=True)
         plane.admin.delete(config_map("lost"))
         plane.admin.create(config_map("new"))
         compact(plane)
@@ -172,9 +172,7 @@ async def test_a_stream_that_is_cut_goes_on_where_it_stood(plane):
         watcher = next(each for each in cluster.watchers if each.watched.cls is ConfigMap)
         lists = watcher.machine.completed
         for number in range(5):
-            for session in [watcher.transport._session]:
-                for connection in list(session.connector._acquired):
-                    connection.transport.abort()
+            await until(lambda: cut(watcher))
             plane.admin.create(config_map(f"d{number}"))
             await until(lambda: versions(cluster.store, ConfigMap) == real_versions(plane, "ConfigMap"))
         assert watcher.machine.completed == lists, "without another list"
@@ -397,18 +395,20 @@ async def test_a_server_with_another_certificate_is_not_talked_to(plane):
 @asynchronous
 async def test_leadership_is_handed_over_and_every_term_has_another_epoch(plane):
     def lease():
-        times = {"duration": 4.0, "renew_within": 3.0, "retry": 0.3}
+        times = {"duration": 8.0, "renew_within": 6.0, "retry": 0.3}
         return LeaseSettings(namespace=NAMESPACE, name="lock", identity=fresh_identity("test"), **times)
 
     async with connected(plane, lease=lease()) as first:
-        with anyio.fail_after(15):
+        with anyio.fail_after(PATIENCE):
             one = await first.leadership.begun()
+        begun = renewed(plane)
         async with connected(plane, lease=lease()) as second:
-            await anyio.sleep(5)
+            # Longer than a lease lasts by itself.
+            await until(lambda: renewed(plane) >= begun + dt.timedelta(seconds=9))
             assert first.leadership.holds(one)
             assert second.leadership.term is None
             first.leadership.resign()
-            with anyio.fail_after(15):
+            with anyio.fail_after(PATIENCE):
                 two = await take_over(second.store, second.leadership, second.clock)
             assert two.epoch == one.epoch + 1
             fenced = first.api.fenced(one)
@@ -417,14 +417,37 @@ async def test_leadership_is_handed_over_and_every_term_has_another_epoch(plane)
         third = lease()
     start = time.monotonic()
     async with connected(plane, lease=third) as successor:
-        with anyio.fail_after(15):
+        with anyio.fail_after(PATIENCE):
             three = await successor.leadership.begun()
         assert three.epoch == two.epoch + 1
-        assert time.monotonic() - start >= 3.0, "a leader that died is waited for"
+        assert time.monotonic() - start >= 6.0, "a leader that died is waited for"
+
+
+def cut(watcher):
+    """Cut all streams that are open, if the stream of this watcher is; return whether that was so.
+
+    Between two streams there is nothing to cut.
+    """
+    open_ = [each.transport for each in watcher.transport._session.connector._acquired if each.transport is not None]
+    if not watcher._is_streaming or not open_:
+        return False
+    for transport in open_:
+        transport.abort()
+    return True
 
 
 def config_map(name):
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE}}
+
+
+def renewed(plane):
+    """Return when the lease was renewed last."""
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "lock", "namespace": NAMESPACE},
+    }
+    return dt.datetime.fromisoformat(plane.admin.get(lease)["spec"]["renewTime"])
 
 
 def compact(plane):

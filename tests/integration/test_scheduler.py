@@ -1,23 +1,24 @@
 """The scheduler as a program against a real API server, under its own account and the rights that are shipped."""
 
-import json
+import itertools
 import sys
 import urllib.request
 from contextlib import contextmanager
 
+import attrs
 import pytest
 
-from tests.integration.client import until
-from tests.integration.controlplane import Daemon, free_ports
+from tests.integration.client import Api, until
+from tests.integration.controlplane import ControlPlane, Daemon, free_ports
 
-NAMESPACE = "scheduling"
+USER = "system:serviceaccount:kai-scheduler:scheduler"
+NUMBERS = itertools.count(1)
 SHARES = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 NODE = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "4"}
 
 
-def an_object(version, kind, name, namespace="", **body):
-    metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **body.pop("metadata", {})}
-    return {"apiVersion": version, "kind": kind, "metadata": metadata, **body}
+def an_object(version, kind, name, **body):
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **body.pop("metadata", {})}, **body}
 
 
 def queue(name, parent=""):
@@ -27,14 +28,14 @@ def queue(name, parent=""):
 
 def group(name, **spec):
     body = {"queue": "team", "minMember": 1, **spec}
-    return an_object("scheduling.run.ai/v2alpha2", "PodGroup", name, NAMESPACE, spec=body)
+    return an_object("scheduling.run.ai/v2alpha2", "PodGroup", name, spec=body)
 
 
 def pod(name, group_name, gpus=1):
     limits = {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": {"nvidia.com/gpu": str(gpus)}}
     container = {"name": "main", "image": "none", "resources": limits}
     spec = {"schedulerName": "kai-scheduler", "containers": [container]}
-    return an_object("v1", "Pod", name, NAMESPACE, metadata={"annotations": {"pod-group-name": group_name}}, spec=spec)
+    return an_object("v1", "Pod", name, metadata={"annotations": {"pod-group-name": group_name}}, spec=spec)
 
 
 @contextmanager
@@ -53,7 +54,7 @@ def running(plane, tmp_path, *flags, name="scheduler"):
     daemon.start()
     ports = {"metrics": metrics, "probes": probes, "plugins": plugins}
     try:
-        until(lambda: is_ready(daemon, ports), "the scheduler", seconds=120)
+        until(lambda: is_ready(daemon, ports), "the scheduler")
         yield daemon, ports
     except AssertionError as error:
         raise AssertionError(f"{error}\n{daemon.tail(60)}") from error
@@ -76,58 +77,95 @@ def fetch(port, path):
         return answer.read()
 
 
+@attrs.frozen
+class Cluster:
+    """The administrator's view of a namespace that no other test knows, in a cluster with two nodes and a queue."""
+
+    plane: ControlPlane
+    admin: Api
+    space: str
+    audited_before: int
+
+    def placed(self, manifest):
+        """Return the manifest, in our namespace if its kind has any."""
+        if manifest["kind"] in {"Queue", "Node", "Namespace", "Lease"}:
+            return manifest
+        return {**manifest, "metadata": {**manifest["metadata"], "namespace": self.space}}
+
+    def create(self, manifest):
+        return self.admin.create(self.placed(manifest))
+
+    def get(self, manifest):
+        return self.admin.get(self.placed(manifest))
+
+    def delete(self, manifest):
+        self.admin.delete(self.placed(manifest), gracePeriodSeconds=0)
+
+    def set_status(self, manifest, **status):
+        self.admin.patch(self.placed(manifest), {"status": status}, subresource="status")
+
+    def pods(self):
+        return self.admin.list("v1", "Pod", self.space)
+
+    def requests(self):
+        found = self.admin.list("scheduling.run.ai/v1alpha2", "BindRequest", self.space)
+        return {each["metadata"]["name"]: each for each in found}
+
+    def events(self, name, reason):
+        found = self.admin.list("v1", "Event", self.space)
+        return [each for each in found if each["involvedObject"]["name"] == name and each["reason"] == reason]
+
+    def condition(self, name):
+        conditions = self.get(an_object("v1", "Pod", name))["status"].get("conditions", [])
+        return next((each for each in conditions if each["type"] == "PodScheduled"), None)
+
+    def forbidden(self):
+        """Return what the scheduler asked for in this test without having the right."""
+        return [
+            (event["verb"], event["requestURI"])
+            for event in self.plane.audited(USER)[self.audited_before :]
+            if event["responseStatus"]["code"] == 403 and "secrets" not in event["requestURI"]
+        ]
+
+    def writes(self):
+        """Return what the scheduler has written so far, in all tests."""
+        verbs = {"create", "update", "patch", "delete"}
+        return [
+            (each["verb"], each["requestURI"])
+            for each in self.plane.audited(USER)
+            if each["verb"] in verbs and "/leases/" not in each["requestURI"]
+        ]
+
+
 @pytest.fixture
 def cluster(control_plane):
-    """Return the administrator's view of a cluster with two nodes and a queue; what a test made is taken away."""
+    """Give a test a namespace of its own; whatever it made that others could see is taken away."""
     admin = control_plane.admin
-    admin.ensure(an_object("v1", "Namespace", NAMESPACE))
+    space = f"scheduling-{next(NUMBERS)}"
+    admin.create(an_object("v1", "Namespace", space))
     for manifest in (queue("top"), queue("team", "top")):
-        admin.ensure(manifest)
+        admin.apply(manifest)
     for name in ("n1", "n2"):
         node = an_object("v1", "Node", name)
         admin.ensure(node)
         admin.patch(node, {"status": {"allocatable": NODE, "capacity": NODE}}, subresource="status")
-    yield admin
+    yield Cluster(control_plane, admin, space, len(control_plane.audited(USER)))
     for version, kind in (
         ("v1", "Pod"),
         ("scheduling.run.ai/v2alpha2", "PodGroup"),
         ("scheduling.run.ai/v1alpha2", "BindRequest"),
+        ("scheduling.run.ai/v2", "Queue"),
     ):
-        for manifest in admin.list(version, kind, NAMESPACE):
+        for manifest in admin.list(version, kind):
             admin.delete(manifest, gracePeriodSeconds=0)
-
-
-def requests_of(admin):
-    return {
-        each["metadata"]["name"]: each for each in admin.list("scheduling.run.ai/v1alpha2", "BindRequest", NAMESPACE)
-    }
-
-
-def events_of(admin, name, reason):
-    found = admin.list("v1", "Event", NAMESPACE)
-    return [each for each in found if each["involvedObject"]["name"] == name and each["reason"] == reason]
-
-
-def condition_of(admin, name):
-    conditions = admin.get(an_object("v1", "Pod", name, NAMESPACE))["status"].get("conditions", [])
-    return next((each for each in conditions if each["type"] == "PodScheduled"), None)
-
-
-def forbidden(plane):
-    user = "system:serviceaccount:kai-scheduler:scheduler"
-    return [
-        (event["verb"], event["requestURI"])
-        for event in plane.audited(user)
-        if event["responseStatus"]["code"] == 403 and "secrets" not in event["requestURI"]
-    ]
 
 
 def test_pods_are_bound_explained_and_gangs_wait_whole(control_plane, cluster, tmp_path):
     with running(control_plane, tmp_path) as (_, ports):
         cluster.create(group("lone"))
         cluster.create(pod("lone-0", "lone"))
-        request = until(lambda: requests_of(cluster).get("lone-0"), "a bind request")
-        made = cluster.get(an_object("v1", "Pod", "lone-0", NAMESPACE))
+        request = until(lambda: cluster.requests().get("lone-0"), "a bind request")
+        made = cluster.get(an_object("v1", "Pod", "lone-0"))
         assert request["spec"] == {
             "podName": "lone-0",
             "selectedNode": request["spec"]["selectedNode"],
@@ -136,7 +174,7 @@ def test_pods_are_bound_explained_and_gangs_wait_whole(control_plane, cluster, t
         }
         assert request["metadata"]["labels"] == {"selected-node": request["spec"]["selectedNode"]}
         assert [owner["uid"] for owner in request["metadata"]["ownerReferences"]] == [made["metadata"]["uid"]]
-        until(lambda: events_of(cluster, "lone-0", "Scheduled"), "the event")
+        until(lambda: cluster.events("lone-0", "Scheduled"), "the event")
         until(
             lambda: (
                 "kai.scheduler/last-start-timestamp" in cluster.get(group("lone"))["metadata"].get("annotations", {})
@@ -149,38 +187,44 @@ def test_pods_are_bound_explained_and_gangs_wait_whole(control_plane, cluster, t
         for number in range(2):
             cluster.create(pod(f"gang-{number}", "gang", gpus=2))
         text = "Job is not ready for scheduling. Waiting for 3 pods, currently 2 exist, 0 are gated"
-        until(
-            lambda: text in {each["message"] for each in events_of(cluster, "gang", "NotReady")}, "the event NotReady"
-        )
-        assert not [name for name in requests_of(cluster) if name.startswith("gang")]
+        until(lambda: text in {each["message"] for each in cluster.events("gang", "NotReady")}, "the event NotReady")
+        assert not [name for name in cluster.requests() if name.startswith("gang")]
         cluster.create(pod("gang-2", "gang", gpus=2))
-        until(lambda: len([name for name in requests_of(cluster) if name.startswith("gang")]) == 3, "the whole gang")
+        until(lambda: len([name for name in cluster.requests() if name.startswith("gang")]) == 3, "the whole gang")
 
         # What fits nowhere is told why: on the pod, on the group, by events.
         cluster.create(group("large"))
         cluster.create(pod("large-0", "large", gpus=3))
-        condition = until(lambda: condition_of(cluster, "large-0"), "the condition")
+        condition = until(lambda: cluster.condition("large-0"), "the condition")
         assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
         why = "no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs."
         assert condition["message"] == why
-        (event,) = until(lambda: events_of(cluster, "large-0", "Unschedulable"), "the event on the pod")
+        (event,) = until(lambda: cluster.events("large-0", "Unschedulable"), "the event on the pod")
         assert (event["type"], event["message"]) == ("Warning", why)
-        until(lambda: events_of(cluster, "large", "Unschedulable"), "the event on the group")
-        written = cluster.get(group("large"))["status"]["schedulingConditions"]
+        until(lambda: cluster.events("large", "Unschedulable"), "the event on the group")
+        written = until(
+            lambda: cluster.get(group("large")).get("status", {}).get("schedulingConditions"), "the condition"
+        )
         assert [(each["type"], each["nodePool"], each["transitionID"]) for each in written] == [
             ("UnschedulableOnNodePool", "default", "1")
         ]
-        until(lambda: cluster.get(queue("team"))["status"]["fairShare"]["nvidia.com/gpu"] == "8", "the fair share")
+        until(lambda: fair_share(cluster, "team").get("nvidia.com/gpu") == "8", "the fair share")
 
-        metrics = fetch(ports["metrics"], "/metrics").decode()
-        assert 'kai_binds_total{result="ordered"} 4.0' in metrics
-        assert 'kai_podgroups_scheduled_by_action{action="allocate"} 2.0' in metrics
+        for line in (
+            'kai_binds_total{result="ordered"} 4.0',
+            'kai_podgroups_scheduled_by_action{action="allocate"} 2.0',
+        ):
+            until(lambda line=line: line in fetch(ports["metrics"], "/metrics").decode(), line)
         assert fetch(ports["probes"], "/livez") == b"ok"
 
         archive = tmp_path / "snapshot.zip"
         archive.write_bytes(fetch(ports["plugins"], "/get-snapshot"))
-    assert forbidden(control_plane) == []
+    assert cluster.forbidden() == []
     assert {"gang-0", "lone-0", "large-0"} <= replayed(archive)
+
+
+def fair_share(cluster, name):
+    return cluster.get(queue(name)).get("status", {}).get("fairShare", {})
 
 
 def replayed(archive):
@@ -194,38 +238,41 @@ def test_a_failed_bind_is_taken_back_and_tried_again(control_plane, cluster, tmp
     with running(control_plane, tmp_path):
         cluster.create(group("retry"))
         cluster.create(pod("retry-0", "retry"))
-        first = until(lambda: requests_of(cluster).get("retry-0"), "a bind request")
-        cluster.patch(
-            first, {"status": {"phase": "Failed", "reason": "no luck", "failedAttempts": 1}}, subresource="status"
-        )
+        first = until(lambda: cluster.requests().get("retry-0"), "a bind request")
+        cluster.set_status(first, phase="Failed", reason="no luck", failedAttempts=1)
         uid = first["metadata"]["uid"]
 
         def another():
-            found = requests_of(cluster).get("retry-0")
+            found = cluster.requests().get("retry-0")
             return found if found is not None and found["metadata"]["uid"] != uid else None
 
         until(another, "another bind request")
 
 
 def test_an_idle_scheduler_writes_nothing_and_a_restarted_one_neither(control_plane, cluster, tmp_path):
-    user = "system:serviceaccount:kai-scheduler:scheduler"
-
-    def writes():
-        verbs = {"create", "update", "patch", "delete"}
-        return [(each["verb"], each["requestURI"]) for each in control_plane.audited(user) if each["verb"] in verbs]
-
     cluster.create(group("large"))
     cluster.create(pod("large-0", "large", gpus=5))
     with running(control_plane, tmp_path, name="first") as (_, ports):
-        until(lambda: events_of(cluster, "large", "Unschedulable"), "an explanation")
+        until(lambda: cluster.events("large", "Unschedulable"), "an explanation")
         until(lambda: b"kai_cycle_duration_seconds_count" in fetch(ports["metrics"], "/metrics"), "metrics")
+        before = settled(cluster, ports)
         settle(ports)
-        before = writes()
-        settle(ports)
-        assert writes() == before
+        assert cluster.writes() == before
     with running(control_plane, tmp_path, name="second") as (_, ports):
         settle(ports)
-        assert writes() == before
+        assert cluster.writes() == before
+
+
+def settled(cluster, ports):
+    """Return what is written once two cycles in a row wrote nothing more."""
+    before = None
+    for _ in range(10):
+        settle(ports)
+        now = cluster.writes()
+        if now == before:
+            return now
+        before = now
+    raise AssertionError(f"it does not come to rest; last written: {before[-5:]}")
 
 
 def settle(ports):
@@ -240,65 +287,66 @@ def settle(ports):
         return float(line.rpartition(" ")[2])
 
     start = cycles()
-    until(lambda: cycles() >= start + 2, "two more cycles", seconds=60)
+    until(lambda: cycles() >= start + 2, "two more cycles")
 
 
 def test_two_replicas_elect_a_leader_and_the_other_takes_over(control_plane, cluster, tmp_path):
     flags = ("--leader-elect",)
-    lease = an_object("coordination.k8s.io/v1", "Lease", "kai-scheduler", "kai-scheduler")
-    with (
-        running(control_plane, tmp_path, *flags, name="one") as (first, _),
-        running(control_plane, tmp_path, *flags, name="two"),
-    ):
-        until(lambda: cluster.get(lease)["spec"].get("holderIdentity"), "a leader")
+    lease = an_object("coordination.k8s.io/v1", "Lease", "kai-scheduler", metadata={"namespace": "kai-scheduler"})
+    with running(control_plane, tmp_path, *flags, name="one") as (first, _):
         cluster.create(group("early"))
         cluster.create(pod("early-0", "early"))
-        early = until(lambda: requests_of(cluster).get("early-0"), "a bind request")
+        early = until(lambda: cluster.requests().get("early-0"), "a bind request")
+        leader = cluster.get(lease)["spec"]["holderIdentity"]
         epoch = int(early["metadata"]["annotations"]["kai.scheduler/epoch"])
-        first.stop()
-        cluster.create(group("late"))
-        cluster.create(pod("late-0", "late"))
-        late = until(lambda: requests_of(cluster).get("late-0"), "a bind request of the next leader", seconds=60)
-        assert int(late["metadata"]["annotations"]["kai.scheduler/epoch"]) > epoch
-        assert json.dumps(late)
+        with running(control_plane, tmp_path, *flags, name="two"):
+            assert cluster.get(lease)["spec"]["holderIdentity"] == leader
+            first.stop()
+            cluster.create(group("late"))
+            cluster.create(pod("late-0", "late"))
+            late = until(lambda: cluster.requests().get("late-0"), "a bind request of the next leader")
+            assert int(late["metadata"]["annotations"]["kai.scheduler/epoch"]) > epoch
 
 
 def test_a_queue_takes_back_what_is_its_own(control_plane, cluster, tmp_path):
     for name in ("lender", "owner"):
         made = queue(name, "top")
         made["spec"]["resources"]["gpu"] = {"quota": 4, "limit": -1, "overQuotaWeight": 1}
-        cluster.ensure(made)
+        cluster.create(made)
     for at in range(8):
         cluster.create(group(f"held-{at}", queue="lender"))
         running_pod = pod(f"held-{at}-0", f"held-{at}")
         running_pod["spec"]["nodeName"] = "n1" if at < 4 else "n2"
         cluster.create(running_pod)
-        cluster.patch(running_pod, {"status": {"phase": "Running"}}, subresource="status")
+        cluster.set_status(running_pod, phase="Running")
     cluster.create(group("claims", queue="owner"))
     cluster.create(pod("claims-0", "claims", gpus=2))
     with running(control_plane, tmp_path):
 
         def leaving():
-            pods = cluster.list("v1", "Pod", NAMESPACE)
+            pods = cluster.pods()
             return [each["metadata"]["name"] for each in pods if "deletionTimestamp" in each["metadata"]]
 
         victims = until(lambda: len(leaving()) >= 2 and leaving(), "two pods to be evicted")
         victim = victims[0].removesuffix("-0")
-        (event,) = until(lambda: events_of(cluster, victim, "Evict"), "the event on the victim's group")
-        text = f"Pod {NAMESPACE}/{victim}-0 was preempted by workload {NAMESPACE}/claims."
+        (event,) = until(lambda: cluster.events(victim, "Evict"), "the event on the victim's group")
+        text = f"Pod {cluster.space}/{victim}-0 was preempted by workload {cluster.space}/claims."
         assert event["message"].startswith(text)
         assert event["metadata"]["annotations"] == {
             "num-evicted-pods": "1",
             "evictor-action-type": "reclaim",
             "evictor-pod-group-name": "claims",
-            "evictor-pod-group-namespace": NAMESPACE,
+            "evictor-pod-group-namespace": cluster.space,
         }
-        until(lambda: events_of(cluster, "claims-0", "Pipelined"), "the promise")
-        assert "kai.scheduler/last-eviction-timestamp" in until(
-            lambda: cluster.get(group(victim))["metadata"].get("annotations"), "the time of the eviction"
+        until(lambda: cluster.events("claims-0", "Pipelined"), "the promise")
+        until(
+            lambda: (
+                "kai.scheduler/last-eviction-timestamp" in cluster.get(group(victim))["metadata"].get("annotations", {})
+            ),
+            "the time of the eviction",
         )
         for name in leaving():
-            cluster.delete(pod(name, ""), gracePeriodSeconds=0)
-        until(lambda: requests_of(cluster).get("claims-0"), "the bind request")
+            cluster.delete(pod(name, ""))
+        until(lambda: cluster.requests().get("claims-0"), "the bind request")
         assert len(victims) == 2
-    assert forbidden(control_plane) == []
+    assert cluster.forbidden() == []
