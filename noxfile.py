@@ -17,8 +17,10 @@ SHARED = Path(sys.prefix).resolve() == ROOT / ".venv"
 nox.needs_version = ">=2025.5"
 nox.options.default_venv_backend = "none" if SHARED else "virtualenv"
 # The suite comes last, so that its closing lines are among the last that are printed.
-nox.options.sessions = ["lint", "contracts", "types", "nojit", "tests"]
+nox.options.sessions = ["lint", "contracts", "types", "nojit", "integration", "tests"]
 nox.options.error_on_missing_interpreters = True
+
+INTEGRATION = "tests/integration"
 
 # What runs through kernels, and is therefore run again as plain Python.
 NOJIT = [
@@ -71,8 +73,9 @@ def nojit(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the whole suite, or what is named after ``--``."""
-    python(session, "-m", "pytest", *session.posargs)
+    """Run the suite, or what is named after ``--``, but what runs on a real API server only if it is named."""
+    rest = () if any(INTEGRATION in each for each in session.posargs) else (f"--ignore={INTEGRATION}",)
+    python(session, "-m", "pytest", *rest, *session.posargs)
 
 
 @nox.session
@@ -83,16 +86,17 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session
 def integration(session: nox.Session) -> None:
-    """Run the roles on a real API server and etcd. Not by default: building these two takes minutes, the first time."""
+    """Run the roles on a real API server and etcd; building these two takes minutes, the first time."""
     python(session, "-m", "tests.integration.programs")
-    python(session, "-m", "pytest", "tests/integration", *session.posargs)
+    python(session, "-m", "pytest", INTEGRATION, *session.posargs)
 
 
 @nox.session
 def coverage(session: nox.Session) -> None:
     """Measure which lines and branches the suite runs, with the JIT off so that kernels count."""
     python(session, "-m", "coverage", "erase")
-    python(session, "-m", "coverage", "run", "-m", "pytest", *session.posargs, env={"NUMBA_DISABLE_JIT": "1"})
+    chosen = session.posargs or [f"--ignore={INTEGRATION}"]  # what runs in processes of its own is not measured
+    python(session, "-m", "coverage", "run", "-m", "pytest", *chosen, env={"NUMBA_DISABLE_JIT": "1"})
     python(session, "-m", "coverage", "combine")
     python(session, "-m", "coverage", "report")
 

