@@ -1,0 +1,221 @@
+"""A cluster to measure in: an API server with nodes, queues and whoever schedules, and a crowd of pods."""
+
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, cast
+
+import attrs
+
+from tests.integration import programs
+from tests.integration.client import Api, Manifest, until
+from tests.integration.controlplane import ControlPlane, Daemon, free_ports
+from tests.integration.installation import install
+from tests.unit.deploy.rendering import DEPLOY
+
+NAMESPACE = "crowd"
+_SHARE = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+_ACCOUNT = "kai"
+
+
+@attrs.frozen(kw_only=True)
+class Size:
+    """How large a cluster is, and how many pods come."""
+
+    nodes: int = 500
+    gpus: int = 8
+    pods: int = 4000
+    gang: int = 1
+    """So many pods belong together and start together."""
+
+
+@attrs.frozen
+class Scheduler:
+    """The program that is measured."""
+
+    name: str
+    daemon: Daemon
+
+
+@contextmanager
+def control_plane(folder: Path, size: Size) -> Iterator[ControlPlane]:
+    """Run an API server that has nodes and queues.
+
+    Raises: LookupError if its programs are not built.
+    """
+    found = programs.find()
+    if found is None:
+        raise LookupError("kube-apiserver: found none, expected it to be built by python -m tests.integration.programs")
+    plane = ControlPlane.start(found, folder)
+    try:
+        install(plane, DEPLOY)
+        admin = plane.admin
+        admin.ensure(an_object("v1", "Namespace", NAMESPACE))
+        for name, parent in (("top", ""), ("team", "top")):
+            spec = {"parentQueue": parent, "resources": dict.fromkeys(("cpu", "memory", "gpu"), _SHARE)}
+            admin.ensure(an_object("scheduling.run.ai/v2", "Queue", name, spec=spec))
+        each((f"node-{number:04d}" for number in range(size.nodes)), lambda name: _make_node(admin, name, size.gpus))
+        yield plane
+    finally:
+        plane.stop()
+
+
+def _make_node(admin: Api, name: str, gpus: int) -> None:
+    there = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
+    status = {"allocatable": there, "capacity": there, "conditions": [ready]}
+    admin.create(an_object("v1", "Node", name, metadata={"labels": {"kubernetes.io/hostname": name}}, status=status))
+
+
+@contextmanager
+def kai(plane: ControlPlane, folder: Path, flags: tuple[str, ...] = ()) -> Iterator[Scheduler]:
+    """Run kai, all roles in one process, as ``deploy`` does."""
+    metrics, probes, plugins = free_ports(3)
+    config = plane.kubeconfig(plane.account("kai-scheduler", _ACCOUNT), _ACCOUNT)
+    command = (
+        *(sys.executable, "-m", "kai", "run", f"--kubeconfig={config}"),
+        f"--metrics-bind-address=127.0.0.1:{metrics}",
+        f"--health-probe-bind-address=127.0.0.1:{probes}",
+        f"--plugin-server-port={plugins}",
+        *flags,
+    )
+    with _running(Scheduler("kai-scheduler", Daemon(command, folder / "kai.log")), probes) as scheduler:
+        yield scheduler
+
+
+@contextmanager
+def kube_scheduler(plane: ControlPlane, folder: Path, program: Path) -> Iterator[Scheduler]:
+    """Run Kubernetes' own scheduler without its brake on requests, to compare with."""
+    (port,) = free_ports(1)
+    config = plane.kubeconfig(plane.admin, "kube-scheduler")
+    command = (
+        *(str(program), f"--kubeconfig={config}", "--leader-elect=false", f"--secure-port={port}"),
+        *(f"--authentication-kubeconfig={config}", f"--authorization-kubeconfig={config}"),
+        *("--kube-api-qps=5000", "--kube-api-burst=5000"),
+    )
+    daemon = Daemon(command, folder / "kube-scheduler.log")
+    with _running(Scheduler("default-scheduler", daemon), 0) as scheduler:
+        time.sleep(5.0)
+        yield scheduler
+
+
+@contextmanager
+def _running(scheduler: Scheduler, probes: int) -> Iterator[Scheduler]:
+    scheduler.daemon.start()
+    try:
+        if probes:
+            until(lambda: _is_ready(scheduler.daemon, probes), "the scheduler", seconds=180)
+        yield scheduler
+    finally:
+        scheduler.daemon.stop()
+
+
+def _is_ready(daemon: Daemon, port: int) -> bool:
+    _ = daemon.pid
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30) as answer:
+            return bool(answer.read() == b"ok")
+    except OSError:
+        return False
+
+
+# --- Pods ----------------------------------------------------------------------------------------------------------
+
+
+def create_pods(admin: Api, size: Size, scheduler: str) -> None:
+    """Create the crowd, several at a time; the pods of a gang belong to a Job that says so."""
+    owners = {} if size.gang == 1 else _make_jobs(admin, size)
+
+    def create(number: int) -> None:
+        admin.create(_pod(number, scheduler, owners.get(number // size.gang)))
+
+    each(range(size.pods), create)
+
+
+def _make_jobs(admin: Api, size: Size) -> dict[int, Manifest]:
+    owners = {}
+    for number in range(-(-size.pods // size.gang)):
+        template = {"spec": {"restartPolicy": "Never", "containers": [_container()]}}
+        spec = {"parallelism": size.gang, "completions": size.gang, "suspend": False, "template": template}
+        annotations = {"kai.scheduler/batch-min-member": str(size.gang)}
+        metadata = {"annotations": annotations, "labels": {"kai.scheduler/queue": "team"}}
+        job = an_object("batch/v1", "Job", f"job-{number:04d}", NAMESPACE, metadata=metadata, spec=spec)
+        owners[number] = admin.create(job)
+    return owners
+
+
+def _pod(number: int, scheduler: str, owner: Manifest | None) -> Manifest:
+    metadata: dict[str, Any] = {"labels": {"kai.scheduler/queue": "team"}}
+    if owner is not None:
+        link = {"apiVersion": "batch/v1", "kind": "Job", "controller": True}
+        metadata["ownerReferences"] = [{**link, **{key: owner["metadata"][key] for key in ("name", "uid")}}]
+    spec = {"schedulerName": scheduler, "restartPolicy": "Never", "containers": [_container()]}
+    return an_object("v1", "Pod", f"pod-{number:05d}", NAMESPACE, metadata=metadata, spec=spec)
+
+
+def _container() -> Manifest:
+    amounts = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
+    return {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
+
+
+def unbound(admin: Api) -> int:
+    """Return whether a pod has no node: 1 or 0, from the server's cache."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    found = admin.request("GET", path, fieldSelector="spec.nodeName=", limit=1, resourceVersion="0")
+    return len(found["items"])
+
+
+def run_pods(admin: Api) -> None:
+    """Let all pods run, as kubelets would."""
+    ready = {"type": "Ready", "status": "True"}
+    status = {"status": {"phase": "Running", "conditions": [ready]}}
+
+    def start(pod: Manifest) -> None:
+        admin.patch(pod, status, subresource="status", content_type="application/strategic-merge-patch+json")
+
+    each(admin.list("v1", "Pod", NAMESPACE), start)
+
+
+def an_object(version: str, kind: str, name: str, namespace: str = "", **body: object) -> Manifest:
+    """Return a manifest."""
+    metadata = {
+        "name": name,
+        **({"namespace": namespace} if namespace else {}),
+        **cast("Manifest", body.pop("metadata", {})),
+    }
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **body}
+
+
+def each(items: Iterable[Any], act: Callable[[Any], object], *, threads: int = 8) -> None:
+    """Do something with every item, several at a time.
+
+    Raises: whatever went wrong first.
+    """
+    waiting: SimpleQueue[Any] = SimpleQueue()
+    for item in items:
+        waiting.put(item)
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        while not errors:
+            try:
+                item = waiting.get_nowait()
+            except Empty:
+                return
+            try:
+                act(item)
+            except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for the threads
+                errors.append(error)
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if errors:
+        raise errors[0]

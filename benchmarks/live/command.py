@@ -1,0 +1,146 @@
+"""Read the command line: ``fill`` measures pods that come while a scheduler runs, ``idle`` one without work."""
+
+import json
+import tempfile
+import time
+from collections import Counter
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks.live.cluster import (
+    Scheduler,
+    Size,
+    control_plane,
+    create_pods,
+    kai,
+    kube_scheduler,
+    run_pods,
+    unbound,
+)
+from benchmarks.live.counting import Usage, requests, when_quiet, writes
+from tests.integration.controlplane import ControlPlane
+
+_POLL = 0.25
+
+_nodes = click.option("--nodes", default=500, show_default=True, type=click.IntRange(min=1))
+_gpus = click.option("--gpus", default=8, show_default=True, help="GPUs of each node.")
+_pods = click.option("--pods", default=4000, show_default=True, type=click.IntRange(min=1), help="Of one GPU each.")
+_gang = click.option("--gang", default=1, show_default=True, help="Pods that start together.")
+_program = click.option(
+    "--kube-scheduler", type=click.Path(exists=True, path_type=Path), help="Measure this program of Kubernetes instead."
+)
+_flags = click.option("--flag", "flags", multiple=True, help="A flag for kai, as in --flag=--announce-binds=false.")
+_folder = click.option("--keep", type=click.Path(path_type=Path), help="A new folder for logs, which are kept then.")
+
+
+@click.group(
+    help="Measure the program as it runs, on a real API server (python -m tests.integration.programs builds it)."
+)
+def main() -> None:
+    """Offer the commands."""
+
+
+@main.command(help="Create pods while a scheduler runs: how long until all are bound, and what that costs.")
+@_nodes
+@_gpus
+@_pods
+@_gang
+@_program
+@_flags
+@_folder
+def fill(
+    nodes: int, gpus: int, pods: int, gang: int, kube_scheduler: Path | None, flags: tuple[str, ...], keep: Path | None
+) -> None:
+    """Print one JSON object."""
+    size = Size(nodes=nodes, gpus=gpus, pods=pods, gang=gang)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        with control_plane(folder / "plane", size) as plane, _scheduler(plane, folder, kube_scheduler, flags) as found:
+            click.echo(json.dumps(_fill(plane, found, size), indent=2))
+
+
+@main.command(help="Let pods run and nothing change: what kai does then.")
+@_nodes
+@_gpus
+@_pods
+@_gang
+@_flags
+@_folder
+@click.option("--seconds", default=180.0, show_default=True, help="How long to look.")
+def idle(
+    nodes: int, gpus: int, pods: int, gang: int, flags: tuple[str, ...], keep: Path | None, seconds: float
+) -> None:
+    """Print one JSON object."""
+    size = Size(nodes=nodes, gpus=gpus, pods=pods, gang=gang)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        with control_plane(folder / "plane", size) as plane, _scheduler(plane, folder, None, flags) as found:
+            create_pods(plane.admin, size, found.name)
+            _wait_for_binds(plane, 600.0)
+            run_pods(plane.admin)
+            click.echo(json.dumps(_idle(plane, found, seconds), indent=2))
+
+
+def _scheduler(
+    plane: ControlPlane, folder: Path, program: Path | None, flags: tuple[str, ...]
+) -> AbstractContextManager[Scheduler]:
+    return kai(plane, folder, flags) if program is None else kube_scheduler(plane, folder, program)
+
+
+def _fill(plane: ControlPlane, scheduler: Scheduler, size: Size) -> dict[str, Any]:
+    pids = {"scheduler": scheduler.daemon.pid, "apiserver": plane.apiserver.pid, "etcd": plane.etcd.pid}
+    counts = when_quiet(plane.admin)
+    before = {name: Usage.of(pid) for name, pid in pids.items()}
+    since = time.monotonic()
+    create_pods(plane.admin, size, scheduler.name)
+    created = time.monotonic() - since
+    _wait_for_binds(plane, 600.0)
+    bound = time.monotonic() - since
+    later = when_quiet(plane.admin)
+    after = {name: Usage.of(pid) for name, pid in pids.items()}
+    made = writes(later - counts)
+    made -= Counter({"POST pods": size.pods, "POST jobs": size.pods})  # ours
+    return {
+        "scheduler": scheduler.name,
+        "nodes": size.nodes,
+        "pods": size.pods,
+        "gang": size.gang,
+        "created_seconds": round(created, 2),
+        "bound_seconds": round(bound, 2),
+        "writes_per_pod": round(made.total() / size.pods, 3),
+        "writes_by_kind": {what: round(count / size.pods, 3) for what, count in made.most_common()},
+        "reads_by_kind": {
+            what: round(count / size.pods, 3)
+            for what, count in (later - counts).most_common()
+            if what.startswith("GET") and count >= size.pods / 100
+        },
+        "cpu_seconds": {name: round(after[name].cpu_seconds - before[name].cpu_seconds, 2) for name in pids},
+        "rss_mb": round(after["scheduler"].rss_mb),
+        "peak_rss_mb": round(after["scheduler"].peak_rss_mb),
+    }
+
+
+def _idle(plane: ControlPlane, scheduler: Scheduler, seconds: float) -> dict[str, Any]:
+    counts = when_quiet(plane.admin, seconds=12.0)
+    before, since = Usage.of(scheduler.daemon.pid), time.monotonic()
+    time.sleep(seconds)
+    after, took = Usage.of(scheduler.daemon.pid), time.monotonic() - since
+    return {
+        "seconds": round(took, 1),
+        "cpu_percent": round(100 * (after.cpu_seconds - before.cpu_seconds) / took, 2),
+        "writes": dict(writes(requests(plane.admin) - counts)),
+        "rss_mb": {"before": round(before.rss_mb, 1), "after": round(after.rss_mb, 1)},
+    }
+
+
+def _wait_for_binds(plane: ControlPlane, limit: float) -> None:
+    end = time.monotonic() + limit
+    while unbound(plane.admin):
+        if time.monotonic() > end:
+            raise click.ClickException(f"some pods are without a node after {limit:g} s")
+        time.sleep(_POLL)
