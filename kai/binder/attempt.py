@@ -44,6 +44,18 @@ def attempt(binder: Binder, ref: Ref[BindRequest], *, patient: bool = True) -> P
         return Outcome(verdict=Verdict.INTERRUPTED, message=str(error), delay=error.refusal.retry_after)
 
 
+def attempt_unwritten(binder: Binder, request: BindRequest, *, patient: bool = True) -> Plan[Outcome]:
+    """Try to carry out an order of this process that was never written, and return how that went.
+
+    Only for binds that prepare nothing: what is not written cannot be found and finished by another life. A failure is
+    told to the pod; a success is for whoever gave the order to tell.
+    """
+    try:
+        return (yield from _carry_out(binder, request, patient=patient))
+    except RefusedError as error:
+        return Outcome(verdict=Verdict.INTERRUPTED, message=str(error), delay=error.refusal.retry_after)
+
+
 def is_finished(request: BindRequest) -> bool:
     """Return whether a request needs nothing any more: it was carried out, is going away, or failed too often."""
     if request.metadata.deletion_timestamp is not None or request.status.phase == "Succeeded":
@@ -89,6 +101,8 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
 
 def _finish(binder: Binder, request: BindRequest, pod: Pod) -> Plan[Outcome]:
     """Say that a pod is bound. What cannot be said to the pod keeps the request from nothing."""
+    if not request.metadata.uid:
+        return Outcome(verdict=Verdict.BOUND)  # who gave an order that is not written will say so
     leftovers = []
     try:
         yield from report_bound(pod, request.spec.selected_node, on_pod=binder.settings.report_success_on_pod)

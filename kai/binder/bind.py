@@ -47,7 +47,6 @@ _DECIDING: Final = (
     names.GPU_FRACTION_DEVICES,
     names.GPU_FRACTION_CONTAINER,
     names.SHARED_GPU_CONFIG_MAP,
-    names.POD_GROUP,
 )
 
 Reserve: TypeAlias = Callable[["Binder", BindContext, str], Plan[tuple[Pod, str]]]
@@ -198,6 +197,9 @@ def _write_binding(context: BindContext) -> Plan[Pod]:
     """Bind the pod and return it as it was then."""
     pod, node = context.pod, context.node.metadata.name
     annotations = bind_annotations(context.request)
+    group = pod.metadata.annotations.get(names.POD_GROUP)
+    if group:
+        annotations[names.POD_GROUP] = group  # it may only be shown yet, so that one write does for both
     for _ in range(_ATTEMPTS):
         request = Bind(
             ref=pod_ref(pod),
@@ -247,6 +249,7 @@ def _still_the_same(current: Pod | None, context: BindContext) -> Pod:
         or current.spec != known.spec
         or dict(before.labels) != dict(after.labels)
         or any(before.annotations.get(key) != after.annotations.get(key) for key in _DECIDING)
+        or after.annotations.get(names.POD_GROUP) not in {None, before.annotations.get(names.POD_GROUP)}
     ):
         raise BindFailureError(f"{title(known)}: was changed since it was decided where to run it", retryable=False)
     return current

@@ -29,12 +29,12 @@ def request_ref(request: BindRequest) -> Ref[BindRequest]:
 
 
 def write_status(request: BindRequest, status: dict[str, Any]) -> Plan[BindRequest | None]:
-    """Write the status of a bind request and return it; None if the request is gone.
+    """Write the status of a bind request and return it; None if the request is gone, or was never written.
 
     Raises: RefusedError.
     """
     ref = request_ref(request)
-    current: BindRequest | None = request
+    current: BindRequest | None = request if request.metadata.uid else None
     for attempt in range(_ATTEMPTS):
         if current is None or current.metadata.uid != request.metadata.uid:
             return None

@@ -10,7 +10,7 @@ deleted by somebody whom nobody watches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -22,11 +22,11 @@ from kai.api.bindrequest import BindRequest
 from kai.api.dra import ResourceClaim
 from kai.api.kinds import ApiObject
 from kai.api.node import Node
-from kai.api.plans import Plan, RefusedError
+from kai.api.plans import Plan, Ref, RefusedError
 from kai.api.pod import Pod
 from kai.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kai.api.wire import EMPTY
-from kai.binder.attempt import attempt
+from kai.binder.attempt import attempt, attempt_unwritten, retry_delay
 from kai.binder.bind import Binder
 from kai.binder.outcome import Outcome, Verdict
 from kai.binder.queue import (
@@ -45,6 +45,7 @@ from kai.binder.queue import (
     WakeAt,
 )
 from kai.binder.reading import IndexedApi
+from kai.binder.reporting import request_ref
 from kai.binder.settings import BinderSettings
 from kai.binder.steps import StepOptions, resolve_steps
 from kai.binder.sweep import sweep_everything, sweep_group
@@ -56,6 +57,7 @@ from kai.cluster.serving import role_options, serve_alone
 from kai.cluster.work import Observe, place_of, unobserved, wait_at_most
 
 R = TypeVar("R")
+_LONGEST_PAUSE: Final = 60.0
 
 COMPONENT: Final = "binder"
 """What events give as their source."""
@@ -127,6 +129,16 @@ class BinderService:
         if self._tasks is not None:
             self._step(RequestSeen(request))
 
+    def carry_out(self, request: BindRequest, done: Callable[[str], None]) -> bool:
+        """Carry out an order of this process that is not written; tell why it failed, or "" once the pod is bound.
+
+        To be called on the event loop. False while the binder does not run: then nothing is done, and nothing told.
+        """
+        if self._tasks is None:
+            return False
+        self._tasks.start_soon(self._carry_out, request, done)
+        return True
+
     async def run(self) -> None:
         """Carry out orders until cancelled."""
         await self.cluster.store.synced()
@@ -190,9 +202,25 @@ class BinderService:
         outcome = await self._carried_out(attempt(self.binder, effect.ref, patient=effect.patient))
         if not isinstance(outcome, Outcome):
             outcome = Outcome(verdict=Verdict.INTERRUPTED, message=outcome)
-        _log(effect, outcome)
+        _log(effect.ref, outcome)
         self.observe(BindEnded(verdict=outcome.verdict, seconds=self.cluster.clock.monotonic() - began))
         self._step(AttemptEnded(effect.ref, outcome))
+
+    async def _carry_out(self, request: BindRequest, done: Callable[[str], None]) -> None:
+        """Bind until that succeeds or fails; an API server that does not answer is asked again."""
+        began = self.cluster.clock.monotonic()
+        count = 0
+        while True:
+            patient = count < self.binder.settings.patience
+            found = await self._carried_out(attempt_unwritten(self.binder, request, patient=patient))
+            outcome = found if isinstance(found, Outcome) else Outcome(verdict=Verdict.FAILED, message=found)
+            _log(request_ref(request), outcome)
+            self.observe(BindEnded(verdict=outcome.verdict, seconds=self.cluster.clock.monotonic() - began))
+            if outcome.verdict is not Verdict.INTERRUPTED:
+                break
+            count += 1
+            await self.cluster.clock.sleep(max(outcome.delay or 0.0, retry_delay(count, _LONGEST_PAUSE)))
+        done("" if outcome.verdict is Verdict.BOUND else outcome.message or outcome.verdict.value)
 
     async def _sweep(self, effect: StartSweep) -> None:
         settings = self.binder.settings.reservation
@@ -218,8 +246,8 @@ class BinderService:
             return f"{type(error).__name__}: {error}"
 
 
-def _log(effect: StartAttempt, outcome: Outcome) -> None:
-    log = structlog.get_logger().bind(bind_request=f"{effect.ref.namespace}/{effect.ref.name}")
+def _log(ref: Ref[BindRequest], outcome: Outcome) -> None:
+    log = structlog.get_logger().bind(bind_request=f"{ref.namespace}/{ref.name}")
     if outcome.leftovers:
         log.warning("could not be undone yet", leftovers=list(outcome.leftovers))
     match outcome.verdict:

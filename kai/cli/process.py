@@ -25,7 +25,7 @@ from kai.api.pod import Pod
 from kai.cli.flags import Given
 from kai.cli.roleflags import BINDER, FLAGS, LEASES, SCHEDULER, TOGETHER
 from kai.cli.rolemetrics import ApiCalls, RoleMetrics
-from kai.cli.roles import SCHEDULER_WATCHES, Role, binder, controller, scheduler_settings
+from kai.cli.roles import SCHEDULER_WATCHES, Neighbour, Role, binder, controller, scheduler_settings
 from kai.cluster.connect import Connection, Options, connect
 from kai.cluster.credentials import Source
 from kai.cluster.leading import FENCE_DELAY, SoleLeadership, fresh_identity
@@ -102,9 +102,9 @@ class Process:
             if name == SCHEDULER:
                 plan.settings = scheduler_settings(self._with_namespace())
             elif name == BINDER:
-                role, hand_over = binder(given, metrics.observe)
+                role, neighbour = binder(given, metrics.observe)
                 plan.others.append(role)
-                plan.hand_over = hand_over if given.truth("hand-over") else None
+                plan.neighbour = neighbour if given.truth("hand-over") else None
             else:
                 plan.others.append(controller(name, given, metrics.observe))
         return plan
@@ -156,7 +156,8 @@ class Process:
                 leadership,
                 registry=self.registry,
                 tracing=tracing,
-                hand_over=plan.hand_over,
+                hand_over=plan.neighbour.offer if plan.neighbour else None,
+                carry_out=plan.neighbour.carry_out if plan.neighbour else None,
             )
             self.probes.add(SCHEDULER, scheduler.problem)
             local, bare = scheduler.routes(), scheduler.metrics.bare.names
@@ -208,7 +209,8 @@ class _Plan:
     settings: Any = None
     """Of the scheduler; None where it does not run here."""
     others: list[Role] = attrs.field(factory=list)
-    hand_over: Callable[[BindRequest], None] | None = None
+    neighbour: Neighbour | None = None
+    """The binder, where it runs here and takes orders from the scheduler itself."""
 
     def component(self, scheduler_name: str) -> str:
         """Return under which name events are reported."""

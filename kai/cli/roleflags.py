@@ -99,6 +99,7 @@ _OWN: Final[Mapping[str, tuple[_Row, ...]]] = {
         ("evict-by", "text", "eviction"),
         ("announce-binds", "truth", True),
         ("hand-over", "truth", True),
+        ("bind-requests", "text", "needed"),
     ),
     BINDER: (
         ("resource-reservation-namespace", "text", names.RESERVATION_NAMESPACE),

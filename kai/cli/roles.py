@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -15,7 +15,7 @@ from kai.api.kinds import ApiObject
 from kai.api.objects import FIELD_OF
 from kai.cli.configuring import load_configuration
 from kai.cli.flags import Given
-from kai.cli.roleflags import ADMISSION, BINDER, POD_GROUPS, PODGROUPER, QUEUES, SCALE, SCHEDULER
+from kai.cli.roleflags import ADMISSION, BINDER, POD_GROUPS, PODGROUPER, QUEUES, SCALE, SCHEDULER, TOGETHER
 from kai.cluster.port import Cluster
 from kai.cluster.work import Observe
 from kai.errors import ConfigError
@@ -44,6 +44,20 @@ def controller(name: str, given: Given, observe: Observe) -> Role:
     return make[name](given, observe)
 
 
+_BIND_REQUESTS: Final = ("needed", "always")
+_LINK_DELAY: Final = 10.0
+
+
+@attrs.frozen(kw_only=True)
+class Neighbour:
+    """The binder, for a scheduler in the same process."""
+
+    offer: Callable[[BindRequest], None]
+    """Takes an order that is written."""
+    carry_out: Callable[[BindRequest, Callable[[str], None]], bool]
+    """Carries out an order that is not; see `kai.scheduler.outbox.CarryOut`."""
+
+
 # --- Scheduler -----------------------------------------------------------------------------------------------------
 
 
@@ -57,6 +71,9 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
     if given.text("evict-by") not in {each.value for each in EvictBy}:
         found, wanted = given.text("evict-by"), ", ".join(each.value for each in EvictBy)
         raise ConfigError(f"--evict-by: found {found!r}, expected one of {wanted}")
+    if given.text("bind-requests") not in _BIND_REQUESTS:
+        found, wanted = given.text("bind-requests"), ", ".join(_BIND_REQUESTS)
+        raise ConfigError(f"--bind-requests: found {found!r}, expected one of {wanted}")
     configuration, document = _configuration(given)
     return SchedulerSettings(
         configuration=configuration,
@@ -70,6 +87,7 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
         evict_by=EvictBy(given.text("evict-by")),
         mark_victims=given.truth("update-pod-eviction-condition"),
         announce_binds=given.truth("announce-binds"),
+        direct_binds=given.text("bind-requests") == "needed",
     )
 
 
@@ -123,8 +141,8 @@ def _binder(given: Given, observe: Observe) -> Role:
     return binder(given, observe)[0]
 
 
-def binder(given: Given, observe: Observe) -> tuple[Role, Callable[[BindRequest], None]]:
-    """Return the binder, and the way to hand it an order within this process.
+def binder(given: Given, observe: Observe) -> tuple[Role, Neighbour]:
+    """Return the binder, and the ways to hand it an order within this process.
 
     Raises: ConfigError.
     """
@@ -165,11 +183,14 @@ def binder(given: Given, observe: Observe) -> tuple[Role, Callable[[BindRequest]
         finally:
             running.clear()
 
-    def hand_over(request: BindRequest) -> None:
+    def offer(request: BindRequest) -> None:
         for service in running:
             service.offer(request)
 
-    return Role(name=BINDER, watched=WATCHED, work=work), hand_over
+    def carry_out(request: BindRequest, done: Callable[[str], None]) -> bool:
+        return any(service.carry_out(request, done) for service in running)
+
+    return Role(name=BINDER, watched=WATCHED, work=work), Neighbour(offer=offer, carry_out=carry_out)
 
 
 def _podgrouper(given: Given, observe: Observe) -> Role:
@@ -189,6 +210,7 @@ def _podgrouper(given: Given, observe: Observe) -> Role:
         defaults_name=given.text("default-priorities-configmap-name"),
         namespace_labels=given.mapping("namespace-label-selector"),
         pod_labels=given.mapping("pod-label-selector"),
+        link_delay_seconds=_LINK_DELAY if _binds_at_once(given) else 0.0,
     )
     pace = Pace(concurrency=max(1, given.whole("max-concurrent-reconciles")))
 
@@ -196,6 +218,14 @@ def _podgrouper(given: Given, observe: Observe) -> Role:
         await group_pods(cluster, settings, pace=pace, observe=observe)
 
     return Role(name=PODGROUPER, watched=(*WATCHED, Namespace), work=work)
+
+
+def _binds_at_once(given: Given) -> bool:
+    """Return whether this process binds what it groups: then the binding brings along what would be a write before."""
+    roles = set(given.roles or TOGETHER)
+    is_alone = not given.text("partition-label-value")
+    is_direct = given.truth("hand-over") and given.text("bind-requests") == "needed"
+    return {SCHEDULER, BINDER, PODGROUPER} <= roles and is_alone and is_direct
 
 
 def _pod_groups(given: Given, observe: Observe) -> Role:
@@ -242,4 +272,4 @@ def _scale(given: Given, observe: Observe) -> Role:
     return Role(name=SCALE, watched=WATCHED, work=work)
 
 
-__all__ = ["SCHEDULER", "SCHEDULER_WATCHES", "Role", "Work", "binder", "controller", "scheduler_settings"]
+__all__ = ["SCHEDULER", "SCHEDULER_WATCHES", "Neighbour", "Role", "Work", "binder", "controller", "scheduler_settings"]

@@ -315,6 +315,18 @@ class Store(Protocol):
         """Stop assuming something about an object."""
         ...
 
+    def adorn(self, cls: type[ApiObject], key: Key, annotations: Mapping[str, str]) -> None:
+        """Show annotations on an object that another write will bring, or that need not be written.
+
+        They are shown until the object has them or is gone, or until `forget_all`; other changes of it are shown as
+        they come.
+        """
+        ...
+
+    def is_adorned(self, cls: type[ApiObject], key: Key) -> bool:
+        """Return whether annotations are shown on an object that it does not have."""
+        ...
+
     def forget_all(self) -> None:
         """Stop assuming anything: what a new leader does after its barrier."""
         ...

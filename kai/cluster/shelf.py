@@ -44,6 +44,14 @@ class _Assumption(Generic[T]):
     beneath: T | None
 
 
+@attrs.frozen
+class _Adornment:
+    """Annotations shown on an object that does not have them yet."""
+
+    uid: str
+    annotations: Mapping[str, str]
+
+
 def peek(manifest: object) -> Peek | None:
     """Return key, UID and version of a manifest; None for something that has no name, which is no object."""
     metadata = manifest.get("metadata") if isinstance(manifest, Mapping) else None
@@ -85,6 +93,7 @@ class Shelf(Generic[T]):
         self._versions: dict[Key, tuple[str, int]] = {}
         """UID and version of what is really there, whether it could be read or not, or is not kept."""
         self._assumed: dict[Key, _Assumption[T]] = {}
+        self._adorned: dict[Key, _Adornment] = {}
         self._rejected: dict[Key, Rejected] = {}
         self._graves: dict[str, int] = {}
         """UIDs of deleted objects and when they ended, so that a late word about them does not bring them back."""
@@ -255,10 +264,45 @@ class Shelf(Generic[T]):
         """Show what is really there, of everything."""
         for key in list(self._assumed):
             self.forget(key)
+        for key, adornment in list(self._adorned.items()):
+            del self._adorned[key]
+            obj = self._shown.get(key)
+            if obj is not None:
+                mine = adornment.annotations.keys()
+                kept = {name: value for name, value in obj.metadata.annotations.items() if name not in mine}
+                self._set(key, _annotated(obj, kept))
+
+    # --- Adorning --------------------------------------------------------------------------------------------------
+
+    def adorn(self, key: Key, annotations: Mapping[str, str]) -> None:
+        """Show annotations on an object until it has them, or is gone; whatever else changes of it is shown as ever."""
+        obj = self.actual(key)
+        known = self._adorned.get(key)
+        if obj is None or (known is not None and known.annotations == annotations):
+            return
+        self._adorned[key] = _Adornment(obj.metadata.uid, dict(annotations))
+        self._set(key, obj)
+
+    def is_adorned(self, key: Key) -> bool:
+        """Return whether annotations are shown on an object that it does not have."""
+        return key in self._adorned
+
+    def _with_adornment(self, key: Key, obj: T | None) -> T | None:
+        adornment = self._adorned[key]
+        if obj is None or obj.metadata.uid != adornment.uid:
+            del self._adorned[key]
+            return obj
+        there = obj.metadata.annotations
+        if adornment.annotations.keys() <= there.keys():
+            del self._adorned[key]
+            return obj
+        return _annotated(obj, {**adornment.annotations, **there})
 
     # --- Showing ---------------------------------------------------------------------------------------------------
 
     def _set(self, key: Key, obj: T | None) -> None:
+        if key in self._adorned:
+            obj = self._with_adornment(key, obj)
         assumption = self._assumed.get(key)
         if assumption is None:
             self._show(key, obj)
@@ -284,6 +328,10 @@ class Shelf(Generic[T]):
             self._on_change(key, Change(None, obj))
         else:
             self._on_change(key, Change(before, obj))
+
+
+def _annotated(obj: T, annotations: Mapping[str, str]) -> T:
+    return attrs.evolve(obj, metadata=attrs.evolve(obj.metadata, annotations=annotations))
 
 
 class _Lookup(Generic[T]):

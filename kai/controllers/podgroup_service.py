@@ -19,7 +19,7 @@ from kai.api.kinds import ApiObject, title
 from kai.api.node import Node
 from kai.api.plans import Patch, Ref
 from kai.api.pod import Pod
-from kai.api.podgroup import PodGroup
+from kai.api.podgroup import PodGroup, PodGroupResources
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.work import DONE, Ended, Look, Observe, Pace, Workers, WorkQueue, ended_by, unobserved
 from kai.controllers.podgroup import Surroundings, pod_group_resources, status_patch
@@ -30,6 +30,8 @@ Key = tuple[str, str]
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, PodGroup, Node, PriorityClass, ResourceClaim)
 """The kinds that the pod-group controller needs in its store."""
 PACE: Final = Pace(gather=1.0)
+FIRST_COUNT: Final = 5.0
+"""How old a group is at least, in seconds, when it is counted while nothing of it runs."""
 
 
 def _group_of(pod: Pod) -> Iterable[str]:
@@ -122,6 +124,10 @@ class PodGroupController:
         patch = status_patch(group, resources)
         if patch is None:
             return DONE
+        young = (group.metadata.creation_timestamp or 0.0) + FIRST_COUNT - self.cluster.clock.now()
+        is_first = group.status.resources_status == PodGroupResources()
+        if is_first and not resources.allocated and 0 < young <= FIRST_COUNT:
+            return Ended(after=young)  # its pods may be bound in a moment, and that is an event
         body = {**patch, "metadata": {"uid": group.metadata.uid}}
         reply = await self.cluster.api.perform(
             Patch(ref=Ref(PodGroup, name, namespace), patch=body, subresource="status")

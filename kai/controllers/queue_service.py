@@ -27,7 +27,7 @@ from kai.errors import InputError
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Queue, PodGroup)
 """The kinds that the queue controller needs in its store."""
-PACE: Final = Pace(gather=0.25)
+PACE: Final = Pace(gather=1.0)
 _AGAIN: Final = 5.0
 
 

@@ -24,6 +24,7 @@ from kai.api.codec import unstructure
 from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
+from kai.api.preparing import needs_preparation
 from kai.cluster.credentials import Source
 from kai.cluster.lease import LeaseSettings
 from kai.cluster.port import Apply, Change, Cluster
@@ -81,6 +82,8 @@ class PodGrouper:
     """The moment at which a look at each pod was last asked for; none for one that is repeated after a failure."""
     _said: dict[Key, tuple[str, float]] = attrs.field(factory=dict)
     """What was last said on each pod that cannot be grouped, and when."""
+    _riding: dict[Key, tuple[str, float]] = attrs.field(factory=dict)
+    """Pods whose link to their group is only shown: their UIDs, and when it is written by itself."""
     _locks: dict[Key, _Lock] = attrs.field(factory=dict)
     _manifests: dict[Key, tuple[PodGroup, Manifest]] = attrs.field(factory=dict)
     _fetcher: Fetcher = attrs.field(init=False)
@@ -119,12 +122,15 @@ class PodGrouper:
         if change.after is None:
             self._settled.pop(key, None)
             self._said.pop(key, None)
+            self._riding.pop(key, None)
         elif pod.spec.scheduler_name != self.settings.scheduler_name:
             return
         elif change.before is None and self._is_settled(pod):
             self._settled[key] = _traits(pod)
         elif self._settled.get(key) != _traits(pod):
             self._want(key)
+        elif pod.spec.node_name:
+            self._riding.pop(key, None)
 
     def _want(self, key: Key) -> None:
         self._asked[key] = self._fetcher.moment()
@@ -146,6 +152,10 @@ class PodGrouper:
         pod = self.cluster.store.get(Pod, name, namespace)
         if pod is None:
             return DONE
+        if self._is_link_due(pod):
+            return await self._write_link(pod)
+        if asked is None and self._settled.get(look.key) == _traits(pod):
+            return self._rest(look.key)
         manifest = unstructure(pod)
         grouping, answers = await self._decide(manifest, since, Answers())
         if grouping.group is None or grouping.group.verb is Verb.NOTHING:
@@ -207,6 +217,14 @@ class PodGrouper:
         patch = grouping.pod_patch
         # Remembered before it is written: the change that the write causes asks for no look then.
         self._settled[key] = _traits(pod, patch)
+        if patch is not None and self._may_ride(pod, patch):
+            until = self.cluster.clock.monotonic() + self.settings.link_delay_seconds
+            self._riding[key] = (pod.metadata.uid, until)
+            self.cluster.store.adorn(Pod, key, _map(patch["metadata"])["annotations"])
+            log.info("grouped", pod="/".join(key), changes=patch["metadata"])
+            self.observe(PodGrouped(wrote_group=wrote, wrote_pod=False))
+            self._said.pop(key, None)
+            return self._rest(key)
         if patch is not None:
             body = {**patch, "metadata": {**_map(patch["metadata"]), "uid": pod.metadata.uid}}
             reply = await self.cluster.api.perform(Patch(ref=Ref(Pod, key[1], key[0]), patch=body))
@@ -219,7 +237,48 @@ class PodGrouper:
         self._said.pop(key, None)
         if self.cluster.store.get(Pod, key[1], key[0]) is None:
             self._settled.pop(key, None)
+        return self._rest(key)
+
+    def _may_ride(self, pod: Pod, patch: Mapping[str, Any]) -> bool:
+        """Return whether the link may wait for the binding: of a pod that is bound by that write alone, and soon."""
+        written = _map(patch["metadata"])
+        return (
+            self.settings.link_delay_seconds > 0
+            and set(written) == {"annotations"}
+            and not needs_preparation(pod)
+            and not pod.spec.node_name
+            and not pod.spec.scheduling_gates
+            and pod.metadata.deletion_timestamp is None
+            and _key(pod) not in self._riding
+        )
+
+    def _is_link_due(self, pod: Pod) -> bool:
+        """Return whether no binding brought the pod's link in time, so that it is to be written by itself."""
+        key = _key(pod)
+        uid, due = self._riding.get(key, ("", 0.0))
+        if not uid:
+            return False
+        if uid != pod.metadata.uid or pod.spec.node_name or not self.cluster.store.is_adorned(Pod, key):
+            del self._riding[key]
+            return False
+        return due <= self.cluster.clock.monotonic()
+
+    async def _write_link(self, pod: Pod) -> Ended:
+        annotations = {names.POD_GROUP: pod.metadata.annotations.get(names.POD_GROUP)}
+        body = {"metadata": {"uid": pod.metadata.uid, "annotations": annotations}}
+        ref = Ref(Pod, pod.metadata.name, pod.metadata.namespace)
+        reply = await self.cluster.api.perform(Patch(ref=ref, patch=body))
+        if isinstance(reply, Refusal):
+            return await self._refused(pod, reply)
+        self._riding.pop(_key(pod), None)
+        self.observe(PodGrouped(wrote_group=False, wrote_pod=True))
         return DONE
+
+    def _rest(self, key: Key) -> Ended:
+        """Return how a look ends that went well: a link that is only shown is looked at again in time."""
+        if key not in self._riding:
+            return DONE
+        return Ended(after=max(0.0, self._riding[key][1] - self.cluster.clock.monotonic()))
 
     async def _refused(self, pod: Pod, refusal: Refusal) -> Ended:
         """Try again at once where somebody was faster; say it on the pod where only a person can help."""

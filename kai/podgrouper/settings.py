@@ -71,6 +71,8 @@ class Settings:
     pod_labels: Mapping[str, str] = attrs.field(factory=dict)
     kind_rules: tuple[KindRule, ...] = ()
     kartas: tuple[Manifest, ...] = ()
+    link_delay_seconds: float = 0.0
+    """How long a pod's link to its group may wait for the binding to bring it along; only for a process that binds."""
 
 
 @attrs.frozen

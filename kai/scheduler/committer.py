@@ -105,11 +105,38 @@ class Send:
 
 
 @attrs.frozen
+class Carry:
+    """Have the binder of this process carry out an order that is not written, and answer it with `Carried`.
+
+    Where no binder is at work, the order is written under the same ticket instead.
+    """
+
+    request: BindRequest
+    ticket: int
+
+
+@attrs.frozen
+class Carried:
+    """The answer to `Carry`: the pod is bound, unless `failure` says why it is not. The pod was told."""
+
+    failure: str = ""
+
+
+@attrs.frozen
 class Assume:
     """Let the store show an object."""
 
     obj: ApiObject
     until: Callable[[Any], bool]
+
+
+@attrs.frozen
+class Adorn:
+    """Let the store show annotations that need not be written."""
+
+    cls: type[ApiObject]
+    key: Key
+    annotations: Mapping[str, str]
 
 
 @attrs.frozen
@@ -135,7 +162,7 @@ class Noted:
     facts: Mapping[str, object]
 
 
-Effect: TypeAlias = Send | Assume | Forget | WakeAt | Noted
+Effect: TypeAlias = Send | Carry | Assume | Forget | Adorn | WakeAt | Noted
 
 
 # --- Work under way ------------------------------------------------------------------------------------------------
@@ -288,7 +315,10 @@ class Committer:
         request = orders.bind_request(decision, pod, node, devices, self.settings, stamp)
         self._promised.pop(pod.metadata.uid, None)
         self._busy.add((BindRequest, _key(request)))
-        effects: list[Effect] = [Assume(request, _is_there(request)), self._create(_Bind(pod, request, now))]
+        work = _Bind(pod, request, now)
+        is_direct = self.settings.direct_binds and orders.takes_one_write(request, pod)
+        order = self._carry(work) if is_direct else self._create(work)
+        effects: list[Effect] = [Assume(request, _is_there(request)), order]
         patch = orders.pool_patch(pod, self.settings)
         return effects if patch is None else [*effects, Send(patch)]
 
@@ -365,6 +395,8 @@ class Committer:
                 return self._removal_answered(work, reply, now)
 
     def _bind_answered(self, work: _Bind, reply: object, now: float) -> list[Effect]:
+        if isinstance(reply, Carried):
+            return self._bind_carried(work, reply, now)
         refusal = reply if isinstance(reply, Refusal) else None
         if work.stage == "look":
             return self._bind_looked(work, reply, now)
@@ -385,6 +417,12 @@ class Committer:
         said = orders.failed_binding(work.pod, node, refusal.message or refusal.reason.value, self.now())
         noted = Noted("bind refused", {"pod": _title(work.pod), "why": refusal.message})
         return [*self._end(work, noted), *(Send(request) for request in said)]
+
+    def _bind_carried(self, work: _Bind, reply: Carried, now: float) -> list[Effect]:
+        if not reply.failure:
+            return self._bound(work, now)
+        self.cooling.failed((work.pod.metadata.uid,), now)
+        return self._end(work, Noted("bind refused", {"pod": _title(work.pod), "why": reply.failure}))
 
     def _bind_looked(self, work: _Bind, reply: object, now: float) -> list[Effect]:
         if isinstance(reply, BindRequest):
@@ -463,6 +501,11 @@ class Committer:
         self._tickets += 1
         self._works[self._tickets] = work
         return Send(request, self._tickets)
+
+    def _carry(self, work: _Bind) -> Carry:
+        self._tickets += 1
+        self._works[self._tickets] = work
+        return Carry(work.request, self._tickets)
 
     def _create(self, work: _Bind) -> Send:
         work.stage = "create"

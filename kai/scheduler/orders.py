@@ -20,6 +20,7 @@ from kai.api.meta import ObjectMeta, OwnerReference
 from kai.api.plans import Emit, Patch, Ref
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
+from kai.api.preparing import needs_preparation
 from kai.api.times import instant_text
 from kai.cluster.port import Evict as EvictRequest
 from kai.cluster.port import Request
@@ -115,6 +116,13 @@ def create_bind_request(request: BindRequest) -> plans.Create:
     """Return the write of a bind request."""
     ref = Ref(BindRequest, request.metadata.name, request.metadata.namespace)
     return plans.Create(ref=ref, manifest=unstructure(request))
+
+
+def takes_one_write(request: BindRequest, pod: Pod) -> bool:
+    """Return whether an order is carried out by one write, so that no crash can leave it half done."""
+    spec = request.spec
+    prepared = (spec.selected_gpu_groups, spec.resource_claim_allocations, spec.extended_resource_claim_allocation)
+    return spec.received_resource_type != names.FRACTION and not any(prepared) and not needs_preparation(pod)
 
 
 def pool_patch(pod: Pod, settings: SchedulerSettings) -> Patch | None:

@@ -18,8 +18,22 @@ from kai.api.plans import Emit, Patch, Refusal
 from kai.cluster.port import Api, Cluster, NotLeading, Term
 from kai.scheduler import committer as commits
 from kai.scheduler import publisher as publications
-from kai.scheduler.committer import Answered, Assume, Committer, Forget, Noted, Send, TermBegan, TermEnded, WakeAt
+from kai.scheduler.committer import (
+    Adorn,
+    Answered,
+    Assume,
+    Carried,
+    Carry,
+    Committer,
+    Forget,
+    Noted,
+    Send,
+    TermBegan,
+    TermEnded,
+    WakeAt,
+)
 from kai.scheduler.metrics import SchedulerMetrics
+from kai.scheduler.orders import create_bind_request
 from kai.scheduler.publisher import Publisher
 from kai.scheduler.settings import SchedulerSettings
 
@@ -28,6 +42,12 @@ _WARNINGS: Final = frozenset({"bind refused", "eviction refused", "write given u
 
 HandOver: TypeAlias = Callable[[BindRequest], None]
 """Takes an order that the API server confirmed, to carry it out in this process."""
+
+CarryOut: TypeAlias = Callable[[BindRequest, Callable[[str], None]], bool]
+"""Carries out an order that is not written, in this process, and tells why it failed, or "" once the pod is bound.
+
+False if nobody here does such work at the moment; then nothing will be told.
+"""
 
 
 @attrs.define
@@ -40,6 +60,7 @@ class Outbox:
     publisher: Publisher
     metrics: SchedulerMetrics
     hand_over: HandOver | None = None
+    carry_out: CarryOut | None = None
     _api: Api | None = None
     """The way to write in the present term; None when there is none."""
     _urgent: deque[Send] = attrs.field(factory=deque)
@@ -92,10 +113,14 @@ class Outbox:
         match effect:
             case Send():
                 self._put(effect)
+            case Carry():
+                self._carry(effect)
             case Assume():
                 self.cluster.store.assume(effect.obj, effect.until)
             case Forget():
                 self.cluster.store.forget(effect.cls, effect.key)
+            case Adorn():
+                self.cluster.store.adorn(effect.cls, effect.key, effect.annotations)
             case Noted():
                 self._note(effect)
             case WakeAt():
@@ -112,6 +137,13 @@ class Outbox:
         else:
             self._urgent.append(send)
             self._more_urgent.set()
+
+    def _carry(self, carry: Carry) -> None:
+        def done(failure: str) -> None:
+            self.commit(Answered(carry.ticket, Carried(failure)))
+
+        if self._api is not None and not (self.carry_out is not None and self.carry_out(carry.request, done)):
+            self._put(Send(create_bind_request(carry.request), carry.ticket))
 
     def _note(self, noted: Noted) -> None:
         log = structlog.get_logger()

@@ -23,7 +23,7 @@ from kai.api.podgroup import PodGroup, SchedulingCondition
 from kai.api.queue import Queue
 from kai.cluster.port import Key
 from kai.scheduler import orders
-from kai.scheduler.committer import Send, WakeAt
+from kai.scheduler.committer import Adorn, Send, WakeAt
 from kai.scheduler.explanations import (
     NOT_READY,
     STALE,
@@ -32,6 +32,7 @@ from kai.scheduler.explanations import (
     Overall,
     PodAccount,
 )
+from kai.scheduler.lone import is_of_one_pod
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.verifying import Reader
 
@@ -56,7 +57,7 @@ class Silenced:
 
 
 Event: TypeAlias = Told | Moment | Silenced
-Effect: TypeAlias = Send | WakeAt
+Effect: TypeAlias = Send | Adorn | WakeAt
 
 
 @attrs.define
@@ -113,6 +114,9 @@ class Publisher:
             return
         ref = Ref(PodGroup, account.name, account.namespace)
         stamps = _changed(group.metadata.annotations, account.stamps)
+        if self.settings.direct_binds and stamps.get(names.LAST_START) and is_of_one_pod(group):
+            start = {names.LAST_START: str(stamps.pop(names.LAST_START))}
+            yield Adorn(PodGroup, (account.namespace, account.name), start)
         if stamps:
             yield Send(Patch(ref=ref, patch={"metadata": {"uid": account.uid, "annotations": stamps}}))
         yield from self._announce(account, ref, STALE, account.stale, now)

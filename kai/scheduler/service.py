@@ -26,9 +26,10 @@ from kai.intake import expired_bind_requests
 from kai.scheduler.committer import Committer, Expired
 from kai.scheduler.cycling import Cycles, Done, Failure, Stream
 from kai.scheduler.dump import Input, archive
+from kai.scheduler.lone import recalled_starts
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.observe import CycleObserver
-from kai.scheduler.outbox import HandOver, Outbox
+from kai.scheduler.outbox import CarryOut, HandOver, Outbox
 from kai.scheduler.publisher import Publisher, Told
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.warming import warm_up
@@ -81,6 +82,9 @@ class Scheduler:
 
     async def _lead(self, term: Term) -> None:
         self.outbox.begin(term)
+        if self.settings.direct_binds:
+            for start in recalled_starts(self.cluster.store):
+                self.cluster.store.adorn(start.cls, start.key, start.annotations)
         self.metrics.leads.set(1)
         try:
             async with anyio.create_task_group() as tasks:
@@ -215,6 +219,7 @@ def make_scheduler(
     registry: CollectorRegistry | None = None,
     tracing: Tracing | None = None,
     hand_over: HandOver | None = None,
+    carry_out: CarryOut | None = None,
     fresh_name: Callable[[], str] = lambda: str(uuid.uuid4()),
 ) -> Scheduler:
     """Return the scheduler of a cluster that is open already; `Scheduler.run` runs it.
@@ -235,7 +240,7 @@ def make_scheduler(
         leadership=leadership,
         metrics=metrics,
         tracing=spans,
-        outbox=Outbox(cluster, settings, committer, publisher, metrics, hand_over),
+        outbox=Outbox(cluster, settings, committer, publisher, metrics, hand_over, carry_out),
         cycles=Cycles(settings, profile, spans.tracer, cluster.clock.monotonic),
     )
 

@@ -50,6 +50,8 @@ class SchedulerSettings:
     """Whether a victim first gets the condition DisruptionTarget."""
     announce_binds: bool = True
     """Whether a pod gets the event Scheduled when its bind is ordered."""
+    direct_binds: bool = False
+    """Whether the binder of this process carries out binds that need no preparation without a bind request."""
     publish_fair_shares: bool = True
     """Whether the status of a queue says what its fair share is."""
     quiet_seconds: float = 10.0
