@@ -91,6 +91,61 @@ async def test_an_offered_order_is_carried_out_before_the_watch_brings_it_and_on
     assert len(performed(memory, Bind)) == 1
 
 
+def told(service, name="p", node_name="n1"):
+    """Have an order carried out that is not written; return what is told about it."""
+    manifest = bind_request(name)
+    manifest["spec"]["selectedNode"] = node_name
+    manifest["metadata"].pop("uid", None)
+    failures = []
+    assert service.carry_out(structure_as(BindRequest, manifest), failures.append)
+    return failures
+
+
+async def test_an_order_that_is_not_written_is_carried_out_by_one_write():
+    grouped = pod(annotations={"pod-group-name": "g"})
+    memory = cluster(node(), grouped)
+    async with binding(memory) as service:
+        failures = told(service)
+        await memory.pass_time()
+        assert failures == [""]
+        assert memory.server.get("Pod", "p", "ns")["metadata"]["annotations"] == {
+            "pod-group-name": "g",
+            "received-resource-type": "Regular",
+        }
+    assert [type(write) for write in memory.server.writes] == [Bind]
+    assert memory.server.events == []
+
+
+async def test_an_order_that_is_not_written_and_fails_is_told_to_the_pod():
+    memory = cluster(node(), pod())
+    async with binding(memory) as service:
+        failures = told(service, node_name="n2")
+        await memory.pass_time()
+        assert failures == ["node n2 does not exist"]
+    assert node_of(memory) is None
+    assert [event.reason for event in memory.server.events] == ["BindingError"]
+
+
+async def test_an_order_that_is_not_written_waits_for_an_api_server_that_does_not_answer():
+    memory = cluster(node(), pod())
+    refusal = Refusal(reason=Reason.UNAVAILABLE)
+    memory.server.fault = lambda request: refusal if isinstance(request, Bind) else None
+    async with binding(memory) as service:
+        failures = told(service)
+        await memory.pass_time(0.5)
+        assert failures == []
+        memory.server.fault = lambda _: None
+        await memory.pass_time(60.0)
+        assert failures == [""]
+    assert node_of(memory) == "n1"
+
+
+async def test_a_binder_that_does_not_run_takes_no_order():
+    memory = cluster(node(), pod())
+    service = BinderService(memory.port, BINDER)
+    assert not service.carry_out(structure_as(BindRequest, bind_request()), lambda _: None)
+
+
 async def test_an_order_that_is_only_assumed_to_be_written_is_none():
     memory = cluster(node(), pod())
     async with binding(memory):

@@ -57,7 +57,16 @@ def test_each_role_has_a_lease_of_its_own_and_the_scheduler_names_his_after_itse
 
 
 def test_the_documentation_lists_every_flag_of_the_peer():
-    ours = {"kubeconfig", "context", "server", "otlp-endpoint", "evict-by", "announce-binds", "hand-over"}
+    ours = {
+        "kubeconfig",
+        "context",
+        "server",
+        "otlp-endpoint",
+        "evict-by",
+        "announce-binds",
+        "hand-over",
+        "bind-requests",
+    }
     from tests.unit.deploy.rendering import DEPLOY
 
     text = (DEPLOY.parent / "docs" / "operations.md").read_text()

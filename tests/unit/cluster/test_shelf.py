@@ -28,6 +28,54 @@ def listed(shelf, version, *manifests):
     shelf.end_list(version)
 
 
+# --- Adorning ------------------------------------------------------------------------------------------------------
+
+
+def annotated(version, **annotations):
+    manifest = config(version=version)
+    manifest["metadata"]["annotations"] = annotations
+    return manifest
+
+
+def test_what_is_adorned_shows_the_annotation_through_other_changes_until_it_has_it():
+    shelf, changes = shelf_of()
+    shelf.see(config(version=5, colour="red"))
+    shelf.adorn(KEY, {"group": "g"})
+    assert changes[-1].after.metadata.annotations == {"group": "g"}
+    shelf.see(config(version=6, colour="blue"))
+    found = shelf.get(KEY)
+    assert (found.data, found.metadata.annotations) == ({"colour": "blue"}, {"group": "g"})
+    assert shelf.is_adorned(KEY)
+    shelf.see(annotated(7, group="other"))
+    assert shelf.get(KEY).metadata.annotations == {"group": "other"}
+    assert not shelf.is_adorned(KEY)
+
+
+def test_an_adornment_goes_with_its_object_and_does_not_pass_to_a_namesake():
+    shelf, _ = shelf_of()
+    shelf.see(config(version=5))
+    shelf.adorn(KEY, {"group": "g"})
+    shelf.see(config(version=9, uid="u2"))
+    assert shelf.get(KEY).metadata.annotations == {}
+    shelf.adorn(KEY, {"group": "g"})
+    shelf.bury_key(KEY, "u2")
+    assert not shelf.is_adorned(KEY)
+    shelf.adorn(KEY, {"group": "g"})
+    assert shelf.get(KEY) is None
+
+
+def test_adorning_again_changes_nothing_and_forgetting_everything_shows_what_is_there():
+    shelf, changes = shelf_of()
+    shelf.see(annotated(5, mine="1"))
+    shelf.adorn(KEY, {"group": "g"})
+    shelf.adorn(KEY, {"group": "g"})
+    assert len(changes) == 2
+    shelf.assume(KEY, shelf.get(KEY), lambda _: False)
+    shelf.forget_all()
+    assert shelf.get(KEY).metadata.annotations == {"mine": "1"}
+    assert not shelf.is_adorned(KEY)
+
+
 # --- Versions ------------------------------------------------------------------------------------------------------
 
 

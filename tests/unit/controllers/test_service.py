@@ -1,3 +1,4 @@
+import datetime as dt
 from contextlib import asynccontextmanager
 
 import anyio
@@ -337,3 +338,21 @@ async def test_a_refused_creation_is_tried_again_and_made_once():
         assert scaling_pods(cluster) == ["ns-p"]
         assert len(cluster.writes(Create)) == 1
         assert len(cluster.writes(Patch)) == 1
+
+
+async def test_a_new_group_is_counted_once_when_its_pods_are_bound_at_once_and_soon_in_any_case():
+    cluster = MemoryCluster()
+    async with running(cluster, keep_pod_groups):
+        made = dt.datetime.fromtimestamp(cluster.clock.now(), tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        for name in ("quick", "slow"):
+            manifest = group(name)
+            manifest["metadata"]["creationTimestamp"] = made
+            cluster.server.add(manifest)
+            cluster.server.add(pod(f"p-{name}", group=name))
+        await cluster.pass_time(2.0)
+        assert cluster.server.writes == []
+        cluster.server.add(pod("p-quick", group="quick", scheduled="True"))
+        await cluster.pass_time(2.0)
+        assert [write.ref.name for write in cluster.server.writes] == ["quick"]
+        await cluster.pass_time(3.0)
+        assert [write.ref.name for write in cluster.server.writes] == ["quick", "slow"]

@@ -4,6 +4,7 @@ import anyio
 import pytest
 
 from kai.api.plans import Emit, Patch, Reason, Refusal
+from kai.api.pod import Pod
 from kai.cluster.port import Apply, Fetch, FetchAll, Forbidden
 from kai.podgrouper import Settings, load_groupers
 from kai.podgrouper.service import PodGrouper
@@ -67,6 +68,64 @@ async def test_a_pod_gets_a_group_of_its_own_by_two_writes_and_no_read():
         assert group["spec"]["minMember"] == 1
         assert group["metadata"]["ownerReferences"][0]["uid"] == "uid-p"
     assert [type(request) for request in cluster.server.requests] == [Apply, Patch]
+
+
+# --- Links that travel with the binding ----------------------------------------------------------------------------
+
+LATE = Settings(link_delay_seconds=10.0)
+
+
+def shown_group(cluster, name="p"):
+    return cluster.store.get(Pod, name, "ns").metadata.annotations.get("pod-group-name")
+
+
+async def test_a_link_is_shown_at_once_and_left_to_the_binding():
+    cluster = MemoryCluster(pod(), pod("q", JOB), JOB)
+    async with grouping(cluster, LATE):
+        assert (shown_group(cluster), shown_group(cluster, "q")) == ("pg-p-uid-p", "pg-train-uid-job")
+        assert not requests(cluster, Patch)
+        for name, group in (("p", "pg-p-uid-p"), ("q", "pg-train-uid-job")):
+            annotations = {"annotations": {"pod-group-name": group}}
+            cluster.server.change("Pod", name, "ns", {"metadata": annotations, "spec": {"nodeName": "n"}})
+        await cluster.pass_time(30.0)
+        assert not requests(cluster, Patch)
+        assert not cluster.store.is_adorned(Pod, ("ns", "p"))
+
+
+async def test_a_link_that_no_binding_brought_in_time_is_written():
+    cluster = MemoryCluster(pod())
+    async with grouping(cluster, LATE):
+        await cluster.pass_time(9.0)
+        cluster.server.change("Pod", "p", "ns", {"status": {"reason": "waits"}})
+        cluster.server.change("Pod", "p", "ns", {"metadata": {"labels": {"colour": "red"}}})
+        await cluster.pass_time(0.5)
+        assert (group_of(cluster), shown_group(cluster)) == (None, "pg-p-uid-p")
+        await cluster.pass_time(1.0)
+        assert group_of(cluster) == "pg-p-uid-p"
+        assert not cluster.store.is_adorned(Pod, ("ns", "p"))
+        await cluster.pass_time(100.0)
+    assert len(requests(cluster, Patch)) == 1
+
+
+async def test_a_link_is_written_at_once_where_binding_takes_more_than_one_write():
+    cluster = MemoryCluster(pod(annotations={"gpu-fraction": "0.5"}))
+    async with grouping(cluster, LATE):
+        assert group_of(cluster) == "pg-p-uid-p"
+
+
+async def test_a_link_that_was_only_shown_is_found_again_by_the_next_life():
+    cluster = MemoryCluster(pod())
+    async with grouping(cluster, LATE):
+        pass
+    cluster.restart()
+    async with grouping(cluster, LATE):
+        assert shown_group(cluster) == "pg-p-uid-p"
+        cluster.store.forget_all()
+        await cluster.pass_time(1.0)
+        assert shown_group(cluster) == "pg-p-uid-p"
+        await cluster.pass_time(20.0)
+        assert group_of(cluster) == "pg-p-uid-p"
+    assert len(requests(cluster, Apply)) == 1
 
 
 async def test_nothing_is_written_or_read_for_what_is_grouped_already():

@@ -70,6 +70,51 @@ def test_pods_that_open_a_device_together_get_one_name_for_it_and_the_next_cycle
     assert world.server.get("BindRequest", "p0", "default")["spec"]["receivedGPU"] == {"count": 1, "portion": "0.50"}
 
 
+# --- Binds that are carried out in this process --------------------------------------------------------------------
+
+DIRECT = SchedulerSettings(direct_binds=True)
+
+
+def test_a_bind_of_one_write_is_carried_out_without_a_bind_request_and_told_when_it_is_done():
+    world = cluster(settings=DIRECT)
+    world.decide(world.bind("p0", "n1"))
+    assert world.get(BindRequest, "p0", "default").spec.selected_node == "n1"
+    assert (world.wires, world.said()) == ([], [])
+    world.answer()
+    assert not world.is_assumed(BindRequest, ("default", "p0"))
+    world.settle()
+    assert world.requests() == {}
+    assert world.said() == [("p0", "Scheduled")]
+
+
+def test_a_bind_that_the_binder_could_not_carry_out_leaves_its_place_to_others_for_a_while():
+    world = cluster(settings=DIRECT)
+    world.decide(world.bind("p0", "n1"))
+    world.answer("node n1 has taint x")
+    assert world.get(BindRequest, "p0", "default") is None
+    assert world.noted[-1].facts["why"] == "node n1 has taint x"
+    assert world.committer.cooling.resting(world.time) == {world.server.get("Pod", "p0", "default")["metadata"]["uid"]}
+    assert world.said() == []
+
+
+def test_an_answer_that_comes_after_the_term_changes_nothing():
+    world = cluster(settings=DIRECT)
+    world.decide(world.bind("p0", "n1"))
+    world.lose()
+    assert world.answer() == []
+    assert world.get(BindRequest, "p0", "default") is None
+
+
+def test_what_takes_several_writes_is_written_as_a_bind_request_all_the_same():
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "c"}}
+    world = cluster(making.pod("v0", group="gang", spec={"volumes": [claim]}), settings=DIRECT)
+    world.decide(world.bind("p0", "n1", devices=("+n1/0",), received="Fraction", gpu_count=1, gpu_portion=0.5))
+    world.decide(world.bind("v0", "n1"))
+    world.settle()
+    assert world.carried == []
+    assert set(world.requests()) == {"p0", "v0"}
+
+
 def test_the_outcome_is_shown_before_it_is_written():
     world = cluster()
     world.decide(world.bind("p0", "n1"))

@@ -24,6 +24,8 @@ from kai.intake import take_snapshot
 from kai.scheduler.committer import (
     Answered,
     Assume,
+    Carried,
+    Carry,
     Committer,
     Decided,
     Expired,
@@ -62,6 +64,7 @@ class World:
         self.assumed: dict[tuple[type, tuple[str, str]], tuple[Any, Any]] = {}
         self.wires: list[Wire] = []
         self.noted: list[Noted] = []
+        self.carried: list[Carry] = []
         self.silence = 0.0
         self.time = 0.0
         self.wake: float | None = None
@@ -134,6 +137,8 @@ class World:
                     self.assumed[type(effect.obj), key] = (effect.obj, effect.until)
                 case Forget():
                     self.assumed.pop((effect.cls, effect.key), None)
+                case Carry():
+                    self.carried.append(effect)
                 case WakeAt():
                     self.wake = effect.time
                 case Noted():
@@ -173,6 +178,15 @@ class World:
             if fault == "lost after" and not isinstance(reply, Refusal):
                 reply = Refusal(reason=Reason.UNKNOWN)
         return self.step(Answered(wire.send.ticket, reply)) if wire.send.ticket else []
+
+    def answer(self, failure: str = "") -> list[Any]:
+        """Let the binder of this process say what became of the oldest order that it carries out."""
+        carry = self.carried.pop(0)
+        if not failure:
+            pod = carry.request.spec.pod_name
+            bind = plans.Bind(ref=plans.Ref(Pod, pod, "default"), node=carry.request.spec.selected_node)
+            self.server.perform(bind)
+        return self.step(Answered(carry.ticket, Carried(failure)))
 
     def perform(self, request: Any) -> Any:
         if isinstance(request, EvictRequest):

@@ -1,0 +1,59 @@
+"""When groups of one pod started is not written down, and is known all the same."""
+
+from kai.api.podgroup import PodGroup
+from kai.scheduler.committer import Adorn
+from kai.scheduler.explanations import GroupAccount, Overall
+from kai.scheduler.lone import recalled_starts
+from kai.scheduler.publisher import Publisher, Told
+from kai.scheduler.settings import SchedulerSettings
+from tests.unit.intake import making
+from tests.unit.scheduler.world import WALL, World
+
+LAST_START = "kai.scheduler/last-start-timestamp"
+BOUND = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:07Z"}
+
+
+def lone(pod="p", name=None, **annotations):
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": f"uid-{pod}"}
+    group = making.group(name or f"pg-{pod}-uid-{pod}")
+    group["metadata"] |= {"ownerReferences": [owner], "annotations": annotations}
+    return group
+
+
+def bound(name="p", **status):
+    pod = making.pod(name, group=f"pg-{name}-uid-{name}", node="n1")
+    pod["status"] |= status
+    return pod
+
+
+def starts(*manifests):
+    return list(recalled_starts(World(making.queue("q"), making.node("n1"), *manifests)))
+
+
+def test_the_start_of_a_group_of_one_pod_is_when_that_pod_was_bound():
+    (start,) = starts(lone(), bound(conditions=[BOUND]))
+    assert start == Adorn(PodGroup, ("default", "pg-p-uid-p"), {LAST_START: "2026-01-01T00:00:07Z"})
+
+
+def test_nothing_is_recalled_of_groups_that_say_it_or_wait_or_may_get_more_pods():
+    assert starts(lone(**{LAST_START: "2026-01-01T00:00:00Z"}), bound()) == []
+    assert starts(lone(), making.pod("p", group="pg-p-uid-p")) == []
+    assert starts(lone(name="spark-7"), bound()) == []
+    assert starts(making.group("g"), making.pod("p", group="g", node="n1")) == []
+
+
+def test_a_start_is_shown_and_not_written_where_binds_are_direct():
+    world = World(making.queue("q"), lone(), making.group("gang"))
+    account = GroupAccount(
+        name="pg-p-uid-p",
+        namespace="default",
+        uid="uid-pg-p-uid-p",
+        stamps={LAST_START: "2026-01-01T00:00:00Z", "kai.scheduler/stale-timestamp": None},
+    )
+    told = Told(Overall(groups=(account,)))
+    direct = Publisher(SchedulerSettings(direct_binds=True), world, lambda: WALL)
+    (effect,) = direct.step(told, 0.0)
+    assert effect == Adorn(PodGroup, ("default", "pg-p-uid-p"), {LAST_START: "2026-01-01T00:00:00Z"})
+    as_the_peer = Publisher(SchedulerSettings(), world, lambda: WALL)
+    (sent,) = as_the_peer.step(told, 0.0)
+    assert sent.request.patch["metadata"]["annotations"] == {LAST_START: "2026-01-01T00:00:00Z"}
