@@ -16,9 +16,11 @@ from importlib import metadata
 from pathlib import Path
 
 import cattrs
-from attrs import frozen
+from attrs import evolve, frozen
 
+from benchmarks.growth import Axis, Curve, Point
 from benchmarks.results import Arrivals, Cycle, Range, Report, Sample, Spread, Summary, Timing
+from benchmarks.sampling import Profile
 from benchmarks.workload import Workload
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -65,8 +67,34 @@ def run(plan: Plan, say: Callable[[str], None]) -> Report:
     return Report(machine=describe_machine(), runs=plan.runs, rounds=plan.rounds, results=results, failures=failures)
 
 
+def grow(axis: Axis, sizes: Sequence[int], plan: Plan, say: Callable[[str], None]) -> Curve:
+    """Measure an axis at ``sizes``, as ``plan`` says but for its workloads."""
+    points = []
+    for size in sizes:
+        workload = axis.make(size)
+        samples = [_sample(workload.id, plan.rounds, plan.timeout_seconds) for _ in range(plan.runs)]
+        summary = summarize(workload, samples, Range())
+        say(f"{workload.id}: warm {summary.warm.wall_ms.min:.1f} ms, cold {summary.cold.wall_ms.min:.1f} ms")
+        points.append(Point(size, summary.warm, summary.cold, summary.peak_rss_mb, summary.problems))
+    return Curve(axis.id, axis.title, axis.axis, tuple(points))
+
+
+def profile(workload: Workload, timeout_seconds: float) -> Profile:
+    """Profile ``workload`` in a fresh process.
+
+    Raises: RunFailedError where that fails.
+    """
+    found = cattrs.structure(_started("benchmarks.profiled", [workload.id], timeout_seconds), Profile)
+    return evolve(found, machine=describe_machine())
+
+
 def _sample(workload: str, rounds: int, timeout_seconds: float) -> Sample:
-    command = [sys.executable, "-m", "benchmarks.once", workload, str(rounds)]
+    return cattrs.structure(_started("benchmarks.once", [workload, str(rounds)], timeout_seconds), Sample)
+
+
+def _started(module: str, arguments: Sequence[str], timeout_seconds: float) -> object:
+    """Run a module in a fresh process and return the JSON on its last line."""
+    command = [sys.executable, "-m", module, *arguments]
     try:
         done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=timeout_seconds, check=False)
     except subprocess.TimeoutExpired as error:
@@ -75,7 +103,7 @@ def _sample(workload: str, rounds: int, timeout_seconds: float) -> Sample:
     if done.returncode:
         message = f"exit code {done.returncode}: {done.stderr.strip()[-_SHOWN_OF_ERROR:]}"
         raise RunFailedError(message)
-    return cattrs.structure(json.loads(done.stdout.splitlines()[-1]), Sample)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def summarize(workload: Workload, samples: Sequence[Sample], limits: Range) -> Summary:

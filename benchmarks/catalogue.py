@@ -21,7 +21,7 @@ from benchmarks.workload import (
 FOUR = ("queue-0", "queue-1", "queue-2", "queue-3")
 
 
-def _four_queues(gpus: int) -> tuple[QueueShape, ...]:
+def four_queues(gpus: int) -> tuple[QueueShape, ...]:
     """Share ``gpus`` between two departments with two leaves each."""
     half, quarter = gpus // 2, gpus // 4
     return (
@@ -63,7 +63,7 @@ def _fill(id_: str, nodes: int, pending: Pending, peer_ms: tuple[float, float] |
         id=id_,
         title=f"{nodes:,} nodes, {shape}",
         nodes=cluster,
-        queues=_four_queues(cluster.total_gpus),
+        queues=four_queues(cluster.total_gpus),
         pending=pending,
         expected=Expected(placed=pending.total_pods),
         peer=Peer(peer_ms) if peer_ms else None,
@@ -77,7 +77,7 @@ def _full(id_: str, nodes: int, pending: Pending | None, peer: Peer | None, titl
         id=id_,
         title=title,
         nodes=cluster,
-        queues=_four_queues(cluster.total_gpus),
+        queues=four_queues(cluster.total_gpus),
         running=Running(cluster.total_gpus, FOUR),
         pending=pending,
         expected=Expected(),
@@ -117,7 +117,7 @@ def _saturated() -> Iterable[Workload]:
         id="w4b",
         title="5,000 nodes, 36,000 running, 100 x 1 GPU pending",
         nodes=cluster,
-        queues=_four_queues(cluster.total_gpus),
+        queues=four_queues(cluster.total_gpus),
         running=Running(36000, FOUR),
         pending=Pending(100, FOUR),
         expected=Expected(placed=100),
@@ -127,7 +127,7 @@ def _saturated() -> Iterable[Workload]:
         id="w10",
         title="4,000 nodes without GPU, 140,000 running, 6 pending",
         nodes=Nodes(4000, gpus=0),
-        queues=_four_queues(40000),
+        queues=four_queues(40000),
         running=Running(140000, FOUR, per_node=35, gpus=0),
         pending=Pending(6, FOUR, gpus=0),
         expected=Expected(placed=6),
@@ -142,7 +142,7 @@ def _fractions() -> Iterable[Workload]:
             id=id_,
             title=f"{nodes} nodes, {groups:,} x half a GPU",
             nodes=cluster,
-            queues=_four_queues(cluster.total_gpus),
+            queues=four_queues(cluster.total_gpus),
             pending=Pending(groups, FOUR, gpus=0, fraction="0.5"),
             expected=Expected(placed=groups),
             peer=Peer(peer),
@@ -155,7 +155,7 @@ def _racks() -> Iterable[Workload]:
         id="w6",
         title="1,024 nodes, 128 gangs of 64, one rack each",
         nodes=cluster,
-        queues=_four_queues(cluster.total_gpus),
+        queues=four_queues(cluster.total_gpus),
         pending=Pending(128, FOUR, 64, required_level=RACK_LABEL),
         expected=Expected(placed=8192, gang_within=RACK_LABEL),
         peer=Peer((1786, 1786)),
@@ -165,7 +165,7 @@ def _racks() -> Iterable[Workload]:
         id="w6b",
         title="512 nodes, 1 gang of 512 x 8 GPU, rack preferred",
         nodes=cluster,
-        queues=_four_queues(cluster.total_gpus),
+        queues=four_queues(cluster.total_gpus),
         pending=Pending(1, FOUR, 512, gpus=8, preferred_level=RACK_LABEL),
         expected=Expected(placed=512, nodes_used=512),
         peer=Peer((826, 962)),
@@ -198,7 +198,7 @@ def _reclaims() -> Iterable[Workload]:
         id="w9",
         title="500 fragmented nodes, 20 x 8 GPU",
         nodes=cluster,
-        queues=_four_queues(cluster.total_gpus),
+        queues=four_queues(cluster.total_gpus),
         running=Running(2500, FOUR, per_node=5),
         pending=Pending(20, FOUR, gpus=8),
         expected=Expected(

@@ -9,9 +9,9 @@ import sys
 import cattrs
 
 from benchmarks import engine
-from benchmarks.catalogue import find_workload
+from benchmarks.growth import find
 from benchmarks.measure import ROUNDS, measure
 
 if __name__ == "__main__":
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS
-    print(json.dumps(cattrs.unstructure(measure(find_workload(sys.argv[1]), engine.Live, engine.warm, rounds))))
+    print(json.dumps(cattrs.unstructure(measure(find(sys.argv[1]), engine.Live, engine.warm, rounds))))

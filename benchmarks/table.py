@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from benchmarks.growth import Growth
 from benchmarks.results import Report, Spread, Summary
 
 _COLUMNS = (
@@ -82,3 +83,20 @@ def _notes(report: Report) -> Iterator[str]:
 def number(value: float) -> str:
     """Write ``value`` with three digits that say something, and all digits of what is large."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def growth_table(growth: Growth) -> str:
+    """Write curves as one line for each size, and their exponents."""
+    lines = []
+    for curve in growth.curves:
+        lines.append(f"{curve.title}")
+        lines.append(f"  {curve.axis:>24}  {'WARM ms':>9}  {'MEDIAN ms':>9}  {'COLD ms':>9}  {'RSS MB':>7}")
+        for point in curve.points:
+            warm, cold = point.warm.wall_ms, point.cold.wall_ms.min
+            lines.append(
+                f"  {point.size:>24,}  {number(warm.min):>9}  {number(warm.median):>9}  {number(cold):>9}"
+                f"  {point.peak_rss_mb:>7,.0f}"
+            )
+            lines += [f"  WRONG: {problem}" for problem in point.problems]
+        lines.append("  grows with " + ", ".join(f"{fit.name} n^{fit.exponent:.2f}" for fit in curve.lines()))
+    return "\n".join(lines)

@@ -3,29 +3,13 @@ import pytest
 from attrs import evolve
 
 from benchmarks import campaign
-from benchmarks.campaign import Plan, RunFailedError, run, summarize
-from benchmarks.catalogue import UnknownWorkloadError, find_workload
+from benchmarks.campaign import Plan, RunFailedError, grow, run, summarize
+from benchmarks.catalogue import find_workload
 from benchmarks.clock import Stopwatch
-from benchmarks.ranges import read_ranges
-from benchmarks.results import Arrivals, Cycle, Range, Report, Sample, Spread
-from benchmarks.table import table
-
-
-def sample(*warm_ms: float, placed: int = 800, peak_rss_mb: float = 120.0) -> Sample:
-    return Sample(
-        workload="w0",
-        cold=Cycle(wall_ms=200.0, cpu_ms=190.0, phases_ms={"snapshot": 150.0}),
-        warm=tuple(Cycle(wall_ms=each, cpu_ms=each, phases_ms={"allocate": each - 1.0}) for each in warm_ms),
-        listed=Arrivals(1000, 20.0),
-        arrived=(Arrivals(100, 1.0), Arrivals(100, 3.0), Arrivals(0, 0.0)),
-        calibration_ms=10.0,
-        rss_mb=100.0,
-        peak_rss_mb=peak_rss_mb,
-        placed=placed,
-        pipelined=0,
-        moved=0,
-        evicted=0,
-    )
+from benchmarks.growth import AXES
+from benchmarks.results import Arrivals, Range, Report, Spread
+from benchmarks.table import growth_table, table
+from tests.unit.benchmarks.examples import growth, sample
 
 
 def test_the_middle_of_all_warm_cycles_is_what_is_judged():
@@ -101,33 +85,6 @@ def test_a_report_survives_its_json():
     assert cattrs.structure(cattrs.unstructure(report), Report) == report
 
 
-def test_ranges_name_workloads_that_exist():
-    assert read_ranges()["w1"].target_ms == 40
-
-
-def test_every_target_of_the_series_is_set():
-    targets = {id_: limits.target_ms for id_, limits in read_ranges().items()}
-    wanted = {"w1": 40, "w1b": 30, "w2": 80, "w3": 80, "w4a": 80, "w4b": 15, "w4c": 60, "w4d": 2, "w4e": 80, "w5": 120}
-    wanted |= {"w6": 60, "w6b": 8, "w7": 100, "w9": 200, "w10": 20, "fill-10k": 420, "large-1000": 1000}
-    wanted |= {"gang-full": 200}
-    assert targets == wanted
-    assert read_ranges()["w4d"].target_rss_mb == 250
-
-
-def test_a_range_for_nothing_is_refused(tmp_path):
-    path = tmp_path / "ranges.yaml"
-    path.write_text("w99: {target_ms: 1}")
-    with pytest.raises(UnknownWorkloadError):
-        read_ranges(path)
-
-
-def test_a_misspelt_field_of_a_range_is_refused(tmp_path):
-    path = tmp_path / "ranges.yaml"
-    path.write_text("w1: {target: 1}")
-    with pytest.raises(ExceptionGroup):
-        read_ranges(path)
-
-
 def test_phases_that_come_back_add_up():
     watch = Stopwatch()
     with watch.phase("a"):
@@ -136,3 +93,22 @@ def test_phases_that_come_back_add_up():
     with watch.phase("a"):
         pass
     assert watch.phases_ms["a"] >= first
+
+
+def test_growth_is_told_by_its_exponent():
+    told = growth_table(growth())
+    assert "4,000 pods are placed" in told
+    assert "whole cycle n^1.00" in told
+
+
+def test_an_axis_is_measured_size_by_size(monkeypatch):
+    measured = []
+
+    def remember(workload, *_):
+        measured.append(workload)
+        return sample(5, placed=4000)
+
+    monkeypatch.setattr(campaign, "_sample", remember)
+    curve = grow(AXES["nodes"], [500, 1000], Plan((), 2, 1, 1.0, {}), lambda _: None)
+    assert measured == ["nodes@500", "nodes@500", "nodes@1000", "nodes@1000"]
+    assert [point.size for point in curve.points] == [500, 1000]

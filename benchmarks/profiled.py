@@ -1,0 +1,17 @@
+"""Profile one workload in this process and print what was found as JSON: ``python -m benchmarks.profiled w1``.
+
+This is the fresh process that ``python -m benchmarks profile`` starts.
+"""
+
+import json
+import sys
+
+import cattrs
+
+from benchmarks import engine
+from benchmarks.growth import find
+from benchmarks.sampling import profile
+
+if __name__ == "__main__":
+    engine.warm()
+    print(json.dumps(cattrs.unstructure(profile(find(sys.argv[1]), engine.Live()))))
