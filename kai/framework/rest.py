@@ -32,7 +32,7 @@ class _AtRest:
 def report_at_rest(snapshot: Snapshot, profile: Profile) -> "CycleReport | None":
     """Return the report of the last cycle if this one would only repeat it, else None. Cost: a few comparisons."""
     known = cast("_AtRest | None", snapshot.memory.recall(_NAME))
-    if known is None or known.version is not snapshot.version or known.profile is not profile:
+    if known is None or known.version is not snapshot.lineage.version or known.profile is not profile:
         return None
     return known.report if known.since <= snapshot.now < known.until else None
 
@@ -42,7 +42,7 @@ def remember(session: "Session", report: "CycleReport", budget: "Watched") -> No
     snapshot, until = session.snapshot, session.clock.holds_until
     if any(report.counts.values()) or budget.has_refused or until <= snapshot.now:
         return
-    snapshot.memory.keep(_NAME, _AtRest(snapshot.version, session.profile, snapshot.now, until, report))
+    snapshot.memory.keep(_NAME, _AtRest(snapshot.lineage.version, session.profile, snapshot.now, until, report))
 
 
 @attrs.define

@@ -1,6 +1,6 @@
 """What the other objects of a cluster mean for a pod: what they add to its shape, and to its signature."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
@@ -107,10 +107,17 @@ class Neighbours:
 
 
 def neighbours_of(
-    cells: Sequence[PodCell], library: Library, zone_devices: frozenset[str] | None, before: Neighbours | None
+    cells: Sequence[PodCell],
+    selective: Iterable[PodCell],
+    library: Library,
+    zone_devices: frozenset[str] | None,
+    before: Neighbours | None,
 ) -> Neighbours:
-    """Return the neighbours of ``cells``, with the tokens of ``before`` where nothing that they stand for changed."""
-    label_keys = before.label_keys if before is not None and before.cells is cells else _label_keys(cells)
+    """Return the neighbours of ``cells``, with the tokens of ``before`` where nothing that they stand for changed.
+
+    ``selective`` are those of them with terms about other pods.
+    """
+    label_keys = before.label_keys if before is not None and before.cells is cells else _label_keys(selective)
     claimable = frozenset(
         axis_name(each.extended_resource) for each in library.catalog.claims.classes.values() if each.extended_resource
     )
@@ -136,7 +143,7 @@ def neighbours_of(
     )
 
 
-def _label_keys(cells: Sequence[PodCell]) -> tuple[str, ...] | None:
+def _label_keys(cells: Iterable[PodCell]) -> tuple[str, ...] | None:
     looked_at = {cell.traits.term_labels for cell in cells}
     looked_at.discard(None)
     return tuple(sorted({key for keys in looked_at for key in keys or ()})) if looked_at else None

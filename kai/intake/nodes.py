@@ -43,16 +43,31 @@ class NodeCell:
 
 
 class NodeReader:
-    """Reads node objects."""
+    """Reads node objects; one that says the same as the last of its name becomes the same node.
+
+    Most changes of a node object are heartbeats.
+    """
 
     def __init__(self, settings: IntakeSettings) -> None:
         self._settings = settings
+        self._last: dict[str, Node] = {}
+
+    def __len__(self) -> int:
+        """Return how many names of nodes are remembered."""
+        return len(self._last)
 
     def read(self, source: api.Node) -> NodeCell:
         """Return the cell of a node."""
         wanted = is_wanted(source, self._settings)
-        node = self._node(source) if wanted else None
+        node = self._same(self._node(source)) if wanted else None
         return NodeCell(source=source, order=("", source.metadata.name), plain=node, node=node)
+
+    def _same(self, node: Node) -> Node:
+        last = self._last.get(node.name)
+        if last is not None and last == node and last.labels == node.labels:
+            return last
+        self._last[node.name] = node
+        return node
 
     def _node(self, source: api.Node) -> Node:
         labels = source.metadata.labels

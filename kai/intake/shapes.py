@@ -1,15 +1,18 @@
 """Shapes: identical pods are one row, whoever owns them."""
 
 from collections.abc import Hashable
+from operator import is_not
 
 import attrs
 import numpy as np
 
 from kai.intake.neighbours import Neighbours, Surroundings
+from kai.intake.pods import PodCell
 from kai.intake.requests import Demand, packed
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import Constraints, Shape
 from kai.model.rows import Int64s
+from kai.state.edition import Edition
 
 _MANY = 1 << 17
 
@@ -22,33 +25,47 @@ class ShapeTable:
         self._numbers: dict[Shape, int] = {}
         self._known: dict[Hashable, int] = {}
         self._settled: Neighbours | None = None
+        self._edition = Edition()
         self._shape_of: Int64s = np.zeros(0, np.int64)
+        self._used: tuple[Shape, ...] = ()
 
     @property
     def overgrown(self) -> bool:
         """Whether most of what is remembered belongs to pods of the past."""
         return self._settled is not None and len(self._known) > _MANY + 4 * len(self._settled.cells)
 
-    def settle(self, neighbours: Neighbours) -> bool:
-        """Give every pod its shape and signature. Return whether a signature changed."""
-        cells, before = neighbours.cells, self._settled
-        tokens = neighbours.tokens
-        self._settled = neighbours
-        if before is not None and before.cells is cells and before.tokens == tokens:
+    def settle(self, neighbours: Neighbours, edition: Edition) -> bool:
+        """Give every pod its shape and signature. Return whether a signature changed without its pod being fresh.
+
+        Cost: of fresh pods; of all pods, when something changed that shapes of known pods depend on.
+        """
+        cells, tokens = neighbours.cells, neighbours.tokens
+        before, mark = self._settled, self._edition.mark
+        if edition is self._edition and before is not None and before.tokens == tokens:
             return False
-        changed = False
-        for cell in cells:
-            token = tokens[cell.traits.needs]
-            if cell.token is token:
-                continue
-            cell.shape = self._number(cell.demand, cell.traits.constraints, neighbours.of(cell))
-            cell.token = token
-            signature = neighbours.signature(cell)
-            if signature != cell.pod.signature:
-                cell.pod = attrs.evolve(cell.pod, signature=signature)
-                changed = True
-        self._shape_of = np.array([cell.shape for cell in cells], np.int64)
-        return changed
+        self._settled, self._edition = neighbours, edition
+        if before is None or before.tokens != tokens or edition.before is not mark:
+            changed = [self._fit(cell, neighbours) for cell in cells]
+            self._shape_of = np.array([cell.shape for cell in cells], np.int64)
+            return any(changed)
+        for row in edition.fresh.tolist():
+            self._fit(cells[row], neighbours)
+        self._shape_of = edition.carried(self._shape_of)
+        self._shape_of[edition.fresh] = [cells[row].shape for row in edition.fresh.tolist()]
+        return False
+
+    def _fit(self, cell: PodCell, neighbours: Neighbours) -> bool:
+        """Give one pod its shape and signature; return whether the signature is another one than before."""
+        token = neighbours.tokens[cell.traits.needs]
+        if cell.token is token:
+            return False
+        cell.shape = self._number(cell.demand, cell.traits.constraints, neighbours.of(cell))
+        cell.token = token
+        signature = neighbours.signature(cell)
+        if signature == cell.pod.signature:
+            return False
+        cell.pod = attrs.evolve(cell.pod, signature=signature)
+        return True
 
     def used(self) -> tuple[tuple[Shape, ...], Int64s]:
         """Return the shapes of the pods settled last, in order of first use, and the row of each pod's shape."""
@@ -59,7 +76,10 @@ class ShapeTable:
         order = np.argsort(first, kind="stable")[: np.count_nonzero(first < count)]
         rank = np.empty(len(self._shapes), np.int64)
         rank[order] = np.arange(len(order))
-        return tuple([self._shapes[number] for number in order]), rank[numbers]
+        shapes = tuple([self._shapes[number] for number in order])
+        if len(shapes) != len(self._used) or any(map(is_not, shapes, self._used)):
+            self._used = shapes
+        return self._used, rank[numbers]
 
     def _number(self, demand: Demand, constraints: Constraints, around: Surroundings) -> int:
         """Return the number of a shape. Demands and constraints are interned, so their identities stand for them."""

@@ -6,13 +6,20 @@ ever used twice.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress, count, pairwise
 from operator import attrgetter, eq, is_not
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
+
+import numpy as np
 
 from kai.api.kinds import ApiObject, title
 from kai.errors import InputError
+from kai.model.rows import Int64s
+from kai.state.edition import Edition
+
+_FEW: Final = 64
+"""Changes up to this many are always made one by one."""
 
 
 class HasSource(Protocol):
@@ -37,62 +44,108 @@ class Shelf(Generic[Source, Cell]):
     def __init__(self) -> None:
         self.cells: list[Cell] = []
         """In row order. A new list whenever a cell is new or gone."""
+        self.edition = Edition()
+        """Of the table of cells."""
         self._sources: Sequence[Source] = ()
         self._known: dict[int, Cell] = {}
 
     def put(self, sources: Sequence[Source], read: Callable[[Source], Cell]) -> bool:
         """Take stock of ``sources``, in any order, and ``read`` those that are new. Return whether anything changed.
 
-        Cost: a comparison of identities, and little more for changed objects that kept their positions; else linear.
+        Cost: a comparison of identities, and little more for as many objects as came and went.
         Raises: InputError for two objects of one kind, namespace and name.
         """
         before = self._sources
-        if len(sources) == len(before):
-            changed = list(compress(count(), map(is_not, sources, before)))
-            if not changed:
-                return False
+        if sources is before:
+            return False
+        gone, come = _difference(before, sources)
+        if len(sources) != len(before) - len(gone) + len(come):  # one and the same object more than once
+            twice = Counter(map(id, sources)).most_common(1)[0][0]
+            raise next(_double(source, source) for source in sources if id(source) == twice)
+        if not gone and not come:
+            self._sources = sources
+            return False
+        fresh = [read(source) for source in come]
+        if len(gone) + len(fresh) > _FEW + len(self.cells) // 8:
+            self._sort(gone, fresh)
         else:
-            changed = []
-        fresh = {
-            id(source): read(source) for source in map(sources.__getitem__, changed) if id(source) not in self._known
-        }
-        if not (changed and self._replace([before[at] for at in changed], [sources[at] for at in changed], fresh)):
-            self._rearrange(sources, read, fresh)
+            self._merge(gone, fresh)
+        for source in gone:
+            del self._known[id(source)]
+        self._known.update(zip(map(id, come), fresh, strict=True))
         self._sources = sources
         return True
 
-    def _replace(self, old: Sequence[Source], new: Sequence[Source], fresh: Mapping[int, Cell]) -> bool:
-        """Put new objects into the rows of old ones; return False, with nothing done, where that is not enough."""
-        cells = self.cells.copy()
-        for gone, come in zip(old, new, strict=True):
-            cell = fresh.get(id(come))
-            if cell is None or cell.order != self._known[id(gone)].order:
-                return False
-            cells[bisect_left(cells, cell.order, key=_order)] = cell
-        for gone in old:
-            del self._known[id(gone)]
-        self._known.update(fresh)
-        self.cells = cells
-        return True
+    def _merge(self, gone: Iterable[Source], fresh: Iterable[Cell]) -> None:
+        """Take cells out and put others in, one by one."""
+        cells = self.cells
+        leaving = {self._row_of(self._known[id(source)].order) for source in gone}
+        arriving = sorted(fresh, key=_order)
+        _refuse_doubles(arriving)
+        rows = [self._row_of(cell.order) for cell in arriving]
+        stays = np.ones(len(cells), np.bool_)
+        inserted: list[int] = []
+        for row, cell in zip(rows, arriving, strict=True):
+            if row < len(cells) and cells[row].order == cell.order:
+                if row not in leaving:
+                    raise _double(cells[row].source, cell.source)
+                leaving.remove(row)
+                stays[row] = False
+            else:
+                inserted.append(row)
+        source = np.where(stays, np.arange(len(cells)), -1)
+        if not leaving and not inserted:
+            self._advance(None, np.flatnonzero(~stays), arriving)
+            return
+        source = np.insert(source, inserted, -1)
+        if leaving:
+            shifted = np.array(sorted(leaving), np.int64)
+            source = np.delete(source, shifted + np.searchsorted(np.array(inserted, np.int64), shifted, side="right"))
+        self._advance(source, np.flatnonzero(source < 0), arriving)
 
-    def _rearrange(self, sources: Sequence[Source], read: Callable[[Source], Cell], fresh: dict[int, Cell]) -> None:
-        """Sort all cells anew; ``fresh`` are those that were already read."""
-        known = self._known
-        identities = list(map(id, sources))
-        for at in [at for at, cell in enumerate(map(known.get, identities)) if cell is None]:
-            if identities[at] not in fresh:
-                fresh[identities[at]] = read(sources[at])
-        gone = known.keys() - identities
-        kept = [cell for cell in self.cells if id(cell.source) not in gone] if gone else self.cells
-        cells = sorted(kept + list(fresh.values()), key=_order)
-        if len(cells) != len(sources):  # one and the same object more than once
-            twice = Counter(identities).most_common(1)[0][0]
-            raise next(_double(source, source) for source in sources if id(source) == twice)
+    def _sort(self, gone: Iterable[Source], fresh: Iterable[Cell]) -> None:
+        """Sort all cells anew: sorting is fast where much is in order already."""
+        rows = dict(zip(map(id, self.cells), count(), strict=False))
+        leaving = {id(self._known[id(source)]) for source in gone}
+        kept = [cell for cell in self.cells if id(cell) not in leaving] if leaving else self.cells
+        cells = sorted([*kept, *fresh], key=_order)
         _refuse_doubles(cells)
-        for identity in gone:
-            del known[identity]
-        known.update(fresh)
-        self.cells = cells
+        source = np.array([rows.get(id(cell), -1) for cell in cells], np.int64)
+        at = np.flatnonzero(source < 0)
+        self._advance(source, at, [cells[row] for row in at.tolist()])
+
+    def _advance(self, source: Int64s | None, rows: Int64s, fresh: Sequence[Cell]) -> None:
+        edition = Edition(before=self.edition.mark, source=source, fresh=rows.astype(np.int64))
+        self.cells = edition.carried_list(self.cells, fresh)
+        self.edition = edition
+
+    def _row_of(self, order: tuple[str, str]) -> int:
+        return bisect_left(self.cells, order, key=_order)
+
+    def start_over(self) -> None:
+        """Say that cells changed without being new: nothing is carried over to this edition."""
+        self.edition = Edition()
+
+
+def _difference(before: Sequence[Source], after: Sequence[Source]) -> tuple[list[Source], list[Source]]:
+    """Return the objects that only the first, and that only the second sequence has, in their order.
+
+    Cost: comparisons of identities for what both begin or end with, a set of the rest.
+    """
+    if len(before) == len(after):
+        changed = list(compress(count(), map(is_not, after, before)))
+        old, new = [before[at] for at in changed], [after[at] for at in changed]
+    else:
+        least = min(len(before), len(after))
+        first = next(compress(count(), map(is_not, after, before)), least)
+        last = next(compress(count(), map(is_not, reversed(after), reversed(before))), least)
+        last = min(last, least - first)
+        old, new = list(before[first : len(before) - last]), list(after[first : len(after) - last])
+    old_ids, new_ids = set(map(id, old)), set(map(id, new))
+    if old_ids.isdisjoint(new_ids):
+        return old, new
+    gone, come = old_ids - new_ids, new_ids - old_ids
+    return [each for each in old if id(each) in gone], [each for each in new if id(each) in come]
 
 
 _order = attrgetter("order")

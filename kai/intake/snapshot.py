@@ -19,7 +19,7 @@ from kai.api.objects import ClusterObjects
 from kai.intake.binding import assumed_claims, live_bind_requests
 from kai.intake.catalog import Library, read_library, read_topologies
 from kai.intake.groups import GroupCell, GroupReader, GroupSurroundings, priorities
-from kai.intake.membership import Places
+from kai.intake.membership import Leaves, Places
 from kai.intake.neighbours import Neighbours, neighbours_of
 from kai.intake.nodes import NodeCell, NodeReader
 from kai.intake.nodes import settle as settle_nodes
@@ -30,13 +30,14 @@ from kai.intake.settings import IntakeSettings
 from kai.intake.shapes import ShapeTable
 from kai.intake.shelf import Shelf, in_order
 from kai.intake.standing import BaseColumns, Standing, read_base, read_records, read_standing
+from kai.intake.table import GroupTable, NodeTable, PodTable
 from kai.model.axis import ResourceAxis
 from kai.model.catalog import Catalog
 from kai.model.node import Node
 from kai.model.pod import Shape
 from kai.model.queue import Queue, Shares
 from kai.model.rows import Int64s
-from kai.state.memory import Memory
+from kai.state.memory import Lineage, Memory
 from kai.state.snapshot import Snapshot
 
 _MANY = 1 << 16
@@ -86,21 +87,25 @@ class Intake:
 
     def __init__(self, settings: IntakeSettings | None = None) -> None:
         self._settings = settings or IntakeSettings()
+        self._queues: tuple[Queue, ...] = ()
+        self._known_axis = ResourceAxis.of(())
         self._forget()
 
     def _forget(self) -> None:
         self._places = Places()
         self._shapes = ShapeTable()
+        self._node_reader = NodeReader(self._settings)
         self._nodes: Shelf[api_node.Node, NodeCell] = Shelf()
         self._groups: Shelf[api_podgroup.PodGroup, GroupCell] = Shelf()
         self._group_reader = GroupReader(self._settings, GroupSurroundings({}, {}, 0, {}), self._places)
         self._pods: Shelf[api_pod.Pod, PodCell] = Shelf()
         self._pod_reader = PodReader(self._settings, self._places)
         self._zones: Shelf[api_numa.NodeResourceTopology, NumaCell] = Shelf()
+        leaves = Leaves()
+        self._pod_table, self._group_table = PodTable(self._places, leaves), GroupTable(leaves)
+        self._node_table = NodeTable()
         self._library: Library | None = None
         self._neighbours: Neighbours | None = None
-        self._base: BaseColumns | None = None
-        """None when something that it is made of changed."""
         self._memory = Memory()
         self._last: _Taken | None = None
 
@@ -120,76 +125,111 @@ class Intake:
         if last is not None and last.holds(objects, now, usage):
             return last.snapshot.at(now, revision)
         self._last = None  # lest a failure leave a snapshot that is not what the shelves hold
-        if self._shapes.overgrown or len(self._places) > _MANY + 4 * (len(objects.pods) + len(objects.pod_groups)):
+        if self._is_overgrown(objects):
             self._forget()  # most of what was interned belongs to pods of the past
-        queues = read_queues(in_order(objects.queues), self._settings, usage)
+        queues = self._read_queues(objects, usage)
         self._put(objects, queues)
         library = self._library = read_library(objects, self._settings, self._library)
         nodes = self._settle_nodes(library)
-        groups = [cell for cell in self._groups.cells if cell.group is not None]
         shapes, pod_shape = self._settle_shapes(library)
-        node_rows = {node.name: row for row, node in enumerate(nodes)}
-        if self._base is None:
-            self._places.settle(groups)
-            self._base = read_base(self._pods.cells, node_rows)
-        base = self._base
-        requests = live_bind_requests(objects.bind_requests, node_rows, self._settings)
+        base = self._memory.once(
+            "base columns",
+            (self._pod_table.edition, self._group_table.edition, nodes.rows),
+            lambda: read_base(self._pod_table, self._group_table, nodes.rows),
+        )
+        requests = live_bind_requests(objects.bind_requests, nodes.rows, self._settings)
         patience = self._settings.stuck_in_releasing_seconds
-        standing = read_standing(base, node_rows, requests, stuck_before=now - patience)
+        standing = read_standing(base, nodes.rows, requests, stuck_before=now - patience)
         snapshot = Snapshot(
             now=now,
-            axis=_axis(nodes, shapes),
-            nodes=nodes,
+            axis=self._memory.once("axis", (nodes.nodes, shapes), lambda: self._axis(nodes.nodes, shapes)),
+            nodes=nodes.nodes,
             pods=standing.pods,
             shapes=shapes,
-            groups=tuple([cell.group for cell in groups if cell.group is not None]),
+            groups=self._group_table.groups,
             queues=queues,
             topologies=self._group_reader.around.topologies,
             catalog=_with_assumed_claims(library.catalog, base, standing),
             pod_shape=pod_shape,
-            pod_group=base.group.copy(),
-            pod_subgroup=base.subgroup.copy(),
+            pod_group=base.group,
+            pod_subgroup=base.subgroup,
             pod_status=standing.status,
             pod_node=standing.node,
-            pod_reservation=base.reservation.copy(),
+            pod_reservation=base.table.columns.reservation,
             pod_devices=standing.devices,
-            pod_numa=read_records(base, standing, nodes) if self._zones.cells else {},
+            pod_numa=read_records(base, standing, nodes.nodes) if self._zones.cells else {},
             revision=revision,
-        ).with_memory(self._memory)
+        ).descending(self._lineage())
         self._last = _Taken(objects, dict(usage), snapshot, _next_stuck(base, now, patience))
         return snapshot
+
+    def _is_overgrown(self, objects: ClusterObjects) -> bool:
+        most = _MANY + 4 * (len(objects.pods) + len(objects.pod_groups))
+        return (
+            self._shapes.overgrown or self._pod_table.is_overgrown or len(self._places) + len(self._node_reader) > most
+        )
+
+    def _lineage(self) -> Lineage:
+        return Lineage(
+            memory=self._memory,
+            pods=self._pod_table.edition,
+            groups=self._group_table.edition,
+            nodes=self._node_table.edition,
+        )
+
+    def _read_queues(self, objects: ClusterObjects, usage: Mapping[str, Shares]) -> tuple[Queue, ...]:
+        found = read_queues(in_order(objects.queues), self._settings, usage)
+        known = self._queues
+        if found != known:
+            self._queues = found
+        return self._queues
 
     def _put(self, objects: ClusterObjects, queues: Iterable[Queue]) -> None:
         """Take stock of the objects that are remembered one by one."""
         self._zones.put(objects.node_resource_topologies, read_numa)
-        if self._put_groups(objects, queues):
-            self._base = None
-        if self._nodes.put(objects.nodes, NodeReader(self._settings).read):
-            self._base = None
-        if self._pods.put(objects.pods, self._pod_reader.read):
-            self._base = None
+        self._put_groups(objects, queues)
+        self._nodes.put(objects.nodes, self._node_reader.read)
+        self._pods.put(objects.pods, self._pod_reader.read)
+        self._group_table.settle(self._groups.cells, self._groups.edition)
 
-    def _settle_nodes(self, library: Library) -> tuple[Node, ...]:
-        layouts = {cell.source.metadata.name: cell.layout for cell in self._zones.cells}
-        return settle_nodes(self._nodes.cells, library.node_gpus, layouts)
+    def _settle_nodes(self, library: Library) -> NodeTable:
+        cells, zones, gpus = self._nodes.cells, self._zones.cells, library.node_gpus
+
+        def settled() -> tuple[Node, ...]:
+            layouts = {cell.source.metadata.name: cell.layout for cell in zones}
+            return settle_nodes(cells, gpus, layouts)
+
+        self._node_table.settle(self._memory.once("nodes", (cells, zones, gpus), settled))
+        return self._node_table
 
     def _settle_shapes(self, library: Library) -> tuple[tuple[Shape, ...], Int64s]:
         devices = [cell.devices for cell in self._zones.cells]
         reported = frozenset().union(*devices) if devices else None
-        self._neighbours = neighbours_of(self._pods.cells, library, reported, self._neighbours)
-        if self._shapes.settle(self._neighbours):
-            self._base = None
+        cells, edition = self._pods.cells, self._pods.edition
+        selective = self._pod_table.selective(cells, edition)
+        self._neighbours = neighbours_of(cells, selective, library, reported, self._neighbours)
+        if self._shapes.settle(self._neighbours, edition):
+            self._pods.start_over()
+        self._pod_table.settle(cells, self._pods.edition)
         return self._shapes.used()
 
-    def _put_groups(self, objects: ClusterObjects, queues: Iterable[Queue]) -> bool:
+    def _axis(self, nodes: Iterable[Node], shapes: Iterable[Shape]) -> ResourceAxis:
+        resources = {name for node in nodes for name in node.allocatable}
+        resources.update(name for shape in shapes for name, _ in shape.request)
+        found, known = ResourceAxis.of(resources), self._known_axis
+        if found != known:
+            self._known_axis = found
+        return self._known_axis
+
+    def _put_groups(self, objects: ClusterObjects, queues: Iterable[Queue]) -> None:
         """Take stock of the pod groups; all of them are read anew when something that they refer to by name changed."""
         classes, default_priority = priorities(in_order(objects.priority_classes))
         queue_rows = {queue.name: row for row, queue in enumerate(queues)}
         around = GroupSurroundings(queue_rows, classes, default_priority, read_topologies(in_order(objects.topologies)))
         if around != self._group_reader.around:
             self._group_reader = GroupReader(self._settings, around, self._places)
-            self._groups, self._base = Shelf(), None
-        return self._groups.put(objects.pod_groups, self._group_reader.read)
+            self._groups = Shelf()
+        self._groups.put(objects.pod_groups, self._group_reader.read)
 
 
 def _next_stuck(base: BaseColumns, now: float, patience: float) -> float:
@@ -205,9 +245,3 @@ def _with_assumed_claims(catalog: Catalog, base: BaseColumns, standing: Standing
     ]
     claims = assumed_claims(catalog.claims, binding)
     return catalog if claims is catalog.claims else attrs.evolve(catalog, claims=claims)
-
-
-def _axis(nodes: Iterable[Node], shapes: Iterable[Shape]) -> ResourceAxis:
-    resources = {name for node in nodes for name in node.allocatable}
-    resources.update(name for shape in shapes for name, _ in shape.request)
-    return ResourceAxis.of(resources)

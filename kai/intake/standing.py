@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from operator import attrgetter
 
 import attrs
@@ -10,25 +11,31 @@ import numpy as np
 from kai.api.bindrequest import BindRequest
 from kai.intake.numa import Record, record_of
 from kai.intake.pods import PodCell
+from kai.intake.table import GroupTable, PodTable
 from kai.model.node import Node
 from kai.model.pod import Pod
-from kai.model.rows import NONE, Bools, Int64s
+from kai.model.rows import NONE, Int64s
 from kai.model.status import ACTIVE_USED, Status, within
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)
 class BaseColumns:
     """Columns by pod row that follow from pods, nodes and groups alone."""
 
-    cells: Sequence[PodCell]
-    pods: tuple[Pod, ...]
-    status: Int64s
+    table: PodTable
     node: Int64s
     group: Int64s
     subgroup: Int64s
-    reservation: Bools
-    watched: tuple[int, ...]
-    """Rows of pods that are leaving, or that share devices."""
+
+    @property
+    def cells(self) -> Sequence[PodCell]:
+        """What intake made of each pod."""
+        return self.table.cells
+
+    @cached_property
+    def watched(self) -> tuple[int, ...]:
+        """Rows of pods that are leaving, or that share devices."""
+        return tuple(np.flatnonzero(self.table.columns.watched).tolist())
 
 
 @attrs.frozen(kw_only=True)
@@ -44,17 +51,16 @@ class Standing:
     """Live bind requests by row."""
 
 
-def read_base(cells: Sequence[PodCell], node_rows: Mapping[str, int]) -> BaseColumns:
-    """Return the columns that neither the clock nor bind requests change, once the places of all groups are settled."""
+def read_base(table: PodTable, groups: GroupTable, node_rows: Mapping[str, int]) -> BaseColumns:
+    """Return the columns that neither the clock nor bind requests change."""
+    columns = table.columns
+    group = table.places.rows(groups.columns.place, groups.members, columns.place)
+    tree = np.append(groups.columns.leaves, NONE)[group]  # -1, for no group, is the last one
     return BaseColumns(
-        cells=cells,
-        pods=tuple([cell.pod for cell in cells]),
-        status=np.array([cell.status for cell in cells], np.int64),
-        node=np.array([node_rows.get(cell.node, NONE) for cell in cells], np.int64),
-        group=np.array([cell.place.row for cell in cells], np.int64),
-        subgroup=np.array([cell.place.leaves.get(cell.pod.subgroup, NONE) for cell in cells], np.int64),
-        reservation=np.array([cell.reservation for cell in cells], np.bool_),
-        watched=tuple([row for row, cell in enumerate(cells) if cell.watched]),
+        table=table,
+        node=table.node_rows(node_rows),
+        group=group,
+        subgroup=table.leaves.positions(tree, columns.subgroup),
     )
 
 
@@ -70,7 +76,8 @@ def read_standing(
     Source: the peer's pod_info (getTaskStatus) and cluster_info; the node of a pod is its own, else its bind request's.
     """
     cells = base.cells
-    pods, status, node = list(base.pods), base.status.copy(), base.node.copy()
+    status, node = base.table.columns.status.copy(), base.node.copy()
+    changed: dict[int, Pod] = {}
     devices: dict[int, tuple[str, ...]] = {}
     requests: dict[int, BindRequest] = {}
     for row in base.watched:
@@ -84,7 +91,7 @@ def read_standing(
             continue
         cell = cells[row]
         requests[row] = request
-        pods[row] = attrs.evolve(cell.pod, bind_request=request.metadata.name)
+        changed[row] = attrs.evolve(cell.pod, bind_request=request.metadata.name)
         if cell.waiting:
             status[row] = Status.BINDING
         if not cell.node:
@@ -92,7 +99,13 @@ def read_standing(
         if request.spec.selected_gpu_groups and cell.demand.gpu.shared:
             devices[row] = tuple(sorted(request.spec.selected_gpu_groups))
     held = {row: names for row, names in devices.items() if names and within(int(status[row]), ACTIVE_USED)}
-    return Standing(pods=tuple(pods), status=status, node=node, devices=held, requests=requests)
+    pods = base.table.pods
+    if changed:
+        several = list(pods)
+        for row, pod in changed.items():
+            several[row] = pod
+        pods = tuple(several)
+    return Standing(pods=pods, status=status, node=node, devices=held, requests=requests)
 
 
 def read_records(base: BaseColumns, standing: Standing, nodes: Sequence[Node]) -> Mapping[int, Record]:

@@ -10,6 +10,8 @@ from typing import TypeVar, cast
 
 import attrs
 
+from kai.state.edition import Carrier, Edition
+
 T = TypeVar("T")
 
 
@@ -17,6 +19,8 @@ T = TypeVar("T")
 class Memory:
     """Answers by name. The snapshots of one intake share a memory; every other snapshot has one of its own."""
 
+    rows: Carrier = attrs.field(factory=Carrier)
+    """Columns that follow row by row from pods, groups or nodes."""
     _answers: dict[str, tuple[tuple[object, ...], object]] = attrs.field(factory=dict)
 
     def once(self, name: str, inputs: tuple[object, ...], make: Callable[[], T]) -> T:
@@ -38,3 +42,15 @@ class Memory:
     def keep(self, name: str, value: object) -> None:
         """Keep ``value`` under ``name`` for whoever can tell whether it still holds."""
         self._answers[name] = ((), value)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Lineage:
+    """Where a snapshot comes from: what it shares with those before it."""
+
+    memory: Memory = attrs.field(factory=Memory)
+    version: object = attrs.field(factory=object)
+    """The same object for as long as all facts are, that is everything but ``now`` and ``revision``."""
+    pods: Edition = attrs.field(factory=Edition)
+    groups: Edition = attrs.field(factory=Edition)
+    nodes: Edition = attrs.field(factory=Edition)

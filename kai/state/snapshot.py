@@ -19,7 +19,7 @@ from kai.model.podgroup import PodGroup
 from kai.model.queue import Queue
 from kai.model.rows import Bools, Int64s
 from kai.model.topology import Topology
-from kai.state.memory import Memory
+from kai.state.memory import Lineage, Memory
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -58,21 +58,22 @@ class Snapshot:
     pod_numa: Mapping[int, tuple[tuple[str, tuple[tuple[str, int], ...]], ...]] = attrs.field(factory=dict)
     """Recorded NUMA placements by pod row: zone name and amounts."""
     revision: int = 0
-    version: object = attrs.field(factory=object, eq=False, repr=False, init=False)
-    """The same object for as long as all facts are, that is everything but ``now`` and ``revision``."""
-    memory: Memory = attrs.field(factory=Memory, eq=False, repr=False, init=False)
-    """What cycles on earlier snapshots of the same intake left to this one."""
+    lineage: Lineage = attrs.field(factory=Lineage, eq=False, repr=False, init=False)
+    """What it shares with the snapshots before it; one that was changed by hand shares nothing."""
 
-    def with_memory(self, memory: Memory) -> "Snapshot":
-        """Return this very snapshot with the memory of the intake that took it; nobody has looked at it before."""
-        object.__setattr__(self, "memory", memory)
+    def descending(self, lineage: Lineage) -> "Snapshot":
+        """Return this very snapshot with its lineage; only for who just made it."""
+        object.__setattr__(self, "lineage", lineage)
         return self
 
     def at(self, now: float, revision: int) -> "Snapshot":
         """Return the same facts at another instant."""
-        later = attrs.evolve(self, now=now, revision=revision).with_memory(self.memory)
-        object.__setattr__(later, "version", self.version)
-        return later
+        return attrs.evolve(self, now=now, revision=revision).descending(self.lineage)
+
+    @property
+    def memory(self) -> Memory:
+        """What cycles on earlier snapshots of the same intake left."""
+        return self.lineage.memory
 
     @cached_property
     def first_subgroup(self) -> Int64s:

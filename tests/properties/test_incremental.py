@@ -15,7 +15,7 @@ from tests.properties.deltas import changed
 from tests.properties.test_determinism import AT, EVERYTHING, objects_of
 
 ROUNDS = 5
-UNTOLD = {"version", "memory"}
+UNTOLD = {"lineage"}
 
 
 def plain(value):

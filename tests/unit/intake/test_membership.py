@@ -1,8 +1,10 @@
 import attrs
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.intake.membership import Place, Places
+from kai.intake.membership import Leaves, Place, Places
 
 KEYS = st.tuples(st.sampled_from("gh"), st.sampled_from("abc"))
 
@@ -13,9 +15,12 @@ class Group:
     leaves: dict[str, int]
 
 
-def settled(places, keys):
-    """Settle places under groups of these names and namespaces; each has one leaf, at its row."""
-    places.settle([Group(places.of(key), {"leaf": row}) for row, key in enumerate(keys)])
+def rows(places, groups, pods):
+    """Return the rows to which pods lead that name these groups, when there are groups of these names."""
+    members = [Group(places.of(key), {}) for key in groups]
+    numbers = np.array([member.place.number for member in members], np.int64)
+    asked_for = np.array([places.of(key).number for key in pods], np.int64)
+    return places.rows(numbers, members, asked_for).tolist()
 
 
 def test_one_name_in_one_namespace_has_one_place():
@@ -27,12 +32,9 @@ def test_one_name_in_one_namespace_has_one_place():
 
 def test_a_place_leads_nowhere_before_and_after_its_group_exists():
     places = Places()
-    place = places.of(("g", "a"))
-    assert (place.row, dict(place.leaves)) == (-1, {})
-    settled(places, [("g", "a")])
-    assert (place.row, place.leaves) == (0, {"leaf": 0})
-    settled(places, [])
-    assert (place.row, dict(place.leaves)) == (-1, {})
+    assert rows(places, [], [("g", "a")]) == [-1]
+    assert rows(places, [("g", "a")], [("g", "a")]) == [0]
+    assert rows(places, [], [("g", "a")]) == [-1]
 
 
 @given(st.lists(KEYS, max_size=4), st.lists(st.sets(KEYS), min_size=1, max_size=4))
@@ -40,12 +42,19 @@ def test_a_place_leads_to_its_own_group_or_to_the_first_of_its_name(asked_for, r
     places = Places()
     for present in rounds:
         groups = sorted(present)
-        settled(places, groups)
-        for name, namespace in asked_for:
-            place = places.of((name, namespace))
-        settled(places, groups)
-        for name, namespace in asked_for:
-            place = places.of((name, namespace))
+        for (name, namespace), row in zip(asked_for, rows(places, groups, asked_for), strict=True):
             own = [row for row, key in enumerate(groups) if key == (name, namespace)]
             alike = [row for row, key in enumerate(groups) if key[0] == name]
-            assert place.row == (own or alike or [-1])[0]
+            assert row == (own or alike or [-1])[0]
+
+
+@pytest.mark.parametrize("many", [1 << 16, -1000])
+def test_pods_find_their_leaf_by_name_in_the_tree_of_their_group(monkeypatch, many):
+    monkeypatch.setattr("kai.intake.membership._MANY", many)  # few pairs are looked up in a table, many are sorted
+    leaves = Leaves()
+    trees = [leaves.tree(tree) for tree in ({"default": 1}, {"a": 1, "b": 3})]
+    default, a, b = (leaves.name(name) for name in ("default", "a", "b"))
+    tree_of = np.array([*trees, trees[1], trees[0], -1], np.int64)
+    names = np.array([default, a, b, b, default], np.int64)
+    assert leaves.positions(tree_of, names).tolist() == [1, 1, 3, -1, -1]
+    assert len(leaves) == 5

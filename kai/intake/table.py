@@ -1,0 +1,185 @@
+"""The pods, groups and nodes of an intake as columns that are carried from snapshot to snapshot.
+
+What one object says is a cell (``kai.intake.pods``, ``kai.intake.groups``); columns need a few numbers of it. They are
+read when the cell is fresh and move with its row afterwards, so a snapshot in which ten pods are new reads ten cells,
+however many there are. Names of nodes and of sub-groups are numbers here, because which row a name leads to may change
+without the pod.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress, count
+from operator import is_not
+from typing import NamedTuple
+
+import attrs
+import numpy as np
+
+from kai.intake.groups import GroupCell
+from kai.intake.membership import Leaves, Places
+from kai.intake.pods import PodCell
+from kai.model.node import Node
+from kai.model.pod import Pod
+from kai.model.podgroup import PodGroup
+from kai.model.rows import NONE, Bools, Int64s
+from kai.state.edition import Carrier, Edition
+
+
+class PodColumns(NamedTuple):
+    """What columns need of pods, by row."""
+
+    status: Int64s
+    node: Int64s
+    """Number of the name of the pod's node."""
+    place: Int64s
+    """Number of the place of the group that it names."""
+    subgroup: Int64s
+    """Number of the name of its sub-group."""
+    reservation: Bools
+    watched: Bools
+    """The pod is leaving, or shares devices."""
+
+
+@attrs.define(eq=False)
+class PodTable:
+    """All pods."""
+
+    places: Places
+    leaves: Leaves
+    cells: Sequence[PodCell] = ()
+    pods: tuple[Pod, ...] = ()
+    edition: Edition = attrs.field(factory=Edition)
+    columns: PodColumns = attrs.field(init=False)
+    _node_names: dict[str, int] = attrs.field(factory=dict)
+    _rows: Carrier = attrs.field(factory=Carrier)
+
+    def __attrs_post_init__(self) -> None:
+        self.columns = self._read_rows(())
+
+    def selective(self, cells: Sequence[PodCell], edition: Edition) -> list[PodCell]:
+        """Return the cells that have terms about other pods."""
+
+        def is_selective(rows: Sequence[int]) -> tuple[Bools]:
+            return (np.array([cells[row].traits.term_labels is not None for row in rows], np.bool_),)
+
+        (chosen,) = self._rows.columns("selective", edition, len(cells), is_selective)
+        return [cells[row] for row in np.flatnonzero(chosen).tolist()]
+
+    def settle(self, cells: Sequence[PodCell], edition: Edition) -> None:
+        """Take the cells as they are now, shapes and signatures included."""
+        if edition is self.edition:
+            return
+        if edition.before is self.edition.mark:
+            self.pods = tuple(edition.carried_list(self.pods, [cells[row].pod for row in edition.fresh.tolist()]))
+        else:
+            self.pods = tuple([cell.pod for cell in cells])
+        self.cells, self.edition = cells, edition
+        self.columns = PodColumns(*self._rows.columns("pods", edition, len(cells), self._read))
+
+    def node_rows(self, rows: Mapping[str, int]) -> Int64s:
+        """Return int64[P]: the row of each pod's node, -1 for none or one outside the snapshot."""
+        row_of = np.array([rows.get(name, NONE) for name in self._node_names], np.int64)
+        return row_of[self.columns.node]
+
+    @property
+    def is_overgrown(self) -> bool:
+        """Whether most names are of nodes and sub-groups of the past."""
+        return len(self._node_names) + len(self.leaves) > (1 << 16) + 4 * len(self.cells)
+
+    def _read(self, rows: Sequence[int]) -> PodColumns:
+        return self._read_rows([self.cells[row] for row in rows])
+
+    def _read_rows(self, cells: Iterable[PodCell]) -> PodColumns:
+        names, leaves = self._node_names, self.leaves
+        numbers = [
+            (
+                cell.status,
+                names.setdefault(cell.node, len(names)),
+                cell.place.number,
+                leaves.name(cell.pod.subgroup),
+                cell.reservation,
+                cell.watched,
+            )
+            for cell in cells
+        ]
+        table = np.array(numbers, np.int64).reshape(-1, len(PodColumns._fields))
+        status, node, place, subgroup = (np.ascontiguousarray(table[:, at]) for at in range(4))
+        return PodColumns(status, node, place, subgroup, table[:, 4] > 0, table[:, 5] > 0)
+
+
+class GroupColumns(NamedTuple):
+    """What columns need of groups."""
+
+    place: Int64s
+    """Number of the place that pods name."""
+    leaves: Int64s
+    """Number of the leaves of its tree."""
+
+
+@attrs.define(eq=False)
+class GroupTable:
+    """The groups that are part of the snapshot, of all that there are."""
+
+    leaves: Leaves
+    members: Sequence[GroupCell] = ()
+    groups: tuple[PodGroup, ...] = ()
+    edition: Edition = attrs.field(factory=Edition)
+    """Of the table of those that are part of the snapshot."""
+    columns: GroupColumns = attrs.field(init=False)
+    _wanted: Bools = attrs.field(factory=lambda: np.zeros(0, np.bool_))
+    _rows: Carrier = attrs.field(factory=Carrier)
+
+    def __attrs_post_init__(self) -> None:
+        self.columns = self._read(())
+
+    def settle(self, cells: Sequence[GroupCell], whole: Edition) -> None:
+        """Take the cells of all groups as they are now; ``whole`` is the edition of their table."""
+        if whole.mark is self.edition.mark:
+            return
+
+        def is_wanted(rows: Sequence[int]) -> tuple[Bools]:
+            return (np.array([cells[row].group is not None for row in rows], np.bool_),)
+
+        before = self._wanted
+        (self._wanted,) = self._rows.columns("wanted", whole, len(cells), is_wanted)
+        members = cells if self._wanted.all() else list(compress(cells, self._wanted.tolist()))
+        if whole.before is self.edition.mark:
+            edition = whole.among(before, self._wanted)
+            groups = edition.carried_list(self.groups, _groups(members[row] for row in edition.fresh.tolist()))
+        else:
+            edition, groups = Edition(mark=whole.mark), _groups(members)
+        self.members, self.groups, self.edition = members, tuple(groups), edition
+        self.columns = GroupColumns(*self._rows.columns("groups", edition, len(members), self._read_rows))
+
+    def _read_rows(self, rows: Sequence[int]) -> GroupColumns:
+        return self._read([self.members[row] for row in rows])
+
+    def _read(self, members: Sequence[GroupCell]) -> GroupColumns:
+        places = np.array([each.place.number for each in members], np.int64)
+        return GroupColumns(places, np.array([self.leaves.tree(each.leaves) for each in members], np.int64))
+
+
+def _groups(cells: Iterable[GroupCell]) -> list[PodGroup]:
+    return [cell.group for cell in cells if cell.group is not None]
+
+
+@attrs.define(eq=False)
+class NodeTable:
+    """The nodes that are part of the snapshot."""
+
+    nodes: tuple[Node, ...] = ()
+    rows: Mapping[str, int] = attrs.field(factory=dict)
+    """By name; the same mapping for as long as all rows stay."""
+    edition: Edition = attrs.field(factory=Edition)
+
+    def settle(self, nodes: tuple[Node, ...]) -> None:
+        """Take the nodes as they are now, in row order."""
+        before = self.nodes
+        if nodes is before:
+            return
+        if len(nodes) != len(before) or any(one.name != other.name for one, other in zip(nodes, before, strict=True)):
+            self.rows = {node.name: row for row, node in enumerate(nodes)}
+            self.nodes, self.edition = nodes, Edition()
+            return
+        changed = np.array(list(compress(count(), map(is_not, nodes, before))), np.int64)
+        if len(changed):
+            self.nodes, self.edition = nodes, Edition(before=self.edition.mark, fresh=changed)

@@ -1,0 +1,111 @@
+"""Editions of a table: which rows stayed what they were, so that what follows from rows is carried over.
+
+A table of pods, groups or nodes has one edition for each state of it. An edition knows how its rows came from those of
+the edition before; whatever was worked out row by row for that one is carried over, and only fresh rows are read.
+
+    before   a  b  d  e          rows of the edition before
+    source   0  1 -1  2 -1       where each row was: c came, e is another object now
+    now      a  b  c  d  e'
+    fresh    2, 4
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from kai.model.rows import Bools, Int64s
+
+T = TypeVar("T")
+Column = NDArray[Any]
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Edition:
+    """One state of a table. Rows are in the table's order in every edition."""
+
+    before: object = None
+    """The mark of the edition that this one came from; None: nothing can be carried over."""
+    source: Int64s | None = None
+    """[rows] Where each row was, -1 for fresh ones; None: every row kept its place."""
+    fresh: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
+    """Rows whose object is new, ascending."""
+    mark: object = attrs.field(factory=object)
+
+    def carried(self, column: Column) -> Column:
+        """Return a copy of a column of the edition before, with rows where they are now and anything in fresh ones."""
+        if self.source is None:
+            return column.copy()
+        if not len(column):
+            return np.zeros((len(self.source), *column.shape[1:]), column.dtype)
+        return column[self.source]
+
+    def carried_list(self, values: Sequence[T], fresh: Sequence[T]) -> list[T]:
+        """Return values of the edition before, with rows where they are now and ``fresh`` in the fresh ones."""
+        if self.source is None:
+            out = list(values)
+            for row, value in zip(self.fresh.tolist(), fresh, strict=True):
+                out[row] = value
+            return out
+        out, new = [], iter(fresh)
+        source = self.source
+        breaks = np.flatnonzero((np.diff(source) != 1) | (source[1:] < 0) | (source[:-1] < 0)) + 1
+        for start, end in pairwise([0, *breaks.tolist(), len(source)] if len(source) else []):
+            first = int(source[start])
+            out += [next(new)] if first < 0 else values[first : first + end - start]
+        return out
+
+    def among(self, chosen_before: Bools, chosen: Bools) -> "Edition":
+        """Return the edition of the table that has only the ``chosen`` rows, as the one before had ``chosen_before``.
+
+        Its mark is that of the whole table, of which it is a view.
+        """
+        if chosen.all() and chosen_before.all():
+            return self
+        row_before = np.where(chosen_before, np.cumsum(chosen_before) - 1, -1)
+        source = np.arange(len(chosen)) if self.source is None else self.source.copy()
+        source[self.fresh] = -1
+        rows = np.where(source >= 0, row_before[source], -1)[chosen] if len(row_before) else np.full(chosen.sum(), -1)
+        return attrs.evolve(self, source=rows.astype(np.int64), fresh=np.flatnonzero(rows < 0).astype(np.int64))
+
+
+@attrs.define(eq=False)
+class Carrier:
+    """Columns by name, each brought from edition to edition."""
+
+    _columns: dict[str, tuple[object, tuple[object, ...], tuple[Column, ...]]] = attrs.field(factory=dict)
+
+    def columns(
+        self,
+        name: str,
+        edition: Edition,
+        count: int,
+        make: Callable[[Sequence[int]], tuple[Column, ...]],
+        inputs: tuple[object, ...] = (),
+    ) -> tuple[Column, ...]:
+        """Return columns that ``make`` reads off the objects of rows; of fresh rows only, where that is enough.
+
+        Holds: ``make`` depends on each row's object and on ``inputs`` (compared by identity) alone; nobody changes the
+            columns.
+        """
+        known = self._columns.get(name)
+        same = known is not None and len(known[1]) == len(inputs) and all(map(_is, known[1], inputs))
+        if known is not None and same and known[0] is edition.mark:
+            return known[2]
+        if known is not None and same and edition.before is not None and known[0] is edition.before:
+            fresh = edition.fresh
+            carried = tuple(edition.carried(column) for column in known[2])
+            if len(fresh):
+                for column, values in zip(carried, make(fresh.tolist()), strict=True):
+                    column[fresh] = values
+        else:
+            carried = make(range(count))
+        self._columns[name] = (edition.mark, inputs, carried)
+        return carried
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
