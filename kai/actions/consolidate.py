@@ -6,7 +6,7 @@ Source: the peer's actions/consolidation.
 import attrs
 import numpy as np
 
-from kai.actions.search.waiting import Hunt, anything
+from kai.actions.search.waiting import Hunt, anybody
 from kai.framework.decisions import Cause
 from kai.framework.parameters import UNBOUNDED
 from kai.framework.portion import Portion
@@ -62,7 +62,7 @@ class Consolidate:
             name=self.name,
             cause=Cause.CONSOLIDATE,
             rule="everybody finds another place",
-            may_search=anything,
+            may_search=anybody,
             can_succeed=_enough_in_all,
             victims=_anybody,
             per_queue=False,

@@ -6,7 +6,7 @@ Source: the peer's actions/preempt.
 import attrs
 import numpy as np
 
-from kai.actions.search.waiting import Hunt, anything
+from kai.actions.search.waiting import Hunt, anybody
 from kai.framework.decisions import Cause
 from kai.framework.portion import Portion
 from kai.framework.refusals import capacity_verdict
@@ -41,7 +41,7 @@ class Preempt:
             name=self.name,
             cause=Cause.PREEMPT,
             rule="priority",
-            may_search=anything,
+            may_search=anybody,
             can_succeed=_within_quota,
             victims=_lower,
             per_queue=True,

@@ -16,7 +16,7 @@ from kai.framework.verdict import Code, Fact, Verdict
 from kai.model.rows import Bools, Float64s, GroupRow, GroupRows
 
 
-def _may_reclaim(session: Session, portion: Portion) -> bool:
+def _may_reclaim(session: Session, portion: Portion) -> Verdict:
     """Ask the first plugin that has an opinion; without one nobody may."""
     group, amounts = portion.group, portion.amounts()
     facts = session.facts.groups
@@ -28,9 +28,7 @@ def _may_reclaim(session: Session, portion: Portion) -> bool:
         asked = next((hook for hook in hooks if hook is not None), None)
         verdict = asked(GroupRow(group), amounts) if asked else Verdict.refused(Code.NOT_ELIGIBLE)
         session.reclaim_verdicts[alike] = verdict
-    if not verdict:
-        session.record(group).notes = list(verdict.reasons)
-    return bool(verdict)
+    return verdict
 
 
 def _others(session: Session, portion: Portion, placed: Bools) -> GroupRows:

@@ -1,13 +1,16 @@
 """One cycle: a pure function from a snapshot to decisions. Start reading here."""
 
+from collections.abc import Mapping
+
 import attrs
 
 from kai.framework.budget import Budget
 from kai.framework.decisions import DecisionSink
 from kai.framework.observe import Observer, Silent
 from kai.framework.profile import Profile
+from kai.framework.records import GroupRecord
 from kai.framework.rest import Watched, remember, report_at_rest
-from kai.framework.session import UNLIMITED, GroupRecord, Session
+from kai.framework.session import UNLIMITED, Session
 from kai.model.rows import Float64s, Int64s
 from kai.state.snapshot import Snapshot
 
@@ -36,7 +39,7 @@ class CycleReport:
     queue_fixed: Int64s
     queue_requested: Float64s
     fair_share: Float64s
-    records: dict[int, GroupRecord]
+    records: Mapping[int, GroupRecord]
     last_start: Float64s
     last_eviction: Float64s
     stale_since: Float64s

@@ -10,7 +10,7 @@ import numpy as np
 
 from kai.framework.portion import Portion
 from kai.kernels.groups import describe_holding, describe_waiting, find_plain
-from kai.kernels.order import Heap, fill, pop, pop_among, pop_many, push
+from kai.kernels.order import Heap, fill, pop, pop_among, pop_open, push
 from kai.model.rows import Bools, GroupRows, Int64s
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class GroupHeap:
         self._parts: dict[int, Portion] = {}
         self._member = np.zeros(len(session.snapshot.groups), np.bool_)
         self._seen = session.columns.epoch.copy()
+        self._dropped: Int64s | None = None
 
     @property
     def records(self) -> Heap:
@@ -59,6 +60,7 @@ class GroupHeap:
         twin._parts = dict(self._parts)
         twin._member = self._member.copy()
         twin._seen = self._seen.copy()
+        twin._dropped = None
         return twin
 
     def fill(self, groups: GroupRows) -> None:
@@ -96,20 +98,19 @@ class GroupHeap:
         self._member[group] = False
         return self._parts.pop(group, None) or self._session.portion(group)
 
-    def next_groups(self, most: int) -> GroupRows:
-        """Return the groups that the next ``most`` pops would give if nothing changed, taking none."""
+    def pop_open(self, closed: Bools) -> tuple[Portion | None, GroupRows]:
+        """Take the next one that is not ``closed`` [G]; return it (None: there is none) and the groups before it.
+
+        The latter are dropped.
+        """
         self._refresh()
         session = self._session
-        out = np.empty(most, np.int64)
-        count = pop_many(session.facts, session.columns, session.policy.rules, self.copy().records, out)
-        return out[:count]
-
-    def skip(self, count: int) -> None:
-        """Take ``count`` entries and forget them."""
-        session = self._session
-        out = np.empty(count, np.int64)
-        pop_many(session.facts, session.columns, session.policy.rules, self._heap, out)
-        self._member[out] = False
+        if self._dropped is None:
+            self._dropped = np.empty(len(self._member) + 1, np.int64)
+        group = pop_open(session.facts, session.columns, session.policy.rules, self._heap, closed, self._dropped)
+        passed = self._dropped[: self._dropped[-1]].copy()
+        self._member[passed] = False
+        return (self.taken(group) if group >= 0 else None), passed
 
     def pop_among(self, wanted: Bools) -> Portion | None:
         """Take the next one with ``wanted`` [G], dropping those before it; None when there is none."""

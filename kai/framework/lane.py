@@ -12,8 +12,9 @@ import numpy as np
 from kai.framework.decisions import Decision, Nominate
 from kai.framework.heaps import GroupHeap
 from kai.framework.portion import Portion
-from kai.framework.refusals import capacity_verdict, record_no_node, record_same
+from kai.framework.refusals import capacity_verdict, record_no_node
 from kai.framework.session import Session
+from kai.framework.verdict import Reason
 from kai.kernels import allocating
 from kai.kernels.allocating import Work
 from kai.kernels.columns import OP_ALLOCATE
@@ -42,10 +43,12 @@ class Lane:
             decided=np.empty((BATCH + self._longest, 3), np.int64),
             statements=np.empty((BATCH, 3), np.int64),
             refused=np.empty((BATCH, 3), np.int64),
-            refusals=np.full((allocating.SAME_REFUSALS, 3), -1, np.int64),
+            refusals=np.full((allocating.SAME_REFUSALS, 4), -1, np.int64),
             state=np.zeros(8, np.int64),
             chunk=np.empty(self._longest, np.int64),
         )
+        self._told: dict[int, Reason] = {}
+        """The refusals that were put into words, by group."""
         self._free_rules = session.policy.rules.replace(limits=False)
 
     def others(self) -> Iterator[Portion]:
@@ -133,10 +136,12 @@ class Lane:
         session, state = self._session, self._work.state
         portion = session.portion(group)
         if state[allocating.CODE]:
-            session.refuse(group, capacity_verdict(session, portion, portion.chunk()))
+            verdict = capacity_verdict(session, portion, portion.chunk())
+            session.refuse(group, verdict)
+            self._told[group] = verdict.reasons[0]
         else:
             pod, placed = int(state[allocating.POD]), int(state[allocating.PLACED])
-            record_no_node(session, portion, portion.root + 1, pod, placed, session.all_nodes)
+            self._told[group] = record_no_node(session, portion, portion.root + 1, pod, placed, session.all_nodes)
         session.ledger.undo_to(0)
 
     def _hand_out(self) -> None:
@@ -152,9 +157,21 @@ class Lane:
         started = statements[(statements[:, 1] == 0) & (statements[:, 2] == 0), 0]
         if len(started):
             session.last_start[started] = session.clock.read()
-        for group, pod, told in work.refused[: int(state[allocating.REFUSALS])].tolist():
-            record_same(session, group, pod, told)
+        self._note_refused(work.refused[: int(state[allocating.REFUSALS])])
         state[allocating.DECISIONS] = state[allocating.STATEMENTS] = state[allocating.REFUSALS] = 0
+
+    def _note_refused(self, refused: Int64s) -> None:
+        """Note the groups that were refused for what another was told, nothing having changed in between."""
+        if not len(refused):
+            return
+        session = self._session
+        refused = refused[np.argsort(refused[:, 2], kind="stable")]
+        tellers, begins = np.unique(refused[:, 2], return_index=True)
+        for told, rows in zip(tellers.tolist(), np.split(refused, begins[1:]), strict=True):
+            groups, pods = rows[:, 0], rows[:, 1]
+            leaves = session.facts.groups.first_subgroup[groups] + 1
+            satisfied = session.columns.occupying[leaves] >= session.facts.groups.minimum[leaves]
+            session.records.refuse_alike(groups, pods, satisfied, self._told[told])
 
     def _decisions(self, kinds: Int64s, pods: Int64s) -> Sequence[Decision]:
         session = self._session

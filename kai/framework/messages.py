@@ -15,7 +15,7 @@ import attrs
 
 from kai.framework import durations
 from kai.framework.decisions import Cause, Evict
-from kai.framework.session import GroupRecord
+from kai.framework.records import GroupRecord
 from kai.framework.verdict import Code, Histogram, NodeReason, Reason
 from kai.kernels import fit
 from kai.model.axis import mig_slices

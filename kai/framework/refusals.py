@@ -6,7 +6,6 @@ from kai.framework.portion import Portion
 from kai.framework.session import Session
 from kai.framework.verdict import ACCEPTED, Code, Fact, Reason, Verdict
 from kai.kernels import fit
-from kai.model.podgroup import DEFAULT_SUBGROUP
 from kai.model.rows import Float64s, NodeRows, PodRow, PodRows
 
 RESOURCES = ("cpu", "memory", "gpu")
@@ -49,7 +48,7 @@ def _excess(session: Session, group: int, wanted: Float64s, code: int) -> Verdic
     return ACCEPTED
 
 
-def record_no_node(session: Session, portion: Portion, leaf: int, pod: int, placed: int, nodes: NodeRows) -> None:
+def record_no_node(session: Session, portion: Portion, leaf: int, pod: int, placed: int, nodes: NodeRows) -> Reason:
     """Remember why ``pod``, the first of ``leaf`` that found no node after ``placed`` others did, found none."""
     facts = _pod_facts(session, portion, leaf, pod, placed)
     admitted = session.policy.admit_pod(PodRow(pod), int(session.facts.pods.shape[pod]))
@@ -57,30 +56,7 @@ def record_no_node(session: Session, portion: Portion, leaf: int, pod: int, plac
         facts["histogram"] = session.histogram(pod, nodes)
     else:
         facts["refusals"] = admitted.reasons
-    _record(session, portion.group, pod, facts)
-
-
-def record_same(session: Session, group: int, pod: int, told: int) -> None:
-    """Remember that ``group`` was refused for what ``told`` was refused for, nothing having changed in between."""
-    reasons = session.record(told).reasons
-    known = next((reason for reason in reversed(reasons) if reason.code is Code.NO_NODE), None)
-    if known is None:
-        return
-    tree = session.snapshot.groups[group].subgroups
-    leaf = int(session.facts.groups.first_subgroup[group]) + 1
-    minimum = int(session.facts.groups.minimum[leaf])
-    facts: dict[str, Fact] = {
-        **known.facts,
-        "placed": 0,
-        "minimum": minimum,
-        "subgroup": tree[1].name,
-        "gang": minimum > 1,
-        "single_leaf": tree[1].name == DEFAULT_SUBGROUP,
-        "satisfied": int(session.columns.occupying[leaf]) >= minimum,
-        "pod": session.snapshot.pods[pod].key,
-        "pod_row": pod,
-    }
-    _record(session, group, pod, facts)
+    return _record(session, portion.group, pod, facts)
 
 
 def _pod_facts(session: Session, portion: Portion, leaf: int, pod: int, placed: int) -> dict[str, Fact]:
@@ -97,7 +73,8 @@ def _pod_facts(session: Session, portion: Portion, leaf: int, pod: int, placed: 
     }
 
 
-def _record(session: Session, group: int, pod: int, facts: dict[str, Fact]) -> None:
+def _record(session: Session, group: int, pod: int, facts: dict[str, Fact]) -> Reason:
     reason = Reason(code=Code.NO_NODE, facts=facts)
     session.refuse(group, Verdict((reason,)))
     session.record(group).pods[pod] = reason
+    return reason

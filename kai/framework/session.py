@@ -1,11 +1,12 @@
 """The session: one cycle's snapshot, ledger and policy, and the questions that actions ask of them together."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-import attrs
 import numpy as np
 
+from kai.framework.alike import Alike
 from kai.framework.budget import Budget, Unlimited
 from kai.framework.clock import Clock
 from kai.framework.decisions import Bind, Cause, Decision, DecisionSink, Evict, Nominate
@@ -17,8 +18,9 @@ from kai.framework.parameters import Parameters
 from kai.framework.policy import Named, Policy, checked_mask, checked_scores
 from kai.framework.portion import Portion
 from kai.framework.profile import Profile
+from kai.framework.records import GroupRecord, Records
 from kai.framework.statement import Statement
-from kai.framework.verdict import Histogram, NodeReason, Reason, Verdict
+from kai.framework.verdict import Histogram, NodeReason, Verdict
 from kai.framework.view import SessionView
 from kai.kernels import booking, columns, fit, groups, place, score
 from kai.kernels.columns import Columns, Facts
@@ -31,16 +33,6 @@ from kai.state.snapshot import Snapshot
 
 UNLIMITED = Unlimited()
 _COUNTED_AS = {Bind: "binds", Evict: "evictions", Nominate: "pipelines"}
-
-
-@attrs.define
-class GroupRecord:
-    """What became of a group in this cycle besides decisions: why it waits."""
-
-    reasons: list[Reason] = attrs.field(factory=list)
-    notes: list[Reason] = attrs.field(factory=list)
-    """What the peer does not report but explains more, e.g. why a group may not reclaim."""
-    pods: dict[int, Reason] = attrs.field(factory=dict)
 
 
 class Session:
@@ -65,7 +57,8 @@ class Session:
         self.no_extra: Float64s = np.zeros(len(snapshot.nodes), np.float64)
         self.stamp = 0
         """Grows with every committed statement: what was refused at this stamp is still refused."""
-        self.records: dict[int, GroupRecord] = {}
+        self.records = Records(snapshot, base.facts.groups)
+        self.alike = Alike(self)
         self.counts = {"binds": 0, "evictions": 0, "pipelines": 0}
         self.last_start = _times([group.last_start for group in snapshot.groups])
         self.last_eviction = _times([group.last_eviction for group in snapshot.groups])
@@ -160,7 +153,10 @@ class Session:
     @property
     def columns(self) -> Columns:
         """The live columns."""
-        return self.ledger.columns if hasattr(self, "ledger") else self._opening
+        try:
+            return self.ledger.columns
+        except AttributeError:  # the books are not open yet
+            return self._opening
 
     def children(self, subgroup: int) -> tuple[int, ...]:
         """Return the rows of the children of a sub-group, by name."""
@@ -203,15 +199,18 @@ class Session:
         waiting = np.zeros(len(self.snapshot.groups), np.bool_)
         groups.find_waiting(self.facts, self.columns, waiting)
         rows = np.flatnonzero(waiting).astype(np.int64)
-        ready = np.array([self.is_ready(int(group)) for group in rows], np.bool_)
-        return self.oldest_first(rows[ready] if len(rows) else rows)
+        return self.oldest_first(rows[self.are_ready(rows)])
 
-    def is_ready(self, group: int) -> bool:
-        """Say whether enough pods of the group exist for it to be worth trying; gated ones do not count."""
-        if self.facts.groups.simple[group]:
-            leaf = int(self.facts.groups.first_subgroup[group]) + 1
-            return int(self.columns.active[leaf] + self.columns.pending[leaf]) >= int(self.facts.groups.minimum[leaf])
-        return self.portion(group).is_ready()
+    def are_ready(self, rows: GroupRows) -> Bools:
+        """Return bool[n]: which groups have enough pods to be worth trying; gated ones do not count."""
+        facts = self.facts.groups
+        leaves = facts.first_subgroup[rows] + 1
+        simple = facts.simple[rows]
+        ready: Bools = np.zeros(len(rows), np.bool_)
+        mine = leaves[simple]
+        ready[simple] = self.columns.active[mine] + self.columns.pending[mine] >= facts.minimum[mine]
+        ready[~simple] = [self.portion(group).is_ready() for group in rows[~simple].tolist()]
+        return ready
 
     def oldest_first(self, rows: GroupRows) -> GroupRows:
         """Return group ``rows`` by creation time, then uid."""
@@ -357,25 +356,28 @@ class Session:
         self.grant_credit(pod, nodes)
         codes = np.empty(len(nodes), np.int64)
         place.refusals(self.facts, self.columns, self.policy.rules, self.policy.vectors, shape, group, nodes, codes)
-        counts: dict[NodeReason, int] = {}
         words = self._words(pod, nodes, codes)
-        for at, code in enumerate(codes):
-            if code:
-                reason = words.get(at) or NodeReason(
-                    code=int(code), subject=self._subject(int(code), int(nodes[at]), shape)
-                )
-                counts[reason] = counts.get(reason, 0) + 1
+        counts = Counter(words.values())
+        told = np.zeros(len(nodes), np.bool_)
+        told[list(words)] = True
+        unready = np.flatnonzero((codes == fit.REFUSED_NOT_READY) & ~told)
+        counts.update(self._reason(fit.REFUSED_NOT_READY, node, shape) for node in nodes[unready].tolist())
+        others = codes[(codes != fit.ACCEPTED) & (codes != fit.REFUSED_NOT_READY) & ~told]
+        for code, count in zip(*(each.tolist() for each in np.unique(others, return_counts=True)), strict=True):
+            counts[self._reason(code, -1, shape)] += count
         ordered = sorted(((count, reason) for reason, count in counts.items()), key=lambda item: (-item[0], item[1]))
         return Histogram(counts=tuple(ordered), nodes=len(nodes))
 
-    def _subject(self, code: int, node: int, shape: int) -> str:
+    def _reason(self, code: int, node: int, shape: int) -> NodeReason:
+        """Return the refusal with what is short, or what is wrong with the node where that is the reason."""
+        subject = ""
         if code >= fit.SHORT_OF:
             name = self.snapshot.axis.names[code - fit.SHORT_OF]
-            return "gpu-memory" if name == "gpu" and self.snapshot.shapes[shape].gpu.memory else name
-        if code == fit.REFUSED_NOT_READY:
+            subject = "gpu-memory" if name == "gpu" and self.snapshot.shapes[shape].gpu.memory else name
+        elif code == fit.REFUSED_NOT_READY:
             facts = self.snapshot.nodes[node]
-            return "unschedulable" if facts.unschedulable else facts.failing_conditions[0]
-        return ""
+            subject = "unschedulable" if facts.unschedulable else facts.failing_conditions[0]
+        return NodeReason(code=code, subject=subject)
 
     def _words(self, pod: int, nodes: NodeRows, codes: Int64s) -> dict[int, NodeReason]:
         """Return, by position, the words of plugins for nodes that only a plugin refused; marks those in ``codes``."""
@@ -416,15 +418,11 @@ class Session:
 
     def record(self, group: int) -> GroupRecord:
         """Return the record of ``group``."""
-        known = self.records.get(group)
-        if known is None:
-            known = self.records[group] = GroupRecord()
-        return known
+        return self.records.of(group)
 
     def refuse(self, group: int, verdict: Verdict) -> None:
         """Remember why ``group`` waits; a reason that is known already is not repeated."""
-        known = self.record(group).reasons
-        known.extend(reason for reason in verdict.reasons if reason not in known)
+        self.records.refuse(group, verdict.reasons)
 
     def close(self) -> None:
         """Tell plugins that the cycle is over."""

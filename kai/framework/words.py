@@ -20,7 +20,8 @@ from kai.framework.hooks import Dependence
 from kai.framework.observe import Silent
 from kai.framework.policy import checked_mask
 from kai.framework.profile import Profile
-from kai.framework.session import GroupRecord, Session
+from kai.framework.records import GroupRecord
+from kai.framework.session import Session
 from kai.framework.verdict import Code, Fact, Reason
 from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
 from kai.model.podgroup import PodGroup

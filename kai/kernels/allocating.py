@@ -39,8 +39,8 @@ class Work(Struct):
     limits: Float64Table  # [K, 3] what a pod of each shape is taken to want when limits are checked
     decided: Int64Table  # [D, 3] operation, pod, statement; in order
     statements: Int64Table  # [D, 3] group, whether it waits, whether it had started before
-    refused: Int64Table  # [D, 3] group, pod, group whose refusal was put into words and says it all
-    refusals: Int64Table  # [4096, 3] shape and queue, stamp, group whose refusal was put into words
+    refused: Int64Table  # [D, 3] group, pod (-1: the queues are full), group whose refusal was put into words
+    refusals: Int64Table  # [4096, 4] class of groups, stamp, group put into words, pods that the queues refused at once
     state: Int64s  # [8] decisions, statements, refusals, stamp; group, pod, pods placed and code of the refusal at hand
     chunk: Int64s  # [...] pods of the chunk at hand
 
@@ -149,6 +149,36 @@ def _refuse(work: Work, group: int, pod: int, placed: int, code: int) -> int:
     return REFUSED
 
 
+@inner
+def _is_known(work: Work, alike: int, count: int) -> bool:
+    """Say whether the refusal of a group of this class was put into words and still holds.
+
+    ``count``: how many pods the queues refused at once, 0 for a first pod that no node took.
+    """
+    row = alike % SAME_REFUSALS
+    return (
+        work.refusals[row, 0] == alike and work.refusals[row, 1] == work.state[STAMP] and work.refusals[row, 3] == count
+    )
+
+
+@inner
+def _remember(work: Work, alike: int, group: int, count: int) -> None:
+    row = alike % SAME_REFUSALS
+    work.refusals[row, 0] = alike
+    work.refusals[row, 1] = work.state[STAMP]
+    work.refusals[row, 2] = group
+    work.refusals[row, 3] = count
+
+
+@inner
+def _note_same(work: Work, alike: int, group: int, pod: int) -> None:
+    row = work.state[REFUSALS]
+    work.refused[row, 0] = group
+    work.refused[row, 1] = pod
+    work.refused[row, 2] = work.refusals[alike % SAME_REFUSALS, 2]
+    work.state[REFUSALS] = row + 1
+
+
 @kernel
 def allocate_groups(
     facts: Facts,
@@ -190,27 +220,27 @@ def allocate_groups(
         count = next_chunk(facts, columns, leaf, work.chunk)
         if count == 0:
             continue
-        first = work.chunk[0]
-        known = _class_of(facts, facts.pods.shape[first], group) % SAME_REFUSALS
+        first = facts.pods.shape[work.chunk[0]]
+        alike = _class_of(facts, first, group)
+        uniform = True
         cpu, memory, gpu = 0.0, 0.0, 0.0
         for at in range(count):
             shape = facts.pods.shape[work.chunk[at]]
+            uniform = uniform and shape == first
             cpu += work.limits[shape, CPU]
             memory += work.limits[shape, MEMORY]
             gpu += work.limits[shape, GPU]
         if rules.limits:
             code = over_capacity(facts, columns, group, cpu, memory, gpu, False)
             if code != ACCEPTED:
+                if uniform and _is_known(work, alike, count):
+                    _note_same(work, alike, group, -1)
+                    continue
+                if uniform:
+                    _remember(work, alike, group, count)
                 return _refuse(work, group, -1, 0, code)
-        if (
-            work.refusals[known, 0] == _class_of(facts, facts.pods.shape[first], group)
-            and work.refusals[known, 1] == work.state[STAMP]
-        ):
-            row = work.state[REFUSALS]
-            work.refused[row, 0] = group
-            work.refused[row, 1] = first
-            work.refused[row, 2] = work.refusals[known, 2]
-            work.state[REFUSALS] = row + 1
+        if _is_known(work, alike, 0):
+            _note_same(work, alike, group, work.chunk[0])
             continue
         started = columns.counted[group] > 0
         placed = 0
@@ -220,9 +250,7 @@ def allocate_groups(
             placed += 1
         if placed < count:
             if placed == 0:
-                work.refusals[known, 0] = _class_of(facts, facts.pods.shape[first], group)
-                work.refusals[known, 1] = work.state[STAMP]
-                work.refusals[known, 2] = group
+                _remember(work, alike, group, 0)
             return _refuse(work, group, work.chunk[placed], placed, ACCEPTED)
         promised = columns.pipelined[leaf]
         waits = promised > 0 and columns.active[leaf] - promised < facts.groups.minimum[leaf]

@@ -335,17 +335,6 @@ def next_chunk(facts: Facts, columns: Columns, leaf: int, out: Int64s) -> int:
 
 
 @kernel
-def pop_many(facts: Facts, columns: Columns, rules: Rules, heap: Heap, out: Int64s) -> int:
-    """Fill ``out`` with the next entries; return how many there were. Good as long as nothing changes in between."""
-    for at in range(out.shape[0]):
-        entry = pop(facts, columns, rules, heap)
-        if entry < 0:
-            return at
-        out[at] = entry
-    return out.shape[0]
-
-
-@kernel
 def pop_among(facts: Facts, columns: Columns, rules: Rules, heap: Heap, wanted: Bools) -> int:
     """Pop until an entry with ``wanted`` [E] comes; -1 when none does.
 
@@ -355,3 +344,19 @@ def pop_among(facts: Facts, columns: Columns, rules: Rules, heap: Heap, wanted: 
         entry = pop(facts, columns, rules, heap)
         if entry < 0 or wanted[entry]:
             return entry
+
+
+@kernel
+def pop_open(facts: Facts, columns: Columns, rules: Rules, heap: Heap, closed: Bools, dropped: Int64s) -> int:
+    """Pop until an entry comes that is not ``closed`` [E], and return it; -1 when none does.
+
+    ``dropped`` [E + 1] receives the entries on the way, and in its last cell how many they are.
+    """
+    count = 0
+    while True:
+        entry = pop(facts, columns, rules, heap)
+        if entry < 0 or not closed[entry]:
+            dropped[dropped.shape[0] - 1] = count
+            return entry
+        dropped[count] = entry
+        count += 1

@@ -7,9 +7,9 @@ import numpy as np
 
 from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import allocate, is_shared, new_placement, pipeline, whole
-from kai.kernels.columns import GPU, Columns, Facts, Places
+from kai.kernels.columns import CPU, GPU, Columns, Facts, Places
 from kai.kernels.fit import Rules, Vectors, refusal, shortage, slot_fits, slot_has_idle
-from kai.kernels.score import score_nodes
+from kai.kernels.score import free_bounds, is_cpu_only, node_score, score_nodes
 from kai.kernels.struct import Float64s, Int64s
 
 NO_ROOM, IDLE, RELEASING_TOO = -1, 0, 1
@@ -157,29 +157,62 @@ def best_node(
 
 
 @inner
-def place_pod(
+def _best_left(
     facts: Facts,
     columns: Columns,
-    places: Places,
     rules: Rules,
     vectors: Vectors,
-    pod: int,
+    shape: int,
+    group: int,
+    nodes: Int64s,
+    scores: Float64s,
+) -> int:
+    """Return what ``best_node`` does, and take the nodes that refused on the way out of ``scores``.
+
+    They go on refusing until their numbers change: what a queue uses only grows while pods are placed.
+    """
+    best = -1
+    best_score = 0.0
+    for at in range(nodes.shape[0]):
+        score = scores[at]
+        if np.isnan(score) or (best >= 0 and score <= best_score):
+            continue
+        if refusal(facts, columns, rules, vectors, shape, group, nodes[at]) == 0:
+            best = at
+            best_score = score
+        else:
+            scores[at] = np.nan
+    return best
+
+
+@inner
+def _rescore(
+    facts: Facts,
+    columns: Columns,
+    rules: Rules,
+    vectors: Vectors,
+    shape: int,
     nodes: Int64s,
     extra: Float64s,
-    promise: bool,
+    seen: int,
+    bounds: tuple[int, int],
     scores: Float64s,
-) -> bool:
-    """Place one pod on the best of ``nodes`` (rows ascending) that accepts it. Returns whether one did. Cost: O(n)."""
-    shape = facts.pods.shape[pod]
-    group = facts.pods.group[pod]
-    score_nodes(facts, columns, rules, vectors, shape, nodes, extra, scores)
-    while True:
-        at = best_node(facts, columns, rules, vectors, shape, group, nodes, scores)
-        if at < 0:
-            return False
-        if put(facts, columns, places, rules, pod, nodes[at], promise):
-            return True
-        scores[at] = np.nan
+) -> None:
+    """Bring ``scores`` up to date for the nodes that changed since change ``seen``."""
+    size = columns.touched.shape[0]
+    for change in range(seen, columns.touches[0]):
+        node = columns.touched[change % size]
+        at = np.searchsorted(nodes, node)
+        if at < nodes.shape[0] and nodes[at] == node:
+            scores[at] = node_score(facts, columns, rules, vectors, shape, node, bounds[0], bounds[1]) + extra[node]
+
+
+@inner
+def _goes_by_bounds(facts: Facts, rules: Rules, shape: int) -> bool:
+    """Say whether the score of a node depends on the least and the most that is free on the others."""
+    if is_cpu_only(facts, shape):
+        return rules.spread_cpu <= 0.0 and rules.binpack_cpu != 0.0
+    return rules.spread_gpu <= 0.0 and rules.binpack_gpu != 0.0
 
 
 @kernel
@@ -197,12 +230,32 @@ def place_pods(
     """Place ``pods`` one after the other until one finds no node; return how many were placed.
 
     Shapes: pods [n], nodes [m] ascending, extra [N].
-    Cost:   O(n m); what is changed stays changed, the caller decides whether to undo.
+    Cost:   O(m) for each shape in a row, then a scan of m scores for each pod. What is changed stays changed, the
+        caller decides whether to undo.
     """
     scores = np.empty(nodes.shape[0], np.float64)
+    known, owner, seen = -1, -1, 0
+    bounds = (0, 0)
     for at in range(pods.shape[0]):
-        if not place_pod(facts, columns, places, rules, vectors, pods[at], nodes, extra, promise, scores):
-            return at
+        shape, group = facts.pods.shape[pods[at]], facts.pods.group[pods[at]]
+        now = bounds
+        if _goes_by_bounds(facts, rules, shape):
+            now = free_bounds(facts, columns, CPU if is_cpu_only(facts, shape) else GPU, nodes)
+        missed = columns.touches[0] - seen
+        if known == shape and owner == group and now == bounds and missed <= columns.touched.shape[0]:
+            _rescore(facts, columns, rules, vectors, shape, nodes, extra, seen, bounds, scores)
+        else:
+            score_nodes(facts, columns, rules, vectors, shape, nodes, extra, scores)
+        known, owner, seen, bounds = shape, group, columns.touches[0], now
+        while True:
+            best = _best_left(facts, columns, rules, vectors, shape, group, nodes, scores)
+            if best < 0:
+                return at
+            if put(facts, columns, places, rules, pods[at], nodes[best], promise):
+                break
+            # No device could be found; that may be different for the next pod.
+            scores[best] = np.nan
+            known = -1
     return pods.shape[0]
 
 

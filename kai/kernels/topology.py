@@ -1,8 +1,13 @@
-"""How many pods of one kind fit on each node, counting what is being released."""
+"""What nodes and domains of nodes can hold, counting what is being released."""
+
+import numpy as np
 
 from kai.kernels._jit import kernel
 from kai.kernels.columns import GPU, GPU_UNIT, PODS, Columns, Facts
-from kai.kernels.struct import Int64s
+from kai.kernels.struct import Float64s, Int64s, Int64Table
+
+NO_ROOM = 1000.0
+"""The ratio of something to nothing."""
 
 
 @kernel
@@ -35,3 +40,39 @@ def pods_per_node(facts: Facts, columns: Columns, request: Int64s, most: int, no
             # Once anything is asked for, a pod's place counts like every other resource.
             places = columns.idle[node, PODS] + columns.releasing[node, PODS]
             out[at] = max(0, min(count, places))
+
+
+@kernel
+def domain_room(
+    columns: Columns,
+    nodes: Int64s,
+    domains: Int64Table,
+    wanted: Int64s,
+    fitting: Int64s,
+    tightness: Float64s,
+    held: Int64s,
+) -> None:
+    """Fill, for each domain, how much of what it has free the pods want together, and how many such pods it holds.
+
+    The former is that of the resource that is shortest: 1 where it just suffices, ``NO_ROOM`` where nothing is free.
+
+    Shapes: nodes [n]; domains [D, n] of each node at each depth, numbered on from depth to depth; wanted [R], -1 for
+        what does not count; fitting [n] pods that fit on each node; tightness, held [C].
+    """
+    tightness[:] = 0.0
+    held[:] = 0
+    amounts = np.empty(tightness.shape[0], np.float64)
+    for depth in range(domains.shape[0]):
+        for at in range(nodes.shape[0]):
+            held[domains[depth, at]] += fitting[at]
+    for resource in range(wanted.shape[0]):
+        if wanted[resource] <= 0:
+            continue
+        amounts[:] = 0.0
+        for depth in range(domains.shape[0]):
+            for at in range(nodes.shape[0]):
+                node = nodes[at]
+                amounts[domains[depth, at]] += columns.idle[node, resource] + columns.releasing[node, resource]
+        for domain in range(amounts.shape[0]):
+            share = wanted[resource] / amounts[domain] if amounts[domain] > 0 else NO_ROOM
+            tightness[domain] = max(tightness[domain], share)

@@ -20,7 +20,7 @@ from kai.api.quantity import canonical
 from kai.api.times import instant_text
 from kai.framework import messages
 from kai.framework.cycle import CycleReport
-from kai.framework.session import GroupRecord
+from kai.framework.records import GroupRecord
 from kai.framework.verdict import Code, Reason
 from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup
 from kai.model.rows import Bools, Int64s

@@ -40,7 +40,7 @@ def work_of(stage, plain, ordering, limiting):
         decided=np.empty((64, 3), np.int64),
         statements=np.empty((32, 3), np.int64),
         refused=np.empty((groups + 1, 3), np.int64),
-        refusals=np.full((allocating.SAME_REFUSALS, 3), -1, np.int64),
+        refusals=np.full((allocating.SAME_REFUSALS, 4), -1, np.int64),
         state=np.zeros(8, np.int64),
         chunk=np.empty(16, np.int64),
     )
@@ -49,6 +49,7 @@ def work_of(stage, plain, ordering, limiting):
 def events_of(stage, pair, work):
     """Drive the kernel to its end as the engine does; return what became of each group, in order."""
     events = []
+    codes = {}
     index = index_of(stage)
     free_rules = stage.rules.replace(limits=False)
     ledger, state = stage.ledger, work.state
@@ -61,10 +62,12 @@ def events_of(stage, pair, work):
         decided = work.decided[: state[allocating.DECISIONS]].tolist()
         served = work.statements[: state[allocating.STATEMENTS]].tolist()
         told = work.refused[: state[allocating.REFUSALS]].tolist()
+        if outcome == allocating.REFUSED:
+            codes[int(state[allocating.GROUP])] = int(state[allocating.CODE])
         for at, (group, waits, _) in enumerate(served):
             members = tuple((kind, pod, int(columns.node[pod])) for kind, pod, number in decided if number == at)
             events.append(("served", group, members, bool(waits)))
-        events += [("refused", group, pod, 0, 0) for group, pod, _ in told]
+        events += [("refused", group, pod, 0, codes[teller]) for group, pod, teller in told]
         state[allocating.DECISIONS] = state[allocating.STATEMENTS] = state[allocating.REFUSALS] = 0
         if outcome == allocating.NOT_PLAIN:
             events.append(("not plain", int(state[allocating.GROUP])))

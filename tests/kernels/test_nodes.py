@@ -110,3 +110,19 @@ def test_nodes_hold_as_many_pods_as_the_twin_says(stage, request):
     out = np.empty(len(nodes), np.int64)
     topology.pods_per_node(ledger.facts, ledger.columns, np.array(request, np.int64), 7, nodes, out)
     assert out.tolist() == naive_searching.pods_per_node(world, request, 7, nodes.tolist())
+
+
+@given(stages(), st.lists(st.sampled_from((-1, 0, 700, 10**9, 3000)), min_size=5, max_size=5), st.integers(0, 9))
+def test_domains_hold_what_the_twin_says_they_hold(stage, wanted, seed):
+    ledger, world = stage.ledger, stage.world
+    nodes = np.arange(len(world.nodes))
+    fitting = np.random.default_rng(seed).integers(0, 5, len(nodes))
+    halves = nodes % 2 + 1 if len(nodes) > 1 else np.ones(len(nodes), np.int64)
+    domains = np.array([np.zeros(len(nodes), np.int64), halves])
+    wanted = np.array(wanted, np.int64)[: ledger.columns.idle.shape[1]]
+    count = int(domains.max(initial=0)) + 1
+    tightness, held = np.empty(count, np.float64), np.empty(count, np.int64)
+    topology.domain_room(ledger.columns, nodes, domains, wanted, fitting, tightness, held)
+    sets = [[node for node in nodes.tolist() if each in domains[:, node]] for each in range(count)]
+    expected = naive_searching.domain_room(world, sets, wanted.tolist(), fitting.tolist())
+    assert list(zip(tightness.tolist(), held.tolist(), strict=True)) == expected

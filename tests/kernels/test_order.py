@@ -119,13 +119,14 @@ def test_popping_among_some_drops_the_others(pair, wanted):
     assert sorted(found) == [group for group in groups if wanted[group]]
 
 
-@given(pairs(depth=-1), st.lists(st.integers(0, 4), min_size=1, max_size=4))
-def test_popping_many_is_popping_one_by_one(pair, counts):
+@given(pairs(), st.lists(st.lists(st.booleans(), min_size=9, max_size=9), min_size=1, max_size=4))
+def test_popping_drops_the_closed_groups_before_the_next_open_one(pair, masks):
     pair.fill(usable(pair.stage))
-    for most in counts:
-        out = np.full(most, -1, np.int64)
-        count = int(order.pop_many(*pair.seen(), out))
-        assert out[:count].tolist() == naive.pop_many(pair.twin, most)
+    groups = len(pair.stage.world.groups)
+    for mask in masks:
+        out = np.full(groups + 1, -1, np.int64)
+        found = int(order.pop_open(*pair.seen(), np.array(mask[:groups], np.bool_), out))
+        assert (found, out[: out[-1]].tolist()) == naive.pop_open(pair.twin, mask)
 
 
 @given(snapshots(**many), st.integers(0, 9))

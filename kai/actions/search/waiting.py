@@ -16,14 +16,12 @@ from kai.framework.decisions import Cause
 from kai.framework.heaps import GroupHeap
 from kai.framework.portion import Portion
 from kai.framework.session import Session
-from kai.framework.verdict import Code, Verdict
+from kai.framework.verdict import ACCEPTED, Code, Reason, Verdict
 from kai.kernels.groups import find_placed
 from kai.model.rows import Bools, GroupRow, GroupRows, PodRow
 from kai.model.status import ACTIVE_ALLOCATED, Status
 
 Footprint = list[tuple[int, ...]]
-LOOK_AHEAD = 1024
-"""Groups that are looked at in one go before anything is taken off the heap."""
 
 
 @attrs.frozen(kw_only=True)
@@ -33,8 +31,11 @@ class Hunt:
     name: str
     cause: Cause
     rule: str
-    may_search: Callable[[Session, Portion], bool]
-    """Whether a group may search at all; if not it is skipped without being remembered as failed."""
+    may_search: Callable[[Session, Portion], Verdict]
+    """Whether a group may search at all; if not it is skipped without being remembered as failed.
+
+    One answer holds for all groups that are alike, until something is committed.
+    """
     can_succeed: Callable[[Session, Portion], bool]
     """Whether a search has a chance; if not the group counts as failed."""
     victims: Callable[[Session, Portion, Bools], GroupRows]
@@ -51,24 +52,28 @@ class Hunt:
         """Search for each group that waits, best first, once."""
         heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
         waiting = self.pending_filter(session, session.waiting_groups())
-        heap.fill(np.array([group for group in waiting if _past_delay(session, int(group))], np.int64))
-        self._serve(session, heap)
+        facts = session.snapshot.groups
+        past = [facts[group].preemption_delay is None or _past_delay(session, group) for group in waiting.tolist()]
+        waiting = waiting[np.array(past, np.bool_)]
+        heap.fill(waiting)
+        self._serve(session, heap, Closed(session, waiting))
 
-    def _serve(self, session: Session, heap: GroupHeap) -> None:
-        """Take groups off the heap in turn. Those that are passed over change nothing, so they are taken in bulk."""
+    def _serve(self, session: Session, heap: GroupHeap, closed: "Closed") -> None:
+        """Take groups off the heap in turn; those that are just like one that was passed over are dropped at once."""
         failed: dict[int, dict[str, Footprint]] = {}
-        while len(groups := heap.next_groups(LOOK_AHEAD)):
-            passed = 0
-            for group in map(int, groups):
-                if self._worth_a_search(session, session.portion(group), failed):
-                    break
-                passed += 1
-            heap.skip(passed)
-            if passed == len(groups):
-                continue
-            portion = heap.pop()
-            if portion is None or not self._try(session, portion, failed):
+        while True:
+            portion, dropped = heap.pop_open(closed.mask)
+            closed.note(dropped)
+            if portion is None:
                 return
+            verdict = self.may_search(session, portion)
+            if not verdict or self._has_failed(session, portion, failed):
+                closed.close(portion.group, verdict)
+                continue
+            if _could_ever_run(session, portion):
+                if not self._try(session, portion, failed):
+                    return
+                closed.reopen()
 
     def _table(
         self, session: Session, portion: Portion, failed: dict[int, dict[str, Footprint]]
@@ -76,15 +81,13 @@ class Hunt:
         queue = int(session.facts.groups.queue[portion.group]) if self.per_queue else -1
         return failed.setdefault(queue, {})
 
-    def _worth_a_search(self, session: Session, portion: Portion, failed: dict[int, dict[str, Footprint]]) -> bool:
-        if not self.may_search(session, portion):
-            return False
+    def _has_failed(self, session: Session, portion: Portion, failed: dict[int, dict[str, Footprint]]) -> bool:
+        """Say whether a search for a group with the same demands failed, and this one asks for no less."""
         table = self._table(session, portion, failed)
-        if session.parameters.use_scheduling_signatures and table:
-            signature = signature_of(session, portion)
-            if signature in table and not is_easier(session, portion, table[signature]):
-                return False
-        return _could_ever_run(session, portion)
+        if not session.parameters.use_scheduling_signatures or not table:
+            return False
+        signature = signature_of(session, portion)
+        return signature in table and not is_easier(session, portion, table[signature])
 
     def _try(self, session: Session, portion: Portion, failed: dict[int, dict[str, Footprint]]) -> bool:
         """Search for one group, remember a failure, and say whether there is time for more."""
@@ -139,6 +142,48 @@ def _could_ever_run(session: Session, portion: Portion) -> bool:
         if not verdict:
             return False
     return True
+
+
+class Closed:
+    """Groups that need not be looked at: nothing changed since one that is just like them was passed over."""
+
+    def __init__(self, session: Session, groups: GroupRows) -> None:
+        """Begin with all of ``groups`` open."""
+        self._session = session
+        self._classes = np.full(len(session.snapshot.groups), -1, np.int64)
+        self._classes[groups] = session.alike.classes(groups)
+        self._ordered = groups[np.argsort(self._classes[groups], kind="stable")]
+        self._numbers = self._classes[self._ordered]
+        self._notes: dict[int, tuple[Reason, ...]] = {}
+        self.mask = np.zeros(len(session.snapshot.groups), np.bool_)
+        """bool[G]: the groups that are closed."""
+
+    def close(self, group: int, verdict: Verdict) -> None:
+        """Pass over ``group``, and all like it from now on; tell them the ``verdict`` if it is a refusal."""
+        number = int(self._classes[group])
+        if not verdict:
+            self._session.records.note_alike(np.array([group], np.int64), verdict.reasons)
+        if number >= 0:
+            self._notes[number] = verdict.reasons
+            begin, end = np.searchsorted(self._numbers, (number, number + 1))
+            self.mask[self._ordered[begin:end]] = True
+
+    def note(self, dropped: GroupRows) -> None:
+        """Tell those that were dropped what the one that they are like was told."""
+        classes = self._classes[dropped]
+        for number in np.unique(classes).tolist():
+            if self._notes[number]:
+                self._session.records.note_alike(dropped[classes == number], self._notes[number])
+
+    def reopen(self) -> None:
+        """Look at everybody again: something changed."""
+        self.mask[:] = False
+
+
+def anybody(session: Session, portion: Portion) -> Verdict:
+    """Let every group search."""
+    del session, portion
+    return ACCEPTED
 
 
 def anything(session: Session, portion: Portion) -> bool:

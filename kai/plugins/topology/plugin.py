@@ -10,6 +10,7 @@ Source: the peer's plugins/topology.
 """
 
 import math
+from itertools import pairwise
 
 import attrs
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from kai.framework.hooks import Hooks, Partition
 from kai.framework.verdict import Code, Verdict
 from kai.framework.view import SessionView
-from kai.kernels.topology import pods_per_node
+from kai.kernels.topology import domain_room, pods_per_node
 from kai.model.axis import GPU, PODS
 from kai.model.constraints import TopologyConstraint
 from kai.model.rows import Bools, Float64s, GroupRow, Int64s, NodeRows, PodRows, SubGroupRow
@@ -25,8 +26,6 @@ from kai.plugins.topology.tree import Branch, DomainTree
 
 UNIT = 100_000
 """Score of one tenth of the preferred domains."""
-NO_ROOM = 1000.0
-"""The ratio of something to nothing."""
 
 
 @attrs.frozen(kw_only=True)
@@ -118,15 +117,15 @@ class _DomainSearch:
         order = self._tree_order(branch, ratio)
         scores = self._preferred_scores(branch, order) if self._preferred else None
         allowed = self._allowed(branch)
-        valid = np.zeros(len(tree.member), np.bool_)
-        valid[self._valid] = True
         parts = []
         for depth in self._relevant_depths():
-            of_node = branch.depths[depth].of_node
-            for at in order[depth]:
-                if fits[depth][at] and (allowed is None or allowed[depth][at]):
-                    mine = branch.rows[of_node == at]
-                    parts.append(mine[valid[mine]])
+            usable = fits[depth] if allowed is None else fits[depth] & allowed[depth]
+            members = branch.members(depth)
+            parts += [members[at] for at in order[depth][usable[order[depth]]]]
+        if len(self._valid) < len(branch.rows):
+            valid = np.zeros(len(tree.member), np.bool_)
+            valid[self._valid] = True
+            parts = [part[valid[part]] for part in parts]
         if not parts:
             return attrs.evolve(self._refused("any domain"), scores=scores)
         return Partition(parts=parts, scores=scores)
@@ -139,27 +138,16 @@ class _DomainSearch:
 
     def _fit_by_depth(self, branch: Branch) -> tuple[dict[int, Bools], dict[int, Float64s]]:
         """Return, for each depth from the common domain down, which domains can hold the pods, and how tightly."""
-        columns = self._session.columns
-        free = columns.idle[branch.rows] + columns.releasing[branch.rows]
         total = self._requests.sum(axis=0)
-        asked = [resource for resource in np.flatnonzero(total > 0) if resource != PODS]
-        counts = self._pods_per_node(branch.rows) if self._homogeneous() else None
-        fits: dict[int, Bools] = {}
-        ratios: dict[int, Float64s] = {}
-        for depth, domains in branch.depths.items():
-            ratio = np.zeros(domains.count, np.float64)
-            for resource in asked:
-                amounts = np.bincount(domains.of_node, weights=free[:, resource], minlength=domains.count)
-                share = np.full(domains.count, NO_ROOM)
-                np.divide(total[resource], amounts, out=share, where=amounts > 0)
-                ratio = np.maximum(ratio, share)
-            ratios[depth] = ratio
-            if counts is None:
-                fits[depth] = ratio <= 1
-            else:
-                held = np.bincount(domains.of_node, weights=counts, minlength=domains.count)
-                fits[depth] = held >= len(self._pods)
-        return fits, ratios
+        total[PODS] = 0
+        counted = self._homogeneous()
+        ratio = np.empty(branch.start[-1], np.float64)
+        held = np.empty(branch.start[-1], np.int64)
+        fitting = self._pods_per_node(branch.rows) if counted else np.zeros(len(branch.rows), np.int64)
+        domain_room(self._session.columns, branch.rows, branch.domains, total, fitting, ratio, held)
+        fit = held >= len(self._pods) if counted else ratio <= 1
+        ranges = {depth: slice(*bounds) for depth, bounds in zip(branch.depths, pairwise(branch.start), strict=True)}
+        return {depth: fit[at] for depth, at in ranges.items()}, {depth: ratio[at] for depth, at in ranges.items()}
 
     def _homogeneous(self) -> bool:
         """Say whether the pods are alike enough to be counted.
@@ -182,15 +170,16 @@ class _DomainSearch:
     def _tree_order(self, branch: Branch, ratio: dict[int, Float64s]) -> dict[int, Int64s]:
         """Return, for each depth, the positions of its domains left to right.
 
-        Tightest first down to the preferred (or required) level, then by name.
+        Tightest first down to the preferred (or required) level, then by name; no deeper than parts are made of.
         """
         stop = self._preferred or self._required
         order = {self._top: np.zeros(1, np.int64)}
         rank = np.zeros(1, np.int64)
-        for depth in range(self._top + 1, len(self._tree.levels) + 1):
+        for depth in range(self._top + 1, max(self._preferred, self._required) + 1):
             domains = branch.depths[depth]
             tightness = -ratio[depth] if depth <= stop else np.zeros(domains.count)
-            order[depth] = np.lexsort((np.arange(domains.count), tightness, rank[domains.parent])).astype(np.int64)
+            # Domains are numbered by name, and the sort is stable.
+            order[depth] = np.lexsort((tightness, rank[domains.parent])).astype(np.int64)
             rank = np.empty(domains.count, np.int64)
             rank[order[depth]] = np.arange(domains.count)
         return order

@@ -5,12 +5,13 @@ values from the top, so that numbers grow with names.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import attrs
 import numpy as np
 
 from kai.framework.view import SessionView
-from kai.model.rows import Bools, Int64s
+from kai.model.rows import Bools, Int64s, NodeRows
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -33,6 +34,20 @@ class Branch:
     rows: Int64s
     """Nodes of the domain, ascending."""
     depths: dict[int, Depth]
+    domains: Int64s
+    """[D, n] domain of each node at each depth, numbered on from depth to depth."""
+    start: list[int]
+    """[D + 1] where the numbers of each depth begin."""
+    _members: dict[int, list[NodeRows]] = attrs.field(factory=dict)
+
+    def members(self, depth: int) -> list[NodeRows]:
+        """Return the nodes of each domain of a depth; made once."""
+        known = self._members.get(depth)
+        if known is None:
+            of_node = self.depths[depth].of_node
+            ends = np.cumsum(np.bincount(of_node, minlength=self.depths[depth].count))
+            known = self._members[depth] = np.split(self.rows[np.argsort(of_node, kind="stable")], ends[:-1])
+        return known
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -80,7 +95,8 @@ class DomainTree:
         if not len(nodes):
             return depth
         for below in range(1, len(self.levels) + 1):
-            if len(np.unique(self.codes[below, nodes])) != 1:
+            codes = self.codes[below, nodes]
+            if (codes != codes[0]).any():
                 break
             depth = below
             if below == stop:
@@ -97,5 +113,9 @@ class DomainTree:
                 domains, first, of_node = np.unique(self.codes[below, rows], return_index=True, return_inverse=True)
                 parent = depths[below - 1].of_node[first] if depths else np.zeros(1, np.int64)
                 depths[below] = Depth(count=len(domains), of_node=of_node, parent=parent, first=first)
-            known = self._branches[depth, code] = Branch(rows=rows, depths=depths)
+            start = [0, *accumulate(each.count for each in depths.values())]
+            table = [each.of_node + at for each, at in zip(depths.values(), start, strict=False)]
+            known = self._branches[depth, code] = Branch(
+                rows=rows, depths=depths, domains=np.array(table, np.int64), start=start
+            )
         return known

@@ -197,12 +197,12 @@ def pop_among(heap: Heap, wanted: Sequence[bool]) -> int:
             return group
 
 
-def pop_many(heap: Heap, most: int) -> list[int]:
-    """Pop until there are ``most`` groups, or no more."""
-    groups = []
-    while len(groups) < most and (group := pop(heap)) >= 0:
-        groups.append(group)
-    return groups
+def pop_open(heap: Heap, closed: Sequence[bool]) -> tuple[int, list[int]]:
+    """Pop until a group comes that is not closed, or none; return it and those before it."""
+    dropped = []
+    while (group := pop(heap)) >= 0 and closed[group]:
+        dropped.append(group)
+    return group, dropped
 
 
 def fill(heap: Heap, groups: Iterable[int]) -> None:

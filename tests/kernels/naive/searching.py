@@ -52,3 +52,19 @@ def _times(node: Node, resource: int, amount: int) -> int:
                 # Thousandths of a device, what is less than one dropped.
                 free += int(Fraction(1000 * left, node.gpu_memory).__floor__())
     return max(0, free // amount)
+
+
+def domain_room(
+    world: World, domains: Sequence[Sequence[int]], wanted: Sequence[int], fitting: Sequence[int]
+) -> list[tuple[float, int]]:
+    """Return for each set of nodes what share of its free amounts is wanted, at the tightest, and how many pods fit."""
+    out = []
+    for rows in domains:
+        free = [
+            (amount, sum(world.nodes[row].free(resource) for row in rows))
+            for resource, amount in enumerate(wanted)
+            if amount > 0
+        ]
+        shares = [amount / there if there > 0 else 1000.0 for amount, there in free]
+        out.append((max(shares, default=0.0), sum(fitting[row] for row in rows)))
+    return out

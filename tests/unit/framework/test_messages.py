@@ -13,7 +13,7 @@ from kai.framework.messages import (
     pod_message,
     reason_text,
 )
-from kai.framework.session import GroupRecord
+from kai.framework.records import GroupRecord
 from kai.framework.verdict import Code, Histogram, NodeReason, Reason
 from kai.kernels import fit
 from kai.testing import snapshot
