@@ -28,6 +28,7 @@ DEFAULT_NODE_POOL: Final = "default"
 RESERVATION_NAMESPACE: Final = "kai-resource-reservation"
 RESERVATION_APP: Final = "kai-resource-reservation"
 SCALE_ADJUST_NAMESPACE: Final = "kai-scale-adjust"
+WEBHOOK_CERTIFICATES: Final = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 - where the peer mounts a Secret
 
 # --- Labels --------------------------------------------------------------------------------------------------------
 QUEUE: Final = "kai.scheduler/queue"

@@ -71,6 +71,8 @@ def reservation_pod(
         "env": [_from_field("POD_NAME", "metadata.name"), _from_field("POD_NAMESPACE", "metadata.namespace")],
         "resources": gpu_resources(settings.resources) if resources is None else dict(resources),
     }
+    if settings.args:
+        container["args"] = list(settings.args)
     if settings.container_security_context:
         container["securityContext"] = dict(settings.container_security_context)
     if settings.fake_gpu_nodes:

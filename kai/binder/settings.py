@@ -26,6 +26,8 @@ class ReservationSettings:
     service_account: str = names.RESERVATION_APP
     app_label: str = names.RESERVATION_APP
     image: str = ""
+    args: tuple[str, ...] = ()
+    """What is given to the image, where it can do other things as well."""
     runtime_class: str = ""
     timeout_seconds: float = 40.0
     scaling_namespace: str = names.SCALE_ADJUST_NAMESPACE

@@ -16,6 +16,7 @@ COMMANDS = {
     "simulate": ("kai.cli.simulate:simulate", "Decide on clusters that are written down: who runs where, and why not."),
     "plugins": ("kai.cli.plugins:plugins", "List plugins and actions: origin, version, hooks, enabled or not."),
     "version": ("kai.cli.version:version", "Show the versions of all parts."),
+    "reserve": ("kai.cli.reserve:reserve", "Hold a GPU that pods share; what reservation pods run."),
     "completion": ("kai.cli.completion:completion", "Print the shell script that completes commands and options."),
 }
 """Names, where their commands are, and what the help says: the help must not import them."""

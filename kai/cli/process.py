@@ -18,14 +18,17 @@ import attrs
 import structlog
 from prometheus_client import REGISTRY, CollectorRegistry
 
+from kai.admission.serving import Certificate, serve_webhooks
 from kai.api.bindrequest import BindRequest
 from kai.api.kinds import ApiObject
 from kai.api.node import Node
 from kai.api.pod import Pod
+from kai.api.queue import Queue
 from kai.cli.flags import Given
-from kai.cli.roleflags import BINDER, FLAGS, LEASES, SCHEDULER, TOGETHER
+from kai.cli.roleflags import ADMISSION, BINDER, FLAGS, LEASES, SCHEDULER, TOGETHER
 from kai.cli.rolemetrics import ApiCalls, RoleMetrics
 from kai.cli.roles import SCHEDULER_WATCHES, Neighbour, Role, binder, controller, scheduler_settings
+from kai.cli.webhooks import admission_settings, doors, wanted_certificate
 from kai.cluster.connect import Connection, Options, connect
 from kai.cluster.credentials import Source
 from kai.cluster.leading import FENCE_DELAY, SoleLeadership, fresh_identity
@@ -101,12 +104,15 @@ class Process:
         for name in self.roles:
             if name == SCHEDULER:
                 plan.settings = scheduler_settings(self._with_namespace())
+            elif name == ADMISSION:
+                plan.kinds.append(Queue)
             elif name == BINDER:
                 role, neighbour = binder(given, metrics.observe)
                 plan.others.append(role)
                 plan.neighbour = neighbour if given.truth("hand-over") else None
             else:
                 plan.others.append(controller(name, given, metrics.observe))
+        plan.certificate = wanted_certificate(given, self.roles)
         return plan
 
     def _with_namespace(self) -> Given:
@@ -166,6 +172,12 @@ class Process:
             for address, routes in self._listeners(local, bare).items():
                 await tasks.start(listen, address, routes)
             tasks.start_soon(connection.run)
+            if plan.certificate is not None:
+                port, open_doors = (
+                    self.given.whole("webhook-addr"),
+                    doors(admission_settings(self.given), connection.store),
+                )
+                await tasks.start(serve_webhooks, port, plan.certificate, open_doors)
             async with anyio.create_task_group() as roles:
                 roles.start_soon(_until_signalled, roles.cancel_scope)
                 for each in work:
@@ -211,16 +223,22 @@ class _Plan:
     others: list[Role] = attrs.field(factory=list)
     neighbour: Neighbour | None = None
     """The binder, where it runs here and takes orders from the scheduler itself."""
+    kinds: list[type[ApiObject]] = attrs.field(factory=list)
+    """Kinds that are needed besides those of roles."""
+    certificate: Certificate | None = None
+    """With which webhooks are served; None where they are not."""
 
     def component(self, scheduler_name: str) -> str:
         """Return under which name events are reported."""
-        return self.others[0].name if self.settings is None else scheduler_name
+        if self.settings is not None:
+            return scheduler_name
+        return self.others[0].name if self.others else ADMISSION
 
     def watched(self) -> Sequence[Watched]:
         """Return the kinds that some role here needs, once each."""
         wanted: dict[type[ApiObject], None] = dict.fromkeys(SCHEDULER_WATCHES if self.settings is not None else ())
-        for role in self.others:
-            wanted.update(dict.fromkeys(role.watched))
+        for kinds in (self.kinds, *(role.watched for role in self.others)):
+            wanted.update(dict.fromkeys(kinds))
         # Failed pods hold nothing and want nothing; only the scheduler can do without them.
         return [
             Watched(cls=cls, field_selector="status.phase!=Failed" if cls is Pod and not self.others else "")

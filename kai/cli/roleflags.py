@@ -57,6 +57,8 @@ _SHARED: Final[Mapping[tuple[str, ...], tuple[_Row, ...]]] = {
     ),
     (BINDER, SCALE): (("scale-adjust-namespace", "text", names.SCALE_ADJUST_NAMESPACE),),
     (QUEUES, POD_GROUPS): (("skip-controller-name-validation", "truth", False),),
+    (QUEUES, POD_GROUPS, ADMISSION): (("webhook-cert-dir", "text", names.WEBHOOK_CERTIFICATES),),
+    (QUEUES, ADMISSION): (("enable-quota-validation", "truth", False),),
     _CONTROLLERS: (
         ("zap-devel", "truth", False),
         ("zap-encoder", "text", ""),
@@ -124,7 +126,6 @@ _OWN: Final[Mapping[str, tuple[_Row, ...]]] = {
     POD_GROUPS: (("enable-podgroup-webhook", "truth", True), ("log-level", "verbosity", 3)),
     QUEUES: (
         ("enable-webhook", "truth", True),
-        ("enable-quota-validation", "truth", False),
         ("metrics-listen-address", "text", ""),
         ("queue-label-to-metric-label", "labels", {}),
         ("queue-label-to-default-metric-value", "labels", {}),
@@ -160,9 +161,6 @@ _INERT: Final = frozenset(
         "pyroscope-mutex-profiler-rate",
         "pyroscope-block-profiler-rate",
         "version",
-        "enable-podgroup-webhook",
-        "enable-webhook",
-        "gpu-pod-runtime-class-name",
         "zap-devel",
         "zap-stacktrace-level",
         "zap-time-encoding",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -15,7 +16,8 @@ from kai.api.kinds import ApiObject
 from kai.api.objects import FIELD_OF
 from kai.cli.configuring import load_configuration
 from kai.cli.flags import Given
-from kai.cli.roleflags import ADMISSION, BINDER, POD_GROUPS, PODGROUPER, QUEUES, SCALE, SCHEDULER, TOGETHER
+from kai.cli.ownpod import END_AT_ONCE, HOLD_GPU, own_image
+from kai.cli.roleflags import BINDER, POD_GROUPS, PODGROUPER, QUEUES, SCALE, SCHEDULER, TOGETHER
 from kai.cluster.port import Cluster
 from kai.cluster.work import Observe
 from kai.errors import ConfigError
@@ -39,8 +41,6 @@ def controller(name: str, given: Given, observe: Observe) -> Role:
     Raises: ConfigError for settings that cannot be used.
     """
     make = {BINDER: _binder, PODGROUPER: _podgrouper, POD_GROUPS: _pod_groups, QUEUES: _queues, SCALE: _scale}
-    if name == ADMISSION or name not in make:
-        raise ConfigError(f"role: found {name}, expected another: no server of webhooks is part of this release")
     return make[name](given, observe)
 
 
@@ -176,7 +176,11 @@ def binder(given: Given, observe: Observe) -> tuple[Role, Neighbour]:
     running: list[BinderService] = []
 
     async def work(cluster: Cluster) -> None:
-        service = make_binder(cluster, settings, steps, observe=observe)
+        chosen = settings
+        if not reservation.image:
+            ours = attrs.evolve(reservation, image=await own_image(cluster, os.environ), args=HOLD_GPU)
+            chosen = attrs.evolve(settings, reservation=ours)
+        service = make_binder(cluster, chosen, steps, observe=observe)
         running.append(service)
         try:
             await service.run()
@@ -267,7 +271,10 @@ def _scale(given: Given, observe: Observe) -> Role:
     )
 
     async def work(cluster: Cluster) -> None:
-        await adjust_nodes(cluster, settings, observe=observe)
+        chosen = settings
+        if not settings.image:
+            chosen = attrs.evolve(settings, image=await own_image(cluster, os.environ), args=END_AT_ONCE)
+        await adjust_nodes(cluster, chosen, observe=observe)
 
     return Role(name=SCALE, watched=WATCHED, work=work)
 

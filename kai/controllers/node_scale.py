@@ -41,6 +41,8 @@ class ScaleSettings:
     scheduler_name: str = names.SCHEDULER_NAME
     namespace: str = names.SCALE_ADJUST_NAMESPACE
     image: str = ""
+    args: tuple[str, ...] = ()
+    """What is given to the image, where it can do other things as well."""
     app_label: str = "scaling-pod"
     service_account: str = "scaling-pod"
     cool_down_seconds: float = 60.0
@@ -263,6 +265,7 @@ def scaling_pod(pod: Pod, devices: int, settings: ScaleSettings, *, taken: Itera
                     "name": _CONTAINER,
                     "image": settings.image,
                     "imagePullPolicy": "IfNotPresent",
+                    **({"args": list(settings.args)} if settings.args else {}),
                     "resources": {"requests": requests, "limits": {names.NVIDIA_GPU: str(devices)}},
                 },
             ],

@@ -1,0 +1,103 @@
+"""All roles in one process, as ``deploy/base`` runs them: the program, its account, its rights."""
+
+import os
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.integration.client import Api, Manifest, until
+from tests.integration.controlplane import ControlPlane, Daemon, free_ports
+from tests.unit.deploy.rendering import DEPLOY, of_kind, render
+
+NAMESPACE = "kai-scheduler"
+GPU = "nvidia.com/gpu"
+UNLIMITED = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+
+
+def an_object(version: str, kind: str, name: str, namespace: str = "", **body: Any) -> Manifest:
+    """Return a manifest."""
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **body.pop("metadata", {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **body}
+
+
+def add_node(admin: Api, name: str, labels: Mapping[str, str], gpus: int = 4) -> None:
+    """Add a node with GPUs of 80 GiB, as the GPU operator labels it."""
+    found = {"kubernetes.io/hostname": name, "nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.count": str(gpus)}
+    node = an_object("v1", "Node", name, metadata={"labels": {**found, **labels}})
+    admin.ensure(node)
+    size = {"cpu": "64", "memory": "256Gi", "pods": "110", GPU: str(gpus)}
+    admin.patch(node, {"status": {"allocatable": size, "capacity": size}}, subresource="status")
+
+
+def add_queues(admin: Api) -> None:
+    """Add a queue ``team`` that may use everything."""
+    everything = dict.fromkeys(("cpu", "memory", "gpu"), UNLIMITED)
+    for name, parent in (("top", ""), ("team", "top")):
+        admin.ensure(
+            an_object("scheduling.run.ai/v2", "Queue", name, spec={"parentQueue": parent, "resources": everything})
+        )
+
+
+def shipped_arguments() -> list[str]:
+    """Return what the shipped Deployment gives to the program, apart from ports."""
+    (deployment,) = of_kind(render(DEPLOY), "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    first, *rest = container["args"]
+    assert first == "run"
+    return [each for each in rest if "-port=" not in each and "-address=" not in each]
+
+
+@contextmanager
+def running(
+    plane: ControlPlane, folder: Path, *flags: str, environment: Mapping[str, str] | None = None
+) -> Iterator[Daemon]:
+    """Run all roles; what they wrote to the log is shown when a test fails."""
+    metrics, probes, plugins = free_ports(3)
+    config = plane.kubeconfig(plane.account(NAMESPACE, "kai"), "kai")
+    variables = [f"{name}={value}" for name, value in (environment or {}).items()]
+    command = (
+        *("env", *variables, sys.executable, "-m", "kai", "run", f"--kubeconfig={config}"),
+        f"--metrics-bind-address=127.0.0.1:{metrics}",
+        f"--health-probe-bind-address=127.0.0.1:{probes}",
+        f"--plugin-server-port={plugins}",
+        *shipped_arguments(),
+        *flags,
+    )
+    daemon = Daemon(command, folder / "kai.log")
+    daemon.start()
+    try:
+        until(lambda: _is_ready(daemon, probes), "kai", seconds=120)
+        yield daemon
+    except (AssertionError, TimeoutError) as error:
+        raise type(error)(f"{error}\n{daemon.tail(60)}") from error
+    finally:
+        daemon.stop()
+
+
+def _is_ready(daemon: Daemon, port: int) -> bool:
+    _ = daemon.pid
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
+            return bool(answer.read() == b"ok")
+    except OSError:
+        return False
+
+
+def refused_calls(plane: ControlPlane) -> list[tuple[str, str, int]]:
+    """Return the calls of kai that the server would not do for lack of rights, or because they made no sense."""
+    user = f"system:serviceaccount:{NAMESPACE}:kai"
+    found = ((event["verb"], event["requestURI"], event["responseStatus"]["code"]) for event in plane.audited(user))
+    return [each for each in found if each[2] in {400, 403, 405, 415, 422}]
+
+
+def own_environment(admin: Api, image: str) -> dict[str, str]:
+    """Make the pod that the program would run in, and return what its environment says about it."""
+    shipped = of_kind(render(DEPLOY), "Deployment")[0]["spec"]["template"]
+    spec = {**shipped["spec"], "schedulerName": "nobody", "nodeName": "gateway"}
+    spec["containers"] = [{**spec["containers"][0], "image": image}]
+    pod = an_object("v1", "Pod", "kai-0", NAMESPACE, spec=spec)
+    admin.ensure(pod)
+    return {"POD_NAME": "kai-0", "POD_NAMESPACE": NAMESPACE, "HOME": os.environ.get("HOME", "/")}
