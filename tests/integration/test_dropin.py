@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration import programs
 from tests.integration.client import until
-from tests.integration.controlplane import ControlPlane, Daemon
+from tests.integration.controlplane import Daemon
 from tests.integration.installation import install
 from tests.integration.kubelet import DEVICE, RESERVED, Kubelet
 from tests.integration.together import (
@@ -23,6 +23,7 @@ from tests.integration.together import (
     own_environment,
     refused_calls,
     running,
+    serving_webhooks,
 )
 from tests.unit.deploy.rendering import DEPLOY
 
@@ -32,17 +33,10 @@ QUEUE = {"kai.scheduler/queue": "team"}
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory):
-    found = programs.find()
-    if found is None:
-        pytest.skip("kube-apiserver and etcd are not built; `nox -s integration` builds them once")
-    plane = ControlPlane.start(found, tmp_path_factory.mktemp("drop-in"))
-    try:
-        install(plane, DEPLOY)
-        plane.define(programs.MODULE.parent / "integration" / "crds")
-        yield plane
-    finally:
-        plane.stop()
+def plane(bare_control_plane):
+    install(bare_control_plane, DEPLOY)
+    bare_control_plane.define(programs.MODULE.parent / "integration" / "crds")
+    return bare_control_plane
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +47,14 @@ def admin(plane, tmp_path_factory):
     add_queues(admin)
     for number in range(4):
         add_node(admin, f"n{number}", {"example.org/rack": f"r{number // 2}", "example.org/block": "b"})
+    # As the GPU operator makes it; admission gives it to pods that share GPUs.
+    admin.ensure(an_object("node.k8s.io/v1", "RuntimeClass", "nvidia", handler="nvidia"))
     levels = [{"nodeLabel": "example.org/block"}, {"nodeLabel": "example.org/rack", "alias": "rack"}]
     admin.ensure(an_object("kai.scheduler/v1alpha1", "Topology", "network", spec={"levels": levels}))
     kubelet = Kubelet(admin, plane.account(RESERVED, "kai-resource-reservation"))
-    with running(plane, tmp_path_factory.mktemp("kai"), environment=own_environment(admin, IMAGE)):
+    folder = tmp_path_factory.mktemp("kai")
+    environment = own_environment(admin, IMAGE)
+    with running(plane, folder, environment=environment), serving_webhooks(plane, folder):
         kubelet.start()
         yield admin
         kubelet.stop()
@@ -210,6 +208,8 @@ def test_parts_of_gpus_are_shared_and_held_by_pods_that_run_our_own_image(admin)
     assert len({pod["metadata"]["labels"]["runai-gpu-group"] for pod in pods}) == 1  # they fit on one device
     assert {pod["metadata"]["annotations"]["received-resource-type"] for pod in pods} == {"Fraction"}
     (reservation,) = admin.list("v1", "Pod", RESERVED)
+    variables = {each["name"] for each in pods[0]["spec"]["containers"][0]["env"]}
+    assert "NVIDIA_VISIBLE_DEVICES" in variables  # admission put it there, from the config map that the binder makes
     (container,) = reservation["spec"]["containers"]
     assert (container["image"], container["args"]) == (IMAGE, ["reserve"])
     assert reservation["metadata"]["labels"]["runai-gpu-group"] == pods[0]["metadata"]["labels"]["runai-gpu-group"]
@@ -224,7 +224,7 @@ def test_a_reservation_pod_says_which_gpu_it_was_given_and_ends_when_told(plane,
         "capabilities": {"drop": ["ALL"]},
         "seccompProfile": {"type": "RuntimeDefault"},
     }
-    # No node: the kubelet of these tests must not be quicker than the program.
+    # It has no node: the kubelet of these tests must not be quicker than the program.
     body = {"schedulerName": "nobody", "containers": [{"name": "hold", "image": "none", "securityContext": secure}]}
     pod = an_object("v1", "Pod", "held", RESERVED, spec=body)
     admin.create(pod)

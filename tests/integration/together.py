@@ -1,6 +1,8 @@
 """All roles in one process, as ``deploy/base`` runs them: the program, its account, its rights."""
 
+import base64
 import os
+import shutil
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -70,6 +72,49 @@ def running(
     daemon.start()
     try:
         until(lambda: _is_ready(daemon, probes), "kai", seconds=120)
+        yield daemon
+    except (AssertionError, TimeoutError) as error:
+        raise type(error)(f"{error}\n{daemon.tail(60)}") from error
+    finally:
+        daemon.stop()
+
+
+@contextmanager
+def serving_webhooks(plane: ControlPlane, folder: Path) -> Iterator[Daemon]:
+    """Run the role admission, and have the API server ask it what it is shipped to be asked.
+
+    The certificate is the API server's own: it is for this machine, and signed by itself.
+    """
+    port, metrics, probes = free_ports(3)
+    certificates = folder / "certificates"
+    certificates.mkdir()
+    for ending in ("crt", "key"):
+        shutil.copy(plane.folder / "certificates" / f"apiserver.{ending}", certificates / f"tls.{ending}")
+    objects = render(DEPLOY / "components" / "webhooks")
+    for manifest in objects:
+        if manifest["kind"] in {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "RoleBinding"}:
+            plane.admin.apply(manifest)
+    (deployment,) = of_kind(objects, "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    shipped = [each for each in container["args"] if "-address=" not in each and "-addr=" not in each]
+    config = plane.kubeconfig(plane.account(NAMESPACE, "admission"), "admission")
+    command = (
+        *(sys.executable, "-m", "kai", *shipped, f"--kubeconfig={config}", f"--webhook-addr={port}"),
+        f"--webhook-cert-dir={certificates}",
+        f"--metrics-bind-address=127.0.0.1:{metrics}",
+        f"--health-probe-bind-address=127.0.0.1:{probes}",
+    )
+    daemon = Daemon(command, folder / "admission.log")
+    daemon.start()
+    try:
+        until(lambda: _is_ready(daemon, probes), "admission", seconds=60)
+        authority = base64.b64encode((certificates / "tls.crt").read_bytes()).decode()
+        for manifest in objects:
+            for webhook in manifest.get("webhooks", ()):
+                path = webhook["clientConfig"]["service"]["path"]
+                webhook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", "caBundle": authority}
+            if "webhooks" in manifest:
+                plane.admin.apply(manifest)
         yield daemon
     except (AssertionError, TimeoutError) as error:
         raise type(error)(f"{error}\n{daemon.tail(60)}") from error

@@ -46,13 +46,17 @@ def load(path: Path) -> list[Manifest]:
 
 def _patched(manifests: list[Manifest], patch: Manifest) -> list[Manifest]:
     target = patch["target"]
-    chosen = [m for m in manifests if m["kind"] == target["kind"] and m["metadata"]["name"] == target["name"]]
-    assert len(chosen) == 1, f"a patch for {target} meets {len(chosen)} objects"
-    (found,) = chosen
-    changed = copy.deepcopy(found)
-    for step in yaml.safe_load(patch["patch"]):
-        _apply(changed, step)
-    return [changed if manifest is found else manifest for manifest in manifests]
+    out, met = [], 0
+    for manifest in manifests:
+        found = {"kind": manifest["kind"], "name": manifest["metadata"]["name"]}
+        if target.items() <= found.items():
+            met += 1
+            manifest = copy.deepcopy(manifest)  # noqa: PLW2901 - what is patched takes its place
+            for step in yaml.safe_load(patch["patch"]):
+                _apply(manifest, step)
+        out.append(manifest)
+    assert met == 1 or (met and "name" not in target), f"a patch for {target} meets {met} objects"
+    return out
 
 
 def _apply(manifest: Manifest, step: Manifest) -> None:
