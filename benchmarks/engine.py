@@ -141,8 +141,8 @@ class Live:
             match decision:
                 case Bind():
                     node = snapshot.nodes[decision.node].name
-                    request = orders.bind_request(decision, pod, node, decision.devices, settings)
-                    yield encode_write(orders.create_bind_request(request), served).body or b""
+                    write = orders.create_bind(decision, pod, node, decision.devices, settings)
+                    yield encode_write(write, served).body or b""
                 case Evict():
                     order = orders.eviction(pod, settings, orders.Stamp(), budgeted=False)
                     if not isinstance(order, EvictRequest):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import attrs
 
 from kai.api.kinds import BY_CLASS, ApiObject
 from kai.api.plans import Ref
+
+_MOST_PATHS: Final = 1 << 12
 
 
 def collection(api_version: str, plural: str, namespace: str = "") -> str:
@@ -23,6 +25,8 @@ class Served:
     """Which version of each kind the server serves, as far as that was found out; else the one that kai writes."""
 
     _versions: dict[type[ApiObject], str] = attrs.field(factory=dict)
+    _collections: dict[tuple[type[ApiObject], str], str] = attrs.field(factory=dict)
+    """Paths that were asked for, by kind and namespace."""
 
     def version(self, cls: type[Any]) -> str:
         """Return the version of a kind."""
@@ -30,12 +34,19 @@ class Served:
 
     def settle(self, cls: type[ApiObject], api_version: str) -> None:
         """Note that a version is served."""
-        self._versions[cls] = api_version
+        if self._versions.get(cls) != api_version:
+            self._versions[cls] = api_version
+            self._collections.clear()
 
     def collection(self, cls: type[Any], namespace: str = "") -> str:
         """Return the path of the objects of a kind, in one namespace or all."""
-        kind = BY_CLASS[cls]
-        return collection(self.version(cls), kind.plural, namespace if kind.namespaced else "")
+        path = self._collections.get((cls, namespace))
+        if path is None:
+            kind = BY_CLASS[cls]
+            path = collection(self.version(cls), kind.plural, namespace if kind.namespaced else "")
+            if len(self._collections) < _MOST_PATHS:
+                self._collections[cls, namespace] = path
+        return path
 
     def path(self, ref: Ref[Any], subresource: str = "") -> str:
         """Return the path of an object."""

@@ -174,6 +174,8 @@ class _Bind:
 
     pod: Pod
     request: BindRequest
+    write: plans.Create
+    """How the request is written."""
     since: float
     stage: str = "create"
     attempts: int = 0
@@ -315,7 +317,8 @@ class Committer:
         request = orders.bind_request(decision, pod, node, devices, self.settings, stamp)
         self._promised.pop(pod.metadata.uid, None)
         self._busy.add((BindRequest, _key(request)))
-        work = _Bind(pod, request, now)
+        write = orders.create_bind(decision, pod, node, devices, self.settings, stamp)
+        work = _Bind(pod, request, write, now)
         is_direct = self.settings.direct_binds and orders.takes_one_write(request, pod)
         order = self._carry(work) if is_direct else self._create(work)
         effects: list[Effect] = [Assume(request, _is_there(request)), order]
@@ -509,7 +512,7 @@ class Committer:
 
     def _create(self, work: _Bind) -> Send:
         work.stage = "create"
-        return self._send(orders.create_bind_request(work.request), work)
+        return self._send(work.write, work)
 
     def _look(self, work: _Bind) -> list[Effect]:
         work.stage = "look"
