@@ -1,5 +1,6 @@
 """Allocate: give pending groups what is idle, in the order of fairness; let them wait for what is being released.
 
+    groups for which others were evicted in the cycle before, each once
     heap of groups that have pending pods and enough of them
     pop the next one -> place its chunk -> commit, or undo
     a group with more pending pods goes back into the heap
@@ -11,12 +12,14 @@ Source: the peer's actions/allocate.
 """
 
 import attrs
+import numpy as np
 
 from kai.actions.placing import must_wait, place_group
 from kai.framework.heaps import GroupHeap
 from kai.framework.lane import Lane
 from kai.framework.portion import Portion
 from kai.framework.session import Session
+from kai.model.rows import GroupRows
 
 
 @attrs.frozen
@@ -29,11 +32,26 @@ class Allocate:
         """Try every group that waits, best first, until none is left."""
         heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
         waiting = session.waiting_groups()
+        self._serve_awaited(session, waiting)
         heap.fill(waiting)
         turns = Lane(session, heap, waiting).others() if session.parameters.shortcuts else iter(heap.pop, None)
         for portion in turns:
             if self._try(session, portion) and portion.has_pending():
                 heap.push(portion)
+
+    def _serve_awaited(self, session: Session, waiting: GroupRows) -> None:
+        """Try the groups for which others were evicted, best first, each once: what was taken for them is theirs.
+
+        The order of queues asks who deserves the next pod most, and may answer with the group that was evicted: it
+        would be bound and evicted again in every cycle.
+        """
+        if not session.snapshot.awaited:
+            return
+        keys = frozenset(session.snapshot.awaited)
+        heap = GroupHeap(session)
+        heap.fill(np.array([row for row in waiting if session.snapshot.groups[row].key in keys], np.int64))
+        for portion in iter(heap.pop, None):
+            self._try(session, portion)
 
     def _try(self, session: Session, portion: Portion) -> bool:
         """Place the next chunk of one group; say whether it was placed."""

@@ -43,6 +43,8 @@ class CycleReport:
     last_start: Float64s
     last_eviction: Float64s
     stale_since: Float64s
+    awaited: tuple[str, ...]
+    """Keys of groups for which pods were evicted and which wait for their places: the next snapshot is to know them."""
 
 
 def run_cycle(
@@ -91,6 +93,7 @@ def report(session: Session) -> CycleReport:
         last_start=session.last_start,
         last_eviction=session.last_eviction,
         stale_since=session.stale_since,
+        awaited=session.awaited(),
     )
 
 

@@ -31,6 +31,8 @@ class _AtRest:
 
 def report_at_rest(snapshot: Snapshot, profile: Profile) -> "CycleReport | None":
     """Return the report of the last cycle if this one would only repeat it, else None. Cost: a few comparisons."""
+    if snapshot.awaited:
+        return None
     known = cast("_AtRest | None", snapshot.memory.recall(_NAME))
     if known is None or known.version is not snapshot.lineage.version or known.profile is not profile:
         return None
@@ -40,7 +42,7 @@ def report_at_rest(snapshot: Snapshot, profile: Profile) -> "CycleReport | None"
 def remember(session: "Session", report: "CycleReport", budget: "Watched") -> None:
     """Keep ``report`` for as long as it stays true, if the cycle decided nothing."""
     snapshot, until = session.snapshot, session.clock.holds_until
-    if any(report.counts.values()) or budget.has_refused or until <= snapshot.now:
+    if any(report.counts.values()) or snapshot.awaited or budget.has_refused or until <= snapshot.now:
         return
     snapshot.memory.keep(_NAME, _AtRest(snapshot.lineage.version, session.profile, snapshot.now, until, report))
 

@@ -26,6 +26,7 @@ from kai.kernels import booking, columns, fit, groups, place, score
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules
 from kai.model.rows import Bools, Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
+from kai.model.status import Status
 from kai.state.base import Base, make_base
 from kai.state.facts import pods_by_leaf, requested_amounts
 from kai.state.ledger import Ledger, Tracked
@@ -61,6 +62,8 @@ class Session:
         self.alike = Alike(self)
         self.counts = {"binds": 0, "evictions": 0, "pipelines": 0}
         self.last_start = _times([group.last_start for group in snapshot.groups])
+        self.helped: set[int] = set()
+        """Groups for which pods were evicted in this cycle."""
         self.last_eviction = _times([group.last_eviction for group in snapshot.groups])
         self.stale_since = _times([group.stale_since for group in snapshot.groups])
         self._smallest, self._largest = snapshot.gpu_memory_bounds
@@ -413,6 +416,8 @@ class Session:
         """Hand out the decisions of a committed statement."""
         for decision in decisions:
             self.counts[_COUNTED_AS[type(decision)]] += 1
+            if isinstance(decision, Evict) and decision.aggressor >= 0:
+                self.helped.add(decision.aggressor)
         self._sink.take(decisions)
         self.observer.committed(action, len(decisions))
 
@@ -423,6 +428,13 @@ class Session:
     def refuse(self, group: int, verdict: Verdict) -> None:
         """Remember why ``group`` waits; a reason that is known already is not repeated."""
         self.records.refuse(group, verdict.reasons)
+
+    def awaited(self) -> tuple[str, ...]:
+        """Return the keys of groups for which pods were evicted, now or before, and which wait for their places."""
+        waiting = self.snapshot.pod_group[self.pods_in(1 << Status.PIPELINED)]
+        before = frozenset(self.snapshot.awaited)
+        promised = [(row, self.snapshot.groups[row].key) for row in np.unique(waiting[waiting >= 0])]
+        return tuple(key for row, key in promised if row in self.helped or key in before)
 
     def close(self) -> None:
         """Tell plugins that the cycle is over."""

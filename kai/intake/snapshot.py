@@ -115,15 +115,18 @@ class Intake:
         now: float,
         *,
         usage: Mapping[str, Shares] = _NO_USAGE,
+        awaited: tuple[str, ...] = (),
         revision: int = 0,
     ) -> Snapshot:
         """Return the snapshot of ``objects`` at ``now``; ``usage`` is the past usage of queues, as shares of it.
+
+        ``awaited`` is what the report of the cycle before says.
 
         Raises: InputError for two objects of one kind and name.
         """
         last = self._last
         if last is not None and last.holds(objects, now, usage):
-            return last.snapshot.at(now, revision)
+            return last.snapshot.at(now, revision, awaited)
         self._last = None  # lest a failure leave a snapshot that is not what the shelves hold
         if self._is_overgrown(objects):
             self._forget()  # most of what was interned belongs to pods of the past
@@ -158,6 +161,7 @@ class Intake:
             pod_reservation=base.table.columns.reservation,
             pod_devices=standing.devices,
             pod_numa=read_records(base, standing, nodes.nodes) if self._zones.cells else {},
+            awaited=awaited,
             revision=revision,
         ).descending(self._lineage())
         self._last = _Taken(objects, dict(usage), snapshot, _next_stuck(base, now, patience))

@@ -139,6 +139,8 @@ class Cycles:
     """The monotonic clock."""
     last: Input | None = None
     """What the last cycle was given, and what its budget answered."""
+    awaited: tuple[str, ...] = ()
+    """Keys of groups for which the last cycle evicted pods; what another process evicted for is not known."""
     _intake: Intake | None = None
     _told: tuple[CycleReport, Overall] | None = None
     _dumps: int = 0
@@ -150,7 +152,7 @@ class Cycles:
         Holds: raises nothing that a plugin, an object or a bug of ours can cause.
         """
         budget = Timed(self.settings.configuration.parameters.budgets, self.clock)
-        given = self.last = Input(objects=objects, now=now, cycle=stream.number)
+        given = self.last = Input(objects=objects, now=now, cycle=stream.number, awaited=self.awaited)
         error = ""
         try:
             return self._decide(objects, now, stream, budget)
@@ -172,8 +174,9 @@ class Cycles:
         if self._intake is None:
             self._intake = Intake(self.settings.intake)
         with observer.phase("snapshot"):
-            snapshot = stream.snapshot = self._intake.take(objects, now, revision=stream.number)
+            snapshot = stream.snapshot = self._intake.take(objects, now, awaited=self.awaited, revision=stream.number)
         report = run_cycle(snapshot, self.profile, stream, observer, Stoppable(budget, stream))
+        self.awaited = report.awaited
         told = self._told
         if told is None or told[0] is not report:  # a cycle at rest leaves the report of the one before
             with observer.phase("explain"):

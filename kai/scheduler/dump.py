@@ -58,6 +58,8 @@ class Input:
     objects: ClusterObjects
     now: float
     cycle: int
+    awaited: tuple[str, ...] = ()
+    """Keys of groups for which the cycle before evicted pods."""
     grants: Grants = ()
     """What the search budget answered."""
 
@@ -71,6 +73,7 @@ def archive(given: Input, settings: SchedulerSettings) -> bytes:
         "kai": {
             "now": given.now,
             "cycle": given.cycle,
+            "awaited": list(given.awaited),
             "grants": [list(each) for each in given.grants],
             **({"config": settings.document} if _is_ours(settings) else {}),
         },

@@ -205,7 +205,12 @@ class Scheduler:
         return {SNAPSHOT_PATH: Route(answer=self._snapshot, local=True)}
 
     async def _snapshot(self) -> Response:
-        given = Input(objects=self.cluster.store.cluster_objects(), now=self.cluster.clock.now(), cycle=self.number)
+        given = Input(
+            objects=self.cluster.store.cluster_objects(),
+            now=self.cluster.clock.now(),
+            cycle=self.number,
+            awaited=self.cycles.awaited,
+        )
         body = await to_thread.run_sync(archive, given, self.settings)
         headers = {"Content-Disposition": "attachment; filename=snapshot.zip"}
         return Response(body=body, content_type="application/zip", headers=headers)

@@ -54,8 +54,17 @@ def read_archive(path: Path, name: str) -> Case:
         now=newest_time(objects),
         configuration=attrs.evolve(configuration, parameters=settings.parameters(configuration.parameters)),
         settings=intake_settings(settings),
+        awaited=_awaited(document, name),
         notes=notes + configuration.notes,
     )
+
+
+def _awaited(document: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return the groups for which the cycle before evicted pods: our own archives say so."""
+    listed = _mapping(document, "kai", name).get("awaited", [])
+    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        raise InputError.about(f"{name}: {MEMBER}", "kai.awaited", found=listed, wanted="a list of namespace/name")
+    return tuple(listed)
 
 
 def _read_json(path: Path, name: str) -> Mapping[str, Any]:

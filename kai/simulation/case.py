@@ -30,6 +30,8 @@ class Case:
     cycles: int = 1
     stable_cycles: int = 0
     """Cycles after those; the answer must hold after each of them."""
+    awaited: tuple[str, ...] = ()
+    """Keys of groups for which a cycle before the first evicted pods."""
     keep_terminating: frozenset[str] = frozenset()
     """Names of pod groups whose pods stay terminating for ever once they are evicted."""
     expected: Mapping[str, Any] | None = None

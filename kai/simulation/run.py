@@ -65,13 +65,15 @@ def simulate(
     objects = case.objects
     cycles: list[Cycle] = []
     settled: Snapshot | None = None
+    awaited = case.awaited
     total = case.cycles + case.stable_cycles
     for number in range(1, total + 1):
-        snapshot = intake.take(objects, case.now, revision=number)
+        snapshot = intake.take(objects, case.now, awaited=awaited, revision=number)
         if number == case.cycles + 1:
             settled = snapshot
         cycle = decide(snapshot, profile, number, watch)
         cycles.append(cycle)
+        awaited = cycle.report.awaited
         if number < total:
             objects = next_objects(objects, cycle.aftermath, case.keep_terminating)
     return Outcome(

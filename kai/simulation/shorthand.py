@@ -386,6 +386,10 @@ def _requests(each: Values, place: str) -> tuple[dict[str, str], dict[str, str]]
             name, text = marks[key](value)
             annotations[name] = text
         elif key == "gpu":
+            if isinstance(value, float) and not value.is_integer():
+                raise InputError(
+                    f"{place}.gpu: found {value}, expected whole GPUs; write fraction: {value} to share one"
+                )
             requests[names.NVIDIA_GPU] = str(value)
         elif key in {"cpu", "memory"} or "/" in key:
             requests[key] = str(value)

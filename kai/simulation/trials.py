@@ -115,7 +115,10 @@ class Trials:
         self._allowed -= 1
         self._left -= 1
         try:
-            snapshot = self._intake.take(change.objects, self._before.snapshot.now, revision=self._before.number)
+            before = self._before.snapshot
+            snapshot = self._intake.take(
+                change.objects, before.now, awaited=before.awaited, revision=self._before.number
+            )
         except InputError:
             return Trial(change=change, result=Result.NOTHING)
         return self._judged(site, change, decide(snapshot, self._profile, self._before.number))

@@ -57,6 +57,8 @@ class Snapshot:
     """Names of the shared devices (GPU groups) of sharing pods that have a place, by pod row."""
     pod_numa: Mapping[int, tuple[tuple[str, tuple[tuple[str, int], ...]], ...]] = attrs.field(factory=dict)
     """Recorded NUMA placements by pod row: zone name and amounts."""
+    awaited: tuple[str, ...] = ()
+    """Keys of groups for which pods were evicted in cycles before, and that wait for their places since."""
     revision: int = 0
     lineage: Lineage = attrs.field(factory=Lineage, eq=False, repr=False, init=False)
     """What it shares with the snapshots before it; one that was changed by hand shares nothing."""
@@ -66,9 +68,9 @@ class Snapshot:
         object.__setattr__(self, "lineage", lineage)
         return self
 
-    def at(self, now: float, revision: int) -> "Snapshot":
+    def at(self, now: float, revision: int, awaited: tuple[str, ...] = ()) -> "Snapshot":
         """Return the same facts at another instant."""
-        return attrs.evolve(self, now=now, revision=revision).descending(self.lineage)
+        return attrs.evolve(self, now=now, revision=revision, awaited=awaited).descending(self.lineage)
 
     @property
     def memory(self) -> Memory:

@@ -1,4 +1,3 @@
-import pytest
 from hypothesis import given
 
 from kai.framework.cycle import run_cycle
@@ -8,9 +7,6 @@ from tests.properties.turns import next_turn
 from tests.properties.watch import profile
 
 TURNS = 20
-RESTLESS = pytest.mark.xfail(
-    strict=False, reason="among 500 clusters one still evicted in the twentieth cycle; the cause is not known yet"
-)
 EVERYTHING = profile(shortcuts=True)
 
 
@@ -26,14 +22,12 @@ def turns_of(snapshot):
     return counts
 
 
-@RESTLESS
 @given(snapshots(groups=(2, 6)))
 def test_clusters_come_to_rest(snapshot):
     counts = turns_of(snapshot)
     assert not counts[-1]["evictions"], counts
 
 
-@RESTLESS
 @given(contended())
 def test_queues_that_fight_for_devices_come_to_rest(snapshot):
     counts = turns_of(snapshot)

@@ -36,7 +36,13 @@ def next_turn(snapshot: Snapshot, report: CycleReport, turn: int) -> Snapshot:
         for row, group in enumerate(snapshot.groups)
     )
     return attrs.evolve(
-        snapshot, groups=groups, pod_status=status, pod_node=node, pod_devices=devices, revision=snapshot.revision + 1
+        snapshot,
+        groups=groups,
+        pod_status=status,
+        pod_node=node,
+        pod_devices=devices,
+        awaited=report.awaited,
+        revision=snapshot.revision + 1,
     )
 
 

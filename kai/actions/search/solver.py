@@ -44,6 +44,10 @@ Explain = Callable[[Session, int, Float64s], Mapping[str, Fact]]
 """The numbers of a queue, given what it held before anything was evicted."""
 
 
+_SHARING = (GpuKind.FRACTION, GpuKind.MEMORY)
+_LOST = 1 << Status.RELEASING | 1 << Status.PIPELINED
+
+
 class Outcome(Enum):
     """How a search ended."""
 
@@ -92,6 +96,7 @@ class Search:
         free_gpus(session.facts, session.columns, idle, releasing)
         self._free: Int64s = idle + releasing
         self._feasible = self._feasible_nodes(idle, releasing)
+        self._is_exact = self._books_all_it_asks_for()
         self.tried = 0
 
     def run(self) -> Outcome:
@@ -210,7 +215,9 @@ class Search:
         reachable = np.union1d(self._feasible, nodes[nodes >= 0])
         statement.evict(victims)
         if self._place_again(statement, part, victims, reachable) and self._accepted(scenario):
-            return Found(statement=statement, batches=self._losing(scenario, victims))
+            found = Found(statement=statement, batches=self._losing(scenario, victims))
+            if self._is_exact or self._can_be_repeated(statement, part, victims, reachable):
+                return found
         statement.discard()
         return None
 
@@ -247,6 +254,21 @@ class Search:
                 portion.chunk()
         return placed
 
+    def _can_be_repeated(self, statement: Statement, part: Portion, victims: Int64s, nodes: NodeRows) -> bool:
+        """Say whether the aggressor, with just those gone who lose their places, finds its own again.
+
+        What it asks for may be more than what is booked: a place for a reservation pod, room in a domain by a rule of
+        thumb. Where that went to a victim that was placed again, the next cycle would refuse the aggressor, the evicted
+        pods would come back, and be evicted again. Afterwards everything is as the simulation left it.
+        """
+        losing = victims[(_LOST >> self._session.columns.status[victims]) & 1 == 1]
+        statement.discard()
+        statement.evict(losing)
+        repeated = place_group(self._session, statement, part, self._session.all_nodes, promise=True)
+        statement.discard()
+        statement.evict(victims)
+        return self._place_again(statement, part, victims, nodes) and repeated
+
     def _accepted(self, scenario: Scenario) -> bool:
         hooks = [plugin.hooks.accept for plugin in self._session.policy.plugins]
         if self._cause is Cause.CONSOLIDATE:
@@ -265,6 +287,14 @@ class Search:
         ]
         # Batches are compared by identity: two of the same pods stay two.
         return tuple({id(batch_of[pod]): batch_of[pod] for pod in losing}.values())
+
+    def _books_all_it_asks_for(self) -> bool:
+        """Say whether the group fits wherever there is as much as its pods will take, no more being asked for."""
+        session, group = self._session, self._aggressor.group
+        shapes = np.unique(session.facts.pods.shape[self._aggressor.pods()])
+        sharing = np.isin(session.facts.shapes.kind[shapes], _SHARING)
+        alone = bool(session.policy.leaves_alone(np.array([group], np.int64))[0])
+        return alone and not bool((sharing | session.policy.dynamic[shapes]).any())
 
     def _feasible_nodes(self, idle: Int64s, releasing: Int64s) -> NodeRows:
         """Return the nodes that may have room.

@@ -1,3 +1,5 @@
+import attrs
+
 from kai.framework.cycle import run_cycle
 from kai.framework.decisions import Bind, Nominate
 from kai.testing import RecordingSink, default_profile_with, snapshot
@@ -30,3 +32,33 @@ def test_a_promised_device_is_not_idle_any_more_once_somebody_is_bound_to_a_part
     a = taken.node_rows["a"]
     assert {names[each.pod]: each.node for each in sink.decisions}["pair-0"] == a
     assert int(report.idle[a, 2]) == 1000
+
+
+def test_a_group_for_which_pods_were_evicted_has_its_place_before_others_are_asked():
+    """Else the order of queues may give it to the pod that was evicted, which is then evicted again."""
+    taken = snapshot(
+        nodes={"n": {"gpu": 1}},
+        queues={"a": {"quota": 1, "priority": 200}, "b": {"quota": 1}},
+        groups={"first": {"queue": "a", "each": {"gpu": 1}}, "second": {"queue": "b", "each": {"gpu": 1}}},
+    )
+    groups = {group.name: row for row, group in enumerate(taken.groups)}
+    for awaited, expected in ((), "first"), (("default/second",), "second"), (("default/gone",), "first"):
+        sink = RecordingSink()
+        run_cycle(attrs.evolve(taken, awaited=awaited), default_profile_with(), sink)
+        bound = [int(taken.pod_group[each.pod]) for each in sink.decisions if isinstance(each, Bind)]
+        assert bound == [groups[expected]]
+
+
+def test_a_report_names_the_groups_that_wait_for_those_who_were_evicted_for_them():
+    taken = snapshot(
+        nodes={"n": {"gpu": 1}},
+        queues={"a": {}, "b": {"quota": 1}},
+        groups={
+            "over": {"queue": "a", "each": {"gpu": 1}, "runs_on": "n"},
+            "wants": {"queue": "b", "each": {"gpu": 1}},
+            "waits": {"queue": "b", "each": {"gpu": 1}},
+        },
+    )
+    assert run_cycle(taken, default_profile_with(), RecordingSink()).awaited == ("default/wants",)
+    without = attrs.evolve(default_profile_with(), actions=default_profile_with().actions[:1])
+    assert run_cycle(taken, without, RecordingSink()).awaited == ()

@@ -20,7 +20,7 @@ OBJECTS = making.objects(
     making.bind_request("p", "n1"),
     making.other("Namespace", "v1", "default"),
 )
-GIVEN = Input(objects=OBJECTS, now=1_700_000_000.0, cycle=7, grants=(("go", 3), ("stop", 1)))
+GIVEN = Input(objects=OBJECTS, now=1_700_000_000.0, cycle=7, awaited=("default/g",), grants=(("go", 3), ("stop", 1)))
 
 
 def document(settings):
@@ -55,7 +55,12 @@ def test_parameters_have_the_peers_names_and_zero_is_left_out():
         "stuckInReleasingThreshold": 120_000_000_000,
         "queueLabelKey": "kai.scheduler/queue",
     }
-    assert found["kai"] == {"now": 1_700_000_000.0, "cycle": 7, "grants": [["go", 3], ["stop", 1]]}
+    assert found["kai"] == {
+        "now": 1_700_000_000.0,
+        "cycle": 7,
+        "awaited": ["default/g"],
+        "grants": [["go", 3], ["stop", 1]],
+    }
 
 
 def test_our_simulation_reads_it_and_takes_the_same_configuration(tmp_path):
@@ -66,6 +71,7 @@ def test_our_simulation_reads_it_and_takes_the_same_configuration(tmp_path):
     assert case.configuration.actions == settings.configuration.actions
     assert case.configuration.plugins == settings.configuration.plugins
     assert case.configuration.parameters == settings.configuration.parameters
+    assert case.awaited == ("default/g",)
     assert case.notes == ()
 
 

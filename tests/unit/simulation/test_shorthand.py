@@ -100,6 +100,7 @@ def test_only_a_document_with_a_cluster_is_a_short_scenario():
         ({"groups": {"g": {"queue": "a", "members": -1}}}, "groups.g.members: found -1, expected a whole number"),
         ({"groups": {"g": {"queue": "a", "runs_on": 5}}}, "groups.g.runs_on: found 5, expected a node"),
         ({"groups": {"g": {"queue": "a", "each": {"gpus": 1}}}}, "groups.g.each: found key 'gpus'; did you mean gpu"),
+        ({"groups": {"g": {"queue": "a", "each": {"gpu": 0.5}}}}, "each.gpu: found 0.5, expected whole GPUs; write fr"),
         ({"groups": {"g": {"queue": "a", "subgroups": {"s": {"member": 1}}}}}, "subgroups.s: found key 'member'"),
     ],
 )
