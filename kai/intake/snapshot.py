@@ -120,9 +120,7 @@ class Intake:
     ) -> Snapshot:
         """Return the snapshot of ``objects`` at ``now``; ``usage`` is the past usage of queues, as shares of it.
 
-        ``awaited`` is what the report of the cycle before says.
-
-        Raises: InputError for two objects of one kind and name.
+        ``awaited`` is what the cycle before reports. Raises: InputError for two objects of one kind and name.
         """
         last = self._last
         if last is not None and last.holds(objects, now, usage):
