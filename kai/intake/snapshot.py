@@ -120,7 +120,9 @@ class Intake:
     ) -> Snapshot:
         """Return the snapshot of ``objects`` at ``now``; ``usage`` is the past usage of queues, as shares of it.
 
-        ``awaited`` is what the cycle before reports. Raises: InputError for two objects of one kind and name.
+        ``awaited`` is what the report of the cycle before says.
+
+        Raises: InputError for two objects of one kind and name.
         """
         last = self._last
         if last is not None and last.holds(objects, now, usage):
@@ -128,8 +130,7 @@ class Intake:
         self._last = None  # lest a failure leave a snapshot that is not what the shelves hold
         if self._is_overgrown(objects):
             self._forget()  # most of what was interned belongs to pods of the past
-        queues = self._read_queues(objects, usage)
-        self._put(objects, queues)
+        self._put(objects, queues := self._read_queues(objects, usage))
         library = self._library = read_library(objects, self._settings, self._library)
         nodes = self._settle_nodes(library)
         shapes, pod_shape = self._settle_shapes(library)
