@@ -57,8 +57,8 @@ def run(plan: Plan, say: Callable[[str], None]) -> Report:
                 say(f"{workload.id} run {round_ + 1}: failed, {str(error).splitlines()[-1]}")
                 continue
             samples[workload.id].append(sample)
-            best = min(cycle.wall_ms for cycle in sample.warm)
-            say(f"{workload.id} run {round_ + 1} of {plan.runs}: warm {best:.1f} ms, cold {sample.cold.wall_ms:.1f} ms")
+            best = min(cycle.cpu_ms for cycle in sample.warm)
+            say(f"{workload.id} run {round_ + 1} of {plan.runs}: warm {best:.1f} ms, cold {sample.cold.cpu_ms:.1f} ms")
     results = tuple(
         summarize(workload, samples[workload.id], plan.ranges.get(workload.id, Range()))
         for workload in plan.workloads
@@ -74,7 +74,7 @@ def grow(axis: Axis, sizes: Sequence[int], plan: Plan, say: Callable[[str], None
         workload = axis.make(size)
         samples = [_sample(workload.id, plan.rounds, plan.timeout_seconds) for _ in range(plan.runs)]
         summary = summarize(workload, samples, Range())
-        say(f"{workload.id}: warm {summary.warm.wall_ms.min:.1f} ms, cold {summary.cold.wall_ms.min:.1f} ms")
+        say(f"{workload.id}: warm {summary.warm.cpu_ms.min:.1f} ms, cold {summary.cold.cpu_ms.min:.1f} ms")
         points.append(Point(size, summary.warm, summary.cold, summary.peak_rss_mb, summary.problems))
     return Curve(axis.id, axis.title, axis.axis, tuple(points))
 
@@ -110,7 +110,7 @@ def summarize(workload: Workload, samples: Sequence[Sample], limits: Range) -> S
     """Sum up ``samples`` of ``workload`` and judge them by ``limits`` and by the peer."""
     last = samples[-1]
     warm = _timing([(cycle, sample.calibration_ms) for sample in samples for cycle in sample.warm])
-    middle = warm.wall_ms.median
+    middle = warm.cpu_ms.median
     memory = max(sample.peak_rss_mb for sample in samples)
     problems = tuple(dict.fromkeys(problem for sample in samples for problem in sample.problems))
     if len({(sample.placed, sample.pipelined, sample.moved, sample.evicted) for sample in samples}) > 1:
@@ -160,7 +160,7 @@ def _timing(cycles: Sequence[tuple[Cycle, float]]) -> Timing:
 
 def _each_us(arrivals: Sequence[Arrivals]) -> float | None:
     """Return the middle time for one object, in microseconds; None where none came."""
-    times = [each.wall_ms / each.objects * 1000 for each in arrivals if each.objects]
+    times = [each.cpu_ms / each.objects * 1000 for each in arrivals if each.objects]
     return Spread.over(times).median if times else None
 
 

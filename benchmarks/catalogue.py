@@ -7,6 +7,8 @@ further published figures exist. There is no ``w8``.
 
 from collections.abc import Iterable
 
+from attrs import evolve
+
 from benchmarks.workload import (
     RACK_LABEL,
     Expected,
@@ -105,6 +107,8 @@ def _saturated() -> Iterable[Workload]:
         "5,000 full nodes, 4,000 hopeless x 1 GPU",
     )
     yield _full("w4d", 5000, None, Peer((1674, 1998)), "5,000 full nodes, nothing pending")
+    idle = _full("w4d-news", 5000, None, Peer((1674, 1998)), "5,000 full nodes, nothing pending, 100 pods updated")
+    yield evolve(idle, updates=100)
     yield _full(
         "gang-full",
         500,

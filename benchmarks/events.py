@@ -11,10 +11,10 @@ from typing import Literal
 
 from attrs import frozen
 
-from benchmarks.manifests import KINDS, Manifest, newcomers
+from benchmarks.manifests import KINDS, Manifest, newcomers, running_pods
 from benchmarks.workload import Workload
 
-Form = Literal["list", "ADDED", "DELETED"]
+Form = Literal["list", "ADDED", "MODIFIED", "DELETED"]
 """An item of a list, or the type of a watch event."""
 
 _AT_ONCE = 500
@@ -51,6 +51,19 @@ def leaving(workload: Workload, round_: int) -> Iterator[Batch]:
     return _batches(newcomers(workload), "DELETED", round_)
 
 
+def updating(workload: Workload, round_: int) -> Iterator[Batch]:
+    """Encode the events by which running pods change: they say in an annotation which round it is."""
+    pods = islice(running_pods(workload), workload.updates)
+    return _batches((_annotated(pod, round_) for pod in pods), "MODIFIED", 0)
+
+
+def _annotated(pod: Manifest, round_: int) -> Manifest:
+    metadata = _metadata(pod)
+    known = metadata.get("annotations")
+    annotations = {**(known if isinstance(known, dict) else {}), "example.com/round": str(round_)}
+    return {**pod, "metadata": {**metadata, "annotations": annotations}}
+
+
 def _batches(manifests: Iterator[Manifest], form: Form, round_: int) -> Iterator[Batch]:
     for (api_version, kind), members in groupby(manifests, key=_kind):
         while bodies := tuple(_encode(manifest, form, round_) for manifest in islice(members, _AT_ONCE)):
@@ -63,10 +76,15 @@ def _kind(manifest: Manifest) -> tuple[str, str]:
 
 def _encode(manifest: Manifest, form: Form, round_: int) -> bytes:
     """Encode ``manifest`` with the UID of its round and a version of its own."""
-    metadata = manifest["metadata"]
-    if not isinstance(metadata, dict):
-        raise TypeError(f"metadata: found {type(metadata).__name__}, expected an object")
+    metadata = _metadata(manifest)
     own = {"uid": f"{metadata.get('uid', metadata['name'])}.{round_}", "resourceVersion": str(next(_versions))}
     stamped = {**manifest, "metadata": {**metadata, **own}}
     sent = stamped if form == "list" else {"type": form, "object": stamped}
     return json.dumps(sent, separators=(",", ":")).encode()
+
+
+def _metadata(manifest: Manifest) -> dict[str, object]:
+    metadata = manifest["metadata"]
+    if not isinstance(metadata, dict):
+        raise TypeError(f"metadata: found {type(metadata).__name__}, expected an object")
+    return metadata

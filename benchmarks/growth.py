@@ -71,7 +71,7 @@ class Curve:
     def lines(self) -> tuple[Fit, ...]:
         """Fit the least warm cycle as a whole, and its larger phases."""
         sizes = tuple(point.size for point in self.points)
-        named = {"whole cycle": tuple(point.warm.wall_ms.min for point in self.points)}
+        named = {"whole cycle": tuple(point.warm.cpu_ms.min for point in self.points)}
         named |= {phase: tuple(point.warm.phases_ms.get(phase, 0.0) for point in self.points) for phase in _SHOWN}
         return tuple(
             Fit.through(name, sizes, tuple(max(value, 1e-3) for value in values))

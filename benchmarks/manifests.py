@@ -175,8 +175,7 @@ def _metadata(name: str, since: datetime, index: int) -> Manifest:
 
 def pods(workload: Workload) -> Iterator[Manifest]:
     """Make the pods, those that run before those that wait."""
-    if workload.running:
-        yield from _running_pods(workload.running, workload.nodes)
+    yield from running_pods(workload)
     if workload.pending:
         yield from _pending_pods(workload.pending)
 
@@ -255,3 +254,9 @@ def newcomers(workload: Workload) -> Iterator[Manifest]:
     if workload.pending:
         yield from _pending_groups(workload.pending)
         yield from _pending_pods(workload.pending)
+
+
+def running_pods(workload: Workload) -> Iterator[Manifest]:
+    """Make the pods that run."""
+    if workload.running:
+        yield from _running_pods(workload.running, workload.nodes)

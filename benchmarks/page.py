@@ -122,16 +122,16 @@ def _tiles(summaries: Sequence[Summary]) -> str:
 
 def _how(report: Report) -> str:
     return (
-        f"{report.runs} fresh processes with {report.rounds} warm cycles each. Warm: the middle and the least of all "
-        "warm cycles; cold: the first cycle of a process, the middle. CPU is processor time of a warm cycle; ratio is "
-        "that over a calibration in the same process. Decoding is the time to decode and store one object as it "
-        "arrives, outside of the cycle."
+        f"{report.runs} fresh processes with {report.rounds} warm cycles each. Times are processor time: a cycle is "
+        "one thread that waits for nothing, so that is what it takes on an idle core; wall time, middle and least, "
+        "stands beside it. Warm: the middle and the least of all warm cycles; cold: the first cycle of a process. "
+        "Ratio: warm over a calibration in the same process. Decoding: one object as it arrives, outside of the cycle."
     )
 
 
 def verdict_of(summary: Summary) -> str:
     """Return whether the target is met, missed by less than twice, or missed; "" where there is none."""
-    target, found = summary.range.target_ms, summary.warm.wall_ms.median
+    target, found = summary.range.target_ms, summary.warm.cpu_ms.median
     if target is None:
         return ""
     return _MET if found <= target else _CLOSE if found <= 2 * target else _MISSED
@@ -146,8 +146,8 @@ _HEAD = (
     "warm",
     "least",
     "",
+    "wall",
     "cold",
-    "CPU",
     "ratio",
     "peer",
     "faster",
@@ -170,11 +170,11 @@ def _cells(summary: Summary) -> Iterator[str]:
     yield f'<td class="text"><b>{escape(summary.workload)}</b></td>'
     yield f'<td class="text">{escape(summary.title)}</td>'
     yield _cell(duration(target) if target else "–")
-    yield _cell(duration(warm.wall_ms.median), strong=True)
-    yield _cell(duration(warm.wall_ms.min))
+    yield _cell(duration(warm.cpu_ms.median), strong=True)
+    yield _cell(duration(warm.cpu_ms.min))
     yield f'<td class="text {verdict}">{_WORDS.get(verdict, "")}</td>'
-    yield _cell(duration(summary.cold.wall_ms.median))
-    yield _cell(duration(warm.cpu_ms.median))
+    yield _cell(f"{duration(warm.wall_ms.median)} ({duration(warm.wall_ms.min)})")
+    yield _cell(duration(summary.cold.cpu_ms.median))
     yield _cell(f"{warm.ratio.median:.2f}")
     yield _cell(duration(min(peer)) if peer else "–", title=summary.peer_note)
     yield _cell(f"{summary.times_faster:,.0f} ×" if summary.times_faster else "–")

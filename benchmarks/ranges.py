@@ -48,9 +48,10 @@ def record(report: Report, slack: float, path: Path = PATH) -> None:
 def _recorded(limits: Range, summary: Summary, machine: Mapping[str, str], slack: float) -> Range:
     ratio, date = summary.warm.ratio.median, machine.get("date", "")
     seen = Observed(
-        median_ms=_short(summary.warm.wall_ms.median),
-        min_ms=_short(summary.warm.wall_ms.min),
-        cold_ms=_short(summary.cold.wall_ms.median),
+        median_ms=_short(summary.warm.cpu_ms.median),
+        min_ms=_short(summary.warm.cpu_ms.min),
+        wall_ms=_short(summary.warm.wall_ms.median),
+        cold_ms=_short(summary.cold.cpu_ms.median),
         ratio=_short(ratio),
         peak_rss_mb=_short(summary.peak_rss_mb),
         date=date,

@@ -10,7 +10,7 @@ SCHEMA = "kai.benchmarks/v2"
 
 @frozen
 class Cycle:
-    """One timed cycle; ``wall_ms`` is a little more than the sum of its phases."""
+    """One timed cycle; phases are processor time, and ``cpu_ms`` is a little more than their sum."""
 
     wall_ms: float
     cpu_ms: float
@@ -19,10 +19,10 @@ class Cycle:
 
 @frozen
 class Arrivals:
-    """How long it took to decode objects and put them into the store, which is done as they come, not in a cycle."""
+    """The processor time of decoding and storing objects, which is done as they come, not in a cycle."""
 
     objects: int
-    wall_ms: float
+    cpu_ms: float
 
 
 @frozen
@@ -65,6 +65,7 @@ class Observed:
 
     median_ms: float
     min_ms: float
+    wall_ms: float
     cold_ms: float
     ratio: float
     peak_rss_mb: float

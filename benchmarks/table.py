@@ -9,8 +9,9 @@ _COLUMNS = (
     ("WORKLOAD", "<"),
     ("WARM ms", ">"),
     ("MIN-MAX", ">"),
-    ("CPU ms", ">"),
     ("TARGET", ">"),
+    ("WALL ms", ">"),
+    ("LEAST", ">"),
     ("COLD ms", ">"),
     ("RATIO", ">"),
     ("PEER ms", ">"),
@@ -42,11 +43,12 @@ def _row(summary: Summary) -> tuple[str, ...]:
     warm = summary.warm
     return (
         summary.workload,
-        number(warm.wall_ms.median),
-        f"{number(warm.wall_ms.min)}-{number(warm.wall_ms.max)}",
         number(warm.cpu_ms.median),
+        f"{number(warm.cpu_ms.min)}-{number(warm.cpu_ms.max)}",
         "-" if target is None else number(target),
-        number(summary.cold.wall_ms.median),
+        number(warm.wall_ms.median),
+        number(warm.wall_ms.min),
+        number(summary.cold.cpu_ms.median),
         f"{warm.ratio.median:.2f}",
         "-" if peer is None else number(min(peer)),
         "-" if faster is None else f"{faster:,.0f}x",
@@ -73,7 +75,7 @@ def _notes(report: Report) -> Iterator[str]:
     yield from (f"{id_}: FAILED: {reason}" for id_, reason in report.failures.items())
     yield (
         f"{report.runs} fresh processes with {report.rounds} warm cycles each; middle of all; "
-        "ratio = processor time over calibration; us/object = decoding, not in the cycle"
+        "times are processor time but for WALL, ratio = warm over calibration, us/object = decoding, not in the cycle"
     )
     if report.results:
         speed = Spread.over(summary.calibration_ms.median for summary in report.results)
@@ -92,7 +94,7 @@ def growth_table(growth: Growth) -> str:
         lines.append(f"{curve.title}")
         lines.append(f"  {curve.axis:>24}  {'WARM ms':>9}  {'MEDIAN ms':>9}  {'COLD ms':>9}  {'RSS MB':>7}")
         for point in curve.points:
-            warm, cold = point.warm.wall_ms, point.cold.wall_ms.min
+            warm, cold = point.warm.cpu_ms, point.cold.cpu_ms.min
             lines.append(
                 f"  {point.size:>24,}  {number(warm.min):>9}  {number(warm.median):>9}  {number(cold):>9}"
                 f"  {point.peak_rss_mb:>7,.0f}"

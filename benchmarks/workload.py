@@ -112,6 +112,8 @@ class Workload:
     expected: Expected
     running: Running | None = None
     pending: Pending | None = None
+    updates: int = 0
+    """How many running pods are updated, in a way that changes no decision, before a warm cycle."""
     peer: Peer | None = None
 
     @property

@@ -56,7 +56,7 @@ def _row(summary: Summary, y: float) -> str:
         width = took / total * (_RIGHT - _LEFT)
         shapes.append(_segment(name, took, took / total, (x, y + 2), width))
         x += width
-    shapes.append(text((_RIGHT + 12, y + 16), duration(summary.warm.wall_ms.median), font_weight=600, fill=INK))
+    shapes.append(text((_RIGHT + 12, y + 16), duration(summary.warm.cpu_ms.median), font_weight=600, fill=INK))
     return "".join(shapes)
 
 

@@ -36,7 +36,7 @@ def versus_chart(summaries: Sequence[Summary]) -> str:
 
 
 def _times(summary: Summary) -> Iterator[float]:
-    yield from (summary.warm.wall_ms.min, summary.warm.wall_ms.max, summary.cold.wall_ms.median)
+    yield from (summary.warm.cpu_ms.min, summary.warm.cpu_ms.max, summary.cold.cpu_ms.median)
     if summary.range.target_ms:
         yield summary.range.target_ms
     yield from summary.peer_cycle_ms or ()
@@ -62,7 +62,7 @@ def _legend() -> str:
 
 
 def _row(summary: Summary, y: float, scale: LogScale) -> str:
-    warm, target, peer = summary.warm.wall_ms, summary.range.target_ms, summary.peer_cycle_ms
+    warm, target, peer = summary.warm.cpu_ms, summary.range.target_ms, summary.peer_cycle_ms
     shapes = [
         text((0, y + 4), summary.workload, font_weight=600),
         text((90, y + 4), _cut(summary.title, 50), size=11, fill=MUTED),
@@ -74,7 +74,7 @@ def _row(summary: Summary, y: float, scale: LogScale) -> str:
         )
     if target:
         shapes.append(titled(_goal(scale(target), y), title=f"target: {duration(target)}"))
-    shapes.append(titled(_ring(scale(summary.cold.wall_ms.median), y), title=_first(summary)))
+    shapes.append(titled(_ring(scale(summary.cold.cpu_ms.median), y), title=_first(summary)))
     spread = {"y1": y, "y2": y, "stroke": OURS, "stroke_width": 3, "stroke_linecap": "round", "stroke_opacity": 0.45}
     shapes.append(tag("line", x1=scale(warm.min), x2=scale(warm.max), **spread))
     dot = tag("circle", cx=scale(warm.median), cy=y, r=5.5, fill=OURS)
@@ -88,7 +88,7 @@ def _row(summary: Summary, y: float, scale: LogScale) -> str:
 
 
 def _first(summary: Summary) -> str:
-    return f"first cycle: {duration(summary.cold.wall_ms.median)}"
+    return f"first cycle: {duration(summary.cold.cpu_ms.median)}"
 
 
 def _ring(x: float, y: float) -> str:

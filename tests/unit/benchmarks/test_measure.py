@@ -3,7 +3,7 @@ import json
 from benchmarks import engine
 from benchmarks.catalogue import find_workload
 from benchmarks.clock import Stopwatch
-from benchmarks.events import arriving, leaving, listed
+from benchmarks.events import arriving, leaving, listed, updating
 from benchmarks.manifests import NOW, node_name
 from benchmarks.measure import measure
 from benchmarks.outcome import Decisions, problems
@@ -66,6 +66,18 @@ def test_those_who_wait_go_and_come_back_between_warm_cycles():
     measure(little(pending=Pending(2, ("leaf",)), expected=Expected(placed=2)), begin, lambda: None, rounds=1)
     story = [step for step in schedulers[-1].seen if step == "settled" or step[0] == "Pod"]
     assert story == [("Pod", "list"), "settled", ("Pod", "DELETED"), ("Pod", "ADDED")]
+
+
+def test_running_pods_are_updated_where_a_workload_says_so():
+    workload = little(running=Running(24, ("leaf",)), updates=10, expected=Expected())
+    (batch,) = updating(workload, 3)
+    pods = [json.loads(body)["object"] for body in batch.bodies]
+    assert batch.form == "MODIFIED"
+    assert [pod["metadata"]["name"] for pod in pods] == [f"running-{at:06d}-000" for at in range(10)]
+    assert {pod["metadata"]["uid"][-2:] for pod in pods} == {".0"}
+    measured = measure(workload, engine.Live, engine.warm, rounds=1)
+    assert measured.problems == ()
+    assert [arrivals.objects for arrivals in measured.arrived] == [10]
 
 
 def test_a_wrong_decision_in_any_cycle_is_a_problem():
