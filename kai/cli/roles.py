@@ -46,6 +46,7 @@ def controller(name: str, given: Given, observe: Observe) -> Role:
 
 _BIND_REQUESTS: Final = ("needed", "always")
 _LINK_DELAY: Final = 10.0
+_MOST_LOOKS: Final = 64
 
 
 @attrs.frozen(kw_only=True)
@@ -216,7 +217,9 @@ def _podgrouper(given: Given, observe: Observe) -> Role:
         pod_labels=given.mapping("pod-label-selector"),
         link_delay_seconds=_LINK_DELAY if _binds_at_once(given) else 0.0,
     )
-    pace = Pace(concurrency=max(1, given.whole("max-concurrent-reconciles")))
+    # The peer's default suits a client that waits; here a look under way costs nothing, and the window brakes.
+    is_given = "max-concurrent-reconciles" in given.named
+    pace = Pace(concurrency=max(1, given.whole("max-concurrent-reconciles")) if is_given else _MOST_LOOKS)
 
     async def work(cluster: Cluster) -> None:
         await group_pods(cluster, settings, pace=pace, observe=observe)

@@ -10,6 +10,7 @@ from kai.framework.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.framework.profile import Profile
 from kai.intake import take_snapshot
+from kai.kernels.warm import warm
 
 _FREE: Final = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 _NODE: Final = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "4"}
@@ -18,8 +19,10 @@ _NODE: Final = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "
 def warm_up(profile: Profile) -> None:
     """Decide once on a made-up cluster: pods of every kind, one that fits, a gang that does not, one in the way.
 
+    Every kernel is loaded before, those of rare kinds included, so that none is compiled in the middle of a cycle.
     Not for the event loop.
     """
+    warm()
     run_cycle(take_snapshot(small_cluster(), 0.0), profile, Recorder())
 
 
