@@ -59,7 +59,10 @@ class _Placer:
     def _place_in(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> bool:
         if self._session.facts.groups.leaf[subgroup]:
             return self._place_leaf(subgroup, pods, nodes)
-        for child in self._portion.in_order(self._session.children(subgroup)):
+        children = self._session.children(subgroup)
+        if len(children) == 1:
+            return self.place(children[0], pods, nodes)
+        for child in self._portion.in_order(children):
             below = pods[np.isin(self._session.facts.pods.leaf[pods], self._portion.leaves_below(child))]
             if len(below) and not self.place(child, below, nodes):
                 return False

@@ -31,8 +31,14 @@ class Grants:
         columns = session.columns
         rows, nodes, shapes = pods.tolist(), columns.node[pods].tolist(), session.facts.pods.shape[pods].tolist()
         placements = columns.placement[pods]
+        if not placements.any() and not self._annotating:
+            whole = [self._of_shape.get(shape) or self._grant(shape) for shape in shapes]
+            return [
+                Bind(pod=pod, node=node, received=received, gpu_count=count)
+                for pod, node, (received, count, _) in zip(rows, nodes, whole, strict=True)
+            ]
         full = session.has_details(placements) | bool(self._annotating)
-        devices = self._devices(nodes, placements) if placements.any() else [()] * len(rows)
+        devices = self._devices(nodes, placements)
         out: list[Bind] = []
         for pod, node, shape, names, special in zip(rows, nodes, shapes, devices, full.tolist(), strict=True):
             received, count, portion = self._of_shape.get(shape) or self._grant(shape)

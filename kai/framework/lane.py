@@ -148,12 +148,13 @@ class Lane:
         """Emit what was decided, in order, one statement at a time; settle starts and refusals."""
         session, work, state = self._session, self._work, self._work.state
         session.stamp = int(state[allocating.STAMP])
+        if not state[allocating.STATEMENTS] and not state[allocating.REFUSALS]:
+            return
         count = int(state[allocating.DECISIONS])
         statements = work.statements[: int(state[allocating.STATEMENTS])]
         begins = np.searchsorted(work.decided[:count, 2], np.arange(len(statements) + 1))
         decisions = self._decisions(work.decided[:count, 0], work.decided[:count, 1])
-        for begin, end in pairwise(begins.tolist()):
-            session.emit("allocate", tuple(decisions[begin:end]))
+        session.emit("allocate", *(tuple(decisions[begin:end]) for begin, end in pairwise(begins.tolist())))
         started = statements[(statements[:, 1] == 0) & (statements[:, 2] == 0), 0]
         if len(started):
             session.last_start[started] = session.clock.read()

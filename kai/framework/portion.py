@@ -130,6 +130,8 @@ class Portion:
 
     def has_pending(self) -> bool:
         """Say whether some pod of the portion waits for a place."""
+        if self._pods is None:
+            return bool(self._session.columns.pending[self.leaves].any())
         return bool(len(self.holding(1 << Status.PENDING)))
 
     def in_order(self, subgroups: Iterable[int]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import cast
 
 import numpy as np
@@ -16,7 +17,7 @@ from kai.framework.hooks import Dependence
 from kai.framework.observe import Observer
 from kai.framework.parameters import Parameters
 from kai.framework.policy import Named, Policy, checked_mask, checked_scores
-from kai.framework.portion import Portion
+from kai.framework.portion import ROOT_AND_LEAF, Portion
 from kai.framework.profile import Profile
 from kai.framework.records import GroupRecord, Records
 from kai.framework.statement import Statement
@@ -207,12 +208,13 @@ class Session:
     def are_ready(self, rows: GroupRows) -> Bools:
         """Return bool[n]: which groups have enough pods to be worth trying; gated ones do not count."""
         facts = self.facts.groups
-        leaves = facts.first_subgroup[rows] + 1
-        simple = facts.simple[rows]
+        roots = facts.first_subgroup[rows]
+        # Of a root that needs its only child just that child's pods matter.
+        flat = (facts.first_subgroup[rows + 1] - roots == ROOT_AND_LEAF) & (facts.minimum[roots] == 1)
         ready: Bools = np.zeros(len(rows), np.bool_)
-        mine = leaves[simple]
-        ready[simple] = self.columns.active[mine] + self.columns.pending[mine] >= facts.minimum[mine]
-        ready[~simple] = [self.portion(group).is_ready() for group in rows[~simple].tolist()]
+        mine = roots[flat] + 1
+        ready[flat] = self.columns.active[mine] + self.columns.pending[mine] >= facts.minimum[mine]
+        ready[~flat] = [self.portion(group).is_ready() for group in rows[~flat].tolist()]
         return ready
 
     def oldest_first(self, rows: GroupRows) -> GroupRows:
@@ -412,14 +414,18 @@ class Session:
         """Begin a statement."""
         return Statement(self, action, cause, aggressor, rule)
 
-    def emit(self, action: str, decisions: tuple[Decision, ...]) -> None:
-        """Hand out the decisions of a committed statement."""
-        for decision in decisions:
-            self.counts[_COUNTED_AS[type(decision)]] += 1
-            if isinstance(decision, Evict) and decision.aggressor >= 0:
-                self.helped.add(decision.aggressor)
-        self._sink.take(decisions)
-        self.observer.committed(action, len(decisions))
+    def emit(self, action: str, *statements: tuple[Decision, ...]) -> None:
+        """Hand out the decisions of committed statements, one statement at a time."""
+        kinds = Counter(map(type, chain.from_iterable(statements)))
+        for kind, count in kinds.items():
+            self.counts[_COUNTED_AS[kind]] += count
+        if Evict in kinds:
+            evictions = (each for each in chain.from_iterable(statements) if isinstance(each, Evict))
+            self.helped.update(each.aggressor for each in evictions if each.aggressor >= 0)
+        take, committed = self._sink.take, self.observer.committed
+        for decisions in statements:
+            take(decisions)
+            committed(action, len(decisions))
 
     def record(self, group: int) -> GroupRecord:
         """Return the record of ``group``."""

@@ -66,20 +66,21 @@ class DomainTree:
     @classmethod
     def of(cls, session: SessionView, levels: Sequence[str]) -> "DomainTree":
         """Return the tree that ``levels`` span over the nodes of ``session``. Cost: O(N L)."""
-        nodes = session.snapshot.nodes
-        member = np.array([all(level in node.labels for level in levels) for node in nodes], np.bool_)
-        codes = np.full((len(levels) + 1, len(nodes)), -1, np.int64)
-        codes[0, member] = 0
+        labels = [session.label_codes(level) for level in levels]
+        member = (
+            np.logical_and.reduce([each > 0 for each in labels]) if labels else np.ones(len(session.nodes), np.bool_)
+        )
+        rows = np.flatnonzero(member)
+        codes = np.full((len(levels) + 1, len(member)), -1, np.int64)
+        codes[0, rows] = 0
         names: list[tuple[str, ...]] = [("",)]
-        for depth in range(1, len(levels) + 1):
-            paths = {
-                int(row): tuple(nodes[row].labels[level] for level in levels[:depth]) for row in np.flatnonzero(member)
-            }
-            ordered = sorted(set(paths.values()))
-            number = {path: code for code, path in enumerate(ordered)}
-            for row, path in paths.items():
-                codes[depth, row] = number[path]
-            names.append(tuple(".".join(path) for path in ordered))
+        for depth, level in enumerate(levels, start=1):
+            # Labels are numbered by value: pairs of parent and label are in the order of their paths.
+            pairs = codes[depth - 1, rows] * (labels[depth - 1].max(initial=0) + 1) + labels[depth - 1][rows]
+            _, first, codes[depth, rows] = np.unique(pairs, return_index=True, return_inverse=True)
+            ends = [session.snapshot.nodes[row].labels[level] for row in rows[first].tolist()]
+            above = [names[-1][code] for code in codes[depth - 1, rows[first]].tolist()]
+            names.append(tuple(f"{path}.{end}" if depth > 1 else end for path, end in zip(above, ends, strict=True)))
         return cls(levels=tuple(levels), member=member, codes=codes, names=tuple(names))
 
     def depth_of(self, level: str) -> int:
