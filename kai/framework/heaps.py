@@ -172,11 +172,9 @@ def heap_start(session: "Session") -> Int64s:
     """
     facts = session.facts
     queues = len(session.snapshot.queues)
-    counts = np.ones(queues + 1, np.int64)
-    known = facts.groups.queue >= 0
-    np.add.at(counts, facts.groups.queue[known], 1)
-    parents = facts.queues.parent
-    np.add.at(counts, np.where(parents >= 0, parents, queues), 1)
+    owners, parents = facts.groups.queue, facts.queues.parent
+    counts = 1 + np.bincount(owners[owners >= 0], minlength=queues + 1)
+    counts += np.bincount(np.where(parents >= 0, parents, queues), minlength=queues + 1)
     start = np.zeros(queues + 2, np.int64)
     np.cumsum(counts, out=start[1:])
     return start

@@ -1,7 +1,7 @@
 """The session: one cycle's snapshot, ledger and policy, and the questions that actions ask of them together."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import chain
 from typing import cast
 
@@ -29,7 +29,8 @@ from kai.kernels.fit import Rules
 from kai.model.rows import Bools, Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
 from kai.model.status import Status
 from kai.state.base import Base, make_base
-from kai.state.facts import pods_by_leaf, requested_amounts
+from kai.state.facts import requested_amounts
+from kai.state.kept import pods_by_leaf
 from kai.state.ledger import Ledger, Tracked
 from kai.state.snapshot import Snapshot
 
@@ -62,11 +63,11 @@ class Session:
         self.records = Records(snapshot, base.facts.groups)
         self.alike = Alike(self)
         self.counts = {"binds": 0, "evictions": 0, "pipelines": 0}
-        self.last_start = _times([group.last_start for group in snapshot.groups])
+        self.last_start = base.groups.last_start.copy()
         self.helped: set[int] = set()
         """Groups for which pods were evicted in this cycle."""
-        self.last_eviction = _times([group.last_eviction for group in snapshot.groups])
-        self.stale_since = _times([group.stale_since for group in snapshot.groups])
+        self.last_eviction = base.groups.last_eviction.copy()
+        self.stale_since = base.groups.stale_since.copy()
         self._smallest, self._largest = snapshot.gpu_memory_bounds
         self.facts: Facts = self._own_facts(base.facts)
         self._opening = base.layout.columns(base.arena, base.room(), np.zeros(len(snapshot.groups), np.int64))
@@ -112,6 +113,11 @@ class Session:
         self._tracked.append(column)
         return column
 
+    @property
+    def constrained(self) -> Bools:
+        """bool[G]: groups of which some sub-group names a topology."""
+        return self._base.constrained
+
     def engine_column(self, name: str) -> Tracked:
         """Return a column of the engine by name, as a target of effects."""
         return Tracked(np.zeros(0, np.int64), offset=getattr(self._base.layout.places, name))
@@ -144,12 +150,11 @@ class Session:
             self.facts = self.facts.replace(groups=self.facts.groups.replace(pods=by_leaf))
 
     def _make_group_keys(self) -> Float64s:
-        facts = self.snapshot.groups
-        rows = np.arange(len(facts), dtype=np.int64)
-        priority = np.array([group.priority for group in facts], np.int64)
-        keys = self.policy.group_keys(rows, priority, np.zeros(len(facts), np.float64))
-        rank = np.empty(len(facts), np.float64)
-        rank[self._base.group_order] = np.arange(len(facts))
+        count = len(self.snapshot.groups)
+        rows = np.arange(count, dtype=np.int64)
+        keys = self.policy.group_keys(rows, self._base.groups.priority, np.zeros(count, np.float64))
+        rank = np.empty(count, np.float64)
+        rank[self._base.group_order] = rows
         return np.ascontiguousarray(np.hstack([keys, rank[:, None]]))
 
     # ------------------------------------------------------------------ questions
@@ -460,7 +465,3 @@ def base_of(snapshot: Snapshot) -> Base:
         base = make_base(snapshot)
         snapshot.__dict__["_base"] = base
     return cast("Base", base)
-
-
-def _times(values: Sequence[float | None]) -> Float64s:
-    return np.array([np.nan if value is None else value for value in values], np.float64)

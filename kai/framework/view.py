@@ -1,8 +1,8 @@
 """What plugins see of a session: facts, live read-only columns, and the few questions that many plugins ask."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from kai.framework.parameters import Parameters
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules, Vectors
 from kai.model.constraints import NodeTerm
+from kai.model.pod import Pod
 from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, NodeRow, NodeRows, PodRow, PodRows, QueueRow
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED
 from kai.state.ledger import Tracked
@@ -18,6 +19,10 @@ from kai.state.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from kai.framework.session import Session
+
+
+NAME = "metadata.name"
+T = TypeVar("T")
 
 
 class SessionView:
@@ -89,6 +94,38 @@ class SessionView:
         """float64[G]: when each group last started, NaN if never; starts of this cycle included."""
         return self._session.last_start
 
+    @property
+    def constrained_groups(self) -> Bools:
+        """bool[G]: groups of which some sub-group names a topology."""
+        return self._session.constrained
+
+    def once(self, name: str, inputs: tuple[object, ...], make: Callable[[], T]) -> T:
+        """Return what ``make`` returned for the very same ``inputs``, in this session or an earlier one.
+
+        For what follows from facts (``snapshot.nodes`` and the like) and costs something to work out. ``make`` may
+        depend on nothing but ``inputs``, and what it returned is not to be changed. ``name`` is the plugin's own.
+        """
+        return self._session.snapshot.memory.once(f"plugin: {name}", inputs, make)
+
+    def pods_labelled(self, label: str) -> PodRows:
+        """Return the rows of pods that have ``label``, ascending."""
+        return self._pods_that(f"has label {label}", lambda pod: label in pod.labels)
+
+    def pods_of_others(self) -> PodRows:
+        """Return the rows of pods that belong to another scheduler, ascending."""
+        ours = self.parameters.scheduler_name
+        return self._pods_that(f"not of scheduler {ours}", lambda pod: pod.scheduler != ours)
+
+    def _pods_that(self, name: str, holds: Callable[[Pod], bool]) -> PodRows:
+        snapshot = self._session.snapshot
+        pods = snapshot.pods
+
+        def read(rows: Sequence[int]) -> tuple[Bools]:
+            return (np.array([holds(pods[row]) for row in rows], np.bool_),)
+
+        (chosen,) = snapshot.memory.rows.columns(name, snapshot.lineage.pods, len(pods), read)
+        return np.flatnonzero(chosen).astype(np.int64)
+
     def track(self, initial: Int64s) -> Tracked:
         """Return a column of the plugin's own that follows effects and undo; only while the plugin opens."""
         return self._session.track(initial)
@@ -107,11 +144,13 @@ class SessionView:
     @cached_property
     def node_labels(self) -> LabelTable:
         """The labels of all nodes."""
-        return LabelTable([node.labels for node in self.snapshot.nodes])
+        nodes = self.snapshot.nodes
+        return self.once("labels of nodes", (nodes,), lambda: LabelTable([node.labels for node in nodes]))
 
     @cached_property
     def _node_fields(self) -> LabelTable:
-        return LabelTable([{"metadata.name": node.name} for node in self.snapshot.nodes])
+        nodes = self.snapshot.nodes
+        return self.once("names of nodes", (nodes,), lambda: LabelTable([{NAME: node.name} for node in nodes]))
 
     def label_codes(self, label: str) -> Int64s:
         """Return int64[N]: equal numbers for equal values of ``label``, in their order; 0 for nodes without it."""

@@ -104,3 +104,22 @@ def describe_holding(facts: Facts, columns: Columns, groups: Int64s, elastic: Fl
                 amounts[group, CPU] += facts.shapes.request[shape, CPU]
                 amounts[group, MEMORY] += facts.shapes.request[shape, MEMORY]
                 amounts[group, GPU] += accepted_gpu(facts, shape, columns.node[pod])
+
+
+@kernel
+def sort_by_leaf(leaf: Int64s, order: Int64s, start: Int64s, out: Int64s) -> None:
+    """Sort pods by leaf and, within a leaf, as they come in ``order`` [P]; fills the first start[B] of ``out`` [P].
+
+    ``start`` [B + 1], all zeros, is where the pods of each sub-group begin. Cost: O(P + B).
+    """
+    for pod in range(leaf.shape[0]):
+        if leaf[pod] >= 0:
+            start[leaf[pod] + 1] += 1
+    for row in range(1, start.shape[0]):
+        start[row] += start[row - 1]
+    used = start.copy()
+    for at in range(order.shape[0]):
+        row = leaf[order[at]]
+        if row >= 0:
+            out[used[row]] = order[at]
+            used[row] += 1

@@ -22,15 +22,16 @@ def _keys(
     session: SessionView, label: str, key: Callable[[str], tuple[float, ...]], without: tuple[float, ...]
 ) -> Hooks:
     """Order pods by ``key`` of the value of ``label``; pods without it get ``without``."""
-    pods = session.snapshot.pods
+    pods, labelled = session.snapshot.pods, session.pods_labelled(label)
+    if not len(labelled):
+        return Hooks()
 
     def pod_keys(rows: PodRows) -> Float64s:
-        keys = np.empty((len(rows), len(without)), np.float64)
+        keys = np.empty((len(pods), len(without)), np.float64)
         keys[:] = without
-        # Hardly any pod has the label: one look at each, and work only for those.
-        for at in [at for at, row in enumerate(rows.tolist()) if label in pods[row].labels]:
-            keys[at] = key(pods[rows[at]].labels[label])
-        return keys
+        for row in labelled.tolist():  # hardly any pod has the label
+            keys[row] = key(pods[row].labels[label])
+        return keys[rows]
 
     return Hooks(pod_keys=pod_keys)
 

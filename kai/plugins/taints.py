@@ -14,6 +14,7 @@ import numpy as np
 from kai.framework.hooks import Dependence, Hooks
 from kai.framework.view import SessionView
 from kai.model.constraints import Taint, Toleration
+from kai.model.node import Node
 from kai.model.rows import Bools, NodeRows, PodRow
 
 REPELLING = ("NoSchedule", "NoExecute")
@@ -25,7 +26,8 @@ class Taints:
 
     def open(self, session: SessionView) -> Hooks:
         """Return the filter; nothing if no node repels anybody."""
-        tainted = _Tainted(session)
+        nodes = session.snapshot.nodes
+        tainted = session.once("taints", (nodes,), lambda: _Tainted(nodes))
         if len(tainted.kinds) == 1 and not tainted.kinds[0]:
             return Hooks()
         answers: dict[tuple[Toleration, ...], tuple[Taint | None, ...]] = {}
@@ -51,11 +53,11 @@ class Taints:
 class _Tainted:
     """Which nodes are tainted alike: a cluster has few kinds of them."""
 
-    def __init__(self, session: SessionView) -> None:
+    def __init__(self, nodes: Sequence[Node]) -> None:
         numbers: dict[tuple[Taint, ...], int] = {}
         kind_of = [
             numbers.setdefault(tuple(taint for taint in node.taints if taint.effect in REPELLING), len(numbers))
-            for node in session.snapshot.nodes
+            for node in nodes
         ]
         self.kind_of = np.array(kind_of, np.int64)
         self.kinds = tuple(numbers) or ((),)

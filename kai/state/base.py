@@ -10,8 +10,9 @@ import numpy as np
 
 from kai.kernels.booking import open_books
 from kai.kernels.columns import Facts
-from kai.model.rows import Int64s
+from kai.model.rows import Bools, Int64s
 from kai.state.facts import group_facts, node_facts, pod_facts, queue_facts, shape_facts, slot_table
+from kai.state.kept import GroupColumns, group_columns, group_order, pod_order, pods_by_leaf, subgroup_columns
 from kai.state.layout import Layout, Room, Sizes
 from kai.state.snapshot import Snapshot
 
@@ -28,25 +29,15 @@ class Base:
     slot_names: tuple[str, ...]
     pod_order: Int64s
     """Pod rows by creation time, then uid."""
+    groups: GroupColumns
+    constrained: Bools
+    """[G] Some sub-group of the group names a topology."""
     group_order: Int64s
     """Group rows by creation time, then uid."""
 
     def room(self) -> Room:
         """Return fresh logs for a session."""
         return Room.of(self.placements, self.width)
-
-
-def creation_order(created: Sequence[float], uids: Sequence[str]) -> Int64s:
-    """Return int64[n]: rows by creation time, then uid. Text is only compared where times are equal."""
-    times = np.array(created, np.float64)
-    order = np.argsort(times, kind="stable").astype(np.int64)
-    same = np.flatnonzero(np.diff(times[order]) == 0)
-    for first in same[np.concatenate([[True], np.diff(same) > 1])] if len(same) else ():
-        last = first + 1
-        while last < len(order) and times[order[last]] == times[order[first]]:
-            last += 1
-        order[first:last] = sorted(order[first:last], key=lambda row: uids[row])
-    return order
 
 
 def _widest(snapshot: Snapshot, slot_start: Int64s, placements: Sequence[Sequence[int]]) -> int:
@@ -63,13 +54,14 @@ def _widest(snapshot: Snapshot, slot_start: Int64s, placements: Sequence[Sequenc
 def make_base(snapshot: Snapshot) -> Base:
     """Book every pod that stands somewhere and return the result. Cost: O(P + N R), once per snapshot."""
     slot_start, slot_names, slot_rows = slot_table(snapshot)
-    pods = pod_facts(snapshot)
-    order = creation_order([pod.created for pod in snapshot.pods], [pod.uid for pod in snapshot.pods])
+    pods, groups, order = pod_facts(snapshot), group_columns(snapshot), pod_order(snapshot)
+    subgroups = subgroup_columns(snapshot, groups.tree)
+    by_leaf = pods_by_leaf(pods.leaf, order, int(snapshot.first_subgroup[-1]))
     facts = Facts(
         nodes=node_facts(snapshot, slot_start, slot_names),
         shapes=shape_facts(snapshot),
         pods=pods,
-        groups=group_facts(snapshot, pods, order),
+        groups=group_facts(groups, subgroups, snapshot.first_subgroup, by_leaf),
         queues=queue_facts(snapshot),
     )
     layout = Layout.of(
@@ -109,5 +101,7 @@ def make_base(snapshot: Snapshot) -> Base:
         width=width,
         slot_names=slot_names,
         pod_order=order,
-        group_order=creation_order([g.created for g in snapshot.groups], [g.uid for g in snapshot.groups]),
+        groups=groups,
+        constrained=subgroups.constrained,
+        group_order=group_order(snapshot, groups.created),
     )

@@ -1,16 +1,13 @@
 """From a snapshot to the tables that kernels read and the arena in which a cycle begins."""
 
-from collections.abc import Sequence
-
-import attrs
 import numpy as np
 
 from kai.kernels.columns import Facts, GroupFacts, NodeFacts, PodFacts, QueueFacts, ShapeFacts
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.pod import GpuKind
-from kai.model.podgroup import PodGroup, SubGroup
 from kai.model.queue import Shares
 from kai.model.rows import Bools, Float64s, Int64s
+from kai.state.kept import ByLeaf, GroupColumns, SubGroupColumns, node_columns
 from kai.state.snapshot import Snapshot
 
 
@@ -28,6 +25,8 @@ def slot_table(snapshot: Snapshot) -> tuple[Int64s, tuple[str, ...], dict[tuple[
     under a new name.
     """
     sharing = any(shape.gpu.shared for shape in snapshot.shapes)
+    if not sharing:
+        return np.zeros(len(snapshot.nodes) + 1, np.int64), (), {}
     existing: list[set[str]] = [set() for _ in snapshot.nodes]
     for pod, devices in snapshot.pod_devices.items():
         node = int(snapshot.pod_node[pod])
@@ -41,42 +40,27 @@ def slot_table(snapshot: Snapshot) -> tuple[Int64s, tuple[str, ...], dict[tuple[
             rows[node, name] = len(names)
             names.append(name)
         count = max(facts.gpu_count, facts.allocatable.get("gpu", 0) // GPU_UNIT)
-        names += [""] * (2 * count + len(existing[node]) if sharing else 0)
+        names += [""] * (2 * count + len(existing[node]))
         start.append(len(names))
     return np.array(start, np.int64), tuple(names), rows
 
 
 def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ...]) -> NodeFacts:
     """Return the node table."""
-    nodes, axis = snapshot.nodes, snapshot.axis
+    nodes = snapshot.nodes
     legacy = np.zeros(len(nodes), np.bool_)
     old_fashioned = np.array([shape.gpu.legacy_mig for shape in snapshot.shapes], np.bool_)
     if old_fashioned.any():
         held = snapshot.pod_node[old_fashioned[snapshot.pod_shape]]
         legacy[held[held >= 0]] = True
-    # Nodes of one kind share their amounts, so most vectors are made once.
-    vectors = {
-        id(node.allocatable): axis.vector(node.allocatable) for node in {id(n.allocatable): n for n in nodes}.values()
-    }
-    rows = [vectors[id(node.allocatable)] for node in nodes]
+    columns = node_columns(snapshot)
     return NodeFacts(
-        allocatable=np.array(rows, np.int64).reshape(len(nodes), len(axis)),
-        gpu_memory=np.array([node.gpu_memory for node in nodes], np.int64),
-        gpu_memory_known=np.array([node.gpu_memory_known for node in nodes], np.bool_),
-        gpu_count=np.array([node.gpu_count for node in nodes], np.int64),
-        mig_enabled=np.array([node.mig_enabled for node in nodes], np.bool_),
-        mig_strategy=np.array([node.mig_strategy for node in nodes], np.int64),
-        cpu_only=np.array(
-            [not node.mig_enabled and node.allocatable.get("gpu", 0) <= 0 and not node.dra_gpus for node in nodes],
-            np.bool_,
-        ),
-        dra_gpus=np.array([node.dra_gpus > 0 for node in nodes], np.bool_),
-        ready=np.array([node.ready for node in nodes], np.bool_),
+        **columns._asdict(),
         legacy_mig=legacy,
         slot_start=slot_start,
         slot_named=np.array([bool(name) for name in slot_names], np.bool_),
-        gpu_weight=axis.gpu_weights(),
-        mig_resource=axis.mig(),
+        gpu_weight=snapshot.axis.gpu_weights(),
+        mig_resource=snapshot.axis.mig(),
         claimable=_claimable(snapshot),
         credits=np.zeros((2, len(nodes)), np.int64),
     )
@@ -116,77 +100,21 @@ def pod_facts(snapshot: Snapshot) -> PodFacts:
     return PodFacts(shape=snapshot.pod_shape, group=group, leaf=leaf, reservation=snapshot.pod_reservation)
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class TreeFacts:
-    """Columns of one tree of sub-groups; rows count from its root."""
-
-    minimum: Int64s
-    parent: Int64s
-    """-1 for the root."""
-    leaf: Bools
-    simple: bool
-    """The tree is a root with one leaf, and nothing constrains where its pods go."""
-
-    @classmethod
-    def of(cls, subgroups: tuple[SubGroup, ...]) -> "TreeFacts":
-        """Return the columns of ``subgroups``."""
-        children = [0] * len(subgroups)
-        for subgroup in subgroups:
-            if subgroup.parent >= 0:
-                children[subgroup.parent] += 1
-        wanted = [children[at] if s.minimum is None and not s.leaf else s.minimum for at, s in enumerate(subgroups)]
-        minimum = np.array([1 if count is None else count for count in wanted], np.int64)
-        leaf = np.array([subgroup.leaf for subgroup in subgroups], np.bool_)
-        free = not any(subgroup.constraint for subgroup in subgroups)
-        simple = free and len(subgroups) == 2 and bool(leaf[1]) and minimum[0] == 1
-        return cls(
-            minimum=minimum,
-            parent=np.array([subgroup.parent for subgroup in subgroups], np.int64),
-            leaf=leaf,
-            simple=bool(simple),
-        )
-
-
-def tree_facts(groups: Sequence[PodGroup]) -> list[TreeFacts]:
-    """Return the columns of each group's tree; groups that share a tree share them."""
-    known: dict[int, TreeFacts] = {}
-    out = []
-    for group in groups:
-        tree = known.get(id(group.subgroups))
-        if tree is None:
-            tree = known[id(group.subgroups)] = TreeFacts.of(group.subgroups)
-        out.append(tree)
-    return out
-
-
-def pods_by_leaf(leaf: Int64s, pod_order: Int64s, subgroups: int) -> tuple[Int64s, Int64s]:
-    """Return where the pods of each sub-group begin [B + 1], and the pods of all leaves, each leaf's in pod order."""
-    ordered = pod_order[leaf[pod_order] >= 0]
-    leaves = leaf[ordered]
-    start = np.zeros(subgroups + 1, np.int64)
-    np.cumsum(np.bincount(leaves, minlength=subgroups), out=start[1:])
-    return start, np.ascontiguousarray(ordered[np.argsort(leaves, kind="stable")], np.int64)
-
-
-def group_facts(snapshot: Snapshot, pods: PodFacts, pod_order: Int64s) -> GroupFacts:
-    """Return the tables of groups and sub-groups; ``pod_order`` [P] lists all pods in pod order."""
-    groups = snapshot.groups
-    trees = tree_facts(groups)
-    nothing = [np.zeros(0, np.int64)]
-    base = snapshot.first_subgroup[:-1]
-    parent = np.concatenate([tree.parent for tree in trees] or nothing)
-    offset = np.repeat(base, np.diff(snapshot.first_subgroup))
-    pod_start, by_leaf = pods_by_leaf(pods.leaf, pod_order, int(snapshot.first_subgroup[-1]))
+def group_facts(
+    groups: GroupColumns, subgroups: SubGroupColumns, first_subgroup: Int64s, by_leaf: ByLeaf
+) -> GroupFacts:
+    """Return the tables of groups and sub-groups; ``by_leaf`` are the pods of sub-groups and where each one's begin."""
+    start, pods = by_leaf
     return GroupFacts(
-        queue=np.array([group.queue_row for group in groups], np.int64),
-        preemptible=np.array([group.preemptible for group in groups], np.bool_),
-        simple=np.array([tree.simple for tree in trees], np.bool_),
-        first_subgroup=snapshot.first_subgroup,
-        minimum=np.concatenate([tree.minimum for tree in trees] or nothing),
-        leaf=np.concatenate([tree.leaf for tree in trees] or [np.zeros(0, np.bool_)]),
-        parent=np.where(parent >= 0, parent + offset, -1),
-        pod_start=pod_start,
-        pods=by_leaf,
+        queue=groups.queue,
+        preemptible=groups.preemptible,
+        simple=subgroups.simple,
+        first_subgroup=first_subgroup,
+        minimum=subgroups.minimum,
+        leaf=subgroups.leaf,
+        parent=subgroups.parent,
+        pod_start=start,
+        pods=pods,
     )
 
 

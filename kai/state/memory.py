@@ -34,6 +34,12 @@ class Memory:
             known = self._answers[name] = (inputs, make())
         return cast("T", known[1])
 
+    def fresh(self, name: str, inputs: tuple[object, ...], make: Callable[[], T]) -> T:
+        """Return what is made anew under ``name``, and kept from now on."""
+        made = make()
+        self._answers[name] = (inputs, made)
+        return made
+
     def recall(self, name: str) -> object | None:
         """Return what was kept last under ``name``, whatever it was made of; None for nothing."""
         known = self._answers.get(name)

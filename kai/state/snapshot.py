@@ -5,7 +5,7 @@ Row *i* of every pod column is ``snapshot.pods[i]``; rows are in name order, whi
 so decisions do not depend on the order in which objects arrived.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import attrs
@@ -80,13 +80,19 @@ class Snapshot:
     @cached_property
     def first_subgroup(self) -> Int64s:
         """Return int64[G + 1]: the sub-groups of group g have rows first_subgroup[g] .. first_subgroup[g + 1]."""
-        counts = np.fromiter((len(group.subgroups) for group in self.groups), np.int64, len(self.groups))
+        groups, rows = self.groups, self.memory.rows
+
+        def read(chosen: Sequence[int]) -> tuple[Int64s]:
+            return (np.array([len(groups[row].subgroups) for row in chosen], np.int64),)
+
+        (counts,) = rows.columns("subgroup counts", self.lineage.groups, len(groups), read)
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
     @cached_property
     def node_rows(self) -> Mapping[str, int]:
         """Return the row of each node by name."""
-        return {node.name: row for row, node in enumerate(self.nodes)}
+        nodes = self.nodes
+        return self.memory.once("node rows", (nodes,), lambda: {node.name: row for row, node in enumerate(nodes)})
 
     @cached_property
     def queue_rows(self) -> Mapping[str, int]:
@@ -96,8 +102,13 @@ class Snapshot:
     @cached_property
     def gpu_memory_bounds(self) -> tuple[int, int]:
         """Return the least and the most GPU memory (MiB) of nodes where it is known; (0, 0) if it is nowhere."""
-        known = [node.gpu_memory for node in self.nodes if node.gpu_memory > UNKNOWN_GPU_MEMORY]
-        return (min(known), max(known)) if known else (0, 0)
+        nodes = self.nodes
+
+        def bounds() -> tuple[int, int]:
+            known = [node.gpu_memory for node in nodes if node.gpu_memory > UNKNOWN_GPU_MEMORY]
+            return (min(known), max(known)) if known else (0, 0)
+
+        return self.memory.once("GPU memory bounds", (nodes,), bounds)
 
     @cached_property
     def requests(self) -> Int64s:

@@ -124,8 +124,7 @@ def cluster_total(session: SessionView) -> Float64s:
     amounts = nodes.allocatable[nodes.ready].sum(axis=0)
     total = np.array([amounts[0], amounts[1], int(amounts @ nodes.gpu_weight)], np.float64)
     snapshot = session.snapshot
-    ours = session.parameters.scheduler_name
-    for row in [row for row, pod in enumerate(snapshot.pods) if pod.scheduler != ours]:
+    for row in session.pods_of_others().tolist():
         active = (ACTIVE_USED >> int(snapshot.pod_status[row])) & 1
         if active and not snapshot.pod_reservation[row] and snapshot.pods[row].labels.get("app") != SCALING_POD:
             total -= session.requested[snapshot.pod_shape[row]]

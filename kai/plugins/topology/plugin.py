@@ -65,17 +65,7 @@ class Topology:
             told = {"group": facts.key, "subgroup": facts.subgroups[at].name, "topology": constraint.topology}
             return attrs.evolve(partition, verdict=Verdict.refused(reason.code, **{**told, **reason.facts}))
 
-        constrained = _constrained(session)
-        return Hooks(partition_nodes=partition, partitions=constrained)
-
-
-def _constrained(session: SessionView) -> Bools:
-    """Return bool[G]: some sub-group of the group names a topology."""
-    groups = session.snapshot.groups
-    # Groups without sub-groups of their own share trees, so most of them are looked at once.
-    distinct = {id(group.subgroups): group.subgroups for group in groups}
-    trees = {key: any(subgroup.constraint for subgroup in tree) for key, tree in distinct.items()}
-    return np.array([trees[id(group.subgroups)] for group in groups], np.bool_)
+        return Hooks(partition_nodes=partition, partitions=session.constrained_groups)
 
 
 class _DomainSearch:

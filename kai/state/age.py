@@ -1,0 +1,65 @@
+"""Rows by age: oldest first, by uid where ages are equal; kept in order as rows come and go."""
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+import numpy as np
+
+from kai.model.rows import Float64s, Int64s
+from kai.state.edition import Edition
+from kai.state.memory import Memory
+
+_FEW = 64
+
+Uid = Callable[[int], str]
+
+
+def creation_order(created: Float64s, uid: Uid) -> Int64s:
+    """Return int64[n]: rows by creation time, then uid. Text is only compared where times are equal."""
+    order = np.argsort(created, kind="stable").astype(np.int64)
+    same = np.flatnonzero(np.diff(created[order]) == 0)
+    for first in same[np.concatenate([[True], np.diff(same) > 1])] if len(same) else ():
+        last = first + 1
+        while last < len(order) and created[order[last]] == created[order[first]]:
+            last += 1
+        order[first:last] = sorted(order[first:last].tolist(), key=uid)
+    return order
+
+
+def carried_order(memory: Memory, name: str, edition: Edition, created: Float64s, uid: Uid) -> Int64s:
+    """Return what ``creation_order`` returns, made of the order that ``memory`` has of the edition before."""
+    known = memory.recall(name)
+    if isinstance(known, _Known):
+        if known.mark is edition.mark:
+            return known.order
+        if known.mark is edition.before and len(edition.fresh) <= _FEW + len(created) // 8:
+            order = _moved(known.order, edition, created, uid)
+            memory.keep(name, _Known(edition.mark, order))
+            return order
+    order = creation_order(created, uid)
+    memory.keep(name, _Known(edition.mark, order))
+    return order
+
+
+class _Known:
+    def __init__(self, mark: object, order: Int64s) -> None:
+        self.mark, self.order = mark, order
+
+
+def _moved(before: Int64s, edition: Edition, created: Float64s, uid: Uid) -> Int64s:
+    """Return the order without rows that are gone, and with fresh rows where they belong."""
+    source = np.arange(len(before)) if edition.source is None else edition.source
+    stays = source >= 0
+    stays[edition.fresh] = False
+    row_now = np.full(len(before), -1, np.int64)
+    row_now[source[stays]] = np.flatnonzero(stays)
+    order = row_now[before]
+    order = order[order >= 0]
+    fresh = sorted(edition.fresh.tolist(), key=lambda row: (created[row], uid(row), row))
+    times, keys = created[order], created[fresh]
+    first, last = np.searchsorted(times, keys, side="left"), np.searchsorted(times, keys, side="right")
+    places = [
+        start + bisect_left(order[start:end].tolist(), (uid(row), row), key=lambda other: (uid(other), other))
+        for row, start, end in zip(fresh, first.tolist(), last.tolist(), strict=True)
+    ]
+    return np.insert(order, places, fresh)

@@ -1,0 +1,214 @@
+"""What sessions need of pods and groups in columns, carried from snapshot to snapshot.
+
+Everything here follows row by row from frozen objects, so a snapshot whose lineage says which rows are fresh pays for
+those; any other snapshot is read in full.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import attrs
+import numpy as np
+
+from kai.kernels.groups import sort_by_leaf
+from kai.model.node import Node
+from kai.model.podgroup import SubGroup
+from kai.model.rows import Bools, Float64s, Int64s
+from kai.state.age import carried_order
+from kai.state.snapshot import Snapshot
+
+_FEW = 64
+
+ByLeaf: TypeAlias = tuple[Int64s, Int64s]
+"""Where the pods of each sub-group begin [B + 1], and the pods of all leaves."""
+
+
+class GroupColumns(NamedTuple):
+    """Groups by row."""
+
+    queue: Int64s
+    preemptible: Bools
+    priority: Int64s
+    created: Float64s
+    last_start: Float64s
+    """NaN: never."""
+    last_eviction: Float64s
+    stale_since: Float64s
+    tree: Int64s
+    """Number of the tree of sub-groups."""
+
+
+class NodeColumns(NamedTuple):
+    """Nodes by row; see ``kai.kernels.columns.NodeFacts``."""
+
+    allocatable: Int64s
+    gpu_memory: Int64s
+    gpu_memory_known: Bools
+    gpu_count: Int64s
+    mig_enabled: Bools
+    mig_strategy: Int64s
+    cpu_only: Bools
+    dra_gpus: Bools
+    ready: Bools
+
+
+class TreeColumns(NamedTuple):
+    """One tree of sub-groups; rows count from its root."""
+
+    minimum: Int64s
+    parent: Int64s
+    """-1 for the root."""
+    leaf: Bools
+    simple: bool
+    """The tree is a root with one leaf, and nothing constrains where its pods go."""
+    constrained: bool
+    """Some sub-group names a topology."""
+
+
+@attrs.define(eq=False)
+class Trees:
+    """Distinct trees of sub-groups, by number. Groups without sub-groups of their own share trees."""
+
+    columns: list[TreeColumns] = attrs.field(factory=list)
+    _numbers: dict[int, int] = attrs.field(factory=dict)
+    _kept: list[tuple[SubGroup, ...]] = attrs.field(factory=list)
+
+    def number(self, subgroups: tuple[SubGroup, ...]) -> int:
+        """Return the number of a tree, which is known by its identity."""
+        known = self._numbers.get(id(subgroups))
+        if known is None:
+            known = self._numbers[id(subgroups)] = len(self._kept)
+            self._kept.append(subgroups)
+            self.columns.append(_tree(subgroups))
+        return known
+
+
+def _tree(subgroups: tuple[SubGroup, ...]) -> TreeColumns:
+    children = [0] * len(subgroups)
+    for subgroup in subgroups:
+        if subgroup.parent >= 0:
+            children[subgroup.parent] += 1
+    wanted = [children[at] if s.minimum is None and not s.leaf else s.minimum for at, s in enumerate(subgroups)]
+    minimum = np.array([1 if count is None else count for count in wanted], np.int64)
+    leaf = np.array([subgroup.leaf for subgroup in subgroups], np.bool_)
+    constrained = any(subgroup.constraint for subgroup in subgroups)
+    return TreeColumns(
+        minimum=minimum,
+        parent=np.array([subgroup.parent for subgroup in subgroups], np.int64),
+        leaf=leaf,
+        simple=not constrained and len(subgroups) == 2 and bool(leaf[1]) and bool(minimum[0] == 1),
+        constrained=constrained,
+    )
+
+
+class SubGroupColumns(NamedTuple):
+    """All sub-groups, group by group, and what groups have from their trees."""
+
+    simple: Bools
+    constrained: Bools
+    minimum: Int64s
+    leaf: Bools
+    parent: Int64s
+
+
+def group_columns(snapshot: Snapshot) -> GroupColumns:
+    """Return the columns of groups. Nobody may write them."""
+    groups, rows = snapshot.groups, snapshot.memory.rows
+    trees = snapshot.memory.once("trees", (), Trees)
+    if len(trees.columns) > _FEW * _FEW + 4 * len(groups):  # most are of groups of the past
+        trees = snapshot.memory.fresh("trees", (), Trees)
+
+    def read(chosen: Sequence[int]) -> GroupColumns:
+        some = [groups[row] for row in chosen]
+        return GroupColumns(
+            queue=np.array([group.queue_row for group in some], np.int64),
+            preemptible=np.array([group.preemptible for group in some], np.bool_),
+            priority=np.array([group.priority for group in some], np.int64),
+            created=np.array([group.created for group in some], np.float64),
+            last_start=_times([group.last_start for group in some]),
+            last_eviction=_times([group.last_eviction for group in some]),
+            stale_since=_times([group.stale_since for group in some]),
+            tree=np.array([trees.number(group.subgroups) for group in some], np.int64),
+        )
+
+    return GroupColumns(*rows.columns("groups", snapshot.lineage.groups, len(groups), read, (trees,)))
+
+
+def subgroup_columns(snapshot: Snapshot, tree: Int64s) -> SubGroupColumns:
+    """Return the columns of sub-groups, ``tree`` [G] being the trees of groups. Cost: O(B) in columns."""
+    trees = snapshot.memory.once("trees", (), Trees).columns
+    if not len(tree):
+        nothing, nobody = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+        return SubGroupColumns(nobody, nobody.copy(), nothing, nobody.copy(), nothing.copy())
+    sizes = np.array([len(each.leaf) for each in trees], np.int64)
+    begins = np.cumsum(sizes) - sizes
+    first = snapshot.first_subgroup
+    # Where each row of the result is among the rows of all distinct trees.
+    group_of = np.repeat(np.arange(len(tree)), sizes[tree])
+    at = (begins[tree] - first[:-1])[group_of] + np.arange(len(group_of))
+    parent = np.concatenate([each.parent for each in trees])[at]
+    return SubGroupColumns(
+        simple=np.array([each.simple for each in trees], np.bool_)[tree],
+        constrained=np.array([each.constrained for each in trees], np.bool_)[tree],
+        minimum=np.concatenate([each.minimum for each in trees])[at],
+        leaf=np.concatenate([each.leaf for each in trees])[at],
+        parent=np.where(parent >= 0, parent + first[:-1][group_of], -1),
+    )
+
+
+def pod_order(snapshot: Snapshot) -> Int64s:
+    """Return int64[P]: pod rows by creation time, then uid."""
+    pods, edition = snapshot.pods, snapshot.lineage.pods
+
+    def read(rows: Sequence[int]) -> tuple[Float64s]:
+        return (np.array([pods[row].created for row in rows], np.float64),)
+
+    (created,) = snapshot.memory.rows.columns("pods created", edition, len(pods), read)
+    return carried_order(snapshot.memory, "pod order", edition, created, lambda row: pods[row].uid)
+
+
+def group_order(snapshot: Snapshot, created: Float64s) -> Int64s:
+    """Return int64[G]: group rows by creation time, then uid."""
+    groups = snapshot.groups
+    return carried_order(snapshot.memory, "group order", snapshot.lineage.groups, created, lambda row: groups[row].uid)
+
+
+def pods_by_leaf(leaf: Int64s, order: Int64s, subgroups: int) -> ByLeaf:
+    """Return where the pods of each sub-group begin [B + 1], and the pods of all leaves, each leaf's in pod order."""
+    start = np.zeros(subgroups + 1, np.int64)
+    out = np.empty(len(order), np.int64)
+    sort_by_leaf(leaf, order, start, out)
+    return start, out[: start[-1]]
+
+
+def node_columns(snapshot: Snapshot) -> NodeColumns:
+    """Return the columns of nodes. Nobody may write them."""
+    nodes, axis = snapshot.nodes, snapshot.axis
+
+    def read(rows: Sequence[int]) -> NodeColumns:
+        some = [nodes[row] for row in rows]
+        # Nodes of one kind share their amounts, so most vectors are made once.
+        vectors = {key: axis.vector(each) for key, each in {id(n.allocatable): n.allocatable for n in some}.items()}
+        amounts = [vectors[id(node.allocatable)] for node in some]
+        return NodeColumns(
+            allocatable=np.array(amounts, np.int64).reshape(len(some), len(axis)),
+            gpu_memory=np.array([node.gpu_memory for node in some], np.int64),
+            gpu_memory_known=np.array([node.gpu_memory_known for node in some], np.bool_),
+            gpu_count=np.array([node.gpu_count for node in some], np.int64),
+            mig_enabled=np.array([node.mig_enabled for node in some], np.bool_),
+            mig_strategy=np.array([node.mig_strategy for node in some], np.int64),
+            cpu_only=np.array([is_cpu_only(node) for node in some], np.bool_),
+            dra_gpus=np.array([node.dra_gpus > 0 for node in some], np.bool_),
+            ready=np.array([node.ready for node in some], np.bool_),
+        )
+
+    return NodeColumns(*snapshot.memory.rows.columns("nodes", snapshot.lineage.nodes, len(nodes), read, (axis,)))
+
+
+def is_cpu_only(node: Node) -> bool:
+    """Say whether a node has no GPUs, nor ever had."""
+    return not node.mig_enabled and node.allocatable.get("gpu", 0) <= 0 and not node.dra_gpus
+
+
+def _times(values: Sequence[float | None]) -> Float64s:
+    return np.array([np.nan if value is None else value for value in values], np.float64)
