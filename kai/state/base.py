@@ -3,7 +3,7 @@
 Tables for kernels and a booked arena, made once and copied by each session.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -51,6 +51,20 @@ def _widest(snapshot: Snapshot, slot_start: Int64s, placements: Sequence[Sequenc
     return max(1, min(asked, most), *map(len, placements))
 
 
+def _placements(
+    snapshot: Snapshot, slot_rows: Mapping[tuple[int, str], int], placement: Int64s
+) -> list[tuple[int, ...]]:
+    """Return the slots of every standing pod that shares devices; fills ``placement`` [P]."""
+    placements: list[tuple[int, ...]] = []
+    for pod, devices in sorted(snapshot.pod_devices.items()):
+        node = int(snapshot.pod_node[pod])
+        slots = tuple(slot_rows[node, name] for name in devices if (node, name) in slot_rows)
+        if slots:
+            placements.append(slots)
+            placement[pod] = len(placements)
+    return placements
+
+
 def make_base(snapshot: Snapshot) -> Base:
     """Book every pod that stands somewhere and return the result. Cost: O(P + N R), once per snapshot."""
     slot_start, slot_names, slot_rows = slot_table(snapshot)
@@ -76,14 +90,7 @@ def make_base(snapshot: Snapshot) -> Base:
         )
     )
     arena = np.zeros(layout.size, np.int64)
-    placements: list[tuple[int, ...]] = []
-    placement = layout.view(arena, "placement")
-    for pod, devices in sorted(snapshot.pod_devices.items()):
-        node = int(snapshot.pod_node[pod])
-        slots = tuple(slot_rows[node, name] for name in devices if (node, name) in slot_rows)
-        if slots:
-            placements.append(slots)
-            placement[pod] = len(placements)
+    placements = _placements(snapshot, slot_rows, layout.view(arena, "placement"))
     layout.view(arena, "counters")[1] = len(placements)
     layout.view(arena, "status")[:] = snapshot.pod_status
     layout.view(arena, "node")[:] = snapshot.pod_node

@@ -1,5 +1,6 @@
 import numpy as np
 from hypothesis import given
+from hypothesis import strategies as st
 
 from kai.kernels import groups, order
 from tests.kernels.naive import groups as naive
@@ -49,3 +50,12 @@ def test_groups_are_described_as_by_the_twins(stage):
     groups.describe_holding(ledger.facts, ledger.columns, rows, elastic, amounts)
     for row, (state, held) in naive.describe_holding(world).items():
         assert (elastic[row], amounts[row].tolist()) == (state, list(held))
+
+
+@given(st.lists(st.integers(-1, 4), max_size=12), st.randoms(use_true_random=False))
+def test_pods_are_sorted_by_leaf_as_by_the_twin(leaves, chance):
+    pods = list(range(len(leaves)))
+    chance.shuffle(pods)
+    start, out = np.zeros(6, np.int64), np.empty(len(leaves), np.int64)
+    groups.sort_by_leaf(np.array(leaves, np.int64), np.array(pods, np.int64), start, out)
+    assert (start.tolist(), out[: start[-1]].tolist()) == naive.sort_by_leaf(leaves, pods, 5)

@@ -62,3 +62,10 @@ def _sum(rows: Sequence[Sequence[float]]) -> tuple[float, float, float]:
     for row in rows:
         total = [have + more for have, more in zip(total, row, strict=True)]
     return total[0], total[1], total[2]
+
+
+def sort_by_leaf(leaf: Sequence[int], order: Sequence[int], subgroups: int) -> tuple[list[int], list[int]]:
+    """Return where the pods of each sub-group begin, and the pods of all leaves, each leaf's in ``order``."""
+    by_leaf = [[pod for pod in order if leaf[pod] == row] for row in range(subgroups)]
+    start = [sum(map(len, by_leaf[:row])) for row in range(subgroups + 1)]
+    return start, [pod for pods in by_leaf for pod in pods]

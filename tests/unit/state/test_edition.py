@@ -1,0 +1,84 @@
+"""What is carried from edition to edition is what would have been made anew."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai.state.age import carried_order, creation_order
+from kai.state.edition import Carrier, Edition
+from kai.state.memory import Memory
+
+ROWS = st.lists(st.integers(0, 12), unique=True, max_size=10).map(sorted)
+"""A table: rows in order, by what is in them."""
+
+
+def successor(edition, before, now, changed):
+    """Return the edition of the rows ``now``, of which those in ``changed`` are new objects."""
+    source = [before.index(row) if row in before and row not in changed else -1 for row in now]
+    fresh = [at for at, old in enumerate(source) if old < 0]
+    kept = None if before == now else np.array(source, np.int64)
+    return Edition(before=edition.mark, source=kept, fresh=np.array(fresh, np.int64))
+
+
+@given(st.lists(st.tuples(ROWS, st.sets(st.integers(0, 12))), min_size=1, max_size=4))
+def test_columns_lists_and_orders_are_those_of_the_rows_as_they_are_now(rounds):
+    carrier, memory, edition, before, things = Carrier(), Memory(), Edition(), [], {}
+    carrier.columns("values", edition, 0, lambda rows: (np.zeros(len(rows), np.int64),))
+    listed = []
+    for number, (now, changed) in enumerate(rounds):
+        edition = successor(edition, before, now, changed)
+        for row in now:
+            if row not in before or row in changed:
+                things[row] = 100 * row + number
+        values = [things[row] for row in now]
+        asked_for = []
+
+        def read(rows, values=values, asked_for=asked_for):
+            asked_for.extend(rows)
+            return (np.array([values[row] for row in rows], np.int64),)
+
+        (column,) = carrier.columns("values", edition, len(now), read)
+        assert column.tolist() == values
+        assert asked_for == edition.fresh.tolist()
+        assert carrier.columns("values", edition, len(now), read)[0] is column
+        listed = edition.carried_list(listed, [values[row] for row in edition.fresh.tolist()])
+        assert listed == values
+        created = np.array([value % 3 for value in values], np.float64)
+
+        def uid(row, values=values):
+            return str(values[row])
+
+        order = carried_order(memory, "order", edition, created, uid)
+        assert order.tolist() == creation_order(created, uid).tolist()
+        before = now
+
+
+@given(st.lists(st.booleans(), max_size=8), ROWS, ROWS, st.sets(st.integers(0, 12)))
+def test_an_edition_of_some_rows_carries_what_they_had(chosen, before, now, changed):
+    wanted = {row for row, chooses in enumerate(chosen) if chooses}
+    whole = Edition()
+    later = successor(whole, before, now, changed)
+    # What was chosen may have changed with the object, but not for one that is still the same.
+    among = later.among(
+        np.array([row in wanted for row in before], np.bool_), np.array([row in wanted for row in now], np.bool_)
+    )
+    values_before = [f"old {row}" for row in before if row in wanted]
+    values = [f"old {row}" if row in before and row not in changed else f"new {row}" for row in now if row in wanted]
+    assert among.carried_list(values_before, [values[row] for row in among.fresh.tolist()]) == values
+    assert among.mark is later.mark
+
+
+def test_what_was_made_of_other_inputs_or_of_an_edition_that_was_missed_is_made_anew():
+    carrier, first, one, other = Carrier(), Edition(), object(), object()
+    seen = []
+
+    def read(rows):
+        seen.append(list(rows))
+        return (np.zeros(len(rows), np.int64),)
+
+    carrier.columns("name", first, 2, read, (one,))
+    carrier.columns("name", first, 2, read, (one,))
+    carrier.columns("name", first, 2, read, (other,))
+    missed = Edition(before=first.mark, fresh=np.array([1], np.int64))
+    carrier.columns("name", Edition(before=missed.mark, fresh=np.array([0], np.int64)), 2, read, (other,))
+    assert seen == [[0, 1], [0, 1], [0, 1]]
