@@ -241,6 +241,8 @@ def node_text(reason: NodeReason) -> str:
         if reason.subject == "unschedulable":
             return "node is unschedulable"
         return f"node has {'NotReady' if reason.subject == 'Ready' else reason.subject} condition"
+    if reason.detail is not None:
+        return f"{_REFUSALS[reason.code]}, Details: {reason_text(reason.detail)}"
     if reason.code < fit.SHORT_OF:
         return _REFUSALS.get(reason.code, UNABLE_POD)
     if mig_slices(reason.subject) != (0, 0) or "/mig-" in reason.subject:

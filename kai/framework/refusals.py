@@ -2,13 +2,12 @@
 
 import numpy as np
 
+from kai.framework.objections import excess
 from kai.framework.portion import Portion
 from kai.framework.session import Session
 from kai.framework.verdict import ACCEPTED, Code, Fact, Reason, Verdict
 from kai.kernels import fit
-from kai.model.rows import Float64s, NodeRows, PodRow, PodRows
-
-RESOURCES = ("cpu", "memory", "gpu")
+from kai.model.rows import NodeRows, PodRow, PodRows
 
 
 def capacity_verdict(session: Session, portion: Portion, pods: PodRows, *, fixed_only: bool = False) -> Verdict:
@@ -21,31 +20,7 @@ def capacity_verdict(session: Session, portion: Portion, pods: PodRows, *, fixed
         return ACCEPTED
     cpu, memory, gpu = session.limit_amounts[session.facts.pods.shape[pods]].sum(axis=0)
     code = fit.over_capacity(session.facts, session.columns, group, float(cpu), float(memory), float(gpu), fixed_only)
-    return ACCEPTED if code == fit.ACCEPTED else _excess(session, group, np.array([cpu, memory, gpu]), code)
-
-
-def _excess(session: Session, group: int, wanted: Float64s, code: int) -> Verdict:
-    """Return the refusal with the queue, the resource and the numbers that prove it."""
-    facts, columns = session.facts, session.columns
-    over_limit = code == fit.REFUSED_OVER_LIMIT
-    bounds = facts.queues.limit if over_limit else facts.queues.quota
-    used = columns.queue_used if over_limit else columns.queue_fixed
-    queue = int(facts.groups.queue[group])
-    while queue >= 0:
-        for resource, name in enumerate(RESOURCES):
-            bound = float(bounds[queue, resource])
-            if wanted[resource] > 0 and 0 <= bound < used[queue, resource] + wanted[resource]:
-                return Verdict.refused(
-                    Code.OVER_LIMIT if over_limit else Code.OVER_QUOTA,
-                    queue=session.snapshot.queues[queue].title,
-                    queue_row=queue,
-                    resource=name,
-                    bound=bound,
-                    used=float(used[queue, resource]),
-                    requested=float(wanted[resource]),
-                )
-        queue = int(facts.queues.parent[queue])
-    return ACCEPTED
+    return ACCEPTED if code == fit.ACCEPTED else excess(session, group, np.array([cpu, memory, gpu]), code)
 
 
 def record_no_node(session: Session, portion: Portion, leaf: int, pod: int, placed: int, nodes: NodeRows) -> Reason:

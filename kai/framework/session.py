@@ -14,6 +14,7 @@ from kai.framework.decisions import Bind, Cause, Decision, DecisionSink, Evict, 
 from kai.framework.grants import Grants
 from kai.framework.heaps import heap_start
 from kai.framework.hooks import Dependence
+from kai.framework.objections import excesses, shortages
 from kai.framework.observe import Observer
 from kai.framework.parameters import Parameters
 from kai.framework.policy import Named, Policy, checked_mask, checked_scores
@@ -371,23 +372,21 @@ class Session:
         told = np.zeros(len(nodes), np.bool_)
         told[list(words)] = True
         unready = np.flatnonzero((codes == fit.REFUSED_NOT_READY) & ~told)
-        counts.update(self._reason(fit.REFUSED_NOT_READY, node, shape) for node in nodes[unready].tolist())
-        others = codes[(codes != fit.ACCEPTED) & (codes != fit.REFUSED_NOT_READY) & ~told]
+        counts.update(self._unready(node) for node in nodes[unready].tolist())
+        short = (codes >= fit.SHORT_OF) & ~told
+        counts.update(shortages(self, shape, nodes[short], codes[short]))
+        over = ((codes == fit.REFUSED_OVER_LIMIT) | (codes == fit.REFUSED_OVER_QUOTA)) & ~told
+        counts.update(excesses(self, shape, group, nodes[over], codes[over]))
+        others = codes[(codes != fit.ACCEPTED) & (codes != fit.REFUSED_NOT_READY) & ~told & ~short & ~over]
         for code, count in zip(*(each.tolist() for each in np.unique(others, return_counts=True)), strict=True):
-            counts[self._reason(code, -1, shape)] += count
+            counts[NodeReason(code=code)] += count
         ordered = sorted(((count, reason) for reason, count in counts.items()), key=lambda item: (-item[0], item[1]))
         return Histogram(counts=tuple(ordered), nodes=len(nodes))
 
-    def _reason(self, code: int, node: int, shape: int) -> NodeReason:
-        """Return the refusal with what is short, or what is wrong with the node where that is the reason."""
-        subject = ""
-        if code >= fit.SHORT_OF:
-            name = self.snapshot.axis.names[code - fit.SHORT_OF]
-            subject = "gpu-memory" if name == "gpu" and self.snapshot.shapes[shape].gpu.memory else name
-        elif code == fit.REFUSED_NOT_READY:
-            facts = self.snapshot.nodes[node]
-            subject = "unschedulable" if facts.unschedulable else facts.failing_conditions[0]
-        return NodeReason(code=code, subject=subject)
+    def _unready(self, node: int) -> NodeReason:
+        facts = self.snapshot.nodes[node]
+        subject = "unschedulable" if facts.unschedulable else facts.failing_conditions[0]
+        return NodeReason(code=fit.REFUSED_NOT_READY, subject=subject)
 
     def _words(self, pod: int, nodes: NodeRows, codes: Int64s) -> dict[int, NodeReason]:
         """Return, by position, the words of plugins for nodes that only a plugin refused; marks those in ``codes``."""

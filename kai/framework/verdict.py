@@ -76,17 +76,21 @@ ACCEPTED = Verdict()
 class NodeReason:
     """Why one node was refused: a kernel's code, or a plugin's words.
 
-    ``subject`` is the resource or the profile that is short.
+    ``subject`` is the resource or the profile that is short, ``detail`` what a queue has to say about it.
     """
 
     code: int
     subject: str = ""
     text: str = ""
+    detail: Reason | None = attrs.field(default=None, order=False)
 
 
 @attrs.frozen(kw_only=True)
 class Histogram:
-    """How many nodes were refused for what; most frequent first, then by reason."""
+    """How many nodes were refused for what; most frequent first, then by reason.
+
+    A node that is short of several resources counts for each.
+    """
 
     counts: tuple[tuple[int, NodeReason], ...] = ()
     nodes: int = 0
