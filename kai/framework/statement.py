@@ -231,6 +231,8 @@ class Statement:
         for kind, pod, status in zip(*operations.T.tolist(), statuses.tolist(), strict=True):
             if kind == OP_EVICT and columns.evicted_status[pod] and pod not in evicted:
                 evicted.add(pod)
+                if columns.evicted_status[pod] == 1 + Status.PIPELINED:
+                    continue  # it has no place but a promise: nothing is there to be deleted, or it is already
                 out.append(self._eviction(pod, status))
             elif kind == OP_PIPELINE and status == Status.PIPELINED and columns.virtual[pod]:
                 out.append(

@@ -2,6 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai.framework.cycle import run_cycle
+from kai.framework.decisions import Bind, Evict, Recorder
 from kai.model.axis import GPU
 from tests.properties.strategies import SHARING, contended, fraction, memory, shape, snapshots, whole
 from tests.properties.watch import Watch, no_queue_exceeds_its_limit, nothing_is_overcommitted, profile
@@ -39,6 +41,16 @@ def test_idle_and_used_and_promised_add_up_to_what_nodes_have(snapshot, shortcut
     total = columns.idle + columns.used - promised
     total[:, GPU] = facts.nodes.allocatable[:, GPU] = 0
     assert np.array_equal(total, facts.nodes.allocatable)
+
+
+@given(contended())
+def test_nobody_is_evicted_twice_nor_who_has_no_more_than_a_promise(snapshot):
+    sink = Recorder()
+    run_cycle(snapshot, profile(shortcuts=True), sink)
+    evicted = [each.pod for each in sink.decisions if isinstance(each, Evict)]
+    assert len(evicted) == len(set(evicted))
+    bound = {each.pod for each in sink.decisions if isinstance(each, Bind)}
+    assert all(snapshot.pod_node[pod] >= 0 or pod in bound for pod in evicted)
 
 
 def test_forty_tenths_fill_four_devices_and_no_fifth():

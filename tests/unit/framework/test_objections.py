@@ -54,8 +54,8 @@ def test_a_limit_that_binds_on_a_node_comes_with_its_numbers(size):
     )
     assert found == [
         (
-            "1 node does not have enough capacity. Reason: OverLimit, Details: a quota has reached the allowable limit of "
-            f"GPUs. Limit is 0.5 GPUs, currently 0 GPUs allocated and workload requested {2000 / size:g} GPUs"
+            "1 node does not have enough capacity. Reason: OverLimit, Details: a quota has reached the allowable limit "
+            f"of GPUs. Limit is 0.5 GPUs, currently 0 GPUs allocated and workload requested {2000 / size:g} GPUs"
         ),
         "1 node is unschedulable",
     ]
