@@ -162,7 +162,7 @@ class _Teller:
         if missing:
             text = messages.not_ready({"missing": missing})
             return attrs.evolve(base, not_ready=self._with_pool(group, text), pods=strangers)
-        record = self._report.records.get(row)
+        record = self._record(row, group)
         message = self._with_pool(group, messages.group_message(record.reasons if record else ()))
         return attrs.evolve(
             base,
@@ -170,6 +170,12 @@ class _Teller:
             condition=None if self._active[row] else Waiting(message=message, reasons=self._reasons(row, record)),
             pods=(*strangers, *self._waiting_pods(row, group, record)),
         )
+
+    def _record(self, row: int, group: PodGroup) -> GroupRecord | None:
+        """Return why a group waits; one whose queue does not exist was not even tried."""
+        if group.queue_row < 0:
+            return GroupRecord(reasons=[Reason(code=Code.QUEUE_MISSING, facts={"queue": group.queue})])
+        return self._report.records.get(row)
 
     def _stamps(self, row: int) -> Mapping[str, str | None]:
         found: dict[str, str | None] = {}

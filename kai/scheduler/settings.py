@@ -56,8 +56,12 @@ class SchedulerSettings:
     """Whether the status of a queue says what its fair share is."""
     quiet_seconds: float = 10.0
     """How long an explanation stands before another that says nothing new in kind may replace it."""
-    stale_store_seconds: float = 30.0
-    """After so long without a word from some watch nobody is evicted, and the process is not ready."""
+    stale_store_seconds: float = 75.0
+    """After so long without a word from some watch nobody is evicted, and the process is not ready.
+
+    A watch of a kind that does not change is silent but for bookmarks, and the API server sends one every minute or so:
+    anything shorter would take a healthy watch for a dead one most of the time.
+    """
     dump_folder: str = ""
     """Where to put the snapshot of a cycle that failed; the system's folder for temporary files if empty."""
 

@@ -270,7 +270,7 @@ def test_nobody_is_evicted_for_a_pod_that_is_gone():
 
 def test_nobody_is_evicted_on_old_knowledge_or_while_a_bind_is_written():
     world = cluster()
-    world.silence = 31.0
+    world.silence = 76.0
     world.decide(world.evict("old"))
     assert "a watch is silent" in world.noted[-1].facts["why"]
     world.silence = 0.0

@@ -111,6 +111,13 @@ def test_a_limit_is_told_with_the_figures_of_the_queue():
     assert details.pod_group_requested_resources["nvidia.com/gpu"] == "2"
 
 
+def test_a_group_whose_queue_does_not_exist_is_told_so():
+    found, _ = told(making.node("n1", allocatable=GPUS), making.group("g", queue="lost"), gpu_pod("p", 1, group="g"))
+    assert found["g"].unschedulable == "QueueDoesNotExist: Queue 'lost' does not exist."
+    assert found["g"].condition is not None
+    assert [reason.reason for reason in found["g"].condition.reasons] == ["QueueDoesNotExist"]
+
+
 def test_a_group_that_gives_up_after_one_attempt_names_the_pool():
     group = making.group("g", schedulingBackoff=1)
     found, _ = told(making.node("n1", allocatable=GPUS), group, gpu_pod("p", 3, group="g"), pool="east")
