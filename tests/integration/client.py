@@ -5,6 +5,7 @@ It is not what kai talks with, on purpose: a test that watched kai through kai's
 
 import http.client
 import json
+import os
 import ssl
 import threading
 import time
@@ -19,7 +20,7 @@ import attrs
 Manifest = dict[str, Any]
 
 # How long anything may take before it counts as never: machines that run tests can be very busy.
-PATIENCE = 120.0
+PATIENCE = float(os.environ.get("KAI_TEST_PATIENCE", "120"))
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
@@ -120,15 +121,23 @@ class Api:
     def collection(self, api_version: str, kind: str, namespace: str = "") -> str:
         """Return the path of the objects of a kind; the server is asked how it calls them."""
         root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        plural, namespaced = self._place(api_version, kind)
+        place = f"/namespaces/{quote(namespace)}" if namespaced and namespace else ""
+        return f"{root}{place}/{plural}"
+
+    def is_namespaced(self, api_version: str, kind: str) -> bool:
+        """Return whether objects of a kind lie in namespaces."""
+        return self._place(api_version, kind)[1]
+
+    def _place(self, api_version: str, kind: str) -> tuple[str, bool]:
+        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         if (api_version, kind) not in self._places:
             for resource in self.request("GET", root)["resources"]:
                 if "/" not in resource["name"]:
                     self._places[api_version, resource["kind"]] = (resource["name"], resource["namespaced"])
         if (api_version, kind) not in self._places:
             raise LookupError(f"{kind} is not among the resources of {api_version}")
-        plural, namespaced = self._places[api_version, kind]
-        place = f"/namespaces/{quote(namespace)}" if namespaced and namespace else ""
-        return f"{root}{place}/{plural}"
+        return self._places[api_version, kind]
 
     def path(self, manifest: Manifest, subresource: str = "") -> str:
         """Return the path of an object."""

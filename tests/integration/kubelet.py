@@ -6,6 +6,8 @@ device plugin's part is played too: where no GPU is left, the pod is refused as 
 """
 
 import threading
+from contextlib import suppress
+from http.client import HTTPException
 from typing import Any
 
 import attrs
@@ -45,13 +47,18 @@ class Kubelet:
 
     def _run(self) -> None:
         while not self._stop.wait(self.pause):
-            if not self.is_paused:
-                for pod in self.admin.list("v1", "Pod"):
-                    try:
-                        self._see(pod)
-                    except Refused as refusal:
-                        if refusal.code not in {404, 409}:  # gone, or changed: seen again in a moment
-                            raise
+            if self.is_paused:
+                continue
+            try:
+                pods = self.admin.list("v1", "Pod")
+            except (Refused, HTTPException, OSError):  # the API server is being restarted
+                continue
+            there = {pod["metadata"]["uid"] for pod in pods}
+            self.devices = {uid: device for uid, device in self.devices.items() if uid in there}
+            for pod in pods:
+                # Gone, or changed, or nobody answers: seen again in a moment.
+                with suppress(Refused, HTTPException, OSError):
+                    self._see(pod)
 
     def _see(self, pod: Manifest) -> None:
         metadata, node = pod["metadata"], pod["spec"].get("nodeName")

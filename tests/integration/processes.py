@@ -1,0 +1,78 @@
+"""kai as programs: ``kai run`` in processes of their own, as the shipped Deployments start it."""
+
+import json
+import sys
+import urllib.request
+from pathlib import Path
+
+import attrs
+
+from tests.integration.client import Api, until
+from tests.integration.controlplane import HOST, ControlPlane, Daemon, free_ports
+from tests.integration.installation import container_argument
+
+NAMESPACE = "kai-scheduler"
+# Cycles are quick to follow one another, so that tests need not wait for what a cycle would not change any more.
+_PERIOD = "200ms"
+
+
+@attrs.define
+class Program:
+    """One process of kai."""
+
+    daemon: Daemon
+    metrics_port: int
+    probes_port: int
+    roles: tuple[str, ...]
+
+    def is_ready(self) -> bool:
+        """Return whether it says so. Raises: DiedError if it ended."""
+        _ = self.daemon.pid
+        try:
+            return fetch(self.probes_port, "/readyz") == b"ok"
+        except OSError:
+            return False
+
+    def metric(self, name: str) -> float:
+        """Return the value of a metric without labels, 0 if there is none yet."""
+        lines = fetch(self.metrics_port, "/metrics").decode().splitlines()
+        return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} ")), 0.0)
+
+    def cycles(self) -> float:
+        """Return how many cycles are over."""
+        return self.metric("kai_cycle_duration_seconds_count")
+
+
+def start(plane: ControlPlane, api: Api, folder: Path, name: str, *roles: str, flags: tuple[str, ...] = ()) -> Program:
+    """Start roles (all that run together by default) in one process that connects as a user; do not wait for it."""
+    metrics, probes, plugins = free_ports(3)
+    arguments = [f"--kubeconfig={plane.kubeconfig(api, name)}", "--v=4", f"--health-probe-bind-address={HOST}:{probes}"]
+    listen = {"scheduler": "listen-address", "queue-controller": "metrics-listen-address"}
+    arguments.append(
+        f"--{listen.get(roles[0], 'metrics-bind-address') if roles else 'listen-address'}={HOST}:{metrics}"
+    )
+    if not roles or "scheduler" in roles:
+        arguments += [f"--plugin-server-port={plugins}", f"--schedule-period={_PERIOD}"]
+    if not roles or "binder" in roles:
+        for flag in ("pod-security-context", "container-security-context"):
+            value = json.dumps(container_argument(f"--resource-reservation-{flag}"))
+            arguments.append(f"--resource-reservation-{flag}={value}")
+        arguments.append("--resource-reservation-pod-image=reserve:1")
+    if not roles or "node-scale-adjuster" in roles:
+        arguments.append("--scaling-pod-image=scale:1")
+    daemon = Daemon((sys.executable, "-m", "kai", "run", *roles, *arguments, *flags), folder / f"{name}.log")
+    daemon.start()
+    return Program(daemon, metrics, probes, roles)
+
+
+def wait(*programs: Program) -> None:
+    """Wait until all are ready; where no kernel was ever compiled, that takes a minute."""
+    for program in programs:
+        until(program.is_ready, f"kai {' '.join(program.roles)} to be ready", seconds=300)
+
+
+def fetch(port: int, path: str) -> bytes:
+    """Return what a listener on this machine answers."""
+    with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=30) as answer:
+        body: bytes = answer.read()
+        return body
