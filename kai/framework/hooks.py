@@ -156,6 +156,8 @@ class Hooks:
     """What the report of the cycle says about nodes, by row."""
     filter_victims: Callable[[GroupRow, GroupRows, Cause], Bools] | None = None
     propose: Propose | None = None
+    begins_with_recorded: bool = False
+    """Whether, if the first outer scenario has recorded victims alone, these are the first scenario proposed."""
     proposer: str = ""
     """Name of the generator, for budgets and reports."""
     accept: "Callable[[Scenario, Cause], Verdict] | None" = None

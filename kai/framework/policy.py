@@ -88,7 +88,8 @@ class Policy:
         self._facts = facts
         shapes = facts.shapes.kind.shape[0]
         nodes = facts.nodes.ready.shape[0]
-        self._prepared = np.zeros(shapes, np.bool_)
+        self.prepared = np.zeros(shapes, np.bool_)
+        """Bools [K]: shapes whose static answers are in ``vectors``."""
         self._static = [p for p in plugins if self._is_static(p.hooks)]
         self._dynamic = [p for p in plugins if self._is_dynamic(p.hooks)]
         self.dynamic = np.zeros(shapes, np.bool_)
@@ -148,9 +149,9 @@ class Policy:
 
         Cost: one call per plugin and shape in a session, and O(N).
         """
-        if self._prepared[shape]:
+        if self.prepared[shape]:
             return
-        self._prepared[shape] = True
+        self.prepared[shape] = True
         mask = np.ones(len(nodes), np.bool_)
         score = np.zeros(len(nodes), np.float64)
         for plugin in self._static:
@@ -169,7 +170,7 @@ class Policy:
     def prepare_all(self, pods: PodRows, nodes: NodeRows) -> None:
         """Prepare the shapes of ``pods``."""
         shapes = self._facts.pods.shape[pods]
-        for at in np.flatnonzero(~self._prepared[shapes]):
+        for at in np.flatnonzero(~self.prepared[shapes]):
             self.prepare(int(shapes[at]), PodRow(int(pods[at])), nodes)
 
     def group_keys(self, groups: GroupRows, priority: Int64s, elastic: Float64s) -> Float64s:

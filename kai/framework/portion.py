@@ -35,7 +35,7 @@ class Portion:
         minimum: dict[int, int] | None = None,
     ) -> None:
         """Take all pods of ``group``, or those given by leaf; ``minimum`` overrides what sub-groups need."""
-        self.group = group
+        self.group = int(group)
         self._session = session
         self._pods = pods
         self._minimum = minimum or {}

@@ -4,18 +4,65 @@ A search grows an *outer* scenario batch by batch; generators propose smaller *s
 by evicting its victims in an open statement and placing everybody again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 
 import attrs
 import numpy as np
 
 from kai.framework.portion import Portion
 from kai.framework.view import SessionView
+from kai.kernels import victims
 from kai.kernels.booking import accepted_gpu
 from kai.model.rows import GroupRow, Int64s, NodeRows, PodRows
 
 Batch = tuple[int, ...]
 """Pods that were put into a scenario together: they are evicted together and remembered together."""
+
+
+@attrs.frozen(eq=False)
+class Batches:
+    """Batches as arrays, so that kernels can read them: batch ``i`` is ``pods[start[i] : start[i + 1]]``."""
+
+    pods: Int64s
+    start: Int64s
+
+    @classmethod
+    def of(cls, batches: Iterable[Batch]) -> "Batches":
+        """Return these batches, without the empty ones."""
+        known = [batch for batch in batches if len(batch)]
+        start = np.zeros(len(known) + 1, np.int64)
+        np.cumsum([len(batch) for batch in known], out=start[1:])
+        return cls(np.array([pod for batch in known for pod in batch], np.int64), start)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.start) - 1
+
+    def __getitem__(self, at: int) -> Batch:
+        """Return one batch; a negative ``at`` counts from the end."""
+        row = at + len(self) if at < 0 else at
+        if not 0 <= row < len(self):
+            raise IndexError(at)
+        return tuple(self.pods[self.start[row] : self.start[row + 1]].tolist())
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the batches in order."""
+        return (self[at] for at in range(len(self)))
+
+    def chosen(self, rows: Int64s) -> "Batches":
+        """Return the batches ``rows``, in their order."""
+        return Batches(*victims.gather(self.pods, self.start, rows))
+
+    def followed_by(self, others: "Batches") -> "Batches":
+        """Return these batches and then the ``others``."""
+        if not len(others) or not len(self):
+            return self if len(self) else others
+        return Batches(
+            np.concatenate([self.pods, others.pods]), np.concatenate([self.start, others.start[1:] + len(self.pods)])
+        )
+
+
+NO_BATCHES = Batches.of(())
 
 
 @attrs.frozen(kw_only=True)
@@ -28,24 +75,25 @@ class Scenario:
     aggressor: Portion = attrs.field(eq=False)
     waiting: tuple[int, ...]
     """Pods of the aggressor that are to be placed."""
-    recorded: tuple[Batch, ...] = ()
-    potential: tuple[Batch, ...] = ()
+    recorded: Batches = NO_BATCHES
+    potential: Batches = NO_BATCHES
 
     @property
-    def batches(self) -> tuple[Batch, ...]:
+    def batches(self) -> Batches:
         """All batches, recorded first."""
-        return self.recorded + self.potential
+        return self.recorded.followed_by(self.potential)
 
     def victims(self) -> PodRows:
         """Return each victim once, in the order of the batches."""
-        return np.array(list(dict.fromkeys(pod for batch in self.batches for pod in batch)), np.int64)
+        pods = np.concatenate([self.recorded.pods, self.potential.pods])
+        return victims.distinct(pods, int(pods.max(initial=-1)) + 1)
 
-    def fingerprint(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    def fingerprint(self) -> tuple[tuple[int, ...], bytes, bytes]:
         """Return what makes two scenarios of one search the same."""
         return (
             tuple(sorted(self.waiting)),
-            tuple(sorted(pod for batch in self.recorded for pod in batch)),
-            tuple(sorted(pod for batch in self.potential for pod in batch)),
+            np.sort(self.recorded.pods).tobytes(),
+            np.sort(self.potential.pods).tobytes(),
         )
 
 
@@ -63,21 +111,16 @@ class Outer:
     waiting: tuple[int, ...]
     wanted: tuple[int, ...]
     """What each waiting pod asks for."""
-    recorded: tuple[Batch, ...]
-    batches: tuple[Batch, ...]
+    recorded: Batches
+    batches: Batches
     free: Int64s = attrs.field(eq=False)
     """[N] idle and being released, with the free parts of shared devices, before anything is taken."""
     feasible: NodeRows = attrs.field(eq=False)
     """Nodes that may have room without taking anything."""
 
-    def scenario(self, potential: Sequence[Batch]) -> Scenario:
+    def scenario(self, potential: Batches = NO_BATCHES) -> Scenario:
         """Return the scenario with these batches besides the recorded ones."""
-        return Scenario(
-            aggressor=self.aggressor,
-            waiting=self.waiting,
-            recorded=self.recorded,
-            potential=tuple(batch for batch in potential if batch),
-        )
+        return Scenario(aggressor=self.aggressor, waiting=self.waiting, recorded=self.recorded, potential=potential)
 
     def group_of(self, pod: int) -> int:
         """Return the group of ``pod``."""

@@ -160,7 +160,8 @@ def compare_queues(
 
 
 @inner
-def _entry_before(heap: Heap, left: int, right: int) -> bool:
+def entry_before(heap: Heap, left: int, right: int) -> bool:
+    """Say whether entry ``left`` of a leaf goes before ``right``."""
     for key in range(heap.keys.shape[1]):
         mine, theirs = heap.keys[left, key], heap.keys[right, key]
         if mine != theirs:
@@ -196,7 +197,7 @@ def _queue_before(facts: Facts, columns: Columns, rules: Rules, heap: Heap, left
 @inner
 def _before(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: int, left: int, right: int) -> bool:
     if node < facts.queues.leaf.shape[0] and facts.queues.leaf[node]:
-        return _entry_before(heap, left, right)
+        return entry_before(heap, left, right)
     return _queue_before(facts, columns, rules, heap, left, right)
 
 
@@ -232,7 +233,8 @@ def _sift_down(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: i
 
 
 @inner
-def _append(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: int, item: int) -> None:
+def append(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: int, item: int) -> None:
+    """Put ``item`` into one binary heap."""
     heap.items[heap.start[node] + heap.length[node]] = item
     heap.length[node] += 1
     _sift_up(facts, columns, rules, heap, node)
@@ -261,7 +263,7 @@ def push(facts: Facts, columns: Columns, rules: Rules, heap: Heap, entry: int) -
     if heap.depth[0] == 0:
         return
     fresh = heap.length[node] == 0
-    _append(facts, columns, rules, heap, node, entry)
+    append(facts, columns, rules, heap, node, entry)
     if 0 <= heap.depth[0] < heap.length[node]:
         heap.length[node] -= 1
     leaf = node
@@ -269,7 +271,7 @@ def push(facts: Facts, columns: Columns, rules: Rules, heap: Heap, entry: int) -
         parent = facts.queues.parent[node]
         above = parent if parent >= 0 else root
         fresh = heap.length[above] == 0
-        _append(facts, columns, rules, heap, above, node)
+        append(facts, columns, rules, heap, above, node)
         node = above
     node = leaf
     while node >= 0:

@@ -9,10 +9,13 @@ Source: the peer's plugins/multinodegang.
 from collections.abc import Iterator
 
 import attrs
+import numpy as np
 
 from kai.framework.hooks import Hooks
-from kai.framework.scenario import Outer, Scenario
+from kai.framework.scenario import Batches, Outer, Scenario
 from kai.framework.view import SessionView
+from kai.kernels.victims import add_held
+from kai.model.rows import Int64s, NodeRows
 
 
 @attrs.frozen(kw_only=True)
@@ -25,60 +28,59 @@ class Gang:
     def open(self, session: SessionView) -> Hooks:
         """Return the generator."""
         del session
-        return Hooks(propose=propose, proposer="MultiNodeGang")
+        return Hooks(propose=propose, begins_with_recorded=True, proposer="MultiNodeGang")
 
 
 def propose(outers: Iterator[Outer]) -> Iterator[Scenario]:
     """Yield scenarios with growing sets of nodes."""
     for outer in outers:
-        if not outer.batches:
-            yield outer.scenario(())
+        if not len(outer.batches):
+            yield outer.scenario()
             continue
         nodes, capacity = _capacities(outer)
         smallest = min(outer.wanted, default=0)
-        usable = sorted((n for n in nodes if smallest == 0 or capacity[n] >= smallest), key=lambda n: capacity[n])
+        enough = nodes[(capacity[nodes] >= smallest) | (smallest == 0)]
+        usable = enough[np.argsort(capacity[enough], kind="stable")]
         count = _fewest(outer, nodes, usable, capacity)
         if count is None:
             continue
         step = 1
         while True:
-            chosen = set(usable[:count])
-            yield outer.scenario(
-                [batch for batch in outer.batches if any(outer.node_of(pod) in chosen for pod in batch)]
-            )
+            yield outer.scenario(_touching(outer, usable[:count]))
             if count >= len(usable):
                 break
             count = min(len(usable), count + step)
             step *= 2
 
 
-def _capacities(outer: Outer) -> tuple[list[int], dict[int, int]]:
-    """Return the nodes with potential victims in order of their first one, and what each could give."""
-    nodes = list(dict.fromkeys(outer.node_of(pod) for batch in outer.batches for pod in batch))
-    nodes = [node for node in nodes if node >= 0]
-    capacity = {node: int(outer.free[node]) for node in nodes}
-    for batch in outer.recorded + outer.batches:
-        for pod in batch:
-            if outer.node_of(pod) in capacity:
-                capacity[outer.node_of(pod)] += outer.gpus_of(pod)
-    return nodes, capacity
+def _touching(outer: Outer, nodes: NodeRows) -> Batches:
+    """Return the batches that have a pod on one of ``nodes``."""
+    batches = outer.batches
+    there = np.isin(outer.view.columns.node[batches.pods], nodes)
+    return batches.chosen(np.flatnonzero(np.add.reduceat(there, batches.start[:-1])))
 
 
-def _fewest(outer: Outer, nodes: list[int], usable: list[int], capacity: dict[int, int]) -> int | None:
+def _capacities(outer: Outer) -> tuple[NodeRows, Int64s]:
+    """Return the nodes with potential victims in order of their first one, and what each node could give, [N]."""
+    where = outer.view.columns.node[outer.batches.pods]
+    nodes, first = np.unique(where, return_index=True)
+    nodes = nodes[np.argsort(first)]
+    capacity = outer.free.copy()
+    add_held(outer.view.facts, outer.view.columns, outer.recorded.pods, capacity)
+    add_held(outer.view.facts, outer.view.columns, outer.batches.pods, capacity)
+    return nodes[nodes >= 0], capacity
+
+
+def _fewest(outer: Outer, nodes: NodeRows, usable: NodeRows, capacity: Int64s) -> int | None:
     """Return how many of the ``usable`` nodes are needed at least, besides what is free elsewhere.
 
     None if all are too few.
     """
-    elsewhere = sum(int(outer.free[node]) for node in outer.feasible if int(node) not in capacity)
-    elsewhere += sum(
-        outer.gpus_of(pod) for batch in outer.recorded for pod in batch if outer.node_of(pod) not in capacity
-    )
+    elsewhere = int(outer.free[outer.feasible[~np.isin(outer.feasible, nodes)]].sum())
+    stays = outer.recorded.pods[~np.isin(outer.view.columns.node[outer.recorded.pods], nodes)]
+    elsewhere += sum(map(outer.gpus_of, stays.tolist()))
     need = max(0, sum(outer.wanted) - elsewhere)
     if need == 0:
         return 0
-    for count, node in enumerate(usable, start=1):
-        need -= capacity[node]
-        if need <= 0:
-            return count
-    del nodes
-    return None
+    found = np.flatnonzero(np.cumsum(capacity[usable]) >= need)
+    return int(found[0]) + 1 if len(found) else None

@@ -6,10 +6,12 @@ Source: the peer's plugins/nodelocalgreedy.
 from collections.abc import Iterator
 
 import attrs
+import numpy as np
 
 from kai.framework.hooks import Hooks
-from kai.framework.scenario import Batch, Outer, Scenario
+from kai.framework.scenario import Batches, Outer, Scenario
 from kai.framework.view import SessionView
+from kai.kernels.victims import losing_on
 
 
 @attrs.frozen(kw_only=True)
@@ -19,26 +21,26 @@ class NodeLocalVictims:
     def open(self, session: SessionView) -> Hooks:
         """Return the generator."""
         del session
-        return Hooks(propose=propose, proposer="NodeLocalGreedy")
+        return Hooks(propose=propose, begins_with_recorded=True, proposer="NodeLocalGreedy")
 
 
 def propose(outers: Iterator[Outer]) -> Iterator[Scenario]:
     """Yield scenarios node by node, nodes in name order."""
     for outer in outers:
-        if not outer.batches:
-            if outer.recorded:
-                yield outer.scenario(())
+        if not len(outer.batches):
+            if len(outer.recorded):
+                yield outer.scenario()
             continue
-        tried: set[frozenset[int]] = set()
-        for node in outer.nodes_of_group(outer.group_of(outer.batches[-1][0])):
-            losing = {outer.group_of(pod) for batch in outer.batches for pod in batch if outer.node_of(pod) == node}
-            by_group: dict[int, list[int]] = {}
-            for batch in outer.recorded + outer.batches:
-                for pod in batch:
-                    if outer.group_of(pod) in losing:
-                        by_group.setdefault(outer.group_of(pod), []).append(pod)
-            potential: list[Batch] = [tuple(pods) for pods in by_group.values()]
-            victims = frozenset(pod for batch in potential for pod in batch)
-            if victims and victims not in tried:
+        facts, columns = outer.view.facts, outer.view.columns
+        tried: set[bytes] = set()
+        nodes = outer.nodes_of_group(outer.group_of(int(outer.batches.pods[-1])))
+        for node in nodes:
+            potential = Batches(*losing_on(facts, columns, outer.recorded.pods, outer.batches.pods, node))
+            if not len(potential):
+                continue
+            if len(nodes) > 1:
+                victims = np.unique(potential.pods).tobytes()
+                if victims in tried:
+                    continue
                 tried.add(victims)
-                yield outer.scenario(potential)
+            yield outer.scenario(potential)

@@ -12,17 +12,15 @@ import numpy as np
 
 from kai.framework.portion import Portion
 from kai.framework.session import Session
-from kai.kernels.booking import accepted_gpu, requested_gpu
-from kai.model.rows import Int64s
+from kai.kernels.booking import requested_gpu
+from kai.kernels.victims import add_held
+from kai.model.rows import Bools, Int64s
 
 
-def held_by(session: Session, pods: Sequence[int]) -> Int64s:
+def held_by(session: Session, pods: Sequence[int] | Int64s) -> Int64s:
     """Return int64[N]: thousandths of GPUs that ``pods`` hold on each node."""
     out = np.zeros(len(session.all_nodes), np.int64)
-    for pod in pods:
-        node = int(session.columns.node[pod])
-        if node >= 0:
-            out[node] += accepted_gpu(session.facts, int(session.facts.pods.shape[pod]), node)
+    add_held(session.facts, session.columns, np.asarray(pods, np.int64), out)
     return out
 
 
@@ -65,26 +63,29 @@ class Filters:
         self._open = np.zeros(len(free), np.bool_)
         self._open[feasible] = True
         session.policy.prepare_all(np.array(waiting, np.int64), session.all_nodes)
-        self._masks = [mask for mask in self._static_masks(waiting) if not mask.all()]
+        self._masks = {row: mask for row, mask in self._static_masks(waiting).items() if not mask.all()}
         self._domains = self._topology_requirements(aggressor)
 
-    def accept(self, victims: Sequence[int], held: Int64s) -> bool:
+    def accept(self, victims: Int64s, held: Int64s) -> bool:
         """Say whether the aggressor might fit with all ``victims`` gone; ``held`` [N] is what they hold."""
-        return self._some_node_matches(victims) and self._domains_can_hold(held) and self._nodes_can_hold(held)
+        capacity = self._free + held
+        return self._some_node_matches(victims) and self.domains_can_hold(capacity) and self._nodes_can_hold(capacity)
 
-    def _static_masks(self, waiting: Sequence[int]) -> list["np.ndarray[tuple[int], np.dtype[np.bool_]]"]:
-        rows = dict.fromkeys(
-            int(self._session.facts.shapes.mask[self._session.facts.pods.shape[pod]]) for pod in waiting
-        )
-        return [self._session.policy.vectors.masks[row] for row in rows]
+    def unmatched(self) -> Int64s:
+        """Return the rows of the static masks that no node with room satisfies, without taking anything."""
+        return np.array([row for row, mask in self._masks.items() if not (mask & self._open).any()], np.int64)
 
-    def _some_node_matches(self, victims: Sequence[int]) -> bool:
+    def _static_masks(self, waiting: Sequence[int]) -> dict[int, Bools]:
+        rows = np.unique(self._session.facts.shapes.mask[self._session.facts.pods.shape[list(waiting)]]).tolist()
+        return {row: self._session.policy.vectors.masks[row] for row in rows}
+
+    def _some_node_matches(self, victims: Int64s) -> bool:
         if not self._masks:
             return True
         reachable = self._open.copy()
-        nodes = self._session.columns.node[list(victims)]
+        nodes = self._session.columns.node[victims]
         reachable[nodes[nodes >= 0]] = True
-        return all(bool((mask & reachable).any()) for mask in self._masks)
+        return all(bool((mask & reachable).any()) for mask in self._masks.values())
 
     def _topology_requirements(self, aggressor: Portion) -> list[tuple[Int64s, list[int]]]:
         """Return, for each level that inner sub-groups require, every node's domain and the amounts to be held."""
@@ -97,13 +98,14 @@ class Filters:
                 wanted.setdefault((subgroup.constraint.topology, subgroup.constraint.required), []).append(amount)
         return [(session.view.label_codes(level), amounts) for (_, level), amounts in wanted.items()]
 
-    def _domains_can_hold(self, held: Int64s) -> bool:
+    def domains_can_hold(self, capacity: Int64s) -> bool:
+        """Say whether the domains of each required level can hold what must be in one; ``capacity`` [N] by node."""
         for codes, amounts in self._domains:
-            capacity = np.bincount(codes, weights=self._free + held)[1:]
-            if not fits_greedily(amounts, [int(c) for c in capacity]):
+            sums = np.bincount(codes, weights=capacity)[1:]
+            if not fits_greedily(amounts, [int(c) for c in sums]):
                 return False
         return True
 
-    def _nodes_can_hold(self, held: Int64s) -> bool:
-        capacity = np.sort(self._free + held)[::-1][: max(1, len(self._wanted))]
-        return fits_greedily(self._wanted, [int(c) for c in capacity], stop_at_zero=True)
+    def _nodes_can_hold(self, capacity: Int64s) -> bool:
+        largest = np.sort(capacity)[::-1][: max(1, len(self._wanted))]
+        return fits_greedily(self._wanted, [int(c) for c in largest], stop_at_zero=True)

@@ -3,70 +3,174 @@
 Source: the peer's actions/common/solvers/scenario (by pod, accumulated scenario builder).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+import attrs
 import numpy as np
 
 from kai.actions.search.filters import Filters, held_by, wanted_by
+from kai.actions.search.standing import Standing
 from kai.framework.heaps import GroupHeap
 from kai.framework.portion import Portion
-from kai.framework.scenario import Batch, Outer
+from kai.framework.scenario import Batch, Batches, Outer
 from kai.framework.session import Session
-from kai.model.rows import Int64s, NodeRows
+from kai.kernels import growth
+from kai.kernels.filling import fill_victims
+from kai.kernels.growth import Growth
+from kai.model.rows import Bools, GroupRows, Int64s, NodeRows
 
 
-def outer_scenarios(
-    session: Session,
-    aggressor: Portion,
-    recorded: Sequence[Batch],
-    victims: GroupHeap,
-    free: Int64s,
-    feasible: NodeRows,
-) -> Iterator[Outer]:
-    """Yield the outer scenarios that pass the filters: first without new victims, then after each added batch."""
-    waiting = tuple(int(pod) for pod in aggressor.chunk())
-    if not waiting:
-        return
-    known = {pod for batch in recorded for pod in batch}
-    filters = Filters(session, aggressor, waiting, free, feasible)
-    held = held_by(session, sorted(known))
-    batches: list[Batch] = []
-    while True:
-        taken = [pod for batch in (*recorded, *batches) for pod in batch]
-        if filters.accept(taken, held):
-            yield Outer(
-                view=session.view,
-                aggressor=aggressor,
-                waiting=waiting,
-                wanted=wanted_by(session, waiting),
-                recorded=tuple(recorded),
-                batches=tuple(batches),
-                free=free,
-                feasible=feasible,
-            )
-        batch = _next_batch(victims, known)
-        if batch is None:
-            return
-        batches.append(batch)
-        held = held + held_by(session, batch)
+@attrs.frozen(kw_only=True)
+class Terms:
+    """What outer scenarios of one probe are made from."""
+
+    aggressor: Portion
+    waiting: tuple[int, ...]
+    recorded: Batches
+    free: Int64s
+    """[N] thousandths of GPUs that nodes have without taking anything."""
+    feasible: NodeRows
+
+    def outer(self, session: Session, batches: Batches) -> Outer:
+        """Return the outer scenario with these batches."""
+        return Outer(
+            view=session.view,
+            aggressor=self.aggressor,
+            waiting=self.waiting,
+            wanted=wanted_by(session, self.waiting),
+            recorded=self.recorded,
+            batches=batches,
+            free=self.free,
+            feasible=self.feasible,
+        )
+
+    def filters(self, session: Session) -> Filters:
+        """Return the tests for the aggressor."""
+        return Filters(session, self.aggressor, self.waiting, self.free, self.feasible)
+
+
+class Plodding:
+    """Victims group by group: the long way."""
+
+    def __init__(self, session: Session, victims: GroupRows) -> None:
+        """Fill a heap with the groups ``victims``."""
+        self._session = session
+        self._template = GroupHeap(session, victims=True)
+        self._template.fill(victims)
+
+    def outers(self, terms: Terms) -> Iterator[Outer]:
+        """Yield the outer scenarios that pass the filters: first without new victims, then after each added batch."""
+        session = self._session
+        victims = self._template.copy()
+        known = set(terms.recorded.pods.tolist())
+        filters = terms.filters(session)
+        held = held_by(session, sorted(known))
+        batches: list[Batch] = []
+        while True:
+            taken = Batches.of(batches)
+            if filters.accept(np.concatenate([terms.recorded.pods, taken.pods]), held):
+                yield terms.outer(session, taken)
+            batch = _next_batch(victims, known)
+            if batch is None:
+                return
+            batches.append(batch)
+            held = held + held_by(session, batch)
 
 
 def _next_batch(victims: GroupHeap, known: set[int]) -> Batch | None:
-    """Return what the last-ranked group gives up next; what is left of it goes back.
-
-    Groups with recorded victims give up the rest later.
-    """
+    """Return what the last-ranked group gives up next; what is left of it goes back."""
     while (portion := victims.pop()) is not None:
-        pods, more = portion.next_victims()
-        if not len(pods):
-            continue
-        everything = portion.pods()
-        if known.intersection(map(int, pods)):
-            rest = everything[[int(pod) not in known for pod in everything]]
-            if len(rest):
-                victims.push(portion.part(rest))
-            continue
-        if more:
-            victims.push(portion.part(everything[~np.isin(everything, pods)]))
-        return tuple(int(pod) for pod in pods)
+        pods, rest = give_up(portion, known)
+        if rest is not None:
+            victims.push(rest)
+        if len(pods):
+            return tuple(pods.tolist())
     return None
+
+
+def give_up(portion: Portion, known: set[int]) -> tuple[Int64s, Portion | None]:
+    """Return the pods that ``portion`` gives up next, and what is left of it, if anything is.
+
+    Groups with ``known`` victims give up nothing now, and the rest later.
+    """
+    pods, more = portion.next_victims()
+    if not len(pods):
+        return pods, None
+    everything = portion.pods()
+    if known.intersection(pods.tolist()):
+        rest = everything[[int(pod) not in known for pod in everything]]
+        return rest[:0], portion.part(rest) if len(rest) else None
+    return pods, portion.part(everything[~np.isin(everything, pods)]) if more else None
+
+
+class Striding:
+    """Victims by a kernel, as many groups in one go as the filters refuse."""
+
+    def __init__(self, session: Session, standing: Standing, victims: GroupRows, member: Bools) -> None:
+        """Fill the heap with ``victims``, oldest first, which is the mask ``member`` [G]."""
+        self._session = session
+        self._standing = standing
+        heap = standing.victims
+        fill_victims(session.facts, session.columns, session.policy.rules, heap, standing.ranked, victims, member)
+        self._template = (heap.items.copy(), heap.length.copy(), heap.dirty.copy())
+        pods = len(session.snapshot.pods)
+        self._removed = np.zeros(pods, np.bool_)
+        self._known = np.zeros(pods, np.bool_)
+        self._begun = False
+
+    def outers(self, terms: Terms) -> Iterator[Outer]:
+        """Yield the outer scenarios that pass the filters: first without new victims, then after each added batch."""
+        session = self._session
+        filters = terms.filters(session)
+        state = self._begin(terms, filters)
+        parts: dict[int, Portion] = {}
+        known = set(terms.recorded.pods.tolist())
+        found = growth.accepts(state)
+        while True:
+            if found and filters.domains_can_hold(state.capacity):
+                count, pods = state.state[growth.BATCHES], state.state[growth.PODS]
+                yield terms.outer(session, Batches(state.pods[:pods], state.start[: count + 1]))
+            ended = growth.grow(session.facts, session.columns, session.policy.rules, session.policy.vectors, state)
+            if ended == growth.EXHAUSTED:
+                return
+            found = ended == growth.ACCEPTED or self._take(state, parts, known)
+
+    def _begin(self, terms: Terms, filters: Filters) -> Growth:
+        session, heap = self._session, self._standing.victims
+        if self._begun:
+            for column, kept in zip((heap.items, heap.length, heap.dirty), self._template, strict=True):
+                column[:] = kept
+            heap.popped[:] = 0.0
+            self._standing.restore()
+        self._begun = True
+        masks = filters.unmatched()
+        state = Growth(
+            heap=heap,
+            removed=self._removed,
+            known=self._known,
+            pods=np.empty(len(self._removed), np.int64),
+            start=np.empty(len(self._removed) + 1, np.int64),
+            capacity=terms.free.copy(),
+            wanted=np.array(sorted(wanted_by(session, terms.waiting), reverse=True), np.int64),
+            masks=masks,
+            reached=np.zeros(len(masks), np.bool_),
+            state=np.zeros(5, np.int64),
+        )
+        growth.begin(session.facts, session.columns, session.policy.vectors, state, terms.recorded.pods)
+        return state
+
+    def _take(self, state: Growth, parts: dict[int, Portion], known: set[int]) -> bool:
+        """Take from the group that the kernel left to us; say whether the filters accept what there is then."""
+        session = self._session
+        group = int(state.state[growth.GROUP])
+        pods, rest = give_up(parts.pop(group) if group in parts else session.portion(group), known)
+        if rest is not None:
+            parts[group] = rest
+            if session.policy.rules.elastic_key >= 0:
+                state.heap.keys[group, session.policy.rules.elastic_key] = rest.elastic_state()
+            state.heap.amounts[group] = rest.counted_amounts()
+            growth.put_back(session.facts, session.columns, session.policy.rules, state)
+        if not len(pods):
+            return False
+        growth.take(session.facts, session.columns, session.policy.vectors, state, pods)
+        return growth.accepts(state)

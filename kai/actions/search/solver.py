@@ -23,21 +23,21 @@ from enum import Enum
 import attrs
 import numpy as np
 
-from kai.actions.placing import place_group
-from kai.actions.search.outer import outer_scenarios
+from kai.actions.search.filters import held_by
+from kai.actions.search.outer import Plodding, Striding, Terms
+from kai.actions.search.replacing import Replacing
+from kai.actions.search.standing import Standing
 from kai.framework.budget import Grant
 from kai.framework.decisions import Cause
-from kai.framework.heaps import GroupHeap
-from kai.framework.hooks import Propose
+from kai.framework.hooks import Hooks
 from kai.framework.portion import Portion
-from kai.framework.scenario import Batch, Scenario
+from kai.framework.scenario import NO_BATCHES, Batches, Scenario
 from kai.framework.session import Session
 from kai.framework.statement import Statement
 from kai.framework.verdict import Fact
-from kai.kernels.groups import find_waiting
-from kai.kernels.victims import free_gpus
+from kai.kernels.victims import free_gpus, losing
 from kai.model.pod import GpuKind
-from kai.model.rows import Float64s, GroupRow, Int64s, NodeRows
+from kai.model.rows import Float64s, GroupRow, Int64s, NodeRows, PodRows
 from kai.model.status import ACTIVE_ALLOCATED, Status
 
 Explain = Callable[[Session, int, Float64s], Mapping[str, Fact]]
@@ -45,7 +45,6 @@ Explain = Callable[[Session, int, Float64s], Mapping[str, Fact]]
 
 
 _SHARING = (GpuKind.FRACTION, GpuKind.MEMORY)
-_LOST = 1 << Status.RELEASING | 1 << Status.PIPELINED
 
 
 class Outcome(Enum):
@@ -58,13 +57,15 @@ class Outcome(Enum):
 
 @attrs.frozen(kw_only=True)
 class Found:
-    """A simulation that was accepted.
-
-    The statement, still open, and the batches that really lose something, evicted ones first.
-    """
+    """A simulation that was accepted, its statement still open."""
 
     statement: Statement
-    batches: tuple[Batch, ...]
+    terms: Terms
+    victims: PodRows
+    batches: Batches
+    """The batches that really lose something, evicted ones first."""
+    failed: Sequence[int]
+    """Who found no other place, as ``Replacing.settle`` wants it."""
 
 
 class StopSearchError(Exception):
@@ -79,11 +80,15 @@ class Search:
         session: Session,
         aggressor: Portion,
         cause: Cause,
-        victims: Callable[[], GroupHeap],
+        victims: Plodding | Striding,
+        standing: Standing | None,
         rule: str,
         explain: Explain | None,
     ) -> None:
-        """Prepare; ``victims`` makes a full victim heap, ``rule`` and ``explain`` say why and with which numbers."""
+        """Prepare; ``victims`` are who may be taken, ``rule`` and ``explain`` say why and with which numbers.
+
+        ``standing``: how groups stand, for the short cuts; None: the long way.
+        """
         self._session = session
         self._aggressor = aggressor
         self._cause = cause
@@ -97,7 +102,8 @@ class Search:
         self._free: Int64s = idle + releasing
         self._feasible = self._feasible_nodes(idle, releasing)
         self._is_exact = self._books_all_it_asks_for()
-        self.tried = 0
+        self._replacing = Replacing(session, self._feasible, standing)
+        self._shortcuts = standing is not None
 
     def run(self) -> Outcome:
         """Search, commit what was found, and say how it ended."""
@@ -117,10 +123,11 @@ class Search:
                 if plugin.hooks.propose is None:
                     continue
                 session.budget.begin_generator(plugin.hooks.proposer or plugin.name)
-                found = self._with_generator(plugin.hooks.propose, chunk)
+                found = self._with_generator(plugin.hooks, chunk)
                 if found is None:
                     continue
                 if self._aggressor.is_gang_satisfied() and self._occupied() > occupied:
+                    self._replacing.settle(found.failed)
                     found.statement.facts = self._facts_of(found)
                     found.statement.commit()
                     return Outcome.PLACED
@@ -136,7 +143,7 @@ class Search:
             return {}
         parents = session.facts.queues.parent
         out: dict[int, Mapping[str, Fact]] = {}
-        for pod in (pod for batch in found.batches for pod in batch):
+        for pod in found.batches.pods.tolist():
             pair = (
                 session.facts.groups.queue[session.facts.pods.group[pod]],
                 session.facts.groups.queue[self._aggressor.group],
@@ -153,17 +160,21 @@ class Search:
     def _occupied(self) -> int:
         return sum(self._aggressor.occupying(leaf) for leaf in self._aggressor.leaves)
 
-    def _with_generator(self, propose: Propose, chunk: Int64s) -> Found | None:
+    def _with_generator(self, hooks: Hooks, chunk: Int64s) -> Found | None:
         """Find the largest part of the chunk that can be helped, then help the whole."""
-        recorded: tuple[Batch, ...] = ()
+        recorded = NO_BATCHES
+        kept: Found | None = None
 
         def helps(count: int) -> bool:
-            nonlocal recorded
-            found = self._probe(propose, chunk[:count], recorded)
+            nonlocal recorded, kept
+            found = self._probe(hooks, chunk[:count], recorded)
             if found is None:
                 return False
             recorded = found.batches
-            found.statement.discard()
+            if count == len(chunk) and self._shortcuts and hooks.begins_with_recorded and self._is_the_last(found):
+                kept = found
+            else:
+                found.statement.discard()
             return True
 
         solved, unsolved, count = 0, None, 1
@@ -180,113 +191,83 @@ class Search:
                 solved = middle
             else:
                 unsolved = middle
-        return self._probe(propose, chunk, recorded) if solved else None
+        return kept or (self._probe(hooks, chunk, recorded) if solved else None)
 
-    def _probe(self, propose: Propose, pods: Int64s, recorded: Sequence[Batch]) -> Found | None:
+    def _probe(self, hooks: Hooks, pods: Int64s, recorded: Batches) -> Found | None:
         """Try scenarios until one places the part of the aggressor that has ``pods`` besides those with a place."""
         part = self._aggressor.part(np.concatenate([self._aggressor.holding(ACTIVE_ALLOCATED), pods]), shrink=True)
-        outers = outer_scenarios(self._session, part, recorded, self._victims(), self._free, self._feasible)
-        for scenario in propose(outers):
-            if not scenario.batches or scenario.fingerprint() in self._failed:
+        terms = Terms(
+            aggressor=part,
+            waiting=tuple(part.chunk().tolist()),
+            recorded=recorded,
+            free=self._free,
+            feasible=self._feasible,
+        )
+        if hooks.propose is None or not terms.waiting:
+            return None
+        for scenario in hooks.propose(self._victims.outers(terms)):
+            if not len(scenario.batches) or scenario.fingerprint() in self._failed:
                 continue
-            match self._session.budget.grant():
-                case Grant.STOP:
-                    raise StopSearchError
-                case Grant.NEXT_GENERATOR:
-                    return None
-                case Grant.GO:
-                    pass
-            found = self._simulate(scenario, part)
+            if not self._granted():
+                return None
+            found = self._simulate(scenario, terms)
             if found is not None:
                 return found
             self._failed.add(scenario.fingerprint())
         return None
 
-    def _simulate(self, scenario: Scenario, part: Portion) -> Found | None:
+    def _granted(self, found: Found | None = None) -> bool:
+        """Say whether another scenario may be tried with this generator; the end of the search undoes ``found``."""
+        match self._session.budget.grant():
+            case Grant.STOP:
+                if found is not None:
+                    found.statement.discard()
+                raise StopSearchError
+            case Grant.NEXT_GENERATOR:
+                return False
+            case Grant.GO:
+                return True
+
+    def _simulate(self, scenario: Scenario, terms: Terms) -> Found | None:
         """Evict the scenario's victims, place everybody who is affected again, and let plugins judge.
 
         On refusal nothing has happened.
         """
-        session = self._session
-        self.tried += 1
         victims = scenario.victims()
-        statement = session.statement(self._cause.value, self._cause, self._aggressor.group, self._rule)
-        nodes = session.columns.node[victims]
-        reachable = np.union1d(self._feasible, nodes[nodes >= 0])
-        statement.evict(victims)
-        if self._place_again(statement, part, victims, reachable) and self._accepted(scenario):
-            found = Found(statement=statement, batches=self._losing(scenario, victims))
-            if self._is_exact or self._can_be_repeated(statement, part, victims, reachable):
-                return found
+        statement = self._session.statement(self._cause.value, self._cause, self._aggressor.group, self._rule)
+        failed = self._replacing.run(statement, terms.aggressor, victims)
+        if failed is not None and self._accepted(scenario, victims):
+            batches = scenario.batches
+            rows = losing(self._session.columns, batches.pods, batches.start, victims)
+            if not self._is_exact:
+                failed = self._replacing.repeat(statement, terms.aggressor, victims)
+            if failed is not None:
+                return Found(
+                    statement=statement, terms=terms, victims=victims, batches=batches.chosen(rows), failed=failed
+                )
         statement.discard()
         return None
 
-    def _place_again(self, statement: Statement, part: Portion, victims: Int64s, nodes: NodeRows) -> bool:
-        """Promise places to the aggressor and then to whoever comes next by queue order.
+    def _is_the_last(self, found: Found) -> bool:
+        """Say whether helping the whole chunk again with what is known would try this and accept it at once.
 
-        Say whether the aggressor got its own.
+        It would if all victims are evicted, in the same order, and filters and plugins do not mind them being known.
         """
-        session = self._session
-        affected = np.zeros(len(session.snapshot.groups), np.bool_)
-        affected[session.facts.pods.group[victims]] = True
-        affected[part.group] = False
-        waiting = np.zeros_like(affected)
-        find_waiting(session.facts, session.columns, waiting)
-        others = waiting | affected
-        others[part.group] = False
-        affected[part.group] = True
-        heap = GroupHeap(session)
-        heap.fill(session.oldest_first(np.flatnonzero(others).astype(np.int64)))
-        heap.push(part)
-        placed = False
-        remaining = int(affected.sum())
-        while remaining and (portion := heap.pop_among(affected)) is not None:
-            remaining -= 1
-            mark = statement.mark()
-            if place_group(session, statement, portion, nodes, promise=True):
-                placed = placed or portion is part
-            elif portion is part:
-                return False
-            else:
-                statement.roll_back(mark)
-                # What it would be given next is worked out now, as the peer does, and kept when the search is
-                # committed; what that chunk wants is not.
-                portion.chunk()
-        return placed
+        session, terms = self._session, attrs.evolve(found.terms, recorded=found.batches)
+        again = terms.outer(session, NO_BATCHES).scenario()
+        if not np.array_equal(again.victims(), found.victims) or again.fingerprint() in self._failed:
+            return False
+        if not (session.columns.status[found.victims] == Status.RELEASING).all():
+            return False
+        if not terms.filters(session).accept(found.victims, held_by(session, found.victims)):
+            return False
+        return self._accepted(again, found.victims) and self._granted(found)
 
-    def _can_be_repeated(self, statement: Statement, part: Portion, victims: Int64s, nodes: NodeRows) -> bool:
-        """Say whether the aggressor, with just those gone who lose their places, finds its own again.
-
-        What it asks for may be more than what is booked: a place for a reservation pod, room in a domain by a rule of
-        thumb. Where that went to a victim that was placed again, the next cycle would refuse the aggressor, the evicted
-        pods would come back, and be evicted again. Afterwards everything is as the simulation left it.
-        """
-        losing = victims[(_LOST >> self._session.columns.status[victims]) & 1 == 1]
-        statement.discard()
-        statement.evict(losing)
-        repeated = place_group(self._session, statement, part, self._session.all_nodes, promise=True)
-        statement.discard()
-        statement.evict(victims)
-        return self._place_again(statement, part, victims, nodes) and repeated
-
-    def _accepted(self, scenario: Scenario) -> bool:
-        hooks = [plugin.hooks.accept for plugin in self._session.policy.plugins]
+    def _accepted(self, scenario: Scenario, victims: PodRows) -> bool:
         if self._cause is Cause.CONSOLIDATE:
-            return not (self._session.columns.status[scenario.victims()] == Status.RELEASING).any()
+            return not (self._session.columns.status[victims] == Status.RELEASING).any()
+        hooks = [plugin.hooks.accept for plugin in self._session.policy.plugins]
         return all(bool(accept(scenario, self._cause)) for accept in hooks if accept is not None)
-
-    def _losing(self, scenario: Scenario, victims: Int64s) -> tuple[Batch, ...]:
-        """Return the batches with an evicted or moved pod, whole, in victim order: those with evicted pods first."""
-        batch_of: dict[int, Batch] = {}
-        for batch in scenario.batches:
-            for pod in batch:
-                batch_of.setdefault(pod, batch)
-        status = self._session.columns.status
-        losing = [
-            pod for wanted in (Status.RELEASING, Status.PIPELINED) for pod in map(int, victims) if status[pod] == wanted
-        ]
-        # Batches are compared by identity: two of the same pods stay two.
-        return tuple({id(batch_of[pod]): batch_of[pod] for pod in losing}.values())
 
     def _books_all_it_asks_for(self) -> bool:
         """Say whether the group fits wherever there is as much as its pods will take, no more being asked for."""
@@ -302,7 +283,7 @@ class Search:
         All if some pod of the group needs no GPU, else those with GPUs idle or being released.
         """
         session = self._session
-        shapes = np.unique(session.facts.pods.shape[session.portion(self._aggressor.group).pods()])
+        shapes = session.facts.pods.shape[session.portion(self._aggressor.group).pods()]
         gpuless = (session.facts.shapes.kind[shapes] == GpuKind.NONE) & (session.facts.shapes.claimed[shapes] == 0)
         if gpuless.any():
             return session.all_nodes

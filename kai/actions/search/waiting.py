@@ -7,11 +7,14 @@ Source: the peer's actions (reclaim, preempt, consolidation), its victim-invaria
 """
 
 from collections.abc import Callable
+from functools import cached_property
 
 import attrs
 import numpy as np
 
+from kai.actions.search.outer import Plodding, Striding
 from kai.actions.search.solver import Explain, Outcome, Search
+from kai.actions.search.standing import Standing
 from kai.framework.decisions import Cause
 from kai.framework.heaps import GroupHeap
 from kai.framework.portion import Portion
@@ -60,54 +63,57 @@ class Hunt:
 
     def _serve(self, session: Session, heap: GroupHeap, closed: "Closed") -> None:
         """Take groups off the heap in turn; those that are just like one that was passed over are dropped at once."""
-        failed: dict[int, dict[str, Footprint]] = {}
+        past = Past(session)
         while True:
             portion, dropped = heap.pop_open(closed.mask)
             closed.note(dropped)
             if portion is None:
                 return
             verdict = self.may_search(session, portion)
-            if not verdict or self._has_failed(session, portion, failed):
+            if not verdict or self._has_failed(session, portion, past):
                 closed.close(portion.group, verdict)
                 continue
             if _could_ever_run(session, portion):
-                if not self._try(session, portion, failed):
+                if not self._try(session, portion, past):
                     return
                 closed.reopen()
 
-    def _table(
-        self, session: Session, portion: Portion, failed: dict[int, dict[str, Footprint]]
-    ) -> dict[str, Footprint]:
+    def _table(self, session: Session, portion: Portion, past: "Past") -> dict[str, Footprint]:
         queue = int(session.facts.groups.queue[portion.group]) if self.per_queue else -1
-        return failed.setdefault(queue, {})
+        return past.failed.setdefault(queue, {})
 
-    def _has_failed(self, session: Session, portion: Portion, failed: dict[int, dict[str, Footprint]]) -> bool:
+    def _has_failed(self, session: Session, portion: Portion, past: "Past") -> bool:
         """Say whether a search for a group with the same demands failed, and this one asks for no less."""
-        table = self._table(session, portion, failed)
+        table = self._table(session, portion, past)
         if not session.parameters.use_scheduling_signatures or not table:
             return False
         signature = signature_of(session, portion)
         return signature in table and not is_easier(session, portion, table[signature])
 
-    def _try(self, session: Session, portion: Portion, failed: dict[int, dict[str, Footprint]]) -> bool:
+    def _try(self, session: Session, portion: Portion, past: "Past") -> bool:
         """Search for one group, remember a failure, and say whether there is time for more."""
         outcome = Outcome.FAILED
         signature = signature_of(session, portion) if session.parameters.use_scheduling_signatures else ""
         if self.can_succeed(session, portion):
-            outcome = self._search(session, portion)
+            outcome = self._search(session, portion, past.standing)
         if outcome is Outcome.FAILED and signature:
-            remember(session, portion, self._table(session, portion, failed), signature)
+            remember(session, portion, self._table(session, portion, past), signature)
         return outcome is not Outcome.STOPPED
 
-    def _search(self, session: Session, portion: Portion) -> Outcome:
-        rows = self._candidates(session, portion)
-        if not len(rows):
+    def _search(self, session: Session, portion: Portion, standing: Standing | None) -> Outcome:
+        placed = self._candidates(session, portion)
+        if not placed.any():
             return Outcome.FAILED
-        template = GroupHeap(session, victims=True)
-        template.fill(rows)
-        return Search(session, portion, self.cause, template.copy, self.rule, self.explain).run()
+        victims: Plodding | Striding
+        if standing is None:
+            victims = Plodding(session, session.oldest_first(np.flatnonzero(placed).astype(np.int64)))
+        else:
+            standing.refresh()
+            victims = Striding(session, standing, standing.in_order_of_age(placed), placed)
+        return Search(session, portion, self.cause, victims, standing, self.rule, self.explain).run()
 
-    def _candidates(self, session: Session, portion: Portion) -> GroupRows:
+    def _candidates(self, session: Session, portion: Portion) -> Bools:
+        """Return bool[G]: whose pods the group may take."""
         placed = np.zeros(len(session.snapshot.groups), np.bool_)
         find_placed(session.facts, session.columns, placed)
         placed &= session.facts.groups.preemptible
@@ -116,7 +122,24 @@ class Hunt:
         for plugin in session.policy.plugins:
             if plugin.hooks.filter_victims is not None and len(rows):
                 rows = rows[plugin.hooks.filter_victims(GroupRow(portion.group), rows, self.cause)]
-        return session.oldest_first(rows)
+        placed[:] = False
+        placed[rows] = True
+        return placed
+
+
+class Past:
+    """What one run of a hunt keeps from search to search."""
+
+    def __init__(self, session: Session) -> None:
+        """Begin with nobody having failed."""
+        self._session = session
+        self.failed: dict[int, dict[str, Footprint]] = {}
+        """Footprints of groups that failed, by queue and signature."""
+
+    @cached_property
+    def standing(self) -> Standing | None:
+        """How all groups stand; None: everything is decided the long way."""
+        return Standing(self._session) if self._session.parameters.shortcuts else None
 
 
 def _past_delay(session: Session, group: int) -> bool:

@@ -22,7 +22,7 @@ from kai.model.axis import GPU_UNIT, SHARED_RESOURCES
 from kai.model.queue import UNLIMITED
 from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s
 from kai.model.status import ACTIVE_USED, Status
-from kai.plugins.proportion.reclaim_rules import Before, LevelPairs, candidates, fits_share, is_fair
+from kai.plugins.proportion.reclaim_rules import Judge, LevelPairs, candidates, fits_share
 
 SCALING_POD = "scaling-pod"
 
@@ -42,7 +42,7 @@ class Proportion:
         total = cluster_total(session)
         requested = queue_requests(session)
         shares = self._divide(session, total, requested)
-        before = Before()
+        judge = Judge(session, self.saturation_multiplier)
         pairs: dict[int, LevelPairs] = {}
 
         def may_reclaim(group: GroupRow, wanted: Float64s) -> Verdict:
@@ -60,12 +60,12 @@ class Proportion:
 
         def before_search(aggressor: GroupRow, cause: Cause) -> None:
             if cause is Cause.RECLAIM:
-                before.remember(session, aggressor)
+                judge.remember(aggressor)
 
         def accept(scenario: Scenario, cause: Cause) -> Verdict:
             if cause is not Cause.RECLAIM:
                 return ACCEPTED
-            return is_fair(session, before, scenario, self.saturation_multiplier)
+            return judge.judge(scenario)
 
         return Hooks(
             terms=(shares,),

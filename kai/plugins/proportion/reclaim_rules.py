@@ -13,10 +13,10 @@ import numpy as np
 from kai.framework.scenario import Scenario
 from kai.framework.verdict import ACCEPTED, Code, Verdict
 from kai.framework.view import SessionView
-from kai.kernels.booking import accepted_gpu
-from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
+from kai.kernels.fairness import BEYOND_QUOTA, FAIR, NOT_JUSTIFIED, TOO_SATURATED, Claim, Loss, judge
 from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s
-from kai.model.status import ACTIVE_ALLOCATED, within
+
+RULES = {NOT_JUSTIFIED: "strategy", TOO_SATURATED: "saturation", BEYOND_QUOTA: "quota"}
 
 
 def _fits(amounts: Float64s, bounds: Float64s) -> bool:
@@ -90,138 +90,41 @@ def candidates(session: SessionView, aggressor: GroupRow, victims: GroupRows, pa
     return found
 
 
-@attrs.define
-class Before:
-    """What queues used when the search for an aggressor began, and what it wants.
+class Judge:
+    """Says whether victims may be taken, by what queues used when the search began, not by the simulated state."""
 
-    Validation looks at that, not at the simulated state.
-    """
+    def __init__(self, session: SessionView, multiplier: float) -> None:
+        """Make room; ``multiplier`` makes saturation count for more."""
+        self._session = session
+        queues = len(session.snapshot.queues)
+        self._multiplier = multiplier
+        self._claim: Claim | None = None
+        self._loss = Loss(
+            remaining=np.zeros((queues, 3), np.float64),
+            known=np.zeros(queues, np.bool_),
+            involved=np.zeros((queues, 3), np.bool_),
+            at_fault=np.full(2, -1, np.int64),
+        )
 
-    used: Float64s = attrs.field(factory=lambda: np.zeros((0, 3)))
-    fixed: Float64s = attrs.field(factory=lambda: np.zeros((0, 3)))
-    wanted: Float64s = attrs.field(factory=lambda: np.zeros(3))
+    def remember(self, aggressor: GroupRow) -> None:
+        """Copy what queues use and what the ``aggressor`` wants."""
+        session = self._session
+        self._claim = Claim(
+            used=session.columns.queue_used.astype(np.float64),
+            fixed=session.columns.queue_fixed.astype(np.float64),
+            wanted=session.chunk_amounts(aggressor).copy(),
+            group=int(aggressor),
+            movable=session.parameters.allow_consolidating_reclaim,
+            multiplier=self._multiplier,
+        )
 
-    def remember(self, session: SessionView, aggressor: GroupRow) -> None:
-        """Copy the queues' columns."""
-        self.used = session.columns.queue_used.astype(np.float64)
-        self.fixed = session.columns.queue_fixed.astype(np.float64)
-        self.wanted = session.chunk_amounts(aggressor).copy()
-
-
-def _lost(session: SessionView, scenario: Scenario) -> dict[int, list[Float64s]]:
-    """Return what each leaf queue loses, piece by piece: surplus pods one by one, the core of a gang as one piece."""
-    facts, columns = session.facts, session.columns
-    movable = session.parameters.allow_consolidating_reclaim
-    by_group: dict[int, list[int]] = {}
-    for pod in map(int, scenario.victims()):
-        by_group.setdefault(int(facts.pods.group[pod]), []).append(pod)
-    pieces: dict[int, list[Float64s]] = {}
-    for group, pods in by_group.items():
-        core, surplus = [], []
-        for leaf in range(int(facts.groups.first_subgroup[group]), int(facts.groups.first_subgroup[group + 1])):
-            mine = [pod for pod in pods if facts.pods.leaf[pod] == leaf]
-            core += mine[: int(facts.groups.minimum[leaf])]
-            surplus += mine[int(facts.groups.minimum[leaf]) :]
-        gone = [[pod] for pod in surplus] + [core]
-        sums = [
-            sum(
-                (
-                    _held(session, pod)
-                    for pod in piece
-                    if not (movable and within(int(columns.status[pod]), ACTIVE_ALLOCATED))
-                ),
-                np.zeros(3, np.float64),
-            )
-            for piece in gone
-        ]
-        pieces.setdefault(int(facts.groups.queue[group]), []).extend(piece for piece in sums if piece.any())
-    return pieces
-
-
-def _held(session: SessionView, pod: int) -> Float64s:
-    shape = int(session.facts.pods.shape[pod])
-    request = session.facts.shapes.request[shape]
-    return np.array(
-        [request[CPU], request[MEMORY], accepted_gpu(session.facts, shape, int(session.columns.node[pod]))], np.float64
-    )
-
-
-def is_fair(session: SessionView, before: Before, scenario: Scenario, multiplier: float) -> Verdict:
-    """Return whether the victims of ``scenario``, as it ended in simulation, may be taken for its aggressor.
-
-    Holds: each piece is justified before it is subtracted, so the last one may take its queue below its share.
-    """
-    aggressor = scenario.aggressor.group
-    mine = int(session.facts.groups.queue[aggressor])
-    remaining: dict[int, Float64s] = {}
-    involved: dict[int, Bools] = {}
-    for leaf, pieces in _lost(session, scenario).items():
-        if not _justified(session, before, mine, leaf, pieces, remaining, involved):
-            return Verdict.refused(Code.NOT_ELIGIBLE, rule="strategy", queue=leaf)
-    return _saturation(session, before, aggressor, remaining, involved, multiplier)
-
-
-def _justified(
-    session: SessionView,
-    before: Before,
-    mine: int,
-    leaf: int,
-    pieces: list[Float64s],
-    remaining: dict[int, Float64s],
-    involved: dict[int, Bools],
-) -> bool:
-    facts = session.facts.queues
-    taker, giver = level_pair(session, mine, leaf)
-    touched = np.zeros(3, np.bool_)
-    for piece in pieces:
-        touched |= piece > 0
-    remaining.setdefault(giver, before.used[giver].copy())
-    within_quota = _fits(before.used[taker] + before.wanted, facts.quota[taker])
-    for piece in pieces:
-        above_share = not _fits(remaining[giver], facts.allocatable[giver])
-        above_quota = not _fits(remaining[giver], facts.quota[giver])
-        if not (above_share or (within_quota and above_quota)):
-            return False
-        for queue in session.path_to(leaf)[::-1]:
-            remaining.setdefault(queue, before.used[queue].copy())
-            remaining[queue] -= piece
-            involved[queue] = involved.get(queue, np.zeros(3, np.bool_)) | touched
-    return True
-
-
-def _ratio(amount: float, share: float) -> float:
-    if share < 0:
-        return 0.0
-    if share == 0:
-        return np.inf if amount > 0 else 0.0
-    return amount / share
-
-
-def _saturation(
-    session: SessionView,
-    before: Before,
-    aggressor: int,
-    remaining: dict[int, Float64s],
-    involved: dict[int, Bools],
-    multiplier: float,
-) -> Verdict:
-    facts = session.facts.queues
-    for queue in session.path_to(int(session.facts.groups.queue[aggressor]))[::-1]:
-        if queue in remaining:
-            remaining[queue] = remaining[queue] + before.wanted
-        amounts = remaining.get(queue, before.used[queue] + before.wanted)
-        for sibling, left in remaining.items():
-            if sibling == queue or facts.parent[sibling] != facts.parent[queue]:
-                continue
-            concerned = involved.get(sibling, np.zeros(3, np.bool_)) | (before.wanted > 0)
-            for resource in np.flatnonzero(concerned):
-                # In devices, as the peer divides: shares that are equal in tenths are not always equal in binary.
-                unit = GPU_UNIT if resource == GPU else 1
-                share, other = facts.fair_share[queue, resource] / unit, facts.fair_share[sibling, resource] / unit
-                saturation = _ratio(amounts[resource] / unit, share)
-                if saturation > 1 and other > 0 and saturation * multiplier >= _ratio(left[resource] / unit, other):
-                    return Verdict.refused(Code.NOT_ELIGIBLE, rule="saturation", queue=queue, sibling=sibling)
-        fixed = not session.facts.groups.preemptible[aggressor]
-        if fixed and not _fits(before.fixed[queue] + before.wanted, facts.quota[queue]):
-            return Verdict.refused(Code.NOT_ELIGIBLE, rule="quota", queue=queue)
-    return ACCEPTED
+    def judge(self, scenario: Scenario) -> Verdict:
+        """Return whether the victims of ``scenario``, as it ended in simulation, may be taken for its aggressor."""
+        session = self._session
+        if self._claim is None or len(session.snapshot.queues) == 0:
+            return ACCEPTED
+        code = judge(session.facts, session.columns, self._claim, self._loss, scenario.victims())
+        if code == FAIR:
+            return ACCEPTED
+        queue, sibling = self._loss.at_fault.tolist()
+        return Verdict.refused(Code.NOT_ELIGIBLE, rule=RULES[code], queue=queue, sibling=sibling)

@@ -1,0 +1,152 @@
+"""Evicting a set of victims and placing everybody affected again, the aggressor too, by promises only.
+
+Source: the peer's actions/common (simulated allocation of a preemptor and its victims).
+"""
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from kai.actions.placing import place_group
+from kai.actions.search.standing import Standing
+from kai.framework.heaps import GroupHeap
+from kai.framework.portion import Portion
+from kai.framework.session import Session
+from kai.framework.statement import Statement
+from kai.kernels import trying
+from kai.kernels.groups import find_waiting
+from kai.kernels.trying import Aggressor
+from kai.model.rows import Bools, Int64s, NodeRows, PodRow, PodRows
+from kai.model.status import Status
+
+_LOST = 1 << Status.RELEASING | 1 << Status.PIPELINED
+
+
+@attrs.define
+class Replacing:
+    """How the victims of one search are tried."""
+
+    session: Session
+    feasible: NodeRows
+    standing: Standing | None
+    """None: the long way."""
+    _aggressor: tuple[Portion, Aggressor] | None = None
+    _open: Bools | None = None
+
+    def run(self, statement: Statement, part: Portion, victims: PodRows) -> Sequence[int] | None:
+        """Try ``victims``; None if the aggressor's ``part`` found no place. What was done stays in ``statement``.
+
+        Else return what ``settle`` needs to know of the groups that found none.
+        """
+        standing = self.standing
+        groups = self.session.facts.pods.group
+        if standing is None or not standing.plain[part.group] or not standing.plain[groups[victims]].all():
+            nodes = self.session.columns.node[victims]
+            reachable = np.union1d(self.feasible, nodes[nodes >= 0])
+            statement.evict(victims)
+            return () if self._place_again(statement, part, victims, reachable) else None
+        return self._at_once(statement, standing, part, victims)
+
+    def repeat(self, statement: Statement, part: Portion, victims: PodRows) -> Sequence[int] | None:
+        """Try ``victims`` again; None if the aggressor, with just those gone who lost their places, finds none.
+
+        What it asks for may be more than what is booked: a place for a reservation pod, room in a domain by a rule of
+        thumb. Where that went to a victim that was placed again, the next cycle would refuse the aggressor, the evicted
+        pods would come back, and be evicted again.
+        """
+        losing = victims[(_LOST >> self.session.columns.status[victims]) & 1 == 1]
+        statement.discard()
+        statement.evict(losing)
+        repeated = place_group(self.session, statement, part, self.session.all_nodes, promise=True)
+        statement.discard()
+        again = self.run(statement, part, victims)
+        return again if repeated else None
+
+    def settle(self, failed: Sequence[int]) -> None:
+        """Work out what groups without a place would be given next, as things stand in the simulation that won.
+
+        It is kept when the search is committed, as the peer keeps it. What that chunk wants is kept, too, where nothing
+        happened to the group after the heap asked for it.
+        """
+        for code in failed:
+            portion = self.session.portion(code // 2)
+            portion.chunk()
+            if code % 2 == 0:
+                portion.amounts()
+
+    def _at_once(
+        self, statement: Statement, standing: Standing, part: Portion, victims: PodRows
+    ) -> Sequence[int] | None:
+        session, ledger = self.session, self.session.ledger
+        aggressor = self._described(standing, part)
+        ledger.reserve(standing.room_for(victims) + 2 * len(aggressor.pods))
+        while True:
+            ended = trying.try_victims(
+                session.facts,
+                session.columns,
+                ledger.places,
+                session.policy.rules,
+                session.policy.vectors,
+                standing.trial,
+                aggressor,
+                victims,
+            )
+            state = standing.trial.state
+            if ended == trying.UNPREPARED:
+                statement.discard()
+                pod = PodRow(int(state[trying.POD]))
+                session.policy.prepare(int(session.facts.pods.shape[pod]), pod, session.all_nodes)
+                continue
+            return standing.trial.failed[: state[trying.FAILED]].tolist() if ended == trying.PLACED else None
+
+    def _described(self, standing: Standing, part: Portion) -> Aggressor:
+        """Return ``part`` as kernels see it; nothing that a trial does changes that."""
+        known = self._aggressor
+        if known is not None and known[0] is part:
+            return known[1]
+        if self._open is None:
+            self._open = np.zeros(len(self.session.all_nodes), np.bool_)
+            self._open[self.feasible] = True
+        aggressor = Aggressor(
+            group=part.group,
+            pods=part.chunk(),
+            elastic=part.elastic_state(),
+            amounts=part.amounts(),
+            others=standing.others(part.group),
+            feasible=self._open,
+        )
+        self._aggressor = (part, aggressor)
+        return aggressor
+
+    def _place_again(self, statement: Statement, part: Portion, victims: Int64s, nodes: NodeRows) -> bool:
+        """Promise places to the aggressor and then to whoever comes next by queue order.
+
+        Say whether the aggressor got its own.
+        """
+        session = self.session
+        affected = np.zeros(len(session.snapshot.groups), np.bool_)
+        affected[session.facts.pods.group[victims]] = True
+        affected[part.group] = False
+        waiting = np.zeros_like(affected)
+        find_waiting(session.facts, session.columns, waiting)
+        others = waiting | affected
+        others[part.group] = False
+        affected[part.group] = True
+        heap = GroupHeap(session)
+        heap.fill(session.oldest_first(np.flatnonzero(others).astype(np.int64)))
+        heap.push(part)
+        placed = False
+        remaining = int(affected.sum())
+        while remaining and (portion := heap.pop_among(affected)) is not None:
+            remaining -= 1
+            mark = statement.mark()
+            if place_group(session, statement, portion, nodes, promise=True):
+                placed = placed or portion is part
+            elif portion is part:
+                return False
+            else:
+                statement.roll_back(mark)
+                # See ``settle``: here the heap has asked for amounts already.
+                portion.chunk()
+        return placed

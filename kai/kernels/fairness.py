@@ -1,0 +1,245 @@
+"""Is it fair that these pods go for that one? The rules of reclaim, in one pass over the victims.
+
+Source: the peer's plugins/proportion/reclaimable.
+"""
+
+import numpy as np
+
+from kai.kernels._jit import inner, kernel
+from kai.kernels.booking import accepted_gpu
+from kai.kernels.columns import ACTIVE_ALLOCATED, CPU, GPU, GPU_UNIT, MEMORY, SHARED_RESOURCES, Columns, Facts
+from kai.kernels.struct import Bools, BoolTable, Float64s, Float64Table, Int64s, Struct
+
+FAIR, NOT_JUSTIFIED, TOO_SATURATED, BEYOND_QUOTA = 0, 1, 2, 3
+
+
+class Claim(Struct):
+    """What queues used before a search, and what its aggressor wants: validation looks at that."""
+
+    used: Float64Table  # [Q, 3]
+    fixed: Float64Table  # [Q, 3]
+    wanted: Float64s  # [3]
+    group: int
+    movable: bool
+    multiplier: float
+
+
+class Loss(Struct):
+    """What is left to each queue once its losses are subtracted; room that is used again."""
+
+    remaining: Float64Table  # [Q, 3]
+    known: Bools  # [Q]
+    involved: BoolTable  # [Q, 3] resources that were taken
+    at_fault: Int64s  # [2] the queue, and the sibling, that a refusal is about
+
+
+@inner
+def _fits(amounts: Float64s, bounds: Float64s) -> bool:
+    for resource in range(SHARED_RESOURCES):
+        if bounds[resource] >= 0 and not amounts[resource] <= bounds[resource]:
+            return False
+    return True
+
+
+@inner
+def depth_of(facts: Facts, queue: int) -> int:
+    """Return how many queues are above ``queue``."""
+    depth = 0
+    while facts.queues.parent[queue] >= 0:
+        queue = facts.queues.parent[queue]
+        depth += 1
+    return depth
+
+
+@inner
+def ancestor(facts: Facts, queue: int, depth: int) -> int:
+    """Return the queue on the path to ``queue`` that has ``depth`` above it."""
+    for _ in range(depth_of(facts, queue) - depth):
+        queue = facts.queues.parent[queue]
+    return queue
+
+
+@inner
+def parting(facts: Facts, left: int, right: int) -> int:
+    """Return the depth at which the paths to two queues differ first; the last one compared if one path ends before."""
+    last = min(depth_of(facts, left), depth_of(facts, right))
+    for depth in range(last):
+        if ancestor(facts, left, depth) != ancestor(facts, right, depth):
+            return depth
+    return last
+
+
+@inner
+def _know(claim: Claim, loss: Loss, queue: int) -> None:
+    if not loss.known[queue]:
+        loss.known[queue] = True
+        loss.remaining[queue, :] = claim.used[queue]
+
+
+@inner
+def _justify(
+    facts: Facts, claim: Claim, loss: Loss, leaf: int, pieces: Float64Table, owner: Int64s, count: int
+) -> bool:
+    """Say whether each piece that ``leaf`` loses is justified by what it has before; subtract them one by one."""
+    mine = facts.groups.queue[claim.group]
+    depth = parting(facts, mine, leaf)
+    taker, giver = ancestor(facts, mine, depth), ancestor(facts, leaf, depth)
+    touched = np.zeros(SHARED_RESOURCES, np.bool_)
+    for at in range(count):
+        if owner[at] == leaf:
+            for resource in range(SHARED_RESOURCES):
+                touched[resource] = touched[resource] or pieces[at, resource] > 0
+    _know(claim, loss, giver)
+    within = _fits(claim.used[taker] + claim.wanted, facts.queues.quota[taker])
+    for at in range(count):
+        if owner[at] != leaf:
+            continue
+        above_share = not _fits(loss.remaining[giver], facts.queues.allocatable[giver])
+        above_quota = not _fits(loss.remaining[giver], facts.queues.quota[giver])
+        if not (above_share or (within and above_quota)):
+            return False
+        queue = leaf
+        while queue >= 0:
+            _know(claim, loss, queue)
+            for resource in range(SHARED_RESOURCES):
+                loss.remaining[queue, resource] -= pieces[at, resource]
+                loss.involved[queue, resource] = loss.involved[queue, resource] or touched[resource]
+            queue = facts.queues.parent[queue]
+    return True
+
+
+@inner
+def _ratio(amount: float, share: float) -> float:
+    if share < 0:
+        return 0.0
+    if share == 0:
+        return np.inf if amount > 0 else 0.0
+    return amount / share
+
+
+@inner
+def _outdoes(facts: Facts, claim: Claim, loss: Loss, queue: int, sibling: int, amounts: Float64s) -> bool:
+    """Say whether ``queue`` with ``amounts`` would be more saturated than a sibling that lost something."""
+    for resource in range(SHARED_RESOURCES):
+        if not (loss.involved[sibling, resource] or claim.wanted[resource] > 0):
+            continue
+        # In devices, as the peer divides: shares that are equal in tenths are not always equal in binary.
+        unit = float(GPU_UNIT) if resource == GPU else 1.0
+        share = facts.queues.fair_share[queue, resource] / unit
+        other = facts.queues.fair_share[sibling, resource] / unit
+        saturation = _ratio(amounts[resource] / unit, share)
+        left = _ratio(loss.remaining[sibling, resource] / unit, other)
+        if saturation > 1 and other > 0 and saturation * claim.multiplier >= left:
+            return True
+    return False
+
+
+@inner
+def _saturate(facts: Facts, claim: Claim, loss: Loss) -> int:
+    queue = facts.groups.queue[claim.group]
+    while queue >= 0:
+        loss.at_fault[0] = queue
+        if loss.known[queue]:
+            loss.remaining[queue, :] += claim.wanted
+            amounts = loss.remaining[queue].copy()
+        else:
+            amounts = claim.used[queue] + claim.wanted
+        for sibling in range(loss.known.shape[0]):
+            if not loss.known[sibling] or sibling == queue:
+                continue
+            if facts.queues.parent[sibling] == facts.queues.parent[queue] and _outdoes(
+                facts, claim, loss, queue, sibling, amounts
+            ):
+                loss.at_fault[1] = sibling
+                return TOO_SATURATED
+        fixed = not facts.groups.preemptible[claim.group]
+        if fixed and not _fits(claim.fixed[queue] + claim.wanted, facts.queues.quota[queue]):
+            return BEYOND_QUOTA
+        queue = facts.queues.parent[queue]
+    return FAIR
+
+
+@inner
+def _add_held(facts: Facts, columns: Columns, claim: Claim, pod: int, pieces: Float64Table, at: int) -> None:
+    if claim.movable and (ACTIVE_ALLOCATED >> columns.status[pod]) & 1:
+        return
+    shape = facts.pods.shape[pod]
+    pieces[at, CPU] += facts.shapes.request[shape, CPU]
+    pieces[at, MEMORY] += facts.shapes.request[shape, MEMORY]
+    pieces[at, GPU] += accepted_gpu(facts, shape, columns.node[pod])
+
+
+@inner
+def _cut(facts: Facts, columns: Columns, claim: Claim, pods: Int64s, pieces: Float64Table, count: int) -> int:
+    """Append what one group loses with ``pods``, in their order: surplus pods one by one, the core as one piece."""
+    group = facts.pods.group[pods[0]]
+    core = np.zeros(pods.shape[0], np.bool_)
+    for leaf in range(facts.groups.first_subgroup[group], facts.groups.first_subgroup[group + 1]):
+        left = facts.groups.minimum[leaf]
+        for at in range(pods.shape[0]):
+            if facts.pods.leaf[pods[at]] != leaf:
+                continue
+            if left > 0:
+                core[at] = True
+                left -= 1
+            else:
+                _add_held(facts, columns, claim, pods[at], pieces, count)
+                count += int(pieces[count].any())
+    for at in range(pods.shape[0]):
+        if core[at]:
+            _add_held(facts, columns, claim, pods[at], pieces, count)
+    return count + int(pieces[count].any())
+
+
+@inner
+def _lost(
+    facts: Facts, columns: Columns, claim: Claim, victims: Int64s, pieces: Float64Table, owner: Int64s, leaves: Int64s
+) -> tuple[int, int]:
+    """Fill ``pieces`` with what queues lose, ``owner`` with whose each is, ``leaves`` with the queues that lose.
+
+    Groups in the order of their first victims. Return how many pieces and queues there are.
+    """
+    groups = facts.pods.group[victims]
+    order = np.argsort(groups, kind="mergesort")
+    begins = np.empty(victims.shape[0] + 1, np.int64)
+    segments = 0
+    for at in range(order.shape[0]):
+        if at == 0 or groups[order[at]] != groups[order[at - 1]]:
+            begins[segments] = at
+            segments += 1
+    begins[segments] = order.shape[0]
+    count, queues = 0, 0
+    for segment in np.argsort(order[begins[:segments]], kind="mergesort"):
+        mine = victims[order[begins[segment] : begins[segment + 1]]]
+        queue = facts.groups.queue[facts.pods.group[mine[0]]]
+        known = False
+        for at in range(queues):
+            known = known or leaves[at] == queue
+        if not known:
+            leaves[queues] = queue
+            queues += 1
+        before = count
+        count = _cut(facts, columns, claim, mine, pieces, count)
+        owner[before:count] = queue
+    return count, queues
+
+
+@kernel
+def judge(facts: Facts, columns: Columns, claim: Claim, loss: Loss, victims: Int64s) -> int:
+    """Return whether ``victims``, as they stand at the end of a simulation, may be taken: FAIR or why not.
+
+    ``loss.at_fault`` says which queues a refusal is about. Each piece is justified before it is subtracted, so the last
+    one may take its queue below its share. Cost: O(Q + victims x depth).
+    """
+    most = 2 * victims.shape[0] + 1
+    pieces = np.zeros((most, SHARED_RESOURCES), np.float64)
+    owner = np.empty(most, np.int64)
+    leaves = np.empty(most, np.int64)
+    count, queues = _lost(facts, columns, claim, victims, pieces, owner, leaves)
+    loss.known[:] = False
+    loss.involved[:, :] = False
+    for at in range(queues):
+        loss.at_fault[0] = leaves[at]
+        if not _justify(facts, claim, loss, leaves[at], pieces, owner, count):
+            return NOT_JUSTIFIED
+    return _saturate(facts, claim, loss)

@@ -1,0 +1,193 @@
+"""Growing the set of those who might have to go, until the nodes that they free could hold who waits.
+
+The loop pops groups off a heap of victims, takes from each what it gives up first, and asks the filters. Groups with a
+tree of their own are handed back to Python, which takes from them and has the loop go on.
+"""
+
+import numpy as np
+
+from kai.kernels._jit import inner, kernel
+from kai.kernels.booking import accepted_gpu
+from kai.kernels.columns import ACTIVE_ALLOCATED, COUNTED, CPU, GPU, MEMORY, Columns, Facts
+from kai.kernels.fit import Rules, Vectors
+from kai.kernels.order import Heap, pop, push
+from kai.kernels.struct import Bools, Int64s, Struct
+
+EXHAUSTED, ACCEPTED, NOT_PLAIN = 0, 1, 2
+BATCHES, PODS, GROUP, PLACES, CHANGED = 0, 1, 2, 3, 4
+
+
+class Growth(Struct):
+    """Who was taken so far, and what that frees."""
+
+    heap: Heap
+    removed: Bools  # [P] pods that are no longer what their entry in the heap stands for
+    known: Bools  # [P] victims of an easier problem
+    pods: Int64s  # [P] who was taken, in order
+    start: Int64s  # [P + 1] where each batch begins
+    capacity: Int64s  # [N] thousandths of GPUs that are free or would be
+    wanted: Int64s  # [n] what each waiting pod asks for, largest first
+    masks: Int64s  # [m] rows of Vectors.masks that some node in reach must satisfy
+    reached: Bools  # [m] whether one does
+    state: Int64s  # [5] batches, pods in them, group to ask about, places for pods that all want the same, changed keys
+
+
+@inner
+def _places(growth: Growth, node: int) -> int:
+    smallest = growth.wanted[growth.wanted.shape[0] - 1]
+    return growth.capacity[node] // smallest if smallest > 0 and growth.capacity[node] >= smallest else 0
+
+
+@inner
+def _free(facts: Facts, columns: Columns, vectors: Vectors, growth: Growth, pod: int) -> None:
+    """Count what ``pod`` holds as free."""
+    node = columns.node[pod]
+    if node < 0:
+        return
+    before = _places(growth, node)
+    growth.capacity[node] += accepted_gpu(facts, facts.pods.shape[pod], node)
+    growth.state[PLACES] += _places(growth, node) - before
+    for at in range(growth.masks.shape[0]):
+        growth.reached[at] = growth.reached[at] or vectors.masks[growth.masks[at], node]
+
+
+@kernel
+def begin(facts: Facts, columns: Columns, vectors: Vectors, growth: Growth, known: Int64s) -> None:
+    """Begin with nobody taken but the ``known``, on top of what ``growth.capacity`` says is free."""
+    growth.removed[:] = False
+    growth.known[:] = False
+    growth.state[:] = 0
+    growth.start[0] = 0
+    for node in range(growth.capacity.shape[0]):
+        growth.state[PLACES] += _places(growth, node)
+    for pod in known:
+        if not growth.known[pod]:
+            growth.known[pod] = True
+            _free(facts, columns, vectors, growth, pod)
+
+
+@kernel
+def accepts(growth: Growth) -> bool:
+    """Say whether the waiting pods might fit: each finds a holder, largest first into the largest with enough left."""
+    for at in range(growth.reached.shape[0]):
+        if not growth.reached[at]:
+            return False
+    wanted = growth.wanted
+    count = wanted.shape[0]
+    if wanted[0] <= 0:
+        return True
+    if wanted[0] == wanted[count - 1]:
+        return growth.state[PLACES] >= count
+    sizes = np.sort(growth.capacity)[::-1][:count]
+    left = sizes.copy()
+    for amount in wanted:
+        if amount <= 0:
+            return True
+        held = False
+        for at in range(sizes.shape[0]):
+            if sizes[at] < amount:
+                return False
+            if left[at] >= amount:
+                left[at] -= amount
+                held = True
+                break
+        if not held:
+            return False
+    return True
+
+
+@kernel
+def take(facts: Facts, columns: Columns, vectors: Vectors, growth: Growth, pods: Int64s) -> None:
+    """Add ``pods`` as one batch."""
+    batches, count = growth.state[BATCHES], growth.state[PODS]
+    for pod in pods:
+        growth.pods[count] = pod
+        growth.removed[pod] = True
+        count += 1
+        _free(facts, columns, vectors, growth, pod)
+    growth.state[BATCHES] = batches + 1
+    growth.state[PODS] = count
+    growth.start[batches + 1] = count
+
+
+@inner
+def _push_rest(facts: Facts, columns: Columns, rules: Rules, growth: Growth, group: int) -> None:
+    """Put what is left of a group back into the heap, if anything is."""
+    heap = growth.heap
+    leaf = facts.groups.first_subgroup[group] + 1
+    active, left = 0, 0
+    heap.amounts[group, :] = 0.0
+    growth.state[CHANGED] += 1
+    for at in range(facts.groups.pod_start[leaf], facts.groups.pod_start[leaf + 1]):
+        pod = facts.groups.pods[at]
+        if growth.removed[pod]:
+            continue
+        left += 1
+        active += (ACTIVE_ALLOCATED >> columns.status[pod]) & 1
+        if (COUNTED >> columns.status[pod]) & 1:
+            shape = facts.pods.shape[pod]
+            heap.amounts[group, CPU] += facts.shapes.request[shape, CPU]
+            heap.amounts[group, MEMORY] += facts.shapes.request[shape, MEMORY]
+            heap.amounts[group, GPU] += accepted_gpu(facts, shape, columns.node[pod])
+    if left == 0:
+        return
+    if rules.elastic_key >= 0:
+        minimum = facts.groups.minimum[leaf]
+        heap.keys[group, rules.elastic_key] = 0.0 if active < minimum else (1.0 if active == minimum else 2.0)
+    push(facts, columns, rules, heap, group)
+
+
+@inner
+def _give_up(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, growth: Growth, group: int) -> bool:
+    """Take from a group of one leaf one pod above its minimum, else all that have a place; say whether any was taken.
+
+    From a group with victims that are known, the rest is taken later.
+    """
+    leaf = facts.groups.first_subgroup[group] + 1
+    first, last = facts.groups.pod_start[leaf], facts.groups.pod_start[leaf + 1]
+    placed = np.empty(last - first, np.int64)
+    count = 0
+    for at in range(first, last):
+        pod = facts.groups.pods[at]
+        if not growth.removed[pod] and (ACTIVE_ALLOCATED >> columns.status[pod]) & 1:
+            placed[count] = pod
+            count += 1
+    if count == 0:
+        return False
+    victims = placed[count - 1 : count] if count > facts.groups.minimum[leaf] else placed[:count]
+    for pod in victims:
+        if growth.known[pod]:
+            for at in range(first, last):
+                mine = facts.groups.pods[at]
+                growth.removed[mine] = growth.removed[mine] or growth.known[mine]
+            _push_rest(facts, columns, rules, growth, group)
+            return False
+    take(facts, columns, vectors, growth, victims)
+    if count > victims.shape[0]:
+        _push_rest(facts, columns, rules, growth, group)
+    return True
+
+
+@kernel
+def grow(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, growth: Growth) -> int:
+    """Take batches until the filters accept; return why it ended.
+
+    EXHAUSTED: nobody is left. ACCEPTED: look at it. NOT_PLAIN: ``growth.state[GROUP]`` was popped and is not for this
+    loop. Cost: for each batch two pops and little more, unless waiting pods differ in what they want: then O(N log N).
+    """
+    while True:
+        group = pop(facts, columns, rules, growth.heap)
+        if group < 0:
+            return EXHAUSTED
+        growth.state[GROUP] = group
+        if not facts.groups.simple[group]:
+            return NOT_PLAIN
+        if _give_up(facts, columns, rules, vectors, growth, group) and accepts(growth):
+            return ACCEPTED
+
+
+@kernel
+def put_back(facts: Facts, columns: Columns, rules: Rules, growth: Growth) -> None:
+    """Push what is left of the group that the loop asked about; its keys and amounts in the heap say what that is."""
+    growth.state[CHANGED] += 1
+    push(facts, columns, rules, growth.heap, growth.state[GROUP])

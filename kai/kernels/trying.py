@@ -1,0 +1,238 @@
+"""Trying one set of victims: evict them, place the aggressor and everybody affected again, by promises only.
+
+All in one call, and without a Python object. It serves victims and aggressors whose tree is one leaf and whose pods
+only static answers of plugins concern; the Python path in ``kai.actions.search.solver`` does the same the long way.
+"""
+
+import numpy as np
+
+from kai.kernels._jit import inner, kernel
+from kai.kernels.booking import evict
+from kai.kernels.columns import SHARED_RESOURCES, Columns, Facts, Places, undo_to
+from kai.kernels.filling import clear_leaves, empty, mark, meet, place, usable
+from kai.kernels.fit import ACCEPTED, Rules, Vectors, over_capacity
+from kai.kernels.groups import elastic_state
+from kai.kernels.order import Heap, append, next_chunk, pop, push
+from kai.kernels.place import place_pods
+from kai.kernels.struct import Bools, Float64s, Float64Table, Int64s, Struct
+
+PLACED, REFUSED, UNPREPARED = 0, 1, 2
+FAILED, POD = 0, 1
+
+
+class Trial(Struct):
+    """What trials of one search work with. What describes groups is as of the beginning of the search."""
+
+    heap: Heap
+    ranked: Int64s  # [G] all groups by their keys
+    age: Float64s  # [G] the older, the smaller
+    states: Float64s  # [G] elastic state
+    wanting: Float64Table  # [G, 3] what the next chunk of each waiting group wants
+    requested: Float64Table  # [K, 3] what a pod of each shape is taken to want when groups are ordered
+    limits: Float64Table  # [K, 3] what a pod of each shape is taken to want when limits are checked
+    prepared: Bools  # [K] shapes for which ``vectors`` hold the answers
+    waits: Bools  # [G] groups that wait
+    affected: Bools  # [G] groups that lose pods, and the aggressor's
+    nodes: Int64s  # [N]
+    extra: Float64s  # [N]
+    chunk: Int64s  # [...]
+    failed: Int64s  # [G] twice the group, plus one if some of its pods had found a place
+    state: Int64s  # [2] how many failed; a pod of a shape that is not prepared
+
+
+class Aggressor(Struct):
+    """The part of a group that is to be placed."""
+
+    group: int
+    pods: Int64s
+    elastic: float
+    amounts: Float64s
+    others: Int64s  # [w] other groups that wait, oldest first
+    feasible: Bools  # [N] nodes that may have room without taking anything
+
+
+@inner
+def _affect(facts: Facts, trial: Trial, victims: Int64s, mine: int) -> Int64s:
+    """Return the groups of ``victims``, oldest first, and mark them."""
+    trial.affected[:] = False
+    groups = np.empty(victims.shape[0], np.int64)
+    count = 0
+    for pod in victims:
+        group = facts.pods.group[pod]
+        if not trial.affected[group] and group != mine:
+            trial.affected[group] = True
+            groups[count] = group
+            count += 1
+    trial.affected[mine] = True
+    groups = groups[:count]
+    ages = np.empty(count, np.float64)
+    for at in range(count):
+        ages[at] = trial.age[groups[at]]
+    return groups[np.argsort(ages)]
+
+
+@inner
+def _describe(facts: Facts, columns: Columns, rules: Rules, trial: Trial, group: int) -> None:
+    """Bring key and amounts of an affected group in the heap up to date, its victims being evicted."""
+    heap = trial.heap
+    if rules.elastic_key >= 0:
+        heap.keys[group, rules.elastic_key] = elastic_state(facts, columns, group)
+    heap.amounts[group, :] = 0.0
+    leaf = facts.groups.first_subgroup[group] + 1
+    for at in range(next_chunk(facts, columns, leaf, trial.chunk)):
+        for resource in range(SHARED_RESOURCES):
+            heap.amounts[group, resource] += trial.requested[facts.pods.shape[trial.chunk[at]], resource]
+
+
+@inner
+def _fill(facts: Facts, columns: Columns, rules: Rules, trial: Trial, groups: Int64s, aggressor: Aggressor) -> None:
+    """Fill the heap with those who wait and the affected ``groups`` [n], as if pushed by age; then the aggressor."""
+    heap, waiting = trial.heap, aggressor.others
+    empty(heap)
+    missing = 0
+    for group in waiting:
+        missing += mark(facts, heap, group)
+    for group in groups:
+        missing += mark(facts, heap, group)
+    heap.dirty[:] = 0
+    left, right = 0, 0
+    while missing > 0:
+        first = left < waiting.shape[0]
+        if first and right < groups.shape[0]:
+            first = trial.age[waiting[left]] <= trial.age[groups[right]]
+        if first:
+            group = waiting[left]
+            left += 1
+        else:
+            group = groups[right]
+            right += 1
+        missing -= meet(facts, columns, rules, heap, group)
+    clear_leaves(facts, heap)
+    if waiting.shape[0] > 0:
+        for group in trial.ranked:
+            if trial.waits[group] and not trial.affected[group]:
+                place(facts, heap, group)
+    for group in groups:
+        if usable(facts, group):
+            append(facts, columns, rules, heap, heap.queue[group], group)
+    mine = aggressor.group
+    if rules.elastic_key >= 0:
+        heap.keys[mine, rules.elastic_key] = aggressor.elastic
+    heap.amounts[mine, :] = aggressor.amounts
+    push(facts, columns, rules, heap, mine)
+
+
+@inner
+def _reach(columns: Columns, trial: Trial, aggressor: Aggressor, victims: Int64s) -> Int64s:
+    """Return the nodes that pods may go to, ascending."""
+    marked = aggressor.feasible.copy()
+    for pod in victims:
+        if columns.node[pod] >= 0:
+            marked[columns.node[pod]] = True
+    count = 0
+    for node in range(marked.shape[0]):
+        if marked[node]:
+            trial.nodes[count] = node
+            count += 1
+    return trial.nodes[:count]
+
+
+@inner
+def _may_take(facts: Facts, columns: Columns, rules: Rules, trial: Trial, group: int, chunk: Int64s) -> bool:
+    """Say whether the queues above ``group`` may take ``chunk``."""
+    if not rules.limits or facts.groups.queue[group] < 0:
+        return True
+    cpu, memory, gpu = 0.0, 0.0, 0.0
+    for pod in chunk:
+        shape = facts.pods.shape[pod]
+        cpu += trial.limits[shape, 0]
+        memory += trial.limits[shape, 1]
+        gpu += trial.limits[shape, 2]
+    return over_capacity(facts, columns, group, cpu, memory, gpu, False) == ACCEPTED
+
+
+@inner
+def _restore(rules: Rules, trial: Trial, groups: Int64s, mine: int) -> None:
+    """Let the heap describe ``groups`` and the aggressor as it did before the trial."""
+    for at in range(groups.shape[0] + 1):
+        group = groups[at] if at < groups.shape[0] else mine
+        if rules.elastic_key >= 0:
+            trial.heap.keys[group, rules.elastic_key] = trial.states[group]
+        trial.heap.amounts[group, :] = trial.wanting[group]
+
+
+@inner
+def _settle(
+    facts: Facts,
+    columns: Columns,
+    places: Places,
+    rules: Rules,
+    vectors: Vectors,
+    trial: Trial,
+    nodes: Int64s,
+    aggressor: Aggressor,
+    remaining: int,
+) -> int:
+    """Give everybody affected one attempt, in the order of the heap."""
+    ended = REFUSED
+    while remaining > 0:
+        group = pop(facts, columns, rules, trial.heap)
+        if group < 0:
+            break
+        if not trial.affected[group]:
+            continue
+        remaining -= 1
+        mine = group == aggressor.group
+        chunk = aggressor.pods
+        if not mine:
+            chunk = trial.chunk[: next_chunk(facts, columns, facts.groups.first_subgroup[group] + 1, trial.chunk)]
+        for pod in chunk:
+            if not trial.prepared[facts.pods.shape[pod]]:
+                trial.state[POD] = pod
+                return UNPREPARED
+        begun = columns.cursor[0]
+        placed = 0
+        if chunk.shape[0] > 0 and _may_take(facts, columns, rules, trial, group, chunk):
+            placed = place_pods(facts, columns, places, rules, vectors, chunk, nodes, trial.extra, True)
+        fits = 0 < placed == chunk.shape[0]
+        if fits:
+            ended = PLACED if mine else ended
+            continue
+        if mine:
+            return REFUSED
+        undo_to(facts, columns, places, begun)
+        trial.failed[trial.state[FAILED]] = 2 * group + int(placed > 0)
+        trial.state[FAILED] += 1
+    return ended
+
+
+@kernel
+def try_victims(
+    facts: Facts,
+    columns: Columns,
+    places: Places,
+    rules: Rules,
+    vectors: Vectors,
+    trial: Trial,
+    aggressor: Aggressor,
+    victims: Int64s,
+) -> int:
+    """Evict ``victims`` and place everybody affected again, the aggressor too; return how it ended.
+
+    PLACED: the aggressor has its places. REFUSED: it has not. UNPREPARED: plugins were never asked about the shape of
+    ``trial.state[POD]``. In each case the caller decides what to keep, nothing is undone here but attempts of others.
+    Holds: the same promises in the same order as the Python path.
+    Cost: O(G) for the heap; for each pod O(nodes in reach).
+    """
+    trial.state[:] = 0
+    groups = _affect(facts, trial, victims, aggressor.group)
+    nodes = _reach(columns, trial, aggressor, victims)
+    for pod in victims:
+        evict(facts, columns, places, pod)
+    for group in groups:
+        _describe(facts, columns, rules, trial, group)
+    _fill(facts, columns, rules, trial, groups, aggressor)
+    remaining = groups.shape[0] + 1
+    ended = _settle(facts, columns, places, rules, vectors, trial, nodes, aggressor, remaining)
+    _restore(rules, trial, groups, aggressor.group)
+    return ended

@@ -1,0 +1,120 @@
+"""Twin of ``kai.kernels.fairness``: the rules of reclaim, queue by queue and piece by piece."""
+
+from collections.abc import Sequence
+from math import inf
+
+import attrs
+
+from kai.model.status import ACTIVE_ALLOCATED
+from tests.kernels.naive.world import Group, Pod, World
+
+Triple = tuple[float, float, float]
+NOTHING: Triple = (0.0, 0.0, 0.0)
+
+
+@attrs.define
+class Case:
+    """Who takes, and what queues used before."""
+
+    world: World
+    group: Group
+    wanted: Triple
+    used: list[Triple]
+    fixed: list[Triple]
+    movable: bool
+    multiplier: float
+    remaining: dict[int, Triple] = attrs.Factory(dict)
+    involved: dict[int, set[int]] = attrs.Factory(dict)
+
+    def path(self, queue: int) -> list[int]:
+        """Return the queues from the root down."""
+        return [each.row for each in self.world.above(queue)][::-1]
+
+
+def _plus(left: Sequence[float], right: Sequence[float], sign: float = 1.0) -> Triple:
+    one, two, three = (a + sign * b for a, b in zip(left, right, strict=True))
+    return one, two, three
+
+
+def _fits(amounts: Sequence[float], bounds: Sequence[float]) -> bool:
+    return all(bound < 0 or amount <= bound for amount, bound in zip(amounts, bounds, strict=True))
+
+
+def judge(case: Case, victims: Sequence[Pod]) -> str:
+    """Return "fair", or which rule the victims break."""
+    losses: dict[int, list[Triple]] = {}
+    for group in dict.fromkeys(pod.group for pod in victims):
+        if group is not None:
+            mine = [pod for pod in victims if pod.group is group]
+            losses.setdefault(group.queue, []).extend(piece for piece in _pieces(case, group, mine) if any(piece))
+    for leaf, pieces in losses.items():
+        if not _justified(case, leaf, pieces):
+            return "strategy"
+    return _saturated(case)
+
+
+def _pieces(case: Case, group: Group, pods: Sequence[Pod]) -> list[Triple]:
+    """Return the losses of a group: what is beyond its minima one by one, the rest as one."""
+    core, surplus = [], []
+    for leaf in group.subgroups:
+        mine = [pod for pod in pods if pod.leaf is leaf]
+        core += mine[: leaf.minimum]
+        surplus += mine[leaf.minimum :]
+    sums = []
+    for piece in [*([pod] for pod in surplus), core]:
+        total = NOTHING
+        for pod in piece:
+            if not (case.movable and pod.is_in(ACTIVE_ALLOCATED)):
+                total = _plus(total, case.world.accepted(pod))
+        sums.append(total)
+    return sums
+
+
+def _justified(case: Case, leaf: int, pieces: Sequence[Triple]) -> bool:
+    pairs = list(zip(case.path(case.group.queue), case.path(leaf), strict=False))
+    taker, giver = next((pair for pair in pairs if pair[0] != pair[1]), pairs[-1])
+    queues = case.world.queues
+    touched = {at for piece in pieces for at in range(3) if piece[at] > 0}
+    case.remaining.setdefault(giver, case.used[giver])
+    within = _fits(_plus(case.used[taker], case.wanted), queues[taker].quota)
+    for piece in pieces:
+        above_share = not _fits(case.remaining[giver], queues[giver].allocatable)
+        above_quota = not _fits(case.remaining[giver], queues[giver].quota)
+        if not above_share and not (within and above_quota):
+            return False
+        for queue in case.path(leaf):
+            case.remaining[queue] = _plus(case.remaining.get(queue, case.used[queue]), piece, -1.0)
+            case.involved.setdefault(queue, set()).update(touched)
+    return True
+
+
+def _ratio(amount: float, share: float) -> float:
+    if share < 0:
+        return 0.0
+    if share == 0:
+        return inf if amount > 0 else 0.0
+    return amount / share
+
+
+def _saturated(case: Case) -> str:
+    queues = case.world.queues
+    units = (1.0, 1.0, 1000.0)
+    for row in case.path(case.group.queue)[::-1]:
+        amounts = _plus(case.remaining.get(row, case.used[row]), case.wanted)
+        if row in case.remaining:
+            case.remaining[row] = amounts
+        for other, left in case.remaining.items():
+            if other == row or queues[other].parent != queues[row].parent:
+                continue
+            for at in {at for at in range(3) if case.wanted[at] > 0} | case.involved.get(other, set()):
+                share, theirs = queues[row].fair_share[at] / units[at], queues[other].fair_share[at] / units[at]
+                saturation = _ratio(amounts[at] / units[at], share)
+                if (
+                    saturation > 1
+                    and theirs > 0
+                    and saturation * case.multiplier >= _ratio(left[at] / units[at], theirs)
+                ):
+                    return "saturation"
+        if not case.group.preemptible and not _fits(_plus(case.fixed[row], case.wanted), queues[row].quota):
+            return "quota"
+    return "fair"

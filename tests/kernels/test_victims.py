@@ -1,0 +1,272 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai.framework.scenario import Batches
+from kai.kernels import fairness, filling, growth, trying, victims
+from kai.model.status import ACTIVE_ALLOCATED, Status
+from tests.kernels.naive import fairness as naive_fairness
+from tests.kernels.naive import victims as naive
+from tests.kernels.naive.groups import describe_waiting, elastic_state, find_waiting
+from tests.kernels.naive.order import next_chunk
+from tests.kernels.naive.order import pop as naive_pop
+from tests.kernels.stage import stages
+from tests.kernels.test_order import Pair, amounts, many, usable
+
+rows = st.lists(st.integers(0, 30), max_size=8)
+flags = st.lists(st.booleans(), min_size=9, max_size=9)
+keys = st.lists(st.sampled_from((0.0, 1.0, 2.0)), min_size=9, max_size=9)
+
+
+def placed(stage, *, simple=False):
+    return [
+        pod
+        for pod in stage.world.pods
+        if pod.is_in(ACTIVE_ALLOCATED)
+        and pod.evicted is None
+        and pod.group is not None
+        and pod.leaf is not None
+        and pod.group.queue >= 0
+        and (pod.group.simple or not simple)
+    ]
+
+
+def batches_of(pods, cuts):
+    """Cut pods into batches after each position for which ``cuts`` says so."""
+    out = [[]]
+    for pod, cut in zip(pods, cuts, strict=False):
+        out[-1].append(pod)
+        if cut:
+            out.append([])
+    return [batch for batch in out if batch]
+
+
+def picked(pods, which):
+    return [pods[at % len(pods)] for at in which] if pods else []
+
+
+@given(rows, flags, st.permutations(range(9)))
+def test_pods_and_batches_are_selected_as_by_the_twins(pods, member, order):
+    mask = np.array(member, np.bool_)
+    out = np.empty(9, np.int64)
+    assert out[: victims.select(np.array(order), mask, out)].tolist() == naive.select(order, member)
+    assert victims.distinct(np.array(pods, np.int64), 31).tolist() == naive.distinct(pods)
+    batches = batches_of(pods, member)
+    table = Batches.of(batches)
+    chosen = [at for at in order if at < len(batches)]
+    found = Batches(*victims.gather(table.pods, table.start, np.array(chosen, np.int64)))
+    assert list(map(list, found)) == naive.gather(batches, chosen)
+
+
+@given(stages(**many), rows, rows, flags)
+def test_what_victims_hold_and_who_loses_is_the_twins(stage, some, others, cuts):
+    ledger, world = stage.ledger, stage.world
+    pods = [pod.row for pod in placed(stage)]
+    recorded, potential = picked(pods, some), picked(pods, others)
+    held = np.zeros(len(world.nodes), np.int64)
+    victims.add_held(ledger.facts, ledger.columns, np.array(potential, np.int64), held)
+    assert held.tolist() == naive.add_held(world, potential)
+    for node in range(len(world.nodes)):
+        arrays = np.array(recorded, np.int64), np.array(potential, np.int64)
+        found = Batches(*victims.losing_on(ledger.facts, ledger.columns, *arrays, node))
+        assert list(map(list, found)) == naive.losing_on(world, recorded, potential, node)
+    every = [pod.row for pod in world.pods]
+    table = Batches.of(batches_of(picked(every, some + others), cuts * 2))
+    of_all = naive.distinct(table.pods.tolist())
+    lost = victims.losing(ledger.columns, table.pods, table.start, np.array(of_all, np.int64))
+    assert lost.tolist() == naive.losing(world, list(map(list, table)), of_all)
+
+
+@given(keys, keys, flags)
+def test_groups_whose_keys_changed_are_ranked_again(before, after, changed):
+    table = np.array([[key, row] for row, key in enumerate(before)])
+    ranked = np.array(naive.rank_again(table.tolist()), np.int64)
+    moved = np.flatnonzero(changed)
+    table[moved, 0] = np.array(after)[moved]
+    filling.rank_again(table, ranked, moved)
+    assert ranked.tolist() == naive.rank_again(table.tolist())
+
+
+@st.composite
+def heaps(draw):
+    """Draw a stage with a filled heap of victims on both sides."""
+    stage = draw(stages(**many))
+    wanted = draw(st.lists(amounts, min_size=9, max_size=9))
+    pair = Pair.of(stage, draw(keys), wanted, victims=True, depth=-1)
+    ranked = np.array(naive.rank_again(pair.heap.keys.tolist()), np.int64)
+    member = np.array(draw(flags)[: len(stage.world.groups)], np.bool_)
+    by_age = np.flatnonzero(member)
+    filling.fill_victims(*pair.seen(), ranked, by_age, member)
+    naive.fill_victims(pair.twin, by_age.tolist())
+    return pair
+
+
+@given(heaps())
+def test_a_heap_that_is_written_down_gives_what_a_pushed_one_does(pair):
+    while pair.pop() >= 0:
+        pass
+
+
+@given(heaps(), st.lists(st.sampled_from((0, 500, 1000, 2000)), min_size=1, max_size=3), rows, st.booleans())
+def test_victims_grow_as_the_twins_do(pair, wanted, which, masked):
+    stage, ledger = pair.stage, pair.stage.ledger
+    known = [pod.row for pod in picked(placed(stage), which[:3])]
+    pods = len(stage.world.pods)
+    masks = [1] if masked else []
+    state = growth.Growth(
+        heap=pair.heap,
+        removed=np.zeros(pods, np.bool_),
+        known=np.zeros(pods, np.bool_),
+        pods=np.empty(pods, np.int64),
+        start=np.empty(pods + 1, np.int64),
+        capacity=np.zeros(len(stage.world.nodes), np.int64),
+        wanted=np.array(sorted(wanted, reverse=True), np.int64),
+        masks=np.array(masks, np.int64),
+        reached=np.zeros(len(masks), np.bool_),
+        state=np.zeros(5, np.int64),
+    )
+    tables = [stage.vectors.masks[row].tolist() for row in masks]
+    twin = naive.Growth(stage.world, pair.twin, [0] * len(stage.world.nodes), wanted, tables)
+    growth.begin(ledger.facts, ledger.columns, stage.vectors, state, np.array(known, np.int64))
+    naive.begin(twin, known)
+    words = {growth.EXHAUSTED: "exhausted", growth.ACCEPTED: "accepted", growth.NOT_PLAIN: "not plain"}
+    asked = set()
+    while True:
+        assert bool(growth.accepts(state)) == naive.accepts(twin)
+        ended = growth.grow(ledger.facts, ledger.columns, stage.rules, stage.vectors, state)
+        assert words[ended] == naive.grow(twin)
+        found = Batches(state.pods[: state.state[growth.PODS]], state.start[: state.state[growth.BATCHES] + 1])
+        assert list(map(list, found)) == twin.batches
+        assert state.capacity.tolist() == twin.freed()
+        if ended == growth.EXHAUSTED:
+            return
+        group = twin.asked
+        if ended == growth.NOT_PLAIN and group not in asked:
+            asked.add(group)
+            growth.put_back(ledger.facts, ledger.columns, stage.rules, state)
+            naive.put_back(twin)
+        elif ended == growth.NOT_PLAIN:
+            mine = [pod.row for pod in placed(stage) if pod.group.row == group and pod.row not in twin.known]
+            if mine:
+                growth.take(ledger.facts, ledger.columns, stage.vectors, state, np.array(mine, np.int64))
+                naive.take(twin, mine)
+
+
+def trial_of(pair, waiting, feasible):
+    stage, heap = pair.stage, pair.heap
+    elastic = stage.rules.elastic_key
+    groups = len(stage.world.groups)
+    trial = trying.Trial(
+        heap=heap,
+        ranked=np.array(naive.rank_again(heap.keys.tolist()), np.int64),
+        age=np.arange(groups, dtype=np.float64),
+        states=heap.keys[:, elastic].copy(),
+        wanting=heap.amounts.copy(),
+        requested=stage.requested(),
+        limits=stage.requested() * 1.5,
+        prepared=np.ones(len(stage.world.shapes), np.bool_),
+        waits=np.isin(np.arange(groups), waiting),
+        affected=np.zeros(groups, np.bool_),
+        nodes=np.zeros(len(stage.world.nodes), np.int64),
+        extra=np.zeros(len(stage.world.nodes), np.float64),
+        chunk=np.zeros(20, np.int64),
+        failed=np.zeros(groups, np.int64),
+        state=np.zeros(2, np.int64),
+    )
+    ordering, limiting = stage.requested().tolist(), (stage.requested() * 1.5).tolist()
+    ages = list(range(groups))
+    return trial, naive.Trial(stage.world, pair.twin, waiting, ages, ordering, limiting, feasible)
+
+
+@given(stages(**many), keys, rows, st.integers(0, 8), st.lists(st.booleans(), min_size=4, max_size=4))
+def test_victims_are_tried_as_by_the_twin(stage, drawn, which, who, open_nodes):
+    world, ledger = stage.world, stage.ledger
+    stage.seal()
+    wants = [(group, next_chunk(group.leaves()[0])) for group in world.groups if group.simple and group.queue >= 0]
+    wants = [(group, chunk) for group, chunk in wants if chunk]
+    if not wants:
+        return
+    group, chunk = wants[who % len(wants)]
+    pods = [pod for pod in placed(stage, simple=True) if pod.group is not group and len(pod.left) < 2]
+    gone = [world.pods[row] for row in naive.distinct([pod.row for pod in picked(pods, which)])]
+    waiting = [row for row in usable(stage) if find_waiting(world)[row] and row != group.row]
+    pair = Pair.of(stage, drawn, [(0.0, 0.0, 0.0)] * 9, victims=False, depth=-1)
+    for row, (_, wanted) in describe_waiting(world, stage.requested().tolist()).items():
+        pair.heap.amounts[row] = wanted
+        pair.twin.amounts[row] = list(wanted)
+    if stage.rules.elastic_key >= 0:
+        for each in world.groups:
+            pair.heap.keys[each.row, 1] = pair.twin.keys[each.row][1] = elastic_state(each)
+    feasible = open_nodes[: len(world.nodes)]
+    trial, twin = trial_of(pair, waiting, feasible)
+    ledger.reserve(100)
+    before = (pair.heap.keys.copy(), pair.heap.amounts.copy())
+    aggressor = trying.Aggressor(
+        group=group.row,
+        pods=np.array([pod.row for pod in chunk], np.int64),
+        elastic=float(pair.heap.keys[group.row, 1]),
+        amounts=pair.heap.amounts[group.row].copy(),
+        others=np.array(waiting, np.int64),
+        feasible=np.array(feasible, np.bool_),
+    )
+    ended = trying.try_victims(
+        ledger.facts,
+        ledger.columns,
+        ledger.places,
+        stage.rules,
+        stage.vectors,
+        trial,
+        aggressor,
+        np.array([pod.row for pod in gone], np.int64),
+    )
+    found, failed = naive.try_victims(twin, group, chunk, gone)
+    told = trial.failed[: trial.state[trying.FAILED]].tolist()
+    assert (ended == trying.PLACED, [(code // 2, code % 2 == 1) for code in told]) == (found, failed)
+    stage.agree()
+    assert (pair.heap.keys == before[0]).all()
+    assert (pair.heap.amounts == before[1]).all()
+    assert naive_pop(pair.twin) >= -1
+
+
+@given(stages(**many), rows, st.integers(0, 8), amounts, st.booleans(), st.sampled_from((1.0, 1.5)))
+def test_reclaims_are_judged_as_by_the_twin(stage, which, who, wanted, movable, multiplier):
+    world, ledger = stage.world, stage.ledger
+    mine = [group for group in world.groups if group.queue >= 0]
+    if not mine:
+        return
+    group = mine[who % len(mine)]
+    used = [tuple(map(float, world.used(queue.row))) for queue in world.queues]
+    fixed = [tuple(map(float, world.used(queue.row, fixed=True))) for queue in world.queues]
+    everybody = [
+        pod
+        for pod in world.pods
+        if pod.status in {Status.RELEASING, Status.RUNNING, Status.PIPELINED}
+        and pod.leaf is not None
+        and pod.group is not None
+        and pod.group.queue >= 0
+    ]
+    gone = [world.pods[row] for row in naive.distinct([pod.row for pod in picked(everybody, which)])]
+    queues = len(world.queues)
+    claim = fairness.Claim(
+        used=np.array(used),
+        fixed=np.array(fixed),
+        wanted=np.array(wanted),
+        group=group.row,
+        movable=movable,
+        multiplier=multiplier,
+    )
+    loss = fairness.Loss(
+        remaining=np.zeros((queues, 3)),
+        known=np.ones(queues, np.bool_),
+        involved=np.ones((queues, 3), np.bool_),
+        at_fault=np.zeros(2, np.int64),
+    )
+    code = fairness.judge(ledger.facts, ledger.columns, claim, loss, np.array([pod.row for pod in gone], np.int64))
+    words = {
+        fairness.FAIR: "fair",
+        fairness.NOT_JUSTIFIED: "strategy",
+        fairness.TOO_SATURATED: "saturation",
+        fairness.BEYOND_QUOTA: "quota",
+    }
+    case = naive_fairness.Case(world, group, wanted, used, fixed, movable, multiplier)
+    assert words[code] == naive_fairness.judge(case, gone)
