@@ -19,13 +19,14 @@ _TRUTHS: Final = {"1": True, "t": True, "true": True, "0": False, "f": False, "f
 
 @attrs.frozen(kw_only=True)
 class Flag:
-    """One flag: its kind, who takes it, what it is without, and whether it does anything here."""
+    """One flag: its kind, who takes it, and what it is where it is not given."""
 
     name: str
     kind: str
     default: object
     roles: frozenset[str]
-    inert: bool = False
+    inert: str = ""
+    """What does the same here, of a flag that is accepted and sets nothing."""
 
 
 @attrs.frozen(kw_only=True)

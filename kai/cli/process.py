@@ -84,7 +84,7 @@ class Process:
     def _say_what_is_ignored(self) -> None:
         for name in sorted(self.given.named):
             if FLAGS[name].inert:
-                structlog.get_logger().warning("flag without effect", flag=f"--{name}")
+                structlog.get_logger().warning("flag without effect", flag=f"--{name}", instead=FLAGS[name].inert)
 
     # --- Roles ---------------------------------------------------------------------------------------------------
 

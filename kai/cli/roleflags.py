@@ -28,7 +28,7 @@ _Row = tuple[str, str, object]
 _SHARED: Final[Mapping[tuple[str, ...], tuple[_Row, ...]]] = {
     ROLES: (
         ("leader-elect", "truth", False),
-        ("qps", "whole", 50),
+        ("qps", "number", 50),
         ("burst", "whole", 300),
         ("health-probe-bind-address", "text", ""),
         ("kubeconfig", "text", ""),
@@ -92,7 +92,7 @@ _OWN: Final[Mapping[str, tuple[_Row, ...]]] = {
         ("stuck-in-releasing-threshold", "duration", 120.0),
         ("log-flush-frequency", "duration", 5.0),
         ("enable-profiler", "truth", False),
-        ("profiler-port", "whole", 8182),
+        ("profiler-port", "text", "8182"),
         ("pyroscope-address", "text", ""),
         ("pyroscope-mutex-profiler-rate", "whole", 5),
         ("pyroscope-block-profiler-rate", "whole", 5),
@@ -146,32 +146,31 @@ _OWN: Final[Mapping[str, tuple[_Row, ...]]] = {
     ),
 }
 
-# Accepted, because the peer's operator writes them or its users do; there is nothing here that they could set.
-_INERT: Final = frozenset(
-    {
-        "qps",
-        "burst",
-        "feature-gates",
-        "rate-limiter-base-delay",
-        "skip-controller-name-validation",
-        "log-flush-frequency",
-        "enable-profiler",
-        "profiler-port",
-        "pyroscope-address",
-        "pyroscope-mutex-profiler-rate",
-        "pyroscope-block-profiler-rate",
-        "version",
-        "zap-devel",
-        "zap-stacktrace-level",
-        "zap-time-encoding",
-    }
-)
+_NO_SUCH: Final = "there is nothing of the kind here"
+# Accepted, because the peer's operator writes them or its users do; what is said is where to look instead.
+_INERT: Final[Mapping[str, str]] = {
+    "qps": "requests are as many as the API server answers quickly",
+    "burst": "requests are as many as the API server answers quickly",
+    "feature-gates": "what the API server serves is used",
+    "rate-limiter-base-delay": "the first pause after a failure is fixed; --rate-limiter-max-delay bounds it",
+    "skip-controller-name-validation": _NO_SUCH,
+    "log-flush-frequency": "every line is written at once",
+    "enable-profiler": "--otlp-endpoint shows where cycles spend their time",
+    "profiler-port": "--otlp-endpoint shows where cycles spend their time",
+    "pyroscope-address": "--otlp-endpoint shows where cycles spend their time",
+    "pyroscope-mutex-profiler-rate": _NO_SUCH,
+    "pyroscope-block-profiler-rate": _NO_SUCH,
+    "version": "`kai version` shows the versions",
+    "zap-devel": "--zap-encoder and --zap-log-level set the log",
+    "zap-stacktrace-level": _NO_SUCH,
+    "zap-time-encoding": "times are in RFC 3339, always",
+}
 
 
 def _all() -> Iterator[Flag]:
     for roles, rows in (*_SHARED.items(), *(((role,), rows) for role, rows in _OWN.items())):
         for name, kind, default in rows:
-            yield Flag(name=name, kind=kind, default=default, roles=frozenset(roles), inert=name in _INERT)
+            yield Flag(name=name, kind=kind, default=default, roles=frozenset(roles), inert=_INERT.get(name, ""))
 
 
 FLAGS: Final[Mapping[str, Flag]] = {flag.name: flag for flag in _all()}

@@ -37,7 +37,8 @@ def test_without_roles_the_flags_of_all_that_run_together_are_taken():
         (("sheduler",), "role: found 'sheduler', expected scheduler"),
         (("binder", "--scheduler-conf=x"), "--scheduler-conf: found a flag of scheduler, expected one of binder"),
         (("--qps",), "--qps: found nothing, expected a value"),
-        (("--qps=many",), "--qps: found 'many', expected a whole number"),
+        (("--qps=many",), "--qps: found 'many', expected a number"),
+        (("--burst=many",), "--burst: found 'many', expected a whole number"),
         (("--schedule-period=soon",), "--schedule-period: found 'soon', expected a duration"),
         (("--leader-elect=maybe",), "--leader-elect: found 'maybe', expected true or false"),
         (("--plugins=[]",), r"--plugins: found '\[\]', expected a JSON object"),
@@ -54,22 +55,3 @@ def test_what_cannot_be_used_is_said_with_what_would_be_right(words, message):
 def test_each_role_has_a_lease_of_its_own_and_the_scheduler_names_his_after_itself():
     assert set(LEASES) == set(ROLES) - {SCHEDULER}
     assert len(set(LEASES.values())) == len(LEASES)
-
-
-def test_the_documentation_lists_every_flag_of_the_peer():
-    ours = {
-        "kubeconfig",
-        "context",
-        "server",
-        "otlp-endpoint",
-        "evict-by",
-        "announce-binds",
-        "hand-over",
-        "bind-requests",
-    }
-    from tests.unit.deploy.rendering import DEPLOY
-
-    text = (DEPLOY.parent / "docs" / "operations.md").read_text()
-    zap = {name for name in FLAGS if name.startswith("zap-")}
-    missing = {name for name in set(FLAGS) - ours - zap if f"`--{name}`" not in text}
-    assert missing == set()

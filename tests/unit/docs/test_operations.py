@@ -1,0 +1,101 @@
+"""The tables of ``docs/operations.md`` against the code, in both directions."""
+
+import re
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kai.cli.flags import read_flags
+from kai.cli.roleflags import FLAGS, ROLES, TOGETHER
+from kai.cli.rolemetrics import ApiCalls, RoleMetrics
+from kai.scheduler.metrics import SchedulerMetrics
+from tests.unit.deploy.rendering import DEPLOY
+
+PAGE = (DEPLOY.parent / "docs" / "operations.md").read_text()
+OF_A_QUEUE = ("queue_name", "queue_metadata_name", "queue_display_name")
+# Where nothing is said, processes listen on this machine only.
+LISTENING = {
+    "health-probe-bind-address": "127.0.0.1:8081",
+    "listen-address": "127.0.0.1:8080",
+    "metrics-bind-address": "127.0.0.1:8080",
+    "metrics-listen-address": "127.0.0.1:8080",
+}
+
+
+def section(title, level="##"):
+    text = PAGE.partition(f"\n{level} {title}\n")[2]
+    return re.split(rf"\n{'#' * 2}{'#?' * (len(level) - 2)} ", text)[0]
+
+
+def rows(text):
+    """Return the cells of each row of the tables of a text, heads left out."""
+    found = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line[:2] == "| "]
+    return [row for row in found if row[0].startswith("`")]
+
+
+def documented_flags():
+    """Return, by flag, who takes it and its default as the page says."""
+    out = {}
+    for name, who, default, _ in rows(section("Of several roles", "###")):
+        left_out = who.removeprefix("all but ").split(", ") if who.startswith("all but ") else []
+        roles = [role for role in ROLES if role not in left_out] if who.startswith("all") else who.split(", ")
+        out[name.strip("`-")] = (frozenset(roles), default.strip("` "))
+    for role in ROLES:
+        for name, default, _ in rows(section(role, "###")):
+            assert name.strip("`-") not in out, f"{name} stands there twice"
+            out[name.strip("`-")] = (frozenset({role}), default.strip("` "))
+    return out
+
+
+def test_the_page_has_every_flag_and_no_other():
+    assert documented_flags().keys() == FLAGS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(FLAGS))
+def test_the_page_says_who_takes_a_flag_and_its_default(name):
+    roles, default = documented_flags()[name]
+    flag = FLAGS[name]
+    assert roles == flag.roles
+    if name in LISTENING:
+        assert default == LISTENING[name]
+    elif default:
+        given = read_flags([f"--{name}={default}", *sorted(roles)], FLAGS, ROLES, TOGETHER)
+        assert given.values[name] == flag.default
+    else:
+        assert flag.default in ("", {})
+
+
+def test_the_page_says_of_a_flag_without_effect_that_it_is_only_accepted():
+    text = {row[0].strip("`-"): row[-1] for row in rows(PAGE.partition("## Flags")[2].partition("## Exit codes")[0])}
+    quiet = {name for name, meaning in text.items() if meaning.startswith("accepted")}
+    assert quiet == {name for name, flag in FLAGS.items() if flag.inert}
+
+
+def exported():
+    """Return, by name, the type and labels of every metric that a process can have."""
+    registry, out = CollectorRegistry(), {}
+    collectors = []
+    registry.register = collectors.append
+    scheduler = SchedulerMetrics(registry)
+    RoleMetrics(registry)
+    for collector in collectors:
+        if collector is scheduler.bare:
+            for metric in collector.collect():
+                out[metric.name] = (metric.type, ("action",) if metric.name.endswith("_by_action") else ())
+            continue
+        (metric,) = collector.describe()
+        ending = "_total" if metric.type == "counter" else ""
+        out[metric.name + ending] = (metric.type, tuple(collector._labelnames))
+    (calls,) = ApiCalls({("get", "pods", 200): 1}, "kai").collect()
+    (sample,) = calls.samples
+    out[sample.name] = (calls.type, tuple(sample.labels))
+    return out
+
+
+def test_the_page_has_every_metric_with_its_type_and_labels_and_no_other():
+    page = {}
+    for name, kind, labels, *_ in rows(section("Metrics")):
+        if name.startswith("`kai_"):
+            known = OF_A_QUEUE if labels == "of a queue" else tuple(re.findall("`([a-zA-Z_]+)`", labels))
+            page[name.strip("`")] = (kind, known)
+    assert page == exported()
