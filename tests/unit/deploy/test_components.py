@@ -69,3 +69,19 @@ def test_our_own_pods_go_before_all_others(entry):
     for deployment in of_kind(render(DEPLOY / entry), "Deployment"):
         assert deployment["spec"]["template"]["spec"]["priorityClassName"] == "kai-system"
     assert "kai-system" in CLASSES
+
+
+def test_the_rights_beside_the_peer_are_those_of_the_split_form_for_its_accounts():
+    accounts = {"pod-grouper": "podgrouper"}  # the others are called alike
+
+    def given(manifests):
+        return {
+            (each["kind"], each["metadata"].get("namespace", ""), each["roleRef"]["name"], accounts.get(name, name))
+            for kind in ("ClusterRoleBinding", "RoleBinding")
+            for each in of_kind(manifests, kind)
+            for name in [each["subjects"][0]["name"]]
+            if name != "kai-resource-reservation"
+        }
+
+    split = render(DEPLOY / "overlays" / "split")
+    assert given(render(DEPLOY / "rights")) == given(split)
