@@ -8,7 +8,7 @@ Source: the peer's pkg/scheduler/api (unschedule_info, pod_errors, job_errors), 
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 import attrs
@@ -16,12 +16,13 @@ import attrs
 from kai.framework import durations
 from kai.framework.decisions import Cause, Evict
 from kai.framework.records import GroupRecord
-from kai.framework.verdict import Code, Histogram, NodeReason, Reason
+from kai.framework.verdict import Code, Histogram, NodeReason, Reason, SmallDomain
 from kai.kernels import fit
 from kai.model.axis import mig_slices
 from kai.model.podgroup import DEFAULT_SUBGROUP
 from kai.state.snapshot import Snapshot
 
+NO_DOMAIN = "Not enough resources for the workload"
 NO_NODES = "no nodes with enough resources were found"
 UNABLE_GROUP = "Unable to schedule podgroup"
 UNABLE_POD = "Unable to schedule pod"
@@ -54,6 +55,8 @@ class Explanation:
 
     reason: str
     message: str
+    of_domain: bool = False
+    """What one domain of a topology lacks; the refusal of the topology follows."""
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.message}"
@@ -64,14 +67,37 @@ class Explanation:
 
 def explanations(reasons: Iterable[Reason]) -> tuple[Explanation, ...]:
     """Return the ``reasons`` of a condition on a pod group, in the order in which they were found."""
-    return tuple(Explanation(wire_reason(reason), reason_text(reason)) for reason in reasons)
+    return tuple(each for reason in reasons for each in _explanations(reason))
+
+
+def _explanations(reason: Reason) -> Iterator[Explanation]:
+    """Yield one reason as the peer does: a refusal of a topology after what each domain lacks."""
+    for domain in _small(reason):
+        yield Explanation(NO_DOMAIN, ", ".join(_domain_lines(domain, reason.facts)), of_domain=True)
+    yield Explanation(wire_reason(reason), reason_text(reason))
+
+
+def _small(reason: Reason) -> Sequence[SmallDomain]:
+    found = reason.facts.get("small", ())
+    return found if isinstance(found, tuple) else ()
+
+
+def _domain_lines(domain: SmallDomain, facts: Facts) -> Iterator[str]:
+    if domain.held >= 0:
+        yield f"node-group {domain.name} can allocate only {domain.held} of {facts.get('pods', 0)} required pods"
+    for resource in domain.short:
+        if mig_slices(resource) != (0, 0) or "/mig-" in resource:
+            yield f"node-group(s) didn't have enough of mig profile: {resource}"
+        else:
+            yield f"node-group(s) didn't have enough resources: {_SHORT.get(resource, resource)}"
 
 
 def group_message(reasons: Sequence[Reason]) -> str:
     """Return the message of the condition and of the event on a pod group that waits for ``reasons``."""
     found = explanations(reasons)
     title = found[0].reason if len(found) == 1 else UNABLE_GROUP
-    counts = Counter(each.message for each in found)
+    lacking = [line for reason in reasons for each in _small(reason) for line in _domain_lines(each, reason.facts)]
+    counts = Counter(lacking + [reason_text(reason) for reason in reasons])
     lines = sorted(message if count == 1 else f"{count} {message}" for message, count in counts.items())
     return f"{title}: {_joined(lines)}" if lines else title
 
@@ -145,10 +171,7 @@ ANY_DOMAIN = "any domain"
 
 
 def _topology(facts: Facts) -> str:
-    """Return what the topology plugin says.
-
-    The peer adds a line for each domain that is too small; kai leaves those to its own explanation.
-    """
+    """Return what the topology plugin says; what single domains lack has explanations of its own."""
     topology = facts.get("topology", "")
     subgroup = str(facts.get("subgroup", ""))
     named = subgroup if subgroup != DEFAULT_SUBGROUP else ""

@@ -50,6 +50,16 @@ class Reason:
     facts: Mapping[str, Fact] = attrs.field(factory=dict, hash=False)
 
 
+@attrs.frozen(kw_only=True)
+class SmallDomain:
+    """A domain that is too small: for how many of the pods it has room, or what it is short of where pods differ."""
+
+    name: str
+    held: int = -1
+    """-1: the pods were not counted."""
+    short: tuple[str, ...] = ()
+
+
 @attrs.frozen
 class Verdict:
     """Accepted (no reasons), or refused with at least one reason."""

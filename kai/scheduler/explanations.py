@@ -264,11 +264,12 @@ class _Teller:
         found = record.reasons if record else []
         return tuple(
             UnschedulableReason(
-                reason=messages.wire_reason(each),
-                message=self._with_pool(group, messages.reason_text(each)),
-                details=self._details(row, each),
+                reason=each.reason,
+                message=self._with_pool(group, each.message),
+                details=self._details(row, reason),
             )
-            for each in found
+            for reason in found
+            for each in messages.explanations([reason])
         )
 
     def _details(self, row: int, reason: Reason) -> UnschedulableDetails | None:

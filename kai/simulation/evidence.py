@@ -216,6 +216,20 @@ def _domains(site: Site) -> Iterator[Evidence]:
         )
 
 
+def _domains_now(site: Site) -> Iterator[Evidence]:
+    """Yield for how many of its pods each domain has room now, the roomiest first."""
+    for reason in site.cycle.report.records[site.group].reasons if site.group in site.cycle.report.records else ():
+        found = reason.facts.get("small", ())
+        counts = {each.name: each.held for each in found if each.held >= 0} if isinstance(found, tuple) else {}
+        if counts:
+            level = str(reason.facts.get("requirement", "")).rpartition("/")[2]
+            texts = [f"{name} {count}" for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+            wanted = reason.facts.get("pods", 0)
+            yield Evidence(
+                label=f"by {level}", text=f"{_some(texts)} (of {wanted} pods, now)", values={"domainsNow": counts}
+            )
+
+
 def _nodes(count: int) -> str:
     return f"{count} {'node' if count == 1 else 'nodes'}"
 
@@ -328,7 +342,7 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-_NO_ROOM: tuple[Maker, ...] = (_needs, _idle, _histogram, _taking)
+_NO_ROOM: tuple[Maker, ...] = (_needs, _idle, _histogram, _domains_now, _taking)
 _NOTHING: tuple[Maker, ...] = ()
 _BY_CODE: Mapping[str, Iterable[Maker]] = {
     "OverLimit": (_bound,),

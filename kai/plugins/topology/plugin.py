@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from kai.framework.hooks import Hooks, Partition
-from kai.framework.verdict import Code, Verdict
+from kai.framework.verdict import Code, SmallDomain, Verdict
 from kai.framework.view import SessionView
 from kai.kernels.topology import domain_room, pods_per_node
 from kai.model.axis import GPU, PODS
@@ -68,6 +68,10 @@ class Topology:
         return Hooks(partition_nodes=partition, partitions=session.constrained_groups)
 
 
+MOST_TOLD = 100
+"""Domains that a refusal lists at most."""
+
+
 class _DomainSearch:
     """The domains for one sub-group at one moment."""
 
@@ -117,14 +121,42 @@ class _DomainSearch:
             valid[self._valid] = True
             parts = [part[valid[part]] for part in parts]
         if not parts:
-            return attrs.evolve(self._refused("any domain"), scores=scores)
+            return attrs.evolve(self._refused("any domain", self._too_small(branch, fits, allowed)), scores=scores)
         return Partition(parts=parts, scores=scores)
 
-    def _refused(self, where: str) -> Partition:
+    def _refused(self, where: str, small: tuple[SmallDomain, ...] = ()) -> Partition:
         requirement = self._constraint.required or self._constraint.preferred
-        return Partition(
-            verdict=Verdict.refused(Code.TOPOLOGY, requirement=requirement, where=where, pods=len(self._pods))
+        facts = {"requirement": requirement, "where": where, "pods": len(self._pods), "small": small}
+        return Partition(verdict=Verdict.refused(Code.TOPOLOGY, **facts))
+
+    def _too_small(
+        self, branch: Branch, fits: dict[int, Bools], allowed: dict[int, Bools] | None
+    ) -> tuple[SmallDomain, ...]:
+        """Return the domains at the top of those that come into question, with what they lack; by name, not too many.
+
+        Domains without pods of the group are not listed where it has to stay with those that it has.
+        """
+        depths = self._relevant_depths()
+        if not depths:
+            return ()
+        depth, members = depths[-1], branch.members(depths[-1])
+        listed = ~fits[depth] if allowed is None else ~fits[depth] & allowed[depth]
+        codes = self._tree.codes[depth, branch.rows[branch.depths[depth].first]]
+        counted = self._homogeneous()
+        return tuple(
+            SmallDomain(
+                name=self._tree.names[depth][codes[at]] or "the cluster",
+                held=int(self._pods_per_node(members[at]).sum()) if counted else -1,
+                short=() if counted else self._short_of(members[at]),
+            )
+            for at in np.flatnonzero(listed)[:MOST_TOLD].tolist()
         )
+
+    def _short_of(self, rows: Int64s) -> tuple[str, ...]:
+        columns = self._session.columns
+        free = (columns.idle[rows] + columns.releasing[rows]).sum(axis=0)
+        short = np.flatnonzero(self._requests.sum(axis=0) > free)
+        return tuple(self._session.snapshot.axis.names[resource] for resource in short)
 
     def _fit_by_depth(self, branch: Branch) -> tuple[dict[int, Bools], dict[int, Float64s]]:
         """Return, for each depth from the common domain down, which domains can hold the pods, and how tightly."""
