@@ -99,14 +99,16 @@ class Live:
         with self.store.taking(), paused():
             if batch.form == "list":
                 for body in batch.bodies:
-                    _see(shelf, msgspec.Raw(body))
+                    shelf.see(manifest_of(msgspec.Raw(body), cls))
                 return
             for body in batch.bodies:
                 line = line_of(body)
                 if line is None:
                     raise ValueError(f"event: found {body[:80]!r}, expected a line of a watch stream")
                 if line.type != "DELETED":
-                    _see(shelf, line.object)
+                    head = head_of(line.object)
+                    if head is None or not shelf.knows(head):
+                        shelf.see(manifest_of(line.object, cls))
                 elif head := head_of(line.object):
                     shelf.bury_key(head.key, head.uid, head.version)
 
@@ -166,10 +168,3 @@ class Live:
         moved = {pod: node for pod, node in promised.items() if pod in evicted}
         pipelined = {pod: node for pod, node in promised.items() if pod not in evicted}
         return Decisions(bound, pipelined, moved, frozenset(evicted))
-
-
-def _see(shelf: Shelf[ApiObject], raw: msgspec.Raw) -> None:
-    """Take an object, unless it is known in this version."""
-    head = head_of(raw)
-    if head is None or not shelf.knows(head):
-        shelf.see(manifest_of(raw))

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kai.api.outline import decode_as
 from kai.cluster.shelf import Peek, peek
 
 _ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
@@ -51,7 +52,6 @@ class Line(msgspec.Struct):
 _PAGES: Final = msgspec.json.Decoder(Page)
 _LINES: Final = msgspec.json.Decoder(Line)
 _HEADS: Final = msgspec.json.Decoder(_Head)
-_PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def page_of(body: bytes) -> Page | None:
@@ -80,14 +80,10 @@ def head_of(raw: msgspec.Raw) -> Peek | None:
     return peek({"metadata": {**metadata, "resourceVersion": found.resource_version}})
 
 
-def manifest_of(raw: msgspec.Raw) -> Any:  # noqa: ANN401 - JSON from outside; the codec says what it is
-    """Return an object without the record of who set which of its fields; None for what is no object."""
+def manifest_of(raw: msgspec.Raw, cls: type[Any]) -> Any:  # noqa: ANN401 - JSON from outside; the codec says what it is
+    """Return an object with what its class reads of it; None for what is no object."""
     try:
-        parts: dict[str, Any] = dict(_PARTS.decode(raw))
-        metadata = _PARTS.decode(parts.pop("metadata", b"{}"))
-        metadata.pop("managedFields", None)
-        manifest = {key: msgspec.json.decode(part) for key, part in parts.items()}
-        manifest["metadata"] = {key: msgspec.json.decode(part) for key, part in metadata.items()}
+        manifest = decode_as(cls, raw)
     except _ERRORS:
         return None
-    return manifest
+    return manifest if isinstance(manifest, dict) else None

@@ -122,9 +122,10 @@ class Watcher:
             if effect.is_first:
                 shelf.begin_list(version)
             for item in page.items or ():
-                head = head_of(item)
+                # The first list brings nothing but news.
+                head = head_of(item) if len(shelf) else None
                 if head is None or not shelf.knows(head):
-                    shelf.see(manifest_of(item))
+                    shelf.see(manifest_of(item, cls))
             if is_last:
                 shelf.end_list(version)
         self.store.heard(cls)
@@ -195,11 +196,12 @@ class Watcher:
         shelf = self.store.shelf(self.watched.cls)
         head = head_of(event.object)
         if event.type == "BOOKMARK":
-            manifest = manifest_of(event.object)
-            return str(manifest["metadata"].get("resourceVersion") or "") if isinstance(manifest, Mapping) else ""
+            manifest = manifest_of(event.object, self.watched.cls)
+            metadata = manifest.get("metadata") if isinstance(manifest, Mapping) else None
+            return str(metadata.get("resourceVersion") or "") if isinstance(metadata, Mapping) else ""
         if event.type in {"ADDED", "MODIFIED"}:
             if head is None or not shelf.knows(head):
-                shelf.see(manifest_of(event.object))
+                shelf.see(manifest_of(event.object, self.watched.cls))
         elif event.type == "DELETED" and head is not None:
             shelf.bury_key(head.key, head.uid, head.version)
         return "" if head is None or head.version < 0 else str(head.version)
