@@ -5,7 +5,6 @@ watch events go into its store, a cycle takes the store's objects, decides, and 
 would be sent. ``Live`` keeps all that a scheduler keeps between cycles.
 """
 
-import gc
 import json
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -18,7 +17,7 @@ from benchmarks.clock import Stopwatch
 from benchmarks.events import Batch
 from benchmarks.outcome import Decisions
 from kai import kernels
-from kai.api.collector import paused
+from kai.api.collector import paused, settle
 from kai.api.kinds import BY_NAME, ApiObject
 from kai.api.objects import FIELD_OF
 from kai.cluster.clock import SystemClock
@@ -114,13 +113,16 @@ class Live:
 
     def settle(self) -> None:
         """Do what the service does after its first cycle: let the collector pass over what lives long."""
-        gc.collect()
-        gc.freeze()
+        settle()
 
     # --- What is decided ---------------------------------------------------------------------------------------
 
     def cycle(self, now: float, watch: Stopwatch) -> Outcome:
         """Apply what arrived, take a snapshot, run every action, and encode what is to be written."""
+        with paused():  # as the service does
+            return self._cycle(now, watch)
+
+    def _cycle(self, now: float, watch: Stopwatch) -> Outcome:
         with watch.phase("deltas"):
             objects = self.store.cluster_objects()
             if expired_bind_requests(objects, _settings().intake):

@@ -69,6 +69,7 @@ def run_cycle(
         session.close()
         made = report(session)
     remember(session, made, watched)
+    session.release()
     return made
 
 

@@ -452,6 +452,10 @@ class Session:
             if plugin.hooks.close is not None:
                 plugin.hooks.close()
 
+    def release(self) -> None:
+        """Let go of everything: hooks and session hold each other, and megabytes need not wait for the collector."""
+        self.__dict__.clear()
+
     def pods_in(self, statuses: int) -> PodRows:
         """Return all pods whose status is in the mask."""
         return np.flatnonzero((statuses >> self.columns.status) & 1).astype(np.int64)

@@ -10,6 +10,7 @@ from kai.intake.pods import PodCell
 from kai.intake.requests import axis_name, container_requests
 from kai.intake.traits import digest
 from kai.model.pod import ContainerRequest
+from kai.state.edition import Edition
 
 
 @attrs.frozen
@@ -37,6 +38,7 @@ class Neighbours:
     """What can matter to the pods of one snapshot besides the pods themselves."""
 
     cells: Sequence[PodCell]
+    edition: Edition
     library: Library
     label_keys: tuple[str, ...] | None
     """Labels that terms about other pods look at; None when no pod has such terms."""
@@ -108,6 +110,7 @@ class Neighbours:
 
 def neighbours_of(
     cells: Sequence[PodCell],
+    edition: Edition,
     selective: Iterable[PodCell],
     library: Library,
     zone_devices: frozenset[str] | None,
@@ -117,7 +120,7 @@ def neighbours_of(
 
     ``selective`` are those of them with terms about other pods.
     """
-    label_keys = before.label_keys if before is not None and before.cells is cells else _label_keys(selective)
+    label_keys = before.label_keys if before is not None and before.edition is edition else _label_keys(selective)
     claimable = frozenset(
         axis_name(each.extended_resource) for each in library.catalog.claims.classes.values() if each.extended_resource
     )
@@ -135,6 +138,7 @@ def neighbours_of(
                 tokens[2] = before.tokens[2]
     return Neighbours(
         cells=cells,
+        edition=edition,
         library=library,
         label_keys=label_keys,
         zone_devices=zone_devices,

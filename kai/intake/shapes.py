@@ -34,12 +34,12 @@ class ShapeTable:
         """Whether most of what is remembered belongs to pods of the past."""
         return self._settled is not None and len(self._known) > _MANY + 4 * len(self._settled.cells)
 
-    def settle(self, neighbours: Neighbours, edition: Edition) -> bool:
+    def settle(self, neighbours: Neighbours) -> bool:
         """Give every pod its shape and signature. Return whether a signature changed without its pod being fresh.
 
         Cost: of fresh pods; of all pods, when something changed that shapes of known pods depend on.
         """
-        cells, tokens = neighbours.cells, neighbours.tokens
+        cells, edition, tokens = neighbours.cells, neighbours.edition, neighbours.tokens
         before, mark = self._settled, self._edition.mark
         if edition is self._edition and before is not None and before.tokens == tokens:
             return False

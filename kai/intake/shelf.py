@@ -43,7 +43,7 @@ class Shelf(Generic[Source, Cell]):
 
     def __init__(self) -> None:
         self.cells: list[Cell] = []
-        """In row order. A new list whenever a cell is new or gone."""
+        """In row order; always the same list."""
         self.edition = Edition()
         """Of the table of cells."""
         self._sources: Sequence[Source] = ()
@@ -116,7 +116,8 @@ class Shelf(Generic[Source, Cell]):
 
     def _advance(self, source: Int64s | None, rows: Int64s, fresh: Sequence[Cell]) -> None:
         edition = Edition(before=self.edition.mark, source=source, fresh=rows.astype(np.int64))
-        self.cells = edition.carried_list(self.cells, fresh)
+        # In place: the collector looks through a long list that is new, not through one that has been there.
+        self.cells[:] = edition.carried_list(self.cells, fresh)
         self.edition = edition
 
     def _row_of(self, order: tuple[str, str]) -> int:
@@ -138,8 +139,9 @@ def _difference(before: Sequence[Source], after: Sequence[Source]) -> tuple[list
     else:
         least = min(len(before), len(after))
         first = next(compress(count(), map(is_not, after, before)), least)
-        last = next(compress(count(), map(is_not, reversed(after), reversed(before))), least)
-        last = min(last, least - first)
+        # Mostly what is new stands behind what was there; only else the ends need to be compared.
+        ends = compress(count(), map(is_not, reversed(after), reversed(before))) if first < least else iter(())
+        last = min(next(ends, least), least - first)
         old, new = list(before[first : len(before) - last]), list(after[first : len(after) - last])
     old_ids, new_ids = set(map(id, old)), set(map(id, new))
     if old_ids.isdisjoint(new_ids):

@@ -202,7 +202,7 @@ class Intake:
             layouts = {cell.source.metadata.name: cell.layout for cell in zones}
             return settle_nodes(cells, gpus, layouts)
 
-        self._node_table.settle(self._memory.once("nodes", (cells, zones, gpus), settled))
+        self._node_table.settle(self._memory.once("nodes", (self._nodes.edition, self._zones.edition, gpus), settled))
         return self._node_table
 
     def _settle_shapes(self, library: Library) -> tuple[tuple[Shape, ...], Int64s]:
@@ -210,8 +210,8 @@ class Intake:
         reported = frozenset().union(*devices) if devices else None
         cells, edition = self._pods.cells, self._pods.edition
         selective = self._pod_table.selective(cells, edition)
-        self._neighbours = neighbours_of(cells, selective, library, reported, self._neighbours)
-        if self._shapes.settle(self._neighbours, edition):
+        self._neighbours = neighbours_of(cells, edition, selective, library, reported, self._neighbours)
+        if self._shapes.settle(self._neighbours):
             self._pods.start_over()
         self._pod_table.settle(cells, self._pods.edition)
         return self._shapes.used()

@@ -50,6 +50,9 @@ class PodTable:
     edition: Edition = attrs.field(factory=Edition)
     columns: PodColumns = attrs.field(init=False)
     _node_names: dict[str, int] = attrs.field(factory=dict)
+    _rows_of_nodes: Mapping[str, int] | None = None
+    _row_of: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
+    """Rows of nodes by number of the name, by ``_rows_of_nodes``."""
     _rows: Carrier = attrs.field(factory=Carrier)
 
     def __attrs_post_init__(self) -> None:
@@ -77,7 +80,10 @@ class PodTable:
 
     def node_rows(self, rows: Mapping[str, int]) -> Int64s:
         """Return int64[P]: the row of each pod's node, -1 for none or one outside the snapshot."""
-        row_of = np.array([rows.get(name, NONE) for name in self._node_names], np.int64)
+        row_of = self._row_of
+        if rows is not self._rows_of_nodes or len(row_of) != len(self._node_names):
+            row_of = self._row_of = np.array([rows.get(name, NONE) for name in self._node_names], np.int64)
+            self._rows_of_nodes = rows
         return row_of[self.columns.node]
 
     @property

@@ -26,6 +26,7 @@ Float64Table = Annotated[NDArray[np.float64], 2]
 BoolTable = Annotated[NDArray[np.bool_], 2]
 
 _ELEMENTS = {np.int64: types.int64, np.float64: types.float64, np.bool_: types.boolean}
+_TYPE_OF = {np.dtype(element): kind for element, kind in _ELEMENTS.items()}
 # Parts of numba that its own types do not describe.
 _CONFIG: Any = numba.config
 _STRUCTREF: Any = structref
@@ -107,7 +108,7 @@ def _check(cls: type[Struct], name: str, value: Any) -> None:
     if not isinstance(wanted, types.Array):
         return
     fits = isinstance(value, np.ndarray) and value.ndim == wanted.ndim and value.flags.c_contiguous
-    if not fits or numba.from_dtype(value.dtype) != wanted.dtype or not value.flags.writeable:
+    if not fits or _TYPE_OF.get(value.dtype) != wanted.dtype or not value.flags.writeable:
         found = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
         raise TypeError(f"{cls.__name__}.{name}: found {found}, expected a writable, contiguous {wanted}")
 

@@ -6,7 +6,6 @@ something, however much follows. A cycle that fails is one value like any other;
 
 from __future__ import annotations
 
-import gc
 from collections import deque
 from collections.abc import Callable, Mapping
 from traceback import extract_tb
@@ -15,6 +14,7 @@ from typing import Final
 import attrs
 from opentelemetry.trace import Tracer
 
+from kai.api.collector import paused, settle
 from kai.api.objects import ClusterObjects
 from kai.cluster.port import Term
 from kai.errors import KaiError
@@ -155,7 +155,8 @@ class Cycles:
         given = self.last = Input(objects=objects, now=now, cycle=stream.number, awaited=self.awaited)
         error = ""
         try:
-            return self._decide(objects, now, stream, budget)
+            with paused():  # long lists that are new are all that the collector would look through, in vain
+                return self._decide(objects, now, stream, budget)
         except AbandonedError as stop:
             error = str(stop)
             return Failure(kind=type(stop).__name__, message=error)
@@ -198,8 +199,7 @@ class Cycles:
         """Let the collector pass over what lives long, once: looking through a cluster again finds no garbage."""
         if not self._is_frozen:
             self._is_frozen = True
-            gc.collect()
-            gc.freeze()
+            settle()
 
     def _dump(self, given: Input) -> str:
         """Write what a failed cycle was given, unless this process left files enough already."""

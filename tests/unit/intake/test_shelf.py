@@ -55,7 +55,7 @@ def test_the_same_objects_are_no_change(shelf, read):
 def test_an_object_that_replaces_another_of_its_name_takes_its_row(shelf, read, at):
     sources = [named(name) for name in "cab"]
     shelf.put(tuple(sources), read)
-    before = shelf.cells
+    before = shelf.cells.copy()
     sources[at] = fresh = named(sources[at].metadata.name, uid="new")
     read.seen.clear()
     assert shelf.put(tuple(sources), read)
