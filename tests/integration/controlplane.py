@@ -199,7 +199,7 @@ class ControlPlane:
     def kubeconfig(self, api: Api, name: str) -> Path:
         """Write the configuration with which kubectl and kai connect as this user; return its path."""
         path = self.folder / f"{name}.kubeconfig"
-        cluster = {"server": self.url, "certificate-authority": str(self.admin.ca_file)}
+        cluster = {"server": api.url, "certificate-authority": str(self.admin.ca_file)}
         config = {
             "apiVersion": "v1",
             "kind": "Config",

@@ -1,0 +1,201 @@
+"""A proxy between kai and the API server that does to its connections what networks and servers do to them.
+
+It ends the encryption with the API server's own certificate, which is for this machine, so that whoever trusts the one
+trusts the other. Watches are passed on line by line, and can be cut off or told that their version is too old.
+"""
+
+import enum
+import http.client
+import json
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import attrs
+
+from tests.integration.client import Api
+from tests.integration.controlplane import HOST, ControlPlane
+
+_NOT_PASSED_ON = {"host", "connection", "transfer-encoding", "content-length"}
+_EXPIRED = {
+    "type": "ERROR",
+    "object": {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "too old resource version: 1 (2)",
+        "reason": "Expired",
+        "code": 410,
+    },
+}
+
+
+class Fate(enum.Enum):
+    """What becomes of a watch."""
+
+    CUT = "cut"
+    EXPIRED = "expired"
+
+
+@attrs.define(eq=False)
+class Watch:
+    """A watch that is being passed on."""
+
+    upstream: http.client.HTTPSConnection
+    fate: Fate | None = None
+
+
+@attrs.define(eq=False)
+class Proxy:
+    """What a test does to the connections of those who go through it."""
+
+    plane: ControlPlane
+    server: ThreadingHTTPServer
+    watches: set[Watch] = attrs.field(factory=set)
+    before: Callable[[str, str], None] = attrs.field(default=lambda _method, _path: None)
+    """Called with the method and path of each request before it is passed on; what it raises ends the connection."""
+    after: Callable[[str, str], None] = attrs.field(default=lambda _method, _path: None)
+    """Called once the API server has answered, before the answer is passed on; what it raises loses the answer."""
+    _lock: threading.Lock = attrs.field(factory=threading.Lock)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"https://{HOST}:{self.server.server_address[1]}"
+
+    def view(self, api: Api) -> Api:
+        """Return a user's view of the API server through us."""
+        return Api(self.url, api.ca_file, api.token)
+
+    def end_watches(self, fate: Fate) -> int:
+        """Cut off all watches that are open, or tell them that their version is too old; return how many."""
+        with self._lock:
+            ending = [each for each in self.watches if each.fate is None]
+            for watch in ending:
+                watch.fate = fate
+                if watch.upstream.sock is not None:
+                    with suppress(OSError):
+                        watch.upstream.sock.shutdown(2)
+        return len(ending)
+
+    @contextmanager
+    def watching(self, upstream: http.client.HTTPSConnection) -> Iterator[Watch]:
+        """Keep a watch among those that can be ended."""
+        watch = Watch(upstream)
+        with self._lock:
+            self.watches.add(watch)
+        try:
+            yield watch
+        finally:
+            with self._lock:
+                self.watches.discard(watch)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    proxy: Proxy
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that the base class gave it
+        """Say nothing."""
+
+    def _pass_on(self) -> None:
+        self.proxy.before(self.command, self.path)
+        size = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(size) if size else None
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _NOT_PASSED_ON}
+        upstream = self._upstream()
+        try:
+            upstream.request(self.command, self.path, body=body, headers=headers)
+            response = upstream.getresponse()
+            self.proxy.after(self.command, self.path)
+            if "watch=true" in self.path and response.status == http.client.OK:
+                self._stream(upstream, response)
+            else:
+                self._answer(response)
+        finally:
+            upstream.close()
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _pass_on  # noqa: N815 - names that the base class asks for
+
+    def _upstream(self) -> http.client.HTTPSConnection:
+        plane = self.proxy.plane
+        context = ssl.create_default_context(cafile=plane.admin.ca_file)
+        return http.client.HTTPSConnection(HOST, int(plane.url.rpartition(":")[2]), timeout=600, context=context)
+
+    def _begin(self, response: http.client.HTTPResponse) -> None:
+        self.send_response_only(response.status)
+        for name, value in response.getheaders():
+            if name.lower() not in _NOT_PASSED_ON:
+                self.send_header(name, value)
+
+    def _answer(self, response: http.client.HTTPResponse) -> None:
+        data = response.read()
+        self._begin(response)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _stream(self, upstream: http.client.HTTPSConnection, response: http.client.HTTPResponse) -> None:
+        self._begin(response)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        with self.proxy.watching(upstream) as watch:
+            for line in _lines(response):
+                self._chunk(line)
+        if watch.fate is Fate.CUT:
+            self.close_connection = True
+            raise ConnectionResetError("cut")
+        if watch.fate is Fate.EXPIRED:
+            self._chunk(json.dumps(_EXPIRED).encode() + b"\n")
+        self._chunk(b"")
+
+    def _chunk(self, data: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.flush()
+
+
+def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    """Yield whole lines until the other side or somebody here ends it."""
+    rest = b""
+    while True:
+        try:
+            data = response.read1(1 << 16)
+        except (OSError, http.client.HTTPException, ValueError):
+            return
+        if not data:
+            return
+        whole, found, rest = (rest + data).rpartition(b"\n")
+        if found:
+            yield whole + b"\n"
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: to end connections is what we are for."""
+
+
+@contextmanager
+def proxied(plane: ControlPlane) -> Iterator[Proxy]:
+    """Run a proxy before an API server."""
+    handler = type("Handler", (_Handler,), {})
+    server = _Server((HOST, 0), handler)
+    proxy = handler.proxy = Proxy(plane, server)  # type: ignore[attr-defined]  # a class of its own for each proxy
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificates = plane.folder / "certificates"
+    context.load_cert_chain(certificates / "apiserver.crt", certificates / "apiserver.key")
+    # The handshake is done by the thread of the connection, or one slow client would hold up all others.
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    thread = threading.Thread(target=server.serve_forever, name="proxy", daemon=True)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        server.shutdown()
+        server.server_close()
+        proxy.end_watches(Fate.CUT)

@@ -1,0 +1,220 @@
+"""Jobs of every kind, made by who makes them, on a real API server with all of kai: grouped rightly, and started."""
+
+import pytest
+
+from tests.integration.installation import install
+from tests.integration.stage import JOB, POD_GROUP, an_object, node, queue, scene, staged, when
+from tests.integration.test_services import CRDS
+from tests.unit.deploy.rendering import DEPLOY
+
+GPU = "nvidia.com/gpu"
+TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+ONCE = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}
+SELECTOR = {"matchLabels": {"a": "b"}}
+WORKERS = {"replicas": 2, "template": TEMPLATE}
+
+
+@pytest.fixture(scope="module")
+def theatre(bare_control_plane, tmp_path_factory):
+    install(bare_control_plane, DEPLOY / "base")
+    bare_control_plane.define(CRDS)
+    with staged(bare_control_plane, tmp_path_factory.mktemp("kai")) as stage:
+        stage.start("kai")
+        yield stage
+
+
+@pytest.fixture
+def stage(theatre):
+    """Give a test a node of four GPUs and a queue."""
+    with scene(theatre) as stage:
+        for manifest in (node("n1", gpu=4), queue("top", gpu={"quota": -1}), queue("team", "top", gpu={"quota": -1})):
+            stage.create(manifest)
+        yield stage
+
+
+def owned(owner):
+    """Return the metadata of what an object owns."""
+    found = {key: owner["metadata"][key] for key in ("name", "uid")}
+    return [{"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True, **found}]
+
+
+def make(stage, version, kind, name, owner=None, **body):
+    """Play a user, or the controller of the owner, who makes something of its own."""
+    metadata = {"labels": {"kai.scheduler/queue": "team"}} if owner is None else {"ownerReferences": owned(owner)}
+    return stage.create(an_object(version, kind, name, metadata=metadata, **body))
+
+
+def pods(stage, owner, *names, gpus=1, job="job", **labels):
+    """Play the controller of an owner that makes pods."""
+    resources = {"requests": {GPU: str(gpus)}, "limits": {GPU: str(gpus)}}
+    spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "main", "image": "none", "resources": resources}]}
+    for name in names:
+        found = {
+            JOB: job,
+            "kai.scheduler/queue": "team",
+            **{key.replace("__", "/"): each for key, each in labels.items()},
+        }
+        metadata = {"labels": found, "ownerReferences": owned(owner)}
+        stage.create(an_object("v1", "Pod", name, metadata=metadata, spec=spec))
+
+
+def runs(stage, count, job="job"):
+    when(lambda: len(stage.running(job)) == count, f"{count} pods of {job} to run")
+
+
+def waits(stage, count, job="job"):
+    """Hold that pods have been looked at, and none of them has started."""
+
+    def are_seen():
+        is_told = stage.events(reason="NotReady") or stage.events(reason="Unschedulable")
+        return len(stage.waiting(job)) == count and is_told
+
+    when(are_seen, f"{count} pods of {job} to wait")
+    stage.settle()
+    assert len(stage.waiting(job)) == count
+
+
+def minima(group):
+    return {each["name"]: each.get("minMember") for each in group["spec"]["subGroups"]}
+
+
+# --- Kubernetes' own -----------------------------------------------------------------------------------------------
+
+
+def test_the_pods_of_a_job_share_a_group_and_start_one_by_one(stage):
+    job = make(stage, "batch/v1", "Job", "job", spec={"template": ONCE, "parallelism": 3})
+    pods(stage, job, "job-a", "job-b", "job-c", gpus=2)
+    runs(stage, 2)
+    (group,) = stage.api.list(POD_GROUP, "PodGroup", stage.space)
+    assert group["metadata"]["name"] == f"pg-job-{job['metadata']['uid']}"
+    assert group["spec"]["minMember"] == 1
+    assert group["spec"]["queue"] == "team"
+
+
+def test_a_job_with_a_minimum_starts_together(stage):
+    body = {"spec": {"template": ONCE, "parallelism": 3}}
+    metadata = {"annotations": {"kai.scheduler/batch-min-member": "3"}, "labels": {"kai.scheduler/queue": "team"}}
+    job = stage.create(an_object("batch/v1", "Job", "job", metadata=metadata, **body))
+    pods(stage, job, "job-a", "job-b")
+    waits(stage, 2)
+    pods(stage, job, "job-c")
+    runs(stage, 3)
+
+
+def test_the_pods_of_a_cron_job_belong_to_the_job_that_it_made(stage):
+    spec = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": ONCE}}}
+    cron = make(stage, "batch/v1", "CronJob", "cron", spec=spec)
+    job = make(stage, "batch/v1", "Job", "cron-1", cron, spec={"template": ONCE})
+    pods(stage, job, "cron-1-a")
+    runs(stage, 1)
+    assert stage.group_of("cron-1-a")["metadata"]["name"] == f"pg-cron-1-{job['metadata']['uid']}"
+
+
+def test_each_pod_of_a_deployment_starts_by_itself_and_may_not_be_preempted(stage):
+    spec = {"selector": SELECTOR, "template": TEMPLATE}
+    deployment = make(stage, "apps/v1", "Deployment", "web", spec=spec)
+    replicas = make(stage, "apps/v1", "ReplicaSet", "web-1", deployment, spec=spec)
+    pods(stage, replicas, "web-1-a", "web-1-b", gpus=2)
+    runs(stage, 2)
+    groups = [stage.group_of(name) for name in ("web-1-a", "web-1-b")]
+    assert len({each["metadata"]["name"] for each in groups}) == 2
+    assert {each["spec"]["priorityClassName"] for each in groups} == {"inference"}
+    when(lambda: stage.queue_status("team")["allocatedNonPreemptible"][GPU] == "4", "the queue to count them")
+
+
+def test_the_pods_of_a_replica_set_start_by_themselves(stage):
+    replicas = make(stage, "apps/v1", "ReplicaSet", "web", spec={"selector": SELECTOR, "template": TEMPLATE})
+    pods(stage, replicas, "web-a", "web-b", gpus=2)
+    runs(stage, 2)
+    assert stage.group_of("web-a")["spec"]["minMember"] == 1
+
+
+def test_the_pods_of_a_stateful_set_start(stage):
+    spec = {"selector": SELECTOR, "template": TEMPLATE, "serviceName": "db"}
+    database = make(stage, "apps/v1", "StatefulSet", "db", spec=spec)
+    pods(stage, database, "db-0", "db-1")
+    runs(stage, 2)
+    assert stage.group_of("db-0")["spec"]["minMember"] == 1
+
+
+# --- Operators -----------------------------------------------------------------------------------------------------
+
+
+def test_a_pytorch_job_starts_whole(stage):
+    roles = {"Master": {"replicas": 1, "template": TEMPLATE}, "Worker": WORKERS}
+    job = make(stage, "kubeflow.org/v1", "PyTorchJob", "torch", spec={"pytorchReplicaSpecs": roles})
+    pods(stage, job, "torch-master-0", **{"training.kubeflow.org__replica-type": "master"})
+    pods(stage, job, "torch-worker-0", **{"training.kubeflow.org__replica-type": "worker"})
+    waits(stage, 2)
+    pods(stage, job, "torch-worker-1", **{"training.kubeflow.org__replica-type": "worker"})
+    runs(stage, 3)
+    assert minima(stage.group_of("torch-worker-1")) == {"master": 1, "worker": 2}
+
+
+def test_an_elastic_pytorch_job_starts_with_its_minimum(stage):
+    roles = {"Master": {"replicas": 1, "template": TEMPLATE}, "Worker": {"replicas": 5, "template": TEMPLATE}}
+    spec = {"pytorchReplicaSpecs": roles, "elasticPolicy": {"minReplicas": 2}}
+    job = make(stage, "kubeflow.org/v1", "PyTorchJob", "torch", spec=spec)
+    pods(stage, job, "torch-master-0", **{"training.kubeflow.org__replica-type": "master"})
+    workers = [f"torch-worker-{number}" for number in range(5)]
+    pods(stage, job, *workers, **{"training.kubeflow.org__replica-type": "worker"})
+    runs(stage, 4)
+    assert "torch-master-0" in {each["metadata"]["name"] for each in stage.running()}
+
+
+def test_a_ray_cluster_starts_with_its_head_and_the_least_of_workers(stage):
+    spec = {
+        "headGroupSpec": {"template": TEMPLATE},
+        "workerGroupSpecs": [{"groupName": "small", "replicas": 2, "minReplicas": 2, "template": TEMPLATE}],
+    }
+    cluster = make(stage, "ray.io/v1", "RayCluster", "ray", spec=spec)
+    pods(stage, cluster, "ray-head", **{"ray.io__group": "headgroup"})
+    waits(stage, 1)
+    pods(stage, cluster, "ray-small-0", "ray-small-1", **{"ray.io__group": "small"})
+    runs(stage, 3)
+    assert minima(stage.group_of("ray-head")) == {"headgroup": 1, "small": 2}
+
+
+def test_a_ray_cluster_that_does_not_fit_does_not_start(stage):
+    spec = {
+        "headGroupSpec": {"template": TEMPLATE},
+        "workerGroupSpecs": [{"groupName": "small", "replicas": 2, "minReplicas": 2, "template": TEMPLATE}],
+    }
+    cluster = make(stage, "ray.io/v1", "RayCluster", "ray", spec=spec)
+    pods(stage, cluster, "ray-head", **{"ray.io__group": "headgroup"})
+    pods(stage, cluster, "ray-small-0", "ray-small-1", gpus=2, **{"ray.io__group": "small"})
+    waits(stage, 3)
+
+
+def test_a_job_set_starts_with_the_jobs_that_it_needs(stage):
+    template = {"spec": {"parallelism": 2, "completions": 2, "template": ONCE}}
+    replicated = {"name": "workers", "replicas": 1, "template": template}
+    job_set = make(stage, "jobset.x-k8s.io/v1alpha2", "JobSet", "set", spec={"replicatedJobs": [replicated]})
+    job = make(stage, "batch/v1", "Job", "set-workers-0", job_set, spec={"template": ONCE, "parallelism": 2})
+    labels = {"jobset.sigs.k8s.io__replicatedjob-name": "workers", "jobset.sigs.k8s.io__job-index": "0"}
+    pods(stage, job, "set-workers-0-a", **labels)
+    waits(stage, 1)
+    pods(stage, job, "set-workers-0-b", **labels)
+    runs(stage, 2)
+
+
+def test_each_replica_of_a_leader_worker_set_starts_whole(stage):
+    spec = {"replicas": 1, "leaderWorkerTemplate": {"size": 3, "workerTemplate": TEMPLATE}}
+    owner = make(stage, "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "lws", spec=spec)
+    sts = {"selector": SELECTOR, "template": TEMPLATE, "serviceName": "lws"}
+    leaders = make(stage, "apps/v1", "StatefulSet", "lws", owner, spec=sts)
+    labels = {"leaderworkerset.sigs.k8s.io__group-index": "0", "leaderworkerset.sigs.k8s.io__name": "lws"}
+    pods(stage, leaders, "lws-0", **labels, **{"leaderworkerset.sigs.k8s.io__worker-index": "0"})
+    workers = make(stage, "apps/v1", "StatefulSet", "lws-0", stage.pod("lws-0"), spec=sts)
+    for number in (1, 2):
+        index = {"leaderworkerset.sigs.k8s.io__worker-index": str(number)}
+        pods(stage, workers, f"lws-0-{number}", **labels, **index)
+    runs(stage, 3)
+    assert minima(stage.group_of("lws-0")) == {"leader": 1, "workers": 2}
+
+
+def test_an_owner_of_a_kind_that_nobody_knows_is_a_group_of_one_pod_each(stage):
+    unknown = make(stage, "v1", "ConfigMap", "thing")
+    pods(stage, {"apiVersion": "v1", "kind": "ConfigMap", **unknown}, "thing-a")
+    runs(stage, 1)
+    assert stage.group_of("thing-a")["spec"]["minMember"] == 1
