@@ -8,7 +8,7 @@ import attrs
 
 from kai.cli.configuring import load_configuration
 from kai.cli.hooknames import hooks_of
-from kai.framework.configuration import default_configuration
+from kai.framework.configuration import default_configuration, make_profile
 from kai.framework.options import described, wanted
 from kai.framework.registry import Registry, origin_of
 
@@ -31,10 +31,11 @@ class Installed:
 def list_installed(path: str | None) -> tuple[Installed, ...]:
     """Return actions, then plugins, in the order of the configuration at ``path``; what it does not enable comes last.
 
-    Raises: ConfigError for a configuration that cannot be read.
+    Raises: ConfigError for a configuration that cannot be read, or that names or sets what cannot be used.
     """
     registry = Registry.installed()
     configuration = load_configuration(path, registry) if path else default_configuration()
+    make_profile(configuration, registry)
     names = [entry.name for entry in configuration.plugins]
     return (*_listed(registry.actions, "action", configuration.actions), *_listed(registry.plugins, "plugin", names))
 

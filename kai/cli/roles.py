@@ -109,6 +109,8 @@ def _configuration(given: Given) -> tuple[Any, Mapping[str, object] | None]:
         use_scheduling_signatures=given.truth("use-scheduling-signatures"),
         default_staleness_grace_seconds=given.number("default-staleness-grace-period"),
         restrict_node_scheduling=given.truth("restrict-node-scheduling"),
+        cpu_worker_label=given.text("cpu-worker-node-label-key"),
+        gpu_worker_label=given.text("gpu-worker-node-label-key"),
         detailed_fit_errors=given.truth("detailed-fit-errors"),
     )
     return attrs.evolve(configuration, parameters=parameters), document

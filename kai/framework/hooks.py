@@ -37,14 +37,12 @@ if TYPE_CHECKING:
 class Dependence(IntEnum):
     """What an answer over nodes depends on, which decides how often it is asked for.
 
-    SHAPE: labels, taints and the like: once per shape and session. NODE: what is left on the node: again for nodes
-    that changed. SESSION: anything, such as where other pods sit: every time. The default is SESSION: safe, and only
-    the plugin that asks for it pays.
+    SHAPE: labels, taints and the like: once per shape and session. SESSION: anything, such as what is left on a node or
+    where other pods sit: every time. The default is SESSION: safe, and only the plugin that asks for it pays.
     """
 
     SHAPE = 0
-    NODE = 1
-    SESSION = 2
+    SESSION = 1
 
 
 @attrs.frozen
@@ -113,8 +111,6 @@ class Hooks:
 
     terms: tuple[Term, ...] = ()
     concerns: Bools | None = None
-    queue_keys: Callable[[], Float64s] | None = None
-    """float64[Q, k]: smaller first, before everything else; asked once per cycle."""
     group_keys: Callable[[GroupRows], Float64s] | None = None
     """float64[n, k]: smaller first."""
     pod_keys: Callable[[PodRows], Float64s] | None = None

@@ -37,6 +37,9 @@ class Parameters:
     default_staleness_grace_seconds: float = 60.0
     """How long a gang below its minimum may linger; negative: for ever."""
     restrict_node_scheduling: bool = False
+    """Whether GPU pods and CPU pods go only to nodes labelled for their kind, and GPUs elsewhere count nothing."""
+    cpu_worker_label: str = "node-role.kubernetes.io/cpu-worker"
+    gpu_worker_label: str = "node-role.kubernetes.io/gpu-worker"
     detailed_fit_errors: bool = False
     queue_depth: Mapping[str, int] = attrs.field(factory=dict)
     """Groups of one queue that an action looks at; absent: all."""

@@ -46,7 +46,7 @@ class Ports:
             return free[nodes]
 
         return Hooks(
-            concerns=concerns, filter_nodes=filter_nodes, filter_depends=Dependence.NODE, explain_nodes=_explain
+            concerns=concerns, filter_nodes=filter_nodes, filter_depends=Dependence.SESSION, explain_nodes=_explain
         )
 
 

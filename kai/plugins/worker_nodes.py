@@ -19,18 +19,21 @@ from kai.model.rows import Bools, NodeRows, PodRow
 
 @attrs.frozen(kw_only=True)
 class WorkerNodes:
-    """Refuse nodes without the label for the kind of pod; its value does not matter."""
+    """Refuse nodes without the label for the kind of pod; its value does not matter.
 
-    cpu_label: str = "node-role.kubernetes.io/cpu-worker"
-    gpu_label: str = "node-role.kubernetes.io/gpu-worker"
+    Labels that are not given are those of the scheduler's parameters.
+    """
+
+    cpu_label: str = ""
+    gpu_label: str = ""
 
     def open(self, session: SessionView) -> Hooks:
         """Return the filter, or nothing if scheduling is not restricted."""
         if not session.parameters.restrict_node_scheduling:
             return Hooks()
         wants_gpu = np.array([_wants_gpu(shape) for shape in session.snapshot.shapes], np.bool_)
-        for_cpu = session.label_codes(self.cpu_label) > 0
-        for_gpu = session.label_codes(self.gpu_label) > 0
+        for_cpu = session.label_codes(self.cpu_label or session.parameters.cpu_worker_label) > 0
+        for_gpu = session.label_codes(self.gpu_label or session.parameters.gpu_worker_label) > 0
 
         def filter_nodes(pod: PodRow, nodes: NodeRows) -> Bools:
             return (for_gpu if wants_gpu[session.shape_of(pod)] else for_cpu)[nodes]

@@ -55,7 +55,7 @@ class _Opener:
     def open(self, session: SessionView, /) -> Hooks:
         """Open the plugin."""
         self.hooks = self.plugin.open(session)
-        return attrs.evolve(self.hooks, queue_keys=None, group_keys=None, pod_keys=None)
+        return attrs.evolve(self.hooks, group_keys=None, pod_keys=None)
 
 
 def opened(plugin: Plugin, taken: Snapshot, *others: Plugin) -> tuple[Session, Hooks]:

@@ -47,10 +47,10 @@ class Numa:
         return Hooks(
             concerns=aligner.concerns,
             filter_nodes=aligner.filter_nodes,
-            filter_depends=Dependence.NODE,
+            filter_depends=Dependence.SESSION,
             explain_nodes=_explain,
             score_nodes=aligner.score_nodes,
-            score_depends=Dependence.NODE,
+            score_depends=Dependence.SESSION,
             choose=aligner.choose,
             detail=DETAIL,
             recorded=aligner.recorded,

@@ -119,13 +119,21 @@ class Proportion:
 
 
 def cluster_total(session: SessionView) -> Float64s:
-    """Return float64[3]: what ready nodes can give, less what pods of other schedulers take, in axis units."""
+    """Return float64[3]: what ready nodes can give, less what pods of other schedulers take there, in axis units.
+
+    GPUs that no GPU pod may use, because scheduling is restricted and their node lacks the label, count nothing.
+    """
     nodes = session.facts.nodes
     amounts = nodes.allocatable[nodes.ready].sum(axis=0)
-    total = np.array([amounts[0], amounts[1], int(amounts @ nodes.gpu_weight)], np.float64)
+    usable = nodes.ready
+    if session.parameters.restrict_node_scheduling:
+        usable = nodes.ready & (session.label_codes(session.parameters.gpu_worker_label) > 0)
+    gpus = int(nodes.allocatable[usable].sum(axis=0) @ nodes.gpu_weight)
+    total = np.array([amounts[0], amounts[1], gpus], np.float64)
     snapshot = session.snapshot
     for row in session.pods_of_others().tolist():
-        active = (ACTIVE_USED >> int(snapshot.pod_status[row])) & 1
+        node = int(snapshot.pod_node[row])
+        active = node >= 0 and nodes.ready[node] and (ACTIVE_USED >> int(snapshot.pod_status[row])) & 1
         if active and not snapshot.pod_reservation[row] and snapshot.pods[row].labels.get("app") != SCALING_POD:
             total -= session.requested[snapshot.pod_shape[row]]
     return total

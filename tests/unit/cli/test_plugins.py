@@ -59,3 +59,13 @@ def test_a_configuration_that_cannot_be_read_is_told(capsys, tmp_path):
     broken.write_text("plugins: [")
     assert run(["plugins", "--config", str(broken)]) == 4
     assert "broken.yaml" in capsys.readouterr().err
+
+
+def test_a_configuration_that_names_what_is_not_installed_is_refused(capsys, tmp_path):
+    path = tmp_path / "scheduler.yaml"
+    path.write_text("plugins: {binpak: {}, priority: {weigth: 2}}\n")
+    assert run(["plugins", "--config", str(path)]) == 4
+    told = capsys.readouterr().err
+    assert "found 'binpak', expected the name of an installed plugin" in told
+    assert "weigth" in told
+    assert "did you mean binpack?" in told

@@ -1,0 +1,38 @@
+"""What queues share: what ready nodes have, less what others take there."""
+
+import attrs
+
+from kai.framework.configuration import default_profile
+from kai.framework.decisions import Recorder
+from kai.framework.observe import Silent
+from kai.framework.session import Session
+from tests.unit.plugins.stage import node, pod, snapshot_of
+
+GPU_WORKER = "node-role.kubernetes.io/gpu-worker"
+GPUS = {"nvidia.com/gpu": "4", "nvidia.com/mig-2g.10gb": "1", "cpu": "8"}
+FOREIGN = {"schedulerName": "other", "requests": {"nvidia.com/gpu": "1", "cpu": "2"}}
+
+
+def total(*objects, **parameters):
+    """Return the cores and GPUs that queues share."""
+    profile = default_profile()
+    profile = attrs.evolve(profile, parameters=attrs.evolve(profile.parameters, **parameters))
+    shares = Session(snapshot_of(*objects), profile, Recorder(), Silent()).policy.fair_shares
+    return shares.total[0] / 1000, shares.total[2] / 1000
+
+
+def test_gpus_without_the_label_of_gpu_workers_count_nothing_where_scheduling_is_restricted():
+    nodes = (node("a", allocatable=GPUS), node("b", {GPU_WORKER: ""}, allocatable=GPUS), node("c", {"mine": "1"}))
+    assert total(*nodes) == (80, 12)
+    assert total(*nodes, restrict_node_scheduling=True) == (80, 6)
+    assert total(*nodes, restrict_node_scheduling=True, gpu_worker_label="mine") == (80, 0)
+
+
+def test_pods_of_other_schedulers_count_where_they_are_on_nodes_that_are_ready():
+    ready, cordoned = node("a", allocatable=GPUS), node("b", allocatable=GPUS, unschedulable=True)
+    assert total(ready, cordoned) == (8, 6)
+    assert total(ready, cordoned, pod("theirs-0", on="b", **FOREIGN)) == (8, 6)
+    assert total(ready, cordoned, pod("theirs-0", **FOREIGN)) == (8, 6)
+    assert total(ready, cordoned, pod("theirs-0", on="a", **FOREIGN)) == (6, 5)
+    helper = pod("scaling-0", on="a", labels={"app": "scaling-pod"}, **FOREIGN)
+    assert total(ready, cordoned, helper) == (8, 6)
