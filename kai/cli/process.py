@@ -104,6 +104,8 @@ class Process:
         for name in self.roles:
             if name == SCHEDULER:
                 plan.settings = scheduler_settings(self._with_namespace())
+                for note in plan.settings.configuration.notes:
+                    structlog.get_logger().warning("configuration", note=note)
             elif name == ADMISSION:
                 plan.kinds.append(Queue)
             elif name == BINDER:
