@@ -142,7 +142,7 @@ def read_peer(document: Mapping[str, object], place: str, registry: Registry | N
     if budgets is not None:
         parameters = attrs.evolve(parameters, budgets=budgets)
     if document.get("usageDBConfig"):
-        notes.append(f"{place}: usageDBConfig: found a database of past usage, expected none; past usage is not counted")
+        notes.append(f"{place}: usageDBConfig: found a database, expected none; past usage is not counted")
     return Configuration(
         actions=_peer_actions(document.get("actions"), f"{place}: actions"),
         plugins=read_tiers(tiers, place, registry, notes) if tiers else _default_plugins(),

@@ -73,7 +73,7 @@ def test_a_file_that_the_operator_rendered_loads_unchanged():
     assert read.parameters.queue_depth == {"allocate": 5}
     assert (read.parameters.budgets.group, read.parameters.budgets.action) == (60.0, {"default": 120.0})
     (note,) = read.notes  # what is not there yet is said, not passed over in silence
-    assert note == "peer.yaml: usageDBConfig: found a database of past usage, expected none; past usage is not counted"
+    assert note == "peer.yaml: usageDBConfig: found a database, expected none; past usage is not counted"
     make_profile(read)
 
 
