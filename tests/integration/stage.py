@@ -65,18 +65,29 @@ class Stage:
 
     # --- Programs ------------------------------------------------------------------------------------------------
 
-    def start(
+    def begin(
         self, name: str, *roles: str, account: str = "kai", flags: tuple[str, ...] = (), api: Api | None = None
     ) -> Program:
-        """Start roles, all by default, with the rights of a service account; wait until they are ready."""
+        """Start roles, all by default, with the rights of a service account; do not wait until they are ready."""
         user = api or self.plane.account(NAMESPACE, account)
         program = processes.start(self.plane, user, self.folder, name, *roles, flags=flags)
         self.programs.append(program)
-        try:
-            processes.wait(program)
-        except TimeoutError as error:
-            raise TimeoutError(f"{error}\n{program.daemon.tail(40)}") from error
         return program
+
+    def start(
+        self, name: str, *roles: str, account: str = "kai", flags: tuple[str, ...] = (), api: Api | None = None
+    ) -> Program:
+        """Start roles like `begin`, and wait until they are ready."""
+        program = self.begin(name, *roles, account=account, flags=flags, api=api)
+        self.await_ready()
+        return program
+
+    def await_ready(self) -> None:
+        """Wait until all programs are ready."""
+        try:
+            processes.wait(*self.programs)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}\n{self.logs()}") from error
 
     def stop(self, program: Program, *, kill: bool = False) -> None:
         """End a program, at once or as a signal asks it to."""

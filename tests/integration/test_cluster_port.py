@@ -395,7 +395,7 @@ async def test_a_server_with_another_certificate_is_not_talked_to(plane):
 @asynchronous
 async def test_leadership_is_handed_over_and_every_term_has_another_epoch(plane):
     def lease():
-        times = {"duration": 8.0, "renew_within": 6.0, "retry": 0.3}
+        times = {"duration": 6.0, "renew_within": 4.5, "retry": 0.3}
         return LeaseSettings(namespace=NAMESPACE, name="lock", identity=fresh_identity("test"), **times)
 
     async with connected(plane, lease=lease()) as first:
@@ -404,7 +404,7 @@ async def test_leadership_is_handed_over_and_every_term_has_another_epoch(plane)
         begun = renewed(plane)
         async with connected(plane, lease=lease()) as second:
             # Longer than a lease lasts by itself.
-            await until(lambda: renewed(plane) >= begun + dt.timedelta(seconds=9))
+            await until(lambda: renewed(plane) >= begun + dt.timedelta(seconds=7))
             assert first.leadership.holds(one)
             assert second.leadership.term is None
             first.leadership.resign()
@@ -420,7 +420,7 @@ async def test_leadership_is_handed_over_and_every_term_has_another_epoch(plane)
         with anyio.fail_after(PATIENCE):
             three = await successor.leadership.begun()
         assert three.epoch == two.epoch + 1
-        assert time.monotonic() - start >= 6.0, "a leader that died is waited for"
+        assert time.monotonic() - start >= 4.5, "a leader that died is waited for"
 
 
 def cut(watcher):

@@ -99,7 +99,7 @@ def the_pod(admin, name):
 
 def wait_for(admin, *names):
     for name in names:
-        until(lambda name=name: the_pod(admin, name)["spec"].get("nodeName"), f"pod {name} to get a node", seconds=60)
+        until(lambda name=name: the_pod(admin, name)["spec"].get("nodeName"), f"pod {name} to get a node")
     return [the_pod(admin, name) for name in names]
 
 

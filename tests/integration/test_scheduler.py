@@ -54,7 +54,7 @@ def running(plane, tmp_path, *flags, name="scheduler"):
     daemon.start()
     ports = {"metrics": metrics, "probes": probes, "plugins": plugins}
     try:
-        until(lambda: is_ready(daemon, ports), "the scheduler")
+        until(lambda: is_ready(daemon, ports), "the scheduler", seconds=300)  # kernels may have to be compiled
         yield daemon, ports
     except AssertionError as error:
         raise AssertionError(f"{error}\n{daemon.tail(60)}") from error

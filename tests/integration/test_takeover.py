@@ -168,8 +168,8 @@ def test_kai_carries_on_where_the_peer_was_stopped_and_leaves_what_it_reads(bare
     assert placed.keys() == {"running-0", "running-1", "shared-0", "shared-1", "gpu-reservation-n1"}
     a_lease(admin)
     with running(plane, tmp_path, "--leader-elect", "--bind-requests=always"):
-        until(lambda: the(admin, "waiting-1")["spec"].get("nodeName"), "the waiting pods to start", seconds=60)
-        until(lambda: the(admin, "arriving")["spec"].get("nodeName"), "the ordered bind to be done", seconds=60)
+        until(lambda: the(admin, "waiting-1")["spec"].get("nodeName"), "the waiting pods to start")
+        until(lambda: the(admin, "arriving")["spec"].get("nodeName"), "the ordered bind to be done")
         lease = admin.get(LEASE)["spec"]
         assert lease["holderIdentity"] not in {HOLDER, ""}  # nothing was done while the other might have been at work
         assert lease["leaseTransitions"] == 4
@@ -181,7 +181,7 @@ def test_kai_carries_on_where_the_peer_was_stopped_and_leaves_what_it_reads(bare
         new = a_pod("late", "")
         del new["metadata"]["annotations"]
         admin.create(new)
-        until(lambda: the(admin, "late")["spec"].get("nodeName"), "a new pod to start", seconds=60)
+        until(lambda: the(admin, "late")["spec"].get("nodeName"), "a new pod to start")
 
     # What is left for the peer: a lease that is free, bind requests that ended, groups under its names.
     assert admin.get(LEASE)["spec"].get("holderIdentity", "") == ""

@@ -71,7 +71,7 @@ def running(
     daemon = Daemon(command, folder / "kai.log")
     daemon.start()
     try:
-        until(lambda: _is_ready(daemon, probes), "kai", seconds=120)
+        until(lambda: _is_ready(daemon, probes), "kai", seconds=300)  # kernels may have to be compiled
         yield daemon
     except (AssertionError, TimeoutError) as error:
         raise type(error)(f"{error}\n{daemon.tail(60)}") from error
@@ -107,7 +107,7 @@ def serving_webhooks(plane: ControlPlane, folder: Path) -> Iterator[Daemon]:
     daemon = Daemon(command, folder / "admission.log")
     daemon.start()
     try:
-        until(lambda: _is_ready(daemon, probes), "admission", seconds=60)
+        until(lambda: _is_ready(daemon, probes), "admission")
         authority = base64.b64encode((certificates / "tls.crt").read_bytes()).decode()
         for manifest in objects:
             for webhook in manifest.get("webhooks", ()):
