@@ -50,6 +50,9 @@ class Sender:
     sent: Counter[tuple[str, str, int]] = attrs.field(factory=Counter)
     """How many calls were answered, by verb, what, and HTTP status (0: no answer)."""
     _turns: dict[int, anyio.Event] = attrs.field(factory=dict)
+    """Calls that wait for their turn."""
+    _admitted: set[int] = attrs.field(factory=set)
+    """Calls whose turn it is, until they end or are throttled."""
 
     async def send(
         self,
@@ -85,13 +88,12 @@ class Sender:
     def _offered(self, key: Hashable, *, hurried: bool) -> Iterator[int]:
         """Hold a place in the window from the offer to the end, whatever that end is."""
         number = self.window.offer(key, hurried=hurried)
-        self._turns[number] = anyio.Event()
         done = False
         try:
             yield number
             done = True
         finally:
-            del self._turns[number]
+            self._admitted.discard(number)
             if done:
                 self.window.answered(number, self.clock.monotonic())
             else:
@@ -101,21 +103,29 @@ class Sender:
     async def _turn(self, number: int) -> None:
         """Wait until a call may be sent."""
         self._admit()
-        while not self._turns[number].is_set():
-            wait = self.window.hold_until - self.clock.monotonic()
-            if wait <= 0:
-                await self._turns[number].wait()
-            else:
-                with anyio.move_on_after(wait + 0.001):
-                    await self._turns[number].wait()
-                self._admit()
+        if number in self._admitted:
+            return
+        turn = self._turns[number] = anyio.Event()
+        try:
+            while number not in self._admitted:
+                wait = self.window.hold_until - self.clock.monotonic()
+                if wait <= 0:
+                    await turn.wait()
+                else:
+                    with anyio.move_on_after(wait + 0.001):
+                        await turn.wait()
+                    self._admit()
+        finally:
+            del self._turns[number]
 
     def _admit(self) -> None:
         for number in self.window.take(self.clock.monotonic()):
-            self._turns[number].set()
+            self._admitted.add(number)
+            if number in self._turns:
+                self._turns[number].set()
 
     def _throttled(self, number: int, wait: float | None) -> None:
-        self._turns[number] = anyio.Event()
+        self._admitted.discard(number)
         # A little later than asked, each by another bit, so that what waited together does not come back together.
         jitter = self.draw() * _FIRST_PAUSE
         self.window.throttled(number, self.clock.monotonic(), None if wait is None else wait + jitter)

@@ -1,0 +1,90 @@
+"""An answer is the same however its bytes are cut."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai.cluster.calls import Answer
+from kai.cluster.response import MalformedError, Response
+
+LENGTH = b"HTTP/1.1 201 Created\r\nContent-Length: 5\r\nRetry-After: 3\r\n\r\nhello"
+CHUNKS = (
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"3\r\n\r\na\r\nA;x=1\r\n0123456789\r\n0\r\nTrailer: yes\r\n\r\n"
+)
+EARLY = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\nContent-Length: 7\r\n\r\n"
+
+
+def read(data, sizes=()):
+    """Feed bytes in pieces of these sizes, the rest at once; return the answer, and whether it is whole."""
+    response, at, whole = Response(), 0, False
+    for size in (*sizes, len(data)):
+        assert not whole
+        piece = data[at : at + size]
+        at += size
+        if piece:
+            whole = response.feed(piece)
+        if at >= len(data):
+            break
+    return response, whole
+
+
+@pytest.mark.parametrize(
+    ("data", "answer"),
+    [
+        (LENGTH, Answer(status=201, body=b"hello", retry_after="3")),
+        (CHUNKS, Answer(status=200, body=b"\r\na0123456789")),
+        (EARLY, Answer(status=204)),
+    ],
+    ids=["length", "chunks", "early"],
+)
+@given(sizes=st.lists(st.integers(1, 9), max_size=60))
+def test_an_answer_is_whole_with_its_last_byte_and_not_before(data, answer, sizes):
+    response, whole = read(data, sizes)
+    assert whole
+    assert response.answer() == answer
+    assert response.keeps_connection
+    assert not response.has_more
+    _, whole = read(data[:-1], sizes)
+    assert not whole
+
+
+def test_what_follows_an_answer_is_noticed():
+    response, whole = read(LENGTH + b"x")
+    assert whole
+    assert response.has_more
+
+
+def test_an_answer_without_a_length_ends_with_its_connection():
+    response, whole = read(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+    assert not whole
+    assert response.ends_with_connection
+    assert not response.keeps_connection
+    assert response.answer().body == b"all of it"
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.0 200 OK\r\n", b"HTTP/1.1 200 OK\r\nConnection: Close\r\n"])
+def test_a_connection_is_not_kept_where_the_server_says_so(head):
+    response, whole = read(head + b"Content-Length: 0\r\n\r\n")
+    assert whole
+    assert not response.keeps_connection
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"nonsense\r\n\r\n",
+        b"HTTP/2 200\r\n\r\n",
+        b"HTTP/1.1 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"y" * (1 << 16),
+    ],
+    ids=["no version", "other version", "no status", "no colon", "length", "size", "sign", "after a chunk", "endless"],
+)
+def test_what_is_no_http_is_refused(data):
+    with pytest.raises(MalformedError):
+        read(data)
