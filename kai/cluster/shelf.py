@@ -17,6 +17,7 @@ import attrs
 
 from kai.api.codec import structure_as
 from kai.api.kinds import ApiObject
+from kai.api.objects import Listing
 from kai.cluster.port import Change, Index, Key, Rejected
 from kai.errors import InputError
 
@@ -97,7 +98,11 @@ class Shelf(Generic[T]):
         self._rejected: dict[Key, Rejected] = {}
         self._graves: dict[str, int] = {}
         """UIDs of deleted objects and when they ended, so that a late word about them does not bring them back."""
-        self._tuple: tuple[T, ...] | None = ()
+        self._tuple: Listing[T] | None = Listing()
+        self._mark: object = None
+        """Of the listing that was given out last."""
+        self._news: dict[Key, T | None] = {}
+        """What that listing has at the keys that changed since."""
         self._indexes: dict[str, _Lookup[T]] = {}
         self._listing: set[Key] | None = None
         self._starts_over = False
@@ -122,7 +127,13 @@ class Shelf(Generic[T]):
     def all(self) -> tuple[T, ...]:
         """Return what is shown; the same tuple until something changes."""
         if self._tuple is None:
-            self._tuple = tuple(self._shown.values())
+            shown = self._shown
+            news = [(before, shown.get(key)) for key, before in self._news.items()]
+            gone = [before for before, after in news if before is not None and before is not after]
+            come = [after for before, after in news if after is not None and before is not after]
+            self._tuple = Listing.after(self._mark, shown.values(), gone, come)
+            self._mark = self._tuple.mark
+            self._news.clear()
         return self._tuple
 
     def items(self) -> Iterator[tuple[Key, T]]:
@@ -321,6 +332,7 @@ class Shelf(Generic[T]):
         else:
             self._shown[key] = obj
         self._tuple = None
+        self._news.setdefault(key, before)
         for lookup in self._indexes.values():
             lookup.put(key, before, obj)
         if before is not None and obj is not None and before.metadata.uid != obj.metadata.uid and before.metadata.uid:

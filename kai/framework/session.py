@@ -79,7 +79,7 @@ class Session:
         self.policy = Policy(hooks, self.facts)
         self._adopt_shares()
         self._order_pods(base)
-        self.ledger = Ledger(base.layout, self.facts, base.arena.copy(), base.room(), self._tracked)
+        self.ledger = Ledger(base.layout, self.facts, base.fresh_arena(), base.room(), self._tracked)
         self._apply_opening()
         self._children: dict[int, tuple[int, ...]] = {}
         self._footprints: dict[int, tuple[int, ...]] = {}

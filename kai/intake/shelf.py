@@ -14,6 +14,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import numpy as np
 
 from kai.api.kinds import ApiObject, title
+from kai.api.objects import Listing
 from kai.errors import InputError
 from kai.model.rows import Int64s
 from kai.state.edition import Edition
@@ -47,6 +48,8 @@ class Shelf(Generic[Source, Cell]):
         self.edition = Edition()
         """Of the table of cells."""
         self._sources: Sequence[Source] = ()
+        self._mark: object = None
+        """Of the sources, if they are a listing."""
         self._known: dict[int, Cell] = {}
 
     def put(self, sources: Sequence[Source], read: Callable[[Source], Cell]) -> bool:
@@ -58,12 +61,16 @@ class Shelf(Generic[Source, Cell]):
         before = self._sources
         if sources is before:
             return False
-        gone, come = _difference(before, sources)
+        if isinstance(sources, Listing) and sources.before is not None and sources.before is self._mark:
+            gone, come = list(sources.gone), list(sources.come)
+        else:
+            gone, come = _difference(before, sources)
         if len(sources) != len(before) - len(gone) + len(come):  # one and the same object more than once
             twice = Counter(map(id, sources)).most_common(1)[0][0]
             raise next(_double(source, source) for source in sources if id(source) == twice)
+        mark = sources.mark if isinstance(sources, Listing) else None
         if not gone and not come:
-            self._sources = sources
+            self._sources, self._mark = sources, mark
             return False
         fresh = [read(source) for source in come]
         if len(gone) + len(fresh) > _FEW + len(self.cells) // 8:
@@ -73,7 +80,7 @@ class Shelf(Generic[Source, Cell]):
         for source in gone:
             del self._known[id(source)]
         self._known.update(zip(map(id, come), fresh, strict=True))
-        self._sources = sources
+        self._sources, self._mark = sources, mark
         return True
 
     def _merge(self, gone: Iterable[Source], fresh: Iterable[Cell]) -> None:

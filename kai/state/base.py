@@ -35,6 +35,13 @@ class Base:
     group_order: Int64s
     """Group rows by creation time, then uid."""
 
+    def fresh_arena(self) -> Int64s:
+        """Return a copy of the arena. What statements mark pods with is zero in it, and not even touched here."""
+        first, last = self.layout.places.virtual, self.layout.places.active
+        arena = np.zeros(len(self.arena), np.int64)
+        arena[:first], arena[last:] = self.arena[:first], self.arena[last:]
+        return arena
+
     def room(self) -> Room:
         """Return fresh logs for a session."""
         return Room.of(self.placements, self.width)

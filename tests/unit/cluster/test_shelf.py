@@ -340,3 +340,33 @@ def test_a_list_puts_right_whatever_was_missed(history):
     for change in changes:
         known[change.present.metadata.uid] = change.after
     assert {each.metadata.uid for each in known.values() if each is not None} == {"u3", "u4"}
+
+
+# --- Listings ------------------------------------------------------------------------------------------------------
+
+STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(("see", "bury", "assume", "forget", "list"))))
+
+
+@given(STEPS)
+def test_a_listing_says_what_came_and_went_since_the_one_before(steps):
+    shelf, _ = shelf_of()
+    before = shelf.all()
+    for version, (name, what) in enumerate(steps, start=1):
+        key = ("team", name)
+        if what == "see":
+            shelf.see(config(name, version=version, uid=name))
+        elif what == "bury":
+            shelf.bury_key(key, name, version)
+        elif what == "assume" and (known := shelf.get(key)):
+            shelf.assume(key, attrs.evolve(known, data={"assumed": "yes"}), lambda _: False)
+        elif what == "forget":
+            shelf.forget(key)
+        elif what == "list":
+            now = shelf.all()
+            if now is not before:
+                assert now.before is before.mark
+                kept = [each for each in before if not any(each is gone for gone in now.gone)]
+                assert {id(each) for each in (*kept, *now.come)} == {id(each) for each in now}
+                assert len(kept) + len(now.come) == len(now)
+                before = now
+    assert [each.metadata.name for each in shelf.all()] == [key[1] for key, _ in shelf.items()]

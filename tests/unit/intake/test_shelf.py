@@ -3,6 +3,7 @@ import pytest
 
 from kai.api.core import Namespace
 from kai.api.meta import ObjectMeta
+from kai.api.objects import Listing
 from kai.errors import InputError
 from kai.intake.shelf import Shelf, in_order
 
@@ -98,3 +99,21 @@ def test_objects_are_put_in_order_and_doubles_refused():
     assert [each.metadata.name for each in in_order([named("b"), named("a")])] == ["a", "b"]
     with pytest.raises(InputError, match="expected one object of this kind and name"):
         in_order([named("b"), named("a"), named("b")])
+
+
+def test_a_listing_says_what_came_and_went_to_who_knows_the_one_before(shelf, read, monkeypatch):
+    one, two, three = (named(name) for name in "abc")
+    first = Listing.after(None, (one, two), (), (one, two))
+    second = Listing.after(first.mark, (one, three), (two,), (three,))
+    third = Listing.after(second.mark, (three,), (one,), ())
+    shelf.put(first, read)
+    with monkeypatch.context() as patch:
+        patch.delattr("kai.intake.shelf._difference")  # nobody compares all objects
+        assert shelf.put(second, read)
+    assert rows(shelf) == ["a", "c"]
+    fourth = Listing.after(third.mark, (three, two), (), (two,))
+    assert shelf.put(fourth, read)  # the third was not seen: all are compared
+    assert rows(shelf) == ["b", "c"]
+    assert not shelf.put(Listing.after(fourth.mark, (two, three), (), ()), read)
+    assert shelf.put((one,), read)
+    assert rows(shelf) == ["a"]
