@@ -5,6 +5,7 @@ by evicting its victims in an open statement and placing everybody again.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import attrs
 import numpy as np
@@ -85,6 +86,10 @@ class Scenario:
 
     def victims(self) -> PodRows:
         """Return each victim once, in the order of the batches."""
+        return self._victims
+
+    @cached_property
+    def _victims(self) -> PodRows:
         pods = np.concatenate([self.recorded.pods, self.potential.pods])
         return victims.distinct(pods, int(pods.max(initial=-1)) + 1)
 
@@ -136,5 +141,5 @@ class Outer:
 
     def nodes_of_group(self, group: int) -> list[int]:
         """Return the nodes of all pods of ``group``, in name order."""
-        nodes = self.view.columns.node[self.view.pods_of(GroupRow(group))]
-        return [int(node) for node in np.unique(nodes[nodes >= 0])]
+        nodes = self.view.columns.node[self.view.pods_of(GroupRow(group))].tolist()
+        return sorted({node for node in nodes if node >= 0})

@@ -44,7 +44,7 @@ class MinRuntime:
             return not session.is_past(started + self._seconds(session, queue, aggressor, cause))
 
         def filter_victims(aggressor: GroupRow, victims: GroupRows, cause: Cause) -> Bools:
-            if not lasting or cause not in (Cause.RECLAIM, Cause.PREEMPT):
+            if cause not in (Cause.RECLAIM, Cause.PREEMPT):
                 return np.ones(len(victims), np.bool_)
             queues = session.facts.groups.queue[victims]
             seconds = np.zeros(len(session.snapshot.queues) + 1, np.float64)
@@ -58,7 +58,10 @@ class MinRuntime:
             if cause not in (Cause.RECLAIM, Cause.PREEMPT):
                 return ACCEPTED
             groups, columns = session.facts.groups, session.columns
-            leaves = session.facts.pods.leaf[scenario.victims()]
+            victims = scenario.victims()
+            if not elastic[session.facts.pods.group[victims]].any():
+                return ACCEPTED
+            leaves = session.facts.pods.leaf[victims]
             for leaf, taken in zip(*np.unique(leaves[leaves >= 0], return_counts=True), strict=True):
                 victim = int(np.searchsorted(groups.first_subgroup, leaf, side="right")) - 1
                 if not elastic[victim] or not is_protected(victim, scenario.aggressor.group, cause):
@@ -69,7 +72,7 @@ class MinRuntime:
                     )
             return ACCEPTED
 
-        return Hooks(filter_victims=filter_victims, accept=accept)
+        return Hooks(filter_victims=filter_victims if lasting else None, accept=accept)
 
     def _seconds(self, session: SessionView, queue: int, aggressor: int, cause: Cause) -> float:
         path = session.path_to(queue)

@@ -30,6 +30,7 @@ class Terms:
     free: Int64s
     """[N] thousandths of GPUs that nodes have without taking anything."""
     feasible: NodeRows
+    filters: Filters
 
     def outer(self, session: Session, batches: Batches) -> Outer:
         """Return the outer scenario with these batches."""
@@ -43,10 +44,6 @@ class Terms:
             free=self.free,
             feasible=self.feasible,
         )
-
-    def filters(self, session: Session) -> Filters:
-        """Return the tests for the aggressor."""
-        return Filters(session, self.aggressor, self.waiting, self.free, self.feasible)
 
 
 class Plodding:
@@ -63,12 +60,11 @@ class Plodding:
         session = self._session
         victims = self._template.copy()
         known = set(terms.recorded.pods.tolist())
-        filters = terms.filters(session)
         held = held_by(session, sorted(known))
         batches: list[Batch] = []
         while True:
             taken = Batches.of(batches)
-            if filters.accept(np.concatenate([terms.recorded.pods, taken.pods]), held):
+            if terms.filters.accept(np.concatenate([terms.recorded.pods, taken.pods]), held):
                 yield terms.outer(session, taken)
             batch = _next_batch(victims, known)
             if batch is None:
@@ -107,12 +103,11 @@ class Striding:
     """Victims by a kernel, as many groups in one go as the filters refuse."""
 
     def __init__(self, session: Session, standing: Standing, victims: GroupRows, member: Bools) -> None:
-        """Fill the heap with ``victims``, oldest first, which is the mask ``member`` [G]."""
+        """Prepare to take from ``victims``, oldest first, which is the mask ``member`` [G]."""
         self._session = session
         self._standing = standing
-        heap = standing.victims
-        fill_victims(session.facts, session.columns, session.policy.rules, heap, standing.ranked, victims, member)
-        self._template = (heap.items.copy(), heap.length.copy(), heap.dirty.copy())
+        self._victims = victims
+        self._member = member
         pods = len(session.snapshot.pods)
         self._removed = np.zeros(pods, np.bool_)
         self._known = np.zeros(pods, np.bool_)
@@ -121,13 +116,12 @@ class Striding:
     def outers(self, terms: Terms) -> Iterator[Outer]:
         """Yield the outer scenarios that pass the filters: first without new victims, then after each added batch."""
         session = self._session
-        filters = terms.filters(session)
-        state = self._begin(terms, filters)
+        state = self._begin(terms)
         parts: dict[int, Portion] = {}
         known = set(terms.recorded.pods.tolist())
         found = growth.accepts(state)
         while True:
-            if found and filters.domains_can_hold(state.capacity):
+            if found and terms.filters.domains_can_hold(state.capacity):
                 count, pods = state.state[growth.BATCHES], state.state[growth.PODS]
                 yield terms.outer(session, Batches(state.pods[:pods], state.start[: count + 1]))
             ended = growth.grow(session.facts, session.columns, session.policy.rules, session.policy.vectors, state)
@@ -135,15 +129,21 @@ class Striding:
                 return
             found = ended == growth.ACCEPTED or self._take(state, parts, known)
 
-    def _begin(self, terms: Terms, filters: Filters) -> Growth:
+    def _begin(self, terms: Terms) -> Growth:
         session, heap = self._session, self._standing.victims
         if self._begun:
-            for column, kept in zip((heap.items, heap.length, heap.dirty), self._template, strict=True):
-                column[:] = kept
-            heap.popped[:] = 0.0
             self._standing.restore()
         self._begun = True
-        masks = filters.unmatched()
+        fill_victims(
+            session.facts,
+            session.columns,
+            session.policy.rules,
+            heap,
+            self._standing.ranked,
+            self._victims,
+            self._member,
+        )
+        masks = terms.filters.unmatched()
         state = Growth(
             heap=heap,
             removed=self._removed,

@@ -23,7 +23,7 @@ from enum import Enum
 import attrs
 import numpy as np
 
-from kai.actions.search.filters import held_by
+from kai.actions.search.filters import Filters, held_by
 from kai.actions.search.outer import Plodding, Striding, Terms
 from kai.actions.search.replacing import Replacing
 from kai.actions.search.standing import Standing
@@ -42,9 +42,6 @@ from kai.model.status import ACTIVE_ALLOCATED, Status
 
 Explain = Callable[[Session, int, Float64s], Mapping[str, Fact]]
 """The numbers of a queue, given what it held before anything was evicted."""
-
-
-_SHARING = (GpuKind.FRACTION, GpuKind.MEMORY)
 
 
 class Outcome(Enum):
@@ -101,7 +98,6 @@ class Search:
         free_gpus(session.facts, session.columns, idle, releasing)
         self._free: Int64s = idle + releasing
         self._feasible = self._feasible_nodes(idle, releasing)
-        self._is_exact = self._books_all_it_asks_for()
         self._replacing = Replacing(session, self._feasible, standing)
         self._shortcuts = standing is not None
 
@@ -195,18 +191,20 @@ class Search:
 
     def _probe(self, hooks: Hooks, pods: Int64s, recorded: Batches) -> Found | None:
         """Try scenarios until one places the part of the aggressor that has ``pods`` besides those with a place."""
-        part = self._aggressor.part(np.concatenate([self._aggressor.holding(ACTIVE_ALLOCATED), pods]), shrink=True)
+        part = self._part(pods)
+        waiting = tuple(part.chunk().tolist())
+        if hooks.propose is None or not waiting:
+            return None
         terms = Terms(
             aggressor=part,
-            waiting=tuple(part.chunk().tolist()),
+            waiting=waiting,
             recorded=recorded,
             free=self._free,
             feasible=self._feasible,
+            filters=Filters(self._session, part, waiting, self._free, self._feasible),
         )
-        if hooks.propose is None or not terms.waiting:
-            return None
         for scenario in hooks.propose(self._victims.outers(terms)):
-            if not len(scenario.batches) or scenario.fingerprint() in self._failed:
+            if not len(scenario.victims()) or (self._failed and scenario.fingerprint() in self._failed):
                 continue
             if not self._granted():
                 return None
@@ -215,6 +213,16 @@ class Search:
                 return found
             self._failed.add(scenario.fingerprint())
         return None
+
+    def _part(self, pods: PodRows) -> Portion:
+        """Return the part of the aggressor that has ``pods`` besides those with a place."""
+        whole = self._aggressor
+        kept = np.concatenate([whole.holding(ACTIVE_ALLOCATED), pods])
+        simple = self._shortcuts and bool(self._session.facts.groups.simple[whole.group])
+        # Where nothing is left out, and so no minimum shrinks, the part is the whole.
+        if simple and len(kept) == len(whole.pods()) and not self._session.columns.status[pods].any():
+            return whole
+        return whole.part(kept, shrink=True)
 
     def _granted(self, found: Found | None = None) -> bool:
         """Say whether another scenario may be tried with this generator; the end of the search undoes ``found``."""
@@ -239,7 +247,7 @@ class Search:
         if failed is not None and self._accepted(scenario, victims):
             batches = scenario.batches
             rows = losing(self._session.columns, batches.pods, batches.start, victims)
-            if not self._is_exact:
+            if not self._books_all_it_asks_for():
                 failed = self._replacing.repeat(statement, terms.aggressor, victims)
             if failed is not None:
                 return Found(
@@ -259,7 +267,7 @@ class Search:
             return False
         if not (session.columns.status[found.victims] == Status.RELEASING).all():
             return False
-        if not terms.filters(session).accept(found.victims, held_by(session, found.victims)):
+        if not terms.filters.accept(found.victims, held_by(session, found.victims)):
             return False
         return self._accepted(again, found.victims) and self._granted(found)
 
@@ -272,8 +280,9 @@ class Search:
     def _books_all_it_asks_for(self) -> bool:
         """Say whether the group fits wherever there is as much as its pods will take, no more being asked for."""
         session, group = self._session, self._aggressor.group
-        shapes = np.unique(session.facts.pods.shape[self._aggressor.pods()])
-        sharing = np.isin(session.facts.shapes.kind[shapes], _SHARING)
+        shapes = session.facts.pods.shape[self._aggressor.pods()]
+        kinds = session.facts.shapes.kind[shapes]
+        sharing = (kinds == GpuKind.FRACTION) | (kinds == GpuKind.MEMORY)
         alone = bool(session.policy.leaves_alone(np.array([group], np.int64))[0])
         return alone and not bool((sharing | session.policy.dynamic[shapes]).any())
 

@@ -193,6 +193,8 @@ class Closed:
 
     def note(self, dropped: GroupRows) -> None:
         """Tell those that were dropped what the one that they are like was told."""
+        if not len(dropped):
+            return
         classes = self._classes[dropped]
         for number in np.unique(classes).tolist():
             if self._notes[number]:
