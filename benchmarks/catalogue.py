@@ -98,14 +98,14 @@ def _fills() -> Iterable[Workload]:
 
 
 def _saturated() -> Iterable[Workload]:
-    yield _full("w1b", 500, Pending(4000, FOUR), Peer((12639, 12639)), "500 full nodes, 4,000 hopeless x 1 GPU")
-    yield _full(
-        "w4c",
-        5000,
-        Pending(4000, FOUR),
-        Peer((240000, 240000), note="stopped after 240 s, not finished"),
-        "5,000 full nodes, 4,000 hopeless x 1 GPU",
-    )
+    hopeless = Pending(4000, FOUR)
+    small = _full("w1b", 500, hopeless, Peer((12639, 12639)), "500 full nodes, 4,000 hopeless x 1 GPU")
+    unfinished = Peer((240000, 240000), note="stopped after 240 s, not finished")
+    large = _full("w4c", 5000, hopeless, unfinished, "5,000 full nodes, 4,000 hopeless x 1 GPU")
+    for workload in (small, large):
+        yield workload
+        title = f"{workload.title}, known; 100 pods updated"
+        yield evolve(workload, id=f"{workload.id}-known", title=title, updates=100, stays=True)
     yield _full("w4d", 5000, None, Peer((1674, 1998)), "5,000 full nodes, nothing pending")
     idle = _full("w4d-news", 5000, None, Peer((1674, 1998)), "5,000 full nodes, nothing pending, 100 pods updated")
     yield evolve(idle, updates=100)

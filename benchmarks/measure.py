@@ -2,14 +2,14 @@
 
 The cluster is listed, those that wait included, and the first cycle is the cold one. Then, round by round, those that
 wait leave, a cycle passes, they come back as new objects, and the next cycle is measured: the warm one, which knows
-nodes and running pods and has to learn of those that wait. Where nothing waits, a warm cycle is one without news, or
-one after some running pods were updated.
+nodes and running pods and has to learn of those that wait. Where they stay, or nothing waits, a warm cycle is one
+without news, or one after some running pods were updated.
 """
 
 import gc
 import resource
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -63,11 +63,10 @@ def measure(
     meter.scheduler.settle()
     cycles = []
     for round_ in range(rounds):
-        _timed(meter.scheduler, leaving(workload, round_))
+        if not workload.stays:
+            _timed(meter.scheduler, leaving(workload, round_))
         meter.quiet_cycle()
-        if workload.pending or workload.updates:
-            news = (*arriving(workload, round_ + 1), *updating(workload, round_ + 1))
-            arrivals.append(_timed(meter.scheduler, news))
+        arrivals.append(_timed(meter.scheduler, _news(workload, round_ + 1)))
         # Rubbish of the making of events is not the scheduler's; what it makes itself, it pays for.
         gc.collect()
         cycles.append(meter.cycle())
@@ -86,6 +85,13 @@ def measure(
         evicted=len(meter.last.evicted),
         problems=tuple(dict.fromkeys(meter.problems)),
     )
+
+
+def _news(workload: Workload, round_: int) -> Iterator[Batch]:
+    """Return what happens before a warm cycle."""
+    if not workload.stays:
+        yield from arriving(workload, round_)
+    yield from updating(workload, round_)
 
 
 class _Meter:

@@ -114,6 +114,8 @@ class Workload:
     pending: Pending | None = None
     updates: int = 0
     """How many running pods are updated, in a way that changes no decision, before a warm cycle."""
+    stays: bool = False
+    """Those who wait are known: they do not leave and come back between warm cycles."""
     peer: Peer | None = None
 
     @property

@@ -80,6 +80,15 @@ def test_running_pods_are_updated_where_a_workload_says_so():
     assert [arrivals.objects for arrivals in measured.arrived] == [10]
 
 
+def test_those_who_stay_do_not_come_back():
+    workload = little(
+        running=Running(24, ("leaf",)), pending=Pending(2, ("leaf",)), updates=1, stays=True, expected=Expected()
+    )
+    measured = measure(workload, engine.Live, engine.warm, rounds=2)
+    assert measured.problems == ()
+    assert [arrivals.objects for arrivals in measured.arrived] == [1, 1]
+
+
 def test_a_wrong_decision_in_any_cycle_is_a_problem():
     measured = measure(
         little(pending=Pending(2, ("leaf",)), expected=Expected(placed=1)), FirstFit, lambda: None, rounds=1
