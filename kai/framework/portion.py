@@ -247,7 +247,10 @@ class Portion:
     # ------------------------------------------------------------------ parts
 
     def part(self, pods: PodRows, *, shrink: bool = False) -> "Portion":
-        """Return the part with only ``pods``; ``shrink`` lowers every minimum to what the part can have."""
+        """Return the part with only ``pods``; ``shrink`` lowers every minimum to what the part can have.
+
+        Leaves that are empty in the part keep theirs, as the peer's do: the part then counts as below its minimum.
+        """
         keep = np.zeros(len(self._session.columns.status), np.bool_)
         keep[pods] = True
         kept = {leaf: self.pods_of(leaf)[keep[self.pods_of(leaf)]] for leaf in self.leaves}
@@ -255,7 +258,7 @@ class Portion:
         if shrink:
             for row in range(self.root, int(self._session.facts.groups.first_subgroup[self.group + 1])):
                 if self._session.facts.groups.leaf[row]:
-                    minimum[row] = min(self.minimum(row), len(kept[row]))
+                    minimum[row] = min(self.minimum(row), len(kept[row]) or self.minimum(row))
                 elif self._session.has_own_minimum(row):
                     filled = [
                         c for c in self._session.children(row) if any(len(kept[leaf]) for leaf in self.leaves_below(c))

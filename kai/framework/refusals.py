@@ -42,6 +42,7 @@ def _pod_facts(session: Session, portion: Portion, leaf: int, pod: int, placed: 
         "subgroup": session.subgroup_name(leaf),
         "gang": any(portion.minimum(row) > 1 for row in leaves),
         "single_leaf": len(leaves) == 1 and session.subgroup_name(leaf) == "default",
+        "extra": len(leaves) > 1 and portion.is_gang_satisfied(),
         "satisfied": portion.occupying(leaf) >= portion.minimum(leaf),
         "pod": session.snapshot.pods[pod].key,
         "pod_row": pod,

@@ -22,8 +22,10 @@ from kai.framework.policy import checked_mask
 from kai.framework.profile import Profile
 from kai.framework.records import GroupRecord
 from kai.framework.session import Session
-from kai.framework.verdict import Code, Fact, Reason
+from kai.framework.verdict import Code, Fact, Histogram, Reason
+from kai.kernels import fit
 from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
+from kai.model.pod import GpuKind
 from kai.model.podgroup import PodGroup
 from kai.model.rows import Bools, Int64s, PodRow
 from kai.model.status import ALIVE, Status, within
@@ -174,10 +176,14 @@ class Teller:
         request = self._snapshot.requests[shape]
         gpu = self._snapshot.shapes[shape].gpu
         asked = request.copy()
-        if gpu.shared:
+        if gpu.kind is GpuKind.FRACTION:
             asked[GPU] = gpu.devices * (GPU_UNIT if not 0 < gpu.portion < 1 else round(gpu.portion * GPU_UNIT))
         wanted = asked > 0
         counts: Int64s = (self._allocatable[:, wanted] // asked[wanted]).min(axis=1)
+        if gpu.kind is GpuKind.MEMORY:
+            per_device = np.array([node.gpu_memory // gpu.memory for node in self._snapshot.nodes], np.int64)
+            devices = self._allocatable[:, GPU] // GPU_UNIT
+            counts = np.minimum(counts, devices * per_device // gpu.devices)
         return counts
 
     def _largest(self, shape: int) -> Words:
@@ -289,6 +295,9 @@ class Teller:
         gpus = int(request[GPU])
         if not record.reasons and not record.notes:
             yield Words("NotTried", "no action has tried it in this cycle")
+        elif (lacking := _lacking(record)).keys() - {"GPUs"}:
+            counts = ", ".join(f"{count} {'lacks' if count == 1 else 'lack'} {name}" for name, count in lacking.items())
+            yield Words("NoRoom", f"no node that it may use has all that it asks for: {counts}", {"lacking": lacking})
         elif gpus:
             idle = int(np.maximum(self._report.idle[:, GPU], 0).sum())
             yield Words(
@@ -319,6 +328,20 @@ def _bound_text(reason: Reason) -> str:
     return f"non-preemptible pods of {queue} may use {most}, and this job would make it {would}"
 
 
+_LACKED = {"": "places for pods", "pods": "places for pods", "cpu": "CPU", "gpu": "GPUs", "gpu-memory": "GPU memory"}
+
+
+def _lacking(record: GroupRecord) -> Mapping[str, int]:
+    """Return how many nodes lack what for the first pod that none takes, as far as amounts are concerned."""
+    found = next((each.facts["histogram"] for each in record.reasons if "histogram" in each.facts), None)
+    out: dict[str, int] = {}
+    for count, reason in found.counts if isinstance(found, Histogram) else ():
+        if reason.code >= fit.SHORT_OF or reason.code == fit.REFUSED_PODS:
+            name = _LACKED.get(reason.subject, reason.subject)
+            out[name] = out.get(name, 0) + count
+    return out
+
+
 def _no_room(record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
     """Yield what the whole gang, or its topology, does not find."""
     for reason in record.reasons:
@@ -328,9 +351,13 @@ def _no_room(record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
     for reason in record.reasons:
         if reason.code is Code.NO_NODE and reason.facts.get("gang") and not reason.facts.get("satisfied"):
             placed = reason.facts.get("placed", 0)
-            fit = "none fits" if not placed else f"only {placed} fit"
-            text = f"its {needed} pods must start together, and {fit} now"
-            yield Words("GangDoesNotFit", text, {**reason.facts, "needed": needed})
+            fit = {0: "none fits", 1: "only 1 fits"}.get(int(_number(placed)), f"only {placed} fit")
+            least, whose = needed, f"its {needed} pods"
+            if reason.facts.get("extra"):
+                least = int(_number(reason.facts.get("minimum")))
+                whose = f"the {least} pods of its sub-group {reason.facts.get('subgroup')}"
+            text = f"{whose} must start together, and {fit} now"
+            yield Words("GangDoesNotFit", text, {**reason.facts, "needed": least})
 
 
 def _topology_text(reason: Reason, group: PodGroup) -> str:

@@ -53,7 +53,7 @@ def _needs(site: Site) -> Iterator[Evidence]:
     rows = [row for row, pod in enumerate(snapshot.pods) if (pod.namespace, pod.name) in keys]
     each = Counter(int(snapshot.pod_shape[row]) for row in rows)
     parts = [f"{count} {'pod' if count == 1 else 'pods'} x {_request(site, shape)}" for shape, count in each.items()]
-    least = least_pods(facts)
+    least = _at_once(site)
     together = f", {least} at once" if least > 1 else ""
     constraint = facts.subgroups[0].constraint
     level = constraint.required if constraint else ""
@@ -61,6 +61,14 @@ def _needs(site: Site) -> Iterator[Evidence]:
     gpus = sum(int(snapshot.requests[shape, GPU]) * count for shape, count in each.items())
     values = {"pods": len(rows), "minMember": least, "gpus": gpus / GPU_UNIT, "requiredLevel": level or None}
     yield Evidence(label="needs", text=", ".join(parts) + together + near, values=values)
+
+
+def _at_once(site: Site) -> int:
+    """Return how many pods must start together: of the sub-group that is tried where the others suffice already."""
+    facts = site.reasons[0].facts
+    return (
+        int(_number(facts.get("minimum"))) if facts.get("extra") else least_pods(site.cycle.snapshot.groups[site.group])
+    )
 
 
 def _request(site: Site, shape: int) -> str:

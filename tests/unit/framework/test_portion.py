@@ -42,3 +42,12 @@ def test_a_kept_chunk_wants_nothing_for_pods_that_no_longer_wait_when_it_is_firs
         statement.commit()
     assert session.portion(0).chunk().tolist() == kept
     assert session.portion(0).amounts().tolist() == [0, 0, 0]
+
+
+def test_a_part_needs_no_more_than_it_has_but_leaves_that_are_empty_in_it_keep_their_minimum():
+    parts = {"a": {"members": 2, "each": {"gpu": 1}}, "b": {"members": 2, "each": {"gpu": 1}}}
+    portion = open_session(snapshot({"n": {"gpu": 4}}, {"tree": {"subgroups": parts}})).portion(0)
+    first, second = portion.leaves
+    part = portion.part(portion.pods_of(first)[:1], shrink=True)
+    assert (part.minimum(first), part.minimum(second)) == (1, 2)
+    assert part.elastic_state() == 0.0

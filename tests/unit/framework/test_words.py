@@ -11,6 +11,7 @@ RACKS = {
     "topologies": {"default": ["rack"]},
     "nodes": {"n1": {"gpu": 4, "labels": {"rack": "r1"}}, "n2": {"gpu": 4, "labels": {"rack": "r2"}}},
 }
+LACKS = "NoRoom: no node that it may use has all that it asks for: {}"
 
 
 def told(groups, nodes=None, queues=QUEUES, **more):
@@ -120,7 +121,7 @@ def test_room_is_told_when_nothing_else_is_in_the_way():
     groups = {"full": {"queue": "a", "each": {"gpu": 4}, "runs_on": "n1"}, "g": {"queue": "a", "each": {"gpu": 1}}}
     assert told(groups, run=["allocate"]) == "NoRoom: no node that it may use has 1 GPU idle; 0 idle in all"
     groups = {"full": {"queue": "a", "each": {"cpu": 999}, "runs_on": "n1"}, "g": {"queue": "a", "each": {"cpu": 2}}}
-    assert told(groups, run=["allocate"]) == "NoRoom: no node that it may use has enough idle"
+    assert told(groups, run=["allocate"]) == LACKS.format("1 lacks CPU")
 
 
 def test_a_group_that_no_action_tried_is_told_so():
@@ -181,3 +182,31 @@ def test_long_lists_are_shortened():
     assert listed(["a", "b"]) == "a, b"
     assert listed([f"n{at}" for at in range(9)]) == "n0, n1, n2, n3, n4 and 4 more"
     assert plain(1333.33) == "1.333"
+
+
+def test_nodes_that_lack_different_things_are_told_apart():
+    nodes = {"n1": {"gpu": 1, "cpu": 4}, "n2": {"gpu": 4, "cpu": 4}, "n3": {"gpu": 4, "pods": 1}}
+    groups = {
+        "a": {"queue": "a", "each": {"gpu": 1}, "runs_on": "n1"},
+        "b": {"queue": "a", "each": {"cpu": 4}, "runs_on": "n2"},
+        "c": {"queue": "a", "each": {"gpu": 1}, "runs_on": "n3"},
+        "g": {"queue": "a", "each": {"gpu": 1, "cpu": 2}},
+    }
+    found = told(groups, nodes=nodes, run=["allocate"])
+    assert found == LACKS.format("1 lacks CPU, 1 lacks GPUs, 1 lacks places for pods")
+
+
+def test_a_sub_group_that_is_not_needed_is_told_what_it_alone_lacks():
+    parts = {"left": {"members": 2, "each": {"gpu": 1}}, "right": {"members": 3, "each": {"gpu": 1}}}
+    found = told({"g": {"queue": "a", "minimum": 1, "subgroups": parts}})
+    assert found == "GangDoesNotFit: the 3 pods of its sub-group right must start together, and only 2 fit now"
+
+
+def test_pods_that_share_a_device_by_memory_are_not_called_too_many_for_it():
+    full = {"queue": "a", "each": {"gpu": 1}, "runs_on": "n1"}
+    gang = {"queue": "a", "members": 4, "each": {"gpu_memory": 4000}}
+    nodes = {"n1": {"gpu": 1, "gpu_memory": 16000}}
+    assert told({"full": full, "g": gang}, nodes=nodes, run=["allocate"]).startswith("GangDoesNotFit: its 4 pods must")
+    gang["members"] = 5
+    found = told({"full": full, "g": gang}, nodes=nodes, run=["allocate"])
+    assert found == "ClusterTooSmall: its 5 pods must start together, and only 4 would fit on empty nodes"
