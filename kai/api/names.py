@@ -106,6 +106,8 @@ VOLUME_BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 # Annotations of pod groups.
 TOP_OWNER: Final = "kai.scheduler/top-owner-metadata"
 STALE_SINCE: Final = "kai.scheduler/stale-podgroup-timestamp"
+TRACE_PARENT: Final = "kai.scheduler/traceparent"
+"""Of bind requests: the trace in which it was decided. Only where traces are exported."""
 LAST_START: Final = "kai.scheduler/last-start-timestamp"
 LAST_EVICTION: Final = "kai.scheduler/last-eviction-timestamp"
 

@@ -10,14 +10,16 @@ deleted by somebody whom nobody watches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
 import anyio.abc
 import attrs
 import structlog
 
+from kai.api import names
 from kai.api.bindrequest import BindRequest
 from kai.api.dra import ResourceClaim
 from kai.api.kinds import ApiObject
@@ -59,6 +61,9 @@ from kai.cluster.work import Observe, place_of, unobserved, wait_at_most
 R = TypeVar("R")
 _LONGEST_PAUSE: Final = 60.0
 
+Traced: TypeAlias = Callable[[str, str], AbstractContextManager[Callable[[str], None]]]
+"""Records what happens inside under a name, as a part of a trace; see `kai.telemetry.tracing.Tracing.continued`."""
+
 COMPONENT: Final = "binder"
 """What events give as their source."""
 WATCHED: Final[tuple[type[ApiObject], ...]] = (
@@ -71,6 +76,12 @@ WATCHED: Final[tuple[type[ApiObject], ...]] = (
     ResourceClaim,
 )
 """The kinds that the binder needs in its store; config maps it reads one by one, since it may not list them."""
+
+
+@contextmanager
+def untraced(_: str, __: str) -> Iterator[Callable[[str], None]]:
+    """Record nothing."""
+    yield lambda _: None
 
 
 @attrs.frozen(kw_only=True)
@@ -96,6 +107,7 @@ class BinderService:
     cluster: Cluster
     binder: Binder
     observe: Observe = unobserved
+    traced: Traced = untraced
     sweep_seconds: float = 60.0
     """How often everything is swept."""
     _queue: BindQueue = attrs.field(init=False)
@@ -199,9 +211,12 @@ class BinderService:
 
     async def _attempt(self, effect: StartAttempt) -> None:
         began = self.cluster.clock.monotonic()
-        outcome = await self._carried_out(attempt(self.binder, effect.ref, patient=effect.patient))
-        if not isinstance(outcome, Outcome):
-            outcome = Outcome(verdict=Verdict.INTERRUPTED, message=outcome)
+        known = self.cluster.store.get(BindRequest, effect.ref.name, effect.ref.namespace)
+        with self.traced("bind", _trace_of(known)) as ended:
+            outcome = await self._carried_out(attempt(self.binder, effect.ref, patient=effect.patient))
+            if not isinstance(outcome, Outcome):
+                outcome = Outcome(verdict=Verdict.INTERRUPTED, message=outcome)
+            ended(outcome.verdict.value)
         _log(effect.ref, outcome)
         self.observe(BindEnded(verdict=outcome.verdict, seconds=self.cluster.clock.monotonic() - began))
         self._step(AttemptEnded(effect.ref, outcome))
@@ -212,8 +227,10 @@ class BinderService:
         count = 0
         while True:
             patient = count < self.binder.settings.patience
-            found = await self._carried_out(attempt_unwritten(self.binder, request, patient=patient))
-            outcome = found if isinstance(found, Outcome) else Outcome(verdict=Verdict.FAILED, message=found)
+            with self.traced("bind", _trace_of(request)) as ended:
+                found = await self._carried_out(attempt_unwritten(self.binder, request, patient=patient))
+                outcome = found if isinstance(found, Outcome) else Outcome(verdict=Verdict.FAILED, message=found)
+                ended(outcome.verdict.value)
             _log(request_ref(request), outcome)
             self.observe(BindEnded(verdict=outcome.verdict, seconds=self.cluster.clock.monotonic() - began))
             if outcome.verdict is not Verdict.INTERRUPTED:
@@ -246,6 +263,10 @@ class BinderService:
             return f"{type(error).__name__}: {error}"
 
 
+def _trace_of(request: BindRequest | None) -> str:
+    return "" if request is None else request.metadata.annotations.get(names.TRACE_PARENT, "")
+
+
 def _log(ref: Ref[BindRequest], outcome: Outcome) -> None:
     log = structlog.get_logger().bind(bind_request=f"{ref.namespace}/{ref.name}")
     if outcome.leftovers:
@@ -265,12 +286,13 @@ def make_binder(
     steps: Mapping[str, StepOptions] = EMPTY,
     *,
     observe: Observe = unobserved,
+    traced: Traced = untraced,
 ) -> BinderService:
     """Return the binder of a cluster that is open already; `run` it.
 
     Raises: ConfigError if a step or an argument of one does not exist.
     """
-    return BinderService(cluster, Binder(settings=settings, steps=resolve_steps(steps)), observe)
+    return BinderService(cluster, Binder(settings=settings, steps=resolve_steps(steps)), observe, traced)
 
 
 async def serve(

@@ -72,7 +72,7 @@ class Process:
         """
         self._say_what_is_ignored()
         tracing = make_tracing("kai", endpoint=self.given.text("otlp-endpoint"))
-        plan = self._plan()
+        plan = self._plan(tracing)
         try:
             async with connect(self._options(plan)) as connection:
                 await self._serve(connection, plan, tracing)
@@ -88,7 +88,7 @@ class Process:
 
     # --- Roles ---------------------------------------------------------------------------------------------------
 
-    def _plan(self) -> _Plan:
+    def _plan(self, tracing: Tracing) -> _Plan:
         """Return what is to run.
 
         Raises: ConfigError for settings that cannot be used.
@@ -109,7 +109,7 @@ class Process:
             elif name == ADMISSION:
                 plan.kinds.append(Queue)
             elif name == BINDER:
-                role, neighbour = binder(given, metrics.observe)
+                role, neighbour = binder(given, metrics.observe, tracing)
                 plan.others.append(role)
                 plan.neighbour = neighbour if given.truth("hand-over") else None
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
@@ -21,6 +21,9 @@ from kai.cli.roleflags import BINDER, POD_GROUPS, PODGROUPER, QUEUES, SCALE, SCH
 from kai.cluster.port import Cluster
 from kai.cluster.work import Observe
 from kai.errors import ConfigError
+
+if TYPE_CHECKING:  # OpenTelemetry takes a quarter of a second, which not every role needs
+    from kai.telemetry.tracing import Tracing
 
 Work: TypeAlias = Callable[[Cluster], Awaitable[None]]
 """Works on a cluster until cancelled."""
@@ -144,13 +147,13 @@ def _binder(given: Given, observe: Observe) -> Role:
     return binder(given, observe)[0]
 
 
-def binder(given: Given, observe: Observe) -> tuple[Role, Neighbour]:
+def binder(given: Given, observe: Observe, tracing: Tracing | None = None) -> tuple[Role, Neighbour]:
     """Return the binder, and the ways to hand it an order within this process.
 
     Raises: ConfigError.
     """
     from kai.api.codec import structure_as
-    from kai.binder.service import WATCHED, BinderService, make_binder
+    from kai.binder.service import WATCHED, BinderService, make_binder, untraced
     from kai.binder.settings import BinderSettings, PodResources, ReservationSettings
     from kai.binder.steps import StepOptions
 
@@ -183,7 +186,8 @@ def binder(given: Given, observe: Observe) -> tuple[Role, Neighbour]:
         if not reservation.image:
             ours = attrs.evolve(reservation, image=await own_image(cluster, os.environ), args=HOLD_GPU)
             chosen = attrs.evolve(settings, reservation=ours)
-        service = make_binder(cluster, chosen, steps, observe=observe)
+        traced = untraced if tracing is None else tracing.continued
+        service = make_binder(cluster, chosen, steps, observe=observe, traced=traced)
         running.append(service)
         try:
             await service.run()

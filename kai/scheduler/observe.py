@@ -16,6 +16,8 @@ from opentelemetry.trace import Span, Tracer, set_span_in_context
 from kai.telemetry.tracing import trace_parent
 
 IDLE: Final = ""
+_MOST_COMMITS: Final = 100
+"""So many commits of a cycle have spans of their own; the others are only counted."""
 
 
 @attrs.define
@@ -64,6 +66,10 @@ class CycleObserver:
         """Count a statement."""
         self.statements += 1
         self.decisions += decisions
+        if self.statements <= _MOST_COMMITS and self.root.is_recording():
+            span = self.tracer.start_span("commit", context=set_span_in_context(self.root))
+            span.set_attributes({"kai.action": action, "kai.decisions": decisions})
+            span.end()
 
     def finish(self, error: str = "") -> None:
         """End the trace."""

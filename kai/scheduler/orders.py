@@ -36,8 +36,6 @@ from kai.state.snapshot import Snapshot
 
 EPOCH: Final = "kai.scheduler/epoch"
 """Annotation of what a leader writes: the epoch in which it was decided. Only where there are leaders."""
-TRACE_PARENT: Final = "kai.scheduler/traceparent"
-"""Annotation of bind requests: the trace in which it was decided. Only where traces are exported."""
 
 SCHEDULED: Final = "Scheduled"
 FAILED_BINDING: Final = "FailedBinding"
@@ -57,7 +55,7 @@ class Stamp:
 
     def annotations(self) -> dict[str, str]:
         """Return the annotations."""
-        found = {EPOCH: str(self.epoch) if self.epoch else "", TRACE_PARENT: self.trace}
+        found = {EPOCH: str(self.epoch) if self.epoch else "", names.TRACE_PARENT: self.trace}
         return {key: value for key, value in found.items() if value}
 
 

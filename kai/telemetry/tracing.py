@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import attrs
@@ -11,6 +12,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import NoOpTracer, Span, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from kai.errors import ConfigError
 
@@ -25,6 +27,26 @@ class Tracing:
     tracer: Tracer
     is_on: bool
     close: Callable[[], None]
+
+    @contextmanager
+    def continued(self, name: str, parent: str) -> Iterator[Callable[[str], None]]:
+        """Record what happens inside as a part of a trace that began elsewhere; what is yielded takes how it ended.
+
+        ``parent`` is what `trace_parent` returned there; without one this begins a trace.
+        """
+        if not self.is_on:
+            yield _unheard
+            return
+        context = TraceContextTextMapPropagator().extract({"traceparent": parent}) if parent else None
+        span = self.tracer.start_span(name, context=context)
+        try:
+            yield lambda outcome: span.set_attribute("kai.outcome", outcome)
+        finally:
+            span.end()
+
+
+def _unheard(_: str) -> None:
+    """Take no notice."""
 
 
 def no_tracing() -> Tracing:

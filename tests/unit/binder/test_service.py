@@ -2,12 +2,14 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from kai.api.bindrequest import BindRequest
 from kai.api.codec import structure_as
 from kai.api.plans import Bind, Create, Delete, Emit, Reason, Ref, Refusal
 from kai.binder.outcome import Verdict
 from kai.binder.service import WATCHED, BindEnded, BinderService
+from kai.telemetry.tracing import make_tracing
 from tests.doubles.cluster import MemoryCluster
 from tests.unit.binder.clusters import (
     BINDER,
@@ -138,6 +140,25 @@ async def test_an_order_that_is_not_written_waits_for_an_api_server_that_does_no
         await memory.pass_time(60.0)
         assert failures == [""]
     assert node_of(memory) == "n1"
+
+
+async def test_binds_go_on_with_the_trace_of_their_decision():
+    exporter = InMemorySpanExporter()
+    tracing = await anyio.to_thread.run_sync(lambda: make_tracing("kai", exporter=exporter))
+    parent = "00-" + "1" * 32 + "-" + "2" * 16 + "-01"
+    orders = [bind_request("p"), bind_request("q")]
+    for order in orders:
+        order["metadata"]["annotations"] = {"kai.scheduler/traceparent": parent}
+    memory = cluster(node(), pod("p"), pod("q"))
+    async with binding(memory, traced=tracing.continued) as service:
+        memory.server.add(orders[0])
+        orders[1]["metadata"].pop("uid", None)
+        assert service.carry_out(structure_as(BindRequest, orders[1]), lambda _: None)
+        await memory.pass_time(1.0)
+    await anyio.to_thread.run_sync(tracing.close)
+    spans = exporter.get_finished_spans()
+    assert [(span.name, span.attributes["kai.outcome"]) for span in spans] == [("bind", "bound")] * 2
+    assert {f"{span.parent.trace_id:x}" for span in spans} == {"1" * 32}
 
 
 async def test_a_binder_that_does_not_run_takes_no_order():

@@ -76,9 +76,11 @@ def test_a_cycle_is_one_trace_with_a_span_for_each_part():
     _, stream, _, _ = run(SchedulerSettings(), tracing=tracing)
     tracing.close()
     spans = exporter.get_finished_spans()
-    assert {"cycle", "snapshot", "open", "allocate", "stalegangeviction", "close", "explain"} <= {s.name for s in spans}
+    assert {"cycle", "snapshot", "open", "allocate", "stalegangeviction", "commit", "close", "explain"} <= {
+        s.name for s in spans
+    }
     assert len({span.context.trace_id for span in spans}) == 1
-    assert all(set(span.attributes) <= {"kai.cycle", "kai.statements", "kai.decisions"} for span in spans)
+    assert all(set(span.attributes) <= {"kai.cycle", "kai.action", "kai.statements", "kai.decisions"} for span in spans)
     assert {event.trace.split("-")[1] for event in stream.taken()} == {f"{spans[0].context.trace_id:032x}"}
 
 
