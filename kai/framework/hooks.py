@@ -37,12 +37,15 @@ if TYPE_CHECKING:
 class Dependence(IntEnum):
     """What an answer over nodes depends on, which decides how often it is asked for.
 
-    SHAPE: labels, taints and the like: once per shape and session. SESSION: anything, such as what is left on a node or
-    where other pods sit: every time. The default is SESSION: safe, and only the plugin that asks for it pays.
+    SHAPE: labels, taints and the like: once per shape and session. GROUP: the shape and where the pods of the pod's own
+    group are: again when one of them was placed, and one answer for the only pods of groups. SESSION: anything, such as
+    what is left on a node or where other pods sit: every time. The default is SESSION: safe, and only the plugin that
+    asks for it pays.
     """
 
     SHAPE = 0
     SESSION = 1
+    GROUP = 2
 
 
 @attrs.frozen

@@ -35,6 +35,10 @@ class Lane:
         self._session = session
         self._heap = heap
         self._longest = self._longest_chunk(waiting)
+        shapes = session.facts.shapes
+        self._facts = session.facts.replace(shapes=shapes.replace(mask=shapes.mask.copy(), score=shapes.score.copy()))
+        """The facts with what plugins answer for the only pods of groups."""
+        self._alone = self._lonely_pods()
         self._index = self._make_index(waiting)
         self._work = Work(
             plain=self._plain(waiting),
@@ -58,7 +62,7 @@ class Lane:
             session.ledger.reserve(2 * self._longest)
             work.state[allocating.STAMP] = session.stamp
             outcome = allocating.allocate_groups(
-                session.facts,
+                self._facts,
                 session.columns,
                 session.ledger.places,
                 session.policy.rules,
@@ -86,29 +90,50 @@ class Lane:
         return int(sizes.max(initial=1))
 
     def _waiting_shapes(self, waiting: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the shapes of pods of plain trees that wait, most frequent first, with one pod of each."""
+        """Return the shapes of pods of plain trees that wait, most frequent first, with one pod of each.
+
+        Of shapes that plugins look at groups for: pods that are the only ones of their groups.
+        """
         session = self._session
-        columns, facts = session.columns, session.facts
+        columns, facts, groups = session.columns, session.facts, session.facts.groups
         member = np.zeros(len(session.snapshot.groups), np.bool_)
-        member[waiting] = facts.groups.simple[waiting]
+        member[waiting] = groups.simple[waiting]
         pods = np.flatnonzero((columns.status == 0) & (facts.pods.group >= 0))
         pods = pods[member[facts.pods.group[pods]]]
+        pods = pods[~session.policy.dynamic[facts.pods.shape[pods]] | self._alone[pods]]
         shapes, first, counts = np.unique(facts.pods.shape[pods], return_index=True, return_counts=True)
         order = np.lexsort((shapes, -counts))
         return shapes[order], pods[first[order]]
 
+    def _lonely_pods(self) -> Bools:
+        """Return bool[P]: the only pods of their groups, of shapes that need no more of plugins than one answer."""
+        facts = self._session.facts
+        groups = facts.groups
+        sizes = groups.pod_start[groups.first_subgroup[1:]] - groups.pod_start[groups.first_subgroup[:-1]]
+        alone = self._session.policy.lonely[facts.pods.shape] & (facts.pods.group >= 0) & (facts.pods.leaf >= 0)
+        alone[alone] = sizes[facts.pods.group[alone]] == 1
+        return alone
+
     def _make_index(self, waiting: Int64s) -> ShapeIndex:
-        session = self._session
+        session, shape_facts = self._session, self._facts.shapes
         shapes, pods = self._waiting_shapes(waiting)
         nodes = len(session.all_nodes)
         leaves = 1 << max(1, (nodes - 1).bit_length())
         row = np.full(len(session.snapshot.shapes), -1, np.int64)
         count = 0
         for shape, pod in zip(map(int, shapes), map(int, pods), strict=True):
-            if session.policy.dynamic[shape] or (count + 1) * nodes > MOST_CELLS:
+            dynamic = session.policy.dynamic[shape]
+            if (count + 1) * nodes > MOST_CELLS:
                 continue
-            session.policy.prepare(shape, PodRow(pod), session.all_nodes)
-            if is_orderly(session.facts, session.policy.vectors, shape):
+            if dynamic:
+                mask, score = session.policy.prepare_lonely(shape, PodRow(pod), session.all_nodes)
+            else:
+                session.policy.prepare(shape, PodRow(pod), session.all_nodes)
+                mask, score = session.facts.shapes.mask[shape], session.facts.shapes.score[shape]
+            if mask < 0:
+                continue
+            shape_facts.mask[shape], shape_facts.score[shape] = mask, score
+            if is_orderly(self._facts, session.policy.vectors, shape):
                 row[shape] = count
                 count += 1
         return ShapeIndex(
@@ -121,12 +146,11 @@ class Lane:
 
     def _plain(self, waiting: Int64s) -> Bools:
         """Return bool[G]: one leaf, all pods of indexed shapes, and no plugin that judges or splits the group."""
-        session = self._session
+        session, pods = self._session, self._session.facts.pods
         plain = np.zeros(len(session.snapshot.groups), np.bool_)
         plain[waiting] = session.facts.groups.simple[waiting] & session.policy.leaves_alone(waiting)
-        indexed = self._index.row[session.facts.pods.shape] >= 0
-        pods = np.flatnonzero(~indexed & (session.facts.pods.group >= 0) & (session.facts.pods.leaf >= 0))
-        plain[session.facts.pods.group[pods]] = False
+        indexed = (self._index.row[pods.shape] >= 0) & (~session.policy.dynamic[pods.shape] | self._alone)
+        plain[pods.group[~indexed & (pods.group >= 0) & (pods.leaf >= 0)]] = False
         return plain
 
     # ------------------------------------------------------------------ handing out

@@ -97,6 +97,10 @@ class Policy:
         for plugin in self._dynamic:
             concerns = plugin.hooks.concerns
             self.dynamic |= np.ones(shapes, np.bool_) if concerns is None else concerns
+        self._asking: dict[int, list[Named]] = {}
+        self.scored, self.lonely = self._by_answers(shapes)
+        """Bools [K]: shapes for which one plugin is asked, for a mask and scores and nothing else; those of them for
+        which its answers are the same for the only pod of any group."""
         self._masks = DistinctRows(np.ones(nodes, np.bool_))
         self._scores = DistinctRows(np.zeros(nodes, np.float64))
         self.vectors = Vectors(masks=self._masks.table, scores=self._scores.table)
@@ -124,6 +128,31 @@ class Policy:
             or any((hooks.admit_pod, hooks.must_wait, hooks.choose, hooks.effects, hooks.lasting_effects))
         )
 
+    def _by_answers(self, shapes: int) -> tuple[Bools, Bools]:
+        """Return bool[K] twice: which shapes one plugin only filters and rates nodes for; where it looks at groups."""
+        askers = np.zeros(shapes, np.int64)
+        others = np.zeros(shapes, np.bool_)
+        wider = np.zeros(shapes, np.bool_)
+        for hooks in (plugin.hooks for plugin in self.plugins):
+            concerned = slice(None) if hooks.concerns is None else hooks.concerns
+            if self._is_dynamic(hooks):
+                askers[concerned] += 1
+            more = (
+                hooks.admit_pod,
+                hooks.must_wait,
+                hooks.choose,
+                hooks.recorded,
+                hooks.effects,
+                hooks.lasting_effects,
+            )
+            if any(more) or hooks.credit_nodes is not None:
+                others[concerned] = True
+            answers = ((hooks.filter_nodes, hooks.filter_depends), (hooks.score_nodes, hooks.score_depends))
+            if any(hook and depends not in (Dependence.SHAPE, Dependence.GROUP) for hook, depends in answers):
+                wider[concerned] = True
+        scored = (askers == 1) & ~others
+        return scored, scored & ~wider
+
     def _group_key_makers(self) -> list[PriorityOrder | ElasticOrder | Callable[[GroupRows], Float64s]]:
         makers: list[PriorityOrder | ElasticOrder | Callable[[GroupRows], Float64s]] = []
         for plugin in self.plugins:
@@ -134,7 +163,12 @@ class Policy:
 
     def asking(self, shape: int) -> list[Named]:
         """Return the plugins that must be asked for each placement of a pod of ``shape``."""
-        return [p for p in self._dynamic if p.hooks.concerns is None or p.hooks.concerns[shape]]
+        known = self._asking.get(shape)
+        if known is None:
+            known = self._asking[shape] = [
+                p for p in self._dynamic if p.hooks.concerns is None or p.hooks.concerns[shape]
+            ]
+        return known
 
     def must_wait(self, pod: PodRow, nodes: NodeRows) -> Bools:
         """Return bool[n]: on which of ``nodes`` some plugin lets ``pod`` wait for what it keeps books of."""
@@ -164,6 +198,41 @@ class Policy:
                 score += checked_scores(plugin, pod, nodes)
         self._facts.shapes.mask[shape] = self._masks.row_of(mask)
         self._facts.shapes.score[shape] = self._scores.row_of(score)
+        self._adopt_rows()
+
+    def answers(self, pod: PodRow, shape: int, nodes: NodeRows) -> Float64s:
+        """Return float64[n]: what the plugin of a ``scored`` shape adds to scores of ``nodes``, NaN where it refuses.
+
+        What it answers for the shape alone is in the vectors.
+        """
+        (plugin,) = self.asking(shape)
+        hooks = plugin.hooks
+        out = np.zeros(len(nodes), np.float64)
+        if hooks.score_nodes is not None and hooks.score_depends is not Dependence.SHAPE:
+            out += checked_scores(plugin, pod, nodes)
+        if hooks.filter_nodes is not None and hooks.filter_depends is not Dependence.SHAPE:
+            out[~checked_mask(plugin, pod, nodes)] = np.nan
+        return out
+
+    def prepare_lonely(self, shape: int, pod: PodRow, nodes: NodeRows) -> tuple[int, int]:
+        """Return the rows of ``vectors`` for pods of a ``lonely`` shape that are the only ones of their groups.
+
+        ``pod`` is one of them, ``nodes`` are all nodes. (-1, -1): the sum of static scores and of these answers is not
+        exact, so that it must be made where the others are added.
+        """
+        self.prepare(shape, pod, nodes)
+        answers = self.answers(pod, shape, nodes)
+        refused = np.isnan(answers)
+        mask = self.vectors.masks[self._facts.shapes.mask[shape]] & ~refused
+        score = self.vectors.scores[self._facts.shapes.score[shape]]
+        answers[refused] = 0.0
+        if np.ptp(score) and np.ptp(answers):
+            return -1, -1
+        rows = self._masks.row_of(mask), self._scores.row_of(score + answers)
+        self._adopt_rows()
+        return rows
+
+    def _adopt_rows(self) -> None:
         if self._masks.table is not self.vectors.masks or self._scores.table is not self.vectors.scores:
             self.vectors = Vectors(masks=self._masks.table, scores=self._scores.table)
 

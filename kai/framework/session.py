@@ -89,6 +89,8 @@ class Session:
         self.group_keys = self._make_group_keys()
         self.heap_start = heap_start(self)
         self.subgroup_scores: dict[int, Float64s] = {}
+        self.term_scores: dict[int, tuple[Float64s, Int64s]] = {}
+        """Scores of terms on all nodes, by shape, and what they were made of: for pods that plugins rate nodes for."""
         self.grants = Grants(self, base.slot_names)
 
     # ------------------------------------------------------------------ opening
@@ -274,7 +276,9 @@ class Session:
 
     def all_details(self) -> dict[int, dict[str, object]]:
         """Return the details of all pods that have any, chosen in this cycle or on record, by pod."""
-        pods = np.flatnonzero(self.policy.dynamic[self.facts.pods.shape]) if len(self.snapshot.pods) else ()
+        # Of a shape for which nodes are only filtered and rated nothing is on record, and nothing was chosen.
+        asked = self.policy.dynamic & ~self.policy.scored
+        pods = np.flatnonzero(asked[self.facts.pods.shape]) if len(self.snapshot.pods) else ()
         found = {int(pod): {**self._recorded(int(pod)), **self.details(int(pod))} for pod in pods}
         return {pod: details for pod, details in found.items() if details}
 

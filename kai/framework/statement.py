@@ -103,10 +103,38 @@ class Statement:
 
     def _place_asking(self, pods: PodRows, nodes: NodeRows, extra: Float64s, *, promise: bool) -> int:
         """Place pods that plugins must be asked about: one by one."""
-        for at, pod in enumerate(map(int, pods)):
-            if not self._place_one(pod, nodes, extra, promise=promise):
+        scored = extra is self._session.no_extra
+        for at, (pod, shape) in enumerate(
+            zip(pods.tolist(), self._session.facts.pods.shape[pods].tolist(), strict=True)
+        ):
+            if scored and self._session.policy.scored[shape]:
+                placed = self._place_scored(pod, shape, promise=promise)
+            else:
+                placed = self._place_one(pod, nodes, extra, promise=promise)
+            if not placed:
                 return at
         return len(pods)
+
+    def _place_scored(self, pod: int, shape: int, *, promise: bool) -> bool:
+        """Place a pod for which one plugin filters and rates nodes and no more is asked: in one call, on any node."""
+        session = self._session
+        answers = session.policy.answers(PodRow(pod), shape, session.all_nodes)
+        if shape not in session.term_scores:
+            session.term_scores[shape] = np.empty(len(session.all_nodes), np.float64), np.full(3, -1, np.int64)
+        self._ledger.reserve(2)
+        return place.place_rated(
+            session.facts,
+            session.columns,
+            self._ledger.places,
+            session.policy.rules,
+            session.policy.vectors,
+            pod,
+            session.all_nodes,
+            session.no_extra,
+            answers,
+            promise,
+            *session.term_scores[shape],
+        )
 
     def _place_one(self, pod: int, nodes: NodeRows, extra: Float64s, *, promise: bool) -> bool:
         session = self._session

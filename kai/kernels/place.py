@@ -260,6 +260,48 @@ def place_pods(
 
 
 @kernel
+def place_rated(
+    facts: Facts,
+    columns: Columns,
+    places: Places,
+    rules: Rules,
+    vectors: Vectors,
+    pod: int,
+    nodes: Int64s,
+    extra: Float64s,
+    answers: Float64s,
+    promise: bool,
+    terms: Float64s,
+    known: Int64s,
+) -> bool:
+    """Place one pod where the scores of terms and the ``answers`` [n] of a plugin are best together; NaN is out.
+
+    ``terms`` [n] and ``known`` [3] carry the scores of terms from pod to pod of one shape: the change that they were
+    made at (-1: never), and the bounds of what was free. ``nodes`` [n] ascending and ``extra`` [N] stay the same.
+
+    Cost: a few passes over n numbers, and a score for each node that changed.
+    """
+    shape, group = facts.pods.shape[pod], facts.pods.group[pod]
+    bounds = (0, 0)
+    if _goes_by_bounds(facts, rules, shape):
+        bounds = free_bounds(facts, columns, CPU if is_cpu_only(facts, shape) else GPU, nodes)
+    missed = columns.touches[0] - known[0]
+    if known[0] >= 0 and known[1] == bounds[0] and known[2] == bounds[1] and missed <= columns.touched.shape[0]:
+        _rescore(facts, columns, rules, vectors, shape, nodes, extra, known[0], bounds, terms)
+    else:
+        score_nodes(facts, columns, rules, vectors, shape, nodes, extra, terms)
+    known[0], known[1], known[2] = columns.touches[0], bounds[0], bounds[1]
+    scores = terms + answers
+    while True:
+        best = _best_left(facts, columns, rules, vectors, shape, group, nodes, scores)
+        if best < 0:
+            return False
+        if put(facts, columns, places, rules, pod, nodes[best], promise):
+            return True
+        scores[best] = np.nan
+
+
+@kernel
 def refusals(
     facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, shape: int, group: int, nodes: Int64s, out: Int64s
 ) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 
 from kai.kernels._jit import kernel
 from kai.kernels.columns import GPU, GPU_UNIT, PODS, Columns, Facts
-from kai.kernels.struct import Float64s, Int64s, Int64Table
+from kai.kernels.struct import Float64s, Int64s
 
 NO_ROOM = 1000.0
 """The ratio of something to nothing."""
@@ -46,7 +46,8 @@ def pods_per_node(facts: Facts, columns: Columns, request: Int64s, most: int, no
 def domain_room(
     columns: Columns,
     nodes: Int64s,
-    domains: Int64Table,
+    domains: Int64s,
+    parents: Int64s,
     wanted: Int64s,
     fitting: Int64s,
     tightness: Float64s,
@@ -56,23 +57,25 @@ def domain_room(
 
     The former is that of the resource that is shortest: 1 where it just suffices, ``NO_ROOM`` where nothing is free.
 
-    Shapes: nodes [n]; domains [D, n] of each node at each depth, numbered on from depth to depth; wanted [R], -1 for
-        what does not count; fitting [n] pods that fit on each node; tightness, held [C].
+    Shapes: nodes [n]; domains [n] of the deepest level; parents [C], each less than its child, the first one -1; wanted
+        [R], 0 for what does not count; fitting [n] pods that fit on each node; tightness, held [C].
     """
     tightness[:] = 0.0
     held[:] = 0
-    amounts = np.empty(tightness.shape[0], np.float64)
-    for depth in range(domains.shape[0]):
-        for at in range(nodes.shape[0]):
-            held[domains[depth, at]] += fitting[at]
+    for at in range(nodes.shape[0]):
+        held[domains[at]] += fitting[at]
+    for domain in range(held.shape[0] - 1, 0, -1):
+        held[parents[domain]] += held[domain]
+    amounts = np.empty(tightness.shape[0], np.int64)
     for resource in range(wanted.shape[0]):
         if wanted[resource] <= 0:
             continue
-        amounts[:] = 0.0
-        for depth in range(domains.shape[0]):
-            for at in range(nodes.shape[0]):
-                node = nodes[at]
-                amounts[domains[depth, at]] += columns.idle[node, resource] + columns.releasing[node, resource]
+        amounts[:] = 0
+        for at in range(nodes.shape[0]):
+            node = nodes[at]
+            amounts[domains[at]] += columns.idle[node, resource] + columns.releasing[node, resource]
+        for domain in range(amounts.shape[0] - 1, 0, -1):
+            amounts[parents[domain]] += amounts[domain]
         for domain in range(amounts.shape[0]):
             share = wanted[resource] / amounts[domain] if amounts[domain] > 0 else NO_ROOM
             tightness[domain] = max(tightness[domain], share)

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from kai.kernels import fit, place, score, topology, victims
 from kai.model.rows import Int64s
+from kai.model.status import Status
 from tests.kernels.naive import fit as naive_fit
 from tests.kernels.naive import place as naive_place
 from tests.kernels.naive import score as naive_score
@@ -117,12 +118,43 @@ def test_domains_hold_what_the_twin_says_they_hold(stage, wanted, seed):
     ledger, world = stage.ledger, stage.world
     nodes = np.arange(len(world.nodes))
     fitting = np.random.default_rng(seed).integers(0, 5, len(nodes))
-    halves = nodes % 2 + 1 if len(nodes) > 1 else np.ones(len(nodes), np.int64)
-    domains = np.array([np.zeros(len(nodes), np.int64), halves])
+    parents = np.array([-1, 0, 0, 1, 1, 2])
+    below = [[0, 1, 2, 3, 4, 5], [1, 3, 4], [2, 5], [3], [4], [5]]
+    domains = np.random.default_rng(seed).integers(3, 6, len(nodes))
     wanted = np.array(wanted, np.int64)[: ledger.columns.idle.shape[1]]
-    count = int(domains.max(initial=0)) + 1
-    tightness, held = np.empty(count, np.float64), np.empty(count, np.int64)
-    topology.domain_room(ledger.columns, nodes, domains, wanted, fitting, tightness, held)
-    sets = [[node for node in nodes.tolist() if each in domains[:, node]] for each in range(count)]
+    tightness, held = np.empty(len(parents), np.float64), np.empty(len(parents), np.int64)
+    topology.domain_room(ledger.columns, nodes, domains, parents, wanted, fitting, tightness, held)
+    sets = [[node for node in nodes.tolist() if domains[node] in each] for each in below]
     expected = naive_searching.domain_room(world, sets, wanted.tolist(), fitting.tolist())
     assert list(zip(tightness.tolist(), held.tolist(), strict=True)) == expected
+
+
+@given(stages(), st.lists(st.tuples(st.integers(0, 20), st.booleans(), extras), max_size=6))
+def test_pods_go_where_terms_and_answers_are_best_together(stage, steps):
+    ledger, world = stage.ledger, stage.world
+    nodes = np.arange(len(world.nodes))
+    terms = np.empty((len(world.shapes), len(nodes)), np.float64)
+    known = np.full((len(world.shapes), 3), -1, np.int64)
+    for which, promise, answers in steps:
+        waiting = [pod for pod in world.pods if pod.status == Status.PENDING]
+        if not waiting:
+            break
+        pod = waiting[which % len(waiting)]
+        ledger.reserve(2)
+        found = place.place_rated(
+            ledger.facts,
+            ledger.columns,
+            ledger.places,
+            stage.rules,
+            stage.vectors,
+            pod.row,
+            nodes,
+            np.zeros(len(nodes)),
+            np.array(answers[: len(nodes)]),
+            promise,
+            terms[pod.shape.row],
+            known[pod.shape.row],
+        )
+        placed = naive_place.place_pods(world, stage.rules, [pod], nodes.tolist(), answers, promise=promise)
+        assert bool(found) == (placed == 1)
+    stage.agree()

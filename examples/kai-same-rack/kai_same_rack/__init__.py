@@ -3,7 +3,7 @@
 import attrs
 import numpy as np
 
-from kai.framework import Hooks, NodeRows, PodRow, Scores, SessionView
+from kai.framework import Dependence, Hooks, NodeRows, PodRow, Scores, SessionView
 
 
 @attrs.frozen(kw_only=True)
@@ -23,4 +23,4 @@ class SameRack:
             in_rack[0] = 0.0
             return in_rack[racks[nodes]] * self.weight
 
-        return Hooks(score_nodes=score_nodes)
+        return Hooks(score_nodes=score_nodes, score_depends=Dependence.GROUP)

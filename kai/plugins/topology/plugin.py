@@ -24,6 +24,8 @@ from kai.model.constraints import TopologyConstraint
 from kai.model.rows import Bools, Float64s, GroupRow, Int64s, NodeRows, PodRows, SubGroupRow
 from kai.plugins.topology.tree import Branch, DomainTree
 
+KINDS = 64
+"""Kinds of pods that are kept count of."""
 UNIT = 100_000
 """Score of one tenth of the preferred domains."""
 
@@ -41,6 +43,7 @@ class Topology:
     def open(self, session: SessionView) -> Hooks:
         """Return the partition; trees are made when a constraint first asks for them."""
         trees: dict[str, DomainTree] = {}
+        fitting = _Fitting()
 
         def partition(group: GroupRow, subgroup: SubGroupRow, pods: PodRows, nodes: NodeRows) -> Partition | None:
             facts = session.snapshot.groups[group]
@@ -56,7 +59,7 @@ class Topology:
             if constraint.topology not in trees:
                 trees[constraint.topology] = DomainTree.of(session, topology.levels)
             search = _DomainSearch(
-                session, trees[constraint.topology], constraint, pods, nodes, stop_at_required=self.stop_at_required
+                session, trees[constraint.topology], constraint, pods, nodes, fitting, stop=self.stop_at_required
             )
             partition = search.run()
             if partition.verdict:
@@ -72,6 +75,29 @@ MOST_TOLD = 100
 """Domains that a refusal lists at most."""
 
 
+@attrs.define
+class _Fitting:
+    """How many pods of a kind fit on each node, kept from gang to gang; only nodes that changed are counted again."""
+
+    _known: dict[tuple[bytes, int], tuple[Int64s, int]] = attrs.field(factory=dict)
+
+    def on_nodes(self, session: SessionView, request: Int64s, most: int) -> Int64s:
+        """Return int64[N]: pods of ``request`` [R] that each node could hold; ``most`` if they ask for nothing."""
+        columns, kind = session.columns, (request.tobytes(), most)
+        now, ring = int(columns.touches[0]), len(columns.touched)
+        counts, seen = self._known.get(kind, (np.zeros(len(session.nodes), np.int64), -1))
+        changed = session.nodes
+        if seen >= 0 and now - seen < min(ring, len(changed)):
+            changed = columns.touched[np.arange(seen, now) % ring]
+        out = np.empty(len(changed), np.int64)
+        pods_per_node(session.facts, columns, request, most, changed, out)
+        counts[changed] = out
+        if len(self._known) >= KINDS:
+            self._known.clear()
+        self._known[kind] = counts, now
+        return counts
+
+
 class _DomainSearch:
     """The domains for one sub-group at one moment."""
 
@@ -82,8 +108,9 @@ class _DomainSearch:
         constraint: TopologyConstraint,
         pods: PodRows,
         nodes: NodeRows,
+        fitting: _Fitting,
         *,
-        stop_at_required: bool,
+        stop: bool,
     ) -> None:
         self._session = session
         self._tree = tree
@@ -92,8 +119,9 @@ class _DomainSearch:
         self._valid = nodes[tree.member[nodes]]
         self._required = tree.depth_of(constraint.required) if constraint.required else 0
         self._preferred = tree.depth_of(constraint.preferred) if constraint.preferred else 0
-        stop = self._preferred or (self._required if stop_at_required else 0)
-        self._top = tree.common_depth(self._valid, stop if stop > 0 else -1)
+        self._fitting = fitting
+        deepest = self._preferred or (self._required if stop else 0)
+        self._top = tree.common_depth(self._valid, deepest if deepest > 0 else -1)
         self._requests = session.facts.shapes.request[session.facts.pods.shape[pods]]
 
     def run(self) -> Partition:
@@ -159,16 +187,20 @@ class _DomainSearch:
         return tuple(self._session.snapshot.axis.names[resource] for resource in short)
 
     def _fit_by_depth(self, branch: Branch) -> tuple[dict[int, Bools], dict[int, Float64s]]:
-        """Return, for each depth from the common domain down, which domains can hold the pods, and how tightly."""
+        """Return, for each depth from the common domain down to the finest, which can hold the pods, how tightly."""
         total = self._requests.sum(axis=0)
         total[PODS] = 0
         counted = self._homogeneous()
-        ratio = np.empty(branch.start[-1], np.float64)
-        held = np.empty(branch.start[-1], np.int64)
+        # No parts are made of domains below the finest level that is asked for.
+        bounds = branch.start[: max(self._preferred, self._required, self._top) - self._top + 2]
+        ratio = np.empty(bounds[-1], np.float64)
+        held = np.empty(bounds[-1], np.int64)
         fitting = self._pods_per_node(branch.rows) if counted else np.zeros(len(branch.rows), np.int64)
-        domain_room(self._session.columns, branch.rows, branch.domains, total, fitting, ratio, held)
+        domains = branch.domains[len(bounds) - 2]
+        parents = branch.parents[: bounds[-1]]
+        domain_room(self._session.columns, branch.rows, domains, parents, total, fitting, ratio, held)
         fit = held >= len(self._pods) if counted else ratio <= 1
-        ranges = {depth: slice(*bounds) for depth, bounds in zip(branch.depths, pairwise(branch.start), strict=True)}
+        ranges = {depth: slice(*each) for depth, each in zip(branch.depths, pairwise(bounds), strict=False)}
         return {depth: fit[at] for depth, at in ranges.items()}, {depth: ratio[at] for depth, at in ranges.items()}
 
     def _homogeneous(self) -> bool:
@@ -183,11 +215,7 @@ class _DomainSearch:
         return bool((further.any(axis=0) == further.all(axis=0)).all())
 
     def _pods_per_node(self, rows: Int64s) -> Int64s:
-        out = np.zeros(len(rows), np.int64)
-        pods_per_node(
-            self._session.facts, self._session.columns, self._requests.max(axis=0), len(self._pods), rows, out
-        )
-        return out
+        return self._fitting.on_nodes(self._session, self._requests.max(axis=0), len(self._pods))[rows]
 
     def _tree_order(self, branch: Branch, ratio: dict[int, Float64s]) -> dict[int, Int64s]:
         """Return, for each depth, the positions of its domains left to right.
@@ -237,9 +265,10 @@ class _DomainSearch:
         nodes = nodes[nodes >= 0]
         held = np.unique(tree.codes[self._required, nodes[tree.member[nodes]]])
         out = {}
-        for depth, domains in branch.depths.items():
+        for depth in self._relevant_depths():
+            domains = branch.depths[depth]
             required = tree.codes[self._required, branch.rows[domains.first]]
-            out[depth] = np.isin(required, held) & (depth >= self._required)
+            out[depth] = np.isin(required, held)
         return out
 
     def _relevant_depths(self) -> list[int]:

@@ -36,6 +36,8 @@ class Branch:
     depths: dict[int, Depth]
     domains: Int64s
     """[D, n] domain of each node at each depth, numbered on from depth to depth."""
+    parents: Int64s
+    """[C] the domain above each one by these numbers, -1 for the first."""
     start: list[int]
     """[D + 1] where the numbers of each depth begin."""
     _members: dict[int, list[NodeRows]] = attrs.field(factory=dict)
@@ -116,7 +118,12 @@ class DomainTree:
                 depths[below] = Depth(count=len(domains), of_node=of_node, parent=parent, first=first)
             start = [0, *accumulate(each.count for each in depths.values())]
             table = [each.of_node + at for each, at in zip(depths.values(), start, strict=False)]
+            above = [each.parent + at for each, at in zip(list(depths.values())[1:], start, strict=False)]
             known = self._branches[depth, code] = Branch(
-                rows=rows, depths=depths, domains=np.array(table, np.int64), start=start
+                rows=rows,
+                depths=depths,
+                domains=np.array(table, np.int64),
+                parents=np.concatenate([np.full(1, -1), *above]).astype(np.int64),
+                start=start,
             )
         return known
