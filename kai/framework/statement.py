@@ -103,11 +103,12 @@ class Statement:
 
     def _place_asking(self, pods: PodRows, nodes: NodeRows, extra: Float64s, *, promise: bool) -> int:
         """Place pods that plugins must be asked about: one by one."""
-        scored = extra is self._session.no_extra
-        for at, (pod, shape) in enumerate(
-            zip(pods.tolist(), self._session.facts.pods.shape[pods].tolist(), strict=True)
-        ):
-            if scored and self._session.policy.scored[shape]:
+        session = self._session
+        # In parts of the cluster, and where topology rates nodes, the sums are made the long way.
+        everywhere = nodes is session.all_nodes and extra is session.no_extra
+        shapes = session.facts.pods.shape[pods].tolist()
+        for at, (pod, shape) in enumerate(zip(pods.tolist(), shapes, strict=True)):
+            if everywhere and session.policy.scored[shape]:
                 placed = self._place_scored(pod, shape, promise=promise)
             else:
                 placed = self._place_one(pod, nodes, extra, promise=promise)

@@ -155,6 +155,5 @@ def test_pods_go_where_terms_and_answers_are_best_together(stage, steps):
             terms[pod.shape.row],
             known[pod.shape.row],
         )
-        placed = naive_place.place_pods(world, stage.rules, [pod], nodes.tolist(), answers, promise=promise)
-        assert bool(found) == (placed == 1)
+        assert bool(found) == naive_place.place_rated(world, stage.rules, pod, nodes.tolist(), answers, promise=promise)
     stage.agree()

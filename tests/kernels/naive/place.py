@@ -90,6 +90,13 @@ def place_pods(
     return len(pods)
 
 
+def place_rated(
+    world: World, rules: Rules, pod: Pod, nodes: Sequence[int], answers: Sequence[float], *, promise: bool
+) -> bool:
+    """Place one pod where terms and answers are best together; say whether a node took it."""
+    return place_pods(world, rules, [pod], nodes, answers, promise=promise) == 1
+
+
 def refusals(world: World, rules: Rules, shape: Shape, group: Group | None, nodes: Sequence[int]) -> list[int]:
     """Return the refusal of each node."""
     return [refusal(world, rules, shape, group, world.nodes[row]) for row in nodes]
