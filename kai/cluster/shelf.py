@@ -24,6 +24,7 @@ from kai.errors import InputError
 T = TypeVar("T", bound=ApiObject)
 
 _MOST_GRAVES: Final = 1 << 16
+_FEW: Final = 64
 _UNKNOWN_VERSION: Final = -1
 _FOREVER: Final = 1 << 64
 
@@ -127,14 +128,19 @@ class Shelf(Generic[T]):
     def all(self) -> tuple[T, ...]:
         """Return what is shown; the same tuple until something changes."""
         if self._tuple is None:
-            shown = self._shown
-            news = [(before, shown.get(key)) for key, before in self._news.items()]
-            gone = [before for before, after in news if before is not None and before is not after]
-            come = [after for before, after in news if after is not None and before is not after]
-            self._tuple = Listing.after(self._mark, shown.values(), gone, come)
+            self._tuple = self._list()
             self._mark = self._tuple.mark
-            self._news.clear()
+            self._news = {}
         return self._tuple
+
+    def _list(self) -> Listing[T]:
+        shown = self._shown
+        if self._mark is None or len(self._news) > _FEW + len(shown) // 4:  # to say so much takes longer than to look
+            return Listing.after(None, shown.values(), (), ())
+        news = [(before, shown.get(key)) for key, before in self._news.items()]
+        gone = [before for before, after in news if before is not None and before is not after]
+        come = [after for before, after in news if after is not None and before is not after]
+        return Listing.after(self._mark, shown.values(), gone, come)
 
     def items(self) -> Iterator[tuple[Key, T]]:
         """Return keys and objects."""
@@ -332,7 +338,8 @@ class Shelf(Generic[T]):
         else:
             self._shown[key] = obj
         self._tuple = None
-        self._news.setdefault(key, before)
+        if self._mark is not None:
+            self._news.setdefault(key, before)
         for lookup in self._indexes.values():
             lookup.put(key, before, obj)
         if before is not None and obj is not None and before.metadata.uid != obj.metadata.uid and before.metadata.uid:

@@ -26,7 +26,7 @@ Float64Table = Annotated[NDArray[np.float64], 2]
 BoolTable = Annotated[NDArray[np.bool_], 2]
 
 _ELEMENTS = {np.int64: types.int64, np.float64: types.float64, np.bool_: types.boolean}
-_TYPE_OF = {np.dtype(element): kind for element, kind in _ELEMENTS.items()}
+_DTYPES = {kind: np.dtype(element) for element, kind in _ELEMENTS.items()}
 # Parts of numba that its own types do not describe.
 _CONFIG: Any = numba.config
 _STRUCTREF: Any = structref
@@ -50,6 +50,8 @@ class Struct(structref.StructRefProxy):
     """
 
     _fields: Mapping[str, Any] = {}
+    _arrays: Mapping[str, tuple[int, np.dtype[Any]]] = {}
+    """Dimensions and elements of the fields that are arrays."""
     _type_of_struct: Any = None
     _construct: Any = None
 
@@ -58,6 +60,8 @@ class Struct(structref.StructRefProxy):
         hints = get_type_hints(cls, include_extras=True)
         own = {name: hints[name] for name in inspect.get_annotations(cls)}
         cls._fields = {name: compiled_type(hint) for name, hint in own.items()}
+        arrays = {name: kind for name, kind in cls._fields.items() if isinstance(kind, types.Array)}
+        cls._arrays = {name: (kind.ndim, _DTYPES[kind.dtype]) for name, kind in arrays.items()}
         if _CONFIG.DISABLE_JIT:
             return
         name = f"{cls.__name__}Type"
@@ -104,11 +108,12 @@ def compiled_type(hint: Any) -> Any:
 
 
 def _check(cls: type[Struct], name: str, value: Any) -> None:
-    wanted = cls._fields[name]
-    if not isinstance(wanted, types.Array):
+    wanted = cls._arrays.get(name)
+    if wanted is None:
         return
-    fits = isinstance(value, np.ndarray) and value.ndim == wanted.ndim and value.flags.c_contiguous
-    if not fits or _TYPE_OF.get(value.dtype) != wanted.dtype or not value.flags.writeable:
+    fits = isinstance(value, np.ndarray) and (value.ndim, value.dtype) == wanted and value.flags.carray
+    if not fits:
+        wanted = cls._fields[name]
         found = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
         raise TypeError(f"{cls.__name__}.{name}: found {found}, expected a writable, contiguous {wanted}")
 
