@@ -154,6 +154,8 @@ class Hooks:
     report_nodes: Callable[[], Mapping[int, object]] | None = None
     """What the report of the cycle says about nodes, by row."""
     filter_victims: Callable[[GroupRow, GroupRows, Cause], Bools] | None = None
+    hopeless: Callable[[GroupRow, PodRows, GroupRows, Cause], bool] | None = None
+    """Whether no search among these groups can help the group to place these pods: true only if that is certain."""
     propose: Propose | None = None
     begins_with_recorded: bool = False
     """Whether, if the first outer scenario has recorded victims alone, these are the first scenario proposed."""

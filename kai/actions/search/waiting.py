@@ -102,7 +102,7 @@ class Hunt:
 
     def _search(self, session: Session, portion: Portion, standing: Standing | None) -> Outcome:
         placed = self._candidates(session, portion)
-        if not placed.any():
+        if not placed.any() or self._is_hopeless(session, portion, placed):
             return Outcome.FAILED
         victims: Plodding | Striding
         if standing is None:
@@ -111,6 +111,14 @@ class Hunt:
             standing.refresh()
             victims = Striding(session, standing, standing.in_order_of_age(placed), placed)
         return Search(session, portion, self.cause, victims, standing, self.rule, self.explain).run()
+
+    def _is_hopeless(self, session: Session, portion: Portion, placed: Bools) -> bool:
+        """Say whether some plugin knows that a search would be in vain."""
+        hooks = [plugin.hooks.hopeless for plugin in session.policy.plugins if plugin.hooks.hopeless is not None]
+        if not hooks or not session.parameters.shortcuts:
+            return False
+        rows = np.flatnonzero(placed).astype(np.int64)
+        return any(hook(GroupRow(portion.group), portion.chunk(), rows, self.cause) for hook in hooks)
 
     def _candidates(self, session: Session, portion: Portion) -> Bools:
         """Return bool[G]: whose pods the group may take."""

@@ -20,9 +20,9 @@ from kai.framework.view import SessionView
 from kai.kernels.fairshare import divide
 from kai.model.axis import GPU_UNIT, SHARED_RESOURCES
 from kai.model.queue import UNLIMITED
-from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s
+from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, PodRows
 from kai.model.status import ACTIVE_USED, Status
-from kai.plugins.proportion.reclaim_rules import Judge, LevelPairs, candidates, fits_share
+from kai.plugins.proportion.reclaim_rules import Judge, LevelPairs, candidates, fits_share, is_beyond_reach
 
 SCALING_POD = "scaling-pod"
 
@@ -58,6 +58,12 @@ class Proportion:
                 pairs[queue] = LevelPairs.of(session, queue)
             return candidates(session, aggressor, victims, pairs[queue])
 
+        def hopeless(aggressor: GroupRow, pods: PodRows, victims: GroupRows, cause: Cause) -> bool:
+            # For a single pod the search itself is as quick.
+            if cause is not Cause.RECLAIM or len(pods) == 1:
+                return False
+            return is_beyond_reach(session, aggressor, pods, victims, pairs[int(session.queue_of(aggressor))])
+
         def before_search(aggressor: GroupRow, cause: Cause) -> None:
             if cause is Cause.RECLAIM:
                 judge.remember(aggressor)
@@ -71,6 +77,7 @@ class Proportion:
             terms=(shares,),
             may_reclaim=may_reclaim,
             filter_victims=filter_victims,
+            hopeless=hopeless,
             before_search=before_search,
             accept=accept,
         )

@@ -14,7 +14,9 @@ from kai.framework.scenario import Scenario
 from kai.framework.verdict import ACCEPTED, Code, Verdict
 from kai.framework.view import SessionView
 from kai.kernels.fairness import BEYOND_QUOTA, FAIR, NOT_JUSTIFIED, TOO_SATURATED, Claim, Loss, judge
-from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s
+from kai.model.axis import CPU, GPU, MEMORY
+from kai.model.pod import GpuKind
+from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, PodRows
 
 RULES = {NOT_JUSTIFIED: "strategy", TOO_SATURATED: "saturation", BEYOND_QUOTA: "quota"}
 
@@ -88,6 +90,49 @@ def candidates(session: SessionView, aggressor: GroupRow, victims: GroupRows, pa
     queues = session.facts.groups.queue[victims]
     found: Bools = greedy[queues] & (queues >= 0) & (queues != session.queue_of(aggressor))
     return found
+
+
+def _counts_gpus_exactly(session: SessionView, pods: PodRows) -> bool:
+    """Say whether what queues lose is what nodes gain, and what ``pods`` ask for what they take: whole GPUs only."""
+    shapes, nodes = session.facts.shapes, session.facts.nodes
+    plain = not (
+        shapes.claimed.any() or shapes.credit.any() or nodes.claimable.any() or session.columns.slot_used.any()
+    )
+    whole = bool((shapes.kind[session.facts.pods.shape[pods]] == GpuKind.WHOLE).all())
+    return plain and whole and np.count_nonzero(nodes.gpu_weight > 0) == 1
+
+
+def is_beyond_reach(
+    session: SessionView, aggressor: GroupRow, pods: PodRows, victims: GroupRows, pairs: LevelPairs
+) -> bool:
+    """Say whether ``pods`` ask for more GPUs than are free and than queues can lose by the rules together.
+
+    A queue loses pieces while it is above what it may hold: less than one piece more than what it is above.
+    """
+    if not _counts_gpus_exactly(session, pods):
+        return False
+    facts, columns = session.facts, session.columns
+    wanted = session.chunk_amounts(aggressor)
+    held = session.placed(np.flatnonzero(np.isin(facts.pods.group, victims)).astype(np.int64))
+    pieces = np.bincount(
+        facts.pods.group[held], facts.shapes.request[facts.pods.shape[held], GPU], len(facts.groups.queue)
+    )
+    free = np.maximum(columns.idle[:, GPU] + columns.releasing[:, GPU], 0).sum()
+    missing = float(facts.shapes.request[facts.pods.shape[pods], GPU].sum() - free)
+    givers = pairs.givers[facts.groups.queue[victims]]
+    for giver in np.unique(givers).tolist():
+        taker = int(pairs.takers[pairs.givers == giver][0])
+        bounds = facts.queues.allocatable[giver].copy()
+        bounds[bounds < 0] = np.inf
+        quota = facts.queues.quota[giver]
+        if _fits(columns.queue_used[taker] + wanted, facts.queues.quota[taker]):
+            bounds = np.minimum(bounds, np.where(quota < 0, np.inf, quota))
+        above = columns.queue_used[giver] - bounds
+        if above[CPU] > 0 or above[MEMORY] > 0:
+            return False  # it may lose GPUs for having too much of something else
+        if above[GPU] > 0:
+            missing -= above[GPU] + pieces[victims[givers == giver]].max() - 1
+    return bool(missing > 0)
 
 
 class Judge:

@@ -1,11 +1,16 @@
-"""What queues share: what ready nodes have, less what others take there."""
+"""What queues share: what ready nodes have, less what others take there; and what they can lose at most."""
+
+from pathlib import Path
 
 import attrs
+import pytest
 
+from kai.actions.search.solver import Search
 from kai.framework.configuration import default_profile
 from kai.framework.decisions import Recorder
 from kai.framework.observe import Silent
 from kai.framework.session import Session
+from kai.testing import check_scenario
 from tests.unit.plugins.stage import node, pod, snapshot_of
 
 GPU_WORKER = "node-role.kubernetes.io/gpu-worker"
@@ -36,3 +41,18 @@ def test_pods_of_other_schedulers_count_where_they_are_on_nodes_that_are_ready()
     assert total(ready, cordoned, pod("theirs-0", on="a", **FOREIGN)) == (6, 5)
     helper = pod("scaling-0", on="a", labels={"app": "scaling-pod"}, **FOREIGN)
     assert total(ready, cordoned, helper) == (8, 6)
+
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios" / "reclaim"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "searches"),
+    [("a-gang-that-may-not-take-enough-takes-nothing", 0), ("a-gang-that-may-take-just-enough-takes-it", 1)],
+)
+def test_who_asks_for_more_than_queues_can_lose_is_refused_without_a_search(scenario, searches, monkeypatch):
+    searched = []
+    run = Search.run
+    monkeypatch.setattr(Search, "run", lambda search: searched.append(search) or run(search))
+    assert not check_scenario(SCENARIOS / f"{scenario}.yaml")
+    assert len(searched) == searches
