@@ -251,7 +251,8 @@ class Expectation:
 def _group_name(stage: Stage, job: Job) -> str:
     if not job.bare:
         return job.name
-    return str(stage.group_of(stage.pods(job.name)[0]["metadata"]["name"])["metadata"]["name"])
+    pod = stage.pods(job.name)[0]["metadata"]
+    return f"pg-{pod['name']}-{pod['uid']}"
 
 
 def _condition(pod: Manifest) -> str:

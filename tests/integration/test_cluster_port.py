@@ -241,6 +241,10 @@ async def test_an_eviction_hits_the_pod_that_was_meant_and_respects_budgets(plan
             subresource="status",
         )
         plane.admin.create(budget)
+        status = {"observedGeneration": 1, "disruptionsAllowed": 0, "expectedPods": 1}
+        plane.admin.patch(
+            budget, {"status": {**status, "currentHealthy": 1, "desiredHealthy": 1}}, subresource="status"
+        )
         refusal = await cluster.api.perform(evict)
         assert isinstance(refusal, BudgetExhausted)
         plane.admin.delete(budget)

@@ -44,7 +44,16 @@ def running(plane, tmp_path, *flags, name="scheduler"):
     metrics, probes, plugins = free_ports(3)
     config = plane.kubeconfig(plane.account("kai-scheduler", "scheduler"), name)
     command = (
-        *(sys.executable, "-m", "kai", "run", "scheduler", f"--kubeconfig={config}", "--v=4"),
+        *(
+            sys.executable,
+            "-m",
+            "kai",
+            "run",
+            "scheduler",
+            f"--kubeconfig={config}",
+            "--v=4",
+            "--schedule-period=200ms",
+        ),
         f"--listen-address=127.0.0.1:{metrics}",
         f"--health-probe-bind-address=127.0.0.1:{probes}",
         f"--plugin-server-port={plugins}",
@@ -183,9 +192,9 @@ def test_pods_are_bound_explained_and_gangs_wait_whole(control_plane, cluster, t
         )
 
         # A gang of which one pod is missing waits and says so; it starts as a whole.
-        cluster.create(group("gang", minMember=3))
         for number in range(2):
             cluster.create(pod(f"gang-{number}", "gang", gpus=2))
+        cluster.create(group("gang", minMember=3))
         text = "Job is not ready for scheduling. Waiting for 3 pods, currently 2 exist, 0 are gated"
         until(lambda: text in {each["message"] for each in cluster.events("gang", "NotReady")}, "the event NotReady")
         assert not [name for name in cluster.requests() if name.startswith("gang")]

@@ -275,7 +275,7 @@ def test_a_binder_that_ends_in_the_middle_is_continued_by_the_next(world):
 def test_of_two_binders_the_one_that_leads_binds_and_the_other_follows_it(world):
     def lease(name):
         return LeaseSettings(
-            namespace="kai-scheduler", name="binder", identity=name, duration=12.0, renew_within=9.0, retry=0.5
+            namespace="kai-scheduler", name="binder", identity=name, duration=6.0, renew_within=4.5, retry=0.5
         )
 
     world.roles.stop("binder")

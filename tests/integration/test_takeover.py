@@ -162,6 +162,11 @@ def groups(admin):
     return {each["metadata"]["name"]: (each["metadata"]["uid"], each["spec"]) for each in found}
 
 
+def phases(admin):
+    requests = admin.list("scheduling.run.ai/v1alpha2", "BindRequest", NAMESPACE)
+    return {each["metadata"]["name"]: each.get("status", {}).get("phase") for each in requests}
+
+
 def test_kai_carries_on_where_the_peer_was_stopped_and_leaves_what_it_reads(bare_control_plane, admin, tmp_path):
     plane, before, groups_before = bare_control_plane, places(admin), groups(admin)
     placed = {name: place for name, place in before.items() if place[1]}
@@ -182,12 +187,12 @@ def test_kai_carries_on_where_the_peer_was_stopped_and_leaves_what_it_reads(bare
         del new["metadata"]["annotations"]
         admin.create(new)
         until(lambda: the(admin, "late")["spec"].get("nodeName"), "a new pod to start")
+        ended = dict.fromkeys(("arriving", "waiting-0", "waiting-1", "late"), "Succeeded")
+        until(lambda: phases(admin) == ended, "all bind requests to end")
 
     # What is left for the peer: a lease that is free, bind requests that ended, groups under its names.
     assert admin.get(LEASE)["spec"].get("holderIdentity", "") == ""
-    requests = admin.list("scheduling.run.ai/v1alpha2", "BindRequest", NAMESPACE)
-    phases = {each["metadata"]["name"]: each.get("status", {}).get("phase") for each in requests}
-    assert phases == dict.fromkeys(("arriving", "waiting-0", "waiting-1", "late"), "Succeeded")
+    assert phases(admin) == ended
     late = the(admin, "late")
     name = late["metadata"]["annotations"]["pod-group-name"]
     assert name == f"pg-late-{late['metadata']['uid']}"
