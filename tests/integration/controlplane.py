@@ -235,7 +235,7 @@ class ControlPlane:
         until(lambda: self._serves(definition), f"{definition['metadata']['name']} to be served")
 
     def _serves(self, definition: Manifest) -> bool:
-        conditions = self.admin.get(definition).get("status", {}).get("conditions", [])
+        conditions = self.admin.get(definition).get("status", {}).get("conditions") or []  # null at first
         if not any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
             return False
         spec = definition["spec"]
