@@ -1,14 +1,17 @@
 """A cluster to measure in: an API server with nodes, queues and whoever schedules, and a crowd of pods."""
 
+import ssl
 import sys
 import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from http.client import HTTPSConnection
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, cast
+from urllib.parse import urlencode, urlsplit
 
 import attrs
 
@@ -21,6 +24,7 @@ from tests.unit.deploy.rendering import DEPLOY
 NAMESPACE = "crowd"
 _SHARE = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 _ACCOUNT = "kai"
+_NAMES_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 @attrs.frozen(kw_only=True)
@@ -163,11 +167,42 @@ def _container() -> Manifest:
     return {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
 
 
-def unbound(admin: Api) -> int:
-    """Return whether a pod has no node: 1 or 0, from the server's cache."""
-    path = f"/api/v1/namespaces/{NAMESPACE}/pods"
-    found = admin.request("GET", path, fieldSelector="spec.nodeName=", limit=1, resourceVersion="0")
-    return len(found["items"])
+class Binds:
+    """Counts the pods that got their nodes, by a watch of names only: lists would cost more than what they count."""
+
+    def __init__(self, admin: Api, wanted: int) -> None:
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        version = admin.request("GET", path, limit=1)["metadata"]["resourceVersion"]
+        query = urlencode({"watch": 1, "fieldSelector": "spec.nodeName!=", "resourceVersion": version})
+        at = urlsplit(admin.url)
+        context = ssl.create_default_context(cafile=admin.ca_file)
+        self._connection = HTTPSConnection(at.hostname or "", at.port, timeout=600, context=context)
+        headers = {"Authorization": f"Bearer {admin.token}", "Accept": _NAMES_ONLY}
+        self._connection.request("GET", f"{path}?{query}", headers=headers)
+        self._left = wanted
+        self._last = 0.0
+        self._thread = threading.Thread(target=self._count, daemon=True)
+        self._thread.start()
+
+    def _count(self) -> None:
+        response = self._connection.getresponse()
+        while self._left:
+            line = response.readline()
+            if not line:
+                break
+            self._left -= b'"ADDED"' in line[:40]
+        self._last = time.monotonic()
+        self._connection.close()
+
+    def wait(self, seconds: float) -> float:
+        """Wait until all are bound, and return when the last one was.
+
+        Raises: TimeoutError.
+        """
+        self._thread.join(seconds)
+        if self._left:
+            raise TimeoutError(f"{self._left} pods are without a node after {seconds:g} s")
+        return self._last
 
 
 def run_pods(admin: Api) -> None:

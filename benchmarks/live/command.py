@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from benchmarks.live.cluster import (
+    Binds,
     Scheduler,
     Size,
     control_plane,
@@ -18,12 +19,11 @@ from benchmarks.live.cluster import (
     kai,
     kube_scheduler,
     run_pods,
-    unbound,
 )
 from benchmarks.live.counting import Usage, requests, when_quiet, writes
 from tests.integration.controlplane import ControlPlane
 
-_POLL = 0.25
+_LIMIT = 600.0
 
 _nodes = click.option("--nodes", default=500, show_default=True, type=click.IntRange(min=1))
 _gpus = click.option("--gpus", default=8, show_default=True, help="GPUs of each node.")
@@ -80,8 +80,9 @@ def idle(
         folder = keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         with control_plane(folder / "plane", size) as plane, _scheduler(plane, folder, None, flags) as found:
+            binds = Binds(plane.admin, size.pods)
             create_pods(plane.admin, size, found.name)
-            _wait_for_binds(plane, 600.0)
+            binds.wait(_LIMIT)
             run_pods(plane.admin)
             click.echo(json.dumps(_idle(plane, found, seconds), indent=2))
 
@@ -96,11 +97,11 @@ def _fill(plane: ControlPlane, scheduler: Scheduler, size: Size) -> dict[str, An
     pids = {"scheduler": scheduler.daemon.pid, "apiserver": plane.apiserver.pid, "etcd": plane.etcd.pid}
     counts = when_quiet(plane.admin)
     before = {name: Usage.of(pid) for name, pid in pids.items()}
+    binds = Binds(plane.admin, size.pods)
     since = time.monotonic()
     create_pods(plane.admin, size, scheduler.name)
     created = time.monotonic() - since
-    _wait_for_binds(plane, 600.0)
-    bound = time.monotonic() - since
+    bound = binds.wait(_LIMIT) - since
     later = when_quiet(plane.admin)
     after = {name: Usage.of(pid) for name, pid in pids.items()}
     made = writes(later - counts)
@@ -136,11 +137,3 @@ def _idle(plane: ControlPlane, scheduler: Scheduler, seconds: float) -> dict[str
         "writes": dict(writes(requests(plane.admin) - counts)),
         "rss_mb": {"before": round(before.rss_mb, 1), "after": round(after.rss_mb, 1)},
     }
-
-
-def _wait_for_binds(plane: ControlPlane, limit: float) -> None:
-    end = time.monotonic() + limit
-    while unbound(plane.admin):
-        if time.monotonic() > end:
-            raise click.ClickException(f"some pods are without a node after {limit:g} s")
-        time.sleep(_POLL)
