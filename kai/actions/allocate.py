@@ -12,7 +12,6 @@ Source: the peer's actions/allocate.
 """
 
 import attrs
-import numpy as np
 
 from kai.actions.placing import must_wait, place_group
 from kai.framework.heaps import GroupHeap
@@ -40,18 +39,17 @@ class Allocate:
                 heap.push(portion)
 
     def _serve_awaited(self, session: Session, waiting: GroupRows) -> None:
-        """Try the groups for which others were evicted, best first, each once: what was taken for them is theirs.
+        """Try the groups for which others were evicted, each once: what was taken for them is theirs.
 
         The order of queues asks who deserves the next pod most, and may answer with the group that was evicted: it
         would be bound and evicted again in every cycle.
         """
         if not session.snapshot.awaited:
             return
-        keys = frozenset(session.snapshot.awaited)
-        heap = GroupHeap(session)
-        heap.fill(np.array([row for row in waiting if session.snapshot.groups[row].key in keys], np.int64))
-        for portion in iter(heap.pop, None):
-            self._try(session, portion)
+        rows = {session.snapshot.groups[row].key: int(row) for row in waiting}
+        for key in session.snapshot.awaited:
+            if key in rows and session.facts.groups.queue[rows[key]] >= 0:
+                self._try(session, session.portion(rows[key]))
 
     def _try(self, session: Session, portion: Portion) -> bool:
         """Place the next chunk of one group; say whether it was placed."""

@@ -65,8 +65,8 @@ class Session:
         self.alike = Alike(self)
         self.counts = {"binds": 0, "evictions": 0, "pipelines": 0}
         self.last_start = base.groups.last_start.copy()
-        self.helped: set[int] = set()
-        """Groups for which pods were evicted in this cycle."""
+        self._helped: dict[str, None] = dict.fromkeys(snapshot.awaited)
+        """Keys of groups for which pods were evicted, in that order, less those that lost pods since."""
         self.last_eviction = base.groups.last_eviction.copy()
         self.stale_since = base.groups.stale_since.copy()
         self._smallest, self._largest = snapshot.gpu_memory_bounds
@@ -427,9 +427,9 @@ class Session:
         kinds = Counter(map(type, chain.from_iterable(statements)))
         for kind, count in kinds.items():
             self.counts[_COUNTED_AS[kind]] += count
-        if Evict in kinds:
-            evictions = (each for each in chain.from_iterable(statements) if isinstance(each, Evict))
-            self.helped.update(each.aggressor for each in evictions if each.aggressor >= 0)
+        if action != "allocate":
+            for decisions in statements:
+                self._note_help(decisions)
         take, committed = self._sink.take, self.observer.committed
         for decisions in statements:
             take(decisions)
@@ -444,11 +444,25 @@ class Session:
         self.records.refuse(group, verdict.reasons)
 
     def awaited(self) -> tuple[str, ...]:
-        """Return the keys of groups for which pods were evicted, now or before, and which wait for their places."""
+        """Return the keys of groups for which pods were evicted, now or before, and which wait for their places.
+
+        They are in the order in which they were helped: what one search found assumes what those before it did.
+        """
+        if not self._helped:
+            return ()
         waiting = self.snapshot.pod_group[self.pods_in(1 << Status.PIPELINED)]
-        before = frozenset(self.snapshot.awaited)
-        promised = [(row, self.snapshot.groups[row].key) for row in np.unique(waiting[waiting >= 0])]
-        return tuple(key for row, key in promised if row in self.helped or key in before)
+        promised = {self.snapshot.groups[row].key for row in np.unique(waiting[waiting >= 0])}
+        return tuple(key for key in self._helped if key in promised)
+
+    def _note_help(self, decisions: tuple[Decision, ...]) -> None:
+        """Remember who gains by a search; who loses pods, or has them moved, has its turn like all others."""
+        of_pod = self.snapshot.pod_group
+        losing = {int(of_pod[each.pod]) for each in decisions if isinstance(each, Evict)}
+        gaining = {int(of_pod[each.pod]) for each in decisions if isinstance(each, Nominate)} - losing
+        for group in losing - {-1}:
+            self._helped.pop(self.snapshot.groups[group].key, None)
+        for group in sorted(gaining):
+            self._helped.setdefault(self.snapshot.groups[group].key)
 
     def close(self) -> None:
         """Tell plugins that the cycle is over."""
