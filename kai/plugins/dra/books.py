@@ -134,8 +134,12 @@ class Books:
 
     def consumers(self, row: int, pod: PodRow) -> int:
         """Return how many consumers other than ``pod`` the claim in ``row`` has."""
-        counted = self._view.snapshot.pods[pod].uid in self._named_before[row] or bool(self.columns.held.values[pod])
+        counted = bool(self.columns.held.values[pod]) or self._is_named(row, pod)
         return int(self.columns.reserved.values[row]) - int(counted)
+
+    def _is_named(self, row: int, pod: PodRow) -> bool:
+        """Say whether ``pod`` is among the consumers all the time: the status named it before it was placed."""
+        return pod not in self._standing and self._view.snapshot.pods[pod].uid in self._named_before[row]
 
     def in_order(self, rows: Int64s) -> Int64s:
         """Return device ``rows`` in the order in which they are tried: those that an evicted pod still sits on last."""
@@ -181,14 +185,30 @@ class Books:
         for row in self.gpus(placement, node):
             out += [Effect(columns.promised if promise else columns.seats, row, 1), Effect(columns.leaving, row, -1)]
         free = placement.counted + placement.promised
+        if pod in self._standing and not promise:
+            free += self._taken_over(pod, node, placement, seats=int(leaving))
         if free:
             out.append(Effect(self._releasing, self._gpu_cell(node), free * GPU_UNIT))
         return out
 
+    def _taken_over(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement, *, seats: int) -> int:
+        """Return how many GPUs of ``pod`` were promised to others that use its claims, with ``seats`` taken by pods.
+
+        While it is gone their promises take what it releases; while it stays they take nothing.
+        """
+        devices = [
+            device
+            for allocation in placement.claims
+            if self.consumers(self.rows[allocation.claim], pod) > 0
+            for device in allocation.devices
+        ]
+        columns = self.columns
+        rows = self._inventory.gpus_of(devices, node)
+        return sum(1 for row in rows if columns.promised.values[row] > 0 and columns.seats.values[row] == seats)
+
     def _claim_effects(self, pod: PodRow, claim: ClaimKey, holding: Holding, *, leaving: bool) -> list[Effect]:
         columns, row = self.columns, self.rows[claim]
-        # A pod that the status named before it was placed is among the consumers all the time.
-        named = pod not in self._standing and self._view.snapshot.pods[pod].uid in self._named_before[row]
+        named = self._is_named(row, pod)
         out = [] if named else [Effect(columns.reserved, row, 1)]
         users = int(columns.reserved.values[row])
         if (leaving and users == 1 and not named) or (not leaving and columns.choice.values[row] == 0):

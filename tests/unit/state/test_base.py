@@ -65,4 +65,4 @@ def test_a_request_by_memory_for_more_devices_than_any_node_has_is_refused():
     made["metadata"]["annotations"] |= {"gpu-memory": "4000", "gpu-fraction-num-devices": "1024"}
     played = play(GpuSharing(), snapshot_of(gpu_node("n1", 8), made))
     assert played.bound == {}
-    assert [(count, reason.subject) for count, reason in played.waiting_for("a").counts] == [(1, "gpu-memory")]
+    assert [(count, reason.subject) for count, reason in played.waiting_for("a").counts] == [(1, "gpu")]

@@ -115,6 +115,26 @@ def test_no_device_serves_two_claims_and_undo_is_exact(manifests, played):
     assert game.session.ledger.fingerprint() == before
 
 
+def test_a_promise_takes_nothing_while_the_pod_whose_claim_it_shares_stays():
+    held = [("n1", "d0")]
+    game = Game(
+        [
+            node("n1"),
+            CLASS,
+            offer("n1", device("d0", attributes={ROOT: "root0"})),
+            claim("c1", exactly(count=1), held=held, users=["default-g1-0"]),
+            claiming("g1-0", "c1", on="n1"),
+            claiming("g1-1", "c1"),
+        ]
+    )
+    columns = game.session.columns
+    seen = []
+    for verb, number in (("evict", 0), ("place", 1), ("place", 0)):
+        game.play(verb, number)
+        seen.append((int(columns.idle[0, GPU]), int(columns.releasing[0, GPU])))
+    assert seen == [(0, GPU_UNIT), (0, 0), (0, 0)]
+
+
 @settings(max_examples=60, deadline=None)
 @given(clusters(), moves)
 def test_a_node_counts_every_device_in_use_once(manifests, played):
