@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kai.kernels.columns import PENDING, RELEASING
+from kai.kernels.groups import sum_waiting
 from kai.kernels.order import next_chunk
 from kai.model.rows import Float64s, PodRows
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, COUNTED, Status, within
@@ -174,8 +176,8 @@ class Portion:
         """
         self._answer()
         if self._amounts is None:
-            shapes = self._session.facts.pods.shape[self._waiting(self._chunk)]
-            self._amounts = self._session.requested[shapes].sum(axis=0)
+            session = self._session
+            self._amounts = sum_waiting(session.facts, session.columns, session.requested, self._chunk)
         return self._amounts
 
     def _answer(self) -> None:
@@ -197,9 +199,7 @@ class Portion:
         """Return those of ``pods`` that are pending, or that the open statement evicted."""
         columns = self._session.columns
         status = columns.status[pods]
-        waiting: PodRows = pods[
-            (status == Status.PENDING) | ((status == Status.RELEASING) & (columns.virtual[pods] > 0))
-        ]
+        waiting: PodRows = pods[(status == PENDING) | ((status == RELEASING) & (columns.virtual[pods] > 0))]
         return waiting
 
     def _chunk_of(self, subgroup: int) -> list[int]:

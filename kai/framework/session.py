@@ -177,7 +177,9 @@ class Session:
             group = self.group_of_subgroup(subgroup)
             first, last = self.facts.groups.first_subgroup[group : group + 2]
             rows = [row for row in range(int(first), int(last)) if self.facts.groups.parent[row] == subgroup]
-            known = self._children[subgroup] = tuple(sorted(rows, key=self.subgroup_name))
+            if len(rows) > 1:
+                rows.sort(key=self.subgroup_name)
+            known = self._children[subgroup] = tuple(rows)
         return known
 
     def group_of_subgroup(self, subgroup: int) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from kai.framework.decisions import Cause, Decision, Evict, Nominate
 from kai.framework.verdict import Fact
 from kai.kernels import place
-from kai.kernels.columns import OP_ALLOCATE, OP_EVICT, OP_PIPELINE
+from kai.kernels.columns import ALLOCATED, OP_ALLOCATE, OP_EVICT, OP_PIPELINE
 from kai.model.rows import Float64s, NodeRow, NodeRows, PodRow, PodRows
 from kai.model.status import Status
 
@@ -251,10 +251,10 @@ class Statement:
         operations = self._ledger.operations()
         pods = operations[:, 1]
         statuses = columns.status[pods]
-        bound = (operations[:, 0] == OP_ALLOCATE) & (statuses == Status.ALLOCATED)
-        bindings = iter(session.grants.bindings(pods[bound]))
+        bound = (operations[:, 0] == OP_ALLOCATE) & (statuses == ALLOCATED)
         if bound.all():
-            return list(bindings)
+            return session.grants.bindings(pods)
+        bindings = iter(session.grants.bindings(pods[bound]) if bound.any() else ())
         out: list[Decision] = []
         evicted: set[int] = set()
         for kind, pod, status in zip(*operations.T.tolist(), statuses.tolist(), strict=True):

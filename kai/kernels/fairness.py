@@ -69,6 +69,57 @@ def parting(facts: Facts, left: int, right: int) -> int:
     return last
 
 
+@kernel
+def find_level_pairs(facts: Facts, aggressor: int, takers: Int64s, givers: Int64s) -> None:
+    """Fill ``takers`` and ``givers`` [Q]: where the paths to ``aggressor`` and to each queue part.
+
+    The first two queues that differ, or the last compared pair if one path ends first; -1 without an ``aggressor``.
+    """
+    takers[:] = -1
+    givers[:] = -1
+    if aggressor < 0:
+        return
+    for queue in range(takers.shape[0]):
+        depth = parting(facts, aggressor, queue)
+        takers[queue] = ancestor(facts, aggressor, depth)
+        givers[queue] = ancestor(facts, queue, depth)
+
+
+@inner
+def _is_greedy(facts: Facts, columns: Columns, taker: int, giver: int, wanted: Float64s) -> bool:
+    """Say whether the queue ``giver`` holds more than it may while ``taker`` wants that much more."""
+    within, above, below, above_share = True, False, False, False
+    for resource in range(SHARED_RESOURCES):
+        quota, claimed = facts.queues.quota[taker, resource], columns.queue_used[taker, resource] + wanted[resource]
+        within = within and (quota < 0 or claimed <= quota)
+        used, mine = columns.queue_used[giver, resource], facts.queues.quota[giver, resource]
+        share = facts.queues.allocatable[giver, resource]
+        above_share = above_share or (share >= 0 and used > share)
+        if wanted[resource] > 0 and mine >= 0:
+            above = above or used > mine
+            below = below or used < mine
+    return (above or not below) if within else above_share
+
+
+@kernel
+def find_greedy(
+    facts: Facts, columns: Columns, takers: Int64s, givers: Int64s, wanted: Float64s, owner: int, victims: Int64s
+) -> Bools:
+    """Return bool[n]: which ``victims``, groups, are of a greedy queue that is not ``owner``.
+
+    Each queue is looked at with its pair of ``takers`` and ``givers`` [Q]. Cost: O(Q + n).
+    """
+    greedy = np.zeros(takers.shape[0], np.bool_)
+    for queue in range(takers.shape[0]):
+        if queue != owner and givers[queue] >= 0:
+            greedy[queue] = _is_greedy(facts, columns, takers[queue], givers[queue], wanted)
+    out = np.zeros(victims.shape[0], np.bool_)
+    for at in range(victims.shape[0]):
+        queue = facts.groups.queue[victims[at]]
+        out[at] = queue >= 0 and greedy[queue]
+    return out
+
+
 @inner
 def _know(claim: Claim, loss: Loss, queue: int) -> None:
     if not loss.known[queue]:

@@ -4,7 +4,7 @@ import numpy as np
 
 from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import accepted_gpu
-from kai.kernels.columns import COUNTED, CPU, GPU, MEMORY, Columns, Facts
+from kai.kernels.columns import COUNTED, CPU, GPU, MEMORY, PENDING, RELEASING, Columns, Facts
 from kai.kernels.order import next_chunk
 from kai.kernels.struct import Bools, Float64s, Float64Table, Int64s
 
@@ -84,6 +84,20 @@ def describe_waiting(
         for at in range(next_chunk(facts, columns, facts.groups.first_subgroup[group] + 1, chunk)):
             for resource in range(3):
                 amounts[group, resource] += requested[facts.pods.shape[chunk[at]], resource]
+
+
+@kernel
+def sum_waiting(facts: Facts, columns: Columns, requested: Float64Table, pods: Int64s) -> Float64s:
+    """Return float64[3]: what those of ``pods`` want that are pending, or that the open statement evicted.
+
+    ``requested`` [K, 3] is what one pod of each shape is taken to want.
+    """
+    out = np.zeros(3, np.float64)
+    for pod in pods:
+        if columns.status[pod] == PENDING or (columns.status[pod] == RELEASING and columns.virtual[pod] > 0):
+            for resource in range(3):
+                out[resource] += requested[facts.pods.shape[pod], resource]
+    return out
 
 
 @kernel

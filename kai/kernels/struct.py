@@ -53,6 +53,7 @@ class Struct(structref.StructRefProxy):
     _arrays: Mapping[str, tuple[int, np.dtype[Any]]] = {}
     """Dimensions and elements of the fields that are arrays."""
     _type_of_struct: Any = None
+    _numba_type_: Any = None
     _construct: Any = None
 
     def __init_subclass__(cls) -> None:
@@ -71,6 +72,8 @@ class Struct(structref.StructRefProxy):
         _STRUCTREF.register(kind)
         _STRUCTREF.define_boxing(kind, cls)
         cls._type_of_struct = kind(list(cls._fields.items()))
+        # What the base class asks of each instance; calls of kernels read it for each argument.
+        cls._numba_type_ = cls._type_of_struct
         cls._construct = staticmethod(_constructor(cls, own))
 
     def __new__(cls, **fields: Any) -> Self:

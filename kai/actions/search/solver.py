@@ -35,10 +35,10 @@ from kai.framework.scenario import NO_BATCHES, Batches, Scenario
 from kai.framework.session import Session
 from kai.framework.statement import Statement
 from kai.framework.verdict import Fact
+from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY, KIND_NONE, RELEASING
 from kai.kernels.victims import free_gpus, losing
-from kai.model.pod import GpuKind
 from kai.model.rows import Float64s, GroupRow, Int64s, NodeRows, PodRows
-from kai.model.status import ACTIVE_ALLOCATED, Status
+from kai.model.status import ACTIVE_ALLOCATED
 
 Explain = Callable[[Session, int, Float64s], Mapping[str, Fact]]
 """The numbers of a queue, given what it held before anything was evicted."""
@@ -265,7 +265,7 @@ class Search:
         again = terms.outer(session, NO_BATCHES).scenario()
         if not np.array_equal(again.victims(), found.victims) or again.fingerprint() in self._failed:
             return False
-        if not (session.columns.status[found.victims] == Status.RELEASING).all():
+        if not (session.columns.status[found.victims] == RELEASING).all():
             return False
         if not terms.filters.accept(found.victims, held_by(session, found.victims)):
             return False
@@ -273,7 +273,7 @@ class Search:
 
     def _accepted(self, scenario: Scenario, victims: PodRows) -> bool:
         if self._cause is Cause.CONSOLIDATE:
-            return not (self._session.columns.status[victims] == Status.RELEASING).any()
+            return not (self._session.columns.status[victims] == RELEASING).any()
         hooks = [plugin.hooks.accept for plugin in self._session.policy.plugins]
         return all(bool(accept(scenario, self._cause)) for accept in hooks if accept is not None)
 
@@ -282,7 +282,7 @@ class Search:
         session, group = self._session, self._aggressor.group
         shapes = session.facts.pods.shape[self._aggressor.pods()]
         kinds = session.facts.shapes.kind[shapes]
-        sharing = (kinds == GpuKind.FRACTION) | (kinds == GpuKind.MEMORY)
+        sharing = (kinds == KIND_FRACTION) | (kinds == KIND_MEMORY)
         alone = bool(session.policy.leaves_alone(np.array([group], np.int64))[0])
         return alone and not bool((sharing | session.policy.dynamic[shapes]).any())
 
@@ -293,7 +293,7 @@ class Search:
         """
         session = self._session
         shapes = session.facts.pods.shape[session.portion(self._aggressor.group).pods()]
-        gpuless = (session.facts.shapes.kind[shapes] == GpuKind.NONE) & (session.facts.shapes.claimed[shapes] == 0)
+        gpuless = (session.facts.shapes.kind[shapes] == KIND_NONE) & (session.facts.shapes.claimed[shapes] == 0)
         if gpuless.any():
             return session.all_nodes
         return np.flatnonzero((idle > 0) | (releasing > 0)).astype(np.int64)

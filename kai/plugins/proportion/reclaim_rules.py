@@ -13,7 +13,17 @@ import numpy as np
 from kai.framework.scenario import Scenario
 from kai.framework.verdict import ACCEPTED, Code, Verdict
 from kai.framework.view import SessionView
-from kai.kernels.fairness import BEYOND_QUOTA, FAIR, NOT_JUSTIFIED, TOO_SATURATED, Claim, Loss, judge
+from kai.kernels.fairness import (
+    BEYOND_QUOTA,
+    FAIR,
+    NOT_JUSTIFIED,
+    TOO_SATURATED,
+    Claim,
+    Loss,
+    find_greedy,
+    find_level_pairs,
+    judge,
+)
 from kai.model.axis import CPU, GPU, MEMORY
 from kai.model.pod import GpuKind
 from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, PodRows
@@ -24,19 +34,6 @@ RULES = {NOT_JUSTIFIED: "strategy", TOO_SATURATED: "saturation", BEYOND_QUOTA: "
 def _fits(amounts: Float64s, bounds: Float64s) -> bool:
     """Say whether no amount exceeds its bound; a negative bound is none."""
     return bool(np.all((bounds < 0) | (amounts <= bounds)))
-
-
-def level_pair(session: SessionView, aggressor: int, victim: int) -> tuple[int, int]:
-    """Return the first two queues in which the paths to two leaf queues differ.
-
-    The last compared pair if one path ends first.
-    """
-    pair = (-1, -1)
-    for left, right in zip(session.path_to(aggressor), session.path_to(victim), strict=False):
-        pair = (left, right)
-        if left != right:
-            break
-    return pair
 
 
 def fits_share(session: SessionView, group: GroupRow, wanted: Float64s) -> bool:
@@ -67,8 +64,10 @@ class LevelPairs:
     @classmethod
     def of(cls, session: SessionView, aggressor: int) -> "LevelPairs":
         """Return the pairs for the leaf queue ``aggressor``; [Q] each."""
-        pairs = [level_pair(session, aggressor, queue) for queue in range(len(session.snapshot.queues))]
-        return cls(np.array([pair[0] for pair in pairs], np.int64), np.array([pair[1] for pair in pairs], np.int64))
+        count = len(session.snapshot.queues)
+        pairs = cls(np.empty(count, np.int64), np.empty(count, np.int64))
+        find_level_pairs(session.facts, aggressor, pairs.takers, pairs.givers)
+        return pairs
 
 
 def candidates(session: SessionView, aggressor: GroupRow, victims: GroupRows, pairs: LevelPairs) -> Bools:
@@ -76,20 +75,8 @@ def candidates(session: SessionView, aggressor: GroupRow, victims: GroupRows, pa
 
     The answer is one for each queue. Cost: O(Q + n).
     """
-    facts, columns = session.facts.queues, session.columns
-    wanted = session.chunk_amounts(aggressor)
-    takers, givers = pairs.takers, pairs.givers
-    quota = facts.quota[takers]
-    within = np.all((quota < 0) | (columns.queue_used[takers] + wanted <= quota), axis=1)
-    used, share = columns.queue_used[givers], facts.allocatable[givers]
-    above_share = np.any((share >= 0) & (used > share), axis=1)
-    asked = (wanted > 0) & (facts.quota[givers] >= 0)
-    above = np.any(asked & (used > facts.quota[givers]), axis=1)
-    below = np.any(asked & (used < facts.quota[givers]), axis=1)
-    greedy = np.where(within, above | ~below, above_share)
-    queues = session.facts.groups.queue[victims]
-    found: Bools = greedy[queues] & (queues >= 0) & (queues != session.queue_of(aggressor))
-    return found
+    wanted, owner = session.chunk_amounts(aggressor), int(session.queue_of(aggressor))
+    return find_greedy(session.facts, session.columns, pairs.takers, pairs.givers, wanted, owner, victims)
 
 
 def _counts_gpus_exactly(session: SessionView, pods: PodRows) -> bool:
