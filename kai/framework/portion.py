@@ -8,6 +8,7 @@ Source: the peer's podgroup_info (tasks to allocate, tasks to evict), subgroup_i
 """
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from kai.kernels.columns import PENDING, RELEASING
 from kai.kernels.groups import sum_waiting
 from kai.kernels.order import next_chunk
-from kai.model.rows import Float64s, PodRows
+from kai.model.rows import Float64s, GroupRow, PodRows
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, COUNTED, Status, within
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Portion:
     ) -> None:
         """Take all pods of ``group``, or those given by leaf; ``minimum`` overrides what sub-groups need."""
         self.group = int(group)
+        self.root = int(session.facts.groups.first_subgroup[group])
+        """The row of the group's root sub-group."""
         self._session = session
         self._pods = pods
         self._minimum = minimum or {}
@@ -45,12 +48,7 @@ class Portion:
         self._chunk = NOTHING
         self._amounts: Float64s | None = None
 
-    @property
-    def root(self) -> int:
-        """The row of the group's root sub-group."""
-        return int(self._session.facts.groups.first_subgroup[self.group])
-
-    @property
+    @cached_property
     def leaves(self) -> list[int]:
         """The rows of the leaves."""
         groups = self._session.facts.groups
@@ -66,6 +64,8 @@ class Portion:
 
     def pods(self, subgroup: int | None = None) -> PodRows:
         """Return all pods below ``subgroup`` (of the portion, if it is left out)."""
+        if subgroup is None and self._pods is None:
+            return self._session.view.pods_of(GroupRow(self.group))
         below = self.leaves if subgroup is None else self.leaves_below(subgroup)
         return np.concatenate([self.pods_of(leaf) for leaf in below]) if below else NOTHING
 

@@ -19,7 +19,7 @@ class Claim(Struct):
     used: Float64Table  # [Q, 3]
     fixed: Float64Table  # [Q, 3]
     wanted: Float64s  # [3]
-    group: int
+    group: Int64s  # [1]
     movable: bool
     multiplier: float
 
@@ -132,7 +132,7 @@ def _justify(
     facts: Facts, claim: Claim, loss: Loss, leaf: int, pieces: Float64Table, owner: Int64s, count: int
 ) -> bool:
     """Say whether each piece that ``leaf`` loses is justified by what it has before; subtract them one by one."""
-    mine = facts.groups.queue[claim.group]
+    mine = facts.groups.queue[claim.group[0]]
     depth = parting(facts, mine, leaf)
     taker, giver = ancestor(facts, mine, depth), ancestor(facts, leaf, depth)
     touched = np.zeros(SHARED_RESOURCES, np.bool_)
@@ -187,7 +187,7 @@ def _outdoes(facts: Facts, claim: Claim, loss: Loss, queue: int, sibling: int, a
 
 @inner
 def _saturate(facts: Facts, claim: Claim, loss: Loss) -> int:
-    queue = facts.groups.queue[claim.group]
+    queue = facts.groups.queue[claim.group[0]]
     while queue >= 0:
         loss.at_fault[0] = queue
         if loss.known[queue]:
@@ -203,7 +203,7 @@ def _saturate(facts: Facts, claim: Claim, loss: Loss) -> int:
             ):
                 loss.at_fault[1] = sibling
                 return TOO_SATURATED
-        fixed = not facts.groups.preemptible[claim.group]
+        fixed = not facts.groups.preemptible[claim.group[0]]
         if fixed and not _fits(claim.fixed[queue] + claim.wanted, facts.queues.quota[queue]):
             return BEYOND_QUOTA
         queue = facts.queues.parent[queue]

@@ -52,6 +52,15 @@ def test_groups_are_described_as_by_the_twins(stage):
         assert (elastic[row], amounts[row].tolist()) == (state, list(held))
 
 
+@given(stages(), st.lists(st.integers(0, 30), max_size=6))
+def test_what_waiting_pods_want_is_summed_as_by_the_twin(stage, which):
+    ledger, world = stage.ledger, stage.world
+    pods = [world.pods[at % len(world.pods)] for at in which] if world.pods else []
+    rows = np.array([pod.row for pod in pods], np.int64)
+    found = groups.sum_waiting(ledger.facts, ledger.columns, stage.requested(), rows)
+    assert found.tolist() == list(naive.sum_waiting(pods, stage.requested().tolist()))
+
+
 @given(st.lists(st.integers(-1, 4), max_size=12), st.randoms(use_true_random=False))
 def test_pods_are_sorted_by_leaf_as_by_the_twin(leaves, chance):
     pods = list(range(len(leaves)))

@@ -251,7 +251,7 @@ def test_reclaims_are_judged_as_by_the_twin(stage, which, who, wanted, movable, 
         used=np.array(used),
         fixed=np.array(fixed),
         wanted=np.array(wanted),
-        group=group.row,
+        group=np.array([group.row]),
         movable=movable,
         multiplier=multiplier,
     )
@@ -270,3 +270,20 @@ def test_reclaims_are_judged_as_by_the_twin(stage, which, who, wanted, movable, 
     }
     case = naive_fairness.Case(world, group, wanted, used, fixed, movable, multiplier)
     assert words[code] == naive_fairness.judge(case, gone)
+
+
+@given(stages(**many), st.integers(0, 8), amounts)
+def test_greedy_queues_are_those_of_the_twin(stage, who, wanted):
+    world, ledger = stage.world, stage.ledger
+    mine = [group for group in world.groups if group.queue >= 0]
+    if not mine:
+        return
+    group = mine[who % len(mine)]
+    pairs = np.zeros((2, len(world.queues)), np.int64)
+    fairness.find_level_pairs(ledger.facts, group.queue, *pairs)
+    assert [tuple(pair) for pair in pairs.T.tolist()] == naive_fairness.find_level_pairs(world, group.queue)
+    everybody = np.arange(len(world.groups))
+    found = fairness.find_greedy(ledger.facts, ledger.columns, *pairs, np.array(wanted), group.queue, everybody)
+    used = [tuple(map(float, world.used(queue.row))) for queue in world.queues]
+    case = naive_fairness.Case(world, group, wanted, used, used, False, 1.0)
+    assert found.tolist() == naive_fairness.find_greedy(case, world.groups)

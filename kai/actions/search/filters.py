@@ -59,7 +59,8 @@ class Filters:
         """Prepare the aggressor's requirements; ``free`` [N] is what nodes have without taking anything."""
         self._session = session
         self._free = free
-        self._wanted = wanted_by(session, waiting)
+        self.wanted = wanted_by(session, waiting)
+        """What each waiting pod asks for."""
         self._open = np.zeros(len(free), np.bool_)
         self._open[feasible] = True
         session.policy.prepare_all(np.array(waiting, np.int64), session.all_nodes)
@@ -76,8 +77,8 @@ class Filters:
         return np.array([row for row, mask in self._masks.items() if not (mask & self._open).any()], np.int64)
 
     def _static_masks(self, waiting: Sequence[int]) -> dict[int, Bools]:
-        rows = np.unique(self._session.facts.shapes.mask[self._session.facts.pods.shape[list(waiting)]]).tolist()
-        return {row: self._session.policy.vectors.masks[row] for row in rows}
+        rows = self._session.facts.shapes.mask[self._session.facts.pods.shape[list(waiting)]].tolist()
+        return {row: self._session.policy.vectors.masks[row] for row in sorted(set(rows))}
 
     def _some_node_matches(self, victims: Int64s) -> bool:
         if not self._masks:
@@ -107,5 +108,5 @@ class Filters:
         return True
 
     def _nodes_can_hold(self, capacity: Int64s) -> bool:
-        largest = np.sort(capacity)[::-1][: max(1, len(self._wanted))]
-        return fits_greedily(self._wanted, [int(c) for c in largest], stop_at_zero=True)
+        largest = np.sort(capacity)[::-1][: max(1, len(self.wanted))]
+        return fits_greedily(self.wanted, [int(c) for c in largest], stop_at_zero=True)

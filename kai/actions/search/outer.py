@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 
-from kai.actions.search.filters import Filters, held_by, wanted_by
+from kai.actions.search.filters import Filters, held_by
 from kai.actions.search.standing import Standing
 from kai.framework.heaps import GroupHeap
 from kai.framework.portion import Portion
@@ -38,7 +38,7 @@ class Terms:
             view=session.view,
             aggressor=self.aggressor,
             waiting=self.waiting,
-            wanted=wanted_by(session, self.waiting),
+            wanted=self.filters.wanted,
             recorded=self.recorded,
             batches=batches,
             free=self.free,
@@ -151,7 +151,7 @@ class Striding:
             pods=np.empty(len(self._removed), np.int64),
             start=np.empty(len(self._removed) + 1, np.int64),
             capacity=terms.free.copy(),
-            wanted=np.array(sorted(wanted_by(session, terms.waiting), reverse=True), np.int64),
+            wanted=np.array(sorted(terms.filters.wanted, reverse=True), np.int64),
             masks=masks,
             reached=np.zeros(len(masks), np.bool_),
             state=np.zeros(5, np.int64),

@@ -261,9 +261,11 @@ class Search:
 
         It would if all victims are evicted, in the same order, and filters and plugins do not mind them being known.
         """
-        session, terms = self._session, attrs.evolve(found.terms, recorded=found.batches)
-        again = terms.outer(session, NO_BATCHES).scenario()
-        if not np.array_equal(again.victims(), found.victims) or again.fingerprint() in self._failed:
+        session, terms = self._session, found.terms
+        again = Scenario(aggressor=terms.aggressor, waiting=terms.waiting, recorded=found.batches)
+        if not np.array_equal(again.victims(), found.victims):
+            return False
+        if self._failed and again.fingerprint() in self._failed:
             return False
         if not (session.columns.status[found.victims] == RELEASING).all():
             return False
@@ -274,8 +276,8 @@ class Search:
     def _accepted(self, scenario: Scenario, victims: PodRows) -> bool:
         if self._cause is Cause.CONSOLIDATE:
             return not (self._session.columns.status[victims] == RELEASING).any()
-        hooks = [plugin.hooks.accept for plugin in self._session.policy.plugins]
-        return all(bool(accept(scenario, self._cause)) for accept in hooks if accept is not None)
+        hooks = [plugin.hooks.accept for plugin in self._session.policy.plugins if plugin.hooks.accept is not None]
+        return all(accept(scenario, self._cause) for accept in hooks)
 
     def _books_all_it_asks_for(self) -> bool:
         """Say whether the group fits wherever there is as much as its pods will take, no more being asked for."""

@@ -68,7 +68,7 @@ class Standing:
     def room_for(self, pods: Int64s) -> int:
         """Return how many changes evicting ``pods`` and placing their groups again can make at most."""
         facts = self._session.facts
-        groups = np.unique(facts.pods.group[pods])
+        groups = np.array(list(set(facts.pods.group[pods].tolist())), np.int64)
         starts = facts.groups.pod_start[facts.groups.first_subgroup]
         return 2 * (len(pods) + int((starts[groups + 1] - starts[groups]).sum()))
 

@@ -129,8 +129,15 @@ class Judge:
         """Make room; ``multiplier`` makes saturation count for more."""
         self._session = session
         queues = len(session.snapshot.queues)
-        self._multiplier = multiplier
-        self._claim: Claim | None = None
+        self._begun = False
+        self._claim = Claim(
+            used=np.zeros((queues, 3), np.float64),
+            fixed=np.zeros((queues, 3), np.float64),
+            wanted=np.zeros(3, np.float64),
+            group=np.zeros(1, np.int64),
+            movable=session.parameters.allow_consolidating_reclaim,
+            multiplier=multiplier,
+        )
         self._loss = Loss(
             remaining=np.zeros((queues, 3), np.float64),
             known=np.zeros(queues, np.bool_),
@@ -140,20 +147,17 @@ class Judge:
 
     def remember(self, aggressor: GroupRow) -> None:
         """Copy what queues use and what the ``aggressor`` wants."""
-        session = self._session
-        self._claim = Claim(
-            used=session.columns.queue_used.astype(np.float64),
-            fixed=session.columns.queue_fixed.astype(np.float64),
-            wanted=session.chunk_amounts(aggressor).copy(),
-            group=int(aggressor),
-            movable=session.parameters.allow_consolidating_reclaim,
-            multiplier=self._multiplier,
-        )
+        session, claim = self._session, self._claim
+        claim.used[:] = session.columns.queue_used
+        claim.fixed[:] = session.columns.queue_fixed
+        claim.wanted[:] = session.chunk_amounts(aggressor)
+        claim.group[0] = aggressor
+        self._begun = True
 
     def judge(self, scenario: Scenario) -> Verdict:
         """Return whether the victims of ``scenario``, as it ended in simulation, may be taken for its aggressor."""
         session = self._session
-        if self._claim is None or len(session.snapshot.queues) == 0:
+        if not self._begun or len(session.snapshot.queues) == 0:
             return ACCEPTED
         code = judge(session.facts, session.columns, self._claim, self._loss, scenario.victims())
         if code == FAIR:

@@ -40,6 +40,39 @@ def _fits(amounts: Sequence[float], bounds: Sequence[float]) -> bool:
     return all(bound < 0 or amount <= bound for amount, bound in zip(amounts, bounds, strict=True))
 
 
+def find_level_pairs(world: World, aggressor: int) -> list[tuple[int, int]]:
+    """Return, for each queue, the last pair compared walking down from the roots until two queues differ."""
+    out = []
+    for queue in world.queues:
+        pair = (-1, -1)
+        mine, theirs = list(world.above(aggressor)), list(world.above(queue.row))
+        for taker, giver in zip(mine[::-1], theirs[::-1], strict=False):
+            pair = (taker.row, giver.row)
+            if taker is not giver:
+                break
+        out.append(pair)
+    return out
+
+
+def find_greedy(case: Case, victims: Sequence[Group]) -> list[bool]:
+    """Say of each group whether its queue, another one, holds more than it may."""
+    queues, wanted = case.world.queues, case.wanted
+    pairs = find_level_pairs(case.world, case.group.queue)
+    out = []
+    for group in victims:
+        if group.queue in {-1, case.group.queue}:
+            out.append(False)
+            continue
+        taker, giver = pairs[group.queue]
+        used, quota = case.used[giver], queues[giver].quota
+        asked = [at for at in range(3) if wanted[at] > 0 and quota[at] >= 0]
+        if _fits(_plus(case.used[taker], wanted), queues[taker].quota):
+            out.append(any(used[at] > quota[at] for at in asked) or all(used[at] >= quota[at] for at in asked))
+        else:
+            out.append(not _fits(used, queues[giver].allocatable))
+    return out
+
+
 def judge(case: Case, victims: Sequence[Pod]) -> str:
     """Return "fair", or which rule the victims break."""
     losses: dict[int, list[Triple]] = {}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status
 from tests.kernels.naive.order import next_chunk
-from tests.kernels.naive.world import Group, World
+from tests.kernels.naive.world import Group, Pod, World
 
 Described = tuple[float, tuple[float, float, float]]
 
@@ -46,6 +46,12 @@ def describe_waiting(world: World, requested: Sequence[Sequence[float]]) -> dict
             rows = [requested[pod.shape.row] for pod in chunk]
             out[group.row] = elastic_state(group), _sum(rows)
     return out
+
+
+def sum_waiting(pods: Sequence[Pod], requested: Sequence[Sequence[float]]) -> tuple[float, float, float]:
+    """Return what those of ``pods`` want that are pending or that the open statement evicted."""
+    evicted = [pod for pod in pods if pod.status == Status.RELEASING and pod.virtual]
+    return _sum([requested[pod.shape.row] for pod in pods if pod.status == Status.PENDING or pod in evicted])
 
 
 def describe_holding(world: World) -> dict[int, Described]:
