@@ -247,6 +247,8 @@ class Session:
 
     def devices_of(self, pod: int) -> tuple[str, ...]:
         """Return the names of the shared devices of a pod; ``+node/n`` stands for one that is opened in this cycle."""
+        if not self.columns.placement[pod]:
+            return ()
         return self.grants.devices_of(np.array([pod], np.int64))[0]
 
     def has_details(self, placements: Int64s) -> Bools:

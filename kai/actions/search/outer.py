@@ -108,9 +108,6 @@ class Striding:
         self._standing = standing
         self._victims = victims
         self._member = member
-        pods = len(session.snapshot.pods)
-        self._removed = np.zeros(pods, np.bool_)
-        self._known = np.zeros(pods, np.bool_)
         self._begun = False
 
     def outers(self, terms: Terms) -> Iterator[Outer]:
@@ -143,19 +140,12 @@ class Striding:
             self._victims,
             self._member,
         )
-        masks = terms.filters.unmatched()
-        state = Growth(
-            heap=heap,
-            removed=self._removed,
-            known=self._known,
-            pods=np.empty(len(self._removed), np.int64),
-            start=np.empty(len(self._removed) + 1, np.int64),
-            capacity=terms.free.copy(),
-            wanted=np.array(sorted(terms.filters.wanted, reverse=True), np.int64),
-            masks=masks,
-            reached=np.zeros(len(masks), np.bool_),
-            state=np.zeros(5, np.int64),
-        )
+        wanted, masks = sorted(terms.filters.wanted, reverse=True), terms.filters.unmatched()
+        state = self._standing.growth(len(wanted), len(masks))
+        state.capacity[:] = terms.free
+        state.wanted[:] = wanted
+        state.masks[:] = masks
+        state.reached[:] = False
         growth.begin(session.facts, session.columns, session.policy.vectors, state, terms.recorded.pods)
         return state
 

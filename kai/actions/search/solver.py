@@ -99,6 +99,7 @@ class Search:
         self._free: Int64s = idle + releasing
         self._feasible = self._feasible_nodes(idle, releasing)
         self._replacing = Replacing(session, self._feasible, standing)
+        self._standing = standing
         self._shortcuts = standing is not None
 
     def run(self) -> Outcome:
@@ -282,6 +283,8 @@ class Search:
     def _books_all_it_asks_for(self) -> bool:
         """Say whether the group fits wherever there is as much as its pods will take, no more being asked for."""
         session, group = self._session, self._aggressor.group
+        if self._standing is not None and self._standing.exact[group]:
+            return True
         shapes = session.facts.pods.shape[self._aggressor.pods()]
         kinds = session.facts.shapes.kind[shapes]
         sharing = (kinds == KIND_FRACTION) | (kinds == KIND_MEMORY)

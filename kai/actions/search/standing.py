@@ -8,8 +8,10 @@ import numpy as np
 
 from kai.framework.heaps import GroupHeap
 from kai.framework.session import Session
+from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY
 from kai.kernels.filling import rank_again
 from kai.kernels.groups import describe_holding, describe_waiting, find_plain, find_waiting
+from kai.kernels.growth import Growth
 from kai.kernels.order import Heap
 from kai.kernels.trying import Trial
 from kai.kernels.victims import select
@@ -33,7 +35,10 @@ class Standing:
         self.waits: Bools = np.zeros(count, np.bool_)
         self.ranked: GroupRows = np.arange(count, dtype=np.int64)
         self.plain: Bools = self._plain()
+        self.exact: Bools = self.plain & ~self._sharing()
+        """[G] plain, and what is booked for their pods is all that they ask for."""
         self.victims: Heap = GroupHeap(session, victims=True).records
+        self._growths: dict[tuple[int, int], Growth] = {}
         self._waiting: GroupRows = np.zeros(0, np.int64)
         self._heap: Heap = GroupHeap(session).records
         self._seen = np.full(count, -1, np.int64)
@@ -111,6 +116,15 @@ class Standing:
         plain[facts.pods.group[asking]] = False
         return plain
 
+    def _sharing(self) -> Bools:
+        """Return bool[G]: some pod takes a part of a device."""
+        facts = self._session.facts
+        kinds = facts.shapes.kind[facts.pods.shape]
+        parts = ((kinds == KIND_FRACTION) | (kinds == KIND_MEMORY)) & (facts.pods.group >= 0)
+        sharing = np.zeros(len(self.plain), np.bool_)
+        sharing[facts.pods.group[parts]] = True
+        return sharing
+
     def _make_trial(self) -> Trial:
         session = self._session
         nodes, groups = len(session.all_nodes), len(session.snapshot.groups)
@@ -132,3 +146,22 @@ class Standing:
             failed=np.zeros(groups, np.int64),
             state=np.zeros(2, np.int64),
         )
+
+    def growth(self, wanted: int, masks: int) -> Growth:
+        """Return room for growing a set of victims of ``wanted`` pods with ``masks``; the same each time."""
+        known = self._growths.get((wanted, masks))
+        if known is None:
+            pods, nodes = len(self._session.snapshot.pods), len(self._session.all_nodes)
+            known = self._growths[wanted, masks] = Growth(
+                heap=self.victims,
+                removed=np.zeros(pods, np.bool_),
+                known=np.zeros(pods, np.bool_),
+                pods=np.empty(pods, np.int64),
+                start=np.empty(pods + 1, np.int64),
+                capacity=np.zeros(nodes, np.int64),
+                wanted=np.zeros(wanted, np.int64),
+                masks=np.zeros(masks, np.int64),
+                reached=np.zeros(masks, np.bool_),
+                state=np.zeros(5, np.int64),
+            )
+        return known

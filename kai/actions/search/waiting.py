@@ -101,27 +101,28 @@ class Hunt:
         return outcome is not Outcome.STOPPED
 
     def _search(self, session: Session, portion: Portion, standing: Standing | None) -> Outcome:
-        placed = self._candidates(session, portion)
-        if not placed.any() or self._is_hopeless(session, portion, placed):
+        rows = self._candidates(session, portion)
+        if not len(rows) or self._is_hopeless(session, portion, rows):
             return Outcome.FAILED
         victims: Plodding | Striding
         if standing is None:
-            victims = Plodding(session, session.oldest_first(np.flatnonzero(placed).astype(np.int64)))
+            victims = Plodding(session, session.oldest_first(rows))
         else:
             standing.refresh()
+            placed = np.zeros(len(session.snapshot.groups), np.bool_)
+            placed[rows] = True
             victims = Striding(session, standing, standing.in_order_of_age(placed), placed)
         return Search(session, portion, self.cause, victims, standing, self.rule, self.explain).run()
 
-    def _is_hopeless(self, session: Session, portion: Portion, placed: Bools) -> bool:
+    def _is_hopeless(self, session: Session, portion: Portion, rows: GroupRows) -> bool:
         """Say whether some plugin knows that a search would be in vain."""
         hooks = [plugin.hooks.hopeless for plugin in session.policy.plugins if plugin.hooks.hopeless is not None]
         if not hooks or not session.parameters.shortcuts:
             return False
-        rows = np.flatnonzero(placed).astype(np.int64)
         return any(hook(GroupRow(portion.group), portion.chunk(), rows, self.cause) for hook in hooks)
 
-    def _candidates(self, session: Session, portion: Portion) -> Bools:
-        """Return bool[G]: whose pods the group may take."""
+    def _candidates(self, session: Session, portion: Portion) -> GroupRows:
+        """Return the groups whose pods the group may take."""
         placed = np.zeros(len(session.snapshot.groups), np.bool_)
         find_placed(session.facts, session.columns, placed)
         placed &= session.facts.groups.preemptible
@@ -130,9 +131,7 @@ class Hunt:
         for plugin in session.policy.plugins:
             if plugin.hooks.filter_victims is not None and len(rows):
                 rows = rows[plugin.hooks.filter_victims(GroupRow(portion.group), rows, self.cause)]
-        placed[:] = False
-        placed[rows] = True
-        return placed
+        return rows
 
 
 class Past:
