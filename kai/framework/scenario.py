@@ -91,6 +91,8 @@ class Scenario:
     @cached_property
     def _victims(self) -> PodRows:
         pods = np.concatenate([self.recorded.pods, self.potential.pods])
+        if len(pods) <= 1:
+            return pods
         return victims.distinct(pods, int(pods.max(initial=-1)) + 1)
 
     def fingerprint(self) -> tuple[tuple[int, ...], bytes, bytes]:

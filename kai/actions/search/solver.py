@@ -99,6 +99,7 @@ class Search:
         self._free: Int64s = idle + releasing
         self._feasible = self._feasible_nodes(idle, releasing)
         self._replacing = Replacing(session, self._feasible, standing)
+        self._accepting = [each.hooks.accept for each in session.policy.plugins if each.hooks.accept is not None]
         self._standing = standing
         self._shortcuts = standing is not None
 
@@ -277,8 +278,7 @@ class Search:
     def _accepted(self, scenario: Scenario, victims: PodRows) -> bool:
         if self._cause is Cause.CONSOLIDATE:
             return not (self._session.columns.status[victims] == RELEASING).any()
-        hooks = [plugin.hooks.accept for plugin in self._session.policy.plugins if plugin.hooks.accept is not None]
-        return all(accept(scenario, self._cause) for accept in hooks)
+        return all(accept(scenario, self._cause) for accept in self._accepting)
 
     def _books_all_it_asks_for(self) -> bool:
         """Say whether the group fits wherever there is as much as its pods will take, no more being asked for."""

@@ -97,10 +97,11 @@ class Standing:
             rank_again(self._heap.keys, self.ranked, changed)
 
     def _describe_waiting(self, groups: GroupRows) -> None:
+        if not len(groups):
+            return
         session = self._session
-        states = self.states.copy()
         described = np.ones(len(groups), np.bool_)
-        describe_waiting(session.facts, session.columns, session.requested, groups, states, self.wanting)
+        describe_waiting(session.facts, session.columns, session.requested, groups, self.states, self.wanting)
         find_plain(session.facts, session.columns, groups, described)
         for group in map(int, groups[~described]):
             self.wanting[group] = session.portion(group).amounts()

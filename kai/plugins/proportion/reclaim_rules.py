@@ -33,7 +33,7 @@ RULES = {NOT_JUSTIFIED: "strategy", TOO_SATURATED: "saturation", BEYOND_QUOTA: "
 
 def _fits(amounts: Float64s, bounds: Float64s) -> bool:
     """Say whether no amount exceeds its bound; a negative bound is none."""
-    return bool(np.all((bounds < 0) | (amounts <= bounds)))
+    return bool(((bounds < 0) | (amounts <= bounds)).all())
 
 
 def fits_share(session: SessionView, group: GroupRow, wanted: Float64s) -> bool:
