@@ -25,6 +25,9 @@ NAMESPACE = "crowd"
 _SHARE = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 _ACCOUNT = "kai"
 _NAMES_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_LIST_OF_NAMES = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+_BOUND = "spec.nodeName!="
 
 
 @attrs.frozen(kw_only=True)
@@ -171,28 +174,34 @@ class Binds:
     """Counts the pods that got their nodes, by a watch of names only: lists would cost more than what they count."""
 
     def __init__(self, admin: Api, wanted: int) -> None:
-        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
-        version = admin.request("GET", path, limit=1)["metadata"]["resourceVersion"]
-        query = urlencode({"watch": 1, "fieldSelector": "spec.nodeName!=", "resourceVersion": version})
-        at = urlsplit(admin.url)
-        context = ssl.create_default_context(cafile=admin.ca_file)
-        self._connection = HTTPSConnection(at.hostname or "", at.port, timeout=600, context=context)
-        headers = {"Authorization": f"Bearer {admin.token}", "Accept": _NAMES_ONLY}
-        self._connection.request("GET", f"{path}?{query}", headers=headers)
+        self._admin = admin
+        self._wanted = wanted
         self._left = wanted
         self._last = 0.0
         self._thread = threading.Thread(target=self._count, daemon=True)
+        # The first watch begins before anything is created.
+        self._watch(admin.request("GET", _PODS, limit=1)["metadata"]["resourceVersion"])
         self._thread.start()
 
+    def _watch(self, version: str) -> None:
+        query = urlencode({"watch": 1, "fieldSelector": _BOUND, "resourceVersion": version})
+        at = urlsplit(self._admin.url)
+        context = ssl.create_default_context(cafile=self._admin.ca_file)
+        self._connection = HTTPSConnection(at.hostname or "", at.port, timeout=600, context=context)
+        headers = {"Authorization": f"Bearer {self._admin.token}", "Accept": _NAMES_ONLY}
+        self._connection.request("GET", f"{_PODS}?{query}", headers=headers)
+
     def _count(self) -> None:
-        response = self._connection.getresponse()
         while self._left:
-            line = response.readline()
-            if not line:
-                break
-            self._left -= b'"ADDED"' in line[:40]
+            response = self._connection.getresponse()
+            while self._left and (line := response.readline()):
+                self._left -= b'"ADDED"' in line[:40]
+            self._connection.close()
+            if self._left:  # A server ends watches that it cannot keep up with.
+                listed = self._admin.request("GET", _PODS, accept=_LIST_OF_NAMES, fieldSelector=_BOUND)
+                self._left = self._wanted - len(listed["items"])
+                self._watch(listed["metadata"]["resourceVersion"])
         self._last = time.monotonic()
-        self._connection.close()
 
     def wait(self, seconds: float) -> float:
         """Wait until all are bound, and return when the last one was.
