@@ -64,7 +64,8 @@ class NodeReader:
 
     def _same(self, node: Node) -> Node:
         last = self._last.get(node.name)
-        if last is not None and last == node and last.labels == node.labels:
+        # Nodes compare by what is hashable; labels and amounts are not.
+        if last is not None and (last, last.labels, last.allocatable) == (node, node.labels, node.allocatable):
             return last
         self._last[node.name] = node
         return node

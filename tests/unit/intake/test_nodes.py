@@ -1,7 +1,10 @@
 import pytest
 
+from kai.api.codec import structure_all
+from kai.api.objects import collect
+from kai.intake import Intake
 from kai.model.node import MigStrategy
-from tests.unit.intake.making import node, other, taken
+from tests.unit.intake.making import NOW, node, other, taken
 
 GPUS = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "4"}
 
@@ -126,3 +129,26 @@ def test_where_node_scheduling_is_restricted_only_workers_are_taken():
         node("n"),
     ]
     assert [each.name for each in taken(*nodes, restrict_node_scheduling=True).nodes] == ["c", "g"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "same"),
+    [
+        ({}, True),
+        ({"allocatable": {**GPUS, "memory": "16Gi"}}, False),
+        ({"allocatable": {**GPUS, "example.com/nic": "1"}}, False),
+        ({"labels": {"zone": "b"}}, False),
+        ({"spec": {"unschedulable": True}}, False),
+    ],
+)
+def test_a_node_object_that_says_nothing_new_is_the_same_node_and_any_other_is_a_new_one(changed, same):
+    intake = Intake()
+    seen = []
+    for body in ({}, changed):
+        manifest = node("n", **{"allocatable": GPUS, **body})
+        (found,) = intake.take(collect(structure_all([manifest]).objects), NOW).nodes
+        seen.append(found)
+    assert (seen[0] is seen[1]) is same
+    assert seen[1] == taken(manifest).nodes[0]
+    assert seen[1].allocatable == taken(manifest).nodes[0].allocatable
+    assert seen[1].labels == taken(manifest).nodes[0].labels
