@@ -48,7 +48,7 @@ def controller(name: str, given: Given, observe: Observe) -> Role:
 
 
 _BIND_REQUESTS: Final = ("needed", "always")
-_LINK_DELAY: Final = 3.0
+_LINK_DELAY: Final = 10.0
 _MOST_LOOKS: Final = 64
 
 
