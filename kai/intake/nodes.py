@@ -64,8 +64,7 @@ class NodeReader:
 
     def _same(self, node: Node) -> Node:
         last = self._last.get(node.name)
-        # Nodes compare by what is hashable; labels and amounts are not.
-        if last is not None and (last, last.labels, last.allocatable) == (node, node.labels, node.allocatable):
+        if last is not None and last == node:
             return last
         self._last[node.name] = node
         return node

@@ -14,7 +14,6 @@ from kai.model.podgroup import DEFAULT_SUBGROUP
 from kai.model.status import Status
 
 _FINISHED = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED, "Unknown": Status.UNKNOWN}
-_GROUP_PREFIX = names.GPU_GROUP_PREFIX
 
 
 @attrs.define(kw_only=True, eq=False)

@@ -42,8 +42,8 @@ class Node:
     """One node. ``allocatable`` is by resource name in axis units; ``gpu_memory`` is MiB of each GPU."""
 
     name: str
-    labels: Mapping[str, str] = attrs.field(factory=dict, eq=False)
-    allocatable: Mapping[str, int] = attrs.field(factory=dict, eq=False)
+    labels: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+    allocatable: Mapping[str, int] = attrs.field(factory=dict, hash=False)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     failing_conditions: tuple[str, ...] = ()
