@@ -6,7 +6,7 @@ would be sent. ``Live`` keeps all that a scheduler keeps between cycles.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import cache
 
@@ -33,6 +33,7 @@ from kai.framework.decisions import Bind, Evict, Nominate, Recorder
 from kai.framework.profile import Profile
 from kai.intake import Intake, expired_bind_requests
 from kai.scheduler import orders
+from kai.scheduler.forms import BindForms
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.verifying import pod_of
 from kai.state.snapshot import Snapshot
@@ -88,6 +89,7 @@ class Live:
     store: WatchedStore = Factory(_store)
     intake: Intake = Factory(lambda: Intake(_settings().intake))
     served: Served = Factory(Served)
+    forms: BindForms = Factory(lambda: BindForms(_settings()))
 
     # --- What arrives ------------------------------------------------------------------------------------------
 
@@ -135,20 +137,20 @@ class Live:
             bodies = tuple(self._encoded(snapshot, recorder))
         return Outcome(snapshot, recorder, bodies)
 
-    def _encoded(self, snapshot: Snapshot, recorder: Recorder) -> Iterable[bytes]:
+    def _encoded(self, snapshot: Snapshot, recorder: Recorder) -> Iterator[bytes]:
         """Encode bind requests and evictions as the service sends them; a promise is no write."""
-        settings, served = _settings(), self.served
+        forms, served, nodes = self.forms, self.served, snapshot.nodes
         for decision in recorder.decisions:
             pod = pod_of(self.store, snapshot, decision.pod)
             if pod is None:
                 raise LookupError(f"pod {snapshot.pods[decision.pod].key}: not in the store")
             match decision:
                 case Bind():
-                    node = snapshot.nodes[decision.node].name
-                    write = orders.create_bind(decision, pod, node, decision.devices, settings)
-                    yield encode_write(write, served).body or b""
+                    node = nodes[decision.node].name
+                    text = forms.text(decision, pod, node, decision.devices)
+                    yield text or encode_write(forms.create(decision, pod, node, decision.devices), served).body or b""
                 case Evict():
-                    order = orders.eviction(pod, settings, orders.Stamp(), budgeted=False)
+                    order = orders.eviction(pod, forms.settings, orders.BLANK, budgeted=False)
                     if not isinstance(order, EvictRequest):
                         raise TypeError(f"eviction: found {type(order).__name__}, expected the default, EvictRequest")
                     yield encode_write(order, served).body or b""

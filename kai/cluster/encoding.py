@@ -11,14 +11,12 @@ import msgspec
 
 from kai.api.kinds import BY_CLASS
 from kai.api.plans import Bind, Create, Delete, Emit, Get, List, Patch
+from kai.api.printed import Printed
 from kai.cluster.calls import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Call, Query
 from kai.cluster.paths import Served
 from kai.cluster.port import Apply, Evict, JsonPatch
 
 _LONGEST_EVENT: Final = 1024
-
-Remote = Get | List | Create | Patch | Delete | Bind | Emit | Apply | JsonPatch | Evict
-"""What is one HTTP call, but for the pages of a list."""
 
 
 @attrs.frozen(kw_only=True)
@@ -71,8 +69,7 @@ def encode_write(request: Create | Patch | Delete | Bind | Apply | JsonPatch | E
     match request:
         case Create():
             path = served.collection(request.ref.cls, request.ref.namespace)
-            body = to_json(_complete(request.manifest, request, served))
-            return Call(method="POST", path=path, body=body)
+            return Call(method="POST", path=path, body=_created(request, served))
         case Delete():
             return Call(method="DELETE", path=served.path(request.ref), body=to_json(_delete_options(request)))
         case Bind():
@@ -128,6 +125,13 @@ def encode_event(request: Emit, reporter: Reporter, served: Served, *, unique: s
         "count": 1,
     }
     return Call(method="POST", path=f"/api/v1/namespaces/{namespace}/events", body=to_json(manifest))
+
+
+def _created(request: Create, served: Served) -> bytes:
+    manifest = request.manifest
+    if isinstance(manifest, Printed) and manifest.api_version == served.version(request.ref.cls):
+        return manifest.text
+    return to_json(_complete(manifest, request, served))
 
 
 def _complete(manifest: Mapping[str, Any], request: Create | Apply, served: Served) -> dict[str, Any]:

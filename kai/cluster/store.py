@@ -132,7 +132,9 @@ class WatchedStore:
 
     def get(self, cls: type[T], name: str, namespace: str = "") -> T | None:
         """Return an object."""
-        return self.shelf(cls).get((namespace, name))
+        wanted: type[Any] = cls
+        shelf: Shelf[T] | None = self._shelves.get(wanted)
+        return (self.shelf(cls) if shelf is None else shelf).get((namespace, name))
 
     def all(self, cls: type[T]) -> tuple[T, ...]:
         """Return all objects of a kind."""

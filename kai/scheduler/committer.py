@@ -33,6 +33,7 @@ from kai.intake.nodes import is_wanted
 from kai.scheduler import orders
 from kai.scheduler.budgets import covering
 from kai.scheduler.cooling import Cooling
+from kai.scheduler.forms import BindForms
 from kai.scheduler.settings import EvictBy, SchedulerSettings
 from kai.scheduler.verifying import Reader, objection, pod_of
 from kai.state.snapshot import Snapshot
@@ -174,8 +175,8 @@ class _Bind:
 
     pod: Pod
     request: BindRequest
-    write: plans.Create
-    """How the request is written."""
+    write: plans.Create | None
+    """How the request is written; None for one that is to be carried out without being written."""
     since: float
     stage: str = "create"
     attempts: int = 0
@@ -216,6 +217,7 @@ class Committer:
     """Returns a name that no device ever had."""
     now: Callable[[], float]
     """Returns the wall clock, for what people read."""
+    forms: BindForms = attrs.field(default=attrs.Factory(lambda self: BindForms(self.settings), takes_self=True))
     cooling: Cooling = attrs.field(factory=Cooling)
     _term: Term | None = None
     _tickets: int = 0
@@ -317,9 +319,9 @@ class Committer:
         request = orders.bind_request(decision, pod, node, devices, self.settings, stamp)
         self._promised.pop(pod.metadata.uid, None)
         self._busy.add((BindRequest, _key(request)))
-        write = orders.create_bind(decision, pod, node, devices, self.settings, stamp)
-        work = _Bind(pod, request, write, now)
         is_direct = self.settings.direct_binds and orders.takes_one_write(request, pod)
+        write = None if is_direct else self.forms.create(decision, pod, node, devices, stamp)
+        work = _Bind(pod, request, write, now)
         order = self._carry(work) if is_direct else self._create(work)
         effects: list[Effect] = [Assume(request, _is_there(request)), order]
         patch = orders.pool_patch(pod, self.settings)
@@ -512,7 +514,7 @@ class Committer:
 
     def _create(self, work: _Bind) -> Send:
         work.stage = "create"
-        return self._send(work.write, work)
+        return self._send(work.write or orders.create_bind_request(work.request), work)
 
     def _look(self, work: _Bind) -> list[Effect]:
         work.stage = "look"

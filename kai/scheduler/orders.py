@@ -5,7 +5,6 @@ Source: fields, metadata and texts are those of the peer's cache.Bind, cache.Evi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -18,7 +17,6 @@ from kai.api.bindrequest import (
     ReceivedGpu,
 )
 from kai.api.codec import unstructure
-from kai.api.kinds import BY_CLASS
 from kai.api.meta import ObjectMeta, OwnerReference
 from kai.api.plans import Emit, Patch, Ref
 from kai.api.pod import Pod
@@ -41,7 +39,6 @@ SCHEDULED: Final = "Scheduled"
 FAILED_BINDING: Final = "FailedBinding"
 PIPELINED: Final = "Pipelined"
 EVICTED: Final = "Evict"
-_BIND_REQUEST: Final = BY_CLASS[BindRequest]
 _PREEMPTED: Final = "kai-scheduler: preempting to accommodate a higher priority workload"
 
 
@@ -59,6 +56,10 @@ class Stamp:
         return {key: value for key, value in found.items() if value}
 
 
+BLANK: Final = Stamp()
+"""Nothing besides."""
+
+
 # --- Binds ---------------------------------------------------------------------------------------------------------
 
 
@@ -68,7 +69,7 @@ def bind_request(
     node: str,
     devices: tuple[str, ...],
     settings: SchedulerSettings,
-    stamp: Stamp = Stamp(),
+    stamp: Stamp = BLANK,
 ) -> BindRequest:
     """Return the order to bind ``pod`` to ``node``; ``devices`` are the final names of its shared devices."""
     claims, zones = decision.details.get("claims"), decision.details.get("numa")
@@ -77,7 +78,7 @@ def bind_request(
         metadata=ObjectMeta(
             name=pod.metadata.name,
             namespace=pod.metadata.namespace,
-            labels={names.SELECTED_NODE: node, **_pool_label(settings)},
+            labels={names.SELECTED_NODE: node, **pool_label(settings)},
             annotations={**decision.annotations, **stamp.annotations()},
             owner_references=(
                 OwnerReference(api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid),
@@ -87,7 +88,7 @@ def bind_request(
             pod_name=pod.metadata.name,
             selected_node=node,
             received_resource_type=decision.received,
-            received_gpu=_received_gpu(decision.gpu_count, decision.gpu_portion),
+            received_gpu=received_gpu(decision.gpu_count, decision.gpu_portion),
             selected_gpu_groups=devices,
             resource_claim_allocations=claim_allocations(placement) if placement else (),
             extended_resource_claim_allocation=extended_allocation(placement, pod) if placement else None,
@@ -96,53 +97,14 @@ def bind_request(
     )
 
 
-def create_bind(
-    decision: Bind,
-    pod: Pod,
-    node: str,
-    devices: tuple[str, ...],
-    settings: SchedulerSettings,
-    stamp: Stamp = Stamp(),
-) -> plans.Create:
-    """Return the write of the order that `bind_request` returns, without making it where the order is a plain one.
-
-    Cost: a microsecond or two, a fifth of the way through the object; tens of thousands are written in a row.
-    """
-    name, namespace, uid = pod.metadata.name, pod.metadata.namespace, pod.metadata.uid
-    if decision.details or not (decision.received and namespace and uid):
-        return create_bind_request(bind_request(decision, pod, node, devices, settings, stamp))
-    metadata: dict[str, object] = {
-        "name": name,
-        "namespace": namespace,
-        "labels": {names.SELECTED_NODE: node, **_pool_label(settings)},
-    }
-    if decision.annotations or stamp.epoch or stamp.trace:
-        metadata["annotations"] = {**decision.annotations, **stamp.annotations()}
-    metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}]
-    spec: dict[str, object] = {
-        "podName": name,
-        "selectedNode": node,
-        "receivedResourceType": decision.received,
-        "receivedGPU": _received(decision.gpu_count, decision.gpu_portion),
-    }
-    if devices:
-        spec["selectedGPUGroups"] = list(devices)
-    manifest = {"apiVersion": _BIND_REQUEST.api_version, "kind": _BIND_REQUEST.kind, "metadata": metadata, "spec": spec}
-    return plans.Create(ref=Ref(BindRequest, name, namespace), manifest=manifest)
-
-
 @lru_cache
-def _received(count: int, portion: float) -> Mapping[str, object]:
-    """Return how many devices, and how much of each, in JSON."""
-    return unstructure(_received_gpu(count, portion))
-
-
-@lru_cache
-def _received_gpu(count: int, portion: float) -> ReceivedGpu:
+def received_gpu(count: int, portion: float) -> ReceivedGpu:
+    """Return how many devices, and how much of each, as the api has it."""
     return ReceivedGpu(count=count, portion=f"{portion if count else 0.0:.2f}")
 
 
-def _pool_label(settings: SchedulerSettings) -> dict[str, str]:
+def pool_label(settings: SchedulerSettings) -> dict[str, str]:
+    """Return the label that says to which node pool something belongs; none where there are no pools."""
     if not settings.intake.node_pool_label or not settings.intake.node_pool:
         return {}
     return {settings.intake.node_pool_label: settings.intake.node_pool}
@@ -170,7 +132,7 @@ def takes_one_write(request: BindRequest, pod: Pod) -> bool:
 
 def pool_patch(pod: Pod, settings: SchedulerSettings) -> Patch | None:
     """Return the write of the pod's node-pool label; None where it has it, or there are no pools."""
-    wanted = _pool_label(settings)
+    wanted = pool_label(settings)
     if all(pod.metadata.labels.get(key) == value for key, value in wanted.items()):
         return None
     return Patch(ref=pod_ref(pod), patch={"metadata": {"uid": pod.metadata.uid, "labels": wanted}})
