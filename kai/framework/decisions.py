@@ -1,4 +1,8 @@
-"""What a cycle decides, as values: bind, evict, nominate. The shell carries them out; the core only says so."""
+"""What a cycle decides, as values: bind, evict, nominate. The shell carries them out; the core only says so.
+
+A large cycle makes tens of thousands of the first two, which is why they are records of msgspec: those are made ten
+times faster than frozen classes that are written in Python.
+"""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,6 +10,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 import attrs
+import msgspec
 
 from kai.framework.verdict import Fact
 
@@ -21,8 +26,7 @@ class Cause(StrEnum):
     STALE = "stalegangeviction"
 
 
-@attrs.frozen(kw_only=True)
-class Bind:
+class Bind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Give a pod its node, now.
 
     ``devices`` names the shared devices; a name that starts with ``+`` is a device to be opened under any fresh name.
@@ -34,12 +38,11 @@ class Bind:
     received: str = "Regular"
     gpu_count: int = 0
     gpu_portion: float = 1.0
-    details: Mapping[str, object] = attrs.field(default=NOTHING, hash=False)
-    annotations: Mapping[str, str] = attrs.field(default=NOTHING, hash=False)
+    details: Mapping[str, object] = NOTHING
+    annotations: Mapping[str, str] = NOTHING
 
 
-@attrs.frozen(kw_only=True)
-class Nominate:
+class Nominate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Promise a pod a node whose resources are being released. Nothing is reserved beyond this cycle."""
 
     pod: int

@@ -176,9 +176,12 @@ class Lane:
             return
         count = int(state[allocating.DECISIONS])
         statements = work.statements[: int(state[allocating.STATEMENTS])]
-        begins = np.searchsorted(work.decided[:count, 2], np.arange(len(statements) + 1))
         decisions = self._decisions(work.decided[:count, 0], work.decided[:count, 1])
-        session.emit("allocate", *(tuple(decisions[begin:end]) for begin, end in pairwise(begins.tolist())))
+        if count == len(statements):  # none without a decision: one each
+            session.emit("allocate", *zip(decisions))
+        else:
+            begins = np.searchsorted(work.decided[:count, 2], np.arange(len(statements) + 1))
+            session.emit("allocate", *(tuple(decisions[begin:end]) for begin, end in pairwise(begins.tolist())))
         started = statements[(statements[:, 1] == 0) & (statements[:, 2] == 0), 0]
         if len(started):
             session.last_start[started] = session.clock.read()
