@@ -7,11 +7,11 @@ would be sent. ``Live`` keeps all that a scheduler keeps between cycles.
 
 import json
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 
 import msgspec
-from attrs import Factory, define, frozen
+from attrs import Factory, define, field, frozen
 
 from benchmarks.clock import Stopwatch
 from benchmarks.events import Batch
@@ -20,9 +20,12 @@ from kai import kernels
 from kai.api.collector import paused, settle
 from kai.api.kinds import BY_NAME, ApiObject
 from kai.api.objects import FIELD_OF
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
 from kai.cluster.clock import SystemClock
 from kai.cluster.encoding import encode_write
 from kai.cluster.paths import Served
+from kai.cluster.port import Arrivals
 from kai.cluster.port import Evict as EvictRequest
 from kai.cluster.raw import head_of, line_of, manifest_of
 from kai.cluster.shelf import Shelf
@@ -90,11 +93,25 @@ class Live:
     intake: Intake = Factory(lambda: Intake(_settings().intake))
     served: Served = Factory(Served)
     forms: BindForms = Factory(lambda: BindForms(_settings()))
+    _listening: ExitStack = Factory(ExitStack)
+    _arrivals: Arrivals = field(init=False)
+    _has_cycled: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Hear of pods and groups as they arrive."""
+        self._arrivals = self._listening.enter_context(self.store.arrivals(Pod, PodGroup))
 
     # --- What arrives ------------------------------------------------------------------------------------------
 
     def take(self, batch: Batch) -> None:
-        """Take what one read from the network brought: decode it and put it into the store."""
+        """Take what one read from the network brought: decode it, put it into the store, and read ahead."""
+        self._put(batch)
+        arrived = self._arrivals.take(len(batch.bodies))
+        if self._has_cycled:  # as the service does: the first cycle reads everything by itself
+            with paused():
+                self.intake.read_ahead(arrived)
+
+    def _put(self, batch: Batch) -> None:
         cls = BY_NAME[batch.api_version, batch.kind].cls
         shelf: Shelf[ApiObject] = self.store.shelf(cls)
         with self.store.taking(), paused():
@@ -122,7 +139,9 @@ class Live:
     def cycle(self, now: float, watch: Stopwatch) -> Outcome:
         """Apply what arrived, take a snapshot, run every action, and encode what is to be written."""
         with paused():  # as the service does
-            return self._cycle(now, watch)
+            outcome = self._cycle(now, watch)
+        self._has_cycled = True
+        return outcome
 
     def _cycle(self, now: float, watch: Stopwatch) -> Outcome:
         with watch.phase("deltas"):

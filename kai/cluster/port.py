@@ -238,6 +238,18 @@ class Changes(Protocol[T]):
         ...
 
 
+class Arrivals(Protocol):
+    """Objects that came or changed and that nobody took yet; of each only the newest form."""
+
+    def take(self, most: int) -> list[ApiObject]:
+        """Return some of them, in no order and at most so many; they are not returned again."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait until there are some."""
+        ...
+
+
 class Store(Protocol):
     """What is known of the cluster, by kind, namespace and name.
 
@@ -287,6 +299,10 @@ class Store(Protocol):
 
         What nobody takes is joined object by object, so nothing piles up behind a slow reader.
         """
+        ...
+
+    def arrivals(self, *classes: type[Any]) -> AbstractContextManager[Arrivals]:
+        """Collect what comes or changes from now on, for somebody who prepares for it; not what goes."""
         ...
 
     async def newer(self, revision: int) -> int:

@@ -15,6 +15,7 @@ import attrs
 
 from kai.api.kinds import BY_CLASS, ApiObject
 from kai.api.objects import FIELD_OF, ClusterObjects
+from kai.cluster.arrivals import Arrivals
 from kai.cluster.port import Change, Clock, Index, Key, Rejected
 from kai.cluster.shelf import Shelf
 
@@ -93,7 +94,7 @@ class WatchedStore:
         for each in watched:
             self._shelves[each.cls] = _shelf(each, self._changed)
             self._syncs[each.cls] = _Sync(each)
-        self._subscriptions: dict[type[ApiObject], list[_Subscription]] = {cls: [] for cls in self._shelves}
+        self._subscriptions: dict[type[ApiObject], list[_Subscription | Arrivals]] = {cls: [] for cls in self._shelves}
         self._waiting: list[anyio.Event] = []
         self._waiting_for: dict[tuple[type[ApiObject], Key], list[anyio.Event]] = {}
         self._revision = 0
@@ -185,6 +186,18 @@ class WatchedStore:
         finally:
             for cls in classes:
                 self._subscriptions[cls].remove(subscription)
+
+    @contextmanager
+    def arrivals(self, *classes: type[Any]) -> Iterator[Arrivals]:
+        """Collect what comes or changes from now on."""
+        arrivals = Arrivals()
+        for cls in classes:
+            self._subscriptions[cls].append(arrivals)
+        try:
+            yield arrivals
+        finally:
+            for cls in classes:
+                self._subscriptions[cls].remove(arrivals)
 
     async def newer(self, revision: int) -> int:
         """Wait until the revision is greater."""

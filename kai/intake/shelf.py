@@ -21,6 +21,8 @@ from kai.state.edition import Edition
 
 _FEW: Final = 64
 """Changes up to this many are always made one by one."""
+_MOST_AHEAD: Final = 1 << 18
+"""Cells that are made ahead at most, should nobody ever take stock."""
 
 
 class HasSource(Protocol):
@@ -51,6 +53,17 @@ class Shelf(Generic[Source, Cell]):
         self._mark: object = None
         """Of the sources, if they are a listing."""
         self._known: dict[int, Cell] = {}
+        self._ahead: dict[int, Cell] = {}
+        """Cells of objects that were not put yet, by identity; a cell holds its object, so none is used twice."""
+
+    def read_ahead(self, source: Source, read: Callable[[Source], Cell]) -> None:
+        """Make the cell of an object that is about to be put.
+
+        Holds: nothing else changes. What is not put the next time is forgotten.
+        """
+        at = id(source)
+        if at not in self._known and len(self._ahead) < _MOST_AHEAD:
+            self._ahead[at] = read(source)
 
     def put(self, sources: Sequence[Source], read: Callable[[Source], Cell]) -> bool:
         """Take stock of ``sources``, in any order, and ``read`` those that are new. Return whether anything changed.
@@ -61,6 +74,7 @@ class Shelf(Generic[Source, Cell]):
         before = self._sources
         if sources is before:
             return False
+        ahead, self._ahead = self._ahead, {}
         if isinstance(sources, Listing) and sources.before is not None and sources.before is self._mark:
             gone, come = list(sources.gone), list(sources.come)
         else:
@@ -72,7 +86,7 @@ class Shelf(Generic[Source, Cell]):
         if not gone and not come:
             self._sources, self._mark = sources, mark
             return False
-        fresh = [read(source) for source in come]
+        fresh = [ahead.get(id(source)) or read(source) for source in come]
         if len(gone) + len(fresh) > _FEW + len(self.cells) // 8:
             self._sort(gone, fresh)
         else:

@@ -15,6 +15,7 @@ from kai.api import node as api_node
 from kai.api import numa as api_numa
 from kai.api import pod as api_pod
 from kai.api import podgroup as api_podgroup
+from kai.api.kinds import ApiObject
 from kai.api.objects import ClusterObjects
 from kai.intake.binding import assumed_claims, live_bind_requests
 from kai.intake.catalog import Library, read_library, read_topologies
@@ -108,6 +109,21 @@ class Intake:
         self._neighbours: Neighbours | None = None
         self._memory = Memory()
         self._last: _Taken | None = None
+
+    def read_ahead(self, arrived: Iterable[ApiObject]) -> None:
+        """Make the cells of objects that the next snapshot will be taken of; pods and pod groups, no others.
+
+        Holds: snapshots are the same with and without; what was read and is not part of the next one is forgotten. Not
+            to be called while a snapshot is taken.
+        Cost: of each object that is new.
+        """
+        pods, groups = self._pods, self._groups
+        read_pod, read_group = self._pod_reader.read, self._group_reader.read
+        for each in arrived:
+            if isinstance(each, api_pod.Pod):
+                pods.read_ahead(each, read_pod)
+            elif isinstance(each, api_podgroup.PodGroup):
+                groups.read_ahead(each, read_group)
 
     def take(
         self,

@@ -7,7 +7,7 @@ something, however much follows. A cycle that fails is one value like any other;
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from traceback import extract_tb
 from typing import Final
 
@@ -15,6 +15,7 @@ import attrs
 from opentelemetry.trace import Tracer
 
 from kai.api.collector import paused, settle
+from kai.api.kinds import ApiObject
 from kai.api.objects import ClusterObjects
 from kai.cluster.port import Term
 from kai.errors import KaiError
@@ -169,6 +170,19 @@ class Cycles:
             self.last = attrs.evolve(given, grants=budget.grants)
             stream.observer.finish(error)
             self._freeze()
+
+    def read_ahead(self, arrived: Iterable[ApiObject]) -> None:
+        """Read objects as they arrive, so that the next cycle need not; before the first cycle do nothing.
+
+        Holds: not called while a cycle is at work; raises nothing, what cannot be read is left to the cycle to tell.
+        """
+        if self._intake is None:
+            return
+        try:
+            with paused():
+                self._intake.read_ahead(arrived)
+        except Exception:  # noqa: BLE001 - the cycle meets the same object, and has the boundary for it
+            return
 
     def _decide(self, objects: ClusterObjects, now: float, stream: Stream, budget: Timed) -> Done:
         observer = stream.observer

@@ -23,6 +23,7 @@ from kai.cluster.leading import take_over
 from kai.cluster.port import Cluster, Leadership, Term
 from kai.framework.configuration import make_profile
 from kai.intake import expired_bind_requests
+from kai.scheduler.ahead import read_ahead
 from kai.scheduler.committer import Committer, Expired
 from kai.scheduler.cycling import Cycles, Done, Failure, Stream
 from kai.scheduler.dump import Input, archive
@@ -58,6 +59,8 @@ class Scheduler:
     _failures: int = 0
     _is_ending: bool = False
     _is_warm: bool = False
+    _intake_in_use: anyio.Lock = attrs.field(factory=anyio.Lock)
+    """Held by a cycle, and by who reads ahead for the next one."""
 
     # --- Terms ---------------------------------------------------------------------------------------------------
 
@@ -89,6 +92,7 @@ class Scheduler:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._decide_on, term)
+                tasks.start_soon(read_ahead, self.cluster.store, self.cycles.read_ahead, self._intake_in_use)
                 await self.leadership.ended(term)
                 structlog.get_logger().warning("leading no more", epoch=term.epoch)
                 self.outbox.end()
@@ -137,6 +141,10 @@ class Scheduler:
         return False
 
     async def _cycle(self, term: Term) -> Done | Failure:
+        async with self._intake_in_use:
+            return await self._decide_once(term)
+
+    async def _decide_once(self, term: Term) -> Done | Failure:
         self.number += 1
         clock = self.cluster.clock
         objects = self._take_objects()

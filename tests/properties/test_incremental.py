@@ -15,6 +15,8 @@ from tests.properties.deltas import changed
 from tests.properties.test_determinism import AT, EVERYTHING, objects_of
 
 ROUNDS = 5
+AHEAD = 0.7
+"""How often some objects are read before the next cycle, be they known, of that cycle, or soon gone again."""
 UNTOLD = {"lineage"}
 NUMBERS = {"tree"}
 """Columns of numbers that only stand for something, in the order in which it was seen first."""
@@ -58,4 +60,7 @@ def test_a_snapshot_and_its_decisions_do_not_depend_on_what_was_taken_before(see
         assert decide(kept) == decide(fresh)
         for _ in range(chance.choice((0, 1, 1, 2, 8))):
             objects = changed(objects, whole, chance)
+            if chance.random() < AHEAD:
+                some = (*objects.pods, *objects.pod_groups, *objects.nodes)
+                intake.read_ahead(chance.sample(some, chance.randint(0, len(some))))
         now += chance.choice((0.0, 1.0, 30.0, 600.0))

@@ -117,3 +117,27 @@ def test_a_listing_says_what_came_and_went_to_who_knows_the_one_before(shelf, re
     assert not shelf.put(Listing.after(fourth.mark, (two, three), (), ()), read)
     assert shelf.put((one,), read)
     assert rows(shelf) == ["a"]
+
+
+def test_a_cell_that_was_made_ahead_is_the_one_that_is_put(shelf, read):
+    ahead, late = named("a"), named("b")
+    shelf.read_ahead(ahead, read)
+    assert not shelf.cells
+    shelf.put((late, ahead), read)
+    assert rows(shelf) == ["a", "b"]
+    assert read.seen == ["a", "b"]
+
+
+def test_an_object_that_is_known_is_not_read_ahead(shelf, read):
+    known = named("a")
+    shelf.put((known,), read)
+    shelf.read_ahead(known, read)
+    assert read.seen == ["a"]
+
+
+def test_what_was_read_ahead_and_is_not_put_the_next_time_is_forgotten(shelf, read):
+    early = named("a")
+    shelf.read_ahead(early, read)
+    shelf.put((named("b"),), read)
+    shelf.put((named("c"), early), read)
+    assert read.seen == ["a", "b", "c", "a"]

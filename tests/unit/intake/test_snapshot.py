@@ -96,9 +96,12 @@ def test_the_order_of_objects_makes_no_difference(seed):
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.lists(st.lists(EDITS, max_size=4), max_size=5))
-def test_what_was_taken_before_makes_no_difference(rounds):
-    """Each round takes some objects away, puts some back and makes others anew, which is what a watch does."""
+@given(st.lists(st.lists(EDITS, max_size=4), max_size=5), st.randoms(use_true_random=False))
+def test_what_was_taken_or_read_before_makes_no_difference(rounds, chance):
+    """Each round takes some objects away, puts some back and makes others anew, which is what a watch does.
+
+    Some of what there is, or was for a moment, is read ahead.
+    """
     before, after, now = cluster(), cluster(later=True), cluster()
     intake = Intake()
     for number, edits in enumerate(rounds):
@@ -111,6 +114,7 @@ def test_what_was_taken_before_makes_no_difference(rounds):
                 members = [each for each in members if _name(each) != _name(fresh)]
                 members.insert(position % (len(members) + 1), fresh)
             now = attrs.evolve(now, **{field: tuple(members)})
+            intake.read_ahead([each for each in (*now.pods, *now.pod_groups) if chance.random() < 0.5])
         moment = NOW + 100 * number
         assert picture(intake.take(now, moment)) == picture(take_snapshot(now, moment))
 

@@ -7,6 +7,7 @@ import attrs
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from kai.api.pod import Container, ResourceRequirements
 from kai.cluster.port import Term
 from kai.framework.configuration import default_profile
 from kai.framework.decisions import Bind
@@ -121,6 +122,38 @@ def test_a_cycle_in_which_nothing_changed_looks_at_nothing():
     assert done[0].overall is done[2].overall
     assert [each.snapshot.now for each in done] == [1.0, 2.0, 3.0]
     assert calls[1] == calls[2] < 400 < calls[0]
+
+
+def cycle(cycles, objects, number):
+    spans = no_tracing()
+    observer = CycleObserver.begin(spans.tracer, lambda: 0.0, number)
+    return cycles.run(objects, float(number), Stream(TERM, number, observer, lambda: None, lambda: False))
+
+
+def test_what_was_read_ahead_is_decided_on_like_anything_else():
+    objects = small_cluster()
+    cycles = Cycles(SchedulerSettings(), default_profile(), no_tracing().tracer, lambda: 0.0)
+    cycles.read_ahead(objects.pods)  # before the first cycle there is nothing to read for
+    empty = attrs.evolve(objects, pods=(), pod_groups=())
+    assert cycle(cycles, empty, 1).decisions == 0
+    cycles.read_ahead((*objects.pods, *objects.pod_groups))
+    done = cycle(cycles, objects, 2)
+    assert (
+        done.decisions
+        == cycle(Cycles(SchedulerSettings(), default_profile(), no_tracing().tracer, lambda: 0.0), objects, 2).decisions
+    )
+    assert done.decisions
+
+
+def test_an_object_that_cannot_be_read_ahead_is_left_to_the_cycle():
+    objects = small_cluster()
+    cycles = Cycles(SchedulerSettings(), default_profile(), no_tracing().tracer, lambda: 0.0)
+    cycle(cycles, objects, 1)
+    container = Container(name="c", resources=ResourceRequirements(requests={"cpu": "some"}))
+    broken = attrs.evolve(objects.pods[0], spec=attrs.evolve(objects.pods[0].spec, containers=(container,)))
+    cycles.read_ahead((broken,))
+    outcome = cycle(cycles, attrs.evolve(objects, pods=(broken,)), 2)
+    assert isinstance(outcome, Failure)
 
 
 @contextmanager
