@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 
-from kai.kernels.cache import install, spare_writes
+from kai.kernels.cache import install, spare
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,7 +27,7 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     Cost: one compilation per argument signature, then about 0.2 microseconds plus 0.1 per argument for each call.
     """
     compiled = numba.njit(nogil=True, cache=CACHED, error_model="numpy")(function)
-    spare_writes(compiled)
+    spare(compiled, called_by_python=True)
     if compiled is not function:
         KERNELS.append(compiled)
     return cast("Callable[P, R]", compiled)
@@ -43,5 +43,5 @@ def inner(function: Callable[P, R]) -> Callable[P, R]:
     compiled = njit(nogil=True, cache=CACHED, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(
         function
     )
-    spare_writes(compiled)
+    spare(compiled, called_by_python=False)
     return cast("Callable[P, R]", compiled)

@@ -10,19 +10,21 @@ user's cache.
 import contextlib
 import hashlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numba
 import numpy as np
-from numba.core import caching, config
+from numba.core import caching, codegen, compiler, config
 
 PACKAGE = Path(__file__).parent
 WITHOUT_KERNELS = frozenset({"__init__.py", "__main__.py", "cache.py", "warm.py"})
 """Files of the package that decide nothing about what a kernel compiles to."""
 _CONFIG: Any = config
-_BASE: Any = caching._CacheLocator  # noqa: SLF001  numba names no public base for the classes that it asks for
+_RESULT: Any = compiler.CompileResult
+_LLVM: Any = codegen.ll  # type: ignore[attr-defined]  # numba's own door to llvmlite
+_BASE: Any = caching._CacheLocator
 
 
 @cache
@@ -96,15 +98,57 @@ def install() -> bool:
     return directory() is not None
 
 
-def spare_writes(dispatcher: Any) -> None:  # noqa: ANN401  numba's own object
+def spare(dispatcher: Any, *, called_by_python: bool) -> None:
+    """Keep numba from doing what serves nobody: writing where it cannot, and parsing what is compiled already."""
+    _spare_writes(dispatcher)
+    if called_by_python and hasattr(dispatcher, "_cache"):
+        dispatcher._cache._load_overload = partial(_load, dispatcher._cache)
+
+
+def _spare_writes(dispatcher: Any) -> None:
     """Keep numba from writing what it compiled where nothing can be written; loading goes on."""
     path = directory()
     if path is not None and not is_writable(path) and hasattr(dispatcher, "_cache"):
-        dispatcher._cache.save_overload = _forget  # noqa: SLF001  there is no public switch for saving alone
+        dispatcher._cache.save_overload = _forget
 
 
 def _forget(signature: object, data: object) -> None:
     del signature, data
 
 
-__all__ = ["KernelCache", "directory", "fingerprint", "install", "spare_writes"]
+_EMPTY: Final[bytes] = _LLVM.parse_assembly("").as_bitcode()
+
+
+def _load(kept: Any, signature: object, context: Any) -> Any:
+    """Load a kernel that Python can call, but not the bitcode beside its machine code: None if it is not there.
+
+    Bitcode is for compiling the kernel into others, so a process that compiles nothing never needs it. Parsed, that of
+    all kernels takes a second and 80 MB, which stay.
+    """
+    key = kept._index_key(signature, context.codegen())
+    data = kept._cache_file.load(key)
+    if data is None:
+        return None
+    (name, form, content), described, *rest = data
+    if form != "object":
+        return _RESULT._rebuild(context, *data)
+    symbols = (described.llvm_func_name, described.llvm_cpython_wrapper_name, described.llvm_cfunc_wrapper_name)
+    context.codegen()._engine._defined_symbols.update(symbols)
+    loaded = _RESULT._rebuild(context, (name, form, (content[0], _EMPTY)), described, *rest)
+    loaded.library._shared_module = None
+    loaded.library._get_module_for_linking = partial(_linkable, loaded.library, kept._cache_file, key)
+    return loaded
+
+
+def _linkable(library: Any, file: Any, key: object) -> Any:
+    """Return a kernel in the form in which it is compiled into others, read when first asked for."""
+    if library._shared_module is None:
+        data = file.load(key)
+        if data is None:
+            raise RuntimeError(f"{library.name}: found no bitcode, expected it where the kernel was loaded from")
+        library._shared_module = _LLVM.parse_bitcode(data[0][2][1])
+        library.codegen._engine._load_defined_symbols(library._shared_module)
+    return library._shared_module
+
+
+__all__ = ["KernelCache", "directory", "fingerprint", "install", "spare"]

@@ -33,6 +33,24 @@ print(divide(4.0, np.zeros(1, np.int64), np.zeros(1, np.int64), one, -one, one, 
 print(shares.tolist(), dict(divide.stats.cache_hits) != {}, directory())
 """
 
+TWICE = f"""
+import numba
+from llvmlite import binding
+from kai.kernels import fairshare
+
+parsed = []
+parse = binding.parse_bitcode
+binding.parse_bitcode = lambda code: parsed.append(len(code)) or parse(code)
+{DIVIDE}
+before = max(parsed)
+
+@numba.njit
+def twice(amount, zeros, one, shares):
+    return 2 * divide(amount, zeros, zeros, one, -one, one, 0 * one, 3 * one, 1.0, shares)
+
+print(twice(4.0, np.zeros(1, np.int64), one, np.zeros(1)), before < 2000 < max(parsed))
+"""
+
 
 def run(program: str, folder: Path, **environment: str) -> list[str]:
     """Run a program in ``folder`` with nothing but ``environment`` and a home that is empty; return what it prints."""
@@ -83,6 +101,13 @@ def test_the_directory_that_was_named_is_filled_and_then_only_read(copied):
     shutil.copytree(kept, copied / "partly" / kept.name, ignore=lambda _, names: [n for n in names if "divide" in n])
     kept = copied / "partly" / kept.name
     assert run(READ_ONLY + DIVIDE, copied, NUMBA_CACHE_DIR=str(copied / "partly")) == ["1.0", f"[3.0] False {kept}"]
+
+
+def test_bitcode_is_parsed_only_when_a_loaded_kernel_is_compiled_into_another(copied):
+    kept = copied / "cache" / f"kernels-{cache.fingerprint()}"
+    run(DIVIDE, copied, NUMBA_CACHE_DIR=str(copied / "cache"))
+    out = run(TWICE, copied, NUMBA_CACHE_DIR=str(copied / "cache"))
+    assert out == ["1.0", f"[3.0] True {kept}", "2.0 True"]
 
 
 def test_another_kernel_source_is_another_directory(copied):
