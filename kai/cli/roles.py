@@ -71,6 +71,7 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
     Raises: ConfigError.
     """
     from kai.scheduler.settings import EvictBy, SchedulerSettings
+    from kai.scheduler.usage import usage_address
 
     if given.text("evict-by") not in {each.value for each in EvictBy}:
         found, wanted = given.text("evict-by"), ", ".join(each.value for each in EvictBy)
@@ -79,7 +80,9 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
         found, wanted = given.text("bind-requests"), ", ".join(_BIND_REQUESTS)
         raise ConfigError(f"--bind-requests: found {found!r}, expected one of {wanted}")
     configuration, document = _configuration(given)
+    usage = configuration.usage
     return SchedulerSettings(
+        usage_address="" if usage is None else usage_address(usage, os.environ),
         configuration=configuration,
         document=document,
         intake=_intake(given),

@@ -7,6 +7,7 @@ Two forms are read. Our own:
       proportion: {k: 1.0}
       same-rack: {weight: 3}
     parameters: {max_consolidation_preemptees: 16}
+    usageDBConfig: {clientType: prometheus, connectionString: "http://prometheus:9090"}
 
 and the peer's (``tiers``, ``actions`` as one string, arguments as strings), which loads unchanged. What is left out is
 the peer's default. A name or an option that is unknown stops the start: a policy that silently does not apply is worse
@@ -26,11 +27,12 @@ from kai.framework.aliases import Arguments, Options, PluginEntry
 from kai.framework.hooks import Plugin
 from kai.framework.options import build, described, from_text
 from kai.framework.parameters import Parameters
+from kai.framework.past_usage import UsageSettings, read_usage
 from kai.framework.peer_settings import read_budgets, read_depths
 from kai.framework.profile import Action, PluginUse, Profile
 from kai.framework.registry import Registry, UnknownNameError, origin_of, suggestion
 
-OUR_KEYS = ("actions", "plugins", "parameters")
+OUR_KEYS = ("actions", "plugins", "parameters", "usageDBConfig")
 PEER_KEYS = ("actions", "tiers", "queueDepthPerAction", "usageDBConfig", "scenarioSearchBudgets")
 _PEER_ONLY = frozenset(PEER_KEYS) - frozenset(OUR_KEYS)
 
@@ -46,6 +48,8 @@ class Configuration:
     actions: tuple[str, ...]
     plugins: tuple[PluginEntry, ...]
     parameters: Parameters = attrs.field(factory=Parameters)
+    usage: UsageSettings | None = None
+    """How past usage is asked for; None: it counts for nothing."""
     notes: tuple[str, ...] = ()
     place: str = "configuration"
 
@@ -90,10 +94,13 @@ def _read_ours(document: Mapping[str, object], place: str) -> Configuration:
     actions = document.get("actions")
     plugins = document.get("plugins")
     parameters = document.get("parameters")
+    notes: list[str] = []
     return Configuration(
         actions=default.actions if actions is None else _names(actions, f"{place}: actions"),
         plugins=default.plugins if plugins is None else _entries(plugins, f"{place}: plugins"),
         parameters=_parameters(parameters, f"{place}: parameters"),
+        usage=read_usage(document.get("usageDBConfig"), f"{place}: usageDBConfig", notes),
+        notes=tuple(notes),
         place=place,
     )
 
@@ -141,12 +148,12 @@ def read_peer(document: Mapping[str, object], place: str, registry: Registry | N
         parameters = attrs.evolve(parameters, queue_depth=depths)
     if budgets is not None:
         parameters = attrs.evolve(parameters, budgets=budgets)
-    if document.get("usageDBConfig"):
-        notes.append(f"{place}: usageDBConfig: found a database, expected none; past usage is not counted")
+    usage = read_usage(document.get("usageDBConfig"), f"{place}: usageDBConfig", notes)
     return Configuration(
         actions=_peer_actions(document.get("actions"), f"{place}: actions"),
         plugins=read_tiers(tiers, place, registry, notes) if tiers else _default_plugins(),
         parameters=parameters,
+        usage=usage,
         notes=tuple(notes),
         place=place,
     )

@@ -17,6 +17,7 @@ from opentelemetry.trace import Tracer
 from kai.api.collector import paused, settle
 from kai.api.kinds import ApiObject
 from kai.api.objects import ClusterObjects
+from kai.api.wire import EMPTY
 from kai.cluster.port import Term
 from kai.errors import KaiError
 from kai.framework.budget import Grant
@@ -24,6 +25,7 @@ from kai.framework.cycle import CycleReport, run_cycle
 from kai.framework.decisions import Bind, Decision, Evict
 from kai.framework.profile import Profile
 from kai.intake import Intake
+from kai.model.queue import Shares
 from kai.model.status import Status
 from kai.scheduler.budget import Spent, Timed
 from kai.scheduler.committer import Decided
@@ -147,17 +149,19 @@ class Cycles:
     _dumps: int = 0
     _is_frozen: bool = False
 
-    def run(self, objects: ClusterObjects, now: float, stream: Stream) -> Done | Failure:
-        """Decide once. Not for the event loop.
+    def run(
+        self, objects: ClusterObjects, now: float, stream: Stream, usage: Mapping[str, Shares] = EMPTY
+    ) -> Done | Failure:
+        """Decide once; ``usage`` is the past usage of queues. Not for the event loop.
 
         Holds: raises nothing that a plugin, an object or a bug of ours can cause.
         """
         budget = Timed(self.settings.configuration.parameters.budgets, self.clock)
-        given = self.last = Input(objects=objects, now=now, cycle=stream.number, awaited=self.awaited)
+        given = self.last = Input(objects=objects, now=now, cycle=stream.number, awaited=self.awaited, usage=usage)
         error = ""
         try:
             with paused():  # long lists that are new are all that the collector would look through, in vain
-                return self._decide(objects, now, stream, budget)
+                return self._decide(given, stream, budget)
         except AbandonedError as stop:
             error = str(stop)
             return Failure(kind=type(stop).__name__, message=error)
@@ -184,12 +188,14 @@ class Cycles:
         except Exception:  # noqa: BLE001 - the cycle meets the same object, and has the boundary for it
             return
 
-    def _decide(self, objects: ClusterObjects, now: float, stream: Stream, budget: Timed) -> Done:
+    def _decide(self, given: Input, stream: Stream, budget: Timed) -> Done:
         observer = stream.observer
         if self._intake is None:
             self._intake = Intake(self.settings.intake)
         with observer.phase("snapshot"):
-            snapshot = stream.snapshot = self._intake.take(objects, now, awaited=self.awaited, revision=stream.number)
+            snapshot = stream.snapshot = self._intake.take(
+                given.objects, given.now, usage=given.usage, awaited=given.awaited, revision=stream.number
+            )
         report = run_cycle(snapshot, self.profile, stream, observer, Stoppable(budget, stream))
         self.awaited = report.awaited
         told = self._told

@@ -18,9 +18,10 @@ import attrs
 
 from kai.api.codec import unstructure
 from kai.api.objects import ClusterObjects
-from kai.api.wire import camel
+from kai.api.wire import EMPTY, camel
 from kai.framework.configuration import PEER_KEYS
 from kai.intake.nodes import is_wanted
+from kai.model.queue import Shares
 from kai.scheduler.budget import Grants
 from kai.scheduler.settings import SchedulerSettings
 
@@ -60,6 +61,8 @@ class Input:
     cycle: int
     awaited: tuple[str, ...] = ()
     """Keys of groups for which the cycle before evicted pods."""
+    usage: Mapping[str, Shares] = EMPTY
+    """The past usage of queues."""
     grants: Grants = ()
     """What the search budget answered."""
 
@@ -75,6 +78,7 @@ def archive(given: Input, settings: SchedulerSettings) -> bytes:
             "cycle": given.cycle,
             "awaited": list(given.awaited),
             "grants": [list(each) for each in given.grants],
+            **({"usage": {queue: attrs.asdict(each) for queue, each in given.usage.items()}} if given.usage else {}),
             **({"config": settings.document} if _is_ours(settings) else {}),
         },
     }

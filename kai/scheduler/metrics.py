@@ -117,6 +117,9 @@ class SchedulerMetrics:
             (gauge("queue_memory_usage", usage, *_QUEUE), "memory"),
             (gauge("queue_gpu_usage", usage, *_QUEUE), "gpu"),
         )
+        self._usage_query = histogram(
+            "usage_query_latency_milliseconds", "How long reading past usage took.", _MILLISECONDS
+        )
         self._evicted = counter(
             "pod_group_evicted_pods_total",
             "Pods that were evicted, by pod group; of the newest groups.",
@@ -161,6 +164,8 @@ class SchedulerMetrics:
         self._idle = gauge("gpu_idle", "Idle GPUs.")
         self._under_way = gauge("writes_under_way", "Binds, evictions and deletions that have not ended.")
         self.leads = gauge("is_leader", "1 while this process decides.")
+        self._usage_reads = counter("usage_reads_total", "Readings of the past usage of queues.", "result")
+        self._usage_known = gauge("usage_is_known", "1 while the past usage of queues counts.")
 
     # --- Cycles --------------------------------------------------------------------------------------------------
 
@@ -241,6 +246,21 @@ class SchedulerMetrics:
             tally[reasons[0].code.value if reasons else "NotGrouped" if group < 0 else "Waiting"] += count
         for reason, count in tally.items():
             self._pending.labels(reason).set(count)
+
+    # --- Past usage ----------------------------------------------------------------------------------------------
+
+    def usage_read(self, seconds: float) -> None:
+        """Count a reading of past usage."""
+        self._usage_query.observe(seconds * 1000)
+        self._usage_reads.labels("done").inc()
+
+    def usage_failed(self) -> None:
+        """Count a reading of past usage that failed."""
+        self._usage_reads.labels("failed").inc()
+
+    def usage_known(self, *, known: bool) -> None:
+        """Show whether past usage counts."""
+        self._usage_known.set(float(known))
 
     # --- Decisions and writes ------------------------------------------------------------------------------------
 

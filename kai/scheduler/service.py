@@ -9,7 +9,7 @@ reasons to wait do. Nothing runs where nothing changed and nothing waits.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import anyio
@@ -23,6 +23,7 @@ from kai.cluster.leading import take_over
 from kai.cluster.port import Cluster, Leadership, Term
 from kai.framework.configuration import make_profile
 from kai.intake import expired_bind_requests
+from kai.model.queue import Shares
 from kai.scheduler.ahead import read_ahead
 from kai.scheduler.committer import Committer, Expired
 from kai.scheduler.cycling import Cycles, Done, Failure, Stream
@@ -33,6 +34,7 @@ from kai.scheduler.observe import CycleObserver
 from kai.scheduler.outbox import CarryOut, HandOver, Outbox
 from kai.scheduler.publisher import Publisher, Told
 from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.usage import NONE, PastUsage, past_usage
 from kai.scheduler.warming import warm_up
 from kai.telemetry.listener import Response, Route
 from kai.telemetry.tracing import Tracing, no_tracing
@@ -54,6 +56,8 @@ class Scheduler:
     tracing: Tracing
     outbox: Outbox
     cycles: Cycles
+    usage: PastUsage | None = None
+    """Past usage of queues; None where it counts for nothing."""
     number: int = 0
     """The number of the last cycle of this process."""
     _failures: int = 0
@@ -71,6 +75,9 @@ class Scheduler:
             await to_thread.run_sync(warm_up, self.cycles.profile)
             self._is_warm = True
             tasks.start_soon(self.outbox.run)
+            if self.usage is not None:
+                tasks.start_soon(self.usage.run)
+                await self.usage.tried()
             while True:
                 term = await take_over(self.cluster.store, self.leadership, self.cluster.clock)
                 structlog.get_logger().info("leading", epoch=term.epoch)
@@ -158,7 +165,7 @@ class Scheduler:
         )
         since = clock.monotonic()
         # Not abandoned when cancelled: the next cycle must not find this one still at work.
-        outcome = await to_thread.run_sync(self.cycles.run, objects, clock.now(), stream)
+        outcome = await to_thread.run_sync(self.cycles.run, objects, clock.now(), stream, self._past_usage())
         self._take_decisions(stream)
         self._report(outcome, clock.monotonic() - since)
         return outcome
@@ -174,6 +181,9 @@ class Scheduler:
             return objects
         kept = [pod for pod in objects.pods if pod.metadata.uid not in resting or pod.spec.node_name]
         return attrs.evolve(objects, pods=tuple(kept))
+
+    def _past_usage(self) -> Mapping[str, Shares]:
+        return NONE if self.usage is None else self.usage.known
 
     def _take_decisions(self, stream: Stream) -> None:
         for event in stream.taken():
@@ -218,6 +228,7 @@ class Scheduler:
             now=self.cluster.clock.now(),
             cycle=self.number,
             awaited=self.cycles.awaited,
+            usage=self._past_usage(),
         )
         body = await to_thread.run_sync(archive, given, self.settings)
         headers = {"Content-Disposition": "attachment; filename=snapshot.zip"}
@@ -237,7 +248,7 @@ def make_scheduler(
 ) -> Scheduler:
     """Return the scheduler of a cluster that is open already; `Scheduler.run` runs it.
 
-    Raises: ConfigError for plugins, actions or options that cannot be used.
+    Raises: ConfigError for plugins, actions, options or a usage database that cannot be used.
     """
     profile = make_profile(settings.configuration)
     spans = no_tracing() if tracing is None else tracing
@@ -255,6 +266,7 @@ def make_scheduler(
         tracing=spans,
         outbox=Outbox(cluster, settings, committer, publisher, metrics, hand_over, carry_out),
         cycles=Cycles(settings, profile, spans.tracer, cluster.clock.monotonic),
+        usage=past_usage(settings.configuration.usage, settings.usage_address, cluster.clock, metrics),
     )
 
 

@@ -62,6 +62,8 @@ class SchedulerSettings:
     A watch of a kind that does not change is silent but for bookmarks, and the API server sends one every minute or so:
     anything shorter would take a healthy watch for a dead one most of the time.
     """
+    usage_address: str = ""
+    """Where past usage is read from, if the configuration asks for it and an environment variable has the address."""
     dump_folder: str = ""
     """Where to put the snapshot of a cycle that failed; the system's folder for temporary files if empty."""
 

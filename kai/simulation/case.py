@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kai.api.objects import ClusterObjects
+from kai.api.wire import EMPTY
 from kai.framework.configuration import Configuration
 from kai.intake import IntakeSettings
+from kai.model.queue import Shares
 
 if TYPE_CHECKING:
     from kai.simulation.sentences import Expected
@@ -32,6 +34,8 @@ class Case:
     """Cycles after those; the answer must hold after each of them."""
     awaited: tuple[str, ...] = ()
     """Keys of groups for which a cycle before the first evicted pods."""
+    usage: Mapping[str, Shares] = EMPTY
+    """The past usage of queues by name."""
     keep_terminating: frozenset[str] = frozenset()
     """Names of pod groups whose pods stay terminating for ever once they are evicted."""
     expected: Mapping[str, Any] | None = None

@@ -95,6 +95,7 @@ class Trials:
         self._profile = profile
         self._intake = Intake(settings)
         self._before = before
+        self._usage = {queue.name: queue.usage for queue in before.snapshot.queues}
         self._had = _places(before)
         self._evicted = _evicted(before)
         self._left = most
@@ -117,7 +118,7 @@ class Trials:
         try:
             before = self._before.snapshot
             snapshot = self._intake.take(
-                change.objects, before.now, awaited=before.awaited, revision=self._before.number
+                change.objects, before.now, usage=self._usage, awaited=before.awaited, revision=self._before.number
             )
         except InputError:
             return Trial(change=change, result=Result.NOTHING)

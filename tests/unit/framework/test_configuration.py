@@ -9,6 +9,7 @@ from kai.framework.configuration import (
     merged,
     read_configuration,
 )
+from kai.framework.past_usage import UsageSettings
 
 OPERATOR_RENDERED = {
     "actions": "allocate, consolidation, reclaim, preempt, stalegangeviction",
@@ -29,7 +30,7 @@ OPERATOR_RENDERED = {
         }
     ],
     "queueDepthPerAction": {"allocate": 5},
-    "usageDBConfig": {"clientType": "prometheus"},
+    "usageDBConfig": {"clientType": "prometheus", "connectionString": "http://prometheus:9090"},
     "scenarioSearchBudgets": {"maxJobSearchDuration": "1m", "maxActionSearchDuration": {"default": "2m"}},
 }
 
@@ -72,8 +73,8 @@ def test_a_file_that_the_operator_rendered_loads_unchanged():
     assert options_of(read, "spread") == {"cpu": False, "gpu": True}
     assert read.parameters.queue_depth == {"allocate": 5}
     assert (read.parameters.budgets.group, read.parameters.budgets.action) == (60.0, {"default": 120.0})
-    (note,) = read.notes  # what is not there yet is said, not passed over in silence
-    assert note == "peer.yaml: usageDBConfig: found a database, expected none; past usage is not counted"
+    assert read.usage == UsageSettings(address="http://prometheus:9090")
+    assert read.notes == ()
     make_profile(read)
 
 

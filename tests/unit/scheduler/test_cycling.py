@@ -11,6 +11,7 @@ from kai.api.pod import Container, ResourceRequirements
 from kai.cluster.port import Term
 from kai.framework.configuration import default_profile
 from kai.framework.decisions import Bind
+from kai.model.queue import Shares
 from kai.scheduler.cycling import Cycles, Done, Failure, Stream
 from kai.scheduler.observe import CycleObserver
 from kai.scheduler.settings import SchedulerSettings
@@ -169,3 +170,31 @@ def calls_counted():
         yield count
     finally:
         sys.setprofile(None)
+
+
+def test_past_usage_moves_fair_shares_from_one_cycle_to_the_next():
+    cycles = Cycles(SchedulerSettings(), default_profile(), no_tracing().tracer, lambda: 0.0)
+    small = small_cluster()
+    weighed = {
+        kind: attrs.evolve(getattr(small.queues[0].spec.resources, kind), quota=0.0)
+        for kind in ("cpu", "memory", "gpu")
+    }
+    queues = [
+        attrs.evolve(each, spec=attrs.evolve(each.spec, resources=attrs.evolve(each.spec.resources, **weighed)))
+        for each in small.queues
+    ]
+    objects = attrs.evolve(small, queues=tuple(queues))
+
+    def shares(number, usage):
+        observer = CycleObserver.begin(no_tracing().tracer, lambda: 0.0, number)
+        stream = Stream(TERM, number, observer, lambda: None, lambda: False)
+        done = cycles.run(objects, 0.0, stream, usage)
+        gpus = {queue.name: done.report.fair_share[row, 2] for row, queue in enumerate(done.snapshot.queues)}
+        return gpus["a"], gpus["b"]
+
+    before = shares(1, {})
+    after = shares(2, {"a": Shares(gpu=1.0)})
+    assert sum(after) == sum(before)
+    assert after[0] < before[0]
+    assert cycles.last.usage == {"a": Shares(gpu=1.0)}
+    assert shares(3, {}) == before

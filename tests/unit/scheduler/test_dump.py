@@ -4,8 +4,13 @@ import io
 import json
 import zipfile
 
+import attrs
+import pytest
+
 from kai.api.codec import unstructure
+from kai.errors import InputError
 from kai.framework.configuration import read_configuration
+from kai.model.queue import Shares
 from kai.scheduler.dump import Input, archive, write_archive
 from kai.scheduler.settings import SchedulerSettings
 from kai.simulation.archive import read_archive
@@ -73,6 +78,22 @@ def test_our_simulation_reads_it_and_takes_the_same_configuration(tmp_path):
     assert case.configuration.parameters == settings.configuration.parameters
     assert case.awaited == ("default/g",)
     assert case.notes == ()
+
+
+def test_past_usage_is_in_it_and_our_simulation_counts_it(tmp_path):
+    usage = {"q": Shares(cpu=0.25, gpu=0.5)}
+    settings = SchedulerSettings(dump_folder=str(tmp_path))
+    path = write_archive(attrs.evolve(GIVEN, usage=usage), settings, "test")
+    assert read_archive(tmp_path / path.rpartition("/")[2], "snapshot").usage == usage
+
+
+@pytest.mark.parametrize("usage", [{"q": 5}, {"q": {"tpu": 1}}, {"q": {"gpu": "much"}}])
+def test_past_usage_that_is_none_is_named(usage, tmp_path):
+    document = {"rawObjects": {}, "kai": {"usage": usage}}
+    with zipfile.ZipFile(tmp_path / "s.zip", "w") as file:
+        file.writestr("snapshot.json", json.dumps(document))
+    with pytest.raises(InputError, match=r"s.zip: snapshot.json: kai.usage: found .*, expected cpu, memory and gpu"):
+        read_archive(tmp_path / "s.zip", "s.zip")
 
 
 def test_a_configuration_in_our_own_form_stands_beside():

@@ -1,0 +1,227 @@
+"""Past usage of queues, kept at hand: read from a database every minute or so, beside the cycles.
+
+No cycle waits for it but the first, and that one for a while only. What was read last holds until it is stale; then
+past usage counts for nothing, until the database answers again. Whatever the database does, scheduling goes on.
+
+Source: the peer's pkg/scheduler/cache/usagedb, which goes on with stale values for ever.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Protocol
+from urllib.parse import quote, unquote, urlencode, urlsplit
+
+import anyio
+import attrs
+import structlog
+from anyio import to_thread
+
+from kai.cluster.calls import Answer, NoAnswer
+from kai.cluster.port import Clock
+from kai.cluster.wires import Wires
+from kai.errors import ConfigError
+from kai.framework.past_usage import RESOURCES, UsageSettings, check_address
+from kai.model.queue import Shares
+from kai.scheduler.usage_queries import UsageError, question, read_samples, shares
+
+NONE: Final[Mapping[str, Shares]] = MappingProxyType({})
+_PATH: Final = "/api/v1/query"
+_NO_POST: Final = frozenset({405, 501})
+
+
+class UsageDatabase(Protocol):
+    """Where past usage is read from."""
+
+    async def read(self) -> Mapping[str, Shares]:
+        """Return the past usage of queues by name.
+
+        Raises: UsageError.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give up connections."""
+        ...
+
+
+class UsageMetrics(Protocol):
+    """Who wants to know how reading goes."""
+
+    def usage_read(self, seconds: float) -> None:
+        """Count a reading that succeeded."""
+
+    def usage_failed(self) -> None:
+        """Count a reading that failed."""
+
+    def usage_known(self, *, known: bool) -> None:
+        """Show whether past usage counts."""
+
+
+@attrs.define(eq=False)
+class Prometheus:
+    """A database that speaks Prometheus' HTTP API."""
+
+    address: str
+    settings: UsageSettings
+    clock: Clock
+    _wires: Wires | None = None
+    _posts: bool = True
+    """Whether it takes questions in a body: long ones fit into no address."""
+
+    async def read(self) -> Mapping[str, Shares]:
+        """Return the past usage of queues by name.
+
+        Raises: UsageError.
+        """
+        settings, now = self.settings, self.clock.now()
+        until = self.clock.monotonic() + settings.timeout_seconds
+        capacity: dict[str, float | None] = {}
+        held: dict[str, Mapping[str, float]] = {}
+        for resource in RESOURCES:
+            found = await self._ask(question(settings.capacity[resource], settings, now), now, until)
+            capacity[resource] = next(iter(found.values()), None)
+        for resource in RESOURCES:
+            held[resource] = await self._ask(question(settings.allocation[resource], settings, now), now, until)
+        return shares(capacity, held)
+
+    def close(self) -> None:
+        """Give up connections."""
+        if self._wires is not None:
+            self._wires.close()
+            self._wires = None
+
+    async def _ask(self, text: str, now: float, until: float) -> dict[str, float]:
+        if self._wires is None:  # in a thread, because certificates are read for https
+            self._wires = await to_thread.run_sync(Wires, self.address, None, "", 1)
+        body = urlencode({"query": text, "time": f"{now:.3f}"}, quote_via=quote)
+        answer = await self._exchange(self._wires, body, until)
+        if isinstance(answer, Answer) and answer.status in _NO_POST and self._posts:
+            self._posts = False
+            answer = await self._exchange(self._wires, body, until)
+        if isinstance(answer, NoAnswer):
+            raise UsageError(f"{text}: {answer.message}")
+        try:
+            return read_samples(answer.status, answer.body)
+        except UsageError as error:
+            raise UsageError(f"{text}: {error}") from None
+
+    async def _exchange(self, wires: Wires, body: str, until: float) -> Answer | NoAnswer:
+        remaining = until - self.clock.monotonic()
+        if remaining <= 0:
+            return NoAnswer(was_sent=False, message="no answer in time")
+        target = wires.prefix + _PATH
+        lines = [
+            f"POST {target} HTTP/1.1" if self._posts else f"GET {target}?{body} HTTP/1.1",
+            f"Host: {wires.host}",
+            "User-Agent: kai",
+            "Accept: application/json",
+            "Accept-Encoding: identity",
+            *_authorization(self.address),
+        ]
+        if self._posts:
+            lines += ["Content-Type: application/x-www-form-urlencoded", f"Content-Length: {len(body)}"]
+        request = "\r\n".join(lines) + "\r\n\r\n" + (body if self._posts else "")
+        return await wires.exchange(request.encode(), remaining)
+
+
+def _authorization(address: str) -> tuple[str, ...]:
+    """Return the header for a name and password in an address, as Go's client sends them."""
+    at = urlsplit(address)
+    if at.username is None:
+        return ()
+    words = f"{unquote(at.username)}:{unquote(at.password or '')}"
+    return (f"Authorization: Basic {b64encode(words.encode()).decode()}",)
+
+
+@attrs.define(eq=False)
+class PastUsage:
+    """The past usage of queues as it was read last, for as long as it holds."""
+
+    settings: UsageSettings
+    database: UsageDatabase
+    clock: Clock
+    metrics: UsageMetrics
+    known: Mapping[str, Shares] = NONE
+    """By queue; nothing while nothing is known, or only what is stale."""
+    _read_at: float | None = None
+    """When ``known`` was read; None when it was not, or is stale."""
+    _was_tried: anyio.Event = attrs.field(factory=anyio.Event)
+
+    async def run(self) -> None:
+        """Read again and again, until cancelled."""
+        self.metrics.usage_known(known=False)
+        due = self.clock.monotonic()
+        try:
+            while True:
+                await self._read()
+                self._was_tried.set()
+                due = max(due + self.settings.fetch_seconds, self.clock.monotonic())
+                await self._wait(due)
+        finally:
+            self.database.close()
+
+    async def tried(self) -> None:
+        """Wait for the first answer, or that there is none, but not for longer than settings allow."""
+        with anyio.move_on_after(self.settings.wait_seconds):
+            await self._was_tried.wait()
+            return
+        structlog.get_logger().warning("past usage is late", waited=self.settings.wait_seconds)
+
+    async def _read(self) -> None:
+        since = self.clock.monotonic()
+        try:
+            found = await self.database.read()
+        except UsageError as error:
+            self.metrics.usage_failed()
+            structlog.get_logger().warning("past usage was not read", why=str(error))
+            self._forget_what_is_stale()
+            return
+        self.metrics.usage_read(self.clock.monotonic() - since)
+        if self._read_at is None:
+            structlog.get_logger().info("past usage counts", queues=len(found))
+            self.metrics.usage_known(known=True)
+        self.known, self._read_at = found, since
+
+    async def _wait(self, due: float) -> None:
+        """Wait for the next reading; on the way, past usage may become stale."""
+        clock = self.clock
+        stale_at = None if self._read_at is None else self._read_at + self.settings.staleness_seconds
+        if stale_at is not None and stale_at < due:
+            await clock.sleep(stale_at - clock.monotonic())
+            self._forget_what_is_stale()
+        await clock.sleep(due - clock.monotonic())
+
+    def _forget_what_is_stale(self) -> None:
+        if self._read_at is None:
+            return
+        age = self.clock.monotonic() - self._read_at
+        if age >= self.settings.staleness_seconds:
+            structlog.get_logger().warning("past usage is stale and counts no more", seconds=round(age))
+            self.metrics.usage_known(known=False)
+            self.known, self._read_at = NONE, None
+
+
+def usage_address(settings: UsageSettings, environment: Mapping[str, str]) -> str:
+    """Return where the database is.
+
+    Raises: ConfigError for a variable that is not set, or holds no address.
+    """
+    if settings.address:
+        return settings.address
+    place = f"usageDBConfig.connectionStringEnvVar: ${settings.address_variable}"
+    found = environment.get(settings.address_variable, "")
+    if not found:
+        raise ConfigError(f"{place}: found nothing, expected the address of a database")
+    check_address(found, place)
+    return found
+
+
+def past_usage(settings: UsageSettings | None, address: str, clock: Clock, metrics: UsageMetrics) -> PastUsage | None:
+    """Return who keeps past usage at hand; None where the configuration does not ask for it."""
+    if settings is None:
+        return None
+    database = Prometheus((address or settings.address).rstrip("/"), settings, clock)
+    return PastUsage(settings, database, clock, metrics)

@@ -1,0 +1,129 @@
+"""What a usage database is asked, and what its answers say: text in, numbers out.
+
+For each resource two questions: what each queue held and what there was, summed over the window. Their quotient is the
+past usage of a queue, a fraction of the cluster.
+
+Source: the peer's pkg/scheduler/cache/usagedb/prometheus, whose questions over a sliding window these are, letter by
+letter. Over tumbling and cron windows it asks for ``sum_over_time`` of an instant, which Prometheus refuses; here the
+same form is used with the time since the window began.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kai.errors import KaiError
+from kai.framework import durations
+from kai.framework.past_usage import RESOURCES, UsageSettings, WindowType
+from kai.model.queue import Shares
+
+_LABEL: Final = "queue_name"
+_LONGEST_MESSAGE: Final = 300
+
+
+class UsageError(KaiError):
+    """A usage database did not say what it was asked."""
+
+
+def question(metric: str, settings: UsageSettings, now: float) -> str:
+    """Return the question for the sum of ``metric`` over the window that ends at ``now``."""
+    return over_window(faded(metric, settings.half_life_seconds, now), settings, now)
+
+
+def faded(metric: str, half_life_seconds: float, now: float) -> str:
+    """Return ``metric`` so that each of its samples counts half for every half-life that it is old."""
+    if half_life_seconds <= 0:
+        return metric
+    return f"(({metric}) * (0.5^(({int(now)} - time()) / {half_life_seconds:f})))"
+
+
+def over_window(expression: str, settings: UsageSettings, now: float) -> str:
+    """Return the sum of ``expression`` over the window; of one that only begins, what it is now."""
+    length = settings.window_text
+    if settings.window is not WindowType.SLIDING:
+        age = now - window_start(settings, now)
+        if age < settings.resolution_seconds:
+            return expression
+        length = f"{math.floor(age)}s"
+    return f"sum_over_time(({expression})[{length}:{durations.text(settings.resolution_seconds)}])"
+
+
+def window_start(settings: UsageSettings, now: float) -> float:
+    """Return when the present window began, in seconds since the epoch; ``now`` if none has begun yet.
+
+    A window that ends just now is still the present one.
+    """
+    if settings.window is WindowType.CRON and settings.cron is not None:
+        last = settings.cron.before(dt.datetime.fromtimestamp(now, dt.UTC))
+        return now if last is None else last.timestamp()
+    if settings.window is WindowType.TUMBLING:
+        passed = now - settings.start
+        if passed <= 0:
+            return now
+        return settings.start + (math.ceil(passed / settings.window_seconds) - 1) * settings.window_seconds
+    return now - settings.window_seconds
+
+
+# ----------------------------------------------------------------------------------------------------------- answers
+
+
+def read_samples(status: int, body: bytes) -> dict[str, float]:
+    """Return the samples of an answer by queue, those of a queue that stands there several times added up.
+
+    A queue stands there once for each process that told about it: whoever reports queues was started anew.
+
+    Raises: UsageError for what is no such answer, and for amounts that cannot be.
+    """
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise UsageError(f"found HTTP {status} and no JSON, expected an answer of Prometheus") from None
+    if not isinstance(document, Mapping) or document.get("status") != "success":
+        raise UsageError(f"found HTTP {status}: {_complaint(document)}, expected success")
+    found = document.get("data")
+    if not isinstance(found, Mapping) or found.get("resultType") != "vector":
+        kind = found.get("resultType") if isinstance(found, Mapping) else None
+        raise UsageError(f"found a result of type {kind!r}, expected vector")
+    out: dict[str, float] = {}
+    for item in found.get("result") or ():
+        queue, amount = _sample(item)
+        out[queue] = out.get(queue, 0.0) + amount
+    return out
+
+
+def _complaint(document: Any) -> str:  # noqa: ANN401 - JSON from outside
+    words = [str(document[key]) for key in ("errorType", "error") if document.get(key)] if document else []
+    return ": ".join(words)[:_LONGEST_MESSAGE] or "no reason"
+
+
+def _sample(item: Any) -> tuple[str, float]:  # noqa: ANN401 - JSON from outside
+    try:
+        amount = float(item["value"][1])
+        queue = str(item["metric"].get(_LABEL, ""))
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        raise UsageError("found a sample without metric and value, expected both") from None
+    if not 0 <= amount < math.inf:
+        raise UsageError(f"found {amount:g} of queue {queue!r}, expected an amount of 0 or more")
+    return queue, amount
+
+
+def shares(capacity: Mapping[str, float | None], held: Mapping[str, Mapping[str, float]]) -> dict[str, Shares]:
+    """Return the past usage of each queue from what there was and what queues held, by resource.
+
+    Raises: UsageError for a resource that queues held and that there was nothing of.
+    """
+    parts: dict[str, dict[str, float]] = {}
+    for resource in RESOURCES:
+        total = capacity.get(resource)
+        for queue, amount in held.get(resource, {}).items():
+            part = parts.setdefault(queue, {})
+            if amount:
+                if not total:
+                    raise UsageError(f"found no capacity of {resource}, expected some, since queues held some")
+                part[resource] = amount / total
+    return {queue: Shares(**part) for queue, part in sorted(parts.items()) if queue}
