@@ -26,7 +26,7 @@ def _lower(session: Session, portion: Portion, placed: Bools) -> GroupRows:
     queues = session.facts.groups.queue
     rows = np.flatnonzero(placed & (queues == queues[portion.group]))
     priority = session.snapshot.groups[portion.group].priority
-    return np.array([row for row in rows if session.snapshot.groups[row].priority < priority], np.int64)
+    return np.array([row for row in rows.tolist() if session.snapshot.groups[row].priority < priority], np.int64)
 
 
 @attrs.frozen

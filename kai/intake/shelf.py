@@ -137,8 +137,7 @@ class Shelf(Generic[Source, Cell]):
 
     def _advance(self, source: Int64s | None, rows: Int64s, fresh: Sequence[Cell]) -> None:
         edition = Edition(before=self.edition.mark, source=source, fresh=rows.astype(np.int64))
-        # In place: the collector looks through a long list that is new, not through one that has been there.
-        self.cells[:] = edition.carried_list(self.cells, fresh)
+        edition.carry(self.cells, fresh)
         self.edition = edition
 
     def _row_of(self, order: tuple[str, str]) -> int:

@@ -16,6 +16,7 @@ from kai.model.node import Node
 from kai.model.pod import Pod
 from kai.model.rows import NONE, Int64s
 from kai.model.status import ACTIVE_USED, Status, within
+from kai.state.items import replaced
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -42,7 +43,7 @@ class BaseColumns:
 class Standing:
     """Where pods stand at one moment, under the bind requests of that moment."""
 
-    pods: tuple[Pod, ...]
+    pods: Sequence[Pod]
     status: Int64s
     node: Int64s
     devices: Mapping[int, tuple[str, ...]]
@@ -101,10 +102,7 @@ def read_standing(
     held = {row: names for row, names in devices.items() if names and within(int(status[row]), ACTIVE_USED)}
     pods = base.table.pods
     if changed:
-        several = list(pods)
-        for row, pod in changed.items():
-            several[row] = pod
-        pods = tuple(several)
+        pods = replaced(pods, changed)
     return Standing(pods=pods, status=status, node=node, devices=held, requests=requests)
 
 

@@ -22,6 +22,7 @@ from kai.model.pod import Pod
 from kai.model.podgroup import PodGroup
 from kai.model.rows import NONE, Bools, Int64s
 from kai.state.edition import Carrier, Edition
+from kai.state.items import carried_items
 
 
 class PodColumns(NamedTuple):
@@ -46,7 +47,7 @@ class PodTable:
     places: Places
     leaves: Leaves
     cells: Sequence[PodCell] = ()
-    pods: tuple[Pod, ...] = ()
+    pods: Sequence[Pod] = ()
     edition: Edition = attrs.field(factory=Edition)
     columns: PodColumns = attrs.field(init=False)
     _node_names: dict[str, int] = attrs.field(factory=dict)
@@ -72,7 +73,7 @@ class PodTable:
         if edition is self.edition:
             return
         if edition.before is self.edition.mark:
-            self.pods = tuple(edition.carried_list(self.pods, [cells[row].pod for row in edition.fresh.tolist()]))
+            self.pods = carried_items(self.pods, edition, [cells[row].pod for row in edition.fresh.tolist()])
         else:
             self.pods = tuple([cell.pod for cell in cells])
         self.cells, self.edition = cells, edition
@@ -127,7 +128,7 @@ class GroupTable:
 
     leaves: Leaves
     members: Sequence[GroupCell] = ()
-    groups: tuple[PodGroup, ...] = ()
+    groups: Sequence[PodGroup] = ()
     edition: Edition = attrs.field(factory=Edition)
     """Of the table of those that are part of the snapshot."""
     columns: GroupColumns = attrs.field(init=False)
@@ -150,10 +151,11 @@ class GroupTable:
         members = cells if self._wanted.all() else list(compress(cells, self._wanted.tolist()))
         if whole.before is self.edition.mark:
             edition = whole.among(before, self._wanted)
-            groups = edition.carried_list(self.groups, _groups(members[row] for row in edition.fresh.tolist()))
+            fresh = _groups(members[row] for row in edition.fresh.tolist())
+            groups = carried_items(self.groups, edition, fresh)
         else:
-            edition, groups = Edition(mark=whole.mark), _groups(members)
-        self.members, self.groups, self.edition = members, tuple(groups), edition
+            edition, groups = Edition(mark=whole.mark), tuple(_groups(members))
+        self.members, self.groups, self.edition = members, groups, edition
         self.columns = GroupColumns(*self._rows.columns("groups", edition, len(members), self._read_rows))
 
     def _read_rows(self, rows: Sequence[int]) -> GroupColumns:

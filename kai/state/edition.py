@@ -11,7 +11,7 @@ the edition before; whatever was worked out row by row for that one is carried o
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 import numpy as np
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from kai.model.rows import Bools, Int64s
 
 T = TypeVar("T")
+_FEW: Final = 64
+"""Places up to this many are changed one by one."""
 Column = NDArray[Any]
 
 
@@ -57,6 +59,31 @@ class Edition:
             first = int(source[start])
             out += [next(new)] if first < 0 else values[first : first + end - start]
         return out
+
+    def carry(self, values: list[T], fresh: Sequence[T]) -> None:
+        """Do to a list, in place, what ``carried_list`` does. Cost: a move of pointers for each place that changed."""
+        most = _FEW + len(values) // 256
+        places = self._gaps(len(values)) if len(self.fresh) <= most else ()
+        if not 0 < len(places) <= most:
+            # In place still: the collector looks through a long list that is new, not through one that has been there.
+            values[:] = self.carried_list(values, fresh)
+            return
+        end = len(fresh)
+        for first, last, count in reversed(places):
+            values[first:last] = fresh[end - count : end]
+            end -= count
+
+    def _gaps(self, before: int) -> list[tuple[int, int, int]]:
+        """Return where rows of the edition before gave way to fresh ones: first, end, and how many."""
+        source = self.source
+        if source is None:
+            return [(row, row + 1, 1) for row in self.fresh.tolist()]
+        kept = np.concatenate([[-1], source[source >= 0], [before]])
+        steps = np.flatnonzero(np.diff(kept) != 1)
+        rows = np.concatenate([[-1], np.flatnonzero(source >= 0), [len(source)]])
+        arrived = np.diff(rows) - 1
+        changed = np.union1d(steps, np.flatnonzero(arrived))
+        return [(int(kept[at]) + 1, int(kept[at + 1]), int(arrived[at])) for at in changed.tolist()]
 
     def among(self, chosen_before: Bools, chosen: Bools) -> "Edition":
         """Return the edition of the table that has only the ``chosen`` rows, as the one before had ``chosen_before``.

@@ -33,11 +33,11 @@ class Snapshot:
     axis: ResourceAxis
     nodes: tuple[Node, ...] = ()
     """By name."""
-    pods: tuple[Pod, ...] = ()
+    pods: Sequence[Pod] = ()
     """By (namespace, name)."""
     shapes: tuple[Shape, ...] = ()
     """In order of first use by pod row."""
-    groups: tuple[PodGroup, ...] = ()
+    groups: Sequence[PodGroup] = ()
     """By (name, namespace)."""
     queues: tuple[Queue, ...] = ()
     """By name."""

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kai.state.age import carried_order, creation_order
 from kai.state.edition import Carrier, Edition
+from kai.state.items import Items, carried_items, replaced
 from kai.state.memory import Memory
 
 ROWS = st.lists(st.integers(0, 12), unique=True, max_size=10).map(sorted)
@@ -24,7 +25,7 @@ def successor(edition, before, now, changed):
 def test_columns_lists_and_orders_are_those_of_the_rows_as_they_are_now(rounds):
     carrier, memory, edition, before, things = Carrier(), Memory(), Edition(), [], {}
     carrier.columns("values", edition, 0, lambda rows: (np.zeros(len(rows), np.int64),))
-    listed = []
+    listed, in_place, items, given_out = [], [], (), []
     for number, (now, changed) in enumerate(rounds):
         edition = successor(edition, before, now, changed)
         for row in now:
@@ -43,6 +44,13 @@ def test_columns_lists_and_orders_are_those_of_the_rows_as_they_are_now(rounds):
         assert carrier.columns("values", edition, len(now), read)[0] is column
         listed = edition.carried_list(listed, [values[row] for row in edition.fresh.tolist()])
         assert listed == values
+        edition.carry(in_place, [values[row] for row in edition.fresh.tolist()])
+        assert in_place == values
+        items = carried_items(items, edition, [values[row] for row in edition.fresh.tolist()])
+        assert (len(items), list(items)) == (len(values), values)
+        assert [items[row] for row in range(len(items))] == values
+        assert items == tuple(values)
+        given_out.append((items, tuple(values)))
         created = np.array([value % 3 for value in values], np.float64)
 
         def uid(row, values=values):
@@ -51,6 +59,26 @@ def test_columns_lists_and_orders_are_those_of_the_rows_as_they_are_now(rounds):
         order = carried_order(memory, "order", edition, created, uid)
         assert order.tolist() == creation_order(created, uid).tolist()
         before = now
+    assert all(tuple(then) == values for then, values in given_out)  # whoever holds items of the past keeps them
+
+
+def test_items_stay_what_they_are_when_others_are_made_of_them():
+    first = carried_items(tuple("abcd"), Edition(), ())
+    one, other = replaced(first, {1: "x"}), replaced(first, {1: "y", 3: "z"})
+    assert (tuple(first), tuple(one), tuple(other)) == (tuple("abcd"), tuple("axcd"), tuple("aycz"))
+    assert (one[1:3], one[-1], hash(one)) == (("x", "c"), "d", hash(tuple("axcd")))
+    assert one != other
+    assert one != ["a"]
+
+
+def test_items_of_the_past_are_let_go_of_in_time():
+    """A list that only grows is made anew before an eighth of it is of the past."""
+    items, size = tuple(range(4096)), 4096
+    for number in range(2000):
+        items = replaced(items, {number % size: -number})
+        kept = len(items._store) if isinstance(items, Items) else len(items)
+        assert kept <= size + size // 8 + 64
+    assert list(items)[:3] == [0, -1, -2]
 
 
 @given(st.lists(st.booleans(), max_size=8), ROWS, ROWS, st.sets(st.integers(0, 12)))

@@ -1,0 +1,88 @@
+"""Sequences of frozen objects that share what did not change with the sequence that they came from.
+
+To copy a tuple of a hundred thousand objects is to touch each of them, which takes milliseconds. An ``Items`` copies a
+column of numbers instead.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar, overload
+
+import numpy as np
+
+from kai.model.rows import Int64s
+from kai.state.edition import Edition
+
+T = TypeVar("T")
+
+_FEW: Final = 64
+
+
+class Items(Sequence[T]):
+    """An immutable sequence: a column of places in a list that only grows, and that several sequences share.
+
+    Cost: of an item, two look-ups; of all, little more than of a tuple's.
+    """
+
+    __slots__ = ("_places", "_store")
+
+    def __init__(self, store: list[T], places: Int64s) -> None:
+        self._store = store
+        self._places = places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, row: int) -> T: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[T]: ...
+
+    def __getitem__(self, row: int | slice) -> T | Sequence[T]:
+        """Return one item, or some as a tuple."""
+        if isinstance(row, slice):
+            return tuple(map(self._store.__getitem__, self._places[row].tolist()))
+        place: int = self._places[row]
+        return self._store[place]
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._store.__getitem__, self._places.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether ``other`` has equal items; a tuple may."""
+        return isinstance(other, Items | tuple) and len(self) == len(other) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        """Return what a tuple of the items returns."""
+        return hash(tuple(self))
+
+    def next(self, edition: Edition, fresh: Sequence[T]) -> "Items[T] | None":
+        """Return the items of the edition after this one; None if too much of the list would be of the past."""
+        first = len(self._store)
+        if first + len(fresh) > _FEW + len(self) + len(self) // 8:
+            return None
+        self._store.extend(fresh)
+        places = edition.carried(self._places)
+        places[edition.fresh] = np.arange(first, len(self._store))
+        return Items(self._store, places)
+
+
+def carried_items(values: Sequence[T], edition: Edition, fresh: Sequence[T]) -> Sequence[T]:
+    """Return values of the edition before, with rows where they are now and ``fresh`` in the fresh ones.
+
+    They are a tuple after many changes and share after few; whoever reads them need not care.
+
+    Cost: of what is fresh, and of a column of numbers; after many changes O(n).
+    """
+    if len(fresh) <= _FEW + len(values) // 16:
+        shared = values if isinstance(values, Items) else Items(list(values), np.arange(len(values)))
+        after = shared.next(edition, fresh)
+        if after is not None:
+            return after
+    return tuple(edition.carried_list(values, fresh))
+
+
+def replaced(values: Sequence[T], changed: dict[int, T]) -> Sequence[T]:
+    """Return ``values`` with other items in some rows."""
+    rows = np.array(sorted(changed), np.int64)
+    return carried_items(values, Edition(fresh=rows), [changed[row] for row in rows.tolist()])
