@@ -28,11 +28,11 @@ from kai.intake import Intake
 from kai.model.queue import Shares
 from kai.model.status import Status
 from kai.scheduler.budget import Spent, Timed
-from kai.scheduler.committer import Decided
 from kai.scheduler.dump import Input, write_archive
 from kai.scheduler.explanations import Overall, explain
 from kai.scheduler.observe import CycleObserver
 from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.signals import Decided
 from kai.state.snapshot import Snapshot
 
 _MOST_DUMPS: Final = 3

@@ -16,15 +16,19 @@ import structlog
 from kai.api.bindrequest import BindRequest
 from kai.api.plans import Emit, Patch, Refusal
 from kai.cluster.port import Api, Cluster, NotLeading, Term
-from kai.scheduler import committer as commits
 from kai.scheduler import publisher as publications
-from kai.scheduler.committer import (
+from kai.scheduler import signals
+from kai.scheduler.committer import Committer
+from kai.scheduler.metrics import SchedulerMetrics
+from kai.scheduler.orders import create_bind_request
+from kai.scheduler.publisher import Publisher
+from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.signals import (
     Adorn,
     Answered,
     Assume,
     Carried,
     Carry,
-    Committer,
     Forget,
     Noted,
     Send,
@@ -32,10 +36,6 @@ from kai.scheduler.committer import (
     TermEnded,
     WakeAt,
 )
-from kai.scheduler.metrics import SchedulerMetrics
-from kai.scheduler.orders import create_bind_request
-from kai.scheduler.publisher import Publisher
-from kai.scheduler.settings import SchedulerSettings
 
 _MOST_EXPLANATIONS: Final = 50_000
 _WARNINGS: Final = frozenset({"bind refused", "eviction refused", "write given up"})
@@ -87,7 +87,7 @@ class Outbox:
         self._publish_due = None
         self.publisher.step(publications.Silenced(), self.cluster.clock.monotonic())
 
-    def commit(self, event: commits.Event) -> None:
+    def commit(self, event: signals.Event) -> None:
         """Give the committer an event and carry out what follows."""
         self._commit_due = None
         effects = self.committer.step(event, self.cluster.clock.monotonic())
@@ -109,7 +109,7 @@ class Outbox:
             else:
                 self._carry_out(effect)
 
-    def _carry_out(self, effect: commits.Effect) -> None:
+    def _carry_out(self, effect: signals.Effect) -> None:
         match effect:
             case Send():
                 self._put(effect)
@@ -210,7 +210,7 @@ class Outbox:
             self._changed = anyio.Event()
             now = clock.monotonic()
             if self._commit_due is not None and self._commit_due <= now:
-                self.commit(commits.Tick())
+                self.commit(signals.Tick())
             elif self._publish_due is not None and self._publish_due <= now:
                 self.publish(publications.Moment())
             else:

@@ -23,7 +23,6 @@ from kai.api.podgroup import PodGroup, SchedulingCondition
 from kai.api.queue import Queue
 from kai.cluster.port import Key
 from kai.scheduler import orders
-from kai.scheduler.committer import Adorn, Send, WakeAt
 from kai.scheduler.explanations import (
     NOT_READY,
     STALE,
@@ -34,6 +33,7 @@ from kai.scheduler.explanations import (
 )
 from kai.scheduler.lone import is_of_one_pod
 from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.signals import Adorn, Send, WakeAt
 from kai.scheduler.verifying import Reader
 
 _REMEMBERED: Final = 200_000

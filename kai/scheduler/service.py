@@ -25,7 +25,7 @@ from kai.framework.configuration import make_profile
 from kai.intake import expired_bind_requests
 from kai.model.queue import Shares
 from kai.scheduler.ahead import read_ahead
-from kai.scheduler.committer import Committer, Expired
+from kai.scheduler.committer import Committer
 from kai.scheduler.cycling import Cycles, Done, Failure, Stream
 from kai.scheduler.dump import Input, archive
 from kai.scheduler.lone import recalled_starts
@@ -34,6 +34,7 @@ from kai.scheduler.observe import CycleObserver
 from kai.scheduler.outbox import CarryOut, HandOver, Outbox
 from kai.scheduler.publisher import Publisher, Told
 from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.signals import Expired
 from kai.scheduler.usage import NONE, PastUsage, past_usage
 from kai.scheduler.warming import warm_up
 from kai.telemetry.listener import Response, Route

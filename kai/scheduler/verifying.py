@@ -46,17 +46,19 @@ class Reader(Protocol):
         ...
 
 
-def objection(reader: Reader, settings: SchedulerSettings, snapshot: Snapshot, decisions: Iterable[Decision]) -> str:
-    """Return in words why a statement must not be carried out; "" if nothing speaks against it.
+def verify(
+    reader: Reader, settings: SchedulerSettings, snapshot: Snapshot, decisions: Iterable[Decision]
+) -> tuple[Pod, ...] | str:
+    """Return the pods that a statement is about as they are now, or in words why it must not be carried out.
 
     Holds: decisions name rows; what counts here is the object with the row's name and UID.
     """
+    pods: list[Pod] = []
     victims: list[Pod] = []
     for decision in decisions:
         pod = pod_of(reader, snapshot, decision.pod)
-        where = snapshot.pods[decision.pod].key
         if pod is None:
-            return f"pod {where}: is gone"
+            return f"pod {snapshot.pods[decision.pod].key}: is gone"
         match decision:
             case Bind():
                 found = _against_bind(reader, settings, pod, snapshot.nodes[decision.node].name)
@@ -67,10 +69,11 @@ def objection(reader: Reader, settings: SchedulerSettings, snapshot: Snapshot, d
             case _:
                 found = _against_promise(pod)
         if found:
-            return f"pod {where}: {found}"
+            return f"pod {snapshot.pods[decision.pod].key}: {found}"
+        pods.append(pod)
     if victims and settings.evict_by is not EvictBy.DELETE:
-        return exhausted(victims, reader.all(PodDisruptionBudget))
-    return ""
+        return exhausted(victims, reader.all(PodDisruptionBudget)) or tuple(pods)
+    return tuple(pods)
 
 
 def pod_of(reader: Reader, snapshot: Snapshot, row: int) -> Pod | None:

@@ -9,8 +9,8 @@ from kai.api.bindrequest import BindRequest
 from kai.api.pod import Pod
 from kai.cluster.port import Evict as EvictRequest
 from kai.framework.decisions import Cause
-from kai.scheduler.committer import Send
 from kai.scheduler.settings import EvictBy, SchedulerSettings
+from kai.scheduler.signals import Send
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World
 

@@ -1,11 +1,11 @@
 """When groups of one pod started is not written down, and is known all the same."""
 
 from kai.api.podgroup import PodGroup
-from kai.scheduler.committer import Adorn
 from kai.scheduler.explanations import GroupAccount, Overall
 from kai.scheduler.lone import recalled_starts
 from kai.scheduler.publisher import Publisher, Told
 from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.signals import Adorn
 from tests.unit.intake import making
 from tests.unit.scheduler.world import WALL, World
 

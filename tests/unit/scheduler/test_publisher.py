@@ -3,10 +3,10 @@
 import attrs
 
 from kai.api.podgroup import UnschedulableReason
-from kai.scheduler.committer import Send, WakeAt
 from kai.scheduler.explanations import GroupAccount, Overall, PodAccount, Waiting
 from kai.scheduler.publisher import Moment, Publisher, Silenced, Told
 from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.signals import Send, WakeAt
 from tests.unit.intake import making
 from tests.unit.scheduler.world import WALL, World
 

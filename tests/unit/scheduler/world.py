@@ -21,12 +21,13 @@ from kai.cluster.port import BudgetExhausted, NotLeading, Term
 from kai.cluster.port import Evict as EvictRequest
 from kai.framework.decisions import Bind, Cause, Evict, Nominate
 from kai.intake import take_snapshot
-from kai.scheduler.committer import (
+from kai.scheduler.committer import Committer
+from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.signals import (
     Answered,
     Assume,
     Carried,
     Carry,
-    Committer,
     Decided,
     Expired,
     Forget,
@@ -37,7 +38,6 @@ from kai.scheduler.committer import (
     Tick,
     WakeAt,
 )
-from kai.scheduler.settings import SchedulerSettings
 from kai.state.snapshot import Snapshot
 from tests.doubles.api_server import ApiServer
 from tests.unit.intake import making

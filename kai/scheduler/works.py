@@ -1,0 +1,344 @@
+"""Writes under way: what a bind, an eviction or a removal does next, reply by reply. Machines without I/O.
+
+A work answers whatever happens to it with a step: ask for a request, entrust the order to the binder, pause and try
+again, or end. Under which ticket, how long a pause is and how many there are is the committer's business.
+
+Holds: an answer that was lost is neither a success nor a failure. The object is read by quorum, and the same order, or
+the same UID's eviction, is written again if it is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal, Protocol, TypeAlias
+
+import attrs
+
+from kai.api import plans
+from kai.api.bindrequest import BindRequest
+from kai.api.kinds import ApiObject
+from kai.api.node import Node
+from kai.api.plans import Reason, Ref, Refusal
+from kai.api.pod import Pod
+from kai.cluster.port import BudgetExhausted, Key, Request
+from kai.intake.binding import has_failed
+from kai.intake.nodes import is_wanted
+from kai.scheduler import orders
+from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.signals import Carried, Noted
+from kai.scheduler.verifying import Reader
+
+
+@attrs.frozen
+class Moment:
+    """The time, twice."""
+
+    now: float
+    """Of a clock that does not go back."""
+    wall: float
+    """What people read."""
+
+
+# --- Steps ---------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Ask:
+    """Send a request and say what was answered."""
+
+    request: Request
+
+
+@attrs.frozen
+class Entrust:
+    """Have the binder of this process carry out the order."""
+
+    request: BindRequest
+
+
+@attrs.frozen
+class Pause:
+    """Go on a little later."""
+
+
+@attrs.frozen(kw_only=True)
+class End:
+    """There is nothing more to do."""
+
+    noted: Noted
+    then: tuple[Request, ...] = ()
+    """What is to be written besides; nobody waits for the answers."""
+    stands: bool = False
+    """What was assumed is true, although no reply shows it: it is shown until the watch does."""
+    cools: str = ""
+    """The UID of a pod whose bind failed."""
+    shielded: str = ""
+    """The UID of a pod that a disruption budget protected."""
+
+
+Step: TypeAlias = Ask | Entrust | Pause | End
+
+
+class Work(Protocol):
+    """A write under way."""
+
+    name: ClassVar[str]
+    attempts: int
+    """How often it paused."""
+
+    @property
+    def target(self) -> tuple[type[ApiObject], Key]:
+        """The object that is being written, of which something may be assumed."""
+        ...
+
+    def begin(self) -> Step:
+        """Return the first step."""
+        ...
+
+    def answered(self, reply: object, at: Moment) -> Step:
+        """Return the step that follows a reply of the API server, other than that it was not there."""
+        ...
+
+    def resumed(self, reader: Reader) -> Step:
+        """Return the step that follows a pause."""
+        ...
+
+
+# --- Binds ---------------------------------------------------------------------------------------------------------
+
+
+@attrs.define
+class BindWork:
+    """A bind request that is being written, or carried out unwritten.
+
+    Stages: create, look (read what is there), clear (delete that).
+    """
+
+    name: ClassVar[str] = "bind"
+    pod: Pod
+    request: BindRequest
+    write: plans.Create | None
+    """How the request is written; None for one that is to be carried out without being written."""
+    settings: SchedulerSettings
+    since: float
+    attempts: int = 0
+    _stage: Literal["create", "look", "clear"] = "create"
+
+    @property
+    def target(self) -> tuple[type[ApiObject], Key]:
+        """The bind request."""
+        return BindRequest, key_of(self.request)
+
+    def begin(self) -> Step:
+        """Write the order, or have it carried out."""
+        return Entrust(self.request) if self.write is None else self._create()
+
+    def answered(self, reply: object, at: Moment) -> Step:
+        """Go on after a reply."""
+        if isinstance(reply, Carried):
+            return self._refused(reply.failure) if reply.failure else self._bound(at)
+        if self._stage == "look":
+            return self._looked(reply, at)
+        refusal = reply if isinstance(reply, Refusal) else None
+        if self._stage == "clear":
+            if refusal is None or refusal.reason in {Reason.NOT_FOUND, Reason.CONFLICT}:
+                return self._create()
+            self._stage = "look"
+            return Pause()
+        if refusal is None:
+            return self._bound(at)
+        if refusal.reason is Reason.ALREADY_EXISTS:
+            return self._look()
+        if refusal.reason is Reason.UNKNOWN:
+            self._stage = "look"
+            return Pause()
+        node, why = self.request.spec.selected_node, refusal.message or refusal.reason.value
+        return self._refused(refusal.message, orders.failed_binding(self.pod, node, why, at.wall))
+
+    def resumed(self, reader: Reader) -> Step:
+        """Look again, or write the order once more unless the pod has gone or found a node meanwhile."""
+        if self._stage == "look":
+            return self._look()
+        pod = reader.get(Pod, self.pod.metadata.name, self.pod.metadata.namespace)
+        if pod is None or pod.metadata.uid != self.pod.metadata.uid or pod.metadata.deletion_timestamp is not None:
+            return self._dropped("bind dropped: the pod is gone")
+        if pod.spec.node_name:
+            return self._dropped("bind dropped: the pod has a node")
+        return self._create()
+
+    def _create(self) -> Step:
+        self._stage = "create"
+        return Ask(self.write or orders.create_bind_request(self.request))
+
+    def _look(self) -> Step:
+        self._stage = "look"
+        return Ask(plans.Get(ref=_ref(self.request), fresh=True))
+
+    def _looked(self, found: object, at: Moment) -> Step:
+        if isinstance(found, BindRequest):
+            if orders.is_same_order(found, self.request) and not has_failed(found):
+                return self._bound(at)
+            owners = {owner.uid for owner in found.metadata.owner_references}
+            if has_failed(found) or self.pod.metadata.uid not in owners:
+                # Of a pod of the past, or of an attempt that is over: it only stands in the way.
+                self._stage = "clear"
+                return Ask(plans.Delete(ref=_ref(found), uid=found.metadata.uid))
+            return self._dropped("bind dropped: another order stands")
+        if isinstance(found, Refusal) and found.reason is Reason.NOT_FOUND:
+            self._stage = "create"
+        return Pause()
+
+    def _bound(self, at: Moment) -> Step:
+        created, node = self.pod.metadata.creation_timestamp, self.request.spec.selected_node
+        facts = {
+            "pod": _title(self.pod),
+            "node": node,
+            "seconds": at.now - self.since,
+            "waited": 0.0 if created is None else max(0.0, at.wall - created),
+        }
+        said = (orders.scheduled_event(self.pod, node, self.settings),) if self.settings.announce_binds else ()
+        return End(noted=Noted("bind ordered", facts), then=said)
+
+    def _refused(self, why: str, said: tuple[Request, ...] = ()) -> Step:
+        noted = Noted("bind refused", {"pod": _title(self.pod), "why": why})
+        return End(noted=noted, then=said, cools=self.pod.metadata.uid)
+
+    def _dropped(self, what: str) -> Step:
+        return End(noted=Noted(what, {"pod": _title(self.pod)}))
+
+
+# --- Evictions -----------------------------------------------------------------------------------------------------
+
+
+@attrs.define
+class EvictionWork:
+    """A pod that is being evicted.
+
+    Stages: send, look (read whether the pod is gone).
+    """
+
+    name: ClassVar[str] = "eviction"
+    pod: Pod
+    request: Request
+    event: plans.Emit | None
+    since: float
+    cause: str
+    attempts: int = 0
+    _stage: Literal["send", "look"] = "send"
+
+    @property
+    def target(self) -> tuple[type[ApiObject], Key]:
+        """The pod."""
+        return Pod, key_of(self.pod)
+
+    def begin(self) -> Step:
+        """Ask for the eviction."""
+        return Ask(self.request)
+
+    def answered(self, reply: object, at: Moment) -> Step:
+        """Go on after a reply."""
+        refusal = reply if isinstance(reply, Refusal) else None
+        if self._stage == "look":
+            return self._looked(reply, at)
+        if refusal is None:
+            return self._evicted(at)
+        if refusal.reason is Reason.UNKNOWN:
+            self._stage = "look"
+            return Pause()
+        if refusal.reason is Reason.NOT_FOUND:
+            return End(noted=Noted("victim was gone", {"pod": _title(self.pod)}))
+        facts = {"pod": _title(self.pod), "why": refusal.message, "cause": self.cause}
+        shielded = self.pod.metadata.uid if isinstance(refusal, BudgetExhausted) else ""
+        return End(noted=Noted("eviction refused", facts), shielded=shielded)
+
+    def resumed(self, reader: Reader) -> Step:
+        """Look again, or ask again; the API server knows whether the pod is there."""
+        del reader
+        return self._look() if self._stage == "look" else Ask(self.request)
+
+    def _look(self) -> Step:
+        return Ask(plans.Get(ref=orders.pod_ref(self.pod), fresh=True))
+
+    def _looked(self, found: object, at: Moment) -> Step:
+        if isinstance(found, Refusal) and found.reason is not Reason.NOT_FOUND:
+            return Pause()
+        stays = isinstance(found, Pod) and found.metadata.uid == self.pod.metadata.uid
+        if not stays or (isinstance(found, Pod) and found.metadata.deletion_timestamp is not None):
+            return self._evicted(at)
+        self._stage = "send"
+        return Ask(self.request)
+
+    def _evicted(self, at: Moment) -> Step:
+        event = self.event
+        facts: Mapping[str, object] = {
+            "pod": _title(self.pod),
+            "cause": self.cause,
+            "seconds": at.now - self.since,
+            "group": None if event is None else (event.ref.name, event.ref.namespace, event.uid),
+        }
+        return End(noted=Noted("evicted", facts), then=() if event is None else (event,), stands=True)
+
+
+# --- Removals ------------------------------------------------------------------------------------------------------
+
+
+@attrs.define
+class RemovalWork:
+    """A bind request that is being deleted: one that failed, or, once that is confirmed, one whose node is gone."""
+
+    name: ClassVar[str] = "removal"
+    request: BindRequest
+    settings: SchedulerSettings
+    attempts: int = 0
+    _stage: Literal["confirm", "delete"] = "confirm"
+
+    @property
+    def target(self) -> tuple[type[ApiObject], Key]:
+        """The bind request."""
+        return BindRequest, key_of(self.request)
+
+    def begin(self) -> Step:
+        """Delete it if it failed, else look for its node."""
+        return self._delete() if self._stage == "delete" or has_failed(self.request) else self._confirm()
+
+    def answered(self, reply: object, at: Moment) -> Step:
+        """Go on after a reply."""
+        del at
+        refusal = reply if isinstance(reply, Refusal) else None
+        if refusal is not None and refusal.reason is Reason.UNKNOWN:
+            return Pause()
+        if self._stage == "delete":
+            return self._ended("bind request deleted")
+        is_gone = refusal is not None and refusal.reason is Reason.NOT_FOUND
+        if is_gone or (isinstance(reply, Node) and not is_wanted(reply, self.settings.intake)):
+            return self._delete()
+        return self._ended("bind request kept: its node is there")
+
+    def resumed(self, reader: Reader) -> Step:
+        """Do what was interrupted."""
+        del reader
+        return self.begin()
+
+    def _confirm(self) -> Step:
+        # The store may only lag, and a bind may be under way: nothing is deleted because a cache lacks it.
+        return Ask(plans.Get(ref=Ref(Node, self.request.spec.selected_node), fresh=True))
+
+    def _delete(self) -> Step:
+        self._stage = "delete"
+        return Ask(plans.Delete(ref=_ref(self.request), uid=self.request.metadata.uid))
+
+    def _ended(self, what: str) -> Step:
+        return End(noted=Noted(what, {"name": self.request.metadata.name}))
+
+
+def key_of(obj: Pod | BindRequest) -> Key:
+    """Return namespace and name."""
+    return obj.metadata.namespace, obj.metadata.name
+
+
+def _ref(request: BindRequest) -> Ref[BindRequest]:
+    return Ref(BindRequest, request.metadata.name, request.metadata.namespace)
+
+
+def _title(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
