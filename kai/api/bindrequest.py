@@ -14,7 +14,7 @@ from kai.api.wire import EMPTY, Count, Requests, by_content
 BindPhase: TypeAlias = Literal["", "Pending", "Succeeded", "Failed"]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class ReceivedGpu:
     """How many devices the pod gets, and how much of each: a decimal with two places."""
 
@@ -22,7 +22,7 @@ class ReceivedGpu:
     portion: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class ResourceClaimAllocation:
     """The devices for one claim of the pod, by its name in the pod."""
 
@@ -30,7 +30,7 @@ class ResourceClaimAllocation:
     allocation: AllocationResult | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class ExtendedResourceClaimAllocation:
     """The devices that serve the pod's extended resources, and the claim to be made for them."""
 
@@ -39,7 +39,7 @@ class ExtendedResourceClaimAllocation:
     container_mappings: tuple[ExtendedResourceMapping, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class NumaZone:
     """What the pod takes from one NUMA zone of its node."""
 
@@ -47,7 +47,7 @@ class NumaZone:
     amount: Requests = attrs.field(default=EMPTY, eq=by_content)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class BindRequestSpec:
     """What is to be bound, and where."""
 
@@ -63,7 +63,7 @@ class BindRequestSpec:
     backoff_limit: Count | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class BindRequestStatus:
     """How far the binder got."""
 
@@ -72,7 +72,7 @@ class BindRequestStatus:
     failed_attempts: Count = 0
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class BindRequest:
     """A bind request."""
 

@@ -7,7 +7,6 @@ converter is needed to find out where a value stands.
 
 from __future__ import annotations
 
-import marshal
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -20,7 +19,10 @@ from cattrs.gen import make_dict_unstructure_fn, override
 
 from kai.api import reading, times
 from kai.api.bad_value import BadValue
+from kai.api.drafts import draft_of
+from kai.api.known import shared
 from kai.api.reading import Reader
+from kai.api.templates import templated
 from kai.api.wire import Bounds, Format, Int64, Pattern, is_shared, name_on_the_wire
 
 Writer: TypeAlias = Callable[[Any], Any]
@@ -39,7 +41,6 @@ _FORMATS: Final[dict[str, Reader]] = {
     "json": reading.json_value,
     "json object": reading.json_object,
 }
-_MOST_SHARED: Final = 1 << 13
 
 
 def make_converter() -> cattrs.Converter:
@@ -92,10 +93,11 @@ def _class_reader(cls: Hint, converter: cattrs.Converter) -> Reader:
         reader = converter.get_structure_hook(hint)
         # A value of exactly this type is fine as it is; that saves a call for half of all fields.
         as_it_is = hint if hint in {str, bool} else None
-        table[wire] = (field.alias or field.name, as_it_is, _shared(reader) if is_shared(field) else reader)
+        table[wire] = (field.alias or field.name, as_it_is, shared(reader) if is_shared(field) else reader)
         if field.default is attrs.NOTHING:
             required.append((field.alias or field.name, wire))
     find = table.get
+    draft = draft_of(cls)
 
     def read(value: object, _: object = None) -> object:
         # Asking for the exact type first is twenty times as quick, and what JSON gives is always a dict.
@@ -115,33 +117,11 @@ def _class_reader(cls: Hint, converter: cattrs.Converter) -> Reader:
         for name, wire in required:
             if name not in given:
                 raise BadValue(None, "a value", path=(wire,))
-        return cls(**given)
-
-    return read
-
-
-def _shared(reader: Reader) -> Reader:
-    """Make a reader return one object for all equal values.
-
-    Pods of a workload agree in most of what they ask for: reading it once is quicker, holding it once is smaller, and
-    whoever compares shapes finds them identical. The key distinguishes values of different type; only what contains
-    something other than JSON cannot be a key, and is then read afresh.
-    """
-    known: dict[bytes, object] = {}
-
-    def read(value: Any, hint: object = None) -> object:  # noqa: ANN401 - marshal alone says what it takes
-        try:
-            # Version 2 of the format has no back references, so the bytes depend on the value alone.
-            key = marshal.dumps(value, 2)
-        except ValueError:
-            return reader(value, hint)
-        result = known.get(key)
-        if result is None:
-            result = reader(value, hint)
-            if len(known) >= _MOST_SHARED:
-                known.clear()
-            known[key] = result
-        return result
+        if draft is None:
+            return cls(**given)
+        made = draft(**given)
+        made.__class__ = cls
+        return made
 
     return read
 
@@ -196,8 +176,16 @@ def _annotated_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
         if isinstance(note, Pattern):
             return reading.patterned(note)
         if isinstance(note, Format):
-            return _referring_reader(inner, converter) if note.name == "referring" else _FORMATS[note.name]
+            return _format_reader(note.name, inner, converter)
     raise TypeError(f"no reader for {hint}")
+
+
+def _format_reader(name: str, hint: Hint, converter: cattrs.Converter) -> Reader:
+    if name == "referring":
+        return _referring_reader(hint, converter)
+    if name == "templated":
+        return templated(hint, converter.get_structure_hook(hint))
+    return _FORMATS[name]
 
 
 def _referring_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
@@ -205,7 +193,7 @@ def _referring_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
     everything = _tuple_reader(hint, converter)
 
     def read(value: object, _: object = None) -> tuple[object, ...]:
-        if isinstance(value, list) and all(isinstance(item, dict) and not item.get("valueFrom") for item in value):
+        if isinstance(value, list) and all(isinstance(item, dict) and item.get("valueFrom") is None for item in value):
             return ()
         return tuple(variable for variable in everything(value, None) if _from_config_map(variable))
 

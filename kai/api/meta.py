@@ -6,12 +6,12 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from kai.api.wire import EMPTY, Count64, Labels, Time, by_content
+from kai.api.wire import EMPTY, Count64, Labels, Time, by_content, shared
 
 SelectorOperator: TypeAlias = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class OwnerReference:
     """The object that an object belongs to, and with which it is garbage-collected."""
 
@@ -23,7 +23,7 @@ class OwnerReference:
     block_owner_deletion: bool | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class ObjectMeta:
     """The part of `metadata` that somebody in kai reads or writes."""
 
@@ -35,13 +35,13 @@ class ObjectMeta:
     generation: Count64 = 0
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
-    labels: Labels = attrs.field(default=EMPTY, eq=by_content)
-    annotations: Labels = attrs.field(default=EMPTY, eq=by_content)
-    owner_references: tuple[OwnerReference, ...] = ()
+    labels: Labels = attrs.field(default=EMPTY, eq=by_content, metadata=shared())
+    annotations: Labels = attrs.field(default=EMPTY, eq=by_content, metadata=shared())
+    owner_references: tuple[OwnerReference, ...] = attrs.field(default=(), metadata=shared())
     finalizers: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class LabelSelectorRequirement:
     """One condition on one label."""
 
@@ -50,7 +50,7 @@ class LabelSelectorRequirement:
     values: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class LabelSelector:
     """A conjunction over labels; an empty selector selects everything, an absent one (None) nothing."""
 
@@ -58,7 +58,7 @@ class LabelSelector:
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Condition:
     """A condition in the status of a pod, node, queue or other object."""
 

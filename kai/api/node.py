@@ -9,7 +9,7 @@ from kai.api.selection import TaintEffect
 from kai.api.wire import EMPTY, Requests, by_content, shared
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Taint:
     """A mark on a node that keeps away pods which do not tolerate it."""
 
@@ -18,7 +18,7 @@ class Taint:
     effect: TaintEffect = ""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class NodeSpec:
     """What an administrator says about a node."""
 
@@ -26,7 +26,7 @@ class NodeSpec:
     taints: tuple[Taint, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class NodeStatus:
     """What a node's kubelet says about it."""
 
@@ -35,7 +35,7 @@ class NodeStatus:
     conditions: tuple[Condition, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Node:
     """A node."""
 

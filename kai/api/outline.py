@@ -11,7 +11,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable
-from typing import Any, Final, get_args, get_origin
+from typing import Annotated, Any, Final, get_args, get_origin
 
 import attrs
 import msgspec
@@ -72,4 +72,6 @@ def _of_hint(hint: Any) -> Any:  # noqa: ANN401 - type hints are of many unrelat
     if get_origin(hint) is tuple:
         element = _of_hint(get_args(hint)[0])
         return Any if element is Any else _list_of[element] | None
+    if get_origin(hint) is Annotated:
+        return _of_hint(get_args(hint)[0])
     return _outline(hint) | None if attrs.has(hint) else Any

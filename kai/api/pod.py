@@ -14,7 +14,7 @@ from kai.api.wire import EMPTY, Format, Int32, Labels, Port, Requests, Time, by_
 PodPhase: TypeAlias = Literal["", "Pending", "Running", "Succeeded", "Failed", "Unknown"]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class ContainerClaim:
     """The use of one of the pod's resource claims by a container."""
 
@@ -22,7 +22,7 @@ class ContainerClaim:
     request: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class ResourceRequirements:
     """What a container asks for and may use at most."""
 
@@ -31,7 +31,7 @@ class ResourceRequirements:
     claims: tuple[ContainerClaim, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class ContainerPort:
     """A port of a container; only one with a host port matters to scheduling."""
 
@@ -41,7 +41,7 @@ class ContainerPort:
     protocol: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class ConfigMapRef:
     """A reference to a config map, or to one key of it."""
 
@@ -50,14 +50,14 @@ class ConfigMapRef:
     optional: bool | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class EnvVarSource:
     """Where the value of an environment variable comes from; sources other than config maps are not kept."""
 
     config_map_key_ref: ConfigMapRef | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class EnvVar:
     """An environment variable that takes its value from a config map."""
 
@@ -69,7 +69,7 @@ ReferringEnv: TypeAlias = Annotated[tuple[EnvVar, ...], Format("referring")]
 """Only the variables that need a config map: nothing decides by other values, and they may be secrets."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class EnvFromSource:
     """A config map all of whose keys become environment variables."""
 
@@ -77,14 +77,14 @@ class EnvFromSource:
     config_map_ref: ConfigMapRef | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class VolumeMount:
     """The volume of the pod that a container mounts; where and how decides nothing."""
 
     name: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Container:
     """A container, init container or ephemeral container.
 
@@ -100,14 +100,14 @@ class Container:
     restart_policy: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PodSchedulingGate:
     """A reason why a pod may not be looked at yet."""
 
     name: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PodResourceClaim:
     """A claim of a pod: an object by name, or a template from which one is made for this pod."""
 
@@ -116,7 +116,7 @@ class PodResourceClaim:
     resource_claim_template_name: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PersistentVolumeClaimSource:
     """The claim that a volume mounts."""
 
@@ -124,7 +124,7 @@ class PersistentVolumeClaimSource:
     read_only: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class ConfigMapVolume:
     """The config map that a volume shows."""
 
@@ -132,7 +132,7 @@ class ConfigMapVolume:
     optional: bool | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class SecretVolume:
     """The secret that a volume shows."""
 
@@ -140,7 +140,7 @@ class SecretVolume:
     optional: bool | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class SecretProjection:
     """The secret that one part of a projected volume shows."""
 
@@ -148,14 +148,14 @@ class SecretProjection:
     optional: bool | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class EphemeralVolume:
     """A claim that is made for the pod and goes with it."""
 
     volume_claim_template: PersistentVolumeClaimTemplate | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class VolumeProjection:
     """One part of a projected volume."""
 
@@ -163,21 +163,21 @@ class VolumeProjection:
     secret: SecretProjection | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class ProjectedVolume:
     """A volume put together from several sources."""
 
     sources: tuple[VolumeProjection, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class CsiVolume:
     """An ephemeral volume served directly by a driver."""
 
     driver: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Volume:
     """A volume of a pod; kinds of volume that need nothing from a node keep only their name."""
 
@@ -190,7 +190,7 @@ class Volume:
     csi: CsiVolume | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PodSpec:
     """What a pod wants."""
 
@@ -214,7 +214,11 @@ class PodSpec:
     runtime_class_name: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+TemplatedSpec: TypeAlias = Annotated[PodSpec, Format("templated")]
+"""Pods of one template share everything but the name of the node."""
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PodResourceClaimStatus:
     """The object that a claim of a pod stands for; without a name, none is needed."""
 
@@ -222,7 +226,7 @@ class PodResourceClaimStatus:
     resource_claim_name: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class ExtendedResourceMapping:
     """Which request of the extended-resource claim serves which resource of which container."""
 
@@ -231,7 +235,7 @@ class ExtendedResourceMapping:
     request_name: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class ExtendedResourceClaimStatus:
     """The claim that was made for extended resources which a device class backs."""
 
@@ -239,7 +243,7 @@ class ExtendedResourceClaimStatus:
     request_mappings: tuple[ExtendedResourceMapping, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PodStatus:
     """Where a pod stands."""
 
@@ -252,10 +256,10 @@ class PodStatus:
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Pod:
     """A pod."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: PodSpec = PodSpec()
+    spec: TemplatedSpec = PodSpec()
     status: PodStatus = PodStatus()

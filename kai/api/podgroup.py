@@ -13,7 +13,7 @@ Preemptibility: TypeAlias = Literal["", "preemptible", "non-preemptible"]
 SubGroupName: TypeAlias = Annotated[str, Pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", shortest=1)]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class TopologyConstraint:
     """How close together pods must, or should, be: levels of a Topology, by node label or alias."""
 
@@ -22,7 +22,7 @@ class TopologyConstraint:
     preferred_topology_level: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class SubGroup:
     """A part of a pod group; a leaf holds pods, others hold sub-groups."""
 
@@ -33,7 +33,7 @@ class SubGroup:
     topology_constraint: TopologyConstraint | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PodGroupSpec:
     """What a pod group wants. `min_member` 0 is legal and means fully elastic; absent means 1."""
 
@@ -50,7 +50,7 @@ class PodGroupSpec:
     staleness_grace_period: Seconds | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class QueueDetails:
     """The queue's side of a refusal."""
 
@@ -64,14 +64,14 @@ class QueueDetails:
     pod_group_requested_non_preemptible_resources: Amounts = attrs.field(default=EMPTY, eq=by_content)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class UnschedulableDetails:
     """Figures that belong to a refusal."""
 
     queue_details: QueueDetails | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class UnschedulableReason:
     """One reason why a pod group was not scheduled."""
 
@@ -80,7 +80,7 @@ class UnschedulableReason:
     details: UnschedulableDetails | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class SchedulingCondition:
     """The last word of one node pool on a pod group. `transition_id` is a decimal counter."""
 
@@ -94,7 +94,7 @@ class SchedulingCondition:
     status: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PodGroupResources:
     """What a pod group's pods use and ask for, written by the pod-group controller."""
 
@@ -103,14 +103,14 @@ class PodGroupResources:
     requested: Amounts = attrs.field(default=EMPTY, eq=by_content)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PodGroupCondition(Condition):
     """A condition of a pod group; no current component sets one."""
 
     transition_id: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PodGroupStatus:
     """Where a pod group stands."""
 
@@ -119,7 +119,7 @@ class PodGroupStatus:
     resources_status: PodGroupResources = PodGroupResources()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PodGroup:
     """A pod group."""
 

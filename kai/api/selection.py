@@ -17,7 +17,7 @@ _REQUIRED = wire_name("requiredDuringSchedulingIgnoredDuringExecution")
 _PREFERRED = wire_name("preferredDuringSchedulingIgnoredDuringExecution")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class NodeSelectorRequirement:
     """One condition on one label or field of a node."""
 
@@ -26,7 +26,7 @@ class NodeSelectorRequirement:
     values: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class NodeSelectorTerm:
     """A conjunction of conditions; a term without any matches no node."""
 
@@ -34,14 +34,14 @@ class NodeSelectorTerm:
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class NodeSelector:
     """A disjunction of terms."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PreferredSchedulingTerm:
     """A wish about the node, with its weight."""
 
@@ -49,7 +49,7 @@ class PreferredSchedulingTerm:
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class NodeAffinity:
     """Demands and wishes about the node."""
 
@@ -57,7 +57,7 @@ class NodeAffinity:
     preferred: tuple[PreferredSchedulingTerm, ...] = attrs.field(default=(), metadata=_PREFERRED)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PodAffinityTerm:
     """Pods to be near to (or away from), and what near means."""
 
@@ -69,7 +69,7 @@ class PodAffinityTerm:
     mismatch_label_keys: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class WeightedPodAffinityTerm:
     """A wish about other pods, with its weight."""
 
@@ -77,7 +77,7 @@ class WeightedPodAffinityTerm:
     pod_affinity_term: PodAffinityTerm
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class PodAffinity:
     """Demands and wishes about other pods; serves affinity and anti-affinity alike."""
 
@@ -85,7 +85,7 @@ class PodAffinity:
     preferred: tuple[WeightedPodAffinityTerm, ...] = attrs.field(default=(), metadata=_PREFERRED)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Affinity:
     """The `affinity` of a pod."""
 
@@ -94,7 +94,7 @@ class Affinity:
     pod_anti_affinity: PodAffinity | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class Toleration:
     """A kind of taint that a pod puts up with; an empty key with `Exists` stands for every taint."""
 
@@ -105,7 +105,7 @@ class Toleration:
     toleration_seconds: Int64 | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, weakref_slot=False)
 class TopologySpreadConstraint:
     """A wish to spread; kai does not obey it, but pods that differ in it are of different shapes.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import re
+from fractions import Fraction
 from typing import Final
 
 from kai.api.bad_value import BadValue
@@ -130,7 +131,7 @@ def duration_text(duration: float) -> str:
     """
     if not abs(duration) * _SECOND <= INT64_MAX:  # also refuses NaN
         raise BadValue(repr(duration), WANTED_SHORTER)
-    total = round(duration * _SECOND)
+    total = round(Fraction(duration) * _SECOND)  # a float has not as many digits as nanoseconds have
     sign = "-" if total < 0 else ""
     total = abs(total)
     if total == 0:
