@@ -161,7 +161,7 @@ class _Teller:
         missing = self._missing(row, group)
         if missing:
             text = messages.not_ready({"missing": missing})
-            return attrs.evolve(base, not_ready=self._with_pool(group, text), pods=strangers)
+            return attrs.evolve(base, not_ready=text, pods=strangers)
         record = self._record(row, group)
         message = self._with_pool(group, messages.group_message(record.reasons if record else ()))
         return attrs.evolve(
@@ -260,14 +260,9 @@ class _Teller:
     # --- Reasons -------------------------------------------------------------------------------------------------
 
     def _reasons(self, row: int, record: GroupRecord | None) -> tuple[UnschedulableReason, ...]:
-        group = self._snapshot.groups[row]
         found = record.reasons if record else []
         return tuple(
-            UnschedulableReason(
-                reason=each.reason,
-                message=self._with_pool(group, each.message),
-                details=self._details(row, reason),
-            )
+            UnschedulableReason(reason=each.reason, message=each.message, details=self._details(row, reason))
             for reason in found
             for each in messages.explanations([reason])
         )

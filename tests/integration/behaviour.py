@@ -1,6 +1,7 @@
 """Behaviours as data: what is put into a cluster, step by step, and what must have become of it after each step.
 
-A file in ``behaviours`` holds one suite: a mapping of sentences to cases. A case may say
+A file in ``behaviours`` holds one suite: a mapping of sentences to cases. Under the name ``kai`` it may say how
+kai runs for all of them (see `Setting`); otherwise all roles run in one process, as shipped. A case may say
 
     nodes:    {n1: {gpu: 4}}                     by name: amounts, `labels`, `taints`
     queues:   {team: {gpu: {quota: 2}}}          by name: shares, `parent`, `priority`; a queue `team` is there anyway
@@ -12,6 +13,7 @@ and a step
     jobs:     {train: {pods: 3, gpu: 2}}         see `Job`
     objects:  [...]
     delete:   [train-0]                          pods that their owner takes away
+    change:   [...]                              parts of manifests, merged into objects that are there
     expect:   {train: {running: 3}}              see `Expectation`
     queues:   {team: {allocated: {cpu: "1"}}}    parts of the status of queues
 
@@ -20,6 +22,7 @@ What is expected must come true, and where somebody waits it must still be true 
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ FOLDER = Path(__file__).parent / "behaviours"
 TEAM = "team"
 GPU = "nvidia.com/gpu"
 SUBGROUP = "kai.scheduler/subgroup-name"
+NUMA_PLACEMENT = "kai.scheduler/numa-placement-predicted"
 _AMOUNTS = ("gpu", "cpu", "memory")
 
 
@@ -174,8 +178,9 @@ class Expectation:
 
     ``running`` and ``waiting`` count pods, ``nodes`` counts running ones by node and ``among`` by sub-group; ``gpus``
     counts the shared GPUs in use. The rest are parts of texts: of the condition and event of a waiting pod, of the
-    event of the group, and of the evicting event; ``reason`` is that of the group's condition, ``bound`` and ``pods``
-    name pods that must run.
+    event of the group, and of the evicting event, ``told`` of events on its pods by their reason; ``reason`` is that of
+    the group's condition, ``pods`` names the running ones, ``zones`` says how many NUMA zones each of these spans,
+    ``claims`` how many of them got a resource claim for what they ask for by name.
     """
 
     running: int | None = None
@@ -189,6 +194,9 @@ class Expectation:
     group_says: str = ""
     evicted: str = ""
     not_ready: str = ""
+    told: dict[str, str] = attrs.field(factory=dict)
+    zones: list[int] | None = None
+    claims: int | None = None
     reason: str = ""
     group: Manifest | None = None
     """Part of the specification of the group."""
@@ -205,6 +213,8 @@ class Expectation:
             "among": dict(Counter(each["metadata"]["labels"].get(SUBGROUP, "") for each in running)),
             "gpus": len({each["metadata"]["labels"].get("runai-gpu-group") for each in running}),
             "pods": [each["metadata"]["name"] for each in running],
+            "zones": sorted(len(_zones(each)) for each in running),
+            "claims": sum("extendedResourceClaimStatus" in each["status"] for each in running),
         }
         for name, value in found.items():
             wanted = getattr(self, name)
@@ -231,7 +241,15 @@ class Expectation:
             texts = [each["message"] for each in stage.events(_group_name(stage, job), reason)]
             if not any(wanted in each for each in texts):
                 return f"{job.name}: events {reason} say {texts}, expected {wanted!r}"
-        return self._unreasoned(stage, job) or self._unlike(stage, job)
+        return self._untold(stage, job) or self._unreasoned(stage, job) or self._unlike(stage, job)
+
+    def _untold(self, stage: Stage, job: Job) -> str:
+        for reason, wanted in self.told.items():
+            on_pods = [e for e in stage.events(reason=reason) if e["involvedObject"]["kind"] == "Pod"]
+            texts = [e["message"] for e in on_pods if e["involvedObject"]["name"].startswith(f"{job.name}-")]
+            if not any(wanted in each for each in texts):
+                return f"{job.name}: events {reason} on its pods say {texts}, expected {wanted!r}"
+        return ""
 
     def _unlike(self, stage: Stage, job: Job) -> str:
         if self.group is None:
@@ -253,6 +271,11 @@ def _group_name(stage: Stage, job: Job) -> str:
         return job.name
     pod = stage.pods(job.name)[0]["metadata"]
     return f"pg-{pod['name']}-{pod['uid']}"
+
+
+def _zones(pod: Manifest) -> list[Manifest]:
+    found: list[Manifest] = json.loads(pod["metadata"].get("annotations", {}).get(NUMA_PLACEMENT, "[]"))
+    return found
 
 
 def _condition(pod: Manifest) -> str:
@@ -279,7 +302,7 @@ class Play:
         for manifest in (*_nodes(case), *_queues(case), *case.get("objects", ())):
             self.stage.create(manifest)
         for number, step in enumerate(case["steps"], 1):
-            unknown = step.keys() - {"jobs", "objects", "delete", "expect", "queues"}
+            unknown = step.keys() - {"jobs", "objects", "delete", "change", "expect", "queues"}
             assert not unknown, f"step {number} says {sorted(unknown)}, which means nothing"
             self._act(step)
             self._check(step, number)
@@ -287,6 +310,8 @@ class Play:
     def _act(self, step: Manifest) -> None:
         for manifest in step.get("objects", ()):
             self.stage.create(manifest)
+        for manifest in step.get("change", ()):
+            self.stage.change(manifest)
         for name in step.get("delete", ()):
             self.stage.delete("v1", "Pod", name)
         for name, text in step.get("jobs", {}).items():
@@ -356,10 +381,45 @@ def _queue_missing(stage: Stage, name: str, wanted: Manifest) -> str:
     return f"queue {name}: found {wrong}, expected {wanted}" if wrong else ""
 
 
-def suites() -> list[tuple[str, str, Manifest]]:
-    """Return all cases: suite, sentence, case."""
-    return [
-        (path.stem, sentence, case)
-        for path in sorted(FOLDER.glob("*.yaml"))
-        for sentence, case in yaml.safe_load(path.read_text()).items()
-    ]
+@attrs.frozen(kw_only=True)
+class Setting:
+    """How kai runs for a suite.
+
+    ``programs`` are the processes: of which roles each is (all, unless it says so) and with what flags;
+    ``configuration`` is what ``--scheduler-conf`` names.
+    """
+
+    name: str
+    programs: Sequence[Mapping[str, Sequence[str]]] = ({},)
+    configuration: Manifest | None = None
+
+    def start(self, stage: Stage) -> None:
+        """Start kai so, and wait until it is ready."""
+        flags: tuple[str, ...] = ()
+        if self.configuration is not None:
+            path = stage.folder / f"{self.name}.yaml"
+            path.write_text(yaml.safe_dump(self.configuration))
+            flags = (f"--scheduler-conf={path}",)
+        for number, each in enumerate(self.programs):
+            stage.begin(f"{self.name}-{number}", *each.get("roles", ()), flags=(*flags, *each.get("flags", ())))
+        stage.await_ready()
+
+
+@attrs.frozen
+class Suite:
+    """The cases of a file, by what they say."""
+
+    name: str
+    setting: Setting
+    cases: Mapping[str, Manifest]
+
+
+def suites() -> list[Suite]:
+    """Return all suites."""
+    return [_suite(path.stem, yaml.safe_load(path.read_text())) for path in sorted(FOLDER.glob("*.yaml"))]
+
+
+def _suite(name: str, text: Manifest) -> Suite:
+    shipped = Setting(name="shipped")
+    setting = Setting(name=name, **text.pop("kai")) if "kai" in text else shipped
+    return Suite(name, setting, text)

@@ -7,6 +7,8 @@ from typing import Any
 from tests.integration.controlplane import ControlPlane
 from tests.unit.deploy.rendering import DEPLOY, Manifest, of_kind, render
 
+CRDS = Path(__file__).parent / "crds"
+"""The least of definitions of kinds that are not ours."""
 # What an object may need before it can be created, or before it works.
 _FIRST = ("Namespace", "CustomResourceDefinition")
 

@@ -2,7 +2,8 @@
 
 A pod that is bound becomes Running; one that is being deleted goes at once. A reservation pod gets a GPU of its node
 that no other one has, and says which in its annotation, with the rights of the account that it would run under. The
-device plugin's part is played too: where no GPU is left, the pod is refused as a real kubelet refuses it.
+device plugin's part is played too: where no GPU is left, the pod is refused as a real kubelet refuses it. So is that of
+the controller of resource claims: what a pod had claimed is free when it is gone.
 """
 
 import threading
@@ -29,6 +30,8 @@ class Kubelet:
     pause: float = 0.05
     devices: dict[str, str] = attrs.field(factory=dict)
     """Which GPU each reservation pod has, by UID."""
+    claimed: dict[str, list[Manifest]] = attrs.field(factory=dict)
+    """The resource claims of each pod that has any, by UID."""
     is_paused: bool = False
     """While true, nothing happens to any pod."""
     _stop: threading.Event = attrs.field(factory=threading.Event)
@@ -55,6 +58,10 @@ class Kubelet:
                 continue
             there = {pod["metadata"]["uid"] for pod in pods}
             self.devices = {uid: device for uid, device in self.devices.items() if uid in there}
+            for uid in self.claimed.keys() - there:
+                for claim in self.claimed.pop(uid):
+                    with suppress(Refused, HTTPException, OSError):
+                        self._free(claim, uid)
             for pod in pods:
                 # Gone, or changed, or nobody answers: seen again in a moment.
                 with suppress(Refused, HTTPException, OSError):
@@ -62,6 +69,9 @@ class Kubelet:
 
     def _see(self, pod: Manifest) -> None:
         metadata, node = pod["metadata"], pod["spec"].get("nodeName")
+        claims = claims_of(pod)
+        if claims:
+            self.claimed[metadata["uid"]] = claims
         if not node:
             return
         if metadata.get("deletionTimestamp"):
@@ -73,6 +83,18 @@ class Kubelet:
                 return
             ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
             self._set_status(pod, {"phase": "Running", "conditions": [ready]})
+
+    def _free(self, claim: Manifest, uid: str) -> None:
+        """Take a pod out of those that a claim is reserved for; what only it could use is given back or deleted."""
+        found = self.admin.get(claim)
+        others = [each for each in found.get("status", {}).get("reservedFor", ()) if each["uid"] != uid]
+        if any(each["uid"] == uid for each in found["metadata"].get("ownerReferences", ())):
+            self.admin.patch(found, {"metadata": {"finalizers": None}})
+            self.admin.delete(found)
+        else:
+            self.admin.patch(found, {"metadata": {"finalizers": None}})
+            status = {"reservedFor": others} if others else {"reservedFor": None, "allocation": None}
+            self.admin.patch(found, {"status": status}, subresource="status")
 
     def _give_device(self, pod: Manifest, node: str) -> bool:
         there = self.admin.get({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
@@ -88,3 +110,15 @@ class Kubelet:
     def _set_status(self, pod: Manifest, status: dict[str, Any]) -> None:
         patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
         self.admin.patch(pod, patch, subresource="status", content_type=STRATEGIC)
+
+
+def claims_of(pod: Manifest) -> list[Manifest]:
+    """Return the names of the resource claims of a pod, those it was given for what it asks for by name included."""
+    named = [each.get("resourceClaimName") for each in pod["spec"].get("resourceClaims", ())]
+    named.append(pod["status"].get("extendedResourceClaimStatus", {}).get("resourceClaimName"))
+    at = {"namespace": pod["metadata"]["namespace"]}
+    return [
+        {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {**at, "name": name}}
+        for name in named
+        if name
+    ]

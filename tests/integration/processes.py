@@ -3,6 +3,8 @@
 import json
 import sys
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
@@ -13,7 +15,7 @@ from tests.integration.installation import container_argument
 
 NAMESPACE = "kai-scheduler"
 # Cycles are quick to follow one another, so that tests need not wait for what a cycle would not change any more.
-_PERIOD = "200ms"
+_PERIOD = "50ms"
 
 
 @attrs.define
@@ -23,15 +25,12 @@ class Program:
     daemon: Daemon
     metrics_port: int
     probes_port: int
+    plugins_port: int
     roles: tuple[str, ...]
 
     def is_ready(self) -> bool:
         """Return whether it says so. Raises: DiedError if it ended."""
-        _ = self.daemon.pid
-        try:
-            return fetch(self.probes_port, "/readyz") == b"ok"
-        except OSError:
-            return False
+        return is_ready(self.daemon, self.probes_port)
 
     def metric(self, name: str) -> float:
         """Return the value of a metric without labels, 0 if there is none yet."""
@@ -62,13 +61,49 @@ def start(plane: ControlPlane, api: Api, folder: Path, name: str, *roles: str, f
         arguments.append("--scaling-pod-image=scale:1")
     daemon = Daemon((sys.executable, "-m", "kai", "run", *roles, *arguments, *flags), folder / f"{name}.log")
     daemon.start()
-    return Program(daemon, metrics, probes, roles)
+    return Program(daemon, metrics, probes, plugins, roles)
+
+
+@contextmanager
+def running(
+    plane: ControlPlane, api: Api, folder: Path, name: str, *roles: str, flags: tuple[str, ...] = ()
+) -> Iterator[Program]:
+    """Run roles like `start`, ready, and show what they wrote to the log when a test fails."""
+    program = start(plane, api, folder, name, *roles, flags=flags)
+    with shown(program.daemon):
+        wait(program)
+        yield program
+
+
+@contextmanager
+def shown(daemon: Daemon) -> Iterator[None]:
+    """Show what a program wrote when a test fails; it ends with the test."""
+    try:
+        yield
+    except (AssertionError, TimeoutError) as error:
+        raise type(error)(f"{error}\n{daemon.tail(60)}") from error
+    finally:
+        daemon.stop()
 
 
 def wait(*programs: Program) -> None:
-    """Wait until all are ready; where no kernel was ever compiled, that takes a minute."""
+    """Wait until all are ready."""
     for program in programs:
-        until(program.is_ready, f"kai {' '.join(program.roles)} to be ready", seconds=300)
+        await_ready(program.daemon, program.probes_port, f"kai {' '.join(program.roles)}")
+
+
+def await_ready(daemon: Daemon, port: int, what: str) -> None:
+    """Wait until a program is ready; where no kernel was ever compiled, that takes a minute."""
+    until(lambda: is_ready(daemon, port), f"{what} to be ready", seconds=300)
+
+
+def is_ready(daemon: Daemon, port: int) -> bool:
+    """Return whether a program says that it is ready. Raises: DiedError if it ended."""
+    _ = daemon.pid
+    try:
+        return fetch(port, "/readyz") == b"ok"
+    except OSError:
+        return False
 
 
 def fetch(port: int, path: str) -> bytes:

@@ -5,14 +5,14 @@ A test has a namespace of its own. What lies in no namespace, or holds room on a
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from tests.integration import processes
-from tests.integration.client import Api, Manifest, until
+from tests.integration.client import Api, Manifest, Refused, until
 from tests.integration.controlplane import ControlPlane
 from tests.integration.kubelet import RESERVED, Kubelet
 from tests.integration.processes import NAMESPACE, Program
@@ -32,6 +32,7 @@ _IN_NAMESPACE = (
     (POD_GROUP, "PodGroup"),
     ("v1", "PersistentVolumeClaim"),
     ("resource.k8s.io/v1", "ResourceClaim"),
+    ("storage.k8s.io/v1", "CSIStorageCapacity"),
 )
 _BESIDE = (
     (QUEUE, "Queue"),
@@ -39,9 +40,11 @@ _BESIDE = (
     (TOPOLOGY, "Topology"),
     ("v1", "PersistentVolume"),
     ("storage.k8s.io/v1", "StorageClass"),
+    ("storage.k8s.io/v1", "CSIDriver"),
     ("resource.k8s.io/v1", "ResourceSlice"),
     ("resource.k8s.io/v1", "DeviceClass"),
     ("node.k8s.io/v1", "RuntimeClass"),
+    ("topology.node.k8s.io/v1alpha2", "NodeResourceTopology"),
 )
 _NUMBERS = itertools.count(1)
 
@@ -100,13 +103,13 @@ class Stage:
 
     def settle(self) -> None:
         """Wait until two more cycles are over; nodes are touched so that there is something to look at."""
-        (scheduler, *_) = [each for each in self.programs if not each.roles or "scheduler" in each.roles]
-        start = scheduler.cycles()
+        schedulers = [each for each in self.programs if not each.roles or "scheduler" in each.roles]
+        starts = [each.cycles() for each in schedulers]
 
         def are_over() -> bool:
             for each in self.api.list("v1", "Node"):
                 self.api.patch(each, {"metadata": {"annotations": {"tests/touched": str(next(_NUMBERS))}}})
-            return scheduler.cycles() >= start + 2
+            return all(each.cycles() >= start + 2 for each, start in zip(schedulers, starts, strict=True))
 
         until(are_over, "two more cycles", every=0.2)
 
@@ -126,10 +129,17 @@ class Stage:
             for manifest in self.api.list(version, kind, self.space):
                 self.api.delete(manifest, gracePeriodSeconds=0)
         until(lambda: not self.reservations(), "the reservations to go")
+        until(lambda: not self.kubelet.claimed, "the claims to be given back")
         for version, kind in _BESIDE:
-            for manifest in self.api.list(version, kind):
+            for manifest in self._found(version, kind):
                 if manifest["metadata"]["name"] not in FIRST_QUEUES:
                     self.api.delete(manifest)
+
+    def _found(self, version: str, kind: str) -> list[Manifest]:
+        """Return all objects of a kind that may not be known here."""
+        with suppress(Refused, LookupError):
+            return self.api.list(version, kind)
+        return []
 
     def placed(self, manifest: Manifest) -> Manifest:
         """Return the manifest, in our namespace if it is of a kind that has any and names none."""
@@ -144,6 +154,10 @@ class Stage:
         if "status" in manifest:
             made = self.api.patch(made, {"status": manifest["status"]}, subresource="status")
         return made
+
+    def change(self, part: Manifest) -> None:
+        """Merge a part of a manifest into the object that it names."""
+        self.api.patch(self.placed(part), {key: part[key] for key in part.keys() - {"apiVersion", "kind"}})
 
     def get(self, version: str, kind: str, name: str) -> Manifest:
         """Return an object."""

@@ -9,10 +9,9 @@ import sys
 
 import pytest
 
-from tests.integration import programs
 from tests.integration.client import until
 from tests.integration.controlplane import Daemon
-from tests.integration.installation import install
+from tests.integration.installation import CRDS, install
 from tests.integration.kubelet import DEVICE, RESERVED, Kubelet
 from tests.integration.together import (
     GPU,
@@ -35,7 +34,7 @@ QUEUE = {"kai.scheduler/queue": "team"}
 @pytest.fixture(scope="module")
 def plane(bare_control_plane):
     install(bare_control_plane, DEPLOY)
-    bare_control_plane.define(programs.MODULE.parent / "integration" / "crds")
+    bare_control_plane.define(CRDS)
     return bare_control_plane
 
 

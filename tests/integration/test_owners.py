@@ -2,9 +2,8 @@
 
 import pytest
 
-from tests.integration.installation import install
+from tests.integration.installation import CRDS, install
 from tests.integration.stage import JOB, POD_GROUP, an_object, node, queue, scene, staged, when
-from tests.integration.test_services import CRDS
 from tests.unit.deploy.rendering import DEPLOY
 
 GPU = "nvidia.com/gpu"

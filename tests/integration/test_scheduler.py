@@ -1,15 +1,14 @@
 """The scheduler as a program against a real API server, under its own account and the rights that are shipped."""
 
 import itertools
-import sys
-import urllib.request
-from contextlib import contextmanager
 
 import attrs
 import pytest
 
+from tests.integration import processes
 from tests.integration.client import Api, until
-from tests.integration.controlplane import ControlPlane, Daemon, free_ports
+from tests.integration.controlplane import ControlPlane
+from tests.integration.processes import fetch
 
 USER = "system:serviceaccount:kai-scheduler:scheduler"
 NUMBERS = itertools.count(1)
@@ -38,52 +37,10 @@ def pod(name, group_name, gpus=1):
     return an_object("v1", "Pod", name, metadata={"annotations": {"pod-group-name": group_name}}, spec=spec)
 
 
-@contextmanager
 def running(plane, tmp_path, *flags, name="scheduler"):
     """Run the scheduler; what it wrote to its log is shown when a test fails."""
-    metrics, probes, plugins = free_ports(3)
-    config = plane.kubeconfig(plane.account("kai-scheduler", "scheduler"), name)
-    command = (
-        *(
-            sys.executable,
-            "-m",
-            "kai",
-            "run",
-            "scheduler",
-            f"--kubeconfig={config}",
-            "--v=4",
-            "--schedule-period=200ms",
-        ),
-        f"--listen-address=127.0.0.1:{metrics}",
-        f"--health-probe-bind-address=127.0.0.1:{probes}",
-        f"--plugin-server-port={plugins}",
-        *flags,
-    )
-    daemon = Daemon(command, tmp_path / f"{name}.log")
-    daemon.start()
-    ports = {"metrics": metrics, "probes": probes, "plugins": plugins}
-    try:
-        until(lambda: is_ready(daemon, ports), "the scheduler", seconds=300)  # kernels may have to be compiled
-        yield daemon, ports
-    except AssertionError as error:
-        raise AssertionError(f"{error}\n{daemon.tail(60)}") from error
-    except TimeoutError as error:
-        raise TimeoutError(f"{error}\n{daemon.tail(60)}") from error
-    finally:
-        daemon.stop()
-
-
-def is_ready(daemon, ports):
-    _ = daemon.pid
-    try:
-        return fetch(ports["probes"], "/readyz") == b"ok"
-    except OSError:
-        return False
-
-
-def fetch(port, path):
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
-        return answer.read()
+    account = plane.account("kai-scheduler", "scheduler")
+    return processes.running(plane, account, tmp_path, name, "scheduler", flags=flags)
 
 
 @attrs.frozen
@@ -170,7 +127,7 @@ def cluster(control_plane):
 
 
 def test_pods_are_bound_explained_and_gangs_wait_whole(control_plane, cluster, tmp_path):
-    with running(control_plane, tmp_path) as (_, ports):
+    with running(control_plane, tmp_path) as scheduler:
         cluster.create(group("lone"))
         cluster.create(pod("lone-0", "lone"))
         request = until(lambda: cluster.requests().get("lone-0"), "a bind request")
@@ -223,11 +180,11 @@ def test_pods_are_bound_explained_and_gangs_wait_whole(control_plane, cluster, t
             'kai_binds_total{result="ordered"} 4.0',
             'kai_podgroups_scheduled_by_action{action="allocate"} 2.0',
         ):
-            until(lambda line=line: line in fetch(ports["metrics"], "/metrics").decode(), line)
-        assert fetch(ports["probes"], "/livez") == b"ok"
+            until(lambda line=line: line in fetch(scheduler.metrics_port, "/metrics").decode(), line)
+        assert fetch(scheduler.probes_port, "/livez") == b"ok"
 
         archive = tmp_path / "snapshot.zip"
-        archive.write_bytes(fetch(ports["plugins"], "/get-snapshot"))
+        archive.write_bytes(fetch(scheduler.plugins_port, "/get-snapshot"))
     assert cluster.forbidden() == []
     assert {"gang-0", "lone-0", "large-0"} <= replayed(archive)
 
@@ -261,22 +218,22 @@ def test_a_failed_bind_is_taken_back_and_tried_again(control_plane, cluster, tmp
 def test_an_idle_scheduler_writes_nothing_and_a_restarted_one_neither(control_plane, cluster, tmp_path):
     cluster.create(group("large"))
     cluster.create(pod("large-0", "large", gpus=5))
-    with running(control_plane, tmp_path, name="first") as (_, ports):
+    with running(control_plane, tmp_path, name="first") as scheduler:
         until(lambda: cluster.events("large", "Unschedulable"), "an explanation")
-        until(lambda: b"kai_cycle_duration_seconds_count" in fetch(ports["metrics"], "/metrics"), "metrics")
-        before = settled(cluster, ports)
-        settle(ports)
+        until(lambda: b"kai_cycle_duration_seconds_count" in fetch(scheduler.metrics_port, "/metrics"), "metrics")
+        before = settled(cluster, scheduler)
+        settle(scheduler)
         assert cluster.writes() == before
-    with running(control_plane, tmp_path, name="second") as (_, ports):
-        settle(ports)
+    with running(control_plane, tmp_path, name="second") as scheduler:
+        settle(scheduler)
         assert cluster.writes() == before
 
 
-def settled(cluster, ports):
+def settled(cluster, scheduler):
     """Return what is written once two cycles in a row wrote nothing more."""
     before = None
     for _ in range(10):
-        settle(ports)
+        settle(scheduler)
         now = cluster.writes()
         if now == before:
             return now
@@ -284,25 +241,16 @@ def settled(cluster, ports):
     raise AssertionError(f"it does not come to rest; last written: {before[-5:]}")
 
 
-def settle(ports):
+def settle(scheduler):
     """Wait until one more cycle is over; one at rest comes every ten seconds."""
-
-    def cycles():
-        line = next(
-            each
-            for each in fetch(ports["metrics"], "/metrics").decode().splitlines()
-            if each.startswith("kai_cycle_duration_seconds_count")
-        )
-        return float(line.rpartition(" ")[2])
-
-    start = cycles()
-    until(lambda: cycles() > start, "one more cycle")
+    start = scheduler.cycles()
+    until(lambda: scheduler.cycles() > start, "one more cycle")
 
 
 def test_two_replicas_elect_a_leader_and_the_other_takes_over(control_plane, cluster, tmp_path):
     flags = ("--leader-elect",)
     lease = an_object("coordination.k8s.io/v1", "Lease", "kai-scheduler", metadata={"namespace": "kai-scheduler"})
-    with running(control_plane, tmp_path, *flags, name="one") as (first, _):
+    with running(control_plane, tmp_path, *flags, name="one") as first:
         cluster.create(group("early"))
         cluster.create(pod("early-0", "early"))
         early = until(lambda: cluster.requests().get("early-0"), "a bind request")
@@ -310,7 +258,7 @@ def test_two_replicas_elect_a_leader_and_the_other_takes_over(control_plane, clu
         epoch = int(early["metadata"]["annotations"]["kai.scheduler/epoch"])
         with running(control_plane, tmp_path, *flags, name="two"):
             assert cluster.get(lease)["spec"]["holderIdentity"] == leader
-            first.stop()
+            first.daemon.stop()
             cluster.create(group("late"))
             cluster.create(pod("late-0", "late"))
             late = until(lambda: cluster.requests().get("late-0"), "a bind request of the next leader")

@@ -5,7 +5,6 @@ The scheduler is not here; tests write the bind requests that it would.
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import attrs
 import pytest
@@ -14,10 +13,10 @@ from anyio.from_thread import start_blocking_portal
 from kai.cluster.lease import LeaseSettings
 from tests.integration.client import STRATEGIC, Api, until
 from tests.integration.controlplane import ControlPlane
+from tests.integration.installation import CRDS
 from tests.integration.kubelet import RESERVED, Kubelet
 from tests.integration.roles import ROLES, Roles
 
-CRDS = Path(__file__).parent / "crds"
 SPACE = "services"
 POD_GROUP = "scheduling.run.ai/v2alpha2"
 QUEUE = "scheduling.run.ai/v2"

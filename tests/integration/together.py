@@ -4,14 +4,14 @@ import base64
 import os
 import shutil
 import sys
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.integration.client import Api, Manifest, until
+from tests.integration.client import Api, Manifest
 from tests.integration.controlplane import ControlPlane, Daemon, free_ports
+from tests.integration.processes import await_ready, shown
 from tests.unit.deploy.rendering import DEPLOY, of_kind, render
 
 NAMESPACE = "kai-scheduler"
@@ -70,13 +70,9 @@ def running(
     )
     daemon = Daemon(command, folder / "kai.log")
     daemon.start()
-    try:
-        until(lambda: _is_ready(daemon, probes), "kai", seconds=300)  # kernels may have to be compiled
+    with shown(daemon):
+        await_ready(daemon, probes, "kai")
         yield daemon
-    except (AssertionError, TimeoutError) as error:
-        raise type(error)(f"{error}\n{daemon.tail(60)}") from error
-    finally:
-        daemon.stop()
 
 
 @contextmanager
@@ -106,8 +102,8 @@ def serving_webhooks(plane: ControlPlane, folder: Path) -> Iterator[Daemon]:
     )
     daemon = Daemon(command, folder / "admission.log")
     daemon.start()
-    try:
-        until(lambda: _is_ready(daemon, probes), "admission")
+    with shown(daemon):
+        await_ready(daemon, probes, "admission")
         authority = base64.b64encode((certificates / "tls.crt").read_bytes()).decode()
         for manifest in objects:
             for webhook in manifest.get("webhooks", ()):
@@ -116,19 +112,6 @@ def serving_webhooks(plane: ControlPlane, folder: Path) -> Iterator[Daemon]:
             if "webhooks" in manifest:
                 plane.admin.apply(manifest)
         yield daemon
-    except (AssertionError, TimeoutError) as error:
-        raise type(error)(f"{error}\n{daemon.tail(60)}") from error
-    finally:
-        daemon.stop()
-
-
-def _is_ready(daemon: Daemon, port: int) -> bool:
-    _ = daemon.pid
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
-            return bool(answer.read() == b"ok")
-    except OSError:
-        return False
 
 
 def refused_calls(plane: ControlPlane) -> list[tuple[str, str, int]]:

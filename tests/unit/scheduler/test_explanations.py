@@ -123,6 +123,14 @@ def test_a_group_that_gives_up_after_one_attempt_names_the_pool():
     found, _ = told(making.node("n1", allocatable=GPUS), group, gpu_pod("p", 3, group="g"), pool="east")
     assert found["g"].unschedulable.startswith("Node-Pool 'east': ")
     assert found["g"].pods[0].message.startswith("Node-Pool 'east': ")
+    assert found["g"].condition is not None
+    assert not any("Node-Pool" in reason.message for reason in found["g"].condition.reasons)
+
+
+def test_a_group_that_lacks_pods_does_not_name_the_pool():
+    group = making.group("g", schedulingBackoff=1, minMember=2)
+    found, _ = told(making.node("n1", allocatable=GPUS), group, gpu_pod("p", 1, group="g"), pool="east")
+    assert found["g"].not_ready.startswith("Job is not ready for scheduling. Waiting for 2 pods")
 
 
 def test_fair_shares_are_quantities():
