@@ -1,24 +1,93 @@
-"""Reading a configuration file that the command line names."""
+"""Reading a configuration that the command line names: a file of the scheduler, or a SchedulingShard."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from kai.api.documents import load_values
+import attrs
+
+from kai.api.documents import load_documents, load_values
+from kai.cli.flags import Given, with_texts
+from kai.cli.roleflags import FLAGS, SCHEDULER
+from kai.cli.shards import Rendered, is_shard, render
 from kai.errors import ConfigError, InputError
 from kai.framework.configuration import Configuration, read_configuration
 from kai.framework.registry import Registry
 
 
-def load_configuration(path: str, registry: Registry | None = None) -> Configuration:
-    """Return the configuration in the file, in the peer's form or in ours.
+@attrs.frozen(kw_only=True)
+class Setup:
+    """A configuration as it was found."""
+
+    configuration: Configuration
+    document: Mapping[str, Any] | None
+    """The file's own words, or those that a shard comes to; None where there are none."""
+    shard: Rendered | None = None
+    """What a SchedulingShard comes to; None for a file of the scheduler."""
+    said: frozenset[str] = frozenset()
+    """Which of the scheduler's parameters it speaks of."""
+
+
+def load_setup(path: str, registry: Registry | None = None) -> Setup:
+    """Return what a file says: in the peer's form or ours, or as a SchedulingShard with or without its Config.
 
     Raises: ConfigError.
     """
+    document, shard = _found(path)
+    configuration = read_configuration(document, path, registry)
+    if shard is not None:
+        configuration = attrs.evolve(configuration, notes=(*shard.notes, *configuration.notes))
+    return Setup(configuration=configuration, document=document, shard=shard, said=_said(document))
+
+
+def load_configuration(path: str, registry: Registry | None = None) -> Configuration:
+    """Return the configuration in the file, or that of a shard without its flags.
+
+    Raises: ConfigError.
+    """
+    return load_setup(path, registry).configuration
+
+
+def with_shard(given: Given, path: str) -> Given:
+    """Return the flags with those that a SchedulingShard in the file stands for; what was given itself counts.
+
+    Raises: ConfigError.
+    """
+    _, shard = _found(path)
+    if shard is None:
+        return given
+    return with_texts(given, {name: (text, f"{path}: --{name}") for name, text in shard.flags.items()}, FLAGS)
+
+
+def _found(path: str) -> tuple[Any, Rendered | None]:
     try:
-        values = load_values(Path(path).read_bytes(), path)
+        data = Path(path).read_bytes()
+        values = load_values(data, path)
+        documents = load_documents(data, path) if values and _is_manifest(values[0]) else ()
     except OSError as error:
         raise ConfigError(f"{path}: found {error.strerror or error}, expected a configuration file") from None
     except InputError as error:
         raise ConfigError(*error.messages) from None
+    if documents:
+        known = (name for name, flag in FLAGS.items() if SCHEDULER in flag.roles)
+        shard = render(documents, path, known)
+        return shard.document, shard
     if len(values) > 1:
         raise ConfigError(f"{path}: found {len(values)} documents, expected one")
-    return read_configuration(values[0] if values else None, path, registry)
+    return (values[0] if values else None), None
+
+
+def _is_manifest(value: object) -> bool:
+    return is_shard(value) or (isinstance(value, Mapping) and str(value.get("kind", "")).endswith("List"))
+
+
+def _said(document: object) -> frozenset[str]:
+    """Return the parameters that a configuration speaks of."""
+    if not isinstance(document, Mapping):
+        return frozenset()
+    own = document.get("parameters")
+    theirs = {"queueDepthPerAction": "queue_depth", "scenarioSearchBudgets": "budgets"}
+    found = {ours for key, ours in theirs.items() if document.get(key)}
+    return frozenset(found | set(own if isinstance(own, Mapping) else ()))

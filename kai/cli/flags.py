@@ -98,6 +98,16 @@ def read_flags(
     return Given(roles=tuple(dict.fromkeys(chosen)), values=values, named=frozenset(found))
 
 
+def with_texts(given: Given, texts: Mapping[str, tuple[str, str]], flags: Mapping[str, Flag]) -> Given:
+    """Return what a command line says, with the text and its place of flags that it does not name.
+
+    Raises: ConfigError for a value that its flag cannot have.
+    """
+    more = {name: each for name, each in texts.items() if name not in given.named}
+    values = {name: _READERS[flags[name].kind](text, place) for name, (text, place) in more.items()}
+    return attrs.evolve(given, values={**given.values, **values}, named=given.named | values.keys())
+
+
 def _role(word: str, roles: Sequence[str]) -> str:
     if word in roles:
         return word

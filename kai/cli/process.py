@@ -27,7 +27,15 @@ from kai.api.queue import Queue
 from kai.cli.flags import Given
 from kai.cli.roleflags import ADMISSION, BINDER, FLAGS, LEASES, SCHEDULER, TOGETHER
 from kai.cli.rolemetrics import ApiCalls, RoleMetrics
-from kai.cli.roles import SCHEDULER_WATCHES, Neighbour, Role, binder, controller, scheduler_settings
+from kai.cli.roles import (
+    SCHEDULER_WATCHES,
+    Neighbour,
+    Role,
+    binder,
+    configuration_path,
+    controller,
+    scheduler_settings,
+)
 from kai.cli.webhooks import admission_settings, doors, wanted_certificate
 from kai.cluster.connect import Connection, Options, connect
 from kai.cluster.credentials import Source
@@ -62,7 +70,15 @@ class Process:
 
     @classmethod
     def of(cls, given: Given, environment: Mapping[str, str] | None = None) -> Process:
-        """Return the process that a command line asks for."""
+        """Return the process that a command line asks for.
+
+        Raises: ConfigError for a configuration file that cannot be read.
+        """
+        path = configuration_path(given) if SCHEDULER in (given.roles or TOGETHER) else ""
+        if path:
+            from kai.cli.configuring import with_shard
+
+            given = with_shard(given, path)
         return cls(given, given.roles or TOGETHER, dict(os.environ) if environment is None else environment)
 
     async def run(self) -> None:

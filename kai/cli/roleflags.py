@@ -98,6 +98,7 @@ _OWN: Final[Mapping[str, tuple[_Row, ...]]] = {
         ("pyroscope-block-profiler-rate", "whole", 5),
         ("version", "truth", True),
         # Ours.
+        ("config", "text", ""),
         ("evict-by", "text", "eviction"),
         ("announce-binds", "truth", True),
         ("hand-over", "truth", True),

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
 from kai.api.bindrequest import BindRequest
 from kai.api.core import Namespace
-from kai.api.documents import load_values
 from kai.api.kinds import ApiObject
 from kai.api.objects import FIELD_OF
-from kai.cli.configuring import load_configuration
 from kai.cli.flags import Given
 from kai.cli.ownpod import END_AT_ONCE, HOLD_GPU, own_image
 from kai.cli.roleflags import BINDER, POD_GROUPS, PODGROUPER, QUEUES, SCALE, SCHEDULER, TOGETHER
@@ -79,13 +76,13 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
     if given.text("bind-requests") not in _BIND_REQUESTS:
         found, wanted = given.text("bind-requests"), ", ".join(_BIND_REQUESTS)
         raise ConfigError(f"--bind-requests: found {found!r}, expected one of {wanted}")
-    configuration, document = _configuration(given)
+    configuration, document = configuration_of(given)
     usage = configuration.usage
     return SchedulerSettings(
         usage_address="" if usage is None else usage_address(usage, os.environ),
         configuration=configuration,
         document=document,
-        intake=_intake(given),
+        intake=intake_of(given),
         namespace=given.text("namespace"),
         metrics_namespace=given.text("metrics-namespace"),
         leader_elect=given.truth("leader-elect"),
@@ -98,15 +95,28 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
     )
 
 
-def _configuration(given: Given) -> tuple[Any, Mapping[str, object] | None]:
+def configuration_path(given: Given) -> str:
+    """Return the file with the scheduler's configuration; "" without one.
+
+    Raises: ConfigError for two that differ.
+    """
+    ours, theirs = given.text("config"), given.text("scheduler-conf")
+    if ours and theirs and ours != theirs:
+        raise ConfigError(f"--config: found {ours!r} beside --scheduler-conf={theirs}, expected one of them")
+    return ours or theirs
+
+
+def configuration_of(given: Given) -> tuple[Any, Mapping[str, object] | None]:
+    """Return the configuration with what flags say, and the document that it was read from.
+
+    Raises: ConfigError.
+    """
+    from kai.cli.configuring import load_setup
     from kai.framework.configuration import default_configuration
 
-    path, document = given.text("scheduler-conf"), None
-    configuration = default_configuration()
-    if path:
-        configuration = load_configuration(path)
-        values = load_values(Path(path).read_bytes(), path)
-        document = values[0] if values and isinstance(values[0], Mapping) else None
+    path = configuration_path(given)
+    setup = load_setup(path) if path else None
+    configuration = default_configuration() if setup is None else setup.configuration
     parameters = attrs.evolve(
         configuration.parameters,
         scheduler_name=given.text("scheduler-name"),
@@ -119,10 +129,11 @@ def _configuration(given: Given) -> tuple[Any, Mapping[str, object] | None]:
         gpu_worker_label=given.text("gpu-worker-node-label-key"),
         detailed_fit_errors=given.truth("detailed-fit-errors"),
     )
-    return attrs.evolve(configuration, parameters=parameters), document
+    return attrs.evolve(configuration, parameters=parameters), None if setup is None else setup.document
 
 
-def _intake(given: Given) -> Any:  # noqa: ANN401 - as above
+def intake_of(given: Given) -> Any:  # noqa: ANN401 - as above
+    """Return how the cluster becomes a snapshot."""
     from kai.intake import IntakeSettings
 
     return IntakeSettings(

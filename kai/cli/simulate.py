@@ -10,8 +10,7 @@ from kai.cli.failures import BUG, INPUT, NO, report_bug, report_error, say_error
 from kai.errors import ConfigError, InputError, KaiError
 
 if TYPE_CHECKING:
-    from kai.framework.configuration import Configuration
-    from kai.simulation.request import Request
+    from kai.simulation.request import Policy, Request
 
 EPILOG = """\b
 PATH is a scenario, a file or folder of Kubernetes manifests, a snapshot taken by the scheduler
@@ -27,7 +26,9 @@ PATH is a scenario, a file or folder of Kubernetes manifests, a snapshot taken b
 @click.command(epilog=EPILOG)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
-    "--config", "config", help="Scheduler configuration, in kai's form or the peer's, in place of the case's own."
+    "--config",
+    "config",
+    help="Scheduler configuration in place of the case's own: in kai's form, the peer's, or a SchedulingShard.",
 )
 @click.option("--actions", help="Actions in place of the configured ones, separated by commas.")
 @click.option("--cycles", type=click.IntRange(min=1), help="How often to decide.")
@@ -49,19 +50,22 @@ def simulate(
     """Decide on clusters that are written down: who runs where, and why not."""
     from kai.simulation.request import Request
 
-    request = Request.of(_configuration(config), actions=actions, cycles=cycles, now=now)
+    policy = _policy(config)
+    for note in () if policy is None else policy.notes:
+        console.talk(f"note: {note}")
+    request = Request.of(policy, actions=actions, cycles=cycles, now=now)
     codes = [_one(path, request, console, check=check, explain=explain) for path in _cases(paths)]
     if check:
         console.talk(f"{codes.count(0)} of {len(codes)} as expected")
     return max(codes, default=0)
 
 
-def _configuration(path: str | None) -> "Configuration | None":
+def _policy(path: str | None) -> "Policy | None":
     if path is None:
         return None
-    from kai.cli.configuring import load_configuration
+    from kai.cli.policy import load_policy
 
-    return load_configuration(path)
+    return load_policy(path)
 
 
 def _cases(paths: tuple[str, ...]) -> Iterator[str]:
@@ -90,7 +94,8 @@ def _one(path: str, request: "Request", console: Console, *, check: bool, explai
     except Exception as error:  # noqa: BLE001 - the boundary of one case: a bug becomes one line and a file
         write_failure(path, error, console)
         return report_bug(error, path)
-    for note in result.notes:
+    said = request.policy.notes if request.policy is not None else ()
+    for note in (each for each in result.notes if each not in said):
         console.talk(f"note: {path}: {note}", level=1)
     differences = result.differences() if check else None
     write_result(result, console, differences=differences, explain=explain)

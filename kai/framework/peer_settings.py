@@ -47,14 +47,16 @@ def read_budgets(value: object, place: str) -> SearchBudgets | None:
     default = SearchBudgets()
     action, group, least, generator = (value.get(key) for key in _BUDGET_KEYS)
     return SearchBudgets(
-        action=default.action if action is None else _durations(action, f"{place}.{_BUDGET_KEYS[0]}"),
+        action={**default.action, **_durations(action, f"{place}.{_BUDGET_KEYS[0]}")},
         group=default.group if group is None else duration(group, f"{place}.{_BUDGET_KEYS[1]}"),
         group_minimum=default.group_minimum if least is None else duration(least, f"{place}.{_BUDGET_KEYS[2]}"),
-        generator=default.generator if generator is None else _durations(generator, f"{place}.{_BUDGET_KEYS[3]}"),
+        generator={**default.generator, **_durations(generator, f"{place}.{_BUDGET_KEYS[3]}")},
     )
 
 
 def _durations(value: object, place: str) -> Mapping[str, float]:
+    if value is None:
+        return {}
     if not isinstance(value, Mapping):
         raise ConfigError(f"{place}: found {value!r}, expected a mapping of durations")
     return {str(name): duration(each, f"{place}.{name}") for name, each in value.items()}

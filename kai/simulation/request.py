@@ -8,9 +8,11 @@ import attrs
 
 from kai.api import times
 from kai.api.bad_value import BadValue
+from kai.api.wire import EMPTY
 from kai.errors import InputError
 from kai.framework.configuration import Configuration
 from kai.framework.registry import Registry
+from kai.intake import IntakeSettings
 from kai.simulation.answer import answer
 from kai.simulation.case import Case, FairShareCase
 from kai.simulation.check import Differences, compare
@@ -54,19 +56,37 @@ class Result:
         return compare(self.case.expected, self.answer, stable_cycles=stable)
 
 
+@attrs.frozen(kw_only=True)
+class Policy:
+    """A configuration in place of a case's own."""
+
+    configuration: Configuration
+    said: frozenset[str] = frozenset()
+    """Which parameters it speaks of; the others stay as the case has them."""
+    settings: Mapping[str, Any] = EMPTY
+    """What it says of how the cluster becomes a snapshot, by name."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what nothing, or something else, is made of."""
+        found = self.configuration
+        asks = (
+            f"{found.place}: usageDBConfig: found a database, expected none; a simulation counts what a snapshot holds"
+        )
+        return found.notes if found.usage is None else (*found.notes, asks)
+
+
 @attrs.frozen(kw_only=True, slots=False)
 class Request:
     """What the command line changes about every case."""
 
-    configuration: Configuration | None = None
+    policy: Policy | None = None
     actions: tuple[str, ...] | None = None
     cycles: int | None = None
     now: float | None = None
 
     @classmethod
-    def of(
-        cls, configuration: Configuration | None, *, actions: str | None, cycles: int | None, now: str | None
-    ) -> "Request":
+    def of(cls, policy: Policy | None, *, actions: str | None, cycles: int | None, now: str | None) -> "Request":
         """Return the request that the flags describe.
 
         Raises: InputError for a time that is none.
@@ -78,7 +98,7 @@ class Request:
             except BadValue:
                 raise InputError.about("command line", "--now", found=now, wanted=times.WANTED_TIME) from None
         names = None if actions is None else tuple(name.strip() for name in actions.split(",") if name.strip())
-        return cls(configuration=configuration, actions=names, cycles=cycles, now=instant)
+        return cls(policy=policy, actions=names, cycles=cycles, now=instant)
 
     @cached_property
     def registry(self) -> Registry:
@@ -97,18 +117,27 @@ class Request:
         return Result(case=outcome.case, answer=answer(outcome), outcome=outcome)
 
     def _changed(self, case: Case) -> Case:
-        configuration = self.configuration or case.configuration
+        configuration, settings, notes = case.configuration, case.settings, case.notes
+        if self.policy is not None:
+            configuration, settings = self._policy_for(case, self.policy)
+            notes += self.policy.notes
         if self.actions is not None:
             configuration = attrs.evolve(configuration, actions=self.actions, place="command line")
-        settings = case.settings
-        if self.configuration is not None:
-            restrict = configuration.parameters.restrict_node_scheduling
-            settings = attrs.evolve(settings, restrict_node_scheduling=restrict)
         return attrs.evolve(
             case,
+            notes=notes,
             configuration=configuration,
             settings=settings,
             cycles=case.cycles if self.cycles is None else self.cycles,
             stable_cycles=case.stable_cycles if self.cycles is None else 0,
             now=case.now if self.now is None else self.now,
         )
+
+    def _policy_for(self, case: Case, policy: Policy) -> tuple[Configuration, IntakeSettings]:
+        """Return the configuration and settings of a case under another policy."""
+        known = policy.configuration.parameters
+        said = {name: getattr(known, name) for name in policy.said}
+        parameters = attrs.evolve(case.configuration.parameters, **said)
+        restrict = parameters.restrict_node_scheduling
+        settings = attrs.evolve(case.settings, **{**policy.settings, "restrict_node_scheduling": restrict})
+        return attrs.evolve(policy.configuration, parameters=parameters), settings
