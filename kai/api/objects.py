@@ -6,8 +6,8 @@ tests enter the engine by the same gate as production.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, Self, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import attrs
 
@@ -24,38 +24,14 @@ from kai.api.storage import CsiDriver, CsiStorageCapacity, PersistentVolume, Per
 from kai.api.topology import Topology
 from kai.errors import InputError
 
-T = TypeVar("T")
-
-
-class Listing(tuple[T, ...]):  # noqa: SLOT001 - Python allows no slots in what is a tuple
-    """The objects of one kind, and what came and went since an earlier listing.
-
-    Who knows that listing need not compare all objects to find out.
-    """
-
-    before: object = None
-    """The mark of the earlier listing; None if there is none."""
-    gone: tuple[T, ...] = ()
-    """Objects of that listing that are not in this one."""
-    come: tuple[T, ...] = ()
-    """Objects of this one that were not in that one."""
-    mark: object = None
-
-    @classmethod
-    def after(cls, before: object, objects: Iterable[T], gone: Iterable[T], come: Iterable[T]) -> Self:
-        """Return the listing of ``objects``, which follows the one with the mark ``before``."""
-        made = cls(objects)
-        made.before, made.gone, made.come, made.mark = before, tuple(gone), tuple(come), object()
-        return made
-
 
 @attrs.frozen(kw_only=True)
 class ClusterObjects:
     """The objects of a cluster at one moment, in no meaningful order; no two of a kind have the same name."""
 
     nodes: tuple[Node, ...] = ()
-    pods: tuple[Pod, ...] = ()
-    pod_groups: tuple[PodGroup, ...] = ()
+    pods: Sequence[Pod] = ()
+    pod_groups: Sequence[PodGroup] = ()
     queues: tuple[Queue, ...] = ()
     priority_classes: tuple[PriorityClass, ...] = ()
     bind_requests: tuple[BindRequest, ...] = ()

@@ -17,7 +17,7 @@ import attrs
 
 from kai.api.codec import structure_as
 from kai.api.kinds import ApiObject
-from kai.api.objects import Listing
+from kai.api.listing import Listing
 from kai.cluster.port import Change, Index, Key, Rejected
 from kai.errors import InputError
 
@@ -99,9 +99,9 @@ class Shelf(Generic[T]):
         self._rejected: dict[Key, Rejected] = {}
         self._graves: dict[str, int] = {}
         """UIDs of deleted objects and when they ended, so that a late word about them does not bring them back."""
-        self._tuple: Listing[T] | None = Listing()
-        self._mark: object = None
-        """Of the listing that was given out last."""
+        self._tuple: tuple[T, ...] | None = ()
+        self._listed: Listing[T] | None = None
+        """The listing that was given out last."""
         self._news: dict[Key, T | None] = {}
         """What that listing has at the keys that changed since."""
         self._indexes: dict[str, _Lookup[T]] = {}
@@ -128,19 +128,25 @@ class Shelf(Generic[T]):
     def all(self) -> tuple[T, ...]:
         """Return what is shown; the same tuple until something changes."""
         if self._tuple is None:
-            self._tuple = self._list()
-            self._mark = self._tuple.mark
-            self._news = {}
+            self._tuple = tuple(self._shown.values())
         return self._tuple
 
+    def listing(self) -> Listing[T]:
+        """Return what is shown, in no order, and how it differs from the listing before; the same until it does."""
+        if self._listed is None or self._news:
+            self._listed, self._news = self._list(), {}
+        return self._listed
+
     def _list(self) -> Listing[T]:
-        shown = self._shown
-        if self._mark is None or len(self._news) > _FEW + len(shown) // 4:  # to say so much takes longer than to look
-            return Listing.after(None, shown.values(), (), ())
+        shown, listed = self._shown, self._listed
+        if listed is None or len(self._news) > _FEW + len(shown) // 4:  # to say so much takes longer than to look
+            return Listing(self.all())
         news = [(before, shown.get(key)) for key, before in self._news.items()]
         gone = [before for before, after in news if before is not None and before is not after]
         come = [after for before, after in news if after is not None and before is not after]
-        return Listing.after(self._mark, shown.values(), gone, come)
+        if not gone and not come:
+            return listed
+        return listed.next(gone, come) or Listing.after(listed.mark, self.all(), gone, come)
 
     def items(self) -> Iterator[tuple[Key, T]]:
         """Return keys and objects."""
@@ -338,7 +344,7 @@ class Shelf(Generic[T]):
         else:
             self._shown[key] = obj
         self._tuple = None
-        if self._mark is not None:
+        if self._listed is not None:
             self._news.setdefault(key, before)
         for lookup in self._indexes.values():
             lookup.put(key, before, obj)

@@ -149,7 +149,7 @@ class WatchedStore:
         """Return everything that a snapshot is made of."""
         if self._whole is None or self._whole[0] != self._revision:
             fields: dict[str, Any] = {
-                FIELD_OF[cls]: shelf.all() for cls, shelf in self._shelves.items() if cls in FIELD_OF
+                FIELD_OF[cls]: shelf.listing() for cls, shelf in self._shelves.items() if cls in FIELD_OF
             }
             self._whole = (self._revision, ClusterObjects(**fields))
         return self._whole[1]

@@ -14,7 +14,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import numpy as np
 
 from kai.api.kinds import ApiObject, title
-from kai.api.objects import Listing
+from kai.api.listing import Listing
 from kai.errors import InputError
 from kai.model.rows import Int64s
 from kai.state.edition import Edition

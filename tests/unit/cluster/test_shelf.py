@@ -350,7 +350,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(("see", "bury
 @given(STEPS)
 def test_a_listing_says_what_came_and_went_since_the_one_before(steps):
     shelf, _ = shelf_of()
-    before = shelf.all()
+    before, given_out = shelf.listing(), []
     for version, (name, what) in enumerate(steps, start=1):
         key = ("team", name)
         if what == "see":
@@ -362,12 +362,14 @@ def test_a_listing_says_what_came_and_went_since_the_one_before(steps):
         elif what == "forget":
             shelf.forget(key)
         elif what == "list":
-            now = shelf.all()
+            now = shelf.listing()
             if now is not before:
                 assert now.before is before.mark
-                before = now if before.mark is None else before  # the first one says nothing
                 kept = [each for each in before if not any(each is gone for gone in now.gone)]
                 assert {id(each) for each in (*kept, *now.come)} == {id(each) for each in now}
                 assert len(kept) + len(now.come) == len(now)
                 before = now
+                given_out.append((now, sorted(map(id, now))))
+                assert sorted(map(id, now)) == sorted(map(id, shelf.all()))
+    assert all(sorted(map(id, listing)) == objects for listing, objects in given_out)
     assert [each.metadata.name for each in shelf.all()] == [key[1] for key, _ in shelf.items()]

@@ -2,8 +2,8 @@ import attrs
 import pytest
 
 from kai.api.core import Namespace
+from kai.api.listing import Listing
 from kai.api.meta import ObjectMeta
-from kai.api.objects import Listing
 from kai.errors import InputError
 from kai.intake.shelf import Shelf, in_order
 
