@@ -52,6 +52,9 @@ class _Timing:
         """Time the phase ``name``."""
         return self.watch.phase(name)
 
+    def plugin(self, name: str, /) -> None:
+        """Plugins are not told apart here."""
+
     def committed(self, action: str, decisions: int, /) -> None:
         """Do nothing: decisions are counted at the end."""
 

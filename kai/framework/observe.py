@@ -14,6 +14,9 @@ class Observer(Protocol):
     def phase(self, name: str, /) -> AbstractContextManager[None]:
         """Return a context that lasts as long as the phase: ``open``, or the name of an action."""
 
+    def plugin(self, name: str, /) -> None:
+        """Learn that from now on this plugin opens or closes, as the phase says; "" when the last one is done."""
+
     def committed(self, action: str, decisions: int, /) -> None:
         """Learn that a statement of ``action`` with so many decisions became final."""
 
@@ -26,6 +29,9 @@ class Silent:
         """Do nothing around the phase ``name``."""
         del name
         yield
+
+    def plugin(self, name: str, /) -> None:
+        """Do nothing."""
 
     def committed(self, action: str, decisions: int, /) -> None:
         """Do nothing."""

@@ -75,8 +75,7 @@ class Session:
         self.requested = requested_amounts(snapshot, self.facts.nodes, self._smallest)
         self.limit_amounts = requested_amounts(snapshot, self.facts.nodes, self._largest)
         self.view = SessionView(self)
-        hooks = [Named(use.name, use.plugin.open(self.view)) for use in profile.plugins]
-        self.policy = Policy(hooks, self.facts)
+        self.policy = Policy(self._opened(), self.facts)
         self._adopt_shares()
         self._order_pods(base)
         self.ledger = Ledger(base.layout, self.facts, base.fresh_arena(), base.room(), self._tracked)
@@ -94,6 +93,15 @@ class Session:
         self.grants = Grants(self, base.slot_names)
 
     # ------------------------------------------------------------------ opening
+
+    def _opened(self) -> list[Named]:
+        """Return what the plugins of the profile answer to."""
+        hooks = []
+        for use in self.profile.plugins:
+            self.observer.plugin(use.name)
+            hooks.append(Named(use.name, use.plugin.open(self.view)))
+        self.observer.plugin("")
+        return hooks
 
     def _own_facts(self, facts: Facts) -> Facts:
         """Return facts whose session-dependent columns are the session's own."""
@@ -472,7 +480,9 @@ class Session:
         """Tell plugins that the cycle is over."""
         for plugin in self.policy.plugins:
             if plugin.hooks.close is not None:
+                self.observer.plugin(plugin.name)
                 plugin.hooks.close()
+        self.observer.plugin("")
 
     def release(self) -> None:
         """Let go of everything: hooks and session hold each other, and megabytes need not wait for the collector."""

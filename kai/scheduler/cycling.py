@@ -61,6 +61,8 @@ class Done:
     overall: Overall
     seconds: Mapping[str, float]
     """How long each phase took."""
+    plugins: Mapping[tuple[str, str], float]
+    """How long each plugin took to open and to close, by its name and the phase."""
     spent: Mapping[str, Spent]
     groups: Mapping[str, tuple[int, int]]
     """By action: how many groups it bound, and for how many it decided something."""
@@ -209,6 +211,7 @@ class Cycles:
             report=report,
             overall=overall,
             seconds=dict(observer.seconds),
+            plugins=observer.plugins,
             spent=dict(budget.finish()),
             groups=dict(stream.groups),
             decisions=stream.count,

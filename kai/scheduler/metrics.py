@@ -29,6 +29,7 @@ _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 _WAITS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 _MOST_GROUPS: Final = 1000
 _GIGABYTE: Final = 1e9
+_MOMENTS: Final = {"open": "OnSessionOpen", "close": "OnSessionClose"}
 _QUEUE: Final = ("queue_name", "queue_metadata_name", "queue_display_name")
 
 BARE: Final = (
@@ -102,6 +103,9 @@ class SchedulerMetrics:
         self._cycle = gauge("e2e_scheduling_latency_milliseconds", "How long the last cycle took.")
         self._open = gauge("open_session_latency_milliseconds", "How long the last session took to open.")
         self._close = gauge("close_session_latency_milliseconds", "How long the last session took to close.")
+        self._plugin = gauge(
+            "plugin_scheduling_latency_milliseconds", "How long a plugin took last.", "plugin", "OnSession"
+        )
         self._action = gauge("action_scheduling_latency_milliseconds", "How long an action took last.", "action")
         self._task = histogram("task_scheduling_latency_milliseconds", "From pod to bind request.", _MILLISECONDS)
         self._bind = histogram("task_bind_latency_milliseconds", "From decision to bind request.", _MILLISECONDS)
@@ -177,10 +181,14 @@ class SchedulerMetrics:
                 self._open.set(seconds * 1000)
             case "close":
                 self._close.set(seconds * 1000)
-            case "snapshot":
+            case "snapshot" | "explain":
                 pass
             case _:
                 self._action.labels(name).set(seconds * 1000)
+
+    def plugin(self, name: str, phase: str, seconds: float) -> None:
+        """Show how long a plugin took to open or to close."""
+        self._plugin.labels(name, _MOMENTS[phase]).set(seconds * 1000)
 
     def cycle(self, seconds: float) -> None:
         """Count a whole cycle."""

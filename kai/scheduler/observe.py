@@ -29,10 +29,14 @@ class CycleObserver:
     root: Span
     seconds: dict[str, float] = attrs.field(factory=dict)
     """How long each phase took, in their order."""
+    plugins: dict[tuple[str, str], float] = attrs.field(factory=dict)
+    """How long each plugin took, by its name and the phase."""
     action: str = IDLE
     """The phase that is under way."""
     statements: int = 0
     decisions: int = 0
+    _plugin: str = ""
+    _plugin_since: float = 0.0
 
     @classmethod
     def begin(cls, tracer: Tracer, clock: Callable[[], float], number: int) -> CycleObserver:
@@ -61,6 +65,14 @@ class CycleObserver:
             span.set_attribute("kai.decisions", self.decisions - decided)
             span.end()
             self.seconds[name] = self.seconds.get(name, 0.0) + self.clock() - since
+
+    def plugin(self, name: str, /) -> None:
+        """Time a plugin, until the next one or until none follows."""
+        now = self.clock()
+        if self._plugin:
+            key = (self._plugin, self.action)
+            self.plugins[key] = self.plugins.get(key, 0.0) + now - self._plugin_since
+        self._plugin, self._plugin_since = name, now
 
     def committed(self, action: str, decisions: int, /) -> None:
         """Count a statement."""

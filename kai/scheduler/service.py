@@ -199,6 +199,8 @@ class Scheduler:
         self.metrics.cycle(seconds)
         for phase, took in outcome.seconds.items():
             self.metrics.phase(phase, took)
+        for (plugin, phase), took in outcome.plugins.items():
+            self.metrics.plugin(plugin, phase, took)
         for action, (bound, acted_on) in outcome.groups.items():
             self.metrics.decided(action, bound=bound, acted_on=acted_on)
         self.metrics.searches(outcome.spent)

@@ -22,8 +22,10 @@ def shown(act):
 def test_a_cycle_is_shown_as_the_peer_shows_it():
     def act(metrics):
         metrics.cycle(0.25)
-        for phase in ("open", "close", "allocate", "snapshot"):
+        for phase in ("open", "close", "allocate", "snapshot", "explain"):
             metrics.phase(phase, 0.125)
+        metrics.plugin("proportion", "open", 0.002)
+        metrics.plugin("proportion", "close", 0.001)
         metrics.decided("allocate", bound=2, acted_on=3)
         metrics.searches({"preempt": Spent(groups=2, scenarios={"one": 5}, seconds={"one": 0.5}, stopped=1)})
 
@@ -32,6 +34,8 @@ def test_a_cycle_is_shown_as_the_peer_shows_it():
         "kai_e2e_scheduling_latency_milliseconds 250.0",
         "kai_open_session_latency_milliseconds 125.0",
         'kai_action_scheduling_latency_milliseconds{action="allocate"} 125.0',
+        'kai_plugin_scheduling_latency_milliseconds{OnSession="OnSessionOpen",plugin="proportion"} 2.0',
+        'kai_plugin_scheduling_latency_milliseconds{OnSession="OnSessionClose",plugin="proportion"} 1.0',
         'kai_podgroups_scheduled_by_action{action="allocate"} 2.0',
         'kai_podgroups_acted_on_by_action{action="allocate"} 3.0',
         'kai_scenarios_simulation_by_action{action="preempt"} 5.0',
@@ -40,6 +44,7 @@ def test_a_cycle_is_shown_as_the_peer_shows_it():
         'kai_scenario_search_jobs_total{action="preempt",reduced_budget="false",result="budget_exhausted"} 1.0',
     ):
         assert line in lines, line
+    assert not [line for line in lines if 'action="explain"' in line]
 
 
 def test_queues_and_idle_gpus_are_shown_after_a_cycle():
