@@ -69,13 +69,18 @@ def add_up(lists: Iterable[Mapping[str, str]]) -> dict[str, Amount]:
     total: dict[str, Amount] = {}
     for amounts in lists:
         for name, text in amounts.items():
-            total[name] = total.get(name, Amount()) + exact(text)
+            known = total.get(name)
+            total[name] = exact(text) if known is None else known + exact(text)
     return total
 
 
 def plus(left: Mapping[str, Amount], right: Mapping[str, Amount]) -> dict[str, Amount]:
     """Return the sum of two lists of amounts by resource."""
-    return {name: left.get(name, Amount()) + right.get(name, Amount()) for name in (*left, *right)}
+    total = dict(left)
+    for name, more in right.items():
+        known = total.get(name)
+        total[name] = more if known is None else known + more
+    return total
 
 
 def texts(amounts: Mapping[str, Amount]) -> dict[str, str]:
@@ -118,7 +123,9 @@ def effective_requests(pod: Pod) -> dict[str, Amount]:
 
 def _largest(left: Mapping[str, Amount], right: Mapping[str, Amount]) -> dict[str, Amount]:
     """Return the larger amount of every resource."""
-    return {
-        name: max(left.get(name, Amount()), right.get(name, Amount()), key=lambda amount: amount.billionths)
-        for name in (*left, *right)
-    }
+    largest = dict(left)
+    for name, more in right.items():
+        known = largest.get(name)
+        if known is None or known.billionths < more.billionths:
+            largest[name] = more
+    return largest

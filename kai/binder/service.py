@@ -56,7 +56,7 @@ from kai.cluster.credentials import Source
 from kai.cluster.lease import LeaseSettings
 from kai.cluster.port import Change, Cluster
 from kai.cluster.serving import role_options, serve_alone
-from kai.cluster.work import Observe, place_of, unobserved, wait_at_most
+from kai.cluster.work import Alarm, Observe, place_of, unobserved
 
 R = TypeVar("R")
 _LONGEST_PAUSE: Final = 60.0
@@ -115,7 +115,7 @@ class BinderService:
     _keys: KeyRing = attrs.field(factory=KeyRing)
     _tasks: anyio.abc.TaskGroup | None = None
     _due: float | None = None
-    _wake: anyio.Event = attrs.field(factory=anyio.Event)
+    _alarm: Alarm | None = None
 
     def __attrs_post_init__(self) -> None:
         """Make the parts that need the others."""
@@ -157,13 +157,14 @@ class BinderService:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
-                tasks.start_soon(self._keep_time)
+                self._alarm = Alarm(self.cluster.clock, tasks)
+                tasks.start_soon(self._keep_time, self._alarm)
                 tasks.start_soon(self._sweep_now_and_then)
                 with self.cluster.store.changes(BindRequest, Pod) as changes:
                     async for batch in changes:
                         self._take(batch)
             finally:
-                self._tasks = None
+                self._tasks = self._alarm = None
 
     def _take(self, batch: Iterable[Change[Any]]) -> None:
         for change in batch:
@@ -184,7 +185,8 @@ class BinderService:
     def _start(self, effect: Effect) -> None:
         if isinstance(effect, WakeAt):
             self._due = effect.time
-            self._wake.set()
+            if self._alarm is not None:
+                self._alarm.set_for(self._due)
         elif self._tasks is None:
             return  # the end has come; the next process finds everything as it is
         elif isinstance(effect, StartAttempt):
@@ -192,15 +194,13 @@ class BinderService:
         else:
             self._tasks.start_soon(self._sweep, effect)
 
-    async def _keep_time(self) -> None:
+    async def _keep_time(self, alarm: Alarm) -> None:
         while True:
-            self._wake = anyio.Event()
-            now = self.cluster.clock.monotonic()
-            if self._due is not None and self._due <= now:
+            if self._due is not None and self._due <= self.cluster.clock.monotonic():
                 self._due = None
                 self._step(Tick())
-            else:
-                await wait_at_most(self._wake, None if self._due is None else self._due - now, self.cluster.clock)
+            alarm.set_for(self._due)
+            await alarm.wait()
 
     async def _sweep_now_and_then(self) -> None:
         while True:

@@ -46,11 +46,13 @@ class Wires:
         """Send a request, written out, and return the answer to it."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
-        try:
-            async with asyncio.timeout(timeout):
-                wire = self._take(loop.time()) or await self._connected()
-        except (OSError, ValueError, TimeoutError) as error:
-            return NoAnswer(was_sent=False, message=words(error))
+        wire = self._take(loop.time())
+        if wire is None:
+            try:
+                async with asyncio.timeout(timeout):
+                    wire = await self._connected()
+            except (OSError, ValueError, TimeoutError) as error:
+                return NoAnswer(was_sent=False, message=words(error))
         try:
             answer = await wire.exchange(request, max(0.0, end - loop.time()))
         except BaseException:

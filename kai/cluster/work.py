@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeAlias, TypeVar
 
 import anyio
+import anyio.abc
 import attrs
 import structlog
 
@@ -194,6 +195,41 @@ class WorkEnded:
 
 
 @attrs.define
+class Alarm:
+    """Wakes one loop: at once when rung, and at times that it is set for.
+
+    A time that was set is not taken back, so a loop may wake up for nothing. That is cheap; to cancel a sleep and begin
+    another for whatever happens in between is not.
+    """
+
+    clock: Clock
+    tasks: anyio.abc.TaskGroup
+    _event: anyio.Event = attrs.field(factory=anyio.Event)
+    _set_for: list[float] = attrs.field(factory=list)
+    """Latest first."""
+
+    def ring(self) -> None:
+        """Wake the loop."""
+        self._event.set()
+
+    def set_for(self, time: float | None) -> None:
+        """Wake the loop then, or before; None is never."""
+        if time is not None and (not self._set_for or time < self._set_for[-1]):
+            self._set_for.append(time)
+            self.tasks.start_soon(self._sleep, time)
+
+    async def wait(self) -> None:
+        """Wait for the next ring. One that came since the last wait is not lost."""
+        await self._event.wait()
+        self._event = anyio.Event()
+
+    async def _sleep(self, time: float) -> None:
+        await self.clock.sleep(max(0.0, time - self.clock.monotonic()))
+        self._set_for.remove(time)
+        self.ring()
+
+
+@attrs.define
 class Workers(Generic[K]):
     """Looks at keys, several at a time, for as long as `run` is not cancelled."""
 
@@ -202,23 +238,23 @@ class Workers(Generic[K]):
     look: Callable[[Look[K]], Awaitable[Ended]]
     clock: Clock
     observe: Observe = unobserved
-    _wake: anyio.Event = attrs.field(factory=anyio.Event)
+    _alarm: Alarm | None = None
 
     def want(self, key: K, *, after: float = 0.0) -> None:
         """Ask for a look at a key."""
         self.queue.want(key, self.clock.monotonic(), after=after)
-        self._wake.set()
+        if self._alarm is not None:
+            self._alarm.ring()
 
     async def run(self) -> None:
         """Look at whatever is due."""
         async with anyio.create_task_group() as tasks:
+            alarm = self._alarm = Alarm(self.clock, tasks)
             while True:
-                self._wake = anyio.Event()
-                now = self.clock.monotonic()
-                for look in self.queue.take(now):
+                for look in self.queue.take(self.clock.monotonic()):
                     tasks.start_soon(self._carry_out, look)
-                due = self.queue.next_due
-                await wait_at_most(self._wake, None if due is None else max(0.0, due - now), self.clock)
+                alarm.set_for(self.queue.next_due)
+                await alarm.wait()
 
     async def _carry_out(self, look: Look[K]) -> None:
         began = self.clock.monotonic()
@@ -231,7 +267,8 @@ class Workers(Generic[K]):
             )
         now = self.clock.monotonic()
         self.queue.end(look.key, now, ended)
-        self._wake.set()
+        if self._alarm is not None:
+            self._alarm.ring()
         self.observe(
             WorkEnded(work=self.name, failed=bool(ended.failure), seconds=now - began, waited=now - look.since),
         )
@@ -241,19 +278,3 @@ def place_of(error: BaseException) -> list[str]:
     """Return where an error came from, innermost last, without what a traceback would read from files for it."""
     frames = list(traceback.walk_tb(error.__traceback__))[-_DEEPEST:]
     return [f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}:{line}" for frame, line in frames]
-
-
-async def wait_at_most(event: anyio.Event, seconds: float | None, clock: Clock) -> None:
-    """Wait for an event, and no longer than so many seconds of a clock; for ever if None."""
-    if seconds is None:
-        await event.wait()
-        return
-
-    async def expire(scope: anyio.CancelScope) -> None:
-        await clock.sleep(seconds)
-        scope.cancel()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(expire, tasks.cancel_scope)
-        await event.wait()
-        tasks.cancel_scope.cancel()

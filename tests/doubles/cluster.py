@@ -22,7 +22,6 @@ from kai.api.plans import Await, Bind, Create, Get, Now, Patch, Reason, Refusal
 from kai.api.plans import List as ListRequest
 from kai.cluster.port import Apply, Cluster, Fetch, FetchAll, NoSuchKind
 from kai.cluster.store import Watched, WatchedStore
-from kai.cluster.work import wait_at_most
 from tests.doubles.api_server import ApiServer, Manifest, _key, _missing, _stale
 
 _SPINS = 40
@@ -209,7 +208,7 @@ class MemoryApi:
             left = end - self.clock.monotonic()
             if left <= 0:
                 return Refusal(reason=Reason.TIMED_OUT, message=f"nothing happened for {request.seconds:g} s")
-            await wait_at_most(self._changed(request), left, self.clock)
+            await _wait_at_most(self._changed(request), left, self.clock)
 
     def _changed(self, request: Await) -> anyio.Event:
         event = anyio.Event()
@@ -219,6 +218,19 @@ class MemoryApi:
 
     def fenced(self, _: object) -> MemoryApi:
         return self
+
+
+async def _wait_at_most(event: anyio.Event, seconds: float, clock: VirtualClock) -> None:
+    """Wait for an event, and no longer than so many seconds of a clock."""
+    async with anyio.create_task_group() as tasks:
+
+        async def expire() -> None:
+            await clock.sleep(seconds)
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(expire)
+        await event.wait()
+        tasks.cancel_scope.cancel()
 
 
 class MemoryCluster:

@@ -2,7 +2,7 @@ import anyio
 import attrs
 import pytest
 
-from kai.cluster.work import DONE, Ended, Pace, WorkEnded, Workers, WorkQueue
+from kai.cluster.work import DONE, Alarm, Ended, Pace, WorkEnded, Workers, WorkQueue
 from tests.doubles.cluster import VirtualClock
 
 
@@ -138,3 +138,42 @@ async def test_workers_look_at_what_is_due_and_survive_a_bug():
         WorkEnded(work="test", failed=True, seconds=0.0, waited=5.0),
         WorkEnded(work="test", failed=False, seconds=5.0, waited=5.0),
     ]
+
+
+# --- The alarm -----------------------------------------------------------------------------------------------------
+
+
+def test_an_alarm_rings_at_the_first_time_that_it_is_set_for_and_again_at_the_next():
+    clock, rung = VirtualClock(), []
+
+    async def listen(alarm):
+        while True:
+            await alarm.wait()
+            rung.append(clock.monotonic())
+
+    async def scenario():
+        begin = clock.monotonic()
+        async with anyio.create_task_group() as tasks:
+            alarm = Alarm(clock, tasks)
+            tasks.start_soon(listen, alarm)
+            for seconds in (5.0, 2.0, 7.0, 3.0):
+                alarm.set_for(begin + seconds)
+            alarm.set_for(None)
+            await clock.pass_time(10.0)
+            tasks.cancel_scope.cancel()
+        return [at - begin for at in rung]
+
+    # What is set for later than something else is asked for again by whoever is woken by that.
+    assert anyio.run(scenario) == [2.0, 5.0]
+
+
+def test_a_ring_before_the_wait_is_not_lost():
+    async def scenario():
+        async with anyio.create_task_group() as tasks:
+            alarm = Alarm(VirtualClock(), tasks)
+            alarm.ring()
+            with anyio.fail_after(1):
+                await alarm.wait()
+            return True
+
+    assert anyio.run(scenario)
