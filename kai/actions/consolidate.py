@@ -37,15 +37,16 @@ def _enough_in_all(session: Session, portion: Portion) -> bool:
     return memory <= int(((idle + releasing) * per_device // 1000)[ready].sum())
 
 
-def _anybody(session: Session, portion: Portion, placed: Bools) -> GroupRows:
+def _anybody(session: Session, portion: Portion, placed: Bools) -> Bools:
     """Return the first groups, by name, that may be moved.
 
     The bound counts groups and, as the peer's does, admits one more than it says.
     """
     del portion
-    rows = np.flatnonzero(placed).astype(np.int64)
     bound = session.parameters.max_consolidation_preemptees
-    return rows if bound == UNBOUNDED else rows[: bound + 1]
+    if bound != UNBOUNDED:
+        placed[np.flatnonzero(placed)[bound + 1 :]] = False
+    return placed
 
 
 @attrs.frozen

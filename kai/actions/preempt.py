@@ -11,7 +11,7 @@ from kai.framework.decisions import Cause
 from kai.framework.portion import Portion
 from kai.framework.refusals import capacity_verdict
 from kai.framework.session import Session
-from kai.model.rows import Bools, GroupRows
+from kai.model.rows import Bools
 
 
 def _within_quota(session: Session, portion: Portion) -> bool:
@@ -22,11 +22,12 @@ def _within_quota(session: Session, portion: Portion) -> bool:
     return bool(capacity_verdict(session, portion, portion.chunk(), fixed_only=True))
 
 
-def _lower(session: Session, portion: Portion, placed: Bools) -> GroupRows:
-    queues = session.facts.groups.queue
-    rows = np.flatnonzero(placed & (queues == queues[portion.group]))
-    priority = session.snapshot.groups[portion.group].priority
-    return np.array([row for row in rows.tolist() if session.snapshot.groups[row].priority < priority], np.int64)
+def _lower(session: Session, portion: Portion, placed: Bools) -> Bools:
+    queues, groups = session.facts.groups.queue, session.snapshot.groups
+    placed &= queues == queues[portion.group]
+    rows = np.flatnonzero(placed)
+    placed[rows] = [groups[row].priority < groups[portion.group].priority for row in rows.tolist()]
+    return placed
 
 
 @attrs.frozen

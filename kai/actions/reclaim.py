@@ -13,7 +13,8 @@ from kai.framework.decisions import Cause
 from kai.framework.portion import Portion
 from kai.framework.session import Session
 from kai.framework.verdict import Code, Fact, Verdict
-from kai.model.rows import Bools, Float64s, GroupRow, GroupRows
+from kai.kernels.standing import keep_queues
+from kai.model.rows import Bools, Float64s, GroupRow
 
 
 def _may_reclaim(session: Session, portion: Portion) -> Verdict:
@@ -31,9 +32,11 @@ def _may_reclaim(session: Session, portion: Portion) -> Verdict:
     return verdict
 
 
-def _others(session: Session, portion: Portion, placed: Bools) -> GroupRows:
-    queues = session.facts.groups.queue
-    return np.flatnonzero(placed & (queues >= 0) & (queues != queues[portion.group])).astype(np.int64)
+def _others(session: Session, portion: Portion, placed: Bools) -> Bools:
+    queues = np.ones(len(session.snapshot.queues), np.bool_)
+    queues[session.facts.groups.queue[portion.group]] = False
+    keep_queues(session.facts, queues, placed)
+    return placed
 
 
 def explain(session: Session, queue: int, used: Float64s) -> Mapping[str, Fact]:

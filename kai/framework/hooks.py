@@ -153,15 +153,22 @@ class Hooks:
     """
     report_nodes: Callable[[], Mapping[int, object]] | None = None
     """What the report of the cycle says about nodes, by row."""
+    filter_queues: Callable[[GroupRow, Cause], Bools | None] | None = None
+    """bool[Q]: of which queues groups may be victims; None: of all. Groups without a queue are none then."""
     filter_victims: Callable[[GroupRow, GroupRows, Cause], Bools] | None = None
     hopeless: Callable[[GroupRow, PodRows, GroupRows, Cause], bool] | None = None
     """Whether no search among these groups can help the group to place these pods: true only if that is certain."""
     propose: Propose | None = None
     begins_with_recorded: bool = False
     """Whether, if the first outer scenario has recorded victims alone, these are the first scenario proposed."""
+    proposes_by_node: bool = False
+    """Whether, with no recorded victims, the first scenario is this: all batches of groups that would lose a pod on the
+    first node, by name, of the group that was added last."""
     proposer: str = ""
     """Name of the generator, for budgets and reports."""
     accept: "Callable[[Scenario, Cause], Verdict] | None" = None
+    accepts_by_victims: bool = False
+    """Whether ``accept`` looks at the victims of a scenario alone, not at which of them were known before."""
     may_reclaim: Callable[[GroupRow, Float64s], Verdict] | None = None
     """Whether a group that wants the amounts [3] may take from other queues at all."""
     before_search: Callable[[GroupRow, Cause], None] | None = None

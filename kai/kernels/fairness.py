@@ -102,22 +102,16 @@ def _is_greedy(facts: Facts, columns: Columns, taker: int, giver: int, wanted: F
 
 
 @kernel
-def find_greedy(
-    facts: Facts, columns: Columns, takers: Int64s, givers: Int64s, wanted: Float64s, owner: int, victims: Int64s
-) -> Bools:
-    """Return bool[n]: which ``victims``, groups, are of a greedy queue that is not ``owner``.
+def find_greedy(facts: Facts, columns: Columns, takers: Int64s, givers: Int64s, wanted: Float64s, owner: int) -> Bools:
+    """Return bool[Q]: which queues besides ``owner`` are greedy.
 
-    Each queue is looked at with its pair of ``takers`` and ``givers`` [Q]. Cost: O(Q + n).
+    Each queue is looked at with its pair of ``takers`` and ``givers`` [Q]. Cost: O(Q).
     """
     greedy = np.zeros(takers.shape[0], np.bool_)
     for queue in range(takers.shape[0]):
         if queue != owner and givers[queue] >= 0:
             greedy[queue] = _is_greedy(facts, columns, takers[queue], givers[queue], wanted)
-    out = np.zeros(victims.shape[0], np.bool_)
-    for at in range(victims.shape[0]):
-        queue = facts.groups.queue[victims[at]]
-        out[at] = queue >= 0 and greedy[queue]
-    return out
+    return greedy
 
 
 @inner

@@ -76,19 +76,21 @@ def place(facts: Facts, heap: Heap, group: int) -> None:
 def fill_victims(
     facts: Facts, columns: Columns, rules: Rules, heap: Heap, ranked: Int64s, by_age: Int64s, member: Bools
 ) -> None:
-    """Fill a heap of victims with the groups ``by_age`` [n], oldest first, which are those with ``member`` [G].
+    """Fill a heap of victims with the groups that are ``member`` [G]; ``by_age`` is all groups, oldest first.
 
     ``ranked`` [G] is all groups, by the keys of ``heap``. Cost: O(G), and what few comparisons queues need.
     """
     empty(heap)
     missing = 0
-    for group in by_age:
-        missing += mark(facts, heap, group)
+    for group in range(member.shape[0]):
+        if member[group]:
+            missing += mark(facts, heap, group)
     heap.dirty[:] = 0
     for group in by_age:
         if missing == 0:
             break
-        missing -= meet(facts, columns, rules, heap, group)
+        if member[group]:
+            missing -= meet(facts, columns, rules, heap, group)
     clear_leaves(facts, heap)
     for at in range(ranked.shape[0] - 1, -1, -1):
         if member[ranked[at]]:
@@ -103,9 +105,25 @@ def _before(keys: Float64Table, left: int, right: int) -> bool:
     return False
 
 
+@inner
+def _rank_of(keys: Float64Table, ranked: Int64s, count: int, group: int) -> int:
+    """Return how many of the first ``count`` of ``ranked``, which are in order, go before ``group``."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if _before(keys, ranked[middle], group):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 @kernel
 def rank_again(keys: Float64Table, ranked: Int64s, groups: Int64s) -> None:
-    """Move ``groups``, whose keys have changed, to where they belong in ``ranked`` [G]. Cost: O(G) for each."""
+    """Move ``groups``, whose keys have changed, to where they belong in ``ranked`` [G].
+
+    Cost: for each one move of at most G numbers.
+    """
     count = ranked.shape[0]
     for group in groups:
         at = 0
@@ -115,9 +133,8 @@ def rank_again(keys: Float64Table, ranked: Int64s, groups: Int64s) -> None:
             ranked[after - 1] = ranked[after]
         count -= 1
     for group in groups:
-        at = count
-        while at > 0 and _before(keys, group, ranked[at - 1]):
-            ranked[at] = ranked[at - 1]
-            at -= 1
+        at = _rank_of(keys, ranked, count, group)
+        for after in range(count, at, -1):
+            ranked[after] = ranked[after - 1]
         ranked[at] = group
         count += 1

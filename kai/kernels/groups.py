@@ -9,28 +9,36 @@ from kai.kernels.order import next_chunk
 from kai.kernels.struct import Bools, Float64s, Float64Table, Int64s
 
 
+@inner
+def has_pending(facts: Facts, columns: Columns, group: int) -> bool:
+    """Say whether some pod of the group is pending."""
+    for row in range(facts.groups.first_subgroup[group], facts.groups.first_subgroup[group + 1]):
+        if columns.pending[row] > 0:
+            return True
+    return False
+
+
+@inner
+def has_place(facts: Facts, columns: Columns, group: int) -> bool:
+    """Say whether some pod of the group has a place."""
+    for row in range(facts.groups.first_subgroup[group], facts.groups.first_subgroup[group + 1]):
+        if columns.active[row] > 0:
+            return True
+    return False
+
+
 @kernel
 def find_waiting(facts: Facts, columns: Columns, out: Bools) -> None:
     """Fill ``out`` [G]: the group has a pending pod. Cost: O(B)."""
-    groups = facts.groups
     for group in range(out.shape[0]):
-        out[group] = False
-        for row in range(groups.first_subgroup[group], groups.first_subgroup[group + 1]):
-            if columns.pending[row] > 0:
-                out[group] = True
-                break
+        out[group] = has_pending(facts, columns, group)
 
 
 @kernel
 def find_placed(facts: Facts, columns: Columns, out: Bools) -> None:
     """Fill ``out`` [G]: the group has a pod with a place. Cost: O(B)."""
-    groups = facts.groups
     for group in range(out.shape[0]):
-        out[group] = False
-        for row in range(groups.first_subgroup[group], groups.first_subgroup[group + 1]):
-            if columns.active[row] > 0:
-                out[group] = True
-                break
+        out[group] = has_place(facts, columns, group)
 
 
 @inner
@@ -59,6 +67,36 @@ def elastic_state(facts: Facts, columns: Columns, group: int) -> float:
     return 1.0 if exact else 2.0
 
 
+@inner
+def want(
+    facts: Facts, columns: Columns, requested: Float64Table, group: int, chunk: Int64s, amounts: Float64Table
+) -> None:
+    """Fill the row of a plain ``group`` in ``amounts`` [G, 3] with what its next ``chunk`` [...] wants."""
+    amounts[group, :] = 0.0
+    for at in range(next_chunk(facts, columns, facts.groups.first_subgroup[group] + 1, chunk)):
+        for resource in range(3):
+            amounts[group, resource] += requested[facts.pods.shape[chunk[at]], resource]
+
+
+@inner
+def hold(facts: Facts, columns: Columns, group: int, elastic: Float64s, amounts: Float64Table) -> None:
+    """Fill the row of ``group`` in ``elastic`` [G] and ``amounts`` [G, 3].
+
+    The elastic state and what counts as used by its queue.
+    """
+    elastic[group] = elastic_state(facts, columns, group)
+    amounts[group, :] = 0.0
+    first = facts.groups.pod_start[facts.groups.first_subgroup[group]]
+    last = facts.groups.pod_start[facts.groups.first_subgroup[group + 1]]
+    for at in range(first, last):
+        pod = facts.groups.pods[at]
+        if (COUNTED >> columns.status[pod]) & 1:
+            shape = facts.pods.shape[pod]
+            amounts[group, CPU] += facts.shapes.request[shape, CPU]
+            amounts[group, MEMORY] += facts.shapes.request[shape, MEMORY]
+            amounts[group, GPU] += accepted_gpu(facts, shape, columns.node[pod])
+
+
 @kernel
 def describe_waiting(
     facts: Facts, columns: Columns, requested: Float64Table, groups: Int64s, elastic: Float64s, amounts: Float64Table
@@ -80,10 +118,7 @@ def describe_waiting(
         if not is_plain(facts, columns, group):
             continue
         elastic[group] = elastic_state(facts, columns, group)
-        amounts[group, :] = 0.0
-        for at in range(next_chunk(facts, columns, facts.groups.first_subgroup[group] + 1, chunk)):
-            for resource in range(3):
-                amounts[group, resource] += requested[facts.pods.shape[chunk[at]], resource]
+        want(facts, columns, requested, group, chunk, amounts)
 
 
 @kernel
@@ -107,17 +142,7 @@ def describe_holding(facts: Facts, columns: Columns, groups: Int64s, elastic: Fl
     The elastic state and what counts as used by their queues.
     """
     for group in groups:
-        elastic[group] = elastic_state(facts, columns, group)
-        amounts[group, :] = 0.0
-        first = facts.groups.pod_start[facts.groups.first_subgroup[group]]
-        last = facts.groups.pod_start[facts.groups.first_subgroup[group + 1]]
-        for at in range(first, last):
-            pod = facts.groups.pods[at]
-            if (COUNTED >> columns.status[pod]) & 1:
-                shape = facts.pods.shape[pod]
-                amounts[group, CPU] += facts.shapes.request[shape, CPU]
-                amounts[group, MEMORY] += facts.shapes.request[shape, MEMORY]
-                amounts[group, GPU] += accepted_gpu(facts, shape, columns.node[pod])
+        hold(facts, columns, group, elastic, amounts)
 
 
 @kernel

@@ -29,7 +29,9 @@ class Growth(Struct):
     wanted: Int64s  # [n] what each waiting pod asks for, largest first
     masks: Int64s  # [m] rows of Vectors.masks that some node in reach must satisfy
     reached: Bools  # [m] whether one does
-    state: Int64s  # [5] batches, pods in them, group to ask about, places for pods that all want the same, changed keys
+    # [5] batches, pods in them, group to ask about, places for pods that all want the same; entries of the heap that
+    # changed since whoever filled it last set this to 0
+    state: Int64s
 
 
 @inner
@@ -56,7 +58,7 @@ def begin(facts: Facts, columns: Columns, vectors: Vectors, growth: Growth, know
     """Begin with nobody taken but the ``known``, on top of what ``growth.capacity`` says is free."""
     growth.removed[:] = False
     growth.known[:] = False
-    growth.state[:] = 0
+    growth.state[:CHANGED] = 0
     growth.start[0] = 0
     for node in range(growth.capacity.shape[0]):
         growth.state[PLACES] += _places(growth, node)

@@ -32,6 +32,8 @@ class Trial(Struct):
     limits: Float64Table  # [K, 3] what a pod of each shape is taken to want when limits are checked
     prepared: Bools  # [K] shapes for which ``vectors`` hold the answers
     waits: Bools  # [G] groups that wait
+    waiting: Int64s  # [G] the same, oldest first
+    count: Int64s  # [1 or more] how many these are
     affected: Bools  # [G] groups that lose pods, and the aggressor's
     nodes: Int64s  # [N]
     extra: Float64s  # [N]
@@ -43,11 +45,10 @@ class Trial(Struct):
 class Aggressor(Struct):
     """The part of a group that is to be placed."""
 
-    group: int
+    group: Int64s  # [1]
     pods: Int64s
-    elastic: float
-    amounts: Float64s
-    others: Int64s  # [w] other groups that wait, oldest first
+    elastic: Float64s  # [1]
+    amounts: Float64s  # [3]
     feasible: Bools  # [N] nodes that may have room without taking anything
 
 
@@ -87,11 +88,12 @@ def _describe(facts: Facts, columns: Columns, rules: Rules, trial: Trial, group:
 @inner
 def _fill(facts: Facts, columns: Columns, rules: Rules, trial: Trial, groups: Int64s, aggressor: Aggressor) -> None:
     """Fill the heap with those who wait and the affected ``groups`` [n], as if pushed by age; then the aggressor."""
-    heap, waiting = trial.heap, aggressor.others
+    heap, waiting, mine = trial.heap, trial.waiting[: trial.count[0]], aggressor.group[0]
     empty(heap)
     missing = 0
     for group in waiting:
-        missing += mark(facts, heap, group)
+        if group != mine:
+            missing += mark(facts, heap, group)
     for group in groups:
         missing += mark(facts, heap, group)
     heap.dirty[:] = 0
@@ -106,7 +108,8 @@ def _fill(facts: Facts, columns: Columns, rules: Rules, trial: Trial, groups: In
         else:
             group = groups[right]
             right += 1
-        missing -= meet(facts, columns, rules, heap, group)
+        if group != mine:
+            missing -= meet(facts, columns, rules, heap, group)
     clear_leaves(facts, heap)
     if waiting.shape[0] > 0:
         for group in trial.ranked:
@@ -115,9 +118,8 @@ def _fill(facts: Facts, columns: Columns, rules: Rules, trial: Trial, groups: In
     for group in groups:
         if usable(facts, group):
             append(facts, columns, rules, heap, heap.queue[group], group)
-    mine = aggressor.group
     if rules.elastic_key >= 0:
-        heap.keys[mine, rules.elastic_key] = aggressor.elastic
+        heap.keys[mine, rules.elastic_key] = aggressor.elastic[0]
     heap.amounts[mine, :] = aggressor.amounts
     push(facts, columns, rules, heap, mine)
 
@@ -162,6 +164,15 @@ def _restore(rules: Rules, trial: Trial, groups: Int64s, mine: int) -> None:
 
 
 @inner
+def _last(facts: Facts, trial: Trial, groups: Int64s, aggressor: Aggressor) -> int:
+    """Return the one of the affected ``groups`` and the aggressor's that is left: nobody else's turn matters then."""
+    for group in groups:
+        if trial.affected[group] and usable(facts, group):
+            return group
+    return aggressor.group[0]
+
+
+@inner
 def _settle(
     facts: Facts,
     columns: Columns,
@@ -171,18 +182,22 @@ def _settle(
     trial: Trial,
     nodes: Int64s,
     aggressor: Aggressor,
-    remaining: int,
+    groups: Int64s,
 ) -> int:
     """Give everybody affected one attempt, in the order of the heap."""
     ended = REFUSED
+    remaining = 1
+    for group in groups:
+        remaining += int(usable(facts, group))
     while remaining > 0:
-        group = pop(facts, columns, rules, trial.heap)
+        group = pop(facts, columns, rules, trial.heap) if remaining > 1 else _last(facts, trial, groups, aggressor)
         if group < 0:
             break
         if not trial.affected[group]:
             continue
+        trial.affected[group] = False
         remaining -= 1
-        mine = group == aggressor.group
+        mine = group == aggressor.group[0]
         chunk = aggressor.pods
         if not mine:
             chunk = trial.chunk[: next_chunk(facts, columns, facts.groups.first_subgroup[group] + 1, trial.chunk)]
@@ -225,14 +240,13 @@ def try_victims(
     Cost: O(G) for the heap; for each pod O(nodes in reach).
     """
     trial.state[:] = 0
-    groups = _affect(facts, trial, victims, aggressor.group)
+    groups = _affect(facts, trial, victims, aggressor.group[0])
     nodes = _reach(columns, trial, aggressor, victims)
     for pod in victims:
         evict(facts, columns, places, pod)
     for group in groups:
         _describe(facts, columns, rules, trial, group)
     _fill(facts, columns, rules, trial, groups, aggressor)
-    remaining = groups.shape[0] + 1
-    ended = _settle(facts, columns, places, rules, vectors, trial, nodes, aggressor, remaining)
-    _restore(rules, trial, groups, aggressor.group)
+    ended = _settle(facts, columns, places, rules, vectors, trial, nodes, aggressor, groups)
+    _restore(rules, trial, groups, aggressor.group[0])
     return ended

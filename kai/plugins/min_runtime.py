@@ -72,7 +72,7 @@ class MinRuntime:
                     )
             return ACCEPTED
 
-        return Hooks(filter_victims=filter_victims if lasting else None, accept=accept)
+        return Hooks(filter_victims=filter_victims if lasting else None, accept=accept, accepts_by_victims=True)
 
     def _seconds(self, session: SessionView, queue: int, aggressor: int, cause: Cause) -> float:
         path = session.path_to(queue)

@@ -21,7 +21,7 @@ class NodeLocalVictims:
     def open(self, session: SessionView) -> Hooks:
         """Return the generator."""
         del session
-        return Hooks(propose=propose, begins_with_recorded=True, proposer="NodeLocalGreedy")
+        return Hooks(propose=propose, begins_with_recorded=True, proposes_by_node=True, proposer="NodeLocalGreedy")
 
 
 def propose(outers: Iterator[Outer]) -> Iterator[Scenario]:

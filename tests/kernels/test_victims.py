@@ -95,9 +95,8 @@ def heaps(draw):
     pair = Pair.of(stage, draw(keys), wanted, victims=True, depth=-1)
     ranked = np.array(naive.rank_again(pair.heap.keys.tolist()), np.int64)
     member = np.array(draw(flags)[: len(stage.world.groups)], np.bool_)
-    by_age = np.flatnonzero(member)
-    filling.fill_victims(*pair.seen(), ranked, by_age, member)
-    naive.fill_victims(pair.twin, by_age.tolist())
+    filling.fill_victims(*pair.seen(), ranked, np.arange(len(member)), member)
+    naive.fill_victims(pair.twin, np.flatnonzero(member).tolist())
     return pair
 
 
@@ -152,7 +151,7 @@ def test_victims_grow_as_the_twins_do(pair, wanted, which, masked):
                 naive.take(twin, mine)
 
 
-def trial_of(pair, waiting, feasible):
+def trial_of(pair, waiting, mine, feasible):
     stage, heap = pair.stage, pair.heap
     elastic = stage.rules.elastic_key
     groups = len(stage.world.groups)
@@ -165,7 +164,9 @@ def trial_of(pair, waiting, feasible):
         requested=stage.requested(),
         limits=stage.requested() * 1.5,
         prepared=np.ones(len(stage.world.shapes), np.bool_),
-        waits=np.isin(np.arange(groups), waiting),
+        waits=np.isin(np.arange(groups), [*waiting, mine]),
+        waiting=np.array(sorted([*waiting, mine]), np.int64),
+        count=np.array([len(waiting) + 1]),
         affected=np.zeros(groups, np.bool_),
         nodes=np.zeros(len(stage.world.nodes), np.int64),
         extra=np.zeros(len(stage.world.nodes), np.float64),
@@ -198,15 +199,14 @@ def test_victims_are_tried_as_by_the_twin(stage, drawn, which, who, open_nodes):
         for each in world.groups:
             pair.heap.keys[each.row, 1] = pair.twin.keys[each.row][1] = elastic_state(each)
     feasible = open_nodes[: len(world.nodes)]
-    trial, twin = trial_of(pair, waiting, feasible)
+    trial, twin = trial_of(pair, waiting, group.row, feasible)
     ledger.reserve(100)
     before = (pair.heap.keys.copy(), pair.heap.amounts.copy())
     aggressor = trying.Aggressor(
-        group=group.row,
+        group=np.array([group.row]),
         pods=np.array([pod.row for pod in chunk], np.int64),
-        elastic=float(pair.heap.keys[group.row, 1]),
+        elastic=pair.heap.keys[group.row, 1:2].copy(),
         amounts=pair.heap.amounts[group.row].copy(),
-        others=np.array(waiting, np.int64),
         feasible=np.array(feasible, np.bool_),
     )
     ended = trying.try_victims(
@@ -282,8 +282,7 @@ def test_greedy_queues_are_those_of_the_twin(stage, who, wanted):
     pairs = np.zeros((2, len(world.queues)), np.int64)
     fairness.find_level_pairs(ledger.facts, group.queue, *pairs)
     assert [tuple(pair) for pair in pairs.T.tolist()] == naive_fairness.find_level_pairs(world, group.queue)
-    everybody = np.arange(len(world.groups))
-    found = fairness.find_greedy(ledger.facts, ledger.columns, *pairs, np.array(wanted), group.queue, everybody)
+    found = fairness.find_greedy(ledger.facts, ledger.columns, *pairs, np.array(wanted), group.queue)
     used = [tuple(map(float, world.used(queue.row))) for queue in world.queues]
     case = naive_fairness.Case(world, group, wanted, used, used, False, 1.0)
-    assert found.tolist() == naive_fairness.find_greedy(case, world.groups)
+    assert found.tolist() == naive_fairness.find_greedy(case)

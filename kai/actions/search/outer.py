@@ -15,8 +15,8 @@ from kai.framework.portion import Portion
 from kai.framework.scenario import Batch, Batches, Outer
 from kai.framework.session import Session
 from kai.kernels import growth
-from kai.kernels.filling import fill_victims
 from kai.kernels.growth import Growth
+from kai.kernels.opening import propose_first
 from kai.model.rows import Bools, GroupRows, Int64s, NodeRows
 
 
@@ -102,13 +102,11 @@ def give_up(portion: Portion, known: set[int]) -> tuple[Int64s, Portion | None]:
 class Striding:
     """Victims by a kernel, as many groups in one go as the filters refuse."""
 
-    def __init__(self, session: Session, standing: Standing, victims: GroupRows, member: Bools) -> None:
-        """Prepare to take from ``victims``, oldest first, which is the mask ``member`` [G]."""
+    def __init__(self, session: Session, standing: Standing, member: Bools) -> None:
+        """Prepare to take from the groups that are ``member`` [G]."""
         self._session = session
         self._standing = standing
-        self._victims = victims
         self._member = member
-        self._begun = False
 
     def outers(self, terms: Terms) -> Iterator[Outer]:
         """Yield the outer scenarios that pass the filters: first without new victims, then after each added batch."""
@@ -126,20 +124,26 @@ class Striding:
                 return
             found = ended == growth.ACCEPTED or self._take(state, parts, known)
 
-    def _begin(self, terms: Terms) -> Growth:
-        session, heap = self._session, self._standing.victims
-        if self._begun:
-            self._standing.restore()
-        self._begun = True
-        fill_victims(
+    def propose_first(self, group: int) -> int:
+        """Look for the first scenario that victims of one node make for ``group``; it is in ``standing.opening`` then.
+
+        Return what ``kai.kernels.opening.propose_first`` does.
+        """
+        session, standing = self._session, self._standing
+        standing.fill(self._member)
+        return propose_first(
             session.facts,
             session.columns,
             session.policy.rules,
-            heap,
-            self._standing.ranked,
-            self._victims,
-            self._member,
+            session.policy.vectors,
+            standing.stand,
+            standing.opening,
+            group,
         )
+
+    def _begin(self, terms: Terms) -> Growth:
+        session = self._session
+        self._standing.fill(self._member)
         wanted, masks = sorted(terms.filters.wanted, reverse=True), terms.filters.unmatched()
         state = self._standing.growth(len(wanted), len(masks))
         state.capacity[:] = terms.free

@@ -63,44 +63,14 @@ class Replacing:
         again = self.run(statement, part, victims)
         return again if repeated else None
 
-    def settle(self, failed: Sequence[int]) -> None:
-        """Work out what groups without a place would be given next, as things stand in the simulation that won.
-
-        It is kept when the search is committed, as the peer keeps it. What that chunk wants is kept, too, where nothing
-        happened to the group after the heap asked for it.
-        """
-        for code in failed:
-            portion = self.session.portion(code // 2)
-            portion.chunk()
-            if code % 2 == 0:
-                portion.amounts()
-
     def _at_once(
         self, statement: Statement, standing: Standing, part: Portion, victims: PodRows
     ) -> Sequence[int] | None:
-        session, ledger = self.session, self.session.ledger
-        aggressor = self._described(standing, part)
-        ledger.reserve(standing.room_for(victims) + 2 * len(aggressor.pods))
-        while True:
-            ended = trying.try_victims(
-                session.facts,
-                session.columns,
-                ledger.places,
-                session.policy.rules,
-                session.policy.vectors,
-                standing.trial,
-                aggressor,
-                victims,
-            )
-            state = standing.trial.state
-            if ended == trying.UNPREPARED:
-                statement.discard()
-                pod = PodRow(int(state[trying.POD]))
-                session.policy.prepare(int(session.facts.pods.shape[pod]), pod, session.all_nodes)
-                continue
-            return standing.trial.failed[: state[trying.FAILED]].tolist() if ended == trying.PLACED else None
+        aggressor = self._described(part)
+        room = standing.room_for(victims) + 2 * len(aggressor.pods)
+        return try_at_once(self.session, standing, statement, aggressor, victims, room)
 
-    def _described(self, standing: Standing, part: Portion) -> Aggressor:
+    def _described(self, part: Portion) -> Aggressor:
         """Return ``part`` as kernels see it; nothing that a trial does changes that."""
         known = self._aggressor
         if known is not None and known[0] is part:
@@ -109,11 +79,10 @@ class Replacing:
             self._open = np.zeros(len(self.session.all_nodes), np.bool_)
             self._open[self.feasible] = True
         aggressor = Aggressor(
-            group=part.group,
+            group=np.array([part.group], np.int64),
             pods=part.chunk(),
-            elastic=part.elastic_state(),
+            elastic=np.array([part.elastic_state()], np.float64),
             amounts=part.amounts(),
-            others=standing.others(part.group),
             feasible=self._open,
         )
         self._aggressor = (part, aggressor)
@@ -150,3 +119,42 @@ class Replacing:
                 # See ``settle``: here the heap has asked for amounts already.
                 portion.chunk()
         return placed
+
+
+def try_at_once(
+    session: Session, standing: Standing, statement: Statement, aggressor: Aggressor, victims: PodRows, room: int
+) -> Sequence[int] | None:
+    """Try ``victims`` of plain groups as ``Replacing.run`` does, in a kernel; ``room``: the most changes that makes."""
+    ledger = session.ledger
+    ledger.reserve(room)
+    while True:
+        ended = trying.try_victims(
+            session.facts,
+            session.columns,
+            ledger.places,
+            session.policy.rules,
+            session.policy.vectors,
+            standing.trial,
+            aggressor,
+            victims,
+        )
+        state = standing.trial.state
+        if ended == trying.UNPREPARED:
+            statement.discard()
+            pod = PodRow(int(state[trying.POD]))
+            session.policy.prepare(int(session.facts.pods.shape[pod]), pod, session.all_nodes)
+            continue
+        return standing.trial.failed[: state[trying.FAILED]].tolist() if ended == trying.PLACED else None
+
+
+def settle(session: Session, failed: Sequence[int]) -> None:
+    """Work out what groups without a place would be given next, as things stand in the simulation that won.
+
+    It is kept when the search is committed, as the peer keeps it. What that chunk wants is kept, too, where nothing
+    happened to the group after the heap asked for it.
+    """
+    for code in failed:
+        portion = session.portion(code // 2)
+        portion.chunk()
+        if code % 2 == 0:
+            portion.amounts()

@@ -19,13 +19,14 @@ Source: the peer's actions/common/solvers (job solver, by-pod solver).
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import cached_property
 
 import attrs
 import numpy as np
 
 from kai.actions.search.filters import Filters, held_by
 from kai.actions.search.outer import Plodding, Striding, Terms
-from kai.actions.search.replacing import Replacing
+from kai.actions.search.replacing import Replacing, settle, try_at_once
 from kai.actions.search.standing import Standing
 from kai.framework.budget import Grant
 from kai.framework.decisions import Cause
@@ -36,6 +37,7 @@ from kai.framework.session import Session
 from kai.framework.statement import Statement
 from kai.framework.verdict import Fact
 from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY, KIND_NONE, RELEASING
+from kai.kernels.opening import NOBODY, UNSUITED, is_final
 from kai.kernels.victims import free_gpus, losing
 from kai.model.rows import Float64s, GroupRow, Int64s, NodeRows, PodRows
 from kai.model.status import ACTIVE_ALLOCATED
@@ -57,12 +59,16 @@ class Found:
     """A simulation that was accepted, its statement still open."""
 
     statement: Statement
-    terms: Terms
+    scenario: Scenario
+    terms: Terms | None
+    """None: the filters have been asked about the victims by themselves, see ``sure``."""
     victims: PodRows
     batches: Batches
     """The batches that really lose something, evicted ones first."""
     failed: Sequence[int]
-    """Who found no other place, as ``Replacing.settle`` wants it."""
+    """Who found no other place, as ``settle`` wants it."""
+    sure: bool = False
+    """Whether all victims go, and the filters would let just them pass."""
 
 
 class StopSearchError(Exception):
@@ -93,15 +99,24 @@ class Search:
         self._rule = rule
         self._explain = explain
         self._failed: set[object] = set()
+        self._judges = [each.hooks for each in session.policy.plugins if each.hooks.accept is not None]
+        self._standing = standing
+        self._shortcuts = standing is not None
+        self._done: Hooks | None = None
+        """The generator that proposes nothing, or whose time is up."""
+
+    @cached_property
+    def _idle_and_releasing(self) -> tuple[Int64s, Int64s]:
+        """[N] each: thousandths of GPUs, as of the beginning of the search."""
+        session = self._session
         idle = np.zeros(len(session.all_nodes), np.int64)
         releasing = np.zeros(len(session.all_nodes), np.int64)
         free_gpus(session.facts, session.columns, idle, releasing)
-        self._free: Int64s = idle + releasing
-        self._feasible = self._feasible_nodes(idle, releasing)
-        self._replacing = Replacing(session, self._feasible, standing)
-        self._accepting = [each.hooks.accept for each in session.policy.plugins if each.hooks.accept is not None]
-        self._standing = standing
-        self._shortcuts = standing is not None
+        return idle, releasing
+
+    @cached_property
+    def _replacing(self) -> Replacing:
+        return Replacing(self._session, self._feasible, self._standing)
 
     def run(self) -> Outcome:
         """Search, commit what was found, and say how it ended."""
@@ -125,7 +140,7 @@ class Search:
                 if found is None:
                     continue
                 if self._aggressor.is_gang_satisfied() and self._occupied() > occupied:
-                    self._replacing.settle(found.failed)
+                    settle(session, found.failed)
                     found.statement.facts = self._facts_of(found)
                     found.statement.commit()
                     return Outcome.PLACED
@@ -165,7 +180,8 @@ class Search:
 
         def helps(count: int) -> bool:
             nonlocal recorded, kept
-            found = self._probe(hooks, chunk[:count], recorded)
+            found = self._first(hooks, chunk) if len(chunk) == 1 else None
+            found = found or self._probe(hooks, chunk[:count], recorded)
             if found is None:
                 return False
             recorded = found.batches
@@ -195,15 +211,17 @@ class Search:
         """Try scenarios until one places the part of the aggressor that has ``pods`` besides those with a place."""
         part = self._part(pods)
         waiting = tuple(part.chunk().tolist())
-        if hooks.propose is None or not waiting:
+        if hooks.propose is None or not waiting or self._done is hooks:
             return None
+        idle, releasing = self._idle_and_releasing
+        free: Int64s = idle + releasing
         terms = Terms(
             aggressor=part,
             waiting=waiting,
             recorded=recorded,
-            free=self._free,
+            free=free,
             feasible=self._feasible,
-            filters=Filters(self._session, part, waiting, self._free, self._feasible),
+            filters=Filters(self._session, part, waiting, free, self._feasible),
         )
         for scenario in hooks.propose(self._victims.outers(terms)):
             if not len(scenario.victims()) or (self._failed and scenario.fingerprint() in self._failed):
@@ -215,6 +233,45 @@ class Search:
                 return found
             self._failed.add(scenario.fingerprint())
         return None
+
+    def _first(self, hooks: Hooks, chunk: Int64s) -> Found | None:
+        """Try the first scenario of a search for one pod in kernels; what they cannot say is left to ``_probe``."""
+        standing, session = self._standing, self._session
+        if standing is None or self._failed or not hooks.proposes_by_node or not isinstance(self._victims, Striding):
+            return None
+        ended = self._victims.propose_first(self._aggressor.group)
+        if ended == UNSUITED:
+            return None
+        if ended == NOBODY or not self._granted():
+            self._done = hooks
+            return None
+        opening = standing.opening
+        count, parts, room = opening.state.tolist()
+        victims = opening.victims[:count].copy()
+        scenario = Scenario(
+            aggressor=self._aggressor,
+            waiting=tuple(chunk.tolist()),
+            potential=Batches(victims, opening.start[: parts + 1].copy()),
+        )
+        statement = session.statement(self._cause.value, self._cause, self._aggressor.group, self._rule)
+        failed = try_at_once(session, standing, statement, opening.aggressor, victims, room)
+        if failed is None or not self._accepted(scenario, victims):
+            statement.discard()
+            self._failed.add(scenario.fingerprint())
+            return None
+        sure = is_final(session.facts, session.columns, session.policy.vectors, opening)
+        batches = scenario.batches
+        if not sure:
+            batches = batches.chosen(losing(session.columns, batches.pods, batches.start, victims))
+        return Found(
+            statement=statement,
+            scenario=scenario,
+            terms=None,
+            victims=victims,
+            batches=batches,
+            failed=failed,
+            sure=sure,
+        )
 
     def _part(self, pods: PodRows) -> Portion:
         """Return the part of the aggressor that has ``pods`` besides those with a place."""
@@ -253,7 +310,12 @@ class Search:
                 failed = self._replacing.repeat(statement, terms.aggressor, victims)
             if failed is not None:
                 return Found(
-                    statement=statement, terms=terms, victims=victims, batches=batches.chosen(rows), failed=failed
+                    statement=statement,
+                    scenario=scenario,
+                    terms=terms,
+                    victims=victims,
+                    batches=batches.chosen(rows),
+                    failed=failed,
                 )
         statement.discard()
         return None
@@ -264,21 +326,24 @@ class Search:
         It would if all victims are evicted, in the same order, and filters and plugins do not mind them being known.
         """
         session, terms = self._session, found.terms
-        again = Scenario(aggressor=terms.aggressor, waiting=terms.waiting, recorded=found.batches)
-        if not np.array_equal(again.victims(), found.victims):
-            return False
-        if self._failed and again.fingerprint() in self._failed:
-            return False
-        if not (session.columns.status[found.victims] == RELEASING).all():
-            return False
-        if not terms.filters.accept(found.victims, held_by(session, found.victims)):
-            return False
-        return self._accepted(again, found.victims) and self._granted(found)
+        tried = found.scenario
+        again = Scenario(aggressor=tried.aggressor, waiting=tried.waiting, recorded=found.batches)
+        if not found.sure:
+            if terms is None or not np.array_equal(again.victims(), found.victims):
+                return False
+            if self._failed and again.fingerprint() in self._failed:
+                return False
+            if not (session.columns.status[found.victims] == RELEASING).all():
+                return False
+            if not terms.filters.accept(found.victims, held_by(session, found.victims)):
+                return False
+        known = self._cause is not Cause.CONSOLIDATE and all(hooks.accepts_by_victims for hooks in self._judges)
+        return (known or self._accepted(again, found.victims)) and self._granted(found)
 
     def _accepted(self, scenario: Scenario, victims: PodRows) -> bool:
         if self._cause is Cause.CONSOLIDATE:
             return not (self._session.columns.status[victims] == RELEASING).any()
-        return all(accept(scenario, self._cause) for accept in self._accepting)
+        return all(hooks.accept(scenario, self._cause) for hooks in self._judges if hooks.accept is not None)
 
     def _books_all_it_asks_for(self) -> bool:
         """Say whether the group fits wherever there is as much as its pods will take, no more being asked for."""
@@ -291,12 +356,14 @@ class Search:
         alone = bool(session.policy.leaves_alone(np.array([group], np.int64))[0])
         return alone and not bool((sharing | session.policy.dynamic[shapes]).any())
 
-    def _feasible_nodes(self, idle: Int64s, releasing: Int64s) -> NodeRows:
-        """Return the nodes that may have room.
+    @cached_property
+    def _feasible(self) -> NodeRows:
+        """The nodes that may have room.
 
         All if some pod of the group needs no GPU, else those with GPUs idle or being released.
         """
         session = self._session
+        idle, releasing = self._idle_and_releasing
         shapes = session.facts.pods.shape[session.portion(self._aggressor.group).pods()]
         gpuless = (session.facts.shapes.kind[shapes] == KIND_NONE) & (session.facts.shapes.claimed[shapes] == 0)
         if gpuless.any():

@@ -9,13 +9,12 @@ import numpy as np
 from kai.framework.heaps import GroupHeap
 from kai.framework.session import Session
 from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY
-from kai.kernels.filling import rank_again
-from kai.kernels.groups import describe_holding, describe_waiting, find_plain, find_waiting
-from kai.kernels.growth import Growth
-from kai.kernels.order import Heap
-from kai.kernels.trying import Trial
-from kai.kernels.victims import select
-from kai.model.rows import Bools, Float64s, GroupRows, Int64s
+from kai.kernels.filling import fill_victims
+from kai.kernels.growth import CHANGED, Growth
+from kai.kernels.opening import Opening
+from kai.kernels.standing import Stand, look_again
+from kai.kernels.trying import Aggressor, Trial
+from kai.model.rows import Bools, Int64s
 
 FEW = 64
 """Groups that are moved one by one to where they rank; with more, all are sorted again."""
@@ -27,48 +26,32 @@ class Standing:
     def __init__(self, session: Session) -> None:
         """Describe nobody yet."""
         self._session = session
-        count = len(session.snapshot.groups)
-        self.by_age: GroupRows = np.argsort(session.group_keys[:, -1]).astype(np.int64)
-        self.states: Float64s = np.zeros(count, np.float64)
-        self.wanting: Float64s = np.zeros((count, 3), np.float64)
-        self.holding: Float64s = np.zeros((count, 3), np.float64)
-        self.waits: Bools = np.zeros(count, np.bool_)
-        self.ranked: GroupRows = np.arange(count, dtype=np.int64)
+        self._ranks = False
+        """Whether groups were ever ranked."""
+        self._growths: dict[tuple[int, int], Growth] = {}
         self.plain: Bools = self._plain()
         self.exact: Bools = self.plain & ~self._sharing()
         """[G] plain, and what is booked for their pods is all that they ask for."""
-        self.victims: Heap = GroupHeap(session, victims=True).records
-        self._growths: dict[tuple[int, int], Growth] = {}
-        self._waiting: GroupRows = np.zeros(0, np.int64)
-        self._heap: Heap = GroupHeap(session).records
-        self._seen = np.full(count, -1, np.int64)
+        self.stand: Stand = self._make_stand()
         self.trial: Trial = self._make_trial()
+        self.opening: Opening = self._make_opening()
+
+    @property
+    def placed(self) -> Bools:
+        """[G] groups that have a pod with a place."""
+        return self.stand.placed
 
     def refresh(self) -> None:
         """Describe the groups that changed since the last time."""
-        session = self._session
-        epoch = session.columns.epoch
-        stale = np.flatnonzero(epoch != self._seen).astype(np.int64)
-        if not len(stale):
-            return
-        self._seen[:] = epoch
-        before = self.states[stale]
-        describe_holding(session.facts, session.columns, stale, self.states, self.holding)
-        self.victims.amounts[stale] = self.holding[stale]
-        self._rank(stale[self.states[stale] != before], everybody=len(stale) == len(epoch))
-        find_waiting(session.facts, session.columns, self.waits)
-        self._waiting = self.in_order_of_age(self.waits)
-        self._describe_waiting(stale[self.waits[stale]])
-
-    def in_order_of_age(self, member: Bools) -> GroupRows:
-        """Return the groups in the mask ``member`` [G], oldest first."""
-        out = np.empty(len(member), np.int64)
-        return out[: select(self.by_age, member, out)]
-
-    def others(self, group: int) -> GroupRows:
-        """Return the groups that wait besides ``group``, oldest first."""
-        others: GroupRows = self._waiting[self._waiting != group]
-        return others
+        session, stand = self._session, self.stand
+        rules = session.policy.rules
+        look_again(session.facts, session.columns, rules, stand, FEW if self._ranks else -1)
+        _, unknown, moved = stand.state.tolist()
+        if not self._ranks or (rules.elastic_key >= 0 and moved > FEW):
+            stand.ranked[:] = np.lexsort(stand.heap.keys.T[::-1])
+            self._ranks = True
+        for group in stand.unknown[:unknown].tolist():
+            stand.heap.amounts[group] = stand.wanting[group] = session.portion(group).amounts()
 
     def room_for(self, pods: Int64s) -> int:
         """Return how many changes evicting ``pods`` and placing their groups again can make at most."""
@@ -77,35 +60,18 @@ class Standing:
         starts = facts.groups.pod_start[facts.groups.first_subgroup]
         return 2 * (len(pods) + int((starts[groups + 1] - starts[groups]).sum()))
 
-    def restore(self) -> None:
-        """Let the heap of victims describe whole groups again."""
-        self.victims.amounts[:] = self.holding
-        elastic = self._session.policy.rules.elastic_key
-        if elastic >= 0:
-            self.victims.keys[:, elastic] = self.states
-
-    # ------------------------------------------------------------------ keeping up
-
-    def _rank(self, changed: GroupRows, *, everybody: bool) -> None:
-        elastic = self._session.policy.rules.elastic_key
-        if elastic >= 0:
-            self.victims.keys[changed, elastic] = self.states[changed]
-            self._heap.keys[changed, elastic] = self.states[changed]
-        if everybody or (elastic >= 0 and len(changed) > FEW):
-            self.ranked[:] = np.lexsort(self._heap.keys.T[::-1])
-        elif elastic >= 0 and len(changed):
-            rank_again(self._heap.keys, self.ranked, changed)
-
-    def _describe_waiting(self, groups: GroupRows) -> None:
-        if not len(groups):
-            return
-        session = self._session
-        described = np.ones(len(groups), np.bool_)
-        describe_waiting(session.facts, session.columns, session.requested, groups, self.states, self.wanting)
-        find_plain(session.facts, session.columns, groups, described)
-        for group in map(int, groups[~described]):
-            self.wanting[group] = session.portion(group).amounts()
-        self._heap.amounts[groups] = self.wanting[groups]
+    def fill(self, member: Bools) -> None:
+        """Fill the heap of victims with those of ``member`` [G], as whole groups."""
+        session, stand = self._session, self.stand
+        if any(growth.state[CHANGED] for growth in self._growths.values()):
+            stand.victims.amounts[:] = stand.holding
+            if session.policy.rules.elastic_key >= 0:
+                stand.victims.keys[:, session.policy.rules.elastic_key] = stand.states
+            for growth in self._growths.values():
+                growth.state[CHANGED] = 0
+        fill_victims(
+            session.facts, session.columns, session.policy.rules, stand.victims, stand.ranked, stand.by_age, member
+        )
 
     def _plain(self) -> Bools:
         """Return bool[G]: one leaf, no pod that plugins must be asked about, and no plugin that judges the group."""
@@ -126,35 +92,82 @@ class Standing:
         sharing[facts.pods.group[parts]] = True
         return sharing
 
-    def _make_trial(self) -> Trial:
+    def _make_stand(self) -> Stand:
         session = self._session
+        count = len(session.snapshot.groups)
+        return Stand(
+            heap=GroupHeap(session).records,
+            victims=GroupHeap(session, victims=True).records,
+            ranked=np.arange(count, dtype=np.int64),
+            by_age=np.argsort(session.group_keys[:, -1]).astype(np.int64),
+            states=np.zeros(count, np.float64),
+            wanting=np.zeros((count, 3), np.float64),
+            holding=np.zeros((count, 3), np.float64),
+            requested=session.requested,
+            waits=np.zeros(count, np.bool_),
+            placed=np.zeros(count, np.bool_),
+            waiting=np.zeros(count, np.int64),
+            unknown=np.zeros(count, np.int64),
+            moved=np.zeros(count, np.int64),
+            seen=np.full(count, -1, np.int64),
+            chunk=self._room_for_a_group(),
+            state=np.zeros(3, np.int64),
+        )
+
+    def _make_trial(self) -> Trial:
+        session, stand = self._session, self.stand
         nodes, groups = len(session.all_nodes), len(session.snapshot.groups)
-        longest = int(np.diff(session.facts.groups.pod_start).max(initial=1))
         return Trial(
-            heap=self._heap,
-            ranked=self.ranked,
+            heap=stand.heap,
+            ranked=stand.ranked,
             age=np.ascontiguousarray(session.group_keys[:, -1]),
-            states=self.states,
-            wanting=self.wanting,
+            states=stand.states,
+            wanting=stand.wanting,
             requested=session.requested,
             limits=session.limit_amounts,
             prepared=session.policy.prepared,
-            waits=self.waits,
+            waits=stand.waits,
+            waiting=stand.waiting,
+            count=stand.state,
             affected=np.zeros(groups, np.bool_),
             nodes=np.zeros(nodes, np.int64),
             extra=np.zeros(nodes, np.float64),
-            chunk=np.zeros(longest, np.int64),
+            chunk=self._room_for_a_group(),
             failed=np.zeros(groups, np.int64),
             state=np.zeros(2, np.int64),
         )
 
+    def _make_opening(self) -> Opening:
+        nodes, pods = len(self._session.all_nodes), len(self._session.snapshot.pods)
+        return Opening(
+            growth=self.growth(1, 1),
+            aggressor=Aggressor(
+                group=np.zeros(1, np.int64),
+                pods=np.zeros(1, np.int64),
+                elastic=np.zeros(1, np.float64),
+                amounts=np.zeros(3, np.float64),
+                feasible=np.zeros(nodes, np.bool_),
+            ),
+            exact=self.exact,
+            plain=self.plain,
+            prepared=self._session.policy.prepared,
+            idle=np.zeros(nodes, np.int64),
+            releasing=np.zeros(nodes, np.int64),
+            victims=np.zeros(pods, np.int64),
+            start=np.zeros(pods + 1, np.int64),
+            state=np.zeros(3, np.int64),
+        )
+
+    def _room_for_a_group(self) -> Int64s:
+        return np.zeros(int(np.diff(self._session.facts.groups.pod_start).max(initial=1)), np.int64)
+
     def growth(self, wanted: int, masks: int) -> Growth:
-        """Return room for growing a set of victims of ``wanted`` pods with ``masks``; the same each time."""
+        """Return room for growing a set of victims of ``wanted`` pods with ``masks``, out of what ``fill`` filled."""
         known = self._growths.get((wanted, masks))
         if known is None:
             pods, nodes = len(self._session.snapshot.pods), len(self._session.all_nodes)
             known = self._growths[wanted, masks] = Growth(
-                heap=self.victims,
+                heap=self.stand.victims,
                 removed=np.zeros(pods, np.bool_),
                 known=np.zeros(pods, np.bool_),
                 pods=np.empty(pods, np.int64),

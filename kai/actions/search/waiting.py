@@ -21,6 +21,7 @@ from kai.framework.portion import Portion
 from kai.framework.session import Session
 from kai.framework.verdict import ACCEPTED, Code, Reason, Verdict
 from kai.kernels.groups import find_placed
+from kai.kernels.standing import keep_queues
 from kai.model.rows import Bools, GroupRow, GroupRows, PodRow
 from kai.model.status import ACTIVE_ALLOCATED, Status
 
@@ -41,10 +42,8 @@ class Hunt:
     """
     can_succeed: Callable[[Session, Portion], bool]
     """Whether a search has a chance; if not the group counts as failed."""
-    victims: Callable[[Session, Portion, Bools], GroupRows]
-    """Whose pods may be taken, among the preemptible groups with a place given as bool[G]; in the order of the heap's
-    filling.
-    """
+    victims: Callable[[Session, Portion, Bools], Bools]
+    """bool[G]: whose pods may be taken, among the preemptible groups with a place given as bool[G]."""
     per_queue: bool
     """Whether failures are remembered for each leaf queue rather than for the whole cluster."""
     explain: Explain | None = None
@@ -101,37 +100,46 @@ class Hunt:
         return outcome is not Outcome.STOPPED
 
     def _search(self, session: Session, portion: Portion, standing: Standing | None) -> Outcome:
-        rows = self._candidates(session, portion)
-        if not len(rows) or self._is_hopeless(session, portion, rows):
+        if standing is not None:
+            standing.refresh()
+        member = self._candidates(session, portion, standing)
+        if not member.any() or self._is_hopeless(session, portion, member):
             return Outcome.FAILED
         victims: Plodding | Striding
         if standing is None:
-            victims = Plodding(session, session.oldest_first(rows))
+            victims = Plodding(session, session.oldest_first(np.flatnonzero(member).astype(np.int64)))
         else:
-            standing.refresh()
-            placed = np.zeros(len(session.snapshot.groups), np.bool_)
-            placed[rows] = True
-            victims = Striding(session, standing, standing.in_order_of_age(placed), placed)
+            victims = Striding(session, standing, member)
         return Search(session, portion, self.cause, victims, standing, self.rule, self.explain).run()
 
-    def _is_hopeless(self, session: Session, portion: Portion, rows: GroupRows) -> bool:
+    def _is_hopeless(self, session: Session, portion: Portion, member: Bools) -> bool:
         """Say whether some plugin knows that a search would be in vain."""
         hooks = [plugin.hooks.hopeless for plugin in session.policy.plugins if plugin.hooks.hopeless is not None]
         if not hooks or not session.parameters.shortcuts:
             return False
+        rows = np.flatnonzero(member).astype(np.int64)
         return any(hook(GroupRow(portion.group), portion.chunk(), rows, self.cause) for hook in hooks)
 
-    def _candidates(self, session: Session, portion: Portion) -> GroupRows:
-        """Return the groups whose pods the group may take."""
-        placed = np.zeros(len(session.snapshot.groups), np.bool_)
-        find_placed(session.facts, session.columns, placed)
-        placed &= session.facts.groups.preemptible
-        placed[portion.group] = False
-        rows = self.victims(session, portion, placed)
-        for plugin in session.policy.plugins:
-            if plugin.hooks.filter_victims is not None and len(rows):
-                rows = rows[plugin.hooks.filter_victims(GroupRow(portion.group), rows, self.cause)]
-        return rows
+    def _candidates(self, session: Session, portion: Portion, standing: Standing | None) -> Bools:
+        """Return bool[G]: the groups whose pods the group may take."""
+        if standing is None:
+            placed = np.zeros(len(session.snapshot.groups), np.bool_)
+            find_placed(session.facts, session.columns, placed)
+        else:
+            placed = standing.placed
+        member = placed & session.facts.groups.preemptible
+        member[portion.group] = False
+        member = self.victims(session, portion, member)
+        for hooks in (plugin.hooks for plugin in session.policy.plugins):
+            if hooks.filter_queues is not None:
+                queues = hooks.filter_queues(GroupRow(portion.group), self.cause)
+                if queues is not None:
+                    keep_queues(session.facts, queues, member)
+            if hooks.filter_victims is not None:
+                rows = np.flatnonzero(member).astype(np.int64)
+                if len(rows):
+                    member[rows] = hooks.filter_victims(GroupRow(portion.group), rows, self.cause)
+        return member
 
 
 class Past:

@@ -22,7 +22,7 @@ from kai.model.axis import GPU_UNIT, SHARED_RESOURCES
 from kai.model.queue import UNLIMITED
 from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, PodRows
 from kai.model.status import ACTIVE_USED, Status
-from kai.plugins.proportion.reclaim_rules import Judge, LevelPairs, candidates, fits_share, is_beyond_reach
+from kai.plugins.proportion.reclaim_rules import Judge, LevelPairs, fits_share, greedy_queues, is_beyond_reach
 
 SCALING_POD = "scaling-pod"
 
@@ -50,13 +50,13 @@ class Proportion:
                 return ACCEPTED
             return Verdict.refused(Code.NOT_ELIGIBLE, queue=int(session.queue_of(group)))
 
-        def filter_victims(aggressor: GroupRow, victims: GroupRows, cause: Cause) -> Bools:
+        def filter_queues(aggressor: GroupRow, cause: Cause) -> Bools | None:
             if cause is not Cause.RECLAIM:
-                return np.ones(len(victims), np.bool_)
+                return None
             queue = int(session.queue_of(aggressor))
             if queue not in pairs:
                 pairs[queue] = LevelPairs.of(session, queue)
-            return candidates(session, aggressor, victims, pairs[queue])
+            return greedy_queues(session, aggressor, pairs[queue])
 
         def hopeless(aggressor: GroupRow, pods: PodRows, victims: GroupRows, cause: Cause) -> bool:
             # For a single pod the search itself is as quick.
@@ -76,10 +76,11 @@ class Proportion:
         return Hooks(
             terms=(shares,),
             may_reclaim=may_reclaim,
-            filter_victims=filter_victims,
+            filter_queues=filter_queues,
             hopeless=hopeless,
             before_search=before_search,
             accept=accept,
+            accepts_by_victims=True,
         )
 
     def _divide(self, session: SessionView, total: Float64s, requested: Float64s) -> FairShares:

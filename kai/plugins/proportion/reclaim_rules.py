@@ -70,13 +70,10 @@ class LevelPairs:
         return pairs
 
 
-def candidates(session: SessionView, aggressor: GroupRow, victims: GroupRows, pairs: LevelPairs) -> Bools:
-    """Return bool[n]: whose queue is greedy enough, as things stand, for its pods to be looked at.
-
-    The answer is one for each queue. Cost: O(Q + n).
-    """
+def greedy_queues(session: SessionView, aggressor: GroupRow, pairs: LevelPairs) -> Bools:
+    """Return bool[Q]: which queues are greedy enough, as things stand, for their pods to be looked at."""
     wanted, owner = session.chunk_amounts(aggressor), int(session.queue_of(aggressor))
-    return find_greedy(session.facts, session.columns, pairs.takers, pairs.givers, wanted, owner, victims)
+    return find_greedy(session.facts, session.columns, pairs.takers, pairs.givers, wanted, owner)
 
 
 def _counts_gpus_exactly(session: SessionView, pods: PodRows) -> bool:

@@ -54,16 +54,16 @@ def find_level_pairs(world: World, aggressor: int) -> list[tuple[int, int]]:
     return out
 
 
-def find_greedy(case: Case, victims: Sequence[Group]) -> list[bool]:
-    """Say of each group whether its queue, another one, holds more than it may."""
+def find_greedy(case: Case) -> list[bool]:
+    """Say of each queue whether it is another one and holds more than it may."""
     queues, wanted = case.world.queues, case.wanted
     pairs = find_level_pairs(case.world, case.group.queue)
     out = []
-    for group in victims:
-        if group.queue in {-1, case.group.queue}:
+    for queue in queues:
+        if queue.row == case.group.queue:
             out.append(False)
             continue
-        taker, giver = pairs[group.queue]
+        taker, giver = pairs[queue.row]
         used, quota = case.used[giver], queues[giver].quota
         asked = [at for at in range(3) if wanted[at] > 0 and quota[at] >= 0]
         if _fits(_plus(case.used[taker], wanted), queues[taker].quota):

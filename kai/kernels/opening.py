@@ -1,0 +1,172 @@
+"""The first scenario of a search for one pod: whose victims are those of one node. Found in one call, judged in one.
+
+Most searches are for one pod, and succeed with the first thing that they try: growing the set of victims, choosing a
+node of it and looking at what came out need no Python then. Whatever is less simple is left to the long way.
+"""
+
+from kai.kernels._jit import inner, kernel
+from kai.kernels.booking import accepted_gpu, requested_gpu
+from kai.kernels.columns import KIND_NONE, PENDING, RELEASING, Columns, Facts
+from kai.kernels.fit import Rules, Vectors
+from kai.kernels.growth import EXHAUSTED, NOT_PLAIN, PODS, Growth, begin, grow
+from kai.kernels.standing import Stand
+from kai.kernels.struct import Bools, Int64s, Struct
+from kai.kernels.trying import Aggressor
+from kai.kernels.victims import free_gpus, losing_on
+
+UNSUITED, NOBODY, PROPOSED = 0, 1, 2
+VICTIMS, PARTS, CHANGES = 0, 1, 2
+
+
+class Opening(Struct):
+    """What first scenarios are found with, and the one that was found."""
+
+    growth: Growth  # of one waiting pod and one mask
+    aggressor: Aggressor  # of one pod
+    exact: Bools  # [G] groups of one leaf, of which all that they ask for is booked and nobody else is asked about
+    plain: Bools  # [G] groups of one leaf that nobody else is asked about
+    prepared: Bools  # [K] shapes for which ``vectors`` hold the answers
+    idle: Int64s  # [N] thousandths of GPUs that are free
+    releasing: Int64s  # [N] the same of those that are being released
+    victims: Int64s  # [P] who would go
+    start: Int64s  # [P + 1] where each batch of them begins
+    state: Int64s  # [3] victims, batches, changes that trying them can make at most
+
+
+@inner
+def _only_pod(facts: Facts, columns: Columns, group: int) -> int:
+    """Return the only pod of a group of one leaf that waits, all others having places; -1 if that is not so."""
+    leaf = facts.groups.first_subgroup[group] + 1
+    first, last = facts.groups.pod_start[leaf], facts.groups.pod_start[leaf + 1]
+    if columns.pending[leaf] != 1 or columns.active[leaf] + 1 != last - first:
+        return -1
+    for at in range(first, last):
+        if columns.status[facts.groups.pods[at]] == PENDING:
+            return facts.groups.pods[at]
+    return -1
+
+
+@inner
+def _needs_no_gpu(facts: Facts, group: int) -> bool:
+    """Say whether some pod of a group of one leaf asks for no device."""
+    leaf = facts.groups.first_subgroup[group] + 1
+    for at in range(facts.groups.pod_start[leaf], facts.groups.pod_start[leaf + 1]):
+        shape = facts.pods.shape[facts.groups.pods[at]]
+        if facts.shapes.kind[shape] == KIND_NONE and facts.shapes.claimed[shape] == 0:
+            return True
+    return False
+
+
+@inner
+def _describe(
+    facts: Facts, columns: Columns, vectors: Vectors, stand: Stand, opening: Opening, group: int, pod: int
+) -> None:
+    """Note what the aggressor is, what nodes have, and begin to grow."""
+    aggressor, growth = opening.aggressor, opening.growth
+    aggressor.group[0] = group
+    aggressor.pods[0] = pod
+    aggressor.elastic[0] = stand.states[group]
+    aggressor.amounts[:] = stand.wanting[group]
+    free_gpus(facts, columns, opening.idle, opening.releasing)
+    anywhere = _needs_no_gpu(facts, group)
+    shape = facts.pods.shape[pod]
+    mask = vectors.masks[facts.shapes.mask[shape]]
+    everywhere, somewhere = True, False
+    for node in range(opening.idle.shape[0]):
+        aggressor.feasible[node] = anywhere or opening.idle[node] > 0 or opening.releasing[node] > 0
+        growth.capacity[node] = opening.idle[node] + opening.releasing[node]
+        everywhere = everywhere and mask[node]
+        somewhere = somewhere or (mask[node] and aggressor.feasible[node])
+    growth.wanted[0] = requested_gpu(facts, shape)
+    growth.masks[0] = facts.shapes.mask[shape]
+    growth.reached[0] = everywhere or somewhere
+    begin(facts, columns, vectors, growth, opening.victims[:0])
+
+
+@inner
+def _next_node(facts: Facts, columns: Columns, group: int, after: int) -> int:
+    """Return the first node after ``after`` that a pod of the group is on; -1 if there is none."""
+    found = -1
+    first = facts.groups.pod_start[facts.groups.first_subgroup[group]]
+    last = facts.groups.pod_start[facts.groups.first_subgroup[group + 1]]
+    for at in range(first, last):
+        node = columns.node[facts.groups.pods[at]]
+        if node > after and (found < 0 or node < found):
+            found = node
+    return found
+
+
+@inner
+def _adopt(facts: Facts, opening: Opening, pods: Int64s, start: Int64s) -> bool:
+    """Keep the victims that were found; say whether all are of plain groups."""
+    changes = 0
+    for batch in range(start.shape[0] - 1):
+        group = facts.pods.group[pods[start[batch]]]
+        if not opening.plain[group]:
+            return False
+        leaf = facts.groups.first_subgroup[group] + 1
+        changes += facts.groups.pod_start[leaf + 1] - facts.groups.pod_start[leaf]
+    opening.victims[: pods.shape[0]] = pods
+    opening.start[: start.shape[0]] = start
+    opening.state[VICTIMS] = pods.shape[0]
+    opening.state[PARTS] = start.shape[0] - 1
+    opening.state[CHANGES] = 2 * (pods.shape[0] + changes + 1)
+    return True
+
+
+@kernel
+def propose_first(
+    facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, stand: Stand, opening: Opening, group: int
+) -> int:
+    """Return what there is to try first for ``group``, whose victims wait in ``stand.victims``; changes nothing else.
+
+    PROPOSED: ``opening`` has the victims: all batches of groups that would lose a pod on the first node of the group
+    that was added last. NOBODY: no scenario passes the filters. UNSUITED: something in this is not for a kernel.
+    """
+    if not opening.exact[group]:
+        return UNSUITED
+    pod = _only_pod(facts, columns, group)
+    if pod < 0 or not opening.prepared[facts.pods.shape[pod]]:
+        return UNSUITED
+    _describe(facts, columns, vectors, stand, opening, group, pod)
+    growth = opening.growth
+    while True:
+        ended = grow(facts, columns, rules, vectors, growth)
+        if ended == EXHAUSTED:
+            return NOBODY
+        if ended == NOT_PLAIN:
+            return UNSUITED
+        count = growth.state[PODS]
+        last = facts.pods.group[growth.pods[count - 1]]
+        node = _next_node(facts, columns, last, -1)
+        while node >= 0:
+            pods, start = losing_on(facts, columns, opening.victims[:0], growth.pods[:count], node)
+            if pods.shape[0] > 0:
+                return PROPOSED if _adopt(facts, opening, pods, start) else UNSUITED
+            node = _next_node(facts, columns, last, node)
+
+
+@kernel
+def is_final(facts: Facts, columns: Columns, vectors: Vectors, opening: Opening) -> bool:
+    """Say whether every victim goes, and the filters would let just these victims pass.
+
+    To be asked when the aggressor has been given its place. Then trying them again would lead to the same.
+    """
+    growth = opening.growth
+    reached = False
+    mask = vectors.masks[growth.masks[0]]
+    everywhere = True
+    for node in range(mask.shape[0]):
+        growth.capacity[node] = opening.idle[node] + opening.releasing[node]
+        everywhere = everywhere and mask[node]
+        reached = reached or (mask[node] and opening.aggressor.feasible[node])
+    most = growth.capacity.max()
+    for at in range(opening.state[VICTIMS]):
+        pod = opening.victims[at]
+        node = columns.node[pod]
+        if columns.status[pod] != RELEASING:
+            return False
+        growth.capacity[node] += accepted_gpu(facts, facts.pods.shape[pod], node)
+        most = max(most, growth.capacity[node])
+        reached = reached or mask[node]
+    return (everywhere or reached) and (growth.wanted[0] == 0 or most >= growth.wanted[0])
