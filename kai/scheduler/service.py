@@ -28,6 +28,7 @@ from kai.scheduler.ahead import read_ahead
 from kai.scheduler.committer import Committer
 from kai.scheduler.cycling import Cycles, Done, Failure, Stream
 from kai.scheduler.dump import Input, archive
+from kai.scheduler.joborder import JOB_ORDER_PATH, NOT_READY, job_order
 from kai.scheduler.lone import recalled_starts
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.observe import CycleObserver
@@ -222,18 +223,30 @@ class Scheduler:
         return "cycles fail" if self._failures > 1 else ""
 
     def routes(self) -> dict[str, Route]:
-        """Return the paths of the peer's snapshot plugin, for this machine only."""
-        return {SNAPSHOT_PATH: Route(answer=self._snapshot, local=True)}
+        """Return the paths of the peer's plugins that serve something, for this machine only."""
+        return {
+            SNAPSHOT_PATH: Route(answer=self._snapshot, local=True),
+            JOB_ORDER_PATH: Route(answer=self._job_order, local=True),
+        }
 
-    async def _snapshot(self) -> Response:
-        given = Input(
+    def _given(self) -> Input:
+        """Return what a cycle would be given now."""
+        return Input(
             objects=self.cluster.store.cluster_objects(),
             now=self.cluster.clock.now(),
             cycle=self.number,
             awaited=self.cycles.awaited,
             usage=self._past_usage(),
         )
-        body = await to_thread.run_sync(archive, given, self.settings)
+
+    async def _job_order(self) -> Response:
+        if not self._is_warm or not self.cluster.store.is_synced:
+            return Response(status=503, body=NOT_READY)
+        body = await to_thread.run_sync(job_order, self._given(), self.settings, self.cycles.profile)
+        return Response(body=body, content_type="application/json")
+
+    async def _snapshot(self) -> Response:
+        body = await to_thread.run_sync(archive, self._given(), self.settings)
         headers = {"Content-Disposition": "attachment; filename=snapshot.zip"}
         return Response(body=body, content_type="application/zip", headers=headers)
 

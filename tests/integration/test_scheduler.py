@@ -1,6 +1,7 @@
 """The scheduler as a program against a real API server, under its own account and the rights that are shipped."""
 
 import itertools
+import json
 
 import attrs
 import pytest
@@ -185,6 +186,8 @@ def test_pods_are_bound_explained_and_gangs_wait_whole(control_plane, cluster, t
 
         archive = tmp_path / "snapshot.zip"
         archive.write_bytes(fetch(scheduler.plugins_port, "/get-snapshot"))
+        order = json.loads(fetch(scheduler.plugins_port, "/get-job-order"))
+    assert [job["id"] for job in order["global_order"]] == ["large"]
     assert cluster.forbidden() == []
     assert {"gang-0", "lone-0", "large-0"} <= replayed(archive)
 

@@ -1,0 +1,35 @@
+"""The order of jobs as others read it: what the peer's plugin reflectjoborder serves under ``/get-job-order``.
+
+It is made when somebody asks, of the cluster as it is then; no cycle pays for it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from kai.framework.profile import Profile
+from kai.framework.waiting import waiting_order
+from kai.intake import take_snapshot
+from kai.scheduler.dump import Input
+from kai.scheduler.settings import SchedulerSettings
+
+JOB_ORDER_PATH: Final = "/get-job-order"
+NOT_READY: Final = b"Job order data not ready\n"
+
+
+def job_order(given: Input, settings: SchedulerSettings, profile: Profile) -> bytes:
+    """Return the groups that wait in the order of allocation, over all queues and in each: names and priorities.
+
+    Cost: that of a snapshot from scratch and of opening a session; not for the event loop.
+    """
+    snapshot = take_snapshot(given.objects, given.now, settings.intake, usage=given.usage)
+    everywhere: list[dict[str, Any]] = []
+    queues: dict[str, list[dict[str, Any]]] = {}
+    for row in waiting_order(snapshot, profile):
+        group = snapshot.groups[row]
+        entry = {"id": group.name, "priority": group.priority}
+        everywhere.append(entry)
+        queues.setdefault(group.queue, []).append(entry)
+    document = {"global_order": everywhere, "queue_order": dict(sorted(queues.items()))}
+    return json.dumps(document, indent=2).encode() + b"\n"
