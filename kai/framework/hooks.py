@@ -90,6 +90,33 @@ class Partition:
     verdict: Verdict = ACCEPTED
 
 
+@attrs.frozen(kw_only=True, eq=False)
+class Nest:
+    """The domains that a group of one leaf may be placed in, for kernels that try the first one.
+
+    Domains are numbered depth by depth from 0, which holds all others; parents come before their children. Pods go into
+    the finest domain that holds them all, there being several in the one whose parents are first by these rules; of
+    domains with one parent the tightest goes first, then that with the least number.
+    """
+
+    rows: NodeRows
+    """[n] The nodes of the first domain, ascending."""
+    domains: Int64s
+    """[n] The finest domain of each of them."""
+    parents: Int64s
+    """[D] The domain above each one, -1 for the first."""
+    start: Sequence[int]
+    """The first domain of each depth, and at the end how many there are."""
+    coarsest: int
+    """The depth of the coarsest domains that may be tried."""
+    ordered: int
+    """The deepest depth at which tightness counts."""
+    preferred: int = -1
+    """The depth of which ten steps of score are made (the engine's ``kai.kernels.domains.STEP`` each), -1: none."""
+    required: bool = False
+    """Pods go into coarsest domains where pods of their leaf are, once there are any."""
+
+
 class PartitionNodes(Protocol):
     """Split ``nodes`` for the ``pods`` of a sub-group that are about to be placed; None leaves them as they are."""
 
@@ -123,6 +150,9 @@ class Hooks:
     partition_nodes: PartitionNodes | None = None
     partitions: Bools | None = None
     """bool[G]: groups that ``partition_nodes`` may split (None: any)."""
+    nest: Callable[[GroupRow], Nest | None] | None = None
+    """What ``partition_nodes`` goes by for a group of one leaf, if that is all: one answer for all groups with the same
+    sub-groups. The engine then asks for parts only if the pods do not fit into the first."""
     filter_nodes: FilterNodes | None = None
     filter_depends: Dependence = Dependence.SESSION
     explain_nodes: Callable[[PodRow, NodeRows], Sequence[str]] | None = None

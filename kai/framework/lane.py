@@ -11,6 +11,7 @@ import numpy as np
 
 from kai.framework.decisions import Decision, Nominate
 from kai.framework.heaps import GroupHeap
+from kai.framework.nesting import make_nests
 from kai.framework.portion import Portion
 from kai.framework.refusals import capacity_verdict, record_no_node
 from kai.framework.session import Session
@@ -40,6 +41,9 @@ class Lane:
         """The facts with what plugins answer for the only pods of groups."""
         self._alone = self._lonely_pods()
         self._index = self._make_index(waiting)
+        self._nests, nested = make_nests(session, waiting)
+        self._facts.shapes.mask[nested] = session.facts.shapes.mask[nested]
+        self._facts.shapes.score[nested] = session.facts.shapes.score[nested]
         self._work = Work(
             plain=self._plain(waiting),
             amounts=session.requested,
@@ -69,6 +73,7 @@ class Lane:
                 self._free_rules,
                 session.policy.vectors,
                 self._index,
+                self._nests,
                 self._heap.records,
                 work,
                 session.ledger.room_for(2 * self._longest),

@@ -12,7 +12,7 @@ import numpy as np
 
 from kai.errors import PluginError
 from kai.framework.distinct_rows import DistinctRows
-from kai.framework.hooks import Dependence, Hooks
+from kai.framework.hooks import Dependence, Hooks, Nest
 from kai.framework.terms import (
     Availability,
     CpuOnlyNodes,
@@ -271,6 +271,22 @@ class Policy:
             if hooks.partition_nodes is not None:
                 alone &= np.zeros(len(groups), np.bool_) if hooks.partitions is None else ~hooks.partitions[groups]
         return alone
+
+    def nesting(self, groups: GroupRows) -> tuple[Callable[[GroupRow], Nest | None] | None, GroupRows]:
+        """Return those of ``groups`` that only one plugin splits nodes for, and how it says by what; None: nobody can.
+
+        Nobody judges them as a whole.
+        """
+        hooks = [plugin.hooks for plugin in self.plugins]
+        splitting = [each for each in hooks if each.partition_nodes is not None]
+        nests = [each for each in splitting if each.nest is not None]
+        if len(nests) != 1 or any(each.admit_group is not None or each.before_group is not None for each in hooks):
+            return None, groups[:0]
+        alone = np.ones(len(groups), np.bool_)
+        for each in splitting:
+            mine = np.ones(len(groups), np.bool_) if each.partitions is None else each.partitions[groups]
+            alone &= mine if each is nests[0] else ~mine
+        return nests[0].nest, groups[alone]
 
     def admit_group(self, group: GroupRow, pods: PodRows) -> Verdict:
         """Return the first refusal of placing ``pods`` of ``group``."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kai.kernels.columns import PENDING, RELEASING
-from kai.kernels.groups import sum_waiting
+from kai.kernels.groups import ROOT_AND_LEAF, sum_waiting
 from kai.kernels.order import next_chunk
 from kai.model.rows import Float64s, GroupRow, PodRows
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, COUNTED, Status, within
@@ -22,8 +22,6 @@ from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, COUNTED, Stat
 if TYPE_CHECKING:
     from kai.framework.session import Session
 
-ROOT_AND_LEAF = 2
-"""Sub-groups of a group that declares none."""
 NOTHING: PodRows = np.zeros(0, np.int64)
 
 

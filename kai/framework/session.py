@@ -18,7 +18,7 @@ from kai.framework.objections import excesses, shortages
 from kai.framework.observe import Observer
 from kai.framework.parameters import Parameters
 from kai.framework.policy import Named, Policy, checked_mask, checked_scores
-from kai.framework.portion import ROOT_AND_LEAF, Portion
+from kai.framework.portion import Portion
 from kai.framework.profile import Profile
 from kai.framework.records import GroupRecord, Records
 from kai.framework.statement import Statement
@@ -27,6 +27,7 @@ from kai.framework.view import SessionView
 from kai.kernels import booking, columns, fit, groups, place, score
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules
+from kai.kernels.groups import ROOT_AND_LEAF
 from kai.model.rows import Bools, Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
 from kai.model.status import Status
 from kai.state.base import Base, make_base
@@ -128,6 +129,11 @@ class Session:
     def constrained(self) -> Bools:
         """bool[G]: groups of which some sub-group names a topology."""
         return self._base.constrained
+
+    @property
+    def trees(self) -> Int64s:
+        """int64[G]: equal numbers for groups with the same sub-groups."""
+        return self._base.groups.tree
 
     def engine_column(self, name: str) -> Tracked:
         """Return a column of the engine by name, as a target of effects."""

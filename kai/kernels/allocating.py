@@ -1,8 +1,9 @@
 """The allocate loop as one kernel: pop the next group, place its chunk, keep it or undo it, push it back.
 
-It serves *plain* groups, whose pods only static answers of plugins concern and whose tree is one leaf; for any other
-group, and for a refusal that has to be put into words, it returns to Python and is called again. The Python path in
-``kai.actions.allocate`` does the same the long way; the suite compares the two.
+It serves *plain* groups, whose pods only static answers of plugins concern and whose tree is one leaf, and *nested*
+ones, which are the same but for a constraint on where their pods may be together. For any other group, for nested ones
+that do not fit where they are tried first, and for a refusal that has to be put into words, it returns to Python and is
+called again. The Python path in ``kai.actions.allocate`` does the same the long way; the suite compares the two.
 """
 
 from kai.kernels._jit import inner, kernel
@@ -19,7 +20,9 @@ from kai.kernels.columns import (
     Columns,
     Facts,
     Places,
+    undo_to,
 )
+from kai.kernels.domains import Nests, place_nested
 from kai.kernels.fit import ACCEPTED, Rules, Vectors, gpu_on_node, over_capacity
 from kai.kernels.groups import elastic_state
 from kai.kernels.index import ShapeIndex, best, drop, refresh
@@ -34,7 +37,7 @@ SAME_REFUSALS = 4096
 class Work(Struct):
     """What the loop works with besides the session's columns, and what it leaves behind."""
 
-    plain: Bools  # [G] groups that the loop may serve
+    plain: Bools  # [G] plain groups
     amounts: Float64Table  # [K, 3] what a pod of each shape is taken to want when groups are ordered
     limits: Float64Table  # [K, 3] what a pod of each shape is taken to want when limits are checked
     decided: Int64Table  # [D, 3] operation, pod, statement; in order
@@ -179,6 +182,32 @@ def _note_same(work: Work, alike: int, group: int, pod: int) -> None:
     work.state[REFUSALS] = row + 1
 
 
+@inner
+def _is_short(columns: Columns, work: Work, room: int) -> bool:
+    """Say whether some log might not hold what one more group needs."""
+    return (
+        columns.journal.shape[0] - columns.cursor[0] < room
+        or work.decided.shape[0] - work.state[DECISIONS] < work.chunk.shape[0]
+        or work.statements.shape[0] - work.state[STATEMENTS] < 1
+        or work.refused.shape[0] - work.state[REFUSALS] < 1
+        or columns.placement_slots.shape[0] - columns.counters[1] < work.chunk.shape[0] + 2
+    )
+
+
+@inner
+def _sum(facts: Facts, work: Work, first: int, count: int) -> tuple[bool, float, float, float]:
+    """Return whether the chunk's pods are all of shape ``first``, and what they want together by the limits."""
+    uniform = True
+    cpu, memory, gpu = 0.0, 0.0, 0.0
+    for at in range(count):
+        shape = facts.pods.shape[work.chunk[at]]
+        uniform = uniform and shape == first
+        cpu += work.limits[shape, CPU]
+        memory += work.limits[shape, MEMORY]
+        gpu += work.limits[shape, GPU]
+    return uniform, cpu, memory, gpu
+
+
 @kernel
 def allocate_groups(
     facts: Facts,
@@ -188,6 +217,7 @@ def allocate_groups(
     free_rules: Rules,
     vectors: Vectors,
     index: ShapeIndex,
+    nests: Nests,
     heap: Heap,
     work: Work,
     room: int,
@@ -201,20 +231,14 @@ def allocate_groups(
     Cost:  for each group a few microseconds, and O(log N) for each pod.
     """
     while True:
-        spare = columns.journal.shape[0] - columns.cursor[0]
-        if (
-            spare < room
-            or work.decided.shape[0] - work.state[DECISIONS] < work.chunk.shape[0]
-            or work.statements.shape[0] - work.state[STATEMENTS] < 1
-            or work.refused.shape[0] - work.state[REFUSALS] < 1
-            or columns.placement_slots.shape[0] - columns.counters[1] < work.chunk.shape[0] + 2
-        ):
+        if _is_short(columns, work, room):
             return NO_ROOM
         group = pop(facts, columns, rules, heap)
         if group < 0:
             return FINISHED
         work.state[GROUP] = group
-        if not work.plain[group]:
+        kind = nests.kind[group]
+        if not work.plain[group] and kind < 0:
             return NOT_PLAIN
         leaf = facts.groups.first_subgroup[group] + 1
         count = next_chunk(facts, columns, leaf, work.chunk)
@@ -222,14 +246,9 @@ def allocate_groups(
             continue
         first = facts.pods.shape[work.chunk[0]]
         alike = _class_of(facts, first, group)
-        uniform = True
-        cpu, memory, gpu = 0.0, 0.0, 0.0
-        for at in range(count):
-            shape = facts.pods.shape[work.chunk[at]]
-            uniform = uniform and shape == first
-            cpu += work.limits[shape, CPU]
-            memory += work.limits[shape, MEMORY]
-            gpu += work.limits[shape, GPU]
+        uniform, cpu, memory, gpu = _sum(facts, work, first, count)
+        if kind >= 0 and (not uniform or nests.counted[first] < 0):
+            return NOT_PLAIN
         if rules.limits:
             code = over_capacity(facts, columns, group, cpu, memory, gpu, False)
             if code != ACCEPTED:
@@ -239,19 +258,25 @@ def allocate_groups(
                 if uniform:
                     _remember(work, alike, group, count)
                 return _refuse(work, group, -1, 0, code)
-        if _is_known(work, alike, 0):
-            _note_same(work, alike, group, work.chunk[0])
-            continue
         started = columns.counted[group] > 0
-        placed = 0
-        while placed < count and _place(
-            facts, columns, places, rules, free_rules, vectors, index, work.chunk[placed], group
-        ):
-            placed += 1
-        if placed < count:
-            if placed == 0:
-                _remember(work, alike, group, 0)
-            return _refuse(work, group, work.chunk[placed], placed, ACCEPTED)
+        if kind >= 0:
+            mark, pods = columns.cursor[0], work.chunk[:count]
+            if place_nested(facts, columns, places, rules, vectors, nests, kind, leaf, pods) < count:
+                undo_to(facts, columns, places, mark)
+                return NOT_PLAIN
+        else:
+            if _is_known(work, alike, 0):
+                _note_same(work, alike, group, work.chunk[0])
+                continue
+            placed = 0
+            while placed < count and _place(
+                facts, columns, places, rules, free_rules, vectors, index, work.chunk[placed], group
+            ):
+                placed += 1
+            if placed < count:
+                if placed == 0:
+                    _remember(work, alike, group, 0)
+                return _refuse(work, group, work.chunk[placed], placed, ACCEPTED)
         promised = columns.pipelined[leaf]
         waits = promised > 0 and columns.active[leaf] - promised < facts.groups.minimum[leaf]
         if waits:

@@ -8,6 +8,9 @@ from kai.kernels.columns import COUNTED, CPU, GPU, MEMORY, PENDING, RELEASING, C
 from kai.kernels.order import next_chunk
 from kai.kernels.struct import Bools, Float64s, Float64Table, Int64s
 
+ROOT_AND_LEAF = 2
+"""Sub-groups of a group that declares none."""
+
 
 @inner
 def has_pending(facts: Facts, columns: Columns, group: int) -> bool:
@@ -42,10 +45,17 @@ def find_placed(facts: Facts, columns: Columns, out: Bools) -> None:
 
 
 @inner
+def is_flat(facts: Facts, group: int) -> bool:
+    """Say whether the group is a root that needs its only leaf, constrained or not."""
+    root = facts.groups.first_subgroup[group]
+    return facts.groups.first_subgroup[group + 1] - root == ROOT_AND_LEAF and facts.groups.minimum[root] == 1
+
+
+@inner
 def is_plain(facts: Facts, columns: Columns, group: int) -> bool:
     """Say whether the group is one leaf without terminating pods: then its next chunk follows from statuses alone."""
     leaf = facts.groups.first_subgroup[group] + 1
-    return facts.groups.simple[group] and columns.occupying[leaf] == columns.active[leaf]
+    return is_flat(facts, group) and columns.occupying[leaf] == columns.active[leaf]
 
 
 @kernel
@@ -111,7 +121,7 @@ def describe_waiting(
     longest = 1
     for group in groups:
         leaf = facts.groups.first_subgroup[group] + 1
-        if facts.groups.simple[group]:
+        if is_flat(facts, group):
             longest = max(longest, facts.groups.pod_start[leaf + 1] - facts.groups.pod_start[leaf])
     chunk = np.empty(longest, np.int64)
     for group in groups:

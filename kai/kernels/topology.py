@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kai.kernels._jit import kernel
+from kai.kernels._jit import inner, kernel
 from kai.kernels.columns import GPU, GPU_UNIT, PODS, Columns, Facts
 from kai.kernels.struct import Float64s, Int64s
 
@@ -10,36 +10,40 @@ NO_ROOM = 1000.0
 """The ratio of something to nothing."""
 
 
+@inner
+def pods_on_node(facts: Facts, columns: Columns, request: Int64s, most: int, node: int) -> int:
+    """Return how many pods of ``request`` [R] ``node`` could hold, ``most`` if they ask for nothing but a place.
+
+    For a request of less than one GPU the free parts of shared devices count as well.
+    """
+    count = -1
+    for resource in range(request.shape[0]):
+        amount = request[resource]
+        if amount <= 0 or (resource == PODS and amount <= 1):
+            continue
+        free = columns.idle[node, resource] + columns.releasing[node, resource]
+        if resource == GPU and amount < GPU_UNIT:
+            memory = facts.nodes.gpu_memory[node]
+            for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
+                if columns.slot_used[slot] > 0:
+                    left = memory - columns.slot_allocated[slot] + columns.slot_releasing[slot]
+                    free += left * GPU_UNIT // memory
+        here = free // amount if free >= amount else 0
+        count = here if count < 0 else min(count, here)
+    if count < 0:
+        return most
+    # Once anything is asked for, a pod's place counts like every other resource.
+    return max(0, min(count, columns.idle[node, PODS] + columns.releasing[node, PODS]))
+
+
 @kernel
 def pods_per_node(facts: Facts, columns: Columns, request: Int64s, most: int, nodes: Int64s, out: Int64s) -> None:
     """Fill ``out`` [n] with how many pods of ``request`` [R] each of ``nodes`` [n] could hold.
 
     ``most`` if they ask for nothing but a pod's place.
-
-    For a request of less than one GPU the free parts of shared devices count as well.
     """
     for at in range(nodes.shape[0]):
-        node = nodes[at]
-        count = -1
-        for resource in range(request.shape[0]):
-            amount = request[resource]
-            if amount <= 0 or (resource == PODS and amount <= 1):
-                continue
-            free = columns.idle[node, resource] + columns.releasing[node, resource]
-            if resource == GPU and amount < GPU_UNIT:
-                memory = facts.nodes.gpu_memory[node]
-                for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
-                    if columns.slot_used[slot] > 0:
-                        left = memory - columns.slot_allocated[slot] + columns.slot_releasing[slot]
-                        free += left * GPU_UNIT // memory
-            here = free // amount if free >= amount else 0
-            count = here if count < 0 else min(count, here)
-        if count < 0:
-            out[at] = most
-        else:
-            # Once anything is asked for, a pod's place counts like every other resource.
-            places = columns.idle[node, PODS] + columns.releasing[node, PODS]
-            out[at] = max(0, min(count, places))
+        out[at] = pods_on_node(facts, columns, request, most, nodes[at])
 
 
 @kernel

@@ -187,7 +187,7 @@ class Stage:
     def place(self, pods: Sequence[Pod], where: int, *, promise: bool) -> None:
         """Place pods in one call, on all nodes or on all but one."""
         nodes = [row for row in range(len(self.world.nodes)) if row != where]
-        extra = np.array([0.0, np.nan, 5.0, 5.0])[: len(self.world.nodes)]
+        extra = np.array([0.0, np.nan, 5.0, 5.0, 0.0, 1.0])[: len(self.world.nodes)]
         promise = promise or any(pod.status == Status.RELEASING for pod in pods)
         ledger = self.ledger
         ledger.reserve(2 * len(pods))

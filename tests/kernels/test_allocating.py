@@ -4,8 +4,11 @@ from hypothesis import strategies as st
 
 from kai.kernels import allocating
 from kai.kernels.index import ShapeIndex, is_orderly
+from kai.model.axis import PODS
 from tests.kernels.naive import allocating as naive
+from tests.kernels.naive import domains
 from tests.kernels.stage import stages
+from tests.kernels.test_domains import columns_of, nests, tree_of
 from tests.kernels.test_order import Pair, amounts, many, usable
 
 
@@ -46,7 +49,7 @@ def work_of(stage, plain, ordering, limiting):
     )
 
 
-def events_of(stage, pair, work):
+def events_of(stage, pair, work, nests):
     """Drive the kernel to its end as the engine does; return what became of each group, in order."""
     events = []
     codes = {}
@@ -57,7 +60,17 @@ def events_of(stage, pair, work):
         ledger.reserve(32)
         columns = ledger.columns
         outcome = allocating.allocate_groups(
-            ledger.facts, columns, ledger.places, stage.rules, free_rules, stage.vectors, index, pair.heap, work, 256
+            ledger.facts,
+            columns,
+            ledger.places,
+            stage.rules,
+            free_rules,
+            stage.vectors,
+            index,
+            nests,
+            pair.heap,
+            work,
+            256,
         )
         decided = work.decided[: state[allocating.DECISIONS]].tolist()
         served = work.statements[: state[allocating.STATEMENTS]].tolist()
@@ -79,22 +92,40 @@ def events_of(stage, pair, work):
             return events
 
 
-@given(stages(**many), st.lists(amounts, min_size=9, max_size=9), st.randoms(use_true_random=False))
-def test_groups_are_served_as_by_the_twin(stage, wanted, random):
+def nests_of(stage, drawn, chosen):
+    """Return one kind of constraint, and the same for the twins by group, for the ``chosen`` groups that are flat."""
+    world = stage.world
+    zones, racks, finest, coarsest, ordered, preferred, required = drawn
+    count = len(world.nodes)
+    top = tree_of(zones[:count], racks[:count], finest) or tree_of(["a"] * count, racks[:count], finest)
+    nest = domains.Nest(top, finest, min(coarsest, finest), min(ordered, finest), min(preferred, finest), required)
+    columns = columns_of(nest, len(world.groups), len(world.shapes), count)
+    rows = [row for row in chosen if len(world.groups[row].subgroups) == 2]
+    columns.kind[:] = -1
+    columns.kind[rows] = 0
+    asking = np.array([any(shape.request[:PODS]) for shape in world.shapes], np.bool_)
+    columns.counted[~asking] = -1
+    return columns, dict.fromkeys(rows, nest)
+
+
+@given(stages(**many), st.lists(amounts, min_size=9, max_size=9), nests, st.randoms(use_true_random=False))
+def test_groups_are_served_as_by_the_twin(stage, wanted, drawn, random):
     stage.seal()
     world = stage.world
     orderly = [naive.is_orderly(shape) for shape in world.shapes]
+    kinds = [random.choice(("plain", "plain", "nested", "neither")) for _ in world.groups]
     plain = [
-        group.simple and random.random() < 0.9 and all(orderly[pod.shape.row] for pod in group.pods)
-        for group in world.groups
+        kind == "plain" and group.simple and all(orderly[pod.shape.row] for pod in group.pods)
+        for kind, group in zip(kinds, world.groups, strict=True)
     ]
+    columns, twins = nests_of(stage, drawn, [row for row, kind in enumerate(kinds) if kind == "nested"])
     limiting = stage.requested()
     ordering = np.round(limiting * 0.5)
     pair = Pair.of(stage, [0.0] * 9, wanted, victims=False, depth=-1)
     pair.fill(usable(stage))
-    events = events_of(stage, pair, work_of(stage, np.array(plain, np.bool_), ordering, limiting))
+    events = events_of(stage, pair, work_of(stage, np.array(plain, np.bool_), ordering, limiting), columns)
     expected = naive.allocate_groups(
-        world, stage.rules, pair.twin, plain, naive.Amounts(ordering.tolist(), limiting.tolist())
+        world, stage.rules, pair.twin, plain, twins, naive.Amounts(ordering.tolist(), limiting.tolist())
     )
     # A group that is refused for what another was refused for is told of later; the others keep their order.
     refused = [event for event in events if event[0] == "refused"]

@@ -15,9 +15,10 @@ from itertools import pairwise
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Hooks, Partition
+from kai.framework.hooks import Hooks, Nest, Partition
 from kai.framework.verdict import Code, SmallDomain, Verdict
 from kai.framework.view import SessionView
+from kai.kernels.domains import STEP
 from kai.kernels.topology import domain_room, pods_per_node
 from kai.model.axis import GPU, PODS
 from kai.model.constraints import TopologyConstraint
@@ -26,8 +27,6 @@ from kai.plugins.topology.tree import Branch, DomainTree
 
 KINDS = 64
 """Kinds of pods that are kept count of."""
-UNIT = 100_000
-"""Score of one tenth of the preferred domains."""
 
 
 @attrs.frozen(kw_only=True)
@@ -42,7 +41,6 @@ class Topology:
 
     def open(self, session: SessionView) -> Hooks:
         """Return the partition; trees are made when a constraint first asks for them."""
-        trees: dict[str, DomainTree] = {}
         fitting = _Fitting()
 
         def partition(group: GroupRow, subgroup: SubGroupRow, pods: PodRows, nodes: NodeRows) -> Partition | None:
@@ -56,11 +54,8 @@ class Topology:
                 return Partition(
                     verdict=Verdict.refused(Code.TOPOLOGY, topology=constraint.topology, missing="topology")
                 )
-            if constraint.topology not in trees:
-                trees[constraint.topology] = DomainTree.of(session, topology.levels)
-            search = _DomainSearch(
-                session, trees[constraint.topology], constraint, pods, nodes, fitting, stop=self.stop_at_required
-            )
+            tree = DomainTree.of(session, topology)
+            search = _DomainSearch(session, tree, constraint, pods, nodes, fitting, stop=self.stop_at_required)
             partition = search.run()
             if partition.verdict:
                 return partition
@@ -68,7 +63,20 @@ class Topology:
             told = {"group": facts.key, "subgroup": facts.subgroups[at].name, "topology": constraint.topology}
             return attrs.evolve(partition, verdict=Verdict.refused(reason.code, **{**told, **reason.facts}))
 
-        return Hooks(partition_nodes=partition, partitions=session.constrained_groups)
+        def nest(group: GroupRow) -> Nest | None:
+            constraints = [each.constraint for each in session.snapshot.groups[group].subgroups if each.constraint]
+            given = [each for each in constraints if each.topology]
+            topology = session.snapshot.topologies.get(given[0].topology) if len(given) == 1 else None
+            if topology is None:
+                return None
+            tree, required, preferred = DomainTree.of(session, topology), given[0].required, given[0].preferred
+            return tree.nest(
+                tree.depth_of(required) if required else 0,
+                tree.depth_of(preferred) if preferred else 0,
+                stop=self.stop_at_required,
+            )
+
+        return Hooks(partition_nodes=partition, partitions=session.constrained_groups, nest=nest)
 
 
 MOST_TOLD = 100
@@ -244,7 +252,7 @@ class _DomainSearch:
         if domains is not None:
             steps = np.empty(domains.count, np.float64)
             for place, at in enumerate(order[self._preferred]):
-                steps[at] = math.floor((place + 1) / domains.count * 10) * UNIT
+                steps[at] = math.floor((place + 1) / domains.count * 10) * STEP
             scores[branch.rows] = steps[domains.of_node]
         return scores
 

@@ -10,8 +10,10 @@ from itertools import accumulate
 import attrs
 import numpy as np
 
+from kai.framework.hooks import Nest
 from kai.framework.view import SessionView
 from kai.model.rows import Bools, Int64s, NodeRows
+from kai.model.topology import Topology
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -64,9 +66,16 @@ class DomainTree:
     names: tuple[tuple[str, ...], ...]
     """Names of the domains at each depth: values joined by dots."""
     _branches: dict[tuple[int, int], Branch] = attrs.field(factory=dict)
+    _nests: dict[tuple[int, int, bool], Nest | None] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, session: SessionView, levels: Sequence[str]) -> "DomainTree":
+    def of(cls, session: SessionView, topology: Topology) -> "DomainTree":
+        """Return the tree that a topology spans over the nodes of ``session``, kept while both are the same objects."""
+        inputs = (session.snapshot.nodes, topology)
+        return session.once(f"tree of {topology.name}", inputs, lambda: cls._made(session, topology.levels))
+
+    @classmethod
+    def _made(cls, session: SessionView, levels: Sequence[str]) -> "DomainTree":
         """Return the tree that ``levels`` span over the nodes of ``session``. Cost: O(N L)."""
         labels = [session.label_codes(level) for level in levels]
         member = (
@@ -127,3 +136,35 @@ class DomainTree:
                 start=start,
             )
         return known
+
+    def nest(self, required: int, preferred: int, *, stop: bool) -> Nest | None:
+        """Return the domains for groups that may use all nodes, by the depths of their constraint (0: not given).
+
+        None if a level is unknown, or if all nodes are in one domain below the levels; ``stop`` says that nobody looks
+        there. Made once.
+        """
+        key = (required, preferred, stop)
+        if key not in self._nests:
+            self._nests[key] = self._nest(required, preferred, stop=stop)
+        return self._nests[key]
+
+    def _nest(self, required: int, preferred: int, *, stop: bool) -> Nest | None:
+        rows, finest = np.flatnonzero(self.member).astype(np.int64), max(required, preferred)
+        if not len(rows) or min(required, preferred) < 0 or not finest:
+            return None
+        deepest = preferred or (required if stop else 0)
+        top = self.common_depth(rows, deepest if deepest > 0 else -1)
+        if top > finest:
+            return None
+        branch = self.branch(top, int(self.codes[top, rows[0]]))
+        start = branch.start[: finest - top + 2]
+        return Nest(
+            rows=branch.rows,
+            domains=branch.domains[finest - top],
+            parents=branch.parents[: start[-1]],
+            start=start,
+            coarsest=max(required - top, 0),
+            ordered=(preferred or required) - top,
+            preferred=preferred - top if preferred else -1,
+            required=required > 0,
+        )

@@ -1,7 +1,7 @@
 """Twins of ``kai.kernels.allocating`` and ``kai.kernels.index``: the loop of allocate, one group after the other."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import attrs
@@ -9,15 +9,16 @@ import attrs
 from kai.kernels import fit as codes
 from kai.kernels.columns import OP_ALLOCATE
 from kai.kernels.fit import Rules
-from kai.model.axis import CPU, GPU
+from kai.model.axis import CPU, GPU, PODS
 from kai.model.pod import GpuKind
 from kai.model.status import ACTIVE_ALLOCATED, Status
 from tests.kernels.naive.booking import pipeline, set_status, unallocate
+from tests.kernels.naive.domains import Nest, place_nested
 from tests.kernels.naive.fit import over_capacity
 from tests.kernels.naive.groups import elastic_state
 from tests.kernels.naive.order import Heap, next_chunk, pop, push
 from tests.kernels.naive.place import place_pods
-from tests.kernels.naive.world import Group, Shape, World
+from tests.kernels.naive.world import Group, Pod, Shape, World
 
 Served = tuple[str, int, tuple[tuple[int, int, int], ...], bool]
 Event = tuple[object, ...]
@@ -42,16 +43,24 @@ def is_orderly(shape: Shape) -> bool:
     return asks and all(step == 0 or step >= 10 for step in steps) and not any(map(math.isnan, scores[1:]))
 
 
-def allocate_groups(world: World, rules: Rules, heap: Heap, plain: Sequence[bool], amounts: Amounts) -> list[Event]:
-    """Serve the groups of a heap; return what became of each: served, refused with the reason, or left to others."""
+def allocate_groups(
+    world: World, rules: Rules, heap: Heap, plain: Sequence[bool], nests: Mapping[int, Nest], amounts: Amounts
+) -> list[Event]:
+    """Serve the groups of a heap; return what became of each: served, refused with the reason, or left to others.
+
+    ``nests`` are the constraints of groups that have one, of which some may be served.
+    """
     events: list[Event] = []
     while (row := pop(heap)) >= 0:
         group = world.groups[row]
-        if not plain[row]:
+        if not plain[row] and row not in nests:
             events.append(("not plain", row))
             continue
         chunk = next_chunk(group.leaves()[0])
         if not chunk:
+            continue
+        if row in nests and not _are_countable(chunk):
+            events.append(("not plain", row))
             continue
         wanted = [sum(amounts.limiting[pod.shape.row][at] for pod in chunk) for at in range(3)]
         code = over_capacity(world, group, wanted) if rules.limits else codes.ACCEPTED
@@ -59,16 +68,33 @@ def allocate_groups(world: World, rules: Rules, heap: Heap, plain: Sequence[bool
             events.append(("refused", row, -1, 0, code))
             continue
         before = world.remember()
+        if row in nests:
+            if place_nested(world, rules, nests[row], group.leaves()[0], chunk) < len(chunk):
+                events.append(("not plain", row))
+                world.recall(before)
+            else:
+                events.append(_commit(world, group))
+                _return_rest(heap, rules, group, amounts)
+            continue
         placed = place_pods(world, rules, chunk, range(len(world.nodes)), [0.0] * len(world.nodes), promise=False)
         if placed < len(chunk):
             events.append(("refused", row, chunk[placed].row, placed, codes.ACCEPTED))
             world.recall(before)
             continue
         events.append(_commit(world, group))
-        if any(pod.status == Status.PENDING for pod in group.leaves()[0].pods):
-            _describe(heap, rules, group, amounts)
-            push(heap, row)
+        _return_rest(heap, rules, group, amounts)
     return events
+
+
+def _are_countable(chunk: Sequence[Pod]) -> bool:
+    """Say whether pods are alike and ask for something."""
+    return len({pod.shape.row for pod in chunk}) == 1 and any(chunk[0].shape.request[:PODS])
+
+
+def _return_rest(heap: Heap, rules: Rules, group: Group, amounts: Amounts) -> None:
+    if any(pod.status == Status.PENDING for pod in group.leaves()[0].pods):
+        _describe(heap, rules, group, amounts)
+        push(heap, group.row)
 
 
 def _commit(world: World, group: Group) -> Served:

@@ -21,7 +21,8 @@ def find_placed(world: World) -> list[bool]:
 
 def is_plain(group: Group) -> bool:
     """Say whether a group is one leaf with nobody terminating."""
-    return group.simple and all(leaf.count(ACTIVE_USED) == leaf.count(ACTIVE_ALLOCATED) for leaf in group.leaves())
+    flat = len(group.subgroups) == 2 and group.subgroups[0].minimum == 1
+    return flat and all(leaf.count(ACTIVE_USED) == leaf.count(ACTIVE_ALLOCATED) for leaf in group.leaves())
 
 
 def find_plain(groups: Sequence[Group]) -> list[bool]:

@@ -1,0 +1,80 @@
+"""Twins of ``kai.kernels.domains``: walk the tree in its order, take the first domain with room."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from kai.kernels.fit import Rules
+from kai.model.axis import PODS
+from kai.model.status import ACTIVE_ALLOCATED
+from tests.kernels.naive.place import place_pods
+from tests.kernels.naive.searching import domain_room, pods_per_node
+from tests.kernels.naive.world import Pod, SubGroup, World
+
+TENTH = 100_000
+
+
+@attrs.define(eq=False)
+class Domain:
+    """A domain with those below it, by name."""
+
+    depth: int
+    nodes: list[int]
+    below: list["Domain"] = attrs.Factory(list)
+
+
+@attrs.define
+class Nest:
+    """Where groups may go; depths are those of ``kai.kernels.domains.Nests``."""
+
+    top: Domain
+    finest: int
+    coarsest: int
+    ordered: int
+    preferred: int
+    required: bool
+
+
+def _in_order(world: World, nest: Nest, domain: Domain, wanted: Sequence[int]) -> Iterator[Domain]:
+    """Yield a domain and all below it, tightest first down to the depth where that counts."""
+    yield domain
+    below = domain.below
+    if domain.depth < nest.ordered:
+        nothing = [0] * len(world.nodes)
+        tightness = [domain_room(world, [each.nodes], wanted, nothing)[0][0] for each in below]
+        below = [each for _, each in sorted(zip(tightness, below, strict=True), key=lambda pair: -pair[0])]
+    for each in below:
+        yield from _in_order(world, nest, each, wanted)
+
+
+def _first(world: World, nest: Nest, leaf: SubGroup, pods: Sequence[Pod], tree: Sequence[Domain]) -> Domain | None:
+    def has_room(domain: Domain) -> bool:
+        return sum(pods_per_node(world, pods[0].shape.request, 0, domain.nodes)) >= len(pods)
+
+    placed = [pod for pod in leaf.pods if pod.is_in(ACTIVE_ALLOCATED)]
+    coarse = [each for each in tree if each.depth == nest.coarsest]
+    if nest.required and placed:
+        coarse = [each for each in coarse if any(pod.node in each.nodes for pod in placed)]
+    allowed = {node for each in coarse for node in each.nodes}
+    for depth in range(nest.finest, nest.coarsest - 1, -1):
+        for domain in tree:
+            if domain.depth == depth and has_room(domain) and allowed.issuperset(domain.nodes):
+                return domain if has_room(nest.top) else None
+    return None
+
+
+def place_nested(world: World, rules: Rules, nest: Nest, leaf: SubGroup, pods: Sequence[Pod]) -> int:
+    """Place alike pods in the first domain that has room for them; return how many were placed, -1 if none has."""
+    wanted = [amount * len(pods) for amount in pods[0].shape.request]
+    wanted[PODS] = 0
+    tree = list(_in_order(world, nest, nest.top, wanted))
+    domain = _first(world, nest, leaf, pods, tree)
+    if domain is None:
+        return -1
+    extra = [0.0] * len(world.nodes)
+    preferred = [each for each in tree if each.depth == nest.preferred]
+    for place, each in enumerate(preferred):
+        for node in each.nodes:
+            extra[node] = float(math.floor((place + 1) / len(preferred) * 10) * TENTH)
+    return place_pods(world, rules, pods, domain.nodes, [extra[node] for node in range(len(extra))], promise=False)
