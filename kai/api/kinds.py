@@ -74,12 +74,6 @@ class Kind:
         """Return the version without its group."""
         return self.api_version.rpartition("/")[2]
 
-    @property
-    def collection_path(self) -> str:
-        """Return the path under which an API server lists all objects of this kind."""
-        root = "apis" if self.group else "api"
-        return f"/{root}/{self.api_version}/{self.plural}"
-
 
 _DRA: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1")
 _STORAGE: Final = ("storage.k8s.io/v1", "storage.k8s.io/v1beta1")

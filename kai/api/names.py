@@ -8,20 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 # --- API groups and versions ---------------------------------------------------------------------------------------
-SCHEDULING_GROUP: Final = "scheduling.run.ai"
-KAI_GROUP: Final = "kai.scheduler"
 QUEUE_VERSION: Final = "scheduling.run.ai/v2"
 POD_GROUP_VERSION: Final = "scheduling.run.ai/v2alpha2"
-BIND_REQUEST_VERSION: Final = "scheduling.run.ai/v1alpha2"
 TOPOLOGY_VERSION: Final = "kai.scheduler/v1alpha1"
-CONFIG_VERSION: Final = "kai.scheduler/v1"
-DRA_GROUP: Final = "resource.k8s.io"
-NUMA_TOPOLOGY_VERSION: Final = "topology.node.k8s.io/v1alpha2"
 
 # --- Names of our own objects and places ---------------------------------------------------------------------------
 SCHEDULER_NAME: Final = "kai-scheduler"
 KAI_NAMESPACE: Final = "kai-scheduler"
-CONFIG_NAME: Final = "kai-config"
 DEFAULT_QUEUE: Final = "default-queue"
 DEFAULT_PARENT_QUEUE: Final = "default-parent-queue"
 DEFAULT_NODE_POOL: Final = "default"
@@ -38,12 +31,10 @@ USER: Final = "user"
 PRIORITY_CLASS: Final = "priorityClassName"
 PREEMPTIBILITY: Final = "kai.scheduler/preemptibility"
 SUBGROUP: Final = "kai.scheduler/subgroup-name"
-TASK_PRIORITY: Final = "kai.scheduler/task-priority"
 GPU_GROUP: Final = "runai-gpu-group"
 GPU_GROUP_PREFIX: Final = "runai-gpu-group/"
 SELECTED_NODE: Final = "selected-node"
 APP: Final = "app"
-ACCOUNTING: Final = "kai.scheduler/accounting"
 HOSTNAME: Final = "kubernetes.io/hostname"
 SCALING_POD_NAME: Final = "shared-gpu-pod-name"
 SCALING_POD_NAMESPACE: Final = "shared-gpu-pod-namespace"
@@ -51,24 +42,14 @@ SCALING_POD_NAMESPACE: Final = "shared-gpu-pod-namespace"
 # Labels of nodes.
 NODE_GPU_MEMORY: Final = "nvidia.com/gpu.memory"
 NODE_GPU_COUNT: Final = "nvidia.com/gpu.count"
-NODE_GPU_PRODUCT: Final = "nvidia.com/gpu.product"
 NODE_MIG_STRATEGY: Final = "nvidia.com/mig.strategy"
 CPU_WORKER: Final = "node-role.kubernetes.io/cpu-worker"
 GPU_WORKER: Final = "node-role.kubernetes.io/gpu-worker"
 MIG_ENABLED: Final = "node-role.kubernetes.io/mig-enabled"
-FAKE_GPU: Final = "run.ai/fake.gpu"
 NODE_AMD_GPU_MEMORY_PREFIX: Final = "beta.amd.com/gpu.vram."
 
 # Labels that other projects put on their pods and objects.
 KUBEFLOW_JOB_NAME: Final = "training.kubeflow.org/job-name"
-KUBEFLOW_JOB_ROLE: Final = "training.kubeflow.org/job-role"
-KUBEFLOW_REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
-KUBEFLOW_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
-RAY_NODE_TYPE: Final = "ray.io/node-type"
-RAY_PRIORITY_CLASS: Final = "ray.io/priority-class-name"
-KARTA_GROUP: Final = "run.ai/karta-group"
-KARTA_KIND: Final = "run.ai/karta-kind"
-KARTA_VERSION: Final = "run.ai/karta-version"
 
 # --- Annotations of pods and of the workloads that own them --------------------------------------------------------
 POD_GROUP: Final = "pod-group-name"
@@ -145,9 +126,7 @@ PREEMPTION_BY_SCHEDULER_REASON: Final = "PreemptionByScheduler"
 # --- Values --------------------------------------------------------------------------------------------------------
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"
-REGULAR: Final = "Regular"
 FRACTION: Final = "Fraction"
-MIG_INSTANCE: Final = "MigInstance"
 DEFAULT_SUBGROUP: Final = "default"
 DEFAULT_POD_GROUP_PRIORITY: Final = 50
 DEFAULT_QUEUE_PRIORITY: Final = 100

@@ -86,14 +86,12 @@ class Shelf(Generic[T]):
         self,
         cls: type[T],
         on_change: Callable[[Key, Change[T]], None],
-        keep: Callable[[T], bool] = lambda _: True,
     ) -> None:
         self.cls = cls
         self._on_change = on_change
-        self._keep = keep
         self._shown: dict[Key, T] = {}
         self._versions: dict[Key, tuple[str, int]] = {}
-        """UID and version of what is really there, whether it could be read or not, or is not kept."""
+        """UID and version of what is really there, whether it could be read or not."""
         self._assumed: dict[Key, _Assumption[T]] = {}
         self._adorned: dict[Key, _Adornment] = {}
         self._rejected: dict[Key, Rejected] = {}
@@ -226,7 +224,7 @@ class Shelf(Generic[T]):
                 self._set(seen.key, None)
             return
         self._rejected.pop(seen.key, None)
-        self._set(seen.key, obj if self._keep(obj) else None)
+        self._set(seen.key, obj)
 
     def _bury_uid(self, uid: str, version: int) -> None:
         if uid:

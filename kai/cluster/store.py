@@ -33,13 +33,11 @@ class Watched:
     namespace: str = ""
     label_selector: str = ""
     field_selector: str = ""
-    keep: Callable[[Any], bool] | None = None
-    """Which objects are kept of those that the server sends; all, if None."""
 
     @property
     def is_whole(self) -> bool:
         """Return whether an object that is not in the store should not exist."""
-        return not (self.namespace or self.label_selector or self.field_selector or self.keep)
+        return not (self.namespace or self.label_selector or self.field_selector)
 
 
 @attrs.define
@@ -332,12 +330,4 @@ def _shelf(watched: Watched, on_change: Callable[[type[ApiObject], Key, Change[A
     def tell(key: Key, change: Change[Any]) -> None:
         on_change(cls, key, change)
 
-    return Shelf(cls, tell) if watched.keep is None else Shelf(cls, tell, watched.keep)
-
-
-def is_not_failed(pod: Any) -> bool:  # noqa: ANN401 - a pod; typed where it is used
-    """Return whether a pod is one that schedulers look at.
-
-    Source: the peer's watch of pods leaves out those that failed.
-    """
-    return bool(pod.status.phase != "Failed")
+    return Shelf(cls, tell)

@@ -111,10 +111,6 @@ class Portion:
             return len(self.holding(ALIVE & ~(1 << Status.GATED), self.pods_of(row))) >= self.minimum(row)
         return sum(self.is_ready(child) for child in self._session.children(row)) >= self.minimum(row)
 
-    def is_elastic(self) -> bool:
-        """Say whether some leaf has more pods than it needs."""
-        return any(self.minimum(leaf) < len(self.pods_of(leaf)) for leaf in self.leaves)
-
     def is_gang_satisfied(self) -> bool:
         """Say whether every leaf that must be filled has enough pods on nodes.
 

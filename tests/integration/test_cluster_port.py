@@ -28,13 +28,13 @@ from kai.cluster.credentials import Source
 from kai.cluster.leading import fresh_identity, take_over
 from kai.cluster.lease import LeaseSettings
 from kai.cluster.port import Apply, BudgetExhausted, Evict, Fetch, FetchAll, Forbidden, JsonPatch, NoSuchKind
-from kai.cluster.store import Watched, is_not_failed
+from kai.cluster.store import Watched
 from kai.cluster.watch import WatchSettings
 from tests.integration.client import PATIENCE
 
 NAMESPACE = "port"
 WATCHED = (
-    Watched(cls=Pod, keep=is_not_failed),
+    Watched(cls=Pod),
     Watched(cls=Node),
     Watched(cls=Queue),
     Watched(cls=PodGroup),

@@ -11,6 +11,7 @@ from kai.api.kinds import BY_CLASS, KINDS
 from kai.api.numa import NodeResourceTopology
 from kai.binder.reservation import reservation_pod
 from kai.binder.settings import ReservationSettings
+from kai.cluster.paths import collection
 from kai.controllers.first_queues import first_queues
 from tests.integration import programs
 from tests.integration.client import AS_TABLE, Api, Refused, until
@@ -185,7 +186,7 @@ def test_nothing_of_a_complete_object_is_lost(control_plane, cls):
 )
 def test_every_kind_that_kai_knows_is_served_under_the_name_it_asks_for(control_plane, cls):
     kind = BY_CLASS[cls]
-    assert control_plane.admin.collection(kind.api_version, kind.kind) == kind.collection_path
+    assert control_plane.admin.collection(kind.api_version, kind.kind) == collection(kind.api_version, kind.plural)
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,9 @@ def test_no_two_kinds_share_a_name_or_a_class() -> None:
 
 def test_a_kind_knows_where_it_is_served() -> None:
     pod, queue = BY_CLASS[Pod], BY_CLASS[Queue]
-    assert (pod.group, pod.version, pod.collection_path) == ("", "v1", "/api/v1/pods")
+    assert (pod.group, pod.version, pod.plural) == ("", "v1", "pods")
     assert (queue.group, queue.version) == ("scheduling.run.ai", "v2")
-    assert queue.collection_path == "/apis/scheduling.run.ai/v2/queues"
+    assert queue.plural == "queues"
 
 
 def test_objects_are_called_by_kind_namespace_and_name() -> None:

@@ -12,12 +12,12 @@ from kai.api.node import Node
 from kai.api.pod import Pod
 from kai.cluster.connect import Options, assemble
 from kai.cluster.lease import LeaseSettings
-from kai.cluster.store import Watched, is_not_failed
+from kai.cluster.store import Watched
 from kai.cluster.watch import WatchSettings
 from tests.doubles.virtual_time import VirtualClock, run
 
 WATCHED = (
-    Watched(cls=Pod, keep=is_not_failed),
+    Watched(cls=Pod),
     Watched(cls=Node),
     Watched(cls=ConfigMap),
     Watched(cls=BindRequest),

@@ -3,10 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.api.core import ConfigMap
-from kai.api.pod import Pod
 from kai.cluster.port import Change, Index
 from kai.cluster.shelf import Shelf, version_of
-from kai.cluster.store import is_not_failed
 
 KEY = ("team", "a")
 BY_COLOUR: Index[ConfigMap] = Index(ConfigMap, "colour", lambda each: (each.data.get("colour", ""),))
@@ -16,9 +14,9 @@ def config(name="a", *, version, uid="u1", **data):
     return {"metadata": {"name": name, "namespace": "team", "uid": uid, "resourceVersion": str(version)}, "data": data}
 
 
-def shelf_of(cls=ConfigMap, keep=lambda _: True):
+def shelf_of(cls=ConfigMap):
     changes = []
-    return Shelf(cls, lambda _, change: changes.append(change), keep), changes
+    return Shelf(cls, lambda _, change: changes.append(change)), changes
 
 
 def listed(shelf, version, *manifests):
@@ -225,16 +223,6 @@ def test_something_without_a_name_is_told_and_passed_over():
         shelf.bury(nonsense)
     assert len(shelf) == 0
     assert len(shelf.rejected) == 1
-
-
-def test_pods_that_failed_are_not_shown():
-    shelf, _ = shelf_of(Pod, is_not_failed)
-    pod = {"metadata": {"name": "p", "namespace": "team", "uid": "u", "resourceVersion": "1"}}
-    shelf.see(pod)
-    assert len(shelf) == 1
-    metadata = {**pod["metadata"], "resourceVersion": "2"}
-    shelf.see({"metadata": metadata, "status": {"phase": "Failed"}})
-    assert len(shelf) == 0
 
 
 # --- Assuming ------------------------------------------------------------------------------------------------------
