@@ -144,13 +144,13 @@ def _fail(
     limit = request.spec.backoff_limit
     if not retryable or limit is None or attempts >= limit:
         return Outcome(verdict=Verdict.FAILED, message=message, leftovers=leftovers)
-    delay = retry_delay(attempts, binder.settings.longest_delay_seconds)
+    delay = retry_delay(attempts, binder.settings.longest_delay_seconds, binder.settings.first_delay_seconds)
     return Outcome(verdict=Verdict.RETRY, message=message, delay=delay, leftovers=leftovers)
 
 
-def retry_delay(attempts: int, longest: float) -> float:
-    """Return how many seconds to leave the capacity to others after so many failed attempts: 1, 2, 4 and so on."""
-    return min(longest, 2.0 ** min(max(attempts, 1) - 1, _DOUBLINGS))
+def retry_delay(attempts: int, longest: float, first: float = 1.0) -> float:
+    """Return how long to leave the capacity to others after so many failed attempts: ``first``, doubled with each."""
+    return min(longest, first * 2.0 ** min(max(attempts, 1) - 1, _DOUBLINGS))
 
 
 def _counted(request: BindRequest, *, retryable: bool) -> int:

@@ -199,7 +199,8 @@ class BindQueue:
             return
         attempts = request.status.failed_attempts
         failed = request.status.phase == "Failed"
-        delay = retry_delay(attempts, self.settings.longest_delay_seconds) if failed else 0.0
+        known = self.settings
+        delay = retry_delay(attempts, known.longest_delay_seconds, known.first_delay_seconds) if failed else 0.0
         self._schedule(key, _Entry(request, due=now + delay))
 
     def _forget(self, request: BindRequest, now: float) -> None:

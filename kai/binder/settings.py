@@ -47,6 +47,8 @@ class BinderSettings:
     reservation: ReservationSettings = ReservationSettings()
     concurrency: int = 10
     """Binds under way at once."""
+    first_delay_seconds: float = 1.0
+    """The pause after the first attempt at a bind that failed; it doubles with each further one."""
     longest_delay_seconds: float = 300.0
     """The longest pause between two attempts at the same bind."""
     patience: int = 8

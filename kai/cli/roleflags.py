@@ -147,23 +147,21 @@ _OWN: Final[Mapping[str, tuple[_Row, ...]]] = {
     ),
 }
 
-_NO_SUCH: Final = "there is nothing of the kind here"
 # Accepted, because the peer's operator writes them or its users do; what is said is where to look instead.
 _INERT: Final[Mapping[str, str]] = {
     "qps": "requests are as many as the API server answers quickly",
     "burst": "requests are as many as the API server answers quickly",
     "feature-gates": "what the API server serves is used",
-    "rate-limiter-base-delay": "the first pause after a failure is fixed; --rate-limiter-max-delay bounds it",
-    "skip-controller-name-validation": _NO_SUCH,
+    "skip-controller-name-validation": "controllers have no names that could clash within a process",
     "log-flush-frequency": "every line is written at once",
     "enable-profiler": "--otlp-endpoint shows where cycles spend their time",
     "profiler-port": "--otlp-endpoint shows where cycles spend their time",
     "pyroscope-address": "--otlp-endpoint shows where cycles spend their time",
-    "pyroscope-mutex-profiler-rate": _NO_SUCH,
-    "pyroscope-block-profiler-rate": _NO_SUCH,
+    "pyroscope-mutex-profiler-rate": "--otlp-endpoint shows where cycles spend their time",
+    "pyroscope-block-profiler-rate": "--otlp-endpoint shows where cycles spend their time",
     "version": "`kai version` shows the versions",
     "zap-devel": "--zap-encoder and --zap-log-level set the log",
-    "zap-stacktrace-level": _NO_SUCH,
+    "zap-stacktrace-level": "a bug leaves its traceback in the log or a file, whatever the level",
     "zap-time-encoding": "times are in RFC 3339, always",
 }
 

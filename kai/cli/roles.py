@@ -190,6 +190,7 @@ def binder(given: Given, observe: Observe, tracing: Tracing | None = None) -> tu
         node_pool_label=given.text("nodepool-label-key"),
         reservation=reservation,
         concurrency=max(1, given.whole("max-concurrent-reconciles")),
+        first_delay_seconds=float(max(1, given.whole("rate-limiter-base-delay"))),
         longest_delay_seconds=float(max(1, given.whole("rate-limiter-max-delay"))),
     )
     steps = {name: structure_as(StepOptions, options) for name, options in given.mapping("plugins").items()}

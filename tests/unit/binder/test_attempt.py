@@ -287,6 +287,7 @@ def test_a_retry_may_succeed_and_then_no_longer_shows_the_failure():
 
 
 def test_delays_double_up_to_a_bound():
+    assert [retry_delay(attempts, 60.0, first=5.0) for attempts in (1, 2, 5)] == [5.0, 10.0, 60.0]
     assert [retry_delay(attempts, 300.0) for attempts in (1, 2, 3, 9, 10, 10**9)] == [
         1.0,
         2.0,

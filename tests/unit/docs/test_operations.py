@@ -71,6 +71,13 @@ def test_the_page_says_of_a_flag_without_effect_that_it_is_only_accepted():
     assert quiet == {name for name, flag in FLAGS.items() if flag.inert}
 
 
+def test_the_page_says_why_a_flag_is_only_accepted():
+    text = {row[0].strip("`-"): row[-1] for row in rows(PAGE.partition("## Flags")[2].partition("## Exit codes")[0])}
+    for name, meaning in text.items():
+        if meaning.startswith("accepted"):
+            assert re.fullmatch(r"accepted; .{8,}", meaning), name
+
+
 def exported():
     """Return, by name, the type and labels of every metric that a process can have."""
     registry, out = CollectorRegistry(), {}
