@@ -27,6 +27,7 @@ from kai.api.pod import Pod
 from kai.cluster.calls import Answer, NoAnswer
 from kai.cluster.leading import SoleLeadership
 from kai.cluster.port import BudgetExhausted, Evict, Fetch, FetchAll, Forbidden, NoSuchKind, NotLeading, Term
+from kai.cluster.store import Watched
 from tests.doubles.http_server import Faults, HttpServer
 from tests.unit.cluster.assembled import in_virtual_time, running
 
@@ -108,7 +109,8 @@ async def test_a_deleted_object_is_gone_and_a_late_event_does_not_bring_it_back(
 async def test_objects_that_are_not_in_the_store_are_asked_for():
     server = HttpServer()
     server.put("pods", "old", "team", status={"phase": "Failed"})
-    async with running(server) as cluster:
+    watched = (Watched(cls=Pod, namespace="ours"), Watched(cls=Node))
+    async with running(server, watched=watched) as cluster:
         assert cluster.store.all(Pod) == ()
         found = await cluster.api.perform(Get(ref=Ref(Pod, "old", "team")))
         assert found.status.phase == "Failed"
