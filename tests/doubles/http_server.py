@@ -65,7 +65,7 @@ class HttpServer:
     in_flight: int = 0
     most_in_flight: int = 0
     _history: list[tuple[int, str, str, Manifest]] = attrs.field(factory=list)
-    _lists: dict[tuple[str, int], list[Manifest]] = attrs.field(factory=dict)
+    _lists: dict[tuple[str, str, int], list[Manifest]] = attrs.field(factory=dict)
     _changed: anyio.Event = attrs.field(factory=anyio.Event)
     _made: int = 0
 
@@ -156,7 +156,9 @@ class HttpServer:
         name, _, subresource = rest.partition("/")
         body = json.loads(call.body) if call.body else {}
         if not name:
-            return self._create(plural, namespace, body) if call.method == "POST" else self._list(plural, call)
+            if call.method == "POST":
+                return self._create(plural, namespace, body)
+            return self._list(plural, namespace, call)
         manifest = self.objects.get((plural, namespace, name))
         if manifest is None:
             return _answer(404, _status(404, "NotFound", f'{plural} "{name}" not found', name=name))
@@ -187,16 +189,17 @@ class HttpServer:
         plural = rest[0] if rest[0] in KINDS and api_version not in self.unserved else ""
         return api_version, plural, namespace, "/".join(rest[1:])
 
-    def _list(self, plural: str, call: Call) -> Answer:
+    def _list(self, plural: str, namespace: str, call: Call) -> Answer:
         query = dict(call.query)
         limit, token = int(query.get("limit", 0)), query.get("continue", "")
         version, start = (int(part) for part in token.split(".")) if token else (self.version, 0)
         if token and version < self.compacted:
             return _answer(410, _status(410, "Expired", "the continue token is too old"))
         if not token:
-            found = [copy.deepcopy(each) for place, each in sorted(self.objects.items()) if place[0] == plural]
-            self._lists[plural, version] = found
-        items = self._lists[plural, version]  # all pages show the same moment
+            there = sorted(self.objects.items())
+            found = [copy.deepcopy(each) for at, each in there if at[0] == plural and namespace in {"", at[1]}]
+            self._lists[plural, namespace, version] = found
+        items = self._lists[plural, namespace, version]  # all pages show the same moment
         end = start + limit if limit else len(items)
         metadata: Manifest = {"resourceVersion": str(version)}
         if end < len(items):
