@@ -27,6 +27,7 @@ from kai.api.shard import (
 from kai.api.times import duration_text
 from kai.api.wire import EMPTY, camel
 from kai.errors import ConfigError, InputError
+from kai.framework.peer_settings import BUDGETED
 
 GROUP: Final = "kai.scheduler/"
 _BINPACK, _SPREAD = "binpack", "spread"
@@ -62,7 +63,6 @@ _ACTIONS: Final[Mapping[str, int]] = {
     "preempt": 200,
     "stalegangeviction": 100,
 }
-_BUDGETED: Final = ("default", "reclaim", "preempt", "consolidation")
 _MEANINGLESS: Final = {"go_mem_limit": "the memory of a Go program", "go_mem_limit_ratio": "the memory of a Go program"}
 _IN_CLUSTER: Final = "http://usage-prometheus.{}.svc.cluster.local:9090"
 _NAMESPACE: Final = "kai-scheduler"
@@ -247,8 +247,8 @@ def _budgets(budgets: ScenarioSearchBudgets, where: str) -> dict[str, Any]:
         "maxGeneratorSearchDuration": budgets.max_generator_search_duration,
     }
     for action in longest["maxActionSearchDuration"]:
-        if action not in _BUDGETED:
-            wanted = ", ".join(_BUDGETED)
+        if action not in BUDGETED:
+            wanted = ", ".join(BUDGETED)
             raise ConfigError(f"{place}.maxActionSearchDuration: found key {action!r}, expected one of {wanted}")
     most, least = budgets.max_job_search_duration, budgets.min_job_search_duration
     singles = {

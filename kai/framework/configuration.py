@@ -26,14 +26,19 @@ from kai.framework import aliases
 from kai.framework.aliases import Arguments, Options, PluginEntry
 from kai.framework.hooks import Plugin
 from kai.framework.options import build, described, from_text
-from kai.framework.parameters import Parameters
+from kai.framework.parameters import Parameters, SearchBudgets
 from kai.framework.past_usage import UsageSettings, read_usage
-from kai.framework.peer_settings import read_budgets, read_depths
+from kai.framework.peer_settings import BUDGETED, read_budgets, read_depths
 from kai.framework.profile import Action, PluginUse, Profile
 from kai.framework.registry import Registry, UnknownNameError, origin_of, suggestion
 
 OUR_KEYS = ("actions", "plugins", "parameters", "usageDBConfig")
 PEER_KEYS = ("actions", "tiers", "queueDepthPerAction", "usageDBConfig", "scenarioSearchBudgets")
+SWITCHES = (
+    *("disableJobOrder", "disableTaskOrder", "disablePreemptable", "disableReclaimable", "disableQueueOrder"),
+    *("disablePredicate", "disableNodeOrder"),
+)
+"""The peer's switches for single callbacks of a plugin: part of its form, and never asked, by the peer neither."""
 _PEER_ONLY = frozenset(PEER_KEYS) - frozenset(OUR_KEYS)
 
 
@@ -149,14 +154,40 @@ def read_peer(document: Mapping[str, object], place: str, registry: Registry | N
     if budgets is not None:
         parameters = attrs.evolve(parameters, budgets=budgets)
     usage = read_usage(document.get("usageDBConfig"), f"{place}: usageDBConfig", notes)
+    actions = _peer_actions(document.get("actions"), f"{place}: actions")
+    plugins = read_tiers(tiers, place, registry, notes) if tiers else _default_plugins()
+    if budgets is not None:
+        known = {*SearchBudgets().generator, *(entry.name for entry in plugins)}
+        _refuse_strangers(budgets.generator, known, f"{place}: scenarioSearchBudgets.maxGeneratorSearchDuration")
+        _note_strangers(budgets.action, BUDGETED, f"{place}: scenarioSearchBudgets.maxActionSearchDuration", notes)
+    _note_strangers(depths, actions, f"{place}: queueDepthPerAction", notes)
     return Configuration(
-        actions=_peer_actions(document.get("actions"), f"{place}: actions"),
-        plugins=read_tiers(tiers, place, registry, notes) if tiers else _default_plugins(),
+        actions=actions,
+        plugins=plugins,
         parameters=parameters,
         usage=usage,
         notes=tuple(notes),
         place=place,
     )
+
+
+def _refuse_strangers(found: Iterable[str], known: Iterable[str], place: str) -> None:
+    """Raise ConfigError for a name that nothing has, where the peer would decide nothing any more."""
+    names = sorted(known)
+    for name in found:
+        if name not in names:
+            message = f"{place}: found {name!r}, expected one of {', '.join(names)}"
+            raise UnknownNameError(message, help=suggestion(name, names))
+
+
+def _note_strangers(found: Iterable[str], known: Iterable[str], place: str, notes: list[str]) -> None:
+    """Note a name that nothing has, where the peer passes over it."""
+    names = tuple(known)
+    notes += [
+        f"{place}: found {name!r}, expected one of {', '.join(names)}; passed over"
+        for name in found
+        if name not in names
+    ]
 
 
 def _default_plugins() -> tuple[PluginEntry, ...]:
@@ -198,9 +229,12 @@ def _list(value: object, place: str) -> Sequence[object]:
 def _peer_plugin(plugin: object, place: str, registry: Registry | None, notes: list[str]) -> tuple[PluginEntry, ...]:
     if not isinstance(plugin, Mapping) or not isinstance(plugin.get("name"), str):
         raise ConfigError(f"{place}: found {plugin!r}, expected a mapping with the name of a plugin")
-    # The switches for single callbacks (disableJobOrder and so on) are part of the form, and the peer never asks them.
-    switches = tuple(key for key in plugin if str(key).startswith("disable") and isinstance(plugin[key], bool))
-    refuse_unknown(plugin, ("name", "arguments", *switches), place)
+    refuse_unknown(plugin, ("name", "arguments", *SWITCHES), place)
+    notes += [
+        f"{place}.{key}: found {plugin[key]!r}, expected false: neither the peer nor kai asks it; passed over"
+        for key in SWITCHES
+        if plugin.get(key)
+    ]
     name = plugin["name"]
     texts = _options(plugin.get("arguments"), f"{place}.arguments")
     values = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in texts.items()}
@@ -211,7 +245,7 @@ def _peer_plugin(plugin: object, place: str, registry: Registry | None, notes: l
     entries = translation(arguments)
     strangers = [key for key in values if key not in arguments.known]
     if strangers:
-        message = f"{place}.arguments.{strangers[0]} is not an argument of {name}"
+        message = f"{place}.arguments: found {strangers[0]!r}, expected an argument of {name}"
         raise UnknownNameError(
             message, help=suggestion(strangers[0], sorted(arguments.known)) if arguments.known else "it has none"
         )

@@ -13,6 +13,8 @@ from kai.framework.parameters import UNBOUNDED, Parameters, SearchBudgets
 from kai.framework.registry import UnknownNameError, suggestion
 
 _NANOSECONDS = 10**9
+BUDGETED = ("default", "reclaim", "preempt", "consolidation")
+"""The actions that search, and the name for all others."""
 _BUDGET_KEYS = ("maxActionSearchDuration", "maxJobSearchDuration", "minJobSearchDuration", "maxGeneratorSearchDuration")
 
 
@@ -48,8 +50,8 @@ def read_budgets(value: object, place: str) -> SearchBudgets | None:
     action, group, least, generator = (value.get(key) for key in _BUDGET_KEYS)
     return SearchBudgets(
         action={**default.action, **_durations(action, f"{place}.{_BUDGET_KEYS[0]}")},
-        group=default.group if group is None else duration(group, f"{place}.{_BUDGET_KEYS[1]}"),
-        group_minimum=default.group_minimum if least is None else duration(least, f"{place}.{_BUDGET_KEYS[2]}"),
+        group=default.group if group is None else _limit(group, f"{place}.{_BUDGET_KEYS[1]}"),
+        group_minimum=default.group_minimum if least is None else _limit(least, f"{place}.{_BUDGET_KEYS[2]}"),
         generator={**default.generator, **_durations(generator, f"{place}.{_BUDGET_KEYS[3]}")},
     )
 
@@ -59,7 +61,15 @@ def _durations(value: object, place: str) -> Mapping[str, float]:
         return {}
     if not isinstance(value, Mapping):
         raise ConfigError(f"{place}: found {value!r}, expected a mapping of durations")
-    return {str(name): duration(each, f"{place}.{name}") for name, each in value.items()}
+    return {str(name): _limit(each, f"{place}.{name}") for name, each in value.items()}
+
+
+def _limit(value: object, place: str) -> float:
+    """Return how long something may take, 0 for as long as it likes."""
+    found = duration(value, place)
+    if found < 0:
+        raise ConfigError(f"{place}: found {value!r}, expected 0s or more")
+    return found
 
 
 def duration(value: object, place: str) -> float:

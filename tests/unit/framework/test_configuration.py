@@ -160,12 +160,12 @@ def test_our_own_form_takes_options_by_name_and_keeps_the_order():
         ),
         (
             {"tiers": [{"plugins": [{"name": "proportion", "arguments": {"kvalue": "1"}}]}]},
-            "arguments.kvalue is not an argument of proportion",
+            "arguments: found 'kvalue', expected an argument of proportion",
             "did you mean kValue?",
         ),
         (
             {"tiers": [{"plugins": [{"name": "priority", "arguments": {"x": "1"}}]}]},
-            "x is not an argument of priority",
+            "arguments: found 'x', expected an argument of priority",
             "it has none",
         ),
         ({"tiers": [{"plugins": [{"name": "priority", "enabled": True}]}]}, "found key 'enabled'", ""),
@@ -223,3 +223,55 @@ def test_names_of_the_peer_lead_to_ours():
         "",
         "",
     )
+
+
+@pytest.mark.parametrize(
+    ("document", "note"),
+    [
+        (
+            {"queueDepthPerAction": {"alocate": 5}},
+            "queueDepthPerAction: found 'alocate', expected one of allocate, con",
+        ),
+        (
+            {"scenarioSearchBudgets": {"maxActionSearchDuration": {"allocate": "1s"}}},
+            "maxActionSearchDuration: found 'allocate', expected one of default, reclaim, preempt, consolidation; pass",
+        ),
+        (
+            {"tiers": [{"plugins": [{"name": "priority", "disableJobOrder": True}]}]},
+            "plugins[0].disableJobOrder: found True, expected false: neither the peer nor kai asks it; passed over",
+        ),
+    ],
+)
+def test_what_the_peer_passes_over_is_passed_over_with_a_note(document, note):
+    (found,) = read_configuration(document, "peer.yaml").notes
+    assert note in found
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (
+            {"scenarioSearchBudgets": {"maxGeneratorSearchDuration": {"Greedy": "1s"}}},
+            "maxGeneratorSearchDuration: found 'Greedy', expected one of MultiNodeGang, NodeLocalGreedy, ",
+        ),
+        (
+            {"scenarioSearchBudgets": {"maxJobSearchDuration": "-5m"}},
+            "maxJobSearchDuration: found '-5m', expected 0s or",
+        ),
+        (
+            {"scenarioSearchBudgets": {"maxActionSearchDuration": {"default": "-1s"}}},
+            "default: found '-1s', expected 0s",
+        ),
+        (
+            {"scenarioSearchBudgets": {"maxActionSearchDuration": []}},
+            "Duration: found \\[\\], expected a mapping of durat",
+        ),
+        (
+            {"tiers": [{"plugins": [{"name": "priority", "disableAll": True}]}]},
+            r"tiers\[0\].plugins\[0\]: found key 'disableAll', expected one of name, arguments, disableJobOrder",
+        ),
+    ],
+)
+def test_what_would_stop_the_peer_or_means_nothing_is_refused(document, message):
+    with pytest.raises(ConfigError, match=message):
+        read_configuration(document, "peer.yaml")
