@@ -23,7 +23,7 @@ from kai.api.drafts import draft_of
 from kai.api.known import shared
 from kai.api.reading import Reader
 from kai.api.templates import templated
-from kai.api.wire import Bounds, Format, Int64, Pattern, is_shared, name_on_the_wire
+from kai.api.wire import Bounds, Format, Int64, Pattern, name_on_the_wire, sharing_of, without_none
 
 Writer: TypeAlias = Callable[[Any], Any]
 # Type hints are of many unrelated classes; only `typing` knows how to take them apart.
@@ -72,14 +72,6 @@ def _is_union(hint: Hint) -> bool:
     return get_origin(hint) in {typing.Union, types.UnionType}
 
 
-def _present(hint: Hint) -> Hint:
-    """Return a type without None, which no reader ever sees."""
-    if not _is_union(hint):
-        return hint
-    parts = tuple(part for part in get_args(hint) if part is not type(None))
-    return parts[0] if len(parts) == 1 else hint
-
-
 # --- Reading -------------------------------------------------------------------------------------------------------
 
 
@@ -89,11 +81,14 @@ def _class_reader(cls: Hint, converter: cattrs.Converter) -> Reader:
     table: dict[object, tuple[str, type | None, Reader]] = {}
     required: list[tuple[str, str]] = []
     for field in attrs.fields(cls):
-        hint, wire = _present(hints[field.name]), name_on_the_wire(field)
+        hint, wire = without_none(hints[field.name]), name_on_the_wire(field)
         reader = converter.get_structure_hook(hint)
         # A value of exactly this type is fine as it is; that saves a call for half of all fields.
         as_it_is = hint if hint in {str, bool} else None
-        table[wire] = (field.alias or field.name, as_it_is, shared(reader) if is_shared(field) else reader)
+        sharing = sharing_of(field)
+        if sharing is not None and not sharing.each:
+            reader = shared(reader)
+        table[wire] = (field.alias or field.name, as_it_is, reader)
         if field.default is attrs.NOTHING:
             required.append((field.alias or field.name, wire))
     find = table.get
@@ -210,7 +205,7 @@ def _literal_reader(hint: Hint, _: cattrs.Converter) -> Reader:
 
 def _union_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
     """Make the reader of an optional type, or of several sets of literals together."""
-    present = _present(hint)
+    present = without_none(hint)
     if present is not hint:
         reader: Reader = converter.get_structure_hook(present)
         return reader
@@ -228,7 +223,7 @@ def _class_writer(cls: Hint, converter: cattrs.Converter) -> Writer:
     hints = typing.get_type_hints(cls, include_extras=True)
     options: dict[str, Any] = {
         field.name: override(
-            rename=name_on_the_wire(field), unstruct_hook=_writer(_present(hints[field.name]), converter)
+            rename=name_on_the_wire(field), unstruct_hook=_writer(without_none(hints[field.name]), converter)
         )
         for field in attrs.fields(cls)
     }

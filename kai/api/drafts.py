@@ -13,16 +13,21 @@ from typing import Any
 import attrs
 
 
-def draft_of(cls: type[Any]) -> type[Any] | None:
-    """Return a class with the constructor of `cls`, whose objects may be given the class `cls`; None if there is none.
+def draft_of(cls: type[Any], *, complete: bool = False) -> type[Any] | None:
+    """Return a class with the fields of `cls`, whose objects may be given the class `cls`; None if there is none.
 
-    There is none for a class that can be referred to weakly, inherits fields, or does more than to store them.
+    Its constructor is that of `cls`, or, where `complete`, one that takes all fields in their order.
+
+    There is none of a class that can be referred to weakly, inherits fields, or does more than to store them.
     """
     fields = attrs.fields(cls)
     if hasattr(cls, "__attrs_post_init__") or any(field.converter or field.validator for field in fields):
         return None
-    by_name = any(field.default is attrs.NOTHING for field in fields)
-    same = {field.name: attrs.field(default=field.default, kw_only=by_name) for field in fields}
+    by_name = not complete and any(field.default is attrs.NOTHING for field in fields)
+    same = {
+        field.name: attrs.field(default=attrs.NOTHING if complete else field.default, kw_only=by_name)
+        for field in fields
+    }
     draft = attrs.make_class(f"{cls.__name__}Draft", same, slots=True, weakref_slot=False, eq=False, repr=False)
     try:
         trial: Any = object.__new__(draft)

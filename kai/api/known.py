@@ -7,11 +7,15 @@ whoever compares shapes finds them identical.
 from __future__ import annotations
 
 import marshal
+from collections.abc import Callable
 from typing import Any, Final
+
+import msgspec
 
 from kai.api.reading import Reader
 
 _MOST: Final = 1 << 13
+_MOST_STRUCTS: Final = 1 << 10
 _MOST_BYTES: Final = 1 << 20
 _LONGEST: Final = 1 << 16
 # Version 2 of the format has no back references, so the bytes depend on the value alone.
@@ -23,34 +27,87 @@ def shared(read: Reader) -> Reader:
 
     Values of different type are different, and so are objects whose keys come in another order. What contains something
     other than JSON is read afresh.
-
-    Holds: what is remembered has bounds, in number and in bytes, whatever comes: the older half of it is forgotten
-    whenever the younger one is full. A value that is too long is not remembered at all.
     """
-    young: dict[bytes, object] = {}
-    old: dict[bytes, object] = {}
-    size = 0
-    find_young, find_old = young.get, old.get
+    recall = _remembering(read)
 
     def read_shared(value: Any, hint: object = None) -> object:  # noqa: ANN401 - marshal alone says what it takes
-        nonlocal young, old, size, find_young, find_old
         try:
             key = marshal.dumps(value, _FORMAT)
         except ValueError:
             return read(value, hint)
-        result = find_young(key)
-        if result is not None:
-            return result
-        result = find_old(key)
-        if result is None:
-            result = read(value, hint)
-            if len(key) > _LONGEST:
-                return result
-        if size + len(key) > _MOST_BYTES or len(young) >= _MOST:
-            young, old, size = {}, young, 0
-            find_young, find_old = young.get, old.get
-        young[key] = result
-        size += len(key)
-        return result
+        return recall(key, value)
 
     return read_shared
+
+
+def shared_bytes(read: Callable[[bytes], Any], longest: int) -> Callable[[Any], Any]:
+    """Make a reader of JSON return one object for all equal texts up to a length, those that came lately at least."""
+    recall = _remembering(read)
+
+    def read_shared(raw: Any) -> object:  # noqa: ANN401 - bytes, or what has a buffer of them
+        key = bytes(raw)
+        return recall(key, key) if len(key) <= longest else read(key)
+
+    return read_shared
+
+
+def shared_structs(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Make a reader of structs return one object for all equal structs, those that came lately at least."""
+    recall = _remembering(read, _MOST_STRUCTS)
+    values_of = msgspec.structs.astuple
+
+    def read_shared(struct: Any) -> object:  # noqa: ANN401 - structs are made for classes that only the caller knows
+        return recall(values_of(struct), struct)
+
+    return read_shared
+
+
+def _remembering(read: Callable[..., Any], most: int | None = None) -> Callable[[Any, Any], Any]:
+    """Make a function return what it returned for an equal key; None is not remembered."""
+    recent = Recent(most or _MOST)
+    get = recent.get
+
+    def recall(key: Any, value: Any) -> object:  # noqa: ANN401 - bytes or a tuple, and what the function takes
+        result = get(key)
+        if result is None:
+            result = read(value)
+            if result is not None:
+                recent.put(key, result)
+        return result
+
+    return recall
+
+
+class Recent:
+    """Values by key, those that were used lately.
+
+    Holds: it has bounds, in number and in the length of keys, whatever comes: the older half is forgotten whenever the
+    younger one is full. What has too long a key is not kept at all.
+    """
+
+    __slots__ = ("_most", "_old", "_size", "_young")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._young: dict[Any, object] = {}
+        self._old: dict[Any, object] = {}
+        self._size = 0
+
+    def get(self, key: Any) -> object | None:  # noqa: ANN401 - whatever has a hash and a length
+        """Return the value of a key."""
+        result = self._young.get(key)
+        if result is None:
+            result = self._old.get(key)
+            if result is not None:
+                self.put(key, result)
+        return result
+
+    def put(self, key: Any, value: object) -> None:  # noqa: ANN401 - as above
+        """Keep a value, which is not None, for a key."""
+        length = len(key)
+        if length > _LONGEST:
+            return
+        if self._size + length > _MOST_BYTES or len(self._young) >= self._most:
+            self._young, self._old, self._size = {}, self._young, 0
+        self._young[key] = value
+        self._size += length

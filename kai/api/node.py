@@ -40,5 +40,5 @@ class Node:
     """A node."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: NodeSpec = NodeSpec()
+    spec: NodeSpec = attrs.field(default=NodeSpec(), metadata=shared())
     status: NodeStatus = NodeStatus()

@@ -8,7 +8,6 @@ object should be is decoded whole, so that it can.
 
 from __future__ import annotations
 
-import types
 import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Final, get_args, get_origin
@@ -17,9 +16,8 @@ import attrs
 import msgspec
 
 from kai.api.dra_versions import UPGRADES
-from kai.api.wire import name_on_the_wire
+from kai.api.wire import name_on_the_wire, without_none
 
-_UNIONS: Final = frozenset({typing.Union, types.UnionType})
 # The outline of a class is only known when the class is, which no type checker can follow.
 _make_outline: Final[Any] = typing.TypedDict
 _list_of: Final[Any] = list
@@ -42,7 +40,7 @@ def _decoder(cls: type[Any]) -> Callable[[Any], Any]:
     whole = msgspec.json.Decoder()
     if cls in UPGRADES:
         return whole.decode  # older shapes of its JSON have keys that the class does not declare
-    outlined = msgspec.json.Decoder(_outline(cls))
+    outlined = msgspec.json.Decoder(outline_of(cls))
 
     def decode(raw: Any) -> Any:  # noqa: ANN401 - JSON from outside; the codec says what it is
         try:
@@ -53,7 +51,7 @@ def _decoder(cls: type[Any]) -> Callable[[Any], Any]:
     return decode
 
 
-def _outline(cls: type[Any]) -> Any:  # noqa: ANN401 - a type that is made here
+def outline_of(cls: type[Any]) -> Any:  # noqa: ANN401 - a type that is made here
     """Return the keys of a class, and of the classes beneath it, as a type."""
     if cls in _OUTLINES:
         return _OUTLINES[cls]
@@ -66,12 +64,10 @@ def _outline(cls: type[Any]) -> Any:  # noqa: ANN401 - a type that is made here
 
 def _of_hint(hint: Any) -> Any:  # noqa: ANN401 - type hints are of many unrelated classes
     """Return the outline of an object or of a list of objects; Any for everything else, null included."""
-    if get_origin(hint) in _UNIONS:
-        present = [part for part in get_args(hint) if part is not type(None)]
-        return _of_hint(present[0]) if len(present) == 1 else Any
+    hint = without_none(hint)
     if get_origin(hint) is tuple:
         element = _of_hint(get_args(hint)[0])
         return Any if element is Any else _list_of[element] | None
     if get_origin(hint) is Annotated:
         return _of_hint(get_args(hint)[0])
-    return _outline(hint) | None if attrs.has(hint) else Any
+    return outline_of(hint) | None if attrs.has(hint) else Any

@@ -248,7 +248,7 @@ class PodStatus:
     """Where a pod stands."""
 
     phase: PodPhase = ""
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=shared(each=True))
     nominated_node_name: str = ""
     start_time: Time | None = None
     qos_class: str = ""
@@ -262,4 +262,5 @@ class Pod:
 
     metadata: ObjectMeta = ObjectMeta()
     spec: TemplatedSpec = PodSpec()
-    status: PodStatus = PodStatus()
+    # What containers report is different in each pod that runs.
+    status: PodStatus = attrs.field(default=PodStatus(), metadata=shared(longest=512))

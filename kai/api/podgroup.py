@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 import attrs
 
 from kai.api.meta import Condition, ObjectMeta
-from kai.api.wire import EMPTY, Amounts, Count, Int32, Pattern, Seconds, Time, by_content
+from kai.api.wire import EMPTY, Amounts, Count, Int32, Pattern, Seconds, Time, by_content, shared
 
 Preemptibility: TypeAlias = Literal["", "preemptible", "non-preemptible"]
 SubGroupName: TypeAlias = Annotated[str, Pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", shortest=1)]
@@ -124,5 +124,5 @@ class PodGroup:
     """A pod group."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: PodGroupSpec = PodGroupSpec()
-    status: PodGroupStatus = PodGroupStatus()
+    spec: PodGroupSpec = attrs.field(default=PodGroupSpec(), metadata=shared())
+    status: PodGroupStatus = attrs.field(default=PodGroupStatus(), metadata=shared(longest=512))

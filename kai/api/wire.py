@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import types
+import typing
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Final, Never, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Never, TypeAlias, get_args, get_origin
 
 import attrs
 
@@ -83,6 +84,7 @@ Port: TypeAlias = Annotated[int, Bounds(0, 65535)]
 
 Labels: TypeAlias = Mapping[str, str]
 
+_UNIONS: Final = frozenset({typing.Union, types.UnionType})
 # Go's JSON names keep these words in capitals unless they come first.
 _CAPITALS: Final = frozenset({"gpu", "numa", "id", "ip", "db", "csi"})
 
@@ -92,14 +94,34 @@ def wire_name(name: str) -> dict[str, str]:
     return {"wire": name}
 
 
-def shared() -> dict[str, bool]:
-    """Return field metadata for parts that many objects have in common: equal values are read into one object."""
-    return {"shared": True}
+@attrs.frozen
+class Sharing:
+    """How equal values of a field are one object: the elements of a list or the whole, if its JSON is not too long."""
+
+    each: bool = False
+    longest: int = 1 << 16
 
 
-def is_shared(field: attrs.Attribute[object]) -> bool:
-    """Return whether equal values of a field are one object."""
-    return "shared" in field.metadata
+def shared(*, each: bool = False, longest: int = 1 << 16) -> dict[str, Sharing]:
+    """Return field metadata for parts that many objects have in common: equal values are read into one object.
+
+    What is longer than so many bytes of JSON need not be, where long values are seldom equal.
+    """
+    return {"shared": Sharing(each, longest)}
+
+
+def sharing_of(field: attrs.Attribute[object]) -> Sharing | None:
+    """Return how equal values of a field are one object; None where each is an object of its own."""
+    found = field.metadata.get("shared")
+    return found if isinstance(found, Sharing) else None
+
+
+def without_none(hint: Any) -> Any:  # noqa: ANN401 - type hints are of many unrelated classes
+    """Return a type hint without None; a union of several others as it is."""
+    if get_origin(hint) not in _UNIONS:
+        return hint
+    parts = [part for part in get_args(hint) if part is not type(None)]
+    return parts[0] if len(parts) == 1 else hint
 
 
 def camel(name: str) -> str:

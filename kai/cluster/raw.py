@@ -5,12 +5,15 @@ Most of what a list or a stream brings is known already or is ``managedFields``;
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
 
 import msgspec
 
+from kai.api.codec import structure_as
 from kai.api.outline import decode_as
-from kai.cluster.shelf import Peek, peek
+from kai.api.quick import REFUSED, open_object, read_opened
+from kai.cluster.shelf import Peek, Shelf, peek, version_of
 
 _ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
@@ -78,6 +81,36 @@ def head_of(raw: msgspec.Raw) -> Peek | None:
         return None
     metadata = {"name": found.name, "namespace": found.namespace, "uid": found.uid}
     return peek({"metadata": {**metadata, "resourceVersion": found.resource_version}})
+
+
+def take(shelf: Shelf[Any], raw: msgspec.Raw) -> None:
+    """Put an object on its shelf, reading no more of it than is news."""
+    opened = None
+    with contextlib.suppress(*REFUSED):
+        opened = open_object(shelf.cls, raw)
+    metadata = None if opened is None else opened.metadata
+    if metadata is None or not metadata.name:
+        _take_slowly(shelf, raw)
+        return
+    seen = Peek((metadata.namespace, metadata.name), metadata.uid, version_of(metadata.resource_version))
+    shelf.take(seen, lambda: _read(shelf.cls, opened, raw))
+
+
+def _take_slowly(shelf: Shelf[Any], raw: msgspec.Raw) -> None:
+    head = head_of(raw)
+    if head is None or not shelf.knows(head):
+        shelf.see(manifest_of(raw, shelf.cls))
+
+
+def _read(cls: type[Any], opened: object, raw: msgspec.Raw) -> Any:  # noqa: ANN401 - an object of the class
+    """Return an object of which the metadata are read.
+
+    Raises: InputError for a bad value.
+    """
+    try:
+        return read_opened(cls, opened)
+    except REFUSED:
+        return structure_as(cls, manifest_of(raw, cls))
 
 
 def manifest_of(raw: msgspec.Raw, cls: type[Any]) -> Any:  # noqa: ANN401 - JSON from outside; the codec says what it is

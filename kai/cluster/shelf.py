@@ -177,7 +177,12 @@ class Shelf(Generic[T]):
             self._reject(("", ""), "metadata.name: found nothing, expected a name")
             return
         if not self.knows(seen):
-            self._put(seen, manifest)
+            self._put(seen, lambda: structure_as(self.cls, cast("Any", manifest)))
+
+    def take(self, seen: Peek, read: Callable[[], T]) -> None:
+        """Take an object as it is, or was at its version, reading it only if it is news."""
+        if not self.knows(seen):
+            self._put(seen, read)
 
     def knows(self, seen: Peek) -> bool:
         """Take it that an object exists in some version; return whether the rest of it need not be read."""
@@ -211,13 +216,13 @@ class Shelf(Generic[T]):
             return False
         return known is None or seen.version < 0 or known[1] < 0 or seen.version > known[1]
 
-    def _put(self, seen: Peek, manifest: Any) -> None:  # noqa: ANN401 - JSON from outside
+    def _put(self, seen: Peek, read: Callable[[], T]) -> None:
         known_uid = self._versions.get(seen.key, ("", 0))[0]
         self._versions[seen.key] = (seen.uid, seen.version)
         if known_uid and known_uid != seen.uid:
             self._bury_uid(known_uid, seen.version)
         try:
-            obj = structure_as(self.cls, manifest)
+            obj = read()
         except InputError as error:
             self._reject(seen.key, str(error))
             if known_uid != seen.uid:
