@@ -27,7 +27,7 @@ from kai.cluster.encoding import encode_write
 from kai.cluster.paths import Served
 from kai.cluster.port import Arrivals
 from kai.cluster.port import Evict as EvictRequest
-from kai.cluster.raw import head_of, line_of, manifest_of
+from kai.cluster.raw import head_of, line_of, take
 from kai.cluster.shelf import Shelf
 from kai.cluster.store import Watched, WatchedStore
 from kai.framework.configuration import default_profile
@@ -120,16 +120,14 @@ class Live:
         with self.store.taking(), paused():
             if batch.form == "list":
                 for body in batch.bodies:
-                    shelf.see(manifest_of(msgspec.Raw(body), cls))
+                    take(shelf, msgspec.Raw(body))
                 return
             for body in batch.bodies:
                 line = line_of(body)
                 if line is None:
                     raise ValueError(f"event: found {body[:80]!r}, expected a line of a watch stream")
                 if line.type != "DELETED":
-                    head = head_of(line.object)
-                    if head is None or not shelf.knows(head):
-                        shelf.see(manifest_of(line.object, cls))
+                    take(shelf, line.object)
                 elif head := head_of(line.object):
                     shelf.bury_key(head.key, head.uid, head.version)
 

@@ -126,7 +126,11 @@ def _builder(cls: type[Any], fixes: tuple[tuple[int, object, Fix], ...]) -> Fix:
             value = values[index]
             if value is not None:
                 value = fix(value)
-            values[index] = default if value is None else value
+            if value is None:
+                value = default
+                if value is attrs.NOTHING:
+                    raise BadValue(None, "a value")
+            values[index] = value
         if draft is None:
             return cls(**dict(zip(names, values, strict=True)))
         made = draft(*values)

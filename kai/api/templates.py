@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -122,7 +123,7 @@ def _form_of(text: bytes) -> _Form | None:
         name = text[start : start + _TOKEN_LENGTH]
         if _TOKEN_NAME.fullmatch(name):
             flag, text = flag + 2, text.replace(name, _ANY_NAME)
-    return b"%d" % flag + text, place + 1, node.decode()
+    return b"%d" % flag + text, place + 1, sys.intern(node.decode())
 
 
 def _at_node(cls: type[Any]) -> Callable[[Any, str], Any]:

@@ -6,6 +6,7 @@ Most of what a list or a stream brings is known already or is ``managedFields``;
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import Any, Final
 
 import msgspec
@@ -83,23 +84,22 @@ def head_of(raw: msgspec.Raw) -> Peek | None:
     return peek({"metadata": {**metadata, "resourceVersion": found.resource_version}})
 
 
-def take(shelf: Shelf[Any], raw: msgspec.Raw) -> None:
-    """Put an object on its shelf, reading no more of it than is news."""
+def take(shelf: Shelf[Any], raw: msgspec.Raw) -> Peek | None:
+    """Put an object on its shelf, reading no more of it than is news; return which it is, None if it has no name."""
     opened = None
     with contextlib.suppress(*REFUSED):
         opened = open_object(shelf.cls, raw)
     metadata = None if opened is None else opened.metadata
     if metadata is None or not metadata.name:
-        _take_slowly(shelf, raw)
-        return
-    seen = Peek((metadata.namespace, metadata.name), metadata.uid, version_of(metadata.resource_version))
+        head = head_of(raw)
+        if head is None or not shelf.knows(head):
+            shelf.see(manifest_of(raw, shelf.cls))
+        return head
+    # Thousands of objects are in one namespace: it is one string for all of them.
+    namespace = metadata.namespace = sys.intern(metadata.namespace)
+    seen = Peek((namespace, metadata.name), metadata.uid, version_of(metadata.resource_version))
     shelf.take(seen, lambda: _read(shelf.cls, opened, raw))
-
-
-def _take_slowly(shelf: Shelf[Any], raw: msgspec.Raw) -> None:
-    head = head_of(raw)
-    if head is None or not shelf.knows(head):
-        shelf.see(manifest_of(raw, shelf.cls))
+    return seen
 
 
 def _read(cls: type[Any], opened: object, raw: msgspec.Raw) -> Any:  # noqa: ANN401 - an object of the class

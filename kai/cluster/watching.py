@@ -15,7 +15,7 @@ from kai.cluster.calls import Answer, Call, LineSplitter, NoAnswer, Query, Strea
 from kai.cluster.encoding import page_query
 from kai.cluster.paths import Served, collection
 from kai.cluster.port import Clock
-from kai.cluster.raw import Line, Page, head_of, line_of, manifest_of, page_of
+from kai.cluster.raw import Line, Page, head_of, line_of, manifest_of, page_of, take
 from kai.cluster.shelf import version_of
 from kai.cluster.store import Watched, WatchedStore
 from kai.cluster.watch import (
@@ -122,10 +122,7 @@ class Watcher:
             if effect.is_first:
                 shelf.begin_list(version)
             for item in page.items or ():
-                # The first list brings nothing but news.
-                head = head_of(item) if len(shelf) else None
-                if head is None or not shelf.knows(head):
-                    shelf.see(manifest_of(item, cls))
+                take(shelf, item)
             if is_last:
                 shelf.end_list(version)
         self.store.heard(cls)
@@ -194,16 +191,16 @@ class Watcher:
     def _take_event(self, event: Line) -> str:
         """Put an event on the shelf, and return the version that it names."""
         shelf = self.store.shelf(self.watched.cls)
-        head = head_of(event.object)
         if event.type == "BOOKMARK":
             manifest = manifest_of(event.object, self.watched.cls)
             metadata = manifest.get("metadata") if isinstance(manifest, Mapping) else None
             return str(metadata.get("resourceVersion") or "") if isinstance(metadata, Mapping) else ""
         if event.type in {"ADDED", "MODIFIED"}:
-            if head is None or not shelf.knows(head):
-                shelf.see(manifest_of(event.object, self.watched.cls))
-        elif event.type == "DELETED" and head is not None:
-            shelf.bury_key(head.key, head.uid, head.version)
+            head = take(shelf, event.object)
+        else:
+            head = head_of(event.object)
+            if event.type == "DELETED" and head is not None:
+                shelf.bury_key(head.key, head.uid, head.version)
         return "" if head is None or head.version < 0 else str(head.version)
 
     # --- Calls -----------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.api.pod import Pod
-from kai.cluster.raw import head_of, line_of, manifest_of, page_of
-from kai.cluster.shelf import Peek
+from kai.cluster.raw import head_of, line_of, manifest_of, page_of, take
+from kai.cluster.shelf import Peek, Shelf
 
 POD = (
     b'{"kind":"Pod","metadata":{"name":"p","namespace":"team","uid":"u","resourceVersion":"7",'
@@ -56,3 +56,42 @@ def test_bytes_of_any_kind_are_survived(data):
         reader(data)
     head_of(msgspec.Raw(data))
     manifest_of(msgspec.Raw(data), Pod)
+
+
+def pods_taken(*texts):
+    """A shelf that took these, and what it returned for each."""
+    shelf = Shelf(Pod, lambda *_: None)
+    return shelf, [take(shelf, msgspec.Raw(text)) for text in texts]
+
+
+def test_an_object_is_taken_from_its_bytes():
+    shelf, (seen,) = pods_taken(POD)
+    assert seen == Peek(("team", "p"), "u", 7)
+    assert shelf.get(("team", "p")).spec.node_name == "n"
+
+
+def test_an_older_version_is_not_read():
+    shelf, _ = pods_taken(POD, POD.replace(b'"7"', b'"6"').replace(b'"n"', b"7"))
+    assert shelf.get(("team", "p")).spec.node_name == "n"
+    assert shelf.rejected == ()
+
+
+def test_what_is_wrong_is_rejected_in_the_words_of_the_codec():
+    shelf, (seen,) = pods_taken(POD.replace(b'"n"', b"7"))
+    assert seen.key == ("team", "p")
+    assert [rejected.message for rejected in shelf.rejected] == [
+        "pod team/p: spec.nodeName: found 7, expected a string"
+    ]
+
+
+def test_nulls_are_taken_for_absent():
+    shelf, _ = pods_taken(POD.replace(b'"labels"', b'"generateName":null,"labels"'))
+    assert shelf.get(("team", "p")).metadata.generate_name == ""
+
+
+@pytest.mark.parametrize("text", [b"7", b"null", b'{"metadata":null}', b'{"metadata":{"name":""}}', b"{}"])
+def test_what_has_no_name_is_rejected(text):
+    shelf, seen = pods_taken(text)
+    assert seen == [None]
+    assert len(shelf) == 0
+    assert len(shelf.rejected) == 1
