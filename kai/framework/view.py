@@ -1,6 +1,6 @@
 """What plugins see of a session: facts, live read-only columns, and the few questions that many plugins ask."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,9 +11,9 @@ from kai.framework.parameters import Parameters
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules, Vectors
 from kai.model.constraints import NodeTerm
-from kai.model.pod import Pod
 from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, NodeRow, NodeRows, PodRow, PodRows, QueueRow
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED
+from kai.state.kinds import PodKind, PodKinds
 from kai.state.ledger import Tracked
 from kai.state.snapshot import Snapshot
 
@@ -109,22 +109,25 @@ class SessionView:
 
     def pods_labelled(self, label: str) -> PodRows:
         """Return the rows of pods that have ``label``, ascending."""
-        return self._pods_that(f"has label {label}", lambda pod: label in pod.labels)
+        return self._pods_that(f"has label {label}", lambda kind: label in kind[1:])
 
     def pods_of_others(self) -> PodRows:
         """Return the rows of pods that belong to another scheduler, ascending."""
         ours = self.parameters.scheduler_name
-        return self._pods_that(f"not of scheduler {ours}", lambda pod: pod.scheduler != ours)
+        return self._pods_that(f"not of scheduler {ours}", lambda kind: kind[0] != ours)
 
-    def _pods_that(self, name: str, holds: Callable[[Pod], bool]) -> PodRows:
+    def _pods_that(self, name: str, holds: Callable[[PodKind], bool]) -> PodRows:
+        """Return the rows of pods for whose kind ``holds`` says yes. Cost: O(kinds), and O(P) in columns."""
         snapshot = self._session.snapshot
-        pods = snapshot.pods
+        found = snapshot.lineage.kinds or snapshot.memory.once(
+            "kinds", (snapshot.pods,), lambda: PodKinds.of(snapshot.pods)
+        )
 
-        def read(rows: Sequence[int]) -> tuple[Bools]:
-            return (np.array([holds(pods[row]) for row in rows], np.bool_),)
+        def rows() -> PodRows:
+            chosen = np.array([holds(kind) for kind in found.kinds], np.bool_)
+            return np.flatnonzero(chosen[found.numbers]).astype(np.int64) if chosen.any() else np.zeros(0, np.int64)
 
-        (chosen,) = snapshot.memory.rows.columns(name, snapshot.lineage.pods, len(pods), read)
-        return np.flatnonzero(chosen).astype(np.int64)
+        return snapshot.memory.once(name, (found.numbers,), rows)
 
     def track(self, initial: Int64s) -> Tracked:
         """Return a column of the plugin's own that follows effects and undo; only while the plugin opens."""

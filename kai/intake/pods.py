@@ -12,6 +12,7 @@ from kai.intake.traits import TraitKey, Traits, read_traits, trait_key
 from kai.model.pod import Pod
 from kai.model.podgroup import DEFAULT_SUBGROUP
 from kai.model.status import Status
+from kai.state.kinds import PodKind
 
 _FINISHED = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED, "Unknown": Status.UNKNOWN}
 
@@ -39,6 +40,8 @@ class PodCell:
     """The pod is leaving, or shares devices: more than its phase decides where it stands."""
     demand: Demand
     traits: Traits
+    kind: int
+    """Number of the scheduler that it names and of the names of its labels."""
     shape: int = -1
     """Number in the table of shapes."""
     token: object = None
@@ -53,6 +56,8 @@ class PodReader:
         self._places = places
         self._demands: dict[ResourceKey, Demand] = {}
         self._traits: dict[TraitKey, Traits] = {}
+        self.kinds: dict[PodKind, int] = {}
+        """Numbers of kinds, in the order in which they came."""
         self._bare = Demand(((names.PODS, 1),), demand(ResourceKey(())).gpu)
 
     def read(self, source: api.Pod) -> PodCell:
@@ -96,6 +101,7 @@ class PodReader:
             reservation=labels.get(names.APP) == self._settings.reservation_app,
             demand=amounts,
             traits=traits,
+            kind=self.kinds.setdefault((spec.scheduler_name, *labels), len(self.kinds)),
         )
 
     def _demand_of(self, key: ResourceKey) -> Demand:

@@ -38,6 +38,7 @@ from kai.model.node import Node
 from kai.model.pod import Shape
 from kai.model.queue import Queue, Shares
 from kai.model.rows import Int64s
+from kai.state.kinds import PodKinds
 from kai.state.memory import Lineage, Memory
 from kai.state.snapshot import Snapshot
 
@@ -184,9 +185,8 @@ class Intake:
 
     def _is_overgrown(self, objects: ClusterObjects) -> bool:
         most = _MANY + 4 * (len(objects.pods) + len(objects.pod_groups))
-        return (
-            self._shapes.overgrown or self._pod_table.is_overgrown or len(self._places) + len(self._node_reader) > most
-        )
+        interned = len(self._places) + len(self._node_reader) + len(self._pod_reader.kinds)
+        return self._shapes.overgrown or self._pod_table.is_overgrown or interned > most
 
     def _lineage(self) -> Lineage:
         return Lineage(
@@ -194,6 +194,7 @@ class Intake:
             pods=self._pod_table.edition,
             groups=self._group_table.edition,
             nodes=self._node_table.edition,
+            kinds=PodKinds(self._pod_table.columns.kind, tuple(self._pod_reader.kinds)),
         )
 
     def _read_queues(self, objects: ClusterObjects, usage: Mapping[str, Shares]) -> tuple[Queue, ...]:

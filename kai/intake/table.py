@@ -35,6 +35,8 @@ class PodColumns(NamedTuple):
     """Number of the place of the group that it names."""
     subgroup: Int64s
     """Number of the name of its sub-group."""
+    kind: Int64s
+    """Number of its kind."""
     reservation: Bools
     watched: Bools
     """The pod is leaving, or shares devices."""
@@ -103,14 +105,17 @@ class PodTable:
                 names.setdefault(cell.node, len(names)),
                 cell.place.number,
                 leaves.name(cell.pod.subgroup),
+                cell.kind,
                 cell.reservation,
                 cell.watched,
             )
             for cell in cells
         ]
         table = np.array(numbers, np.int64).reshape(-1, len(PodColumns._fields))
-        status, node, place, subgroup = (np.ascontiguousarray(table[:, at]) for at in range(4))
-        return PodColumns(status, node, place, subgroup, table[:, 4] > 0, table[:, 5] > 0)
+        status, node, place, subgroup, kind = (np.ascontiguousarray(table[:, at]) for at in range(5))
+        return PodColumns(
+            status, node, place, subgroup, kind=kind, reservation=table[:, 5] > 0, watched=table[:, 6] > 0
+        )
 
 
 class GroupColumns(NamedTuple):

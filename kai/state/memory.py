@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 import attrs
 
 from kai.state.edition import Carrier, Edition
+from kai.state.kinds import PodKinds
 
 T = TypeVar("T")
 
@@ -60,3 +61,5 @@ class Lineage:
     pods: Edition = attrs.field(factory=Edition)
     groups: Edition = attrs.field(factory=Edition)
     nodes: Edition = attrs.field(factory=Edition)
+    kinds: PodKinds | None = None
+    """None: nobody has numbered the kinds of pods yet."""

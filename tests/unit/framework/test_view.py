@@ -1,3 +1,4 @@
+import attrs
 import numpy as np
 
 from kai.framework.decisions import Recorder
@@ -82,3 +83,20 @@ def test_a_pod_that_moves_stands_on_both_nodes_until_the_move_is_undone():
         pods, nodes = session.view.standing(mover)
         assert (pods.tolist(), sorted(nodes.tolist())) == ([0, 0], [0, 1])
     assert session.view.standing(mover)[1].tolist() == [0]
+
+
+def test_pods_are_found_by_the_names_of_their_labels_and_by_scheduler():
+    manifests = (
+        pod("a-0", labels={"role": "head", "other": "x"}),
+        pod("b-0", labels={"other": "x"}),
+        pod("c-0", labels={"role": ""}, schedulerName="elsewhere"),
+    )
+    view = session_on(*manifests).view
+    assert view.pods_labelled("role").tolist() == [0, 2]
+    assert view.pods_labelled("other").tolist() == [0, 1]
+    assert view.pods_labelled("kai-scheduler").tolist() == []
+    assert view.pods_of_others().tolist() == [2]
+    changed = attrs.evolve(view.snapshot)  # nobody has numbered its kinds
+    again = Session(changed, Profile(actions=(), plugins=()), Recorder(), Silent()).view
+    assert again.pods_labelled("role").tolist() == [0, 2]
+    assert again.pods_of_others().tolist() == [2]
