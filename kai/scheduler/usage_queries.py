@@ -115,8 +115,12 @@ def _sample(item: Any) -> tuple[str, float]:  # noqa: ANN401 - JSON from outside
 def shares(capacity: Mapping[str, float | None], held: Mapping[str, Mapping[str, float]]) -> dict[str, Shares]:
     """Return the past usage of each queue from what there was and what queues held, by resource.
 
-    Raises: UsageError for a resource that queues held and that there was nothing of.
+    Raises: UsageError for a resource that queues held and that there was nothing of, and where there was nothing at
+        all: a window without a sample, or nobody who reports nodes. Then what is known had better stay.
     """
+    if not any(capacity.values()):
+        wanted = "that of cpu at least; is the window longer than the resolution, and are nodes reported?"
+        raise UsageError(f"found no capacity of {', '.join(RESOURCES)}, expected {wanted}")
     parts: dict[str, dict[str, float]] = {}
     for resource in RESOURCES:
         total = capacity.get(resource)

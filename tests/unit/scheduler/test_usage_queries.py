@@ -134,7 +134,13 @@ def test_a_cluster_without_gpus_has_past_usage_of_the_rest():
     assert shares({"gpu": None, "cpu": 10.0}, {"gpu": {"a": 0.0}, "cpu": {"a": 5.0}}) == {"a": Shares(cpu=0.5)}
 
 
+def test_a_window_without_a_sample_is_a_failure_and_no_lack_of_usage():
+    """The peer keeps what it knew as well: a short window may fall between two steps of the resolution."""
+    with pytest.raises(UsageError, match="found no capacity of gpu, cpu, memory, expected that of cpu at least"):
+        shares(dict.fromkeys(("gpu", "cpu", "memory")), {})
+
+
 @pytest.mark.parametrize("total", [None, 0.0])
 def test_what_was_held_of_nothing_is_a_mistake_of_the_database(total):
     with pytest.raises(UsageError, match="found no capacity of gpu, expected some"):
-        shares({"gpu": total}, {"gpu": {"a": 1.0}})
+        shares({"gpu": total, "cpu": 1.0}, {"gpu": {"a": 1.0}})
