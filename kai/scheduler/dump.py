@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tempfile
 import zipfile
 from collections.abc import Mapping
@@ -79,7 +80,7 @@ def archive(given: Input, settings: SchedulerSettings) -> bytes:
             "awaited": list(given.awaited),
             "grants": [list(each) for each in given.grants],
             **({"usage": {queue: attrs.asdict(each) for queue, each in given.usage.items()}} if given.usage else {}),
-            **({"config": settings.document} if _is_ours(settings) else {}),
+            **({"config": _without_password(settings.document)} if _is_ours(settings) else {}),
         },
     }
     out = io.BytesIO()
@@ -105,7 +106,17 @@ def peer_configuration(settings: SchedulerSettings) -> Mapping[str, Any]:
     """Return the configuration in the peer's form; its default where ours is written in our own form."""
     if settings.document is None or _is_ours(settings):
         return _DEFAULT
-    return {**_DEFAULT, **settings.document}
+    return {**_DEFAULT, **_without_password(settings.document)}
+
+
+def _without_password(document: Mapping[str, object] | None) -> dict[str, Any]:
+    """Return a configuration without the name and password that the address of a usage database may hold."""
+    found: dict[str, Any] = dict(document or {})
+    usage = found.get("usageDBConfig")
+    if isinstance(usage, Mapping) and isinstance(usage.get("connectionString"), str):
+        address = re.sub("//[^/@]*@", "//", usage["connectionString"])
+        found["usageDBConfig"] = {**usage, "connectionString": address}
+    return found
 
 
 def _is_ours(settings: SchedulerSettings) -> bool:

@@ -106,5 +106,15 @@ def test_a_configuration_in_our_own_form_stands_beside():
     assert document(SchedulerSettings(document=peer))["config"]["actions"] == "allocate"
 
 
+@pytest.mark.parametrize("form", [{"actions": "allocate"}, {"plugins": {"gang": {}}}])
+def test_the_password_of_a_usage_database_is_not_in_it(form):
+    usage = {"clientType": "prometheus", "connectionString": "https://kai:secret@p:9090/x"}
+    own = {**form, "usageDBConfig": usage}
+    found = document(SchedulerSettings(configuration=read_configuration(own, "x"), document=own))
+    place = found["kai"] if "plugins" in form else found
+    assert place["config"]["usageDBConfig"]["connectionString"] == "https://p:9090/x"
+    assert "secret" not in json.dumps(found)
+
+
 def test_where_there_is_no_room_there_is_no_file(tmp_path):
     assert write_archive(GIVEN, SchedulerSettings(dump_folder=str(tmp_path / "missing")), "test") == ""
