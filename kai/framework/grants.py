@@ -47,7 +47,7 @@ class Grants:
                 Bind(pod=pod, node=node, received=grant[0], gpu_count=grant[1])
                 for pod, node, grant in zip(rows, nodes, map(granted.__getitem__, shapes.tolist()), strict=True)
             ]
-        full = session.has_details(placements) | bool(self._annotating)
+        full = session.details.any_of(placements) | bool(self._annotating)
         devices = self._devices(placements)
         out: list[Bind] = []
         for pod, node, shape, names, special in zip(rows, nodes, shapes.tolist(), devices, full.tolist(), strict=True):
@@ -108,7 +108,7 @@ class Grants:
         """Return the decision with what plugins chose and what they want to be written."""
         session = self._session
         received, count, portion = self._grant(shape)
-        details = session.details(pod)
+        details = session.details.of(pod)
         annotations: dict[str, str] = {}
         for plugin in self._annotating:
             if plugin.hooks.annotate is not None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from kai.framework.histogram import histogram
 from kai.framework.objections import excess
 from kai.framework.portion import Portion
 from kai.framework.session import Session
@@ -28,7 +29,7 @@ def record_no_node(session: Session, portion: Portion, leaf: int, pod: int, plac
     facts = _pod_facts(session, portion, leaf, pod, placed)
     admitted = session.policy.admit_pod(PodRow(pod), int(session.facts.pods.shape[pod]))
     if admitted:
-        facts["histogram"] = session.histogram(pod, nodes)
+        facts["histogram"] = histogram(session, pod, nodes)
     else:
         facts["refusals"] = admitted.reasons
     return _record(session, portion.group, pod, facts)

@@ -1,7 +1,6 @@
 """The session: one cycle's snapshot, ledger and policy, and the questions that actions ask of them together."""
 
 from collections import Counter
-from collections.abc import Mapping
 from itertools import chain
 from typing import cast
 
@@ -11,10 +10,10 @@ from kai.framework.alike import Alike
 from kai.framework.budget import Budget, Unlimited
 from kai.framework.clock import Clock
 from kai.framework.decisions import Bind, Cause, Decision, DecisionSink, Evict, Nominate
+from kai.framework.details import Details
 from kai.framework.grants import Grants
 from kai.framework.heaps import heap_start
 from kai.framework.hooks import Dependence
-from kai.framework.objections import excesses, shortages
 from kai.framework.observe import Observer
 from kai.framework.parameters import Parameters
 from kai.framework.policy import Named, Policy, checked_mask, checked_scores
@@ -22,9 +21,9 @@ from kai.framework.portion import Portion
 from kai.framework.profile import Profile
 from kai.framework.records import GroupRecord, Records
 from kai.framework.statement import Statement
-from kai.framework.verdict import Histogram, NodeReason, Verdict
+from kai.framework.verdict import Verdict
 from kai.framework.view import SessionView
-from kai.kernels import booking, columns, fit, groups, place, score
+from kai.kernels import booking, groups, score
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules
 from kai.kernels.groups import ROOT_AND_LEAF
@@ -57,7 +56,7 @@ class Session:
         base = base_of(snapshot)
         self._base = base
         self._tracked: list[Tracked] = []
-        self._details: dict[int, dict[str, object]] = {}
+        self.details = Details(self)
         self.all_nodes: NodeRows = np.arange(len(snapshot.nodes), dtype=np.int64)
         self.no_extra: Float64s = np.zeros(len(snapshot.nodes), np.float64)
         self.stamp = 0
@@ -265,66 +264,6 @@ class Session:
             return ()
         return self.grants.devices_of(np.array([pod], np.int64))[0]
 
-    def has_details(self, placements: Int64s) -> Bools:
-        """Return bool[n]: for which ``placements`` plugins chose anything."""
-        if not self._details:
-            return np.zeros(len(placements), np.bool_)
-        return np.array([placement in self._details for placement in placements.tolist()], np.bool_)
-
-    # ------------------------------------------------------------------ details of placements
-
-    def details(self, pod: int) -> Mapping[str, object]:
-        """Return what plugins chose for the placement of ``pod``, by kind."""
-        return self._details.get(int(self.columns.placement[pod]), {})
-
-    def detail(self, pod: int, kind: str) -> object:
-        """Return one detail of the placement of ``pod``; None for a pod that stood there when the session opened."""
-        return self.details(pod).get(kind)
-
-    def details_of_eviction(self, pod: int) -> Mapping[str, object]:
-        """Return the details of the placement that the open statement took from ``pod``."""
-        known = self._details.get(int(self.columns.evicted_placement[pod]))
-        if known is not None:
-            return known
-        recorded: dict[str, object] = {}
-        for plugin in self.policy.asking(int(self.facts.pods.shape[pod])):
-            if plugin.hooks.recorded is not None:
-                recorded[plugin.hooks.detail or plugin.name] = plugin.hooks.recorded(PodRow(pod))
-        return recorded
-
-    def all_details(self) -> dict[int, dict[str, object]]:
-        """Return the details of all pods that have any, chosen in this cycle or on record, by pod."""
-        # Of a shape for which nodes are only filtered and rated nothing is on record, and nothing was chosen.
-        asked = self.policy.dynamic & ~self.policy.scored
-        pods = np.flatnonzero(asked[self.facts.pods.shape]) if len(self.snapshot.pods) else ()
-        found = {int(pod): {**self._recorded(int(pod)), **self.details(int(pod))} for pod in pods}
-        return {pod: details for pod, details in found.items() if details}
-
-    def _recorded(self, pod: int) -> dict[str, object]:
-        """Return what is on record for a pod that stood somewhere when the session opened and is still there."""
-        if self.snapshot.pod_node[pod] < 0 or self.columns.node[pod] != self.snapshot.pod_node[pod]:
-            return {}
-        asking = [p for p in self.policy.asking(int(self.facts.pods.shape[pod])) if p.hooks.recorded is not None]
-        found = {p.hooks.detail or p.name: p.hooks.recorded(PodRow(pod)) for p in asking if p.hooks.recorded}
-        return {kind: detail for kind, detail in found.items() if detail is not None}
-
-    def node_details(self) -> dict[int, dict[str, object]]:
-        """Return what plugins report about nodes, by node and plugin."""
-        out: dict[int, dict[str, object]] = {}
-        for plugin in self.policy.plugins:
-            if plugin.hooks.report_nodes is not None:
-                for node, detail in plugin.hooks.report_nodes().items():
-                    out.setdefault(node, {})[plugin.hooks.detail or plugin.name] = detail
-        return out
-
-    def attach(self, pod: int, details: dict[str, object]) -> None:
-        """Keep ``details`` with the placement that ``pod`` was just given."""
-        placement = int(self.columns.placement[pod])
-        if placement == 0:
-            placement = booking.new_placement(self.columns, self.ledger.places)
-            columns.add(self.columns, self.ledger.places.placement + pod, placement)
-        self._details[placement] = details
-
     def footprint(self, shape: int) -> tuple[int, ...]:
         """Return what a pod of ``shape`` asks for, as a tuple that can be compared."""
         known = self._footprints.get(shape)
@@ -381,58 +320,6 @@ class Session:
             row = int(self.facts.groups.parent[row])
         del group
         return self.no_extra
-
-    def histogram(self, pod: int, nodes: NodeRows) -> Histogram:
-        """Return how many of ``nodes`` refuse ``pod`` for what, as things stand."""
-        shape, group = int(self.facts.pods.shape[pod]), int(self.facts.pods.group[pod])
-        self.policy.prepare(shape, PodRow(pod), self.all_nodes)
-        self.grant_credit(pod, nodes)
-        codes = np.empty(len(nodes), np.int64)
-        place.refusals(self.facts, self.columns, self.policy.rules, self.policy.vectors, shape, group, nodes, codes)
-        words = self._words(pod, nodes, codes)
-        counts = Counter(words.values())
-        told = np.zeros(len(nodes), np.bool_)
-        told[list(words)] = True
-        unready = np.flatnonzero((codes == fit.REFUSED_NOT_READY) & ~told)
-        counts.update(self._unready(node) for node in nodes[unready].tolist())
-        short = (codes >= fit.SHORT_OF) & ~told
-        counts.update(shortages(self, shape, nodes[short], codes[short]))
-        over = ((codes == fit.REFUSED_OVER_LIMIT) | (codes == fit.REFUSED_OVER_QUOTA)) & ~told
-        counts.update(excesses(self, shape, group, nodes[over], codes[over]))
-        others = codes[(codes != fit.ACCEPTED) & (codes != fit.REFUSED_NOT_READY) & ~told & ~short & ~over]
-        for code, count in zip(*(each.tolist() for each in np.unique(others, return_counts=True)), strict=True):
-            counts[NodeReason(code=code)] += count
-        ordered = sorted(((count, reason) for reason, count in counts.items()), key=lambda item: (-item[0], item[1]))
-        return Histogram(counts=tuple(ordered), nodes=len(nodes))
-
-    def _unready(self, node: int) -> NodeReason:
-        facts = self.snapshot.nodes[node]
-        subject = "unschedulable" if facts.unschedulable else facts.failing_conditions[0]
-        return NodeReason(code=fit.REFUSED_NOT_READY, subject=subject)
-
-    def _words(self, pod: int, nodes: NodeRows, codes: Int64s) -> dict[int, NodeReason]:
-        """Return, by position, the words of plugins for nodes that only a plugin refused; marks those in ``codes``."""
-        shape = int(self.facts.pods.shape[pod])
-        out: dict[int, NodeReason] = {}
-        static = [p for p in self.policy.plugins if p.hooks.filter_nodes is not None]
-        for plugin in static:
-            if plugin.hooks.concerns is not None and not plugin.hooks.concerns[shape]:
-                continue
-            open_to_it = np.array(
-                [at for at in np.flatnonzero((codes == fit.ACCEPTED) | (codes == fit.REFUSED_MASK)) if at not in out],
-                np.int64,
-            )
-            if not len(open_to_it):
-                continue
-            refused = open_to_it[~checked_mask(plugin, PodRow(pod), nodes[open_to_it])]
-            if not len(refused):
-                continue
-            explain = plugin.hooks.explain_nodes
-            texts = explain(PodRow(pod), nodes[refused]) if explain else [f"refused by {plugin.name}"] * len(refused)
-            for at, text in zip(refused, texts, strict=True):
-                out[int(at)] = NodeReason(code=fit.REFUSED_HOOK, text=text)
-                codes[at] = fit.REFUSED_HOOK
-        return out
 
     # ------------------------------------------------------------------ statements and records
 

@@ -173,7 +173,7 @@ class Statement:
                 details[plugin.hooks.detail or plugin.name] = detail
         was_evicted = bool(session.columns.evicted_status[pod])
         # A victim keeps its place only if its devices and zones stay the same; else it is moved, be it on its own node.
-        moved = was_evicted and details != session.details_of_eviction(pod)
+        moved = was_evicted and details != session.details.of_eviction(pod)
         keep = promise and not moved
         promise = promise or bool(session.policy.must_wait(PodRow(pod), np.array([node], np.int64))[0])
         if not self._put_on_devices(pod, node, promise=promise, keep=keep):
@@ -182,7 +182,7 @@ class Statement:
             self._apply(pod, 1, lasting=False)
             return True
         if details:
-            session.attach(pod, details)
+            session.details.attach(pod, details)
         self._apply(pod, 1, lasting=False)
         self._apply(pod, 1, lasting=True)
         return True
@@ -203,7 +203,7 @@ class Statement:
             hook = plugin.hooks.lasting_effects if lasting else plugin.hooks.effects
             if hook is None:
                 continue
-            for effect in hook(PodRow(pod), NodeRow(node), session.detail(pod, _kind(plugin))):
+            for effect in hook(PodRow(pod), NodeRow(node), session.details.of(pod).get(_kind(plugin))):
                 self._ledger.add(effect.column, effect.index, sign * effect.delta)
 
     def promise_all(self, group: int) -> None:

@@ -142,7 +142,7 @@ class SessionView:
         columns = self.columns
         if not columns.evicted_status[pod] or columns.evicted_node[pod] != node:
             return None
-        return self._session.details_of_eviction(int(pod)).get(kind)
+        return self._session.details.of_eviction(int(pod)).get(kind)
 
     @cached_property
     def node_labels(self) -> LabelTable:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-import attrs
 import numpy as np
 
 from kai.framework import messages
@@ -18,11 +17,12 @@ from kai.framework.cycle import CycleReport
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import Dependence
 from kai.framework.observe import Silent
+from kai.framework.phrases import Words, counted, listed, number, plain, quantity
 from kai.framework.policy import checked_mask
 from kai.framework.profile import Profile
 from kai.framework.records import GroupRecord
 from kai.framework.session import Session
-from kai.framework.verdict import Code, Fact, Histogram, Reason
+from kai.framework.verdict import Code, Histogram, Reason
 from kai.kernels import fit
 from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
 from kai.model.pod import GpuKind
@@ -32,19 +32,6 @@ from kai.model.status import ALIVE, Status, within
 from kai.state.snapshot import Snapshot
 
 _NOTHING = GroupRecord()
-
-
-@attrs.frozen
-class Words:
-    """A reason for people: a stable code, and one line without a full stop."""
-
-    code: str = attrs.field(converter=str)
-    text: str
-    facts: Mapping[str, Fact] = attrs.field(factory=dict, eq=False, repr=False)
-    """What the line is made of. Units: amounts in axis units."""
-
-    def __str__(self) -> str:
-        return f"{self.code}: {self.text}"
 
 
 class Teller:
@@ -227,7 +214,7 @@ class Teller:
             accepted, refused = self._static(pod)
             if not accepted.any():
                 ordered = sorted(refused.items(), key=lambda item: -len(item[1]))
-                parts = [_counted(len(nodes), text) for text, nodes in ordered]
+                parts = [counted(len(nodes), text) for text, nodes in ordered]
                 objections = tuple((text, tuple(nodes)) for text, nodes in ordered)
                 yield Words("NoNodeMatches", "no node matches: " + ", ".join(parts), {"objections": objections})
                 return
@@ -320,7 +307,7 @@ def _bounds(reasons: Sequence[Reason]) -> Iterator[Words]:
 
 def _bound_text(reason: Reason) -> str:
     resource = str(reason.facts["resource"])
-    bound, used, requested = (_number(reason.facts[key]) for key in ("bound", "used", "requested"))
+    bound, used, requested = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
     queue, would = reason.facts["queue"], quantity(round(used + requested), resource)
     most = quantity(round(bound), resource)
     if reason.code is Code.OVER_LIMIT:
@@ -351,10 +338,10 @@ def _no_room(record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
     for reason in record.reasons:
         if reason.code is Code.NO_NODE and reason.facts.get("gang") and not reason.facts.get("satisfied"):
             placed = reason.facts.get("placed", 0)
-            fit = {0: "none fits", 1: "only 1 fits"}.get(int(_number(placed)), f"only {placed} fit")
+            fit = {0: "none fits", 1: "only 1 fits"}.get(int(number(placed)), f"only {placed} fit")
             least, whose = needed, f"its {needed} pods"
             if reason.facts.get("extra"):
-                least = int(_number(reason.facts.get("minimum")))
+                least = int(number(reason.facts.get("minimum")))
                 whose = f"the {least} pods of its sub-group {reason.facts.get('subgroup')}"
             text = f"{whose} must start together, and {fit} now"
             yield Words("GangDoesNotFit", text, {**reason.facts, "needed": least})
@@ -386,42 +373,3 @@ def least_pods(facts: PodGroup) -> int:
 def held_text(nodes: Sequence[str]) -> str:
     """Return where a group is going to start."""
     return f"its place on {listed(nodes)} is being vacated by pods that are terminating"
-
-
-# ------------------------------------------------------------------------------------------------------------- numbers
-
-
-def quantity(amount: int, resource: str) -> str:
-    """Return an amount in axis units with its unit: ``8 GPUs``, ``4 cores``, ``16 GB``."""
-    match resource:
-        case "gpu":
-            return f"{plain(amount)} GPU" if 0 < amount <= GPU_UNIT else f"{plain(amount)} GPUs"
-        case "cpu":
-            return f"{amount / 1000:g} cores"
-        case "memory":
-            return f"{amount / 1e9:.4g} GB"
-        case "pods":
-            return f"{amount} pods"
-        case _:
-            return f"{amount if '/mig-' in resource else amount / 1000:g} {resource}"
-
-
-def plain(amount: float) -> str:
-    """Return thousandths of GPUs as GPUs, with no more decimals than needed."""
-    return f"{amount / GPU_UNIT:.3f}".rstrip("0").rstrip(".")
-
-
-def listed(names: Sequence[str], most: int = 6) -> str:
-    """Return names in a row, shortened when they are many."""
-    if len(names) <= most:
-        return ", ".join(names)
-    return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"
-
-
-def _counted(count: int, text: str) -> str:
-    said = text.removeprefix("node(s) ").removeprefix("node ")
-    return f"{count} node{'s' if count != 1 else ''} {said}"
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0

@@ -9,8 +9,9 @@ import numpy as np
 
 from kai.framework import messages
 from kai.framework.decisions import Evict
+from kai.framework.phrases import listed, plain, quantity
 from kai.framework.verdict import Histogram
-from kai.framework.words import least_pods, listed, plain, quantity
+from kai.framework.words import least_pods
 from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.changes import Site

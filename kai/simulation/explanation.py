@@ -9,7 +9,8 @@ import attrs
 
 from kai.api.objects import ClusterObjects
 from kai.framework.decisions import Evict
-from kai.framework.words import Teller, Words
+from kai.framework.phrases import Words
+from kai.framework.words import Teller
 from kai.model.axis import GPU
 from kai.model.status import Status
 from kai.simulation.between import next_objects

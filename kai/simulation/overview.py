@@ -8,7 +8,8 @@ import numpy as np
 from kai.framework import messages
 from kai.framework.decisions import Evict
 from kai.framework.messages import Explanation
-from kai.framework.words import Teller, Words, least_pods
+from kai.framework.phrases import Words
+from kai.framework.words import Teller, least_pods
 from kai.model.axis import GPU
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.run import Cycle, Outcome

@@ -13,7 +13,7 @@ from kai.model.status import Status
 from kai.simulation.check import Differences
 from kai.simulation.overview import Job, overview
 from kai.simulation.run import Cycle, Outcome
-from kai.simulation.shorthand import mapping
+from kai.simulation.values import mapping
 
 STATES = ("allocated", "pipelined", "running", "pending", "evicted", "moved", "terminating", "gated", "finished")
 _CLAUSE = re.compile(r"(?:(?P<count>\d+)\s+)?(?P<state>[a-z]+)(?:\s+on\s+(?P<nodes>.+))?")

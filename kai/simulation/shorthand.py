@@ -15,14 +15,12 @@ Queues and groups are created in the order in which they are written, a minute a
 A queue has no GPU quota, and no other bound, unless it says so. A group is a gang unless it says ``minimum``.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kai.api import names, times
-from kai.api.bad_value import BadValue
 from kai.errors import InputError
-from kai.framework.registry import suggestion
+from kai.simulation.values import Values, fields, mapping, seconds, spread, texts, whole
 
 NOW = times.instant("2026-01-01T12:00:00Z")
 NAMESPACE = "default"
@@ -64,12 +62,8 @@ _GROUP_KEYS = (
 )
 _EACH_KEYS = ("gpu", "cpu", "memory", "fraction", "gpu_memory", "devices")
 _SUBGROUP_KEYS = ("members", "minimum", "parent", "required", "preferred", "each", "minimum_subgroups")
-_MOST = 100_000
-"""More nodes or pods than this are no longer written by hand."""
-_RANGE = re.compile(r"(.*?)(\d+)\.\.(.*?)(\d+)")
 
 Manifest = dict[str, Any]
-Values = Mapping[str, Any]
 
 
 def is_short(document: object) -> bool:
@@ -115,19 +109,6 @@ def expand(document: Values, place: str) -> list[Manifest]:
 
 
 # --------------------------------------------------------------------------------------------------------------- nodes
-
-
-def spread(name: str) -> Iterator[str]:
-    """Yield the names that ``n1..n4`` stands for, or the name itself."""
-    match = _RANGE.fullmatch(name)
-    if match is None or match[1] != match[3]:
-        yield name
-        return
-    if not 0 <= int(match[4]) - int(match[2]) < _MOST:
-        raise InputError(f"{name}: found a range of nodes, expected at most {_MOST}, in ascending order")
-    width = len(match[2]) if match[2].startswith("0") else 0
-    for number in range(int(match[2]), int(match[4]) + 1):
-        yield f"{match[1]}{number:0{width}d}"
 
 
 def _node(name: str, values: Values, place: str) -> Manifest:
@@ -282,7 +263,7 @@ class _Group:
         values = self._values
         annotations: dict[str, str] = {}
         if self._nodes:
-            started = _seconds(values.get("started", "10m"), f"{self._place}.started")
+            started = seconds(values.get("started", "10m"), f"{self._place}.started")
             annotations[names.LAST_START] = times.instant_text(NOW - started)
         spec: Manifest = {"queue": self._queue, "priorityClassName": f"priority-{self._priority}"}
         if values.get("subgroups") is None:
@@ -396,60 +377,3 @@ def _requests(each: Values, place: str) -> tuple[dict[str, str], dict[str, str]]
         else:
             fields({key: value}, _EACH_KEYS, place)
     return requests, annotations
-
-
-# -------------------------------------------------------------------------------------------------------------- values
-
-
-def fields(value: object, keys: Sequence[str], place: str) -> Values:
-    """Return a mapping whose keys are all among ``keys``; nothing is an empty one.
-
-    Raises: InputError.
-    """
-    values = mapping(value, place)
-    for key in values:
-        if key not in keys:
-            raise InputError(f"{place}: found key {key!r}; {suggestion(key, list(keys))}")
-    return values
-
-
-def texts(value: object, place: str) -> Sequence[str]:
-    """Return a list of texts; nothing is an empty one.
-
-    Raises: InputError.
-    """
-    if value is None:
-        return ()
-    if isinstance(value, list | tuple) and all(isinstance(text, str) for text in value):
-        return value
-    raise InputError(f"{place}: found {value!r}, expected a list of texts")
-
-
-def mapping(value: object, place: str) -> Values:
-    """Return a mapping with text keys; nothing is an empty one.
-
-    Raises: InputError.
-    """
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise InputError(f"{place}: found {value!r}, expected a mapping with names as keys")
-    return value
-
-
-def whole(values: Values, key: str, default: int, place: str) -> int:
-    """Return a whole number that is not negative.
-
-    Raises: InputError.
-    """
-    value = values.get(key, default)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST:
-        return value
-    raise InputError(f"{place}.{key}: found {value!r}, expected a whole number from 0 to {_MOST}")
-
-
-def _seconds(value: object, place: str) -> float:
-    try:
-        return times.seconds(str(value))
-    except BadValue as bad:
-        raise InputError(f"{place}: {bad}") from None

@@ -10,8 +10,9 @@ import attrs
 
 from kai.errors import InputError
 from kai.framework.decisions import Evict
+from kai.framework.phrases import Words
 from kai.framework.profile import Profile
-from kai.framework.words import Teller, Words
+from kai.framework.words import Teller
 from kai.intake import Intake, IntakeSettings
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.changes import Change, Site

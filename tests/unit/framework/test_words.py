@@ -1,6 +1,7 @@
 import pytest
 
-from kai.framework.words import least_pods, listed, plain, quantity
+from kai.framework.phrases import listed, plain, quantity
+from kai.framework.words import least_pods
 from kai.simulation.overview import overview
 from kai.simulation.run import simulate
 from kai.simulation.scenario import read_short

@@ -1,7 +1,8 @@
 import pytest
 
 from kai.errors import InputError
-from kai.simulation.shorthand import expand, is_short, spread
+from kai.simulation.shorthand import expand, is_short
+from kai.simulation.values import spread
 
 
 def objects(kind, **document):

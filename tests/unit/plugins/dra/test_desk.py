@@ -39,7 +39,7 @@ def evict(stage, name):
 
 def devices_of(stage, name):
     row = stage.row(name)
-    placement = stage.session.details(row).get("claims") or stage.hooks.recorded(row)
+    placement = stage.session.details.of(row).get("claims") or stage.hooks.recorded(row)
     return [each.device for each in placement.devices()]
 
 

@@ -40,7 +40,7 @@ def test_pods_of_one_cycle_get_different_devices_and_no_more_than_there_are():
     pods = [claiming(f"a{at}-0", f"c{at}") for at in range(3)]
     played = play(Dra(), snapshot_of(NODE, CLASS, offer("n1", *(f"d{at}" for at in range(5))), *claims, *pods))
     assert played.bound == {"a0-0": "n1", "a1-0": "n1"}
-    held = [details["claims"].devices() for details in played.session.all_details().values()]
+    held = [details["claims"].devices() for details in played.session.details.of_pods().values()]
     names = [each.device for devices in held for each in devices]
     assert sorted(names) == ["d0", "d1", "d2", "d3"]
     refusals = played.waiting_for("a2")

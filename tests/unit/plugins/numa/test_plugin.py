@@ -69,7 +69,7 @@ def chosen(stage, name, at=0):
 
 def left(stage, at=0):
     """Return the CPUs that are left in each zone of a node."""
-    found = stage.session.node_details()[at]["numa"]
+    found = stage.session.details.of_nodes()[at]["numa"]
     return [dict(each).get("cpu", 0) / 1000 for each in found.amounts]
 
 
@@ -227,7 +227,7 @@ def test_a_victim_that_would_get_other_zones_is_moved():
     for pods in (aggressor, victim):
         assert statement.place_pods(pods, session.all_nodes, session.no_extra, promise=True) == 1
     assert session.columns.status[victim[0]] == Status.PIPELINED
-    assert session.details(int(victim[0]))["numa"].zones == (1,)
+    assert session.details.of(int(victim[0]))["numa"].zones == (1,)
     assert left(stage) == [0, 1]
 
 
@@ -249,7 +249,7 @@ def test_a_victim_that_keeps_its_zones_stays():
 def test_a_binding_carries_the_zones():
     played = play(Numa(), snapshot_of(N1, zones("n1", 1, 4), guaranteed("a-0")))
     assert played.bound == {"a-0": "n1"}
-    detail = played.session.all_details()[0]["numa"]
+    detail = played.session.details.of_pods()[0]["numa"]
     assert detail == NumaPlacement(zones=(1,), names=("node-1",), amounts=((("cpu", 2000),),))
 
 

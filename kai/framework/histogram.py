@@ -1,0 +1,71 @@
+"""How many nodes refuse a pod, and for what: what a kernel counts, with the words of plugins."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kai.framework.objections import excesses, shortages
+from kai.framework.policy import checked_mask
+from kai.framework.verdict import Histogram, NodeReason
+from kai.kernels import fit, place
+from kai.model.rows import Int64s, NodeRows, PodRow
+
+if TYPE_CHECKING:
+    from kai.framework.session import Session
+
+
+def histogram(session: "Session", pod: int, nodes: NodeRows) -> Histogram:
+    """Return how many of ``nodes`` refuse ``pod`` for what, as things stand."""
+    facts, policy = session.facts, session.policy
+    shape, group = int(facts.pods.shape[pod]), int(facts.pods.group[pod])
+    policy.prepare(shape, PodRow(pod), session.all_nodes)
+    session.grant_credit(pod, nodes)
+    codes = np.empty(len(nodes), np.int64)
+    place.refusals(facts, session.columns, policy.rules, policy.vectors, shape, group, nodes, codes)
+    words = _words(session, pod, nodes, codes)
+    counts = Counter(words.values())
+    told = np.zeros(len(nodes), np.bool_)
+    told[list(words)] = True
+    unready = np.flatnonzero((codes == fit.REFUSED_NOT_READY) & ~told)
+    counts.update(_unready(session, node) for node in nodes[unready].tolist())
+    short = (codes >= fit.SHORT_OF) & ~told
+    counts.update(shortages(session, shape, nodes[short], codes[short]))
+    over = ((codes == fit.REFUSED_OVER_LIMIT) | (codes == fit.REFUSED_OVER_QUOTA)) & ~told
+    counts.update(excesses(session, shape, group, nodes[over], codes[over]))
+    others = codes[(codes != fit.ACCEPTED) & (codes != fit.REFUSED_NOT_READY) & ~told & ~short & ~over]
+    for code, count in zip(*(each.tolist() for each in np.unique(others, return_counts=True)), strict=True):
+        counts[NodeReason(code=code)] += count
+    ordered = sorted(((count, reason) for reason, count in counts.items()), key=lambda item: (-item[0], item[1]))
+    return Histogram(counts=tuple(ordered), nodes=len(nodes))
+
+
+def _unready(session: "Session", node: int) -> NodeReason:
+    facts = session.snapshot.nodes[node]
+    subject = "unschedulable" if facts.unschedulable else facts.failing_conditions[0]
+    return NodeReason(code=fit.REFUSED_NOT_READY, subject=subject)
+
+
+def _words(session: "Session", pod: int, nodes: NodeRows, codes: Int64s) -> dict[int, NodeReason]:
+    """Return, by position, the words of plugins for nodes that only a plugin refused; marks those in ``codes``."""
+    shape = int(session.facts.pods.shape[pod])
+    out: dict[int, NodeReason] = {}
+    static = [p for p in session.policy.plugins if p.hooks.filter_nodes is not None]
+    for plugin in static:
+        if plugin.hooks.concerns is not None and not plugin.hooks.concerns[shape]:
+            continue
+        open_to_it = np.array(
+            [at for at in np.flatnonzero((codes == fit.ACCEPTED) | (codes == fit.REFUSED_MASK)) if at not in out],
+            np.int64,
+        )
+        if not len(open_to_it):
+            continue
+        refused = open_to_it[~checked_mask(plugin, PodRow(pod), nodes[open_to_it])]
+        if not len(refused):
+            continue
+        explain = plugin.hooks.explain_nodes
+        texts = explain(PodRow(pod), nodes[refused]) if explain else [f"refused by {plugin.name}"] * len(refused)
+        for at, text in zip(refused, texts, strict=True):
+            out[int(at)] = NodeReason(code=fit.REFUSED_HOOK, text=text)
+            codes[at] = fit.REFUSED_HOOK
+    return out

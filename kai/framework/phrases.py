@@ -1,0 +1,59 @@
+"""What people are told is made of: a reason in one line, amounts with their units, names in a row."""
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from kai.framework.verdict import Fact
+from kai.model.axis import GPU_UNIT
+
+
+@attrs.frozen
+class Words:
+    """A reason for people: a stable code, and one line without a full stop."""
+
+    code: str = attrs.field(converter=str)
+    text: str
+    facts: Mapping[str, Fact] = attrs.field(factory=dict, eq=False, repr=False)
+    """What the line is made of. Units: amounts in axis units."""
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.text}"
+
+
+def quantity(amount: int, resource: str) -> str:
+    """Return an amount in axis units with its unit: ``8 GPUs``, ``4 cores``, ``16 GB``."""
+    match resource:
+        case "gpu":
+            return f"{plain(amount)} GPU" if 0 < amount <= GPU_UNIT else f"{plain(amount)} GPUs"
+        case "cpu":
+            return f"{amount / 1000:g} cores"
+        case "memory":
+            return f"{amount / 1e9:.4g} GB"
+        case "pods":
+            return f"{amount} pods"
+        case _:
+            return f"{amount if '/mig-' in resource else amount / 1000:g} {resource}"
+
+
+def plain(amount: float) -> str:
+    """Return thousandths of GPUs as GPUs, with no more decimals than needed."""
+    return f"{amount / GPU_UNIT:.3f}".rstrip("0").rstrip(".")
+
+
+def listed(names: Sequence[str], most: int = 6) -> str:
+    """Return names in a row, shortened when they are many."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"
+
+
+def counted(count: int, text: str) -> str:
+    """Return how many nodes something is said of, and what."""
+    said = text.removeprefix("node(s) ").removeprefix("node ")
+    return f"{count} node{'s' if count != 1 else ''} {said}"
+
+
+def number(value: object) -> float:
+    """Return a fact as a number; 0 for what is none."""
+    return float(value) if isinstance(value, int | float) else 0.0

@@ -1,0 +1,87 @@
+"""Reading what people wrote by hand: every mistake is an error that names the key, what was found and what would do."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kai.api import times
+from kai.api.bad_value import BadValue
+from kai.errors import InputError
+from kai.framework.registry import suggestion
+
+_MOST = 100_000
+"""More nodes or pods than this are no longer written by hand."""
+_RANGE = re.compile(r"(.*?)(\d+)\.\.(.*?)(\d+)")
+
+Values = Mapping[str, Any]
+
+
+def fields(value: object, keys: Sequence[str], place: str) -> Values:
+    """Return a mapping whose keys are all among ``keys``; nothing is an empty one.
+
+    Raises: InputError.
+    """
+    values = mapping(value, place)
+    for key in values:
+        if key not in keys:
+            raise InputError(f"{place}: found key {key!r}; {suggestion(key, list(keys))}")
+    return values
+
+
+def texts(value: object, place: str) -> Sequence[str]:
+    """Return a list of texts; nothing is an empty one.
+
+    Raises: InputError.
+    """
+    if value is None:
+        return ()
+    if isinstance(value, list | tuple) and all(isinstance(text, str) for text in value):
+        return value
+    raise InputError(f"{place}: found {value!r}, expected a list of texts")
+
+
+def mapping(value: object, place: str) -> Values:
+    """Return a mapping with text keys; nothing is an empty one.
+
+    Raises: InputError.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InputError(f"{place}: found {value!r}, expected a mapping with names as keys")
+    return value
+
+
+def whole(values: Values, key: str, default: int, place: str) -> int:
+    """Return a whole number that is not negative.
+
+    Raises: InputError.
+    """
+    value = values.get(key, default)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST:
+        return value
+    raise InputError(f"{place}.{key}: found {value!r}, expected a whole number from 0 to {_MOST}")
+
+
+def seconds(value: object, place: str) -> float:
+    """Return a duration in seconds.
+
+    Raises: InputError.
+    """
+    try:
+        return times.seconds(str(value))
+    except BadValue as bad:
+        raise InputError(f"{place}: {bad}") from None
+
+
+def spread(name: str) -> Iterator[str]:
+    """Yield the names that ``n1..n4`` stands for, or the name itself."""
+    match = _RANGE.fullmatch(name)
+    if match is None or match[1] != match[3]:
+        yield name
+        return
+    if not 0 <= int(match[4]) - int(match[2]) < _MOST:
+        raise InputError(f"{name}: found a range of nodes, expected at most {_MOST}, in ascending order")
+    width = len(match[2]) if match[2].startswith("0") else 0
+    for number in range(int(match[2]), int(match[4]) + 1):
+        yield f"{match[1]}{number:0{width}d}"
