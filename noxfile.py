@@ -86,9 +86,12 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session
 def integration(session: nox.Session) -> None:
-    """Run the roles on a real API server and etcd; building these two takes minutes, the first time."""
+    """Run the roles on a real API server and etcd; building these two takes minutes, the first time.
+
+    Three at a time, since the tests mostly wait for each other's programs; ``-- --numprocesses=0`` runs one by one.
+    """
     python(session, "-m", "tests.integration.programs")
-    python(session, "-m", "pytest", INTEGRATION, *session.posargs)
+    python(session, "-m", "pytest", INTEGRATION, "--numprocesses=3", "--dist=loadscope", *session.posargs)
 
 
 @nox.session

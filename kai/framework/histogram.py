@@ -3,11 +3,12 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
-from kai.framework.objections import excesses, shortages
+from kai.framework.objections import excesses, shortage, shortages
 from kai.framework.policy import checked_mask
-from kai.framework.verdict import Histogram, NodeReason
+from kai.framework.verdict import Histogram, NodeReason, NodeRefusal
 from kai.kernels import fit, place
 from kai.model.rows import Int64s, NodeRows, PodRow
 
@@ -16,7 +17,31 @@ if TYPE_CHECKING:
 
 
 def histogram(session: "Session", pod: int, nodes: NodeRows) -> Histogram:
-    """Return how many of ``nodes`` refuse ``pod`` for what, as things stand."""
+    """Return how many of ``nodes`` refuse ``pod`` for what, as things stand; each on its own too, if that is asked for.
+
+    Cost: a pass over ``nodes``; one for each of them where the parameters ask for details.
+    """
+    counts = _objections(session, pod, nodes)
+    ordered = sorted(((count, reason) for reason, count in counts.items()), key=lambda item: (-item[0], item[1]))
+    found = Histogram(counts=tuple(ordered), nodes=len(nodes))
+    return _one_by_one(session, found, pod, nodes) if session.parameters.detailed_fit_errors else found
+
+
+def _one_by_one(session: "Session", found: Histogram, pod: int, nodes: NodeRows) -> Histogram:
+    group = int(session.facts.pods.group[pod])
+    together = group >= 0 and int((session.facts.pods.group == group).sum()) > 1
+    refusals = (_refusal(session, pod, node) for node in nodes.tolist())
+    return attrs.evolve(found, by_node=tuple(each for each in refusals if each.reasons), together=together)
+
+
+def _refusal(session: "Session", pod: int, node: int) -> NodeRefusal:
+    shape = int(session.facts.pods.shape[pod])
+    found = sorted(_objections(session, pod, np.array([node], np.int64)))
+    reasons = tuple((reason, shortage(session, shape, node, reason)) for reason in found)
+    return NodeRefusal(node=session.snapshot.nodes[node].name, reasons=reasons)
+
+
+def _objections(session: "Session", pod: int, nodes: NodeRows) -> Counter[NodeReason]:
     facts, policy = session.facts, session.policy
     shape, group = int(facts.pods.shape[pod]), int(facts.pods.group[pod])
     policy.prepare(shape, PodRow(pod), session.all_nodes)
@@ -36,8 +61,7 @@ def histogram(session: "Session", pod: int, nodes: NodeRows) -> Histogram:
     others = codes[(codes != fit.ACCEPTED) & (codes != fit.REFUSED_NOT_READY) & ~told & ~short & ~over]
     for code, count in zip(*(each.tolist() for each in np.unique(others, return_counts=True)), strict=True):
         counts[NodeReason(code=code)] += count
-    ordered = sorted(((count, reason) for reason, count in counts.items()), key=lambda item: (-item[0], item[1]))
-    return Histogram(counts=tuple(ordered), nodes=len(nodes))
+    return counts
 
 
 def _unready(session: "Session", node: int) -> NodeReason:

@@ -16,7 +16,7 @@ import attrs
 from kai.framework import durations
 from kai.framework.decisions import Cause, Evict
 from kai.framework.records import GroupRecord
-from kai.framework.verdict import Code, Histogram, NodeReason, Reason, SmallDomain
+from kai.framework.verdict import Code, Histogram, NodeReason, NodeRefusal, Reason, Shortage, SmallDomain
 from kai.kernels import fit
 from kai.model.axis import mig_slices
 from kai.model.podgroup import DEFAULT_SUBGROUP
@@ -102,10 +102,22 @@ def group_message(reasons: Sequence[Reason]) -> str:
     return f"{title}: {_joined(lines)}" if lines else title
 
 
-def pod_message(record: GroupRecord | None, pod: int) -> str:
-    """Return the message of the condition and of the event on a pending pod."""
+def detailed_group_message(reasons: Sequence[Reason]) -> str:
+    """Return `group_message` in the form with a line for each reason."""
+    found = explanations(reasons)
+    title = found[0].reason if len(found) == 1 else UNABLE_GROUP
+    lines = [f"<{each.name}>: {', '.join(_domain_lines(each, r.facts))}" for r in reasons for each in _small(r)]
+    return _in_lines(title, lines + [reason_text(reason) for reason in reasons])
+
+
+def pod_message(record: GroupRecord | None, pod: int, *, detailed: bool = False) -> str:
+    """Return the message of the condition and of the event on a pending pod.
+
+    ``detailed``: with a line for each node.
+    """
     if record is not None and pod in record.pods:
-        return fit_message(record.pods[pod].facts)
+        facts = record.pods[pod].facts
+        return detailed_fit_message(facts) if detailed else fit_message(facts)
     if record is not None and record.reasons:
         return group_message(record.reasons)
     return UNABLE_POD
@@ -240,6 +252,41 @@ def fit_message(facts: Facts) -> str:
         return _prefilter(str(facts.get("pod", "")), [reason for reason in refusals if isinstance(reason, Reason)])
     histogram = facts.get("histogram")
     return histogram_text(histogram) if isinstance(histogram, Histogram) else UNABLE_POD
+
+
+def detailed_fit_message(facts: Facts) -> str:
+    """Return `fit_message` in the form with a line for each node."""
+    histogram = facts.get("histogram")
+    if not isinstance(histogram, Histogram):
+        return _in_lines(fit_message(facts), ())
+    lines = [f"<{each.node}>: {', '.join(_details(each, together=histogram.together))}" for each in histogram.by_node]
+    return _in_lines(NO_NODES, lines)
+
+
+def _details(refusal: NodeRefusal, *, together: bool) -> Iterator[str]:
+    for reason, numbers in refusal.reasons:
+        yield node_text(reason) if numbers is None else _shortage(reason, numbers, together=together)
+
+
+def _shortage(reason: NodeReason, numbers: Shortage, *, together: bool) -> str:
+    """Return what one node is short of. Of pods that start together none alone is what a node has no room for."""
+    name = _SHORT.get(reason.subject, reason.subject)
+    if together:
+        return f"Node didn't have enough resources: {name}, taking all considerations into account"
+    if reason.subject == "gpu-memory":
+        return (
+            f"Node didn't have enough resources: Each gpu on the node has a gpu memory capacity of "
+            f"{int(numbers.capacity)} Mib. {int(numbers.requested)} Mib of gpu memory has been requested."
+        )
+    if reason.subject in _DIVISORS:
+        texts = [amount(each, reason.subject) for each in (numbers.requested, numbers.used, numbers.capacity)]
+        return "Node didn't have enough resources: {}, requested: {}, used: {}, capacity: {}".format(name, *texts)
+    whole = [int(each) for each in (numbers.requested, numbers.used, numbers.capacity)]
+    return "Node didn't have enough resource: {}, requested: {}, used: {}, capacity: {}".format(name, *whole)
+
+
+def _in_lines(title: str, lines: Iterable[str]) -> str:
+    return f"\n{title}." + "".join(sorted(f"\n{line}." for line in lines))
 
 
 def _prefilter(pod: str, reasons: Sequence[Reason]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kai.framework.verdict import ACCEPTED, Code, NodeReason, Verdict
+from kai.framework.verdict import ACCEPTED, Code, NodeReason, Shortage, Verdict
 from kai.kernels import fit
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.pod import GpuKind
@@ -54,6 +54,22 @@ def shortages(session: "Session", shape: int, nodes: NodeRows, codes: Int64s) ->
         name = session.snapshot.axis.names[code - fit.SHORT_OF]
         counts[NodeReason(code=int(code), subject=name)] += int(count)
     return counts
+
+
+def shortage(session: "Session", shape: int, node: int, reason: NodeReason) -> Shortage | None:
+    """Return the numbers behind a reason of `shortages`, in units of the axis; None for a reason of another kind."""
+    if reason.code < fit.SHORT_OF:
+        return None
+    facts, rows = session.facts, np.array([node], np.int64)
+    if reason.subject == GPU_MEMORY:
+        memory = float(session.snapshot.shapes[shape].gpu.memory)
+        return Shortage(requested=memory, used=0.0, capacity=float(facts.nodes.gpu_memory[node]))
+    at = reason.code - fit.SHORT_OF
+    requested, used = float(facts.shapes.request[shape, at]), float(session.columns.used[node, at])
+    if at == GPU:
+        requested = float(_wanted_gpus(session, shape, rows)[0])
+        used += float(_shared_gpus(session, rows)[0])
+    return Shortage(requested=requested, used=used, capacity=float(facts.nodes.allocatable[node, at]))
 
 
 def _wanted_gpus(session: "Session", shape: int, nodes: NodeRows) -> Int64s:
@@ -125,4 +141,4 @@ def excess(session: "Session", group: int, wanted: Float64s, code: int) -> Verdi
     return ACCEPTED
 
 
-__all__ = ["excess", "excesses", "shortages"]
+__all__ = ["excess", "excesses", "shortage", "shortages"]

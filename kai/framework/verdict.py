@@ -96,6 +96,23 @@ class NodeReason:
 
 
 @attrs.frozen(kw_only=True)
+class Shortage:
+    """How much a pod asks for of a resource that a node is short of, what is used there, and what there is at all."""
+
+    requested: float
+    used: float
+    capacity: float
+
+
+@attrs.frozen(kw_only=True)
+class NodeRefusal:
+    """Why one node was refused, with the numbers where it is short of something."""
+
+    node: str
+    reasons: tuple[tuple[NodeReason, Shortage | None], ...]
+
+
+@attrs.frozen(kw_only=True)
 class Histogram:
     """How many nodes were refused for what; most frequent first, then by reason.
 
@@ -104,3 +121,7 @@ class Histogram:
 
     counts: tuple[tuple[int, NodeReason], ...] = ()
     nodes: int = 0
+    by_node: tuple[NodeRefusal, ...] = ()
+    """Each node on its own, where the scheduler's parameters ask for it."""
+    together: bool = False
+    """Whether the pod is one of several, so that no amount of its own says what a node had no room for."""

@@ -203,7 +203,8 @@ class Cycles:
         told = self._told
         if told is None or told[0] is not report:  # a cycle at rest leaves the report of the one before
             with observer.phase("explain"):
-                told = self._told = (report, explain(snapshot, report, self.settings.pool))
+                detailed = self.profile.parameters.detailed_fit_errors
+                told = self._told = (report, explain(snapshot, report, self.settings.pool, detailed=detailed))
         overall = told[1]
         waits = bool(((report.status == Status.PENDING) | (report.status == Status.PIPELINED)).any())
         return Done(

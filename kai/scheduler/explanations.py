@@ -88,12 +88,14 @@ class Overall:
     """By queue, in quantities."""
 
 
-def explain(snapshot: Snapshot, report: CycleReport, pool: str) -> Overall:
+def explain(snapshot: Snapshot, report: CycleReport, pool: str, *, detailed: bool = False) -> Overall:
     """Return the accounts of all groups that wait, changed or are stale, and the fair shares of queues.
+
+    ``detailed``: messages have a line for each node.
 
     Cost: O(pods) in columns, then O(what waits).
     """
-    teller = _Teller(snapshot, report, pool)
+    teller = _Teller(snapshot, report, pool, detailed=detailed)
     return Overall(groups=tuple(teller.accounts()), settled=teller.settled(), fair_shares=fair_shares(snapshot, report))
 
 
@@ -106,8 +108,9 @@ def fair_shares(snapshot: Snapshot, report: CycleReport) -> Mapping[str, Mapping
 
 
 class _Teller:
-    def __init__(self, snapshot: Snapshot, report: CycleReport, pool: str) -> None:
+    def __init__(self, snapshot: Snapshot, report: CycleReport, pool: str, *, detailed: bool) -> None:
         self._snapshot = snapshot
+        self._detailed = detailed
         self._report = report
         self._pool = pool
         grouped = snapshot.pod_group >= 0
@@ -163,7 +166,8 @@ class _Teller:
             text = messages.not_ready({"missing": missing})
             return attrs.evolve(base, not_ready=text, pods=strangers)
         record = self._record(row, group)
-        message = self._with_pool(group, messages.group_message(record.reasons if record else ()))
+        write = messages.detailed_group_message if self._detailed else messages.group_message
+        message = self._with_pool(group, write(record.reasons if record else ()))
         return attrs.evolve(
             base,
             unschedulable=message,
@@ -195,7 +199,7 @@ class _Teller:
             if self._report.status[pod] != Status.PENDING or self._snapshot.pod_subgroup[pod] < 0:
                 continue
             own = record is not None and pod in record.pods
-            message = messages.pod_message(record, pod) if own else shared
+            message = messages.pod_message(record, pod, detailed=self._detailed) if own else shared
             yield self._pod(pod, self._with_pool(group, message), on_pod=group.mark_unschedulable)
 
     def _strangers(self, row: int, group: PodGroup) -> Iterator[PodAccount]:

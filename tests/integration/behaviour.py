@@ -405,6 +405,9 @@ class Setting:
         stage.await_ready()
 
 
+SHIPPED = Setting(name="shipped")
+
+
 @attrs.frozen
 class Suite:
     """The cases of a file, by what they say."""
@@ -420,6 +423,5 @@ def suites() -> list[Suite]:
 
 
 def _suite(name: str, text: Manifest) -> Suite:
-    shipped = Setting(name="shipped")
-    setting = Setting(name=name, **text.pop("kai")) if "kai" in text else shipped
+    setting = Setting(name=name, **text.pop("kai")) if "kai" in text else SHIPPED
     return Suite(name, setting, text)

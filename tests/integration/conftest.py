@@ -2,6 +2,9 @@
 
 Building its programs takes minutes, once: ``nox -s integration``, one of the sessions that ``make test`` runs, does it
 first. Whoever calls pytest without it has these tests skipped, except where the run counts as CI.
+
+These tests mostly wait, so the session runs three modules, or classes of them, at a time, each in a process and with a
+control plane of its own.
 """
 
 import os

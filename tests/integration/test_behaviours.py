@@ -1,17 +1,17 @@
-"""What the peer's end-to-end tests ask for, as cases in ``behaviours``, with all of kai on a real API server."""
+"""What the peer's end-to-end tests ask for, as cases in ``behaviours``, with all of kai on a real API server.
+
+Cases for which kai runs alike are in classes together: programs are started once for a class, and classes may run in
+processes of their own. Those of kai as shipped are many, and divided evenly.
+"""
 
 import pytest
 
-from tests.integration.behaviour import Play, suites
+from tests.integration.behaviour import SHIPPED, Play, suites
 from tests.integration.installation import CRDS, install
 from tests.integration.stage import scene, staged
 from tests.unit.deploy.rendering import DEPLOY
 
-CASES = [
-    pytest.param(suite.setting, case, id=f"{suite.name}: {sentence}")
-    for suite in suites()
-    for sentence, case in suite.cases.items()
-]
+PARTS = 3
 
 
 @pytest.fixture(scope="module")
@@ -23,16 +23,35 @@ def theatre(bare_control_plane, tmp_path_factory):
         yield stage
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def kai(theatre, request):
-    """Run kai as a suite asks for it; suites that ask for the same come one after the other."""
-    request.param.start(theatre)
+    """Run kai as the cases of a class ask for it."""
+    request.cls.setting.start(theatre)
     yield theatre
     for program in tuple(theatre.programs):
         theatre.stop(program)
 
 
-@pytest.mark.parametrize(("kai", "case"), CASES, indirect=["kai"], scope="module")
-def test_behaviour(kai, case):
-    with scene(kai) as stage:
-        Play(stage).perform(case)
+def behaviours(setting, cases):
+    """Return a class with a test for each case."""
+
+    @pytest.mark.parametrize("case", cases)
+    def test_behaviour(kai, case):
+        with scene(kai) as stage:
+            Play(stage).perform(case)
+
+    return type("Behaviours", (), {"setting": setting, "test_behaviour": staticmethod(test_behaviour)})
+
+
+def cases(suite):
+    """Return the cases of a suite."""
+    return [pytest.param(case, id=f"{suite.name}: {sentence}") for sentence, case in suite.cases.items()]
+
+
+ALL = suites()
+AS_SHIPPED = [case for suite in ALL if suite.setting == SHIPPED for case in cases(suite)]
+# One class for each file that says how kai is to run, without anybody's having to name it here.
+globals().update(
+    {f"Test{suite.name.title()}": behaviours(suite.setting, cases(suite)) for suite in ALL if suite.setting != SHIPPED}
+)
+globals().update({f"TestAsShipped{part}": behaviours(SHIPPED, AS_SHIPPED[part::PARTS]) for part in range(PARTS)})

@@ -265,6 +265,15 @@ def test_queues_with_everything_that_the_peer_knows_are_accepted_and_get_a_statu
     admin.delete(queue)
 
 
+def test_a_group_that_asks_for_more_sub_groups_than_it_has_is_warned_of(admin):
+    groups = [{"name": f"prefill-{number}", "minMember": 8} for number in range(4)]
+    spec = {"queue": "team", "minSubGroup": 5, "subGroups": groups}
+    seen = len(admin.warnings)
+    admin.create(an_object("scheduling.run.ai/v2alpha2", "PodGroup", "greedy", NAMESPACE, spec=spec))
+    (warning,) = admin.warnings[seen:]
+    assert "minSubGroup (5) exceeds the number of direct child SubGroups (4)" in warning
+
+
 def test_kai_asked_for_nothing_that_it_may_not_do_and_wrote_nothing_that_is_not_in_the_definitions(plane, admin):
     assert refused_calls(plane) == []
     assert [event for event in admin.list("v1", "Event", NAMESPACE) if "is invalid" in json.dumps(event)] == []

@@ -53,7 +53,7 @@ def pods(stage, owner, *names, gpus=1, job="job", **labels):
             "kai.scheduler/queue": "team",
             **{key.replace("__", "/"): each for key, each in labels.items()},
         }
-        metadata = {"labels": found, "ownerReferences": owned(owner)}
+        metadata = {"labels": found, **({"ownerReferences": owned(owner)} if owner else {})}
         stage.create(an_object("v1", "Pod", name, metadata=metadata, spec=spec))
 
 
@@ -210,6 +210,69 @@ def test_each_replica_of_a_leader_worker_set_starts_whole(stage):
         pods(stage, workers, f"lws-0-{number}", **labels, **index)
     runs(stage, 3)
     assert minima(stage.group_of("lws-0")) == {"leader": 1, "workers": 2}
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "field", "roles"),
+    [
+        ("kubeflow.org/v1", "TFJob", "tfReplicaSpecs", ("PS", "Worker")),
+        ("kubeflow.org/v1", "XGBoostJob", "xgbReplicaSpecs", ("Master", "Worker")),
+        ("kubeflow.org/v1", "JAXJob", "jaxReplicaSpecs", ("Worker",)),
+        ("kubeflow.org/v1", "MPIJob", "mpiReplicaSpecs", ("Launcher", "Worker")),
+        ("kubeflow.org/v2beta1", "MPIJob", "mpiReplicaSpecs", ("Launcher", "Worker")),
+    ],
+)
+def test_a_job_of_the_training_operator_starts_whole(stage, version, kind, field, roles):
+    replicas = {role: {"replicas": 2 if role == "Worker" else 1, "template": TEMPLATE} for role in roles}
+    job = make(stage, version, kind, "train", spec={field: replicas})
+    names = [f"train-{role.lower()}-{number}" for role in roles for number in range(replicas[role]["replicas"])]
+    pods(stage, job, *names[:-1])
+    waits(stage, len(names) - 1)
+    pods(stage, job, names[-1])
+    runs(stage, len(names))
+    assert stage.group_of(names[0])["spec"]["minMember"] == len(names)
+
+
+def test_the_workers_of_an_mpi_job_do_not_wait_for_a_launcher_that_waits_for_them(stage):
+    replicas = {"Launcher": {"replicas": 1, "template": TEMPLATE}, "Worker": WORKERS}
+    spec = {"launcherCreationPolicy": "WaitForWorkersReady", "mpiReplicaSpecs": replicas}
+    job = make(stage, "kubeflow.org/v2beta1", "MPIJob", "train", spec=spec)
+    pods(stage, job, "train-worker-0", "train-worker-1")
+    runs(stage, 2)
+    pods(stage, job, "train-launcher")
+    runs(stage, 3)
+
+
+def test_the_pods_of_a_knative_revision_start_together(stage):
+    service, revision = knative(stage, "2")
+    pods(stage, service, "web-a", **{"serving.knative.dev__revision": "web-1"})
+    waits(stage, 1)
+    pods(stage, service, "web-b", **{"serving.knative.dev__revision": "web-1"})
+    runs(stage, 2)
+    assert stage.group_of("web-a")["metadata"]["name"] == f"pg-web-1-{revision['metadata']['uid']}"
+
+
+def test_a_pod_of_a_knative_revision_without_a_least_scale_starts_by_itself(stage):
+    service, _ = knative(stage)
+    pods(stage, service, "web-a", **{"serving.knative.dev__revision": "web-1"})
+    runs(stage, 1)
+
+
+def knative(stage, scale=""):
+    annotations = {"annotations": {"autoscaling.knative.dev/min-scale": scale}} if scale else {}
+    service = make(stage, "serving.knative.dev/v1", "Service", "web")
+    metadata = {"labels": {"kai.scheduler/queue": "team"}, "ownerReferences": owned(service), **annotations}
+    revision = stage.create(an_object("serving.knative.dev/v1", "Revision", "web-1", metadata=metadata))
+    return service, revision
+
+
+def test_the_executors_of_a_spark_application_join_the_group_of_its_driver(stage):
+    spark = {"spark-app-name": "app", "spark-app-selector": "spark-1"}
+    pods(stage, None, "driver", **spark)
+    runs(stage, 1)
+    pods(stage, None, "executor-1", "executor-2", **spark)
+    runs(stage, 3)
+    assert {stage.group_of(name)["metadata"]["name"] for name in ("driver", "executor-1", "executor-2")} == {"spark-1"}
 
 
 def test_an_owner_of_a_kind_that_nobody_knows_is_a_group_of_one_pod_each(stage):

@@ -1,5 +1,6 @@
 """What a cycle has to tell, from small clusters through the real engine."""
 
+import attrs
 import numpy as np
 
 from kai.framework.configuration import default_profile
@@ -17,10 +18,12 @@ def queue(name="q", gpu=None, **spec):
     return making.queue(name, resources=resources, **spec)
 
 
-def told(*manifests, pool="default", actions=None):
+def told(*manifests, pool="default", detailed=False):
     snapshot = making.taken(queue("root"), queue(parent="root"), *manifests)
-    report = run_cycle(snapshot, default_profile(), Recorder())
-    overall = explain(snapshot, report, pool)
+    profile = default_profile()
+    profile = attrs.evolve(profile, parameters=attrs.evolve(profile.parameters, detailed_fit_errors=detailed))
+    report = run_cycle(snapshot, profile, Recorder())
+    overall = explain(snapshot, report, pool, detailed=detailed)
     return {account.name: account for account in overall.groups}, overall
 
 
@@ -131,6 +134,15 @@ def test_a_group_that_lacks_pods_does_not_name_the_pool():
     group = making.group("g", schedulingBackoff=1, minMember=2)
     found, _ = told(making.node("n1", allocatable=GPUS), group, gpu_pod("p", 1, group="g"), pool="east")
     assert found["g"].not_ready.startswith("Job is not ready for scheduling. Waiting for 2 pods")
+
+
+def test_messages_have_a_line_for_each_node_where_they_are_to():
+    nodes = [making.node(name, allocatable=GPUS) for name in ("n1", "n2")]
+    pods = [gpu_pod("p", 2, group="g"), gpu_pod("busy", 1, phase="Running", node="n1")]
+    found, _ = told(*nodes, making.group("g"), *pods, gpu_pod("also", 1, phase="Running", node="n2"), detailed=True)
+    (pod,) = found["g"].pods
+    assert [line.partition(":")[0] for line in pod.message.splitlines()[2:]] == ["<n1>", "<n2>"]
+    assert found["g"].unschedulable.startswith("\nPodSchedulingErrors.\n")
 
 
 def test_fair_shares_are_quantities():
