@@ -9,6 +9,7 @@ control plane of its own.
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -25,6 +26,20 @@ def bare_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Con
     Nodes, queues and definitions have no namespace to be kept apart by, and one that a module left behind would decide
     whether the next one passes. A control plane of its own costs a module four seconds.
     """
+    with started(tmp_path_factory) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def lasting_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Run a control plane for the one module of which classes may run apart from each other."""
+    with started(tmp_path_factory) as plane:
+        yield plane
+
+
+@contextmanager
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Run a control plane, or leave out the test that asks for it where there are no programs."""
     found = programs.find(os.environ)
     if found is None:
         if programs.are_required():

@@ -14,22 +14,20 @@ from tests.unit.deploy.rendering import DEPLOY
 PARTS = 3
 
 
-@pytest.fixture(scope="module")
-def theatre(bare_control_plane, tmp_path_factory):
-    """Return a stage on which kai does not run yet."""
-    install(bare_control_plane, DEPLOY / "base")
-    bare_control_plane.define(CRDS)
-    with staged(bare_control_plane, tmp_path_factory.mktemp("kai")) as stage:
-        yield stage
+@pytest.fixture(scope="session")
+def plane(lasting_control_plane):
+    """Return a control plane in which all of kai may run."""
+    install(lasting_control_plane, DEPLOY / "base")
+    lasting_control_plane.define(CRDS)
+    return lasting_control_plane
 
 
 @pytest.fixture(scope="class")
-def kai(theatre, request):
+def kai(plane, tmp_path_factory, request):
     """Run kai as the cases of a class ask for it."""
-    request.cls.setting.start(theatre)
-    yield theatre
-    for program in tuple(theatre.programs):
-        theatre.stop(program)
+    with staged(plane, tmp_path_factory.mktemp("kai")) as stage:
+        request.cls.setting.start(stage)
+        yield stage
 
 
 def behaviours(setting, cases):
@@ -51,7 +49,8 @@ def cases(suite):
 ALL = suites()
 AS_SHIPPED = [case for suite in ALL if suite.setting == SHIPPED for case in cases(suite)]
 # One class for each file that says how kai is to run, without anybody's having to name it here.
-globals().update(
-    {f"Test{suite.name.title()}": behaviours(suite.setting, cases(suite)) for suite in ALL if suite.setting != SHIPPED}
-)
-globals().update({f"TestAsShipped{part}": behaviours(SHIPPED, AS_SHIPPED[part::PARTS]) for part in range(PARTS)})
+CLASSES = {
+    **{suite.name: behaviours(suite.setting, cases(suite)) for suite in ALL if suite.setting != SHIPPED},
+    **{f"as_shipped_{part}": behaviours(SHIPPED, AS_SHIPPED[part::PARTS]) for part in range(PARTS)},
+}
+globals().update({"Test" + name.title().replace("_", ""): each for name, each in CLASSES.items()})
