@@ -51,7 +51,7 @@ def simulate(
     from kai.simulation.request import Request
 
     policy = _policy(config)
-    for note in () if policy is None else policy.notes:
+    for note in () if policy is None else policy.configuration.notes:
         console.talk(f"note: {note}")
     request = Request.of(policy, actions=actions, cycles=cycles, now=now)
     codes = [_one(path, request, console, check=check, explain=explain) for path in _cases(paths)]
@@ -94,9 +94,10 @@ def _one(path: str, request: "Request", console: Console, *, check: bool, explai
     except Exception as error:  # noqa: BLE001 - the boundary of one case: a bug becomes one line and a file
         write_failure(path, error, console)
         return report_bug(error, path)
-    said = request.policy.notes if request.policy is not None else ()
+    said = request.policy.configuration.notes if request.policy is not None else ()
     for note in (each for each in result.notes if each not in said):
-        console.talk(f"note: {path}: {note}", level=1)
+        # What was asked for and does not count changes decisions; what was passed over seldom does.
+        console.talk(f"note: {path}: {note}", level=0 if "usageDBConfig" in note else 1)
     differences = result.differences() if check else None
     write_result(result, console, differences=differences, explain=explain)
     if differences is None:

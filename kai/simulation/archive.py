@@ -21,9 +21,9 @@ from kai.api.wire import camel
 from kai.errors import InputError
 from kai.framework.configuration import read_peer
 from kai.framework.peer_settings import Settings
-from kai.model.queue import Shares
 from kai.simulation.case import Case
 from kai.simulation.moment import newest_time
+from kai.simulation.past_usage import read_past_usage, unread
 from kai.simulation.scenario import intake_settings
 
 MEMBER = "snapshot.json"
@@ -48,6 +48,7 @@ def read_archive(path: Path, name: str) -> Case:
     objects, notes = _objects(raw, name)
     settings = Settings(_mapping(document, "schedulerParams", name), f"{name}: schedulerParams", zeroed=True)
     configuration = read_peer(_mapping(document, "config", name), f"{name}: config", None)
+    usage = read_past_usage(_mapping(document, "kai", name).get("usage"), f"{name}: {MEMBER}", "kai.usage")
     return Case(
         name=name,
         title=path.stem,
@@ -56,8 +57,8 @@ def read_archive(path: Path, name: str) -> Case:
         configuration=attrs.evolve(configuration, parameters=settings.parameters(configuration.parameters)),
         settings=intake_settings(settings),
         awaited=_awaited(document, name),
-        usage=_usage(document, name),
-        notes=notes + configuration.notes,
+        usage=usage,
+        notes=notes + configuration.notes + unread(configuration, usage),
     )
 
 
@@ -67,19 +68,6 @@ def _awaited(document: Mapping[str, Any], name: str) -> tuple[str, ...]:
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         raise InputError.about(f"{name}: {MEMBER}", "kai.awaited", found=listed, wanted="a list of namespace/name")
     return tuple(listed)
-
-
-def _usage(document: Mapping[str, Any], name: str) -> Mapping[str, Shares]:
-    """Return the past usage of queues, which our own archives hold; the peer's do not."""
-    own = _mapping(document, "kai", name)
-    try:
-        return {
-            str(queue): Shares(**{key: float(part) for key, part in parts.items()})
-            for queue, parts in _mapping(own, "usage", name).items()
-        }
-    except (AttributeError, TypeError, ValueError):
-        wanted = "cpu, memory and gpu of each queue"
-        raise InputError.about(f"{name}: {MEMBER}", "kai.usage", found=own["usage"], wanted=wanted) from None
 
 
 def _read_json(path: Path, name: str) -> Mapping[str, Any]:

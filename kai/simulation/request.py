@@ -19,6 +19,7 @@ from kai.simulation.check import Differences, compare
 from kai.simulation.explanation import Explained, explained
 from kai.simulation.fairness import divide_case
 from kai.simulation.overview import Overview, overview
+from kai.simulation.past_usage import unread
 from kai.simulation.run import Outcome, simulate
 from kai.simulation.sentences import differences
 from kai.simulation.source import read_case
@@ -66,15 +67,6 @@ class Policy:
     settings: Mapping[str, Any] = EMPTY
     """What it says of how the cluster becomes a snapshot, by name."""
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return what nothing, or something else, is made of."""
-        found = self.configuration
-        asks = (
-            f"{found.place}: usageDBConfig: found a database, expected none; a simulation counts what a snapshot holds"
-        )
-        return found.notes if found.usage is None else (*found.notes, asks)
-
 
 @attrs.frozen(kw_only=True, slots=False)
 class Request:
@@ -120,7 +112,7 @@ class Request:
         configuration, settings, notes = case.configuration, case.settings, case.notes
         if self.policy is not None:
             configuration, settings = self._policy_for(case, self.policy)
-            notes += self.policy.notes
+            notes += configuration.notes + unread(configuration, case.usage)
         if self.actions is not None:
             configuration = attrs.evolve(configuration, actions=self.actions, place="command line")
         return attrs.evolve(

@@ -24,6 +24,7 @@ from kai.framework.peer_settings import Settings
 from kai.framework.registry import UnknownNameError, suggestion
 from kai.intake import IntakeSettings
 from kai.simulation.case import Case, FairShareCase
+from kai.simulation.past_usage import read_past_usage
 from kai.simulation.sentences import read_expected
 from kai.simulation.shorthand import NOW, expand, is_short
 
@@ -40,6 +41,7 @@ _KEYS = (
     "stableCycles",
     "config",
     "keepTerminating",
+    "pastUsage",
     "notes",
     "objects",
     "expected",
@@ -111,6 +113,7 @@ def read_scenario(document: Document, name: str) -> Case | FairShareCase:
         cycles=max(1, _count(document.get("cycles", 1), f"{name}: cycles")),
         stable_cycles=_count(document.get("stableCycles", 0), f"{name}: stableCycles"),
         keep_terminating=frozenset(_names(document.get("keepTerminating") or (), f"{name}: keepTerminating")),
+        usage=read_past_usage(document.get("pastUsage"), name, "pastUsage"),
         expected=_mapping(document["expected"], f"{name}: expected") if document.get("expected") else None,
         notes=notes + configuration.notes,
     )
@@ -141,6 +144,7 @@ def read_short(document: Document, name: str) -> Case:
         configuration=configuration,
         settings=IntakeSettings(restrict_node_scheduling=configuration.parameters.restrict_node_scheduling),
         cycles=max(1, _count(document.get("cycles", 1), f"{name}: cycles")),
+        usage=read_past_usage(document.get("past_usage"), name, "past_usage"),
         sentences=read_expected(document, name),
         notes=notes,
     )

@@ -12,7 +12,8 @@
       big: {pending: needs}
 
 Queues and groups are created in the order in which they are written, a minute apart; everything happens at one instant.
-A queue has no GPU quota, and no other bound, unless it says so. A group is a gang unless it says ``minimum``.
+A queue has no GPU quota, and no other bound, unless it says so. A group is a gang unless it says ``minimum``. What
+queues used before stands in ``past_usage: {a: {gpu: 0.6}}``, as fractions of the cluster.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ KEYS = (
     "with",
     "parameters",
     "now",
+    "past_usage",
     "expect",
     "idle",
     "shares",
