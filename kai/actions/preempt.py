@@ -4,7 +4,6 @@ Source: the peer's actions/preempt.
 """
 
 import attrs
-import numpy as np
 
 from kai.actions.search.waiting import Hunt, anybody
 from kai.framework.decisions import Cause
@@ -23,11 +22,9 @@ def _within_quota(session: Session, portion: Portion) -> bool:
 
 
 def _lower(session: Session, portion: Portion, placed: Bools) -> Bools:
-    queues, groups = session.facts.groups.queue, session.snapshot.groups
-    placed &= queues == queues[portion.group]
-    rows = np.flatnonzero(placed)
-    placed[rows] = [groups[row].priority < groups[portion.group].priority for row in rows.tolist()]
-    return placed
+    queues, priorities = session.facts.groups.queue, session.priorities
+    lower: Bools = (queues == queues[portion.group]) & (priorities < priorities[portion.group])
+    return placed & lower
 
 
 @attrs.frozen

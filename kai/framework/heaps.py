@@ -103,6 +103,12 @@ class GroupHeap:
 
         The latter are dropped.
         """
+        unbounded = self._heap.depth[0] < 0  # so that all members are in the heap
+        if unbounded and not (self._member & ~closed).any():  # in which order they would come is of no interest
+            dropped = np.flatnonzero(self._member).astype(np.int64)
+            self._member[:] = False
+            self._heap.length[:] = 0
+            return None, dropped
         self._refresh()
         session = self._session
         if self._dropped is None:

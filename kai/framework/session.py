@@ -85,6 +85,8 @@ class Session:
         self.reclaim_verdicts: dict[tuple[int, bool, bytes, int], Verdict] = {}
         """Whether groups of a queue may reclaim: queue, preemptible, amounts, stamp."""
         self._portions: dict[int, Portion] = {}
+        self._waiting: tuple[int, GroupRows] | None = None
+        """The groups that wait, and how many changes of status there had been by then."""
         self.group_keys = self._make_group_keys()
         self.heap_start = heap_start(self)
         self.subgroup_scores: dict[int, Float64s] = {}
@@ -128,6 +130,11 @@ class Session:
     def constrained(self) -> Bools:
         """bool[G]: groups of which some sub-group names a topology."""
         return self._base.constrained
+
+    @property
+    def priorities(self) -> Int64s:
+        """int64[G]: the priority of each group."""
+        return self._base.groups.priority
 
     @property
     def trees(self) -> Int64s:
@@ -223,10 +230,14 @@ class Session:
 
         The order in which heaps are filled.
         """
-        waiting = np.zeros(len(self.snapshot.groups), np.bool_)
-        groups.find_waiting(self.facts, self.columns, waiting)
-        rows = np.flatnonzero(waiting).astype(np.int64)
-        return self.oldest_first(rows[self.are_ready(rows)])
+        # Epochs only grow, so their sum tells whether any pod changed its status since.
+        changes = int(self.columns.epoch.sum())
+        if self._waiting is None or self._waiting[0] != changes:
+            waiting = np.zeros(len(self.snapshot.groups), np.bool_)
+            groups.find_waiting(self.facts, self.columns, waiting)
+            rows = np.flatnonzero(waiting).astype(np.int64)
+            self._waiting = changes, self.oldest_first(rows[self.are_ready(rows)])
+        return self._waiting[1]
 
     def are_ready(self, rows: GroupRows) -> Bools:
         """Return bool[n]: which groups have enough pods to be worth trying; gated ones do not count."""

@@ -6,8 +6,7 @@ Source: the peer's actions (reclaim, preempt, consolidation), its victim-invaria
     constraints signature.
 """
 
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Sequence
 
 import attrs
 import numpy as np
@@ -53,10 +52,7 @@ class Hunt:
     def run(self, session: Session) -> None:
         """Search for each group that waits, best first, once."""
         heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
-        waiting = self.pending_filter(session, session.waiting_groups())
-        facts = session.snapshot.groups
-        past = [facts[group].preemption_delay is None or _past_delay(session, group) for group in waiting.tolist()]
-        waiting = waiting[np.array(past, np.bool_)]
+        waiting = _past_delays(session, self.pending_filter(session, session.waiting_groups()))
         heap.fill(waiting)
         self._serve(session, heap, Closed(session, waiting))
 
@@ -94,17 +90,18 @@ class Hunt:
         outcome = Outcome.FAILED
         signature = signature_of(session, portion) if session.parameters.use_scheduling_signatures else ""
         if self.can_succeed(session, portion):
-            outcome = self._search(session, portion, past.standing)
+            outcome = self._search(session, portion, past)
         if outcome is Outcome.FAILED and signature:
             remember(session, portion, self._table(session, portion, past), signature)
         return outcome is not Outcome.STOPPED
 
-    def _search(self, session: Session, portion: Portion, standing: Standing | None) -> Outcome:
-        if standing is not None:
-            standing.refresh()
-        member = self._candidates(session, portion, standing)
+    def _search(self, session: Session, portion: Portion, past: "Past") -> Outcome:
+        if past.known is not None:
+            past.known.refresh()
+        member = self._candidates(session, portion, past.known)
         if not member.any() or self._is_hopeless(session, portion, member):
             return Outcome.FAILED
+        standing = past.standing()
         victims: Plodding | Striding
         if standing is None:
             victims = Plodding(session, session.oldest_first(np.flatnonzero(member).astype(np.int64)))
@@ -151,10 +148,30 @@ class Past:
         self.failed: dict[int, dict[str, Footprint]] = {}
         """Footprints of groups that failed, by queue and signature."""
 
-    @cached_property
+        self.known: Standing | None = None
+        """How all groups stand, once a search went so far."""
+
     def standing(self) -> Standing | None:
-        """How all groups stand; None: everything is decided the long way."""
-        return Standing(self._session) if self._session.parameters.shortcuts else None
+        """Return how all groups stand; None: everything is decided the long way."""
+        if self.known is None and self._session.parameters.shortcuts:
+            self.known = Standing(self._session)
+            self.known.refresh()
+        return self.known
+
+
+def _past_delays(session: Session, groups: GroupRows) -> GroupRows:
+    """Return those of ``groups`` that have waited long enough to evict others."""
+    snapshot = session.snapshot
+    objects = snapshot.groups
+
+    def read(rows: Sequence[int]) -> tuple[Bools]:
+        return (np.array([objects[row].preemption_delay is not None for row in rows], np.bool_),)
+
+    (delayed,) = snapshot.memory.rows.columns("groups with delays", snapshot.lineage.groups, len(objects), read)
+    if not delayed[groups].any():
+        return groups
+    past = [not delayed[group] or _past_delay(session, group) for group in groups.tolist()]
+    return groups[np.array(past, np.bool_)]
 
 
 def _past_delay(session: Session, group: int) -> bool:
