@@ -45,6 +45,8 @@ class Apply:
     manifest: Manifest
     manager: str
     subresource: str = ""
+    can_wait: bool = False
+    """Whether binds may go before it: whoever needs the object is shown it already."""
 
 
 @attrs.frozen(kw_only=True)

@@ -87,7 +87,7 @@ class Sender:
     @contextmanager
     def _offered(self, key: Hashable, *, hurried: bool) -> Iterator[int]:
         """Hold a place in the window from the offer to the end, whatever that end is."""
-        number = self.window.offer(key, hurried=hurried)
+        number = self.window.offer(key, self.clock.monotonic(), hurried=hurried)
         done = False
         try:
             yield number
@@ -108,11 +108,12 @@ class Sender:
         turn = self._turns[number] = anyio.Event()
         try:
             while number not in self._admitted:
-                wait = self.window.hold_until - self.clock.monotonic()
-                if wait <= 0:
+                now = self.clock.monotonic()
+                due = self.window.next_due(number, now)
+                if due is None:
                     await turn.wait()
                 else:
-                    with anyio.move_on_after(wait + 0.001):
+                    with anyio.move_on_after(due - now + 0.001):
                         await turn.wait()
                     self._admit()
         finally:

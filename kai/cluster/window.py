@@ -3,12 +3,16 @@
 The window widens while answers come quickly and narrows when the server throttles or slows down: additive increase,
 multiplicative decrease. Requests with the same key go one after the other, in the order in which they were offered.
 
+In a rush, when hurried requests come thick and fast or are answered slowly, unhurried ones stand back: what a server does for a report that
+nobody waits for, a bind waits for. The longer they have waited, the more of them go all the same.
+
 Holds: at most `widest` requests are on the way, half of them at most unhurried ones; nothing is sent before the time
-until which the server asked to be left alone.
+until which the server asked to be left alone. Whatever was offered is sent at last, however long a rush lasts.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Hashable
 from typing import Final
@@ -21,6 +25,14 @@ _QUICK: Final = 0.05
 _SLOW_FACTOR: Final = 6.0
 _FORGETTING: Final = 1.02
 _PAUSE: Final = 1.0
+_HALF_LIFE: Final = 0.5
+_RUSH: Final = 16.0
+"""So many hurried requests, each half as much after every half-life, are a rush: about 22 a second."""
+_BUSY: Final = 4
+"""So many hurried requests on the way are a rush as well: the server does not keep up with them."""
+_AGAIN: Final = 0.25
+_STANDING_BACK: Final = 4.0
+"""How long one unhurried request stands back, and how much longer each further one beside it."""
 
 
 @attrs.define
@@ -30,6 +42,7 @@ class _Ticket:
     number: int
     key: Hashable
     hurried: bool
+    offered_at: float = 0.0
     sent_at: float = -1.0
 
 
@@ -49,15 +62,18 @@ class Window:
     _behind: dict[Hashable, deque[_Ticket]] = attrs.field(factory=dict)
     """Who waits for an earlier request with the same key; a key that is there is taken."""
     _unhurried_in_flight: int = 0
+    _heat: float = 0.0
+    """Hurried requests that were sent, as they count at `_heated_at`."""
+    _heated_at: float = 0.0
     _hold_until: float = 0.0
     _cut_at: float = -1.0
     _usual: float = 0.0
     """The latency of quick answers."""
     _next: int = 0
 
-    def offer(self, key: Hashable, *, hurried: bool = True) -> int:
+    def offer(self, key: Hashable, now: float, *, hurried: bool = True) -> int:
         """Queue a request and return its number."""
-        ticket = _Ticket(self._next, key, hurried)
+        ticket = _Ticket(self._next, key, hurried, now)
         self._next += 1
         self._tickets[ticket.number] = ticket
         behind = self._behind.get(key)
@@ -77,7 +93,8 @@ class Window:
         while self.in_flight < width:
             if self._hurried:
                 ticket = self._hurried.popleft()
-            elif self._unhurried and self._unhurried_in_flight < max(1, width // 2):
+                self._warm(now)
+            elif self._unhurried and self._unhurried_in_flight < self._unhurried_width(now):
                 ticket = self._unhurried.popleft()
                 self._unhurried_in_flight += 1
             else:
@@ -87,10 +104,20 @@ class Window:
             taken.append(ticket.number)
         return tuple(taken)
 
-    @property
-    def hold_until(self) -> float:
-        """Return until when nothing may be sent; a time of the past if something may."""
-        return self._hold_until
+    def next_due(self, number: int, now: float) -> float | None:
+        """Return when to take again for the sake of a request that waits, although nobody offers and nothing ends.
+
+        None if there is no such time.
+        """
+        if now < self._hold_until:
+            return self._hold_until
+        if self._tickets[number].hurried or not self._unhurried:
+            return None
+        width = max(1, int(self.width))
+        has_room = self.in_flight < width and self._unhurried_in_flight < max(1, width // 2) and not self._is_busy
+        calm = self._heated_at + _HALF_LIFE * math.log2(max(1.0, self._heat / _RUSH))
+        turn = self._unhurried[0].offered_at + _STANDING_BACK * (self._unhurried_in_flight + 1)
+        return max(now if has_room else now + _AGAIN, min(calm, turn))
 
     @property
     def waiting(self) -> int:
@@ -125,6 +152,24 @@ class Window:
         else:
             lane.remove(ticket)
             self._finish(ticket)
+
+    def _warm(self, now: float) -> None:
+        self._heat = self._heat_at(now) + 1.0
+        self._heated_at = now
+
+    def _heat_at(self, now: float) -> float:
+        return self._heat * math.exp2(-max(0.0, now - self._heated_at) / _HALF_LIFE)
+
+    @property
+    def _is_busy(self) -> bool:
+        return self.in_flight - self._unhurried_in_flight >= _BUSY
+
+    def _unhurried_width(self, now: float) -> int:
+        """Return how many unhurried requests may be on the way."""
+        half = max(1, int(self.width) // 2)
+        if self._heat_at(now) <= _RUSH and not self._is_busy:
+            return half
+        return min(half, int((now - self._unhurried[0].offered_at) / _STANDING_BACK))
 
     def _lane(self, ticket: _Ticket) -> deque[_Ticket]:
         return self._hurried if ticket.hurried else self._unhurried

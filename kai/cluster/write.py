@@ -35,6 +35,8 @@ from kai.api.plans import (
     describe,
 )
 from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.api.queue import Queue
 from kai.cluster.answers import decoded, refusal_of
 from kai.cluster.calls import Answer, NoAnswer
 from kai.cluster.encoding import Reporter, encode_event, encode_read, encode_write
@@ -162,7 +164,8 @@ class Requests:
         ref = request.ref
         key = (ref.cls, ref.namespace, ref.name)
         call = encode_write(request, self.served)
-        answer = await self.sender.send(call, _label(request), key, may_send=may_send)
+        hurried = not _can_wait(request)
+        answer = await self.sender.send(call, _label(request), key, may_send=may_send, hurried=hurried)
         if not isinstance(answer, Answer) or not answer.is_good:
             refusal = self._refusal(answer, is_write=True)
             if refusal.reason is Reason.UNKNOWN:
@@ -316,6 +319,16 @@ class FencedRequests:
 
 def _always() -> bool:
     return True
+
+
+def _can_wait(request: Write) -> bool:
+    """Return whether a write only tells people what is decided or done already, so that binds may go before it."""
+    match request:
+        case Patch(subresource="status"):
+            return request.ref.cls is PodGroup or request.ref.cls is Queue
+        case Apply():
+            return request.can_wait
+    return False
 
 
 def _alone() -> object:

@@ -109,8 +109,8 @@ class PodGroupController:
         namespace, name = look.key
         store = self.cluster.store
         group = store.get(PodGroup, name, namespace)
-        if group is None:
-            return DONE
+        if group is None or not group.metadata.uid:
+            return DONE  # one that is only shown is seen again as soon as it is written
         around = Surroundings(
             node=lambda node: store.get(Node, node),
             claim=lambda place, claim: store.get(ResourceClaim, claim, place),
@@ -141,6 +141,7 @@ def _counts(change: Change[PodGroup]) -> bool:
     return (
         before is None
         or after is None
+        or before.metadata.uid != after.metadata.uid
         or before.spec != after.spec
         or before.status.resources_status != after.status.resources_status
     )

@@ -25,6 +25,7 @@ from kai.podgrouper.grouper import Groupers, Request
 from kai.podgrouper.lookup import Absent, Get, Lookup, Read, Reader, Unread
 from kai.podgrouper.owners import OwnerChain, find_owners
 from kai.podgrouper.resource import Manifest, Resource, spec_text
+from kai.podgrouper.rules import group_name
 from kai.podgrouper.settings import Settings
 from kai.podgrouper.update import GroupWrite, reconcile
 
@@ -110,13 +111,26 @@ def _reason_to_ignore(pod: Resource, reader: Reader, settings: Settings) -> str:
         return "the pod's labels are not selected"
     if _is_skipped(pod):
         return f"the pod carries {names.SKIP}"
-    if names.POD_GROUP in pod.annotations and not pod.owner_references:
+    if names.POD_GROUP in pod.annotations and not pod.owner_references and not _lacks_own_group(pod, reader):
         return "the pod has no owner and was put into a group by somebody else"
     if settings.namespace_labels:
         namespace = reader.get(Get(kinds.NAMESPACE, "", pod.namespace))
         if isinstance(namespace, Absent) or not _matches(namespace, settings.namespace_labels):
             return "the labels of the pod's namespace are not selected"
     return ""
+
+
+def _lacks_own_group(pod: Resource, reader: Reader) -> bool:
+    """Return whether a pod names a group made for it alone, by its UID, that does not exist.
+
+    An earlier life of ours wrote the link with the binding, and ended before it wrote the group.
+    """
+    name = group_name(pod)
+    return (
+        pod.annotations[names.POD_GROUP] == name
+        and not pod.is_terminating
+        and find_group(reader, pod.namespace, name) is None
+    )
 
 
 def _matches(labelled: Resource, selector: Mapping[str, str]) -> bool:

@@ -38,6 +38,7 @@ from kai.podgrouper.registry import load_groupers
 from kai.podgrouper.resource import Kind, Manifest
 from kai.podgrouper.settings import Settings
 from kai.podgrouper.update import GroupWrite, Verb
+from kai.podgrouper.upfront import Upfront
 
 Key = tuple[str, str]
 
@@ -87,6 +88,7 @@ class PodGrouper:
     _locks: dict[Key, _Lock] = attrs.field(factory=dict)
     _manifests: dict[Key, tuple[PodGroup, Manifest]] = attrs.field(factory=dict)
     _fetcher: Fetcher = attrs.field(init=False)
+    _upfront: Upfront = attrs.field(init=False)
     _workers: Workers[Key] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -94,12 +96,14 @@ class PodGrouper:
         self._fetcher = Fetcher(self.cluster.api, self.cluster.clock)
         queue: WorkQueue[Key] = WorkQueue(self.pace, self.cluster.draw)
         self._workers = Workers("podgrouper", queue, self._look, self.cluster.clock, self.observe)
+        self._upfront = Upfront(self.cluster, MANAGER, self._again, self._group_written, self.observe)
 
     async def run(self) -> None:
         """Group pods until cancelled."""
         await self.cluster.store.synced()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._workers.run)
+            tasks.start_soon(self._upfront.run)
             with self.cluster.store.changes(Pod, PodGroup) as changes:
                 async for batch in changes:
                     self._take(batch)
@@ -136,6 +140,15 @@ class PodGrouper:
         self._asked[key] = self._fetcher.moment()
         self._workers.want(key)
 
+    def _again(self, key: Key) -> None:
+        """Look at a pod anew although it was settled."""
+        self._settled.pop(key, None)
+        self._riding.pop(key, None)
+        self._want(key)
+
+    def _group_written(self) -> None:
+        self.observe(PodGrouped(wrote_group=True, wrote_pod=False))
+
     def _is_settled(self, pod: Pod) -> bool:
         """Return whether a pod that is seen for the first time was dealt with in an earlier life."""
         name = pod.metadata.annotations.get(names.POD_GROUP)
@@ -159,6 +172,9 @@ class PodGrouper:
         manifest = unstructure(pod)
         grouping, answers = await self._decide(manifest, since, Answers())
         if grouping.group is None or grouping.group.verb is Verb.NOTHING:
+            return await self._settle(pod, grouping, wrote=False)
+        if self._may_come_later(pod, grouping, grouping.group):
+            self._upfront.show(pod, grouping.group)
             return await self._settle(pod, grouping, wrote=False)
         async with self._writing(_path_of(grouping.group)) as waited:
             if waited:
@@ -204,6 +220,7 @@ class PodGrouper:
         manifest = write.apply_configuration()
         ref = Ref(PodGroup, name, namespace)
         reply = await self.cluster.api.perform(Apply(ref=ref, manifest=manifest, manager=MANAGER))
+        self._upfront.note(namespace, refused=isinstance(reply, Refusal))
         return reply if isinstance(reply, Refusal) else None
 
     async def _settle(self, pod: Pod, grouping: Grouping, *, wrote: bool) -> Ended:
@@ -238,6 +255,16 @@ class PodGrouper:
         if self.cluster.store.get(Pod, key[1], key[0]) is None:
             self._settled.pop(key, None)
         return self._rest(key)
+
+    def _may_come_later(self, pod: Pod, grouping: Grouping, group: GroupWrite) -> bool:
+        """Return whether a pod's group may be written after the pod is decided on: nobody else has a part in it."""
+        return (
+            group.verb is Verb.CREATE
+            and _owner(group) == pod.metadata.uid
+            and grouping.pod_patch is not None
+            and self._may_ride(pod, grouping.pod_patch)
+            and self._upfront.may_show(pod.metadata.namespace)
+        )
 
     def _may_ride(self, pod: Pod, patch: Mapping[str, Any]) -> bool:
         """Return whether the link may wait for the binding: of a pod that is bound by that write alone, and soon."""

@@ -8,7 +8,7 @@ from kai.cluster.window import Window
 
 def test_a_window_holds_so_many_and_no_more():
     window = Window(width=2.0)
-    numbers = [window.offer(key) for key in "abc"]
+    numbers = [window.offer(key, 0.0) for key in "abc"]
     assert window.take(0.0) == tuple(numbers[:2])
     assert window.take(0.0) == ()
     window.answered(numbers[0], 0.01)
@@ -17,7 +17,7 @@ def test_a_window_holds_so_many_and_no_more():
 
 def test_requests_with_the_same_key_go_one_after_the_other():
     window = Window()
-    first, second, other = window.offer("a"), window.offer("a"), window.offer("b")
+    first, second, other = window.offer("a", 0.0), window.offer("a", 0.0), window.offer("b", 0.0)
     assert window.take(0.0) == (first, other)
     window.answered(first, 0.1)
     assert window.take(0.1) == (second,)
@@ -25,12 +25,12 @@ def test_requests_with_the_same_key_go_one_after_the_other():
 
 def test_a_throttled_request_goes_again_before_all_others_and_not_too_early():
     window = Window(width=8.0)
-    first, other = window.offer("a"), window.offer("b")
+    first, other = window.offer("a", 0.0), window.offer("b", 0.0)
     window.take(0.0)
     window.throttled(first, 1.0, 5.0)
-    later = window.offer("c")
+    later = window.offer("c", 0.0)
     assert window.take(5.9) == ()
-    assert window.hold_until == 6.0
+    assert window.next_due(later, 5.9) == 6.0
     assert window.take(6.0) == (first, later)
     assert window.width == 4.0
     window.throttled(other, 6.5, 1.0)
@@ -39,24 +39,24 @@ def test_a_throttled_request_goes_again_before_all_others_and_not_too_early():
 
 def test_a_server_that_does_not_say_for_how_long_is_left_alone_for_a_second():
     window = Window()
-    number = window.offer("a")
+    number = window.offer("a", 0.0)
     window.take(0.0)
     window.throttled(number, 1.0, None)
-    assert window.hold_until == 2.0
+    assert window.next_due(number, 1.0) == 2.0
 
 
 def test_quick_answers_widen_the_window_and_slow_ones_narrow_it():
     window = Window(width=4.0, widest=6)
     now = 0.0
     for round_ in range(20):
-        numbers = [window.offer((round_, index)) for index in range(8)]
+        numbers = [window.offer((round_, index), now) for index in range(8)]
         while window.waiting or window.in_flight:
             for number in window.take(now):
                 window.answered(number, now + 0.01)
             now += 0.02
     assert window.width == 6.0
     assert numbers
-    number = window.offer("slow")
+    number = window.offer("slow", now)
     window.take(now)
     window.answered(number, now + 3.0)
     assert window.width < 6.0
@@ -65,7 +65,7 @@ def test_quick_answers_widen_the_window_and_slow_ones_narrow_it():
 def test_a_window_that_is_not_full_does_not_widen():
     window = Window(width=4.0)
     for number in range(20):
-        ticket = window.offer(number)
+        ticket = window.offer(number, float(number))
         window.take(float(number))
         window.answered(ticket, number + 0.01)
     assert window.width == 4.0
@@ -73,15 +73,15 @@ def test_a_window_that_is_not_full_does_not_widen():
 
 def test_unhurried_requests_leave_half_of_the_window_to_others():
     window = Window(width=4.0)
-    lazy = [window.offer(("event", index), hurried=False) for index in range(5)]
+    lazy = [window.offer(("event", index), 0.0, hurried=False) for index in range(5)]
     assert window.take(0.0) == tuple(lazy[:2])
-    hurried = window.offer("a")
+    hurried = window.offer("a", 0.0)
     assert window.take(0.0) == (hurried,)
 
 
 def test_whoever_waits_no_more_leaves_no_trace():
     window = Window(width=1.0)
-    sent, waiting, behind = window.offer("a"), window.offer("b"), window.offer("a")
+    sent, waiting, behind = window.offer("a", 0.0), window.offer("b", 0.0), window.offer("a", 0.0)
     window.take(0.0)
     for number in (behind, waiting, sent):
         window.withdraw(number)
@@ -91,9 +91,66 @@ def test_whoever_waits_no_more_leaves_no_trace():
 
 def test_whoever_waits_no_more_makes_room_for_who_comes_behind():
     window = Window()
-    first, second = window.offer("a"), window.offer("a")
+    first, second = window.offer("a", 0.0), window.offer("a", 0.0)
     window.withdraw(first)
     assert window.take(0.0) == (second,)
+
+
+# --- Rushes --------------------------------------------------------------------------------------------------------
+
+
+def rushing(window, since, until, step=0.01):
+    """Send a hurried request every hundredth of a second, and return the unhurried ones that went meanwhile."""
+    lazy, now = {}, since
+    while now < until:
+        number = window.offer(("bind", now), now)
+        for taken in window.take(now):
+            window.answered(taken, now)
+            if taken != number:
+                lazy[taken] = now
+        now += step
+    return lazy
+
+
+def test_in_a_rush_unhurried_requests_stand_back_until_it_is_over():
+    window = Window()
+    rushing(window, 0.0, 1.0)
+    report = window.offer("event", 1.0, hurried=False)
+    assert window.take(1.0) == ()
+    due = window.next_due(report, 1.0)
+    assert 1.1 < due < 2.0
+    assert window.take(due - 0.01) == ()
+    assert window.take(due + 0.001) == (report,)
+
+
+def test_a_rush_that_does_not_end_holds_nothing_back_for_ever():
+    window = Window()
+    rushing(window, 0.0, 1.0)
+    reports = [window.offer(("event", index), 1.0, hurried=False) for index in range(4)]
+    sent = rushing(window, 1.0, 30.0)
+    assert set(sent) == set(reports)
+    assert 4.9 < sent[reports[0]] < 5.1
+    rushing(window, 30.0, 31.0)
+    late = [window.offer(("event", index), 20.0, hurried=False) for index in range(4)]
+    assert window.take(31.0) == tuple(late[:2]), "those that waited longer go several at a time"
+
+
+def test_a_few_hurried_requests_are_no_rush():
+    window = Window()
+    rushing(window, 0.0, 0.1)
+    report = window.offer("event", 0.1, hurried=False)
+    assert window.take(0.1) == (report,)
+
+
+def test_hurried_requests_that_the_server_does_not_keep_up_with_are_a_rush():
+    window = Window()
+    numbers = [window.offer(("bind", index), 0.0) for index in range(4)]
+    assert window.take(0.0) == tuple(numbers)
+    report = window.offer("event", 2.0, hurried=False)
+    assert window.take(2.0) == ()
+    assert window.next_due(report, 2.0) > 2.1, "and nobody looks again and again meanwhile"
+    window.answered(numbers[0], 2.2)
+    assert window.take(2.2) == (report,)
 
 
 STEPS = st.lists(
@@ -105,14 +162,14 @@ STEPS = st.lists(
 @given(STEPS)
 def test_whatever_happens_order_width_and_patience_hold(steps):
     window = Window(width=3.0, widest=5)
-    now, offered, flying, done = 0.0, {}, [], set()
+    now, offered, flying, done, held_until = 0.0, {}, [], set(), 0.0
     for name, pick, flag in steps:
         now += 0.1
         if name == "offer":
-            offered[window.offer(pick % 3, hurried=flag)] = pick % 3
+            offered[window.offer(pick % 3, now, hurried=flag)] = pick % 3
         elif name == "take":
             taken = window.take(now)
-            assert not taken or now >= window.hold_until
+            assert not taken or now >= held_until
             flying += taken
             assert len(flying) <= math.ceil(5)
             assert len({offered[number] for number in flying}) == len(flying), "one of each key at a time"
@@ -126,6 +183,7 @@ def test_whatever_happens_order_width_and_patience_hold(steps):
                 done.add(number)
             else:
                 window.throttled(number, now, 0.3)
+                held_until = now + 0.3
         elif name == "withdraw":
             left = sorted(offered.keys() - done)
             if left:
@@ -139,5 +197,10 @@ def test_whatever_happens_order_width_and_patience_hold(steps):
     now += 1.0
     while window.waiting or flying:
         flying += window.take(now)
-        assert flying, "something can always be sent"
+        if not flying:
+            due = max((window.next_due(number, now) or 0.0) for number in offered.keys() - done)
+            assert due, "something can always be sent"
+            assert due - now < 5.0, "and soon"
+            now = due + 0.001
+            continue
         window.answered(flying.pop(), now)

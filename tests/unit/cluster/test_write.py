@@ -24,9 +24,11 @@ from kai.api.plans import (
     Refusal,
 )
 from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.api.queue import Queue
 from kai.cluster.calls import Answer, NoAnswer
 from kai.cluster.leading import SoleLeadership
-from kai.cluster.port import BudgetExhausted, Evict, Fetch, FetchAll, Forbidden, NoSuchKind, NotLeading, Term
+from kai.cluster.port import Apply, BudgetExhausted, Evict, Fetch, FetchAll, Forbidden, NoSuchKind, NotLeading, Term
 from kai.cluster.store import Watched
 from tests.doubles.http_server import Faults, HttpServer
 from tests.unit.cluster.assembled import in_virtual_time, running
@@ -287,6 +289,32 @@ async def test_so_many_requests_and_no_more_are_on_the_way():
         assert server.most_in_flight <= 64
         assert cluster.sender.sent["create", "configmaps", 201] == 400
         assert cluster.sender.window.in_flight == cluster.sender.window.waiting == 0
+
+
+@in_virtual_time
+async def test_in_a_rush_reports_are_written_after_what_somebody_waits_for():
+    server = HttpServer(faults=Faults(delay=lambda call: 0.02 if call.method != "GET" else 0.0))
+    async with running(server) as cluster:
+        done = []
+
+        async def write(request):
+            await cluster.api.perform(request)
+            done.append(request.ref.cls)
+
+        status = {"status": {"resourcesStatus": {}}}
+        group = Apply(ref=Ref(PodGroup, "g", "team"), manifest={"spec": {}}, manager="kai", can_wait=True)
+        async with anyio.create_task_group() as tasks:
+            for number in range(200):
+                tasks.start_soon(write, make(Ref(ConfigMap, f"m{number}", "team")))
+            await cluster.clock.sleep(0.05)
+            tasks.start_soon(write, group)
+            tasks.start_soon(write, Patch(ref=group.ref, patch=status, subresource="status"))
+            tasks.start_soon(write, Patch(ref=Ref(Queue, "q"), patch=status, subresource="status"))
+            tasks.start_soon(write, Emit(ref=POD, type="Normal", reason="Scheduled", message="so"))
+            for number in range(200, 220):
+                tasks.start_soon(write, make(Ref(ConfigMap, f"m{number}", "team")))
+        assert set(done[:220]) == {ConfigMap}
+        assert sorted(cls.__name__ for cls in done[220:]) == ["Pod", "PodGroup", "PodGroup", "Queue"]
 
 
 @in_virtual_time

@@ -1,0 +1,114 @@
+"""Groups of lone pods, shown in the store of this process before they are written.
+
+Where one process groups, decides and binds, nobody needs a lone pod's group in the API server for the pod to be placed.
+So it is shown as it will be, the pod is decided on at once, and the write follows: at once in calm times, and in a rush
+when the binds leave room for it.
+
+Holds: a group is shown ahead of its write only in a namespace where the last write of a group went through; the first
+refusal ends that, and whoever is concerned is grouped anew, with the write before all else. What is shown and not
+written is lost with the process: the next one finds pods that name no group, or one that is missing, and makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from kai.api.codec import structure_as
+from kai.api.plans import Reason, Ref, Refusal
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.api.times import instant_text
+from kai.cluster.port import Apply, Cluster, Key
+from kai.cluster.work import DONE, Ended, Look, Observe, Pace, Workers, WorkQueue, unobserved
+from kai.podgrouper.resource import Manifest
+from kai.podgrouper.update import GroupWrite
+
+_PACE: Final = Pace(concurrency=16)
+_AGAIN: Final = frozenset({Reason.UNAVAILABLE, Reason.UNKNOWN})
+
+
+@attrs.frozen
+class _Shown:
+    """A group that is shown, the pod that it is for, and that pod's UID."""
+
+    pod: Key
+    uid: str
+    write: GroupWrite
+
+
+@attrs.define
+class Upfront:
+    """The groups that are shown and not written yet."""
+
+    cluster: Cluster
+    manager: str
+    again: Callable[[Key], None]
+    """Has a pod grouped anew: its group could not be written."""
+    written: Callable[[], None]
+    """Takes note that a group was written."""
+    observe: Observe = unobserved
+    _shown: dict[Key, _Shown] = attrs.field(factory=dict)
+    _open: dict[str, None] = attrs.field(factory=dict)
+    """Namespaces where the last write of a group went through."""
+    _workers: Workers[Key] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Make the loop around `_look`."""
+        queue: WorkQueue[Key] = WorkQueue(_PACE, self.cluster.draw)
+        self._workers = Workers("podgrouper-upfront", queue, self._look, self.cluster.clock, self.observe)
+
+    async def run(self) -> None:
+        """Write what is shown, until cancelled."""
+        await self._workers.run()
+
+    def may_show(self, namespace: str) -> bool:
+        """Return whether groups of a namespace may be shown ahead of their writes."""
+        return namespace in self._open
+
+    def note(self, namespace: str, *, refused: bool) -> None:
+        """Take note of how a write of a group ended."""
+        if refused:
+            self._open.pop(namespace, None)
+        else:
+            self._open[namespace] = None
+
+    def show(self, pod: Pod, write: GroupWrite) -> None:
+        """Show the group of a pod, and have it written."""
+        now = float(int(self.cluster.clock.now()))
+        metadata = write.manifest["metadata"]
+        born: Manifest = {**metadata, "creationTimestamp": instant_text(now)} if isinstance(metadata, dict) else {}
+        group = structure_as(PodGroup, {**write.manifest, "metadata": born})
+        key = (group.metadata.namespace, group.metadata.name)
+        self._shown[key] = _Shown((pod.metadata.namespace, pod.metadata.name), pod.metadata.uid, write)
+        self.cluster.store.assume(group, lambda found: found is not None)
+        self._workers.want(key)
+
+    async def _look(self, look: Look[Key]) -> Ended:
+        shown = self._shown.get(look.key)
+        if shown is None:
+            return DONE
+        pod = self.cluster.store.get(Pod, shown.pod[1], shown.pod[0])
+        if pod is None or pod.metadata.uid != shown.uid:
+            self._end(look.key)  # and nobody would ever take the group away
+            return DONE
+        namespace, name = look.key
+        ref = Ref(PodGroup, name, namespace)
+        manifest = shown.write.apply_configuration()
+        reply = await self.cluster.api.perform(Apply(ref=ref, manifest=manifest, manager=self.manager, can_wait=True))
+        if isinstance(reply, Refusal) and reply.reason in _AGAIN:
+            return Ended(failure=reply.message or reply.reason.value, after=reply.retry_after)
+        self._end(look.key)
+        self.note(namespace, refused=isinstance(reply, Refusal))
+        if isinstance(reply, Refusal):
+            self.again(shown.pod)
+        else:
+            self.written()
+        return DONE
+
+    def _end(self, key: Key) -> None:
+        """Show what is really there, which is the group if it was written."""
+        del self._shown[key]
+        self.cluster.store.forget(PodGroup, key)
