@@ -4,7 +4,7 @@ The window widens while answers come quickly and narrows when the server throttl
 multiplicative decrease. Requests with the same key go one after the other, in the order in which they were offered.
 
 In a rush, when hurried requests come thick and fast or are answered slowly, unhurried ones stand back: what a server
-does for a report that nobody waits for, a bind waits for. The longer they have waited, the more of them go all the same.
+does for a report that nobody waits for, a bind waits for. The longer they have waited, the more of them go anyway.
 
 Holds: at most `widest` requests are on the way, half of them at most unhurried ones; nothing is sent before the time
 until which the server asked to be left alone. Whatever was offered is sent at last, however long a rush lasts.
