@@ -17,7 +17,7 @@ from benchmarks.clock import Stopwatch
 from benchmarks.events import Batch
 from benchmarks.outcome import Decisions
 from kai import kernels
-from kai.api.collector import paused, settle
+from kai.api.collector import growing, paused, settle
 from kai.api.kinds import BY_NAME, ApiObject
 from kai.api.objects import FIELD_OF
 from kai.api.pod import Pod
@@ -117,7 +117,7 @@ class Live:
     def _put(self, batch: Batch) -> None:
         cls = BY_NAME[batch.api_version, batch.kind].cls
         shelf: Shelf[ApiObject] = self.store.shelf(cls)
-        with self.store.taking(), paused():
+        with self.store.taking(), paused() if self._has_cycled else growing():
             if batch.form == "list":
                 for body in batch.bodies:
                     take(shelf, msgspec.Raw(body))
@@ -139,7 +139,7 @@ class Live:
 
     def cycle(self, now: float, watch: Stopwatch) -> Outcome:
         """Apply what arrived, take a snapshot, run every action, and encode what is to be written."""
-        with paused():  # as the service does
+        with paused() if self._has_cycled else growing():  # as the service does
             outcome = self._cycle(now, watch)
         self._has_cycled = True
         return outcome

@@ -18,6 +18,12 @@ _MOST: Final = 1 << 13
 _MOST_STRUCTS: Final = 1 << 10
 _MOST_BYTES: Final = 1 << 20
 _LONGEST: Final = 1 << 16
+_PATIENCE: Final = 1 << 9
+"""After so many values in a row that were not known, it is not worth looking."""
+_REST: Final = 1 << 12
+"""So many values are not looked for then."""
+_TRIES: Final = 1 << 5
+"""So many are afterwards, before it rests again."""
 # Version 2 of the format has no back references, so the bytes depend on the value alone.
 _FORMAT: Final = 2
 
@@ -42,11 +48,26 @@ def shared(read: Reader) -> Reader:
 
 def shared_bytes(read: Callable[[bytes], Any], longest: int) -> Callable[[Any], Any]:
     """Make a reader of JSON return one object for all equal texts up to a length, those that came lately at least."""
-    recall = _remembering(read)
+    recent = Recent(_MOST)
+    luck = _PATIENCE
 
     def read_shared(raw: Any) -> object:  # noqa: ANN401 - bytes, or what has a buffer of them
+        nonlocal luck
         key = bytes(raw)
-        return recall(key, key) if len(key) <= longest else read(key)
+        if len(key) > longest:
+            return read(key)
+        if luck < 0:  # these are different in each object; look again after a while
+            luck = luck + 1 or _TRIES
+            return read(key)
+        result = recent.get(key)
+        if result is not None:
+            luck = _PATIENCE
+            return result
+        luck = luck - 1 if luck else -_REST
+        result = read(key)
+        if result is not None:
+            recent.put(key, result)
+        return result
 
     return read_shared
 

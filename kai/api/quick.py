@@ -11,7 +11,7 @@ An object is read in two steps, metadata first, so that one that is known alread
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin
 
 import attrs
@@ -156,6 +156,8 @@ def _form(hint: Hint) -> tuple[Any, Fix | None]:
     if hint in _AS_THEY_ARE:
         return hint, None
     origin: object = get_origin(hint)
+    if origin is Mapping and get_args(hint) == (str, str):
+        return dict[str, str], None
     if origin is Annotated:
         inner, *notes = get_args(hint)
         if Format("time") in notes:

@@ -8,7 +8,7 @@ from typing import Final
 import anyio
 import attrs
 
-from kai.api.collector import paused
+from kai.api.collector import growing, paused
 from kai.api.kinds import BY_CLASS
 from kai.cluster.answers import status_of, wait_of
 from kai.cluster.calls import Answer, Call, LineSplitter, NoAnswer, Query, Stream, Transport
@@ -118,7 +118,7 @@ class Watcher:
         cls = self.watched.cls
         shelf = self.store.shelf(cls)
         version, is_last = version_of(page.metadata.version), not page.metadata.token
-        with self.store.taking(), paused():
+        with self.store.taking(), paused() if self.store.is_synced else growing():
             if effect.is_first:
                 shelf.begin_list(version)
             for item in page.items or ():

@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 from opentelemetry.trace import Tracer
 
-from kai.api.collector import paused, settle
+from kai.api.collector import growing, paused, settle
 from kai.api.kinds import ApiObject
 from kai.api.objects import ClusterObjects
 from kai.api.wire import EMPTY
@@ -162,7 +162,8 @@ class Cycles:
         given = self.last = Input(objects=objects, now=now, cycle=stream.number, awaited=self.awaited, usage=usage)
         error = ""
         try:
-            with paused():  # long lists that are new are all that the collector would look through, in vain
+            # Long lists that are new are all that the collector would look through, in vain.
+            with paused() if self._is_frozen else growing():
                 return self._decide(given, stream, budget)
         except AbandonedError as stop:
             error = str(stop)

@@ -1,8 +1,9 @@
 import gc
+import weakref
 
 import pytest
 
-from kai.api.collector import paused
+from kai.api.collector import growing, paused, settle
 
 
 def test_the_collector_rests_and_goes_on_afterwards() -> None:
@@ -23,5 +24,46 @@ def test_a_collector_that_was_off_stays_off() -> None:
         with paused():
             assert not gc.isenabled()
         assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+@pytest.fixture
+def thawed():
+    """Leave the collector as it was."""
+    threshold = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*threshold)
+
+
+class Knot:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.mark.usefixtures("thawed")
+def test_what_was_there_when_it_grew_is_passed_over_until_it_settles() -> None:
+    found = weakref.ref(Knot())
+    with growing():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.collect()
+    assert found() is not None
+    settle()
+    assert found() is None
+
+
+@pytest.mark.usefixtures("thawed")
+def test_a_collector_that_was_off_is_left_alone_when_it_grows() -> None:
+    gc.disable()
+    before = gc.get_freeze_count()
+    try:
+        with growing():
+            pass
+        assert not gc.isenabled()
+        assert gc.get_freeze_count() == before
     finally:
         gc.enable()
