@@ -16,6 +16,7 @@ component, in Go's form (--name=value, --name value, -name); docs/operations.md 
 \b
   kai run --kubeconfig ~/.kube/config
   kai run scheduler --scheduler-conf=/etc/config/config.yaml --leader-elect
+  kai run scheduler --config=schedulingshard.yaml
 """
 
 

@@ -169,7 +169,8 @@ class SchedulerMetrics:
         self._under_way = gauge("writes_under_way", "Binds, evictions and deletions that have not ended.")
         self.leads = gauge("is_leader", "1 while this process decides.")
         self._usage_reads = counter("usage_reads_total", "Readings of the past usage of queues.", "result")
-        self._usage_known = gauge("usage_is_known", "1 while the past usage of queues counts.")
+        # The label lets the metric be absent where past usage is not asked for: an alert is then about those who do.
+        self._usage_known = gauge("usage_is_known", "1 while the past usage of queues counts.", "client")
 
     # --- Cycles --------------------------------------------------------------------------------------------------
 
@@ -268,7 +269,7 @@ class SchedulerMetrics:
 
     def usage_known(self, *, known: bool) -> None:
         """Show whether past usage counts."""
-        self._usage_known.set(float(known))
+        self._usage_known.labels("prometheus").set(float(known))
 
     # --- Decisions and writes ------------------------------------------------------------------------------------
 

@@ -102,11 +102,11 @@ def test_a_queue_that_used_much_before_waits_for_one_that_did_not(control_plane,
 
         labels = 'queue_display_name="",queue_metadata_name="heavy",queue_name="heavy"'
         until(lambda: shown(f"kai_queue_gpu_usage{{{labels}}} 1.0"), "the past usage among the metrics")
-        assert shown("kai_usage_is_known 1.0")
+        assert shown('kai_usage_is_known{client="prometheus"} 1.0')
         assert database.questions[3].startswith("sum_over_time((((kai_queue_allocated_gpus) * (0.5^((")
 
         database.is_up = False
-        until(lambda: shown("kai_usage_is_known 0.0"), "past usage to become stale")
+        until(lambda: shown('kai_usage_is_known{client="prometheus"} 0.0'), "past usage to become stale")
         # By weight alone half of the GPUs are the heavy one's.
         until(lambda: sum(bool(cluster.events(f"light-{at}", "Evict")) for at in range(8)) == 4, "four evictions")
     assert cluster.forbidden() == []

@@ -1,7 +1,9 @@
 """The order of jobs is shown as the peer shows it, and showing it changes nothing."""
 
 import json
+from types import SimpleNamespace
 
+import anyio
 import attrs
 
 from kai.framework.configuration import default_profile
@@ -12,6 +14,7 @@ from kai.framework.waiting import waiting_order
 from kai.intake import take_snapshot
 from kai.scheduler.dump import Input
 from kai.scheduler.joborder import job_order
+from kai.scheduler.service import Scheduler
 from kai.scheduler.settings import SchedulerSettings
 from tests.unit.intake import making
 
@@ -66,3 +69,13 @@ def test_looking_at_the_order_changes_no_decision():
     bound = [snapshot.pods[each.pod].name for each in sink.decisions if isinstance(each, Bind)]
     assert bound == [f"{snapshot.groups[row].name}-0" for row in before]
     assert waiting_order(snapshot, default_profile()) == before
+
+
+def test_before_everything_is_known_there_is_no_order():
+    store = SimpleNamespace(is_synced=False)
+    parts = dict.fromkeys(field.name.lstrip("_") for field in attrs.fields(Scheduler) if field.default is attrs.NOTHING)
+    scheduler = Scheduler(**{**parts, "cluster": SimpleNamespace(store=store)})
+    route = scheduler.routes()["/get-job-order"]
+    assert route.local
+    response = anyio.run(route.answer)
+    assert (response.status, response.body) == (503, b"Job order data not ready\n")

@@ -70,7 +70,7 @@ def test_it_is_read_again_and_again():
     assert log == ["past usage counts"]
     assert registry.get_sample_value("kai_usage_reads_total", {"result": "done"}) == 4
     assert registry.get_sample_value("kai_usage_query_latency_milliseconds_count") == 4
-    assert registry.get_sample_value("kai_usage_is_known") == 1
+    assert registry.get_sample_value("kai_usage_is_known", {"client": "prometheus"}) == 1
 
 
 def test_what_was_read_last_holds_while_the_database_fails():
@@ -87,7 +87,7 @@ def test_what_is_stale_counts_no_more_until_the_database_answers_again():
     assert known == [HALF, NONE, NONE, {"a": Shares(gpu=0.1)}]
     assert log.count("past usage is stale and counts no more") == 1
     assert log.count("past usage counts") == 2
-    assert registry.get_sample_value("kai_usage_is_known") == 1
+    assert registry.get_sample_value("kai_usage_is_known", {"client": "prometheus"}) == 1
 
 
 def test_it_becomes_stale_between_two_readings_as_well():
