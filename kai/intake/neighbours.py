@@ -25,7 +25,7 @@ class Surroundings:
     containers: tuple[ContainerRequest, ...] = ()
 
 
-_NOTHING = Surroundings()
+NOTHING = Surroundings()
 
 
 @attrs.frozen(eq=False)
@@ -49,6 +49,11 @@ class Neighbours:
     tokens: tuple[Token, ...]
     """For pods by their ``Needs``."""
 
+    @property
+    def are_silent(self) -> bool:
+        """Whether nothing is added to the shape of a pod that refers to no other object."""
+        return self.label_keys is None and self.zone_devices is None and not self.claimable
+
     def of(self, cell: PodCell) -> Surroundings:
         """Return what the neighbours add to the shape of a pod.
 
@@ -67,7 +72,7 @@ class Neighbours:
         if refers or self.label_keys is not None:
             claimed = self._claimed(cell) if traits.constraints.claims else 0
             return Surroundings(pod.namespace, labels, missing, claimed, containers)
-        return Surroundings(containers=containers) if containers else _NOTHING
+        return Surroundings(containers=containers) if containers else NOTHING
 
     def signature(self, cell: PodCell) -> str:
         """Return the signature of a pod: of its volume claims the class, size and phase count, not the name."""

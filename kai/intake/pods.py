@@ -5,7 +5,7 @@ import attrs
 from kai.api import names
 from kai.api import pod as api
 from kai.api.sharing import gpu_groups
-from kai.intake.membership import Place, Places
+from kai.intake.membership import Leaves, Place, Places
 from kai.intake.requests import Demand, ResourceKey, demand, resource_key
 from kai.intake.settings import IntakeSettings
 from kai.intake.traits import TraitKey, Traits, read_traits, trait_key
@@ -38,10 +38,10 @@ class PodCell:
     reservation: bool
     watched: bool
     """The pod is leaving, or shares devices: more than its phase decides where it stands."""
+    numbers: tuple[int, ...]
+    """What columns say of it, in the order of ``kai.intake.table.PodColumns``."""
     demand: Demand
     traits: Traits
-    kind: int
-    """Number of the scheduler that it names and of the names of its labels."""
     shape: int = -1
     """Number in the table of shapes."""
     token: object = None
@@ -51,9 +51,11 @@ class PodCell:
 class PodReader:
     """Reads pod objects; equal amounts become one object, and equal traits, so that identities tell shapes apart."""
 
-    def __init__(self, settings: IntakeSettings, places: Places) -> None:
+    def __init__(self, settings: IntakeSettings, places: Places, leaves: Leaves, node_names: dict[str, int]) -> None:
         self._settings = settings
         self._places = places
+        self._leaves = leaves
+        self._node_names = node_names
         self._demands: dict[ResourceKey, Demand] = {}
         self._traits: dict[TraitKey, Traits] = {}
         self.kinds: dict[PodKind, int] = {}
@@ -75,6 +77,11 @@ class PodReader:
         amounts = self._bare if finished else self._demand_of(resource_key(source))
         devices = gpu_groups(labels) if amounts.gpu.shared else ()
         leaving_since = deleted if phase == "Running" else None
+        watched = bool(devices) or leaving_since is not None
+        place = self._places.of((group, metadata.namespace))
+        subgroup = labels.get(names.SUBGROUP, DEFAULT_SUBGROUP)
+        node, nodes = spec.node_name, self._node_names
+        reservation = labels.get(names.APP) == self._settings.reservation_app
         return PodCell(
             source=source,
             order=(metadata.namespace, metadata.name),
@@ -86,7 +93,7 @@ class PodReader:
                 labels=labels,
                 scheduler=spec.scheduler_name,
                 group=group,
-                subgroup=labels.get(names.SUBGROUP, DEFAULT_SUBGROUP),
+                subgroup=subgroup,
                 signature=traits.signature,
                 priority=spec.priority,
                 node_pool=self._settings.pool(labels),
@@ -94,14 +101,22 @@ class PodReader:
             status=status,
             waiting=waiting,
             leaving_since=leaving_since,
-            node=spec.node_name,
+            node=node,
             devices=devices,
-            watched=bool(devices) or leaving_since is not None,
-            place=self._places.of((group, metadata.namespace)),
-            reservation=labels.get(names.APP) == self._settings.reservation_app,
+            watched=watched,
+            place=place,
+            reservation=reservation,
+            numbers=(
+                status,
+                nodes.setdefault(node, len(nodes)),
+                place.number,
+                self._leaves.name(subgroup),
+                self.kinds.setdefault((spec.scheduler_name, *labels), len(self.kinds)),
+                reservation,
+                watched,
+            ),
             demand=amounts,
             traits=traits,
-            kind=self.kinds.setdefault((spec.scheduler_name, *labels), len(self.kinds)),
         )
 
     def _demand_of(self, key: ResourceKey) -> Demand:

@@ -6,9 +6,10 @@ from operator import is_not
 import attrs
 import numpy as np
 
-from kai.intake.neighbours import Neighbours, Surroundings
+from kai.intake.neighbours import NOTHING, Neighbours, Surroundings
 from kai.intake.pods import PodCell
 from kai.intake.requests import Demand, packed
+from kai.intake.traits import Needs
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import Constraints, Shape
 from kai.model.rows import Int64s
@@ -24,6 +25,8 @@ class ShapeTable:
         self._shapes: list[Shape] = []
         self._numbers: dict[Shape, int] = {}
         self._known: dict[Hashable, int] = {}
+        self._alone: dict[tuple[int, int], int] = {}
+        """Of pods to which neighbours add nothing, by the identities of demand and constraints."""
         self._settled: Neighbours | None = None
         self._edition = Edition()
         self._shape_of: Int64s = np.zeros(0, np.int64)
@@ -56,8 +59,12 @@ class ShapeTable:
 
     def _fit(self, cell: PodCell, neighbours: Neighbours) -> bool:
         """Give one pod its shape and signature; return whether the signature is another one than before."""
-        token = neighbours.tokens[cell.traits.needs]
+        traits = cell.traits
+        token = neighbours.tokens[traits.needs]
         if cell.token is token:
+            return False
+        if traits.needs is Needs.NOBODY and neighbours.are_silent:
+            cell.shape, cell.token = self._number_alone(cell.demand, traits.constraints), token
             return False
         cell.shape = self._number(cell.demand, cell.traits.constraints, neighbours.of(cell))
         cell.token = token
@@ -80,6 +87,13 @@ class ShapeTable:
         if len(shapes) != len(self._used) or any(map(is_not, shapes, self._used)):
             self._used = shapes
         return self._used, rank[numbers]
+
+    def _number_alone(self, demand: Demand, constraints: Constraints) -> int:
+        key = (id(demand), id(constraints))
+        found = self._alone.get(key)
+        if found is None:
+            found = self._alone[key] = self._number(demand, constraints, NOTHING)
+        return found
 
     def _number(self, demand: Demand, constraints: Constraints, around: Surroundings) -> int:
         """Return the number of a shape. Demands and constraints are interned, so their identities stand for them."""

@@ -101,10 +101,10 @@ class Intake:
         self._groups: Shelf[api_podgroup.PodGroup, GroupCell] = Shelf()
         self._group_reader = GroupReader(self._settings, GroupSurroundings({}, {}, 0, {}), self._places)
         self._pods: Shelf[api_pod.Pod, PodCell] = Shelf()
-        self._pod_reader = PodReader(self._settings, self._places)
         self._zones: Shelf[api_numa.NodeResourceTopology, NumaCell] = Shelf()
-        leaves = Leaves()
-        self._pod_table, self._group_table = PodTable(self._places, leaves), GroupTable(leaves)
+        leaves, node_names = Leaves(), dict[str, int]()
+        self._pod_reader = PodReader(self._settings, self._places, leaves, node_names)
+        self._pod_table, self._group_table = PodTable(self._places, leaves, node_names), GroupTable(leaves)
         self._node_table = NodeTable()
         self._library: Library | None = None
         self._neighbours: Neighbours | None = None

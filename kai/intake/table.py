@@ -7,7 +7,7 @@ without the pod.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import compress, count
+from itertools import chain, compress, count
 from operator import is_not
 from typing import NamedTuple
 
@@ -48,11 +48,12 @@ class PodTable:
 
     places: Places
     leaves: Leaves
+    node_names: dict[str, int] = attrs.field(factory=dict)
+    """Numbers of the names of nodes."""
     cells: Sequence[PodCell] = ()
     pods: Sequence[Pod] = ()
     edition: Edition = attrs.field(factory=Edition)
     columns: PodColumns = attrs.field(init=False)
-    _node_names: dict[str, int] = attrs.field(factory=dict)
     _rows_of_nodes: Mapping[str, int] | None = None
     _row_of: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
     """Rows of nodes by number of the name, by ``_rows_of_nodes``."""
@@ -84,34 +85,22 @@ class PodTable:
     def node_rows(self, rows: Mapping[str, int]) -> Int64s:
         """Return int64[P]: the row of each pod's node, -1 for none or one outside the snapshot."""
         row_of = self._row_of
-        if rows is not self._rows_of_nodes or len(row_of) != len(self._node_names):
-            row_of = self._row_of = np.array([rows.get(name, NONE) for name in self._node_names], np.int64)
+        if rows is not self._rows_of_nodes or len(row_of) != len(self.node_names):
+            row_of = self._row_of = np.array([rows.get(name, NONE) for name in self.node_names], np.int64)
             self._rows_of_nodes = rows
         return row_of[self.columns.node]
 
     @property
     def is_overgrown(self) -> bool:
         """Whether most names are of nodes and sub-groups of the past."""
-        return len(self._node_names) + len(self.leaves) > (1 << 16) + 4 * len(self.cells)
+        return len(self.node_names) + len(self.leaves) > (1 << 16) + 4 * len(self.cells)
 
     def _read(self, rows: Sequence[int]) -> PodColumns:
         return self._read_rows([self.cells[row] for row in rows])
 
     def _read_rows(self, cells: Iterable[PodCell]) -> PodColumns:
-        names, leaves = self._node_names, self.leaves
-        numbers = [
-            (
-                cell.status,
-                names.setdefault(cell.node, len(names)),
-                cell.place.number,
-                leaves.name(cell.pod.subgroup),
-                cell.kind,
-                cell.reservation,
-                cell.watched,
-            )
-            for cell in cells
-        ]
-        table = np.array(numbers, np.int64).reshape(-1, len(PodColumns._fields))
+        numbers = chain.from_iterable([cell.numbers for cell in cells])
+        table = np.fromiter(numbers, np.int64).reshape(-1, len(PodColumns._fields))
         status, node, place, subgroup, kind = (np.ascontiguousarray(table[:, at]) for at in range(5))
         return PodColumns(
             status, node, place, subgroup, kind=kind, reservation=table[:, 5] > 0, watched=table[:, 6] > 0

@@ -105,7 +105,8 @@ def _devices_spoken_for(facts: Facts, columns: Columns, node: int) -> int:
 
 
 @inner
-def _book_slot(facts: Facts, columns: Columns, places: Places, node: int, slot: int, status: int, memory: int) -> None:
+def book_slot(facts: Facts, columns: Columns, places: Places, node: int, slot: int, status: int, memory: int) -> None:
+    """Put so much memory of a pod with ``status`` on a shared device, and what that means for whole devices."""
     width = columns.idle.shape[1]
     idle = places.idle + node * width + GPU
     releasing = places.releasing + node * width + GPU
@@ -206,7 +207,7 @@ def book(
             slot = columns.placement_slots[placement, device]
             if slot >= 0:
                 if sign > 0:
-                    _book_slot(facts, columns, places, node, slot, status, memory)
+                    book_slot(facts, columns, places, node, slot, status, memory)
                 else:
                     _unbook_slot(facts, columns, places, node, slot, status, memory)
 
@@ -387,87 +388,3 @@ def new_placement(columns: Columns, places: Places) -> int:
     for device in range(columns.placement_slots.shape[1]):
         columns.placement_slots[row, device] = -1
     return row
-
-
-@inner
-def _open_node(facts: Facts, columns: Columns, places: Places, pod: int, node: int, status: int) -> None:
-    shape = facts.pods.shape[pod]
-    shared = is_shared(facts, shape)
-    for resource in range(columns.idle.shape[1]):
-        amount = facts.shapes.request[shape, resource]
-        if amount == 0 or facts.nodes.allocatable[node, resource] == 0:
-            continue
-        if resource == GPU and (shared or facts.pods.reservation[pod]):
-            continue
-        columns.used[node, resource] += amount
-        if status == PIPELINED:
-            columns.releasing[node, resource] -= amount
-        else:
-            columns.idle[node, resource] -= amount
-            if status == RELEASING:
-                columns.releasing[node, resource] += amount
-    if shared:
-        memory = device_memory(facts, shape, node)
-        for device in range(columns.placement_slots.shape[1]):
-            slot = columns.placement_slots[columns.placement[pod], device]
-            if slot >= 0:
-                _book_slot(facts, columns, places, node, slot, status, memory)
-        columns.cursor[0] = 0
-
-
-@inner
-def _open_group(facts: Facts, columns: Columns, pod: int, node: int, status: int) -> None:
-    """Count a pod for its leaf, its group and its queue, but not yet for the queues above."""
-    group = facts.pods.group[pod]
-    if group < 0:
-        return
-    leaf = facts.pods.leaf[pod]
-    if leaf >= 0:
-        columns.active[leaf] += ACTIVE_ALLOCATED >> status & 1
-        columns.occupying[leaf] += ACTIVE_USED >> status & 1
-        columns.pending[leaf] += int(status == PENDING)
-        columns.pipelined[leaf] += int(status == PIPELINED)
-    if not (COUNTED >> status) & 1:
-        return
-    columns.counted[group] += 1
-    queue = facts.groups.queue[group]
-    if queue < 0:
-        return
-    shape = facts.pods.shape[pod]
-    cpu, memory = facts.shapes.request[shape, CPU], facts.shapes.request[shape, MEMORY]
-    gpu = accepted_gpu(facts, shape, node)
-    columns.queue_used[queue, CPU] += cpu
-    columns.queue_used[queue, MEMORY] += memory
-    columns.queue_used[queue, GPU] += gpu
-    if not facts.groups.preemptible[group]:
-        columns.queue_fixed[queue, CPU] += cpu
-        columns.queue_fixed[queue, MEMORY] += memory
-        columns.queue_fixed[queue, GPU] += gpu
-
-
-@kernel
-def open_books(facts: Facts, columns: Columns, places: Places) -> None:
-    """Book every pod that stands somewhere when the snapshot is made, in row order.
-
-    Reservation pods first, as they hold devices for others. Sums are written directly, past the journal: nobody undoes
-    facts.
-
-    Cost: O(P R + Q).
-    """
-    for first in (True, False):
-        for pod in range(facts.pods.shape.shape[0]):
-            if facts.pods.reservation[pod] != first:
-                continue
-            status = columns.status[pod]
-            node = columns.node[pod]
-            if node >= 0 and (ACTIVE_USED >> status) & 1:
-                _open_node(facts, columns, places, pod, node, status)
-            _open_group(facts, columns, pod, node, status)
-    own_used, own_fixed = columns.queue_used.copy(), columns.queue_fixed.copy()
-    for queue in range(own_used.shape[0]):
-        above = facts.queues.parent[queue]
-        while above >= 0:
-            for resource in range(SHARED_RESOURCES):
-                columns.queue_used[above, resource] += own_used[queue, resource]
-                columns.queue_fixed[above, resource] += own_fixed[queue, resource]
-            above = facts.queues.parent[above]

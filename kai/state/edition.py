@@ -52,12 +52,18 @@ class Edition:
             for row, value in zip(self.fresh.tolist(), fresh, strict=True):
                 out[row] = value
             return out
-        out, new = [], iter(fresh)
         source = self.source
-        breaks = np.flatnonzero((np.diff(source) != 1) | (source[1:] < 0) | (source[:-1] < 0)) + 1
-        for start, end in pairwise([0, *breaks.tolist(), len(source)] if len(source) else []):
+        if len(fresh) == len(source):
+            return list(fresh)
+        out, new = [], 0
+        same_run = np.where(source[1:] < 0, source[:-1] < 0, (np.diff(source) == 1) & (source[:-1] >= 0))
+        for start, end in pairwise([0, *(np.flatnonzero(~same_run) + 1).tolist(), len(source)]):
             first = int(source[start])
-            out += [next(new)] if first < 0 else values[first : first + end - start]
+            if first < 0:
+                out += fresh[new : new + end - start]
+                new += end - start
+            else:
+                out += values[first : first + end - start]
         return out
 
     def carry(self, values: list[T], fresh: Sequence[T]) -> None:

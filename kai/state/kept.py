@@ -15,6 +15,7 @@ from kai.model.node import Node
 from kai.model.podgroup import SubGroup
 from kai.model.rows import Bools, Float64s, Int64s
 from kai.state.age import carried_order
+from kai.state.memory import Memory
 from kai.state.snapshot import Snapshot
 
 _FEW = 64
@@ -141,19 +142,49 @@ def subgroup_columns(snapshot: Snapshot, tree: Int64s) -> SubGroupColumns:
         nothing, nobody = np.zeros(0, np.int64), np.zeros(0, np.bool_)
         return SubGroupColumns(nobody, nobody.copy(), nothing, nobody.copy(), nothing.copy())
     sizes = np.array([len(each.leaf) for each in trees], np.int64)
-    begins = np.cumsum(sizes) - sizes
     first = snapshot.first_subgroup
+    simple = np.array([each.simple for each in trees], np.bool_)[tree]
+    constrained = np.array([each.constrained for each in trees], np.bool_)[tree]
+    if (tree == tree[0]).all():  # a cluster of lone pods, most often: every group has the same tree
+        minimum, leaf, parent = _repeated(snapshot.memory, trees[int(tree[0])], len(tree))
+        return SubGroupColumns(simple, constrained, minimum, leaf, parent)
+    begins = np.cumsum(sizes) - sizes
     # Where each row of the result is among the rows of all distinct trees.
     group_of = np.repeat(np.arange(len(tree)), sizes[tree])
     at = (begins[tree] - first[:-1])[group_of] + np.arange(len(group_of))
     parent = np.concatenate([each.parent for each in trees])[at]
     return SubGroupColumns(
-        simple=np.array([each.simple for each in trees], np.bool_)[tree],
-        constrained=np.array([each.constrained for each in trees], np.bool_)[tree],
+        simple=simple,
+        constrained=constrained,
         minimum=np.concatenate([each.minimum for each in trees])[at],
         leaf=np.concatenate([each.leaf for each in trees])[at],
         parent=np.where(parent >= 0, parent + first[:-1][group_of], -1),
     )
+
+
+@attrs.frozen(eq=False)
+class _Repeated:
+    """The sub-groups of so many groups that all have one tree; of fewer groups they are the first ones."""
+
+    tree: TreeColumns
+    groups: int
+    minimum: Int64s
+    leaf: Bools
+    parent: Int64s
+
+
+def _repeated(memory: Memory, tree: TreeColumns, groups: int) -> tuple[Int64s, Bools, Int64s]:
+    """Return minimum, leaf and parent of the sub-groups of ``groups`` groups with one tree."""
+    width = len(tree.leaf)
+    known = memory.recall("repeated tree")
+    if not isinstance(known, _Repeated) or known.tree is not tree or known.groups < groups:
+        most = groups + groups // 16 + _FEW
+        roots = np.arange(0, most * width, width)[:, None]
+        parent = np.where(tree.parent >= 0, tree.parent + roots, -1).ravel()
+        known = _Repeated(tree, most, np.tile(tree.minimum, most), np.tile(tree.leaf, most), parent)
+        memory.keep("repeated tree", known)
+    rows = groups * width
+    return known.minimum[:rows], known.leaf[:rows], known.parent[:rows]
 
 
 def pod_order(snapshot: Snapshot) -> Int64s:

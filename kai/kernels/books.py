@@ -1,0 +1,155 @@
+"""Opening the books: everybody who stands somewhere when the snapshot is made, in one go.
+
+What pods count for and what they take of nodes are sums, so their order makes no difference and loops run over plain
+columns, held in variables: a column that is reached through a struct is looked up again after every write. Only devices
+that are shared depend on who came first.
+"""
+
+from kai.kernels._jit import inner, kernel
+from kai.kernels.booking import accepted_gpu, book_slot, device_memory, is_shared
+from kai.kernels.columns import (
+    ACTIVE_ALLOCATED,
+    ACTIVE_USED,
+    COUNTED,
+    CPU,
+    GPU,
+    MEMORY,
+    PENDING,
+    PIPELINED,
+    RELEASING,
+    SHARED_RESOURCES,
+    Columns,
+    Facts,
+    Places,
+)
+
+
+@inner
+def _stand(facts: Facts, columns: Columns, first: int, last: int) -> None:
+    """Book what the pods of some rows take of their nodes, but for shared devices."""
+    shapes, reservation = facts.pods.shape, facts.pods.reservation
+    request, allocatable = facts.shapes.request, facts.nodes.allocatable
+    statuses, nodes = columns.status, columns.node
+    idle, releasing, used = columns.idle, columns.releasing, columns.used
+    width = used.shape[1]
+    for pod in range(first, last):
+        status, node = statuses[pod], nodes[pod]
+        if node < 0 or not (ACTIVE_USED >> status) & 1:
+            continue
+        shape = shapes[pod]
+        for resource in range(width):
+            amount = request[shape, resource]
+            if amount == 0 or allocatable[node, resource] == 0:
+                continue
+            if resource == GPU and (reservation[pod] or is_shared(facts, shape)):
+                continue
+            used[node, resource] += amount
+            if status == PIPELINED:
+                releasing[node, resource] -= amount
+            else:
+                idle[node, resource] -= amount
+                if status == RELEASING:
+                    releasing[node, resource] += amount
+
+
+@inner
+def _share(facts: Facts, columns: Columns, places: Places, pod: int) -> None:
+    """Book the devices that a pod shares."""
+    status, node, shape = columns.status[pod], columns.node[pod], facts.pods.shape[pod]
+    if node < 0 or not (ACTIVE_USED >> status) & 1 or not is_shared(facts, shape):
+        return
+    memory = device_memory(facts, shape, node)
+    for device in range(columns.placement_slots.shape[1]):
+        slot = columns.placement_slots[columns.placement[pod], device]
+        if slot >= 0:
+            book_slot(facts, columns, places, node, slot, status, memory)
+    columns.cursor[0] = 0
+
+
+@inner
+def _count_members(facts: Facts, columns: Columns) -> None:
+    """Count every pod for its leaf and its group."""
+    leaves, groups, statuses = facts.pods.leaf, facts.pods.group, columns.status
+    active, occupying, pending, pipelined = columns.active, columns.occupying, columns.pending, columns.pipelined
+    counted = columns.counted
+    for pod in range(statuses.shape[0]):
+        status, group, leaf = statuses[pod], groups[pod], leaves[pod]
+        if group < 0:
+            continue
+        if (COUNTED >> status) & 1:
+            counted[group] += 1
+        if leaf < 0:
+            continue
+        # Only what there is: most pods run, and each column is memory of its own.
+        if (ACTIVE_ALLOCATED >> status) & 1:
+            active[leaf] += 1
+        if (ACTIVE_USED >> status) & 1:
+            occupying[leaf] += 1
+        if status == PENDING:
+            pending[leaf] += 1
+        if status == PIPELINED:
+            pipelined[leaf] += 1
+
+
+@inner
+def _charge_owners(facts: Facts, columns: Columns) -> None:
+    """Charge every pod to the queue of its group, but not yet to the queues above."""
+    shapes, groups, statuses, nodes = facts.pods.shape, facts.pods.group, columns.status, columns.node
+    queues, preemptible = facts.groups.queue, facts.groups.preemptible
+    request, total, fixed = facts.shapes.request, columns.queue_used, columns.queue_fixed
+    known, gpu = -1, 0
+    for pod in range(statuses.shape[0]):
+        group = groups[pod]
+        if group < 0 or not (COUNTED >> statuses[pod]) & 1 or queues[group] < 0:
+            continue
+        queue, shape = queues[group], shapes[pod]
+        if shape != known:
+            gpu = accepted_gpu(facts, shape, nodes[pod])
+            known = -1 if is_shared(facts, shape) else shape  # of those that share, the node decides
+        cpu, memory = request[shape, CPU], request[shape, MEMORY]
+        total[queue, CPU] += cpu
+        total[queue, MEMORY] += memory
+        total[queue, GPU] += gpu
+        if not preemptible[group]:
+            fixed[queue, CPU] += cpu
+            fixed[queue, MEMORY] += memory
+            fixed[queue, GPU] += gpu
+
+
+@inner
+def _charge_above(facts: Facts, columns: Columns) -> None:
+    """Charge to the queues above what was charged to each queue."""
+    own_used, own_fixed = columns.queue_used.copy(), columns.queue_fixed.copy()
+    for queue in range(own_used.shape[0]):
+        above = facts.queues.parent[queue]
+        while above >= 0:
+            for resource in range(SHARED_RESOURCES):
+                columns.queue_used[above, resource] += own_used[queue, resource]
+                columns.queue_fixed[above, resource] += own_fixed[queue, resource]
+            above = facts.queues.parent[above]
+
+
+@kernel
+def open_books(facts: Facts, columns: Columns, places: Places) -> None:
+    """Book every pod that stands somewhere when the snapshot is made.
+
+    Where devices are shared that is in row order, reservation pods first, as they hold devices for others. Sums are
+    written directly, past the journal: nobody undoes facts.
+
+    Cost: O(P R + Q).
+    """
+    count = facts.pods.shape.shape[0]
+    sharing = False
+    for shape in range(facts.shapes.kind.shape[0]):
+        sharing = sharing or is_shared(facts, shape)
+    if not sharing:
+        _stand(facts, columns, 0, count)
+    else:
+        for first in (True, False):
+            for pod in range(count):
+                if facts.pods.reservation[pod] == first:
+                    _stand(facts, columns, pod, pod + 1)
+                    _share(facts, columns, places, pod)
+    _count_members(facts, columns)
+    _charge_owners(facts, columns)
+    _charge_above(facts, columns)
