@@ -38,8 +38,12 @@ class PodCell:
     reservation: bool
     watched: bool
     """The pod is leaving, or shares devices: more than its phase decides where it stands."""
-    numbers: tuple[int, ...]
-    """What columns say of it, in the order of ``kai.intake.table.PodColumns``."""
+    node_number: int
+    """Number of the name of its node, in the tables of the reader."""
+    subgroup_number: int
+    """Number of the name of its sub-group."""
+    kind: int
+    """Number of the scheduler that it names and of the names of its labels."""
     demand: Demand
     traits: Traits
     shape: int = -1
@@ -77,11 +81,8 @@ class PodReader:
         amounts = self._bare if finished else self._demand_of(resource_key(source))
         devices = gpu_groups(labels) if amounts.gpu.shared else ()
         leaving_since = deleted if phase == "Running" else None
-        watched = bool(devices) or leaving_since is not None
-        place = self._places.of((group, metadata.namespace))
         subgroup = labels.get(names.SUBGROUP, DEFAULT_SUBGROUP)
         node, nodes = spec.node_name, self._node_names
-        reservation = labels.get(names.APP) == self._settings.reservation_app
         return PodCell(
             source=source,
             order=(metadata.namespace, metadata.name),
@@ -103,18 +104,12 @@ class PodReader:
             leaving_since=leaving_since,
             node=node,
             devices=devices,
-            watched=watched,
-            place=place,
-            reservation=reservation,
-            numbers=(
-                status,
-                nodes.setdefault(node, len(nodes)),
-                place.number,
-                self._leaves.name(subgroup),
-                self.kinds.setdefault((spec.scheduler_name, *labels), len(self.kinds)),
-                reservation,
-                watched,
-            ),
+            watched=bool(devices) or leaving_since is not None,
+            place=self._places.of((group, metadata.namespace)),
+            reservation=labels.get(names.APP) == self._settings.reservation_app,
+            node_number=nodes.setdefault(node, len(nodes)),
+            subgroup_number=self._leaves.name(subgroup),
+            kind=self.kinds.setdefault((spec.scheduler_name, *labels), len(self.kinds)),
             demand=amounts,
             traits=traits,
         )

@@ -7,7 +7,7 @@ without the pod.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, compress, count
+from itertools import compress, count
 from operator import is_not
 from typing import NamedTuple
 
@@ -98,12 +98,15 @@ class PodTable:
     def _read(self, rows: Sequence[int]) -> PodColumns:
         return self._read_rows([self.cells[row] for row in rows])
 
-    def _read_rows(self, cells: Iterable[PodCell]) -> PodColumns:
-        numbers = chain.from_iterable([cell.numbers for cell in cells])
-        table = np.fromiter(numbers, np.int64).reshape(-1, len(PodColumns._fields))
-        status, node, place, subgroup, kind = (np.ascontiguousarray(table[:, at]) for at in range(5))
+    def _read_rows(self, cells: Sequence[PodCell]) -> PodColumns:
         return PodColumns(
-            status, node, place, subgroup, kind=kind, reservation=table[:, 5] > 0, watched=table[:, 6] > 0
+            status=np.array([cell.status for cell in cells], np.int64),
+            node=np.array([cell.node_number for cell in cells], np.int64),
+            place=np.array([cell.place.number for cell in cells], np.int64),
+            subgroup=np.array([cell.subgroup_number for cell in cells], np.int64),
+            kind=np.array([cell.kind for cell in cells], np.int64),
+            reservation=np.array([cell.reservation for cell in cells], np.bool_),
+            watched=np.array([cell.watched for cell in cells], np.bool_),
         )
 
 

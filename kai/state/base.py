@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import attrs
 import numpy as np
 
-from kai.kernels.columns import Facts
 from kai.kernels.books import open_books
+from kai.kernels.columns import Facts
 from kai.model.rows import Bools, Int64s
 from kai.state.facts import group_facts, node_facts, pod_facts, queue_facts, shape_facts, slot_table
 from kai.state.kept import GroupColumns, group_columns, group_order, pod_order, pods_by_leaf, subgroup_columns
