@@ -99,7 +99,7 @@ class PodReader:
                 priority=spec.priority,
                 node_pool=self._settings.pool(labels),
             ),
-            status=status,
+            status=int(status),
             waiting=waiting,
             leaving_since=leaving_since,
             node=node,
