@@ -4,7 +4,6 @@ import ssl
 import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPSConnection
@@ -16,9 +15,10 @@ from urllib.parse import urlencode, urlsplit
 import attrs
 
 from tests.integration import programs
-from tests.integration.client import Api, Manifest, until
+from tests.integration.client import Api, Manifest
 from tests.integration.controlplane import ControlPlane, Daemon, free_ports
 from tests.integration.installation import install
+from tests.integration.processes import await_ready
 from tests.unit.deploy.rendering import DEPLOY
 
 NAMESPACE = "crowd"
@@ -116,19 +116,10 @@ def _running(scheduler: Scheduler, probes: int) -> Iterator[Scheduler]:
     scheduler.daemon.start()
     try:
         if probes:
-            until(lambda: _is_ready(scheduler.daemon, probes), "the scheduler", seconds=180)
+            await_ready(scheduler.daemon, probes, scheduler.name)
         yield scheduler
     finally:
         scheduler.daemon.stop()
-
-
-def _is_ready(daemon: Daemon, port: int) -> bool:
-    _ = daemon.pid
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30) as answer:
-            return bool(answer.read() == b"ok")
-    except OSError:
-        return False
 
 
 # --- Pods ----------------------------------------------------------------------------------------------------------

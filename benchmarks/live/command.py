@@ -4,7 +4,8 @@ import json
 import tempfile
 import time
 from collections import Counter
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from benchmarks.live.cluster import (
     kube_scheduler,
     run_pods,
 )
-from benchmarks.live.counting import Usage, requests, when_quiet, writes
+from benchmarks.live.counting import Usage, requests, slope, when_quiet, writes
 from tests.integration.controlplane import ControlPlane
 
 _LIMIT = 600.0
+_LOOK_EVERY = 30.0
 
 _nodes = click.option("--nodes", default=500, show_default=True, type=click.IntRange(min=1))
 _gpus = click.option("--gpus", default=8, show_default=True, help="GPUs of each node.")
@@ -56,11 +58,8 @@ def fill(
 ) -> None:
     """Print one JSON object."""
     size = Size(nodes=nodes, gpus=gpus, pods=pods, gang=gang)
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = keep or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        with control_plane(folder / "plane", size) as plane, _scheduler(plane, folder, kube_scheduler, flags) as found:
-            click.echo(json.dumps(_fill(plane, found, size), indent=2))
+    with _staged(size, keep, kube_scheduler, flags) as (plane, found):
+        click.echo(json.dumps(_fill(plane, found, size), indent=2))
 
 
 @main.command(help="Let pods run and nothing change: what kai does then.")
@@ -70,27 +69,32 @@ def fill(
 @_gang
 @_flags
 @_folder
-@click.option("--seconds", default=180.0, show_default=True, help="How long to look.")
+@click.option("--minutes", default=3.0, show_default=True, type=click.FloatRange(min=0.1), help="How long to look.")
 def idle(
-    nodes: int, gpus: int, pods: int, gang: int, flags: tuple[str, ...], keep: Path | None, seconds: float
+    nodes: int, gpus: int, pods: int, gang: int, flags: tuple[str, ...], keep: Path | None, minutes: float
 ) -> None:
     """Print one JSON object."""
     size = Size(nodes=nodes, gpus=gpus, pods=pods, gang=gang)
+    with _staged(size, keep, None, flags) as (plane, found):
+        binds = Binds(plane.admin, size.pods)
+        create_pods(plane.admin, size, found.name)
+        binds.wait(_LIMIT)
+        run_pods(plane.admin)
+        click.echo(json.dumps(_idle(plane, found, 60.0 * minutes), indent=2))
+
+
+@contextmanager
+def _staged(
+    size: Size, keep: Path | None, program: Path | None, flags: tuple[str, ...]
+) -> Iterator[tuple[ControlPlane, Scheduler]]:
+    """Run a cluster and whoever schedules in it, with their files in a folder to keep, or in one that goes."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        with control_plane(folder / "plane", size) as plane, _scheduler(plane, folder, None, flags) as found:
-            binds = Binds(plane.admin, size.pods)
-            create_pods(plane.admin, size, found.name)
-            binds.wait(_LIMIT)
-            run_pods(plane.admin)
-            click.echo(json.dumps(_idle(plane, found, seconds), indent=2))
-
-
-def _scheduler(
-    plane: ControlPlane, folder: Path, program: Path | None, flags: tuple[str, ...]
-) -> AbstractContextManager[Scheduler]:
-    return kai(plane, folder, flags) if program is None else kube_scheduler(plane, folder, program)
+        with control_plane(folder / "plane", size) as plane:
+            chosen = kai(plane, folder, flags) if program is None else kube_scheduler(plane, folder, program)
+            with chosen as scheduler:
+                yield plane, scheduler
 
 
 def _fill(plane: ControlPlane, scheduler: Scheduler, size: Size) -> dict[str, Any]:
@@ -127,13 +131,23 @@ def _fill(plane: ControlPlane, scheduler: Scheduler, size: Size) -> dict[str, An
 
 
 def _idle(plane: ControlPlane, scheduler: Scheduler, seconds: float) -> dict[str, Any]:
+    pid = scheduler.daemon.pid
     counts = when_quiet(plane.admin, seconds=12.0)
-    before, since = Usage.of(scheduler.daemon.pid), time.monotonic()
-    time.sleep(seconds)
-    after, took = Usage.of(scheduler.daemon.pid), time.monotonic() - since
+    since = time.monotonic()
+    looks = [(0.0, Usage.of(pid))]
+    while looks[-1][0] < seconds:
+        time.sleep(max(0.0, min(_LOOK_EVERY, seconds - looks[-1][0])))
+        looks.append((time.monotonic() - since, Usage.of(scheduler.daemon.pid)))
+    took, (first, last) = looks[-1][0], (looks[0][1], looks[-1][1])
     return {
         "seconds": round(took, 1),
-        "cpu_percent": round(100 * (after.cpu_seconds - before.cpu_seconds) / took, 2),
+        "cpu_percent": round(100 * (last.cpu_seconds - first.cpu_seconds) / took, 2),
         "writes": dict(writes(requests(plane.admin) - counts)),
-        "rss_mb": {"before": round(before.rss_mb, 1), "after": round(after.rss_mb, 1)},
+        "rss_mb": {
+            "before": round(first.rss_mb, 1),
+            "after": round(last.rss_mb, 1),
+            "peak": round(last.peak_rss_mb, 1),
+        },
+        "rss_mb_by_minute": {f"{at / 60:.1f}": round(usage.rss_mb, 1) for at, usage in looks},
+        "rss_mb_growth_per_hour": round(3600 * slope([(at, usage.rss_mb) for at, usage in looks]), 2),
     }

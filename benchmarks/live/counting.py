@@ -4,6 +4,7 @@ import os
 import re
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
@@ -62,6 +63,13 @@ class Usage:
         )
         rss, peak = (int(status[key].split()[0]) / 1024 for key in ("VmRSS", "VmHWM"))
         return cls((int(fields[11]) + int(fields[12])) / _TICKS, rss, peak)
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """Return how fast the second numbers grow with the first, by least squares; 0 where nothing can be told."""
+    middle = [sum(values) / max(1, len(points)) for values in zip(*points, strict=True)] or [0.0, 0.0]
+    spread = sum((at - middle[0]) ** 2 for at, _ in points)
+    return sum((at - middle[0]) * (value - middle[1]) for at, value in points) / spread if spread else 0.0
 
 
 def when_quiet(api: Api, *, seconds: float = 3.0, limit: float = 60.0) -> Counter[str]:

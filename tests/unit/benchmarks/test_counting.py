@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.live.counting import Usage, requests, writes
+from benchmarks.live.counting import Usage, requests, slope, writes
 
 METRICS = """# HELP apiserver_request_total Counter
 apiserver_request_total{code="201",group="",resource="pods",subresource="binding",verb="POST",version="v1"} 40
@@ -35,3 +35,9 @@ def test_the_use_of_a_process_is_read_from_the_system():
     used = Usage.of(os.getpid())
     assert used.cpu_seconds > 0
     assert used.peak_rss_mb >= used.rss_mb > 1
+
+
+def test_growth_is_told_apart_from_what_goes_up_and_down():
+    assert slope([(0.0, 5.0), (1.0, 7.0), (2.0, 9.0)]) == 2.0
+    assert slope([(0.0, 5.0), (1.0, 8.0), (2.0, 5.0)]) == 0.0
+    assert slope([(0.0, 5.0)]) == slope([]) == 0.0
