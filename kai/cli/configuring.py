@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -15,6 +15,8 @@ from kai.cli.shards import Rendered, is_shard, render
 from kai.errors import ConfigError, InputError
 from kai.framework.configuration import Configuration, read_configuration
 from kai.framework.registry import Registry
+
+_KEY: Final = "config.yaml"
 
 
 @attrs.frozen(kw_only=True)
@@ -31,7 +33,7 @@ class Setup:
 
 
 def load_setup(path: str, registry: Registry | None = None) -> Setup:
-    """Return what a file says: in the peer's form or ours, or as a SchedulingShard with or without its Config.
+    """Return what a file says: in the peer's form or ours, bare or in a config map, or as a SchedulingShard.
 
     Raises: ConfigError.
     """
@@ -63,9 +65,12 @@ def with_shard(given: Given, path: str) -> Given:
 
 def _found(path: str) -> tuple[Any, Rendered | None]:
     try:
-        data = Path(path).read_bytes()
-        values = load_values(data, path)
-        documents = load_documents(data, path) if values and _is_manifest(values[0]) else ()
+        text: str | bytes = Path(path).read_bytes()
+        values = load_values(text, path)
+        if len(values) == 1 and isinstance(values[0], Mapping) and values[0].get("kind") == "ConfigMap":
+            text = _carried(values[0], path)
+            values = load_values(text, f"{path}: data.{_KEY}")
+        documents = load_documents(text, path) if values and _is_manifest(values[0]) else ()
     except OSError as error:
         raise ConfigError(f"{path}: found {error.strerror or error}, expected a configuration file") from None
     except InputError as error:
@@ -77,6 +82,19 @@ def _found(path: str) -> tuple[Any, Rendered | None]:
     if len(values) > 1:
         raise ConfigError(f"{path}: found {len(values)} documents, expected one")
     return (values[0] if values else None), None
+
+
+def _carried(config_map: Mapping[str, Any], path: str) -> str:
+    """Return the configuration in a config map, such as the peer's operator makes for a shard.
+
+    Raises: ConfigError for one without.
+    """
+    held = config_map.get("data")
+    text = held.get(_KEY) if isinstance(held, Mapping) else None
+    if not isinstance(text, str):
+        keys = ", ".join(map(str, held)) if isinstance(held, Mapping) else ""
+        raise ConfigError(f"{path}: data: found {keys or 'nothing'}, expected {_KEY} with a configuration")
+    return text
 
 
 def _is_manifest(value: object) -> bool:

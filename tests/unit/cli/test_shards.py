@@ -306,6 +306,20 @@ def test_a_file_of_the_scheduler_is_taken_as_it_is(tmp_path):
     assert Process.of(given("scheduler", f"--config={path}"), {}).given.named == {"config"}
 
 
+def test_a_config_map_as_the_operator_makes_it_is_opened(tmp_path):
+    path = tmp_path / "cm.yaml"
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"config.yaml": "actions: allocate\n"}}
+    path.write_text(json.dumps(manifest))
+    assert load_setup(str(path)).configuration.actions == ("allocate",)
+    path.write_text(json.dumps({**manifest, "data": {"config.yaml": "action: allocate"}}))
+    with pytest.raises(ConfigError, match=r"cm.yaml: found key 'action', expected one of actions"):
+        load_setup(str(path))
+    for broken, found in (({"other": "x"}, "other"), (None, "nothing"), ({"config.yaml": 5}, "config.yaml")):
+        path.write_text(json.dumps({**manifest, "data": broken}))
+        with pytest.raises(ConfigError, match=f"cm.yaml: data: found {found}, expected config.yaml with a configur"):
+            load_setup(str(path))
+
+
 def test_several_documents_that_are_no_manifests_are_refused(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("actions: allocate\n---\nactions: reclaim\n")
