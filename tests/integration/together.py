@@ -76,8 +76,12 @@ def running(
 
 
 @contextmanager
-def serving_webhooks(plane: ControlPlane, folder: Path) -> Iterator[Daemon]:
-    """Run the role admission, and have the API server ask it what it is shipped to be asked.
+def serving_webhooks(
+    plane: ControlPlane, folder: Path, *flags: str, components: tuple[str, ...] = ()
+) -> Iterator[Daemon]:
+    """Run the role admission as it is shipped, and have the API server ask it what it is to be asked.
+
+    Flags and components of ``deploy`` come on top.
 
     The certificate is the API server's own: it is for this machine, and signed by itself.
     """
@@ -86,7 +90,7 @@ def serving_webhooks(plane: ControlPlane, folder: Path) -> Iterator[Daemon]:
     certificates.mkdir()
     for ending in ("crt", "key"):
         shutil.copy(plane.folder / "certificates" / f"apiserver.{ending}", certificates / f"tls.{ending}")
-    objects = render(DEPLOY / "components" / "webhooks")
+    objects = render(DEPLOY / "components" / "webhooks", *(DEPLOY / "components" / name for name in components))
     for manifest in objects:
         if manifest["kind"] in {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "RoleBinding"}:
             plane.admin.apply(manifest)
@@ -99,6 +103,7 @@ def serving_webhooks(plane: ControlPlane, folder: Path) -> Iterator[Daemon]:
         f"--webhook-cert-dir={certificates}",
         f"--metrics-bind-address=127.0.0.1:{metrics}",
         f"--health-probe-bind-address=127.0.0.1:{probes}",
+        *flags,
     )
     daemon = Daemon(command, folder / "admission.log")
     daemon.start()

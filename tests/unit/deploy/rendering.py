@@ -19,9 +19,12 @@ ENTRIES: Final = ("base", "overlays/ha", "overlays/split", "overlays/webhooks")
 _HEAD: Final = {"apiVersion", "kind"}
 
 
-def render(folder: Path) -> list[Manifest]:
-    """Return the manifests of a kustomization, patched."""
-    return _rendered(folder, [])
+def render(folder: Path, *components: Path) -> list[Manifest]:
+    """Return the manifests of a kustomization, patched, with components that somebody adds to it."""
+    manifests = _rendered(folder, [])
+    for component in components:
+        manifests = _rendered(component, manifests)
+    return manifests
 
 
 def _rendered(folder: Path, so_far: list[Manifest]) -> list[Manifest]:
