@@ -27,6 +27,8 @@ from kai.scheduler.settings import SchedulerSettings
 _KIND: Final = BY_CLASS[BindRequest]
 _HEAD: Final = f'{{"apiVersion":"{_KIND.api_version}","kind":"{_KIND.kind}","metadata":{{"name":'
 _OWNER: Final = ',"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":'
+_UID: Final = ',"uid":'
+_SPEC: Final = '}]},"spec":{"podName":'
 _MOST_PARTS: Final = 1 << 17
 """Parts that are kept: as many nodes as anybody has, times what pods receive."""
 
@@ -65,13 +67,12 @@ class BindForms:
         place = self._places.get(namespace) or self._place(namespace)
         kind = (node, decision.received, decision.gpu_count, decision.gpu_portion)
         labels, end = self._nodes.get(kind) or self._node(*kind)
-        notes = self._notes(decision, stamp) if decision.annotations or stamp is not BLANK else ""
-        groups = f',"selectedGPUGroups":[{",".join(map(quoted, devices))}]' if devices else ""
+        if decision.annotations or stamp is not BLANK:
+            labels += self._notes(decision, stamp)
+        if devices:
+            end += f',"selectedGPUGroups":[{",".join(map(quoted, devices))}]'
         name = quoted(metadata.name)
-        return (
-            f'{_HEAD}{name}{place}{labels}{notes}{_OWNER}{name},"uid":{quoted(uid)}}}]}},"spec":{{"podName":{name}'
-            f"{end}{groups}}}}}"
-        ).encode()
+        return f"{_HEAD}{name}{place}{labels}{_OWNER}{name}{_UID}{quoted(uid)}{_SPEC}{name}{end}}}}}".encode()
 
     def _place(self, namespace: str) -> str:
         if len(self._places) >= _MOST_PARTS:
