@@ -26,7 +26,7 @@ from kai.kernels.domains import Nests, place_nested
 from kai.kernels.fit import ACCEPTED, Rules, Vectors, gpu_on_node, over_capacity
 from kai.kernels.groups import elastic_state
 from kai.kernels.index import ShapeIndex, best, drop, refresh
-from kai.kernels.order import Heap, next_chunk, pop, push
+from kai.kernels.order import Heap, next_chunk, pop_steady, push
 from kai.kernels.place import put
 from kai.kernels.struct import Bools, Float64Table, Int64s, Int64Table, Struct
 
@@ -233,7 +233,8 @@ def allocate_groups(
     while True:
         if _is_short(columns, work, room):
             return NO_ROOM
-        group = pop(facts, columns, rules, heap)
+        # What is served here changes no key but its own.
+        group = pop_steady(facts, columns, rules, heap)
         if group < 0:
             return FINISHED
         work.state[GROUP] = group
