@@ -25,9 +25,9 @@ def _may_reclaim(session: Session, portion: Portion) -> Verdict:
     alike = (int(facts.queue[group]), bool(facts.preemptible[group]), amounts.tobytes(), session.stamp)
     verdict = session.reclaim_verdicts.get(alike)
     if verdict is None:
-        hooks = [plugin.hooks.may_reclaim for plugin in session.policy.plugins]
-        asked = next((hook for hook in hooks if hook is not None), None)
-        verdict = asked(GroupRow(group), amounts) if asked else Verdict.refused(Code.NOT_ELIGIBLE)
+        asked = session.policy.having("may_reclaim")
+        ask = asked[0].may_reclaim if asked else None
+        verdict = ask(GroupRow(group), amounts) if ask is not None else Verdict.refused(Code.NOT_ELIGIBLE)
         session.reclaim_verdicts[alike] = verdict
     return verdict
 

@@ -98,6 +98,7 @@ class Policy:
             concerns = plugin.hooks.concerns
             self.dynamic |= np.ones(shapes, np.bool_) if concerns is None else concerns
         self._asking: dict[int, list[Named]] = {}
+        self._having: dict[str, list[Hooks]] = {}
         self.scored, self.lonely = self._by_answers(shapes)
         """Bools [K]: shapes for which one plugin is asked, for a mask and scores and nothing else; those of them for
         which its answers are the same for the only pod of any group."""
@@ -160,6 +161,13 @@ class Policy:
             if plugin.hooks.group_keys is not None:
                 makers.append(plugin.hooks.group_keys)
         return makers
+
+    def having(self, hook: str) -> list[Hooks]:
+        """Return the hooks of the plugins that have one of this name, in their order."""
+        known = self._having.get(hook)
+        if known is None:
+            known = self._having[hook] = [p.hooks for p in self.plugins if getattr(p.hooks, hook) is not None]
+        return known
 
     def asking(self, shape: int) -> list[Named]:
         """Return the plugins that must be asked for each placement of a pod of ``shape``."""

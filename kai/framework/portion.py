@@ -116,6 +116,8 @@ class Portion:
 
         The group's tree decides which leaves must.
         """
+        if self._session.facts.groups.simple[self.group]:
+            return self.occupying(self.root + 1) >= self.minimum(self.root + 1)
         return self._occupies_enough(self.root)
 
     def _occupies_enough(self, subgroup: int) -> bool:

@@ -1,6 +1,7 @@
 """The session: one cycle's snapshot, ledger and policy, and the questions that actions ask of them together."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import cast
 
@@ -36,6 +37,8 @@ from kai.state.ledger import Ledger, Tracked
 from kai.state.snapshot import Snapshot
 
 UNLIMITED = Unlimited()
+FEW = 8
+"""Decisions that are counted one by one."""
 _COUNTED_AS = {Bind: "binds", Evict: "evictions", Nominate: "pipelines"}
 
 
@@ -340,8 +343,7 @@ class Session:
 
     def emit(self, action: str, *statements: tuple[Decision, ...]) -> None:
         """Hand out the decisions of committed statements, one statement at a time."""
-        kinds = Counter(map(type, chain.from_iterable(statements)))
-        for kind, count in kinds.items():
+        for kind, count in _kinds(statements):
             self.counts[_COUNTED_AS[kind]] += count
         if action != "allocate":
             for decisions in statements:
@@ -395,6 +397,13 @@ class Session:
     def pods_in(self, statuses: int) -> PodRows:
         """Return all pods whose status is in the mask."""
         return np.flatnonzero((statuses >> self.columns.status) & 1).astype(np.int64)
+
+
+def _kinds(statements: Sequence[tuple[Decision, ...]]) -> Iterable[tuple[type[Decision], int]]:
+    """Return kinds of decisions and how many there are of each; a kind may come twice."""
+    if len(statements) == 1 and len(statements[0]) <= FEW:
+        return [(type(decision), 1) for decision in statements[0]]
+    return Counter(map(type, chain.from_iterable(statements))).items()
 
 
 def base_of(snapshot: Snapshot) -> Base:

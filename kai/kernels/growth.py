@@ -14,7 +14,7 @@ from kai.kernels.order import Heap, pop, push
 from kai.kernels.struct import Bools, Int64s, Struct
 
 EXHAUSTED, ACCEPTED, NOT_PLAIN = 0, 1, 2
-BATCHES, PODS, GROUP, PLACES, CHANGED = 0, 1, 2, 3, 4
+BATCHES, PODS, GROUP, PLACES = 0, 1, 2, 3
 
 
 class Growth(Struct):
@@ -29,9 +29,8 @@ class Growth(Struct):
     wanted: Int64s  # [n] what each waiting pod asks for, largest first
     masks: Int64s  # [m] rows of Vectors.masks that some node in reach must satisfy
     reached: Bools  # [m] whether one does
-    # [5] batches, pods in them, group to ask about, places for pods that all want the same; entries of the heap that
-    # changed since whoever filled it last set this to 0
-    state: Int64s
+    changed: Int64s  # [1] entries of the heap that are another part of their group since whoever fills it set this to 0
+    state: Int64s  # [4] batches, pods in them, group to ask about, places for pods that all want the same
 
 
 @inner
@@ -58,7 +57,7 @@ def begin(facts: Facts, columns: Columns, vectors: Vectors, growth: Growth, know
     """Begin with nobody taken but the ``known``, on top of what ``growth.capacity`` says is free."""
     growth.removed[:] = False
     growth.known[:] = False
-    growth.state[:CHANGED] = 0
+    growth.state[:] = 0
     growth.start[0] = 0
     for node in range(growth.capacity.shape[0]):
         growth.state[PLACES] += _places(growth, node)
@@ -119,7 +118,7 @@ def _push_rest(facts: Facts, columns: Columns, rules: Rules, growth: Growth, gro
     leaf = facts.groups.first_subgroup[group] + 1
     active, left = 0, 0
     heap.amounts[group, :] = 0.0
-    growth.state[CHANGED] += 1
+    growth.changed[0] += 1
     for at in range(facts.groups.pod_start[leaf], facts.groups.pod_start[leaf + 1]):
         pod = facts.groups.pods[at]
         if growth.removed[pod]:
@@ -191,5 +190,5 @@ def grow(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, growth:
 @kernel
 def put_back(facts: Facts, columns: Columns, rules: Rules, growth: Growth) -> None:
     """Push what is left of the group that the loop asked about; its keys and amounts in the heap say what that is."""
-    growth.state[CHANGED] += 1
+    growth.changed[0] += 1
     push(facts, columns, rules, growth.heap, growth.state[GROUP])

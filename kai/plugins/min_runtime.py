@@ -35,6 +35,9 @@ class MinRuntime:
         queues = session.snapshot.queues
         lasting = self.preempt_seconds > 0 or self.reclaim_seconds > 0
         lasting = lasting or any(queue.preempt_min_runtime or queue.reclaim_min_runtime for queue in queues)
+        # Where nothing lasts, only who is said to have started in the future is protected.
+        started = session.last_start
+        judging = lasting or not (np.isnan(started) | session.are_past(started)).all()
 
         def is_protected(victim: int, aggressor: int, cause: Cause) -> bool:
             queue = int(session.facts.groups.queue[victim])
@@ -72,7 +75,11 @@ class MinRuntime:
                     )
             return ACCEPTED
 
-        return Hooks(filter_victims=filter_victims if lasting else None, accept=accept, accepts_by_victims=True)
+        return Hooks(
+            filter_victims=filter_victims if lasting else None,
+            accept=accept if judging else None,
+            accepts_by_victims=True,
+        )
 
     def _seconds(self, session: SessionView, queue: int, aggressor: int, cause: Cause) -> float:
         path = session.path_to(queue)

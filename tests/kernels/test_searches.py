@@ -96,7 +96,8 @@ def growth_of(stage, heap):
         wanted=np.zeros(1, np.int64),
         masks=np.zeros(1, np.int64),
         reached=np.zeros(1, np.bool_),
-        state=np.zeros(5, np.int64),
+        changed=np.zeros(1, np.int64),
+        state=np.zeros(4, np.int64),
     )
 
 

@@ -122,7 +122,8 @@ def test_victims_grow_as_the_twins_do(pair, wanted, which, masked):
         wanted=np.array(sorted(wanted, reverse=True), np.int64),
         masks=np.array(masks, np.int64),
         reached=np.zeros(len(masks), np.bool_),
-        state=np.zeros(5, np.int64),
+        changed=np.zeros(1, np.int64),
+        state=np.zeros(4, np.int64),
     )
     tables = [stage.vectors.masks[row].tolist() for row in masks]
     twin = naive.Growth(stage.world, pair.twin, [0] * len(stage.world.nodes), wanted, tables)

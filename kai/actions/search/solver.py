@@ -99,7 +99,7 @@ class Search:
         self._rule = rule
         self._explain = explain
         self._failed: set[object] = set()
-        self._judges = [each.hooks for each in session.policy.plugins if each.hooks.accept is not None]
+        self._judges = session.policy.having("accept")
         self._standing = standing
         self._shortcuts = standing is not None
         self._done: Hooks | None = None
@@ -127,9 +127,9 @@ class Search:
         if session.budget.begin_group() is Grant.STOP:
             return Outcome.STOPPED
         self._used = session.columns.queue_used.copy()
-        for plugin in session.policy.plugins:
-            if plugin.hooks.before_search is not None:
-                plugin.hooks.before_search(GroupRow(self._aggressor.group), self._cause)
+        for hooks in session.policy.having("before_search"):
+            if hooks.before_search is not None:
+                hooks.before_search(GroupRow(self._aggressor.group), self._cause)
         occupied = self._occupied()
         try:
             for plugin in session.policy.plugins:
@@ -171,6 +171,8 @@ class Search:
         return out
 
     def _occupied(self) -> int:
+        if len(self._aggressor.leaves) == 1:
+            return self._aggressor.occupying(self._aggressor.leaves[0])
         return sum(self._aggressor.occupying(leaf) for leaf in self._aggressor.leaves)
 
     def _with_generator(self, hooks: Hooks, chunk: Int64s) -> Found | None:

@@ -10,7 +10,7 @@ from kai.framework.heaps import GroupHeap
 from kai.framework.session import Session
 from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY
 from kai.kernels.filling import fill_victims
-from kai.kernels.growth import CHANGED, Growth
+from kai.kernels.growth import Growth
 from kai.kernels.opening import Opening
 from kai.kernels.standing import Stand, look_again
 from kai.kernels.trying import Aggressor, Trial
@@ -28,6 +28,7 @@ class Standing:
         self._session = session
         self._ranks = False
         """Whether groups were ever ranked."""
+        self._changed = np.zeros(1, np.int64)
         self._growths: dict[tuple[int, int], Growth] = {}
         self.plain: Bools = self._plain()
         self.exact: Bools = self.plain & ~self._sharing()
@@ -50,7 +51,7 @@ class Standing:
         if not self._ranks or (rules.elastic_key >= 0 and moved > FEW):
             stand.ranked[:] = np.lexsort(stand.heap.keys.T[::-1])
             self._ranks = True
-        for group in stand.unknown[:unknown].tolist():
+        for group in stand.unknown[:unknown].tolist() if unknown else ():
             stand.heap.amounts[group] = stand.wanting[group] = session.portion(group).amounts()
 
     def room_for(self, pods: Int64s) -> int:
@@ -63,12 +64,11 @@ class Standing:
     def fill(self, member: Bools) -> None:
         """Fill the heap of victims with those of ``member`` [G], as whole groups."""
         session, stand = self._session, self.stand
-        if any(growth.state[CHANGED] for growth in self._growths.values()):
+        if self._changed[0]:
             stand.victims.amounts[:] = stand.holding
             if session.policy.rules.elastic_key >= 0:
                 stand.victims.keys[:, session.policy.rules.elastic_key] = stand.states
-            for growth in self._growths.values():
-                growth.state[CHANGED] = 0
+            self._changed[0] = 0
         fill_victims(
             session.facts, session.columns, session.policy.rules, stand.victims, stand.ranked, stand.by_age, member
         )
@@ -176,6 +176,7 @@ class Standing:
                 wanted=np.zeros(wanted, np.int64),
                 masks=np.zeros(masks, np.int64),
                 reached=np.zeros(masks, np.bool_),
-                state=np.zeros(5, np.int64),
+                changed=self._changed,
+                state=np.zeros(4, np.int64),
             )
         return known

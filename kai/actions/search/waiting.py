@@ -88,11 +88,11 @@ class Hunt:
     def _try(self, session: Session, portion: Portion, past: "Past") -> bool:
         """Search for one group, remember a failure, and say whether there is time for more."""
         outcome = Outcome.FAILED
-        signature = signature_of(session, portion) if session.parameters.use_scheduling_signatures else ""
         if self.can_succeed(session, portion):
             outcome = self._search(session, portion, past)
-        if outcome is Outcome.FAILED and signature:
-            remember(session, portion, self._table(session, portion, past), signature)
+        # A search that failed left everything as it was, so the group is what it was before.
+        if outcome is Outcome.FAILED and session.parameters.use_scheduling_signatures:
+            remember(session, portion, self._table(session, portion, past), signature_of(session, portion))
         return outcome is not Outcome.STOPPED
 
     def _search(self, session: Session, portion: Portion, past: "Past") -> Outcome:
@@ -111,11 +111,13 @@ class Hunt:
 
     def _is_hopeless(self, session: Session, portion: Portion, member: Bools) -> bool:
         """Say whether some plugin knows that a search would be in vain."""
-        hooks = [plugin.hooks.hopeless for plugin in session.policy.plugins if plugin.hooks.hopeless is not None]
-        if not hooks or not session.parameters.shortcuts:
+        chunk = portion.chunk()
+        # For a single pod the search itself is as quick.
+        if len(chunk) == 1 or not session.parameters.shortcuts:
             return False
         rows = np.flatnonzero(member).astype(np.int64)
-        return any(hook(GroupRow(portion.group), portion.chunk(), rows, self.cause) for hook in hooks)
+        asked = [hooks.hopeless for hooks in session.policy.having("hopeless") if hooks.hopeless is not None]
+        return any(hopeless(GroupRow(portion.group), chunk, rows, self.cause) for hopeless in asked)
 
     def _candidates(self, session: Session, portion: Portion, standing: Standing | None) -> Bools:
         """Return bool[G]: the groups whose pods the group may take."""
@@ -127,15 +129,14 @@ class Hunt:
         member = placed & session.facts.groups.preemptible
         member[portion.group] = False
         member = self.victims(session, portion, member)
-        for hooks in (plugin.hooks for plugin in session.policy.plugins):
-            if hooks.filter_queues is not None:
-                queues = hooks.filter_queues(GroupRow(portion.group), self.cause)
-                if queues is not None:
-                    keep_queues(session.facts, queues, member)
-            if hooks.filter_victims is not None:
-                rows = np.flatnonzero(member).astype(np.int64)
-                if len(rows):
-                    member[rows] = hooks.filter_victims(GroupRow(portion.group), rows, self.cause)
+        for hooks in session.policy.having("filter_queues"):
+            queues = hooks.filter_queues(GroupRow(portion.group), self.cause) if hooks.filter_queues else None
+            if queues is not None:
+                keep_queues(session.facts, queues, member)
+        for hooks in session.policy.having("filter_victims"):
+            rows = np.flatnonzero(member).astype(np.int64)
+            if hooks.filter_victims is not None and len(rows):
+                member[rows] = hooks.filter_victims(GroupRow(portion.group), rows, self.cause)
         return member
 
 

@@ -59,8 +59,7 @@ class Proportion:
             return greedy_queues(session, aggressor, pairs[queue])
 
         def hopeless(aggressor: GroupRow, pods: PodRows, victims: GroupRows, cause: Cause) -> bool:
-            # For a single pod the search itself is as quick.
-            if cause is not Cause.RECLAIM or len(pods) == 1:
+            if cause is not Cause.RECLAIM:
                 return False
             return is_beyond_reach(session, aggressor, pods, victims, pairs[int(session.queue_of(aggressor))])
 
