@@ -211,13 +211,17 @@ class Policy:
     def answers(self, pod: PodRow, shape: int, nodes: NodeRows) -> Float64s:
         """Return float64[n]: what the plugin of a ``scored`` shape adds to scores of ``nodes``, NaN where it refuses.
 
-        What it answers for the shape alone is in the vectors.
+        What it answers for the shape alone is in the vectors. The answer may be the plugin's own array.
         """
         (plugin,) = self.asking(shape)
         hooks = plugin.hooks
-        out = np.zeros(len(nodes), np.float64)
         if hooks.score_nodes is not None and hooks.score_depends is not Dependence.SHAPE:
-            out += checked_scores(plugin, pod, nodes)
+            out = checked_scores(plugin, pod, nodes)
+            if hooks.filter_nodes is None and out.flags.carray:
+                return out
+            out = out.copy()
+        else:
+            out = np.zeros(len(nodes), np.float64)
         if hooks.filter_nodes is not None and hooks.filter_depends is not Dependence.SHAPE:
             out[~checked_mask(plugin, pod, nodes)] = np.nan
         return out
@@ -229,7 +233,7 @@ class Policy:
         exact, so that it must be made where the others are added.
         """
         self.prepare(shape, pod, nodes)
-        answers = self.answers(pod, shape, nodes)
+        answers = self.answers(pod, shape, nodes).copy()
         refused = np.isnan(answers)
         mask = self.vectors.masks[self._facts.shapes.mask[shape]] & ~refused
         score = self.vectors.scores[self._facts.shapes.score[shape]]

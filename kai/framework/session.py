@@ -95,6 +95,8 @@ class Session:
         self.subgroup_scores: dict[int, Float64s] = {}
         self.term_scores: dict[int, tuple[Float64s, Int64s]] = {}
         """Scores of terms on all nodes, by shape, and what they were made of: for pods that plugins rate nodes for."""
+        self._first_answers: dict[int, Float64s] = {}
+        """What ``answers`` are for pods of groups of which no pod is anywhere, by shape."""
         self.grants = Grants(self, base.slot_names)
 
     # ------------------------------------------------------------------ opening
@@ -304,6 +306,20 @@ class Session:
             if hooks.score_nodes is not None and hooks.score_depends is not Dependence.SHAPE:
                 scores += checked_scores(plugin, PodRow(pod), nodes)
         return scores
+
+    def answers(self, pod: int, shape: int) -> Float64s:
+        """Return float64[N]: what ``Policy.answers`` says of all nodes; the caller does not change it.
+
+        Where the plugin looks at nothing but the group, it is asked once for all groups that are nowhere yet.
+        """
+        leaf = int(self.facts.pods.leaf[pod])
+        nowhere = bool(self.policy.lonely[shape] and self.facts.groups.simple[self.facts.pods.group[pod]])
+        if not nowhere or self.columns.occupying[leaf]:
+            return self.policy.answers(PodRow(pod), shape, self.all_nodes)
+        known = self._first_answers.get(shape)
+        if known is None:
+            known = self._first_answers[shape] = self.policy.answers(PodRow(pod), shape, self.all_nodes).copy()
+        return known
 
     def _term_scores(self, shape: int, nodes: NodeRows, extra: Float64s, rules: Rules) -> Float64s:
         scores = np.empty(len(nodes), np.float64)

@@ -107,6 +107,7 @@ class Statement:
         # In parts of the cluster, and where topology rates nodes, the sums are made the long way.
         everywhere = nodes is session.all_nodes and extra is session.no_extra
         shapes = session.facts.pods.shape[pods].tolist()
+        self._ledger.reserve(2 * len(shapes))
         for at, (pod, shape) in enumerate(zip(pods.tolist(), shapes, strict=True)):
             if everywhere and session.policy.scored[shape]:
                 placed = self._place_scored(pod, shape, promise=promise)
@@ -119,10 +120,9 @@ class Statement:
     def _place_scored(self, pod: int, shape: int, *, promise: bool) -> bool:
         """Place a pod for which one plugin filters and rates nodes and no more is asked: in one call, on any node."""
         session = self._session
-        answers = session.policy.answers(PodRow(pod), shape, session.all_nodes)
+        answers = session.answers(pod, shape)
         if shape not in session.term_scores:
             session.term_scores[shape] = np.empty(len(session.all_nodes), np.float64), np.full(3, -1, np.int64)
-        self._ledger.reserve(2)
         return place.place_rated(
             session.facts,
             session.columns,

@@ -10,6 +10,7 @@ from kai.framework.labels import LabelTable
 from kai.framework.parameters import Parameters
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules, Vectors
+from kai.kernels.groups import nodes_of_group
 from kai.model.constraints import NodeTerm
 from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, NodeRow, NodeRows, PodRow, PodRows, QueueRow
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED
@@ -229,8 +230,7 @@ class SessionView:
 
     def nodes_of(self, group: GroupRow) -> NodeRows:
         """Return the node of each placed pod of ``group``."""
-        nodes = self.columns.node[self.placed(self.pods_of(group))]
-        return nodes[nodes >= 0]
+        return nodes_of_group(self.facts, self.columns, group)
 
     def chunk_amounts(self, group: GroupRow) -> Float64s:
         """Return float64[3]: CPU, memory and GPU of what the next attempt on ``group`` would place, in axis units."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import accepted_gpu
-from kai.kernels.columns import COUNTED, CPU, GPU, MEMORY, PENDING, RELEASING, Columns, Facts
+from kai.kernels.columns import ACTIVE_ALLOCATED, COUNTED, CPU, GPU, MEMORY, PENDING, RELEASING, Columns, Facts
 from kai.kernels.order import next_chunk
 from kai.kernels.struct import Bools, Float64s, Float64Table, Int64s
 
@@ -42,6 +42,21 @@ def find_placed(facts: Facts, columns: Columns, out: Bools) -> None:
     """Fill ``out`` [G]: the group has a pod with a place. Cost: O(B)."""
     for group in range(out.shape[0]):
         out[group] = has_place(facts, columns, group)
+
+
+@kernel
+def nodes_of_group(facts: Facts, columns: Columns, group: int) -> Int64s:
+    """Return the node of each pod of ``group`` that has a place, in pod order."""
+    first = facts.groups.pod_start[facts.groups.first_subgroup[group]]
+    last = facts.groups.pod_start[facts.groups.first_subgroup[group + 1]]
+    out = np.empty(max(0, last - first), np.int64)
+    count = 0
+    for at in range(first, last):
+        pod = facts.groups.pods[at]
+        if (ACTIVE_ALLOCATED >> columns.status[pod]) & 1 and columns.node[pod] >= 0:
+            out[count] = columns.node[pod]
+            count += 1
+    return out[:count]
 
 
 @inner

@@ -30,6 +30,14 @@ def test_the_next_chunk_of_a_simple_group_is_the_twins(stage):
 
 
 @given(stages())
+def test_nodes_of_groups_are_those_of_the_twin(stage):
+    ledger, world = stage.ledger, stage.world
+    for group in world.groups:
+        found = groups.nodes_of_group(ledger.facts, ledger.columns, group.row)
+        assert found.tolist() == naive.nodes_of_group(group)
+
+
+@given(stages())
 def test_plain_groups_are_those_of_the_twin(stage):
     ledger, world = stage.ledger, stage.world
     found = np.empty(len(world.groups), np.bool_)

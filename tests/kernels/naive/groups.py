@@ -19,6 +19,11 @@ def find_placed(world: World) -> list[bool]:
     return [any(leaf.count(ACTIVE_ALLOCATED) for leaf in group.leaves()) for group in world.groups]
 
 
+def nodes_of_group(group: Group) -> list[int]:
+    """Return the nodes of the pods that have a place."""
+    return [pod.node for leaf in group.leaves() for pod in leaf.pods if pod.is_in(ACTIVE_ALLOCATED) and pod.node >= 0]
+
+
 def is_plain(group: Group) -> bool:
     """Say whether a group is one leaf with nobody terminating."""
     flat = len(group.subgroups) == 2 and group.subgroups[0].minimum == 1
