@@ -99,6 +99,7 @@ class Policy:
             self.dynamic |= np.ones(shapes, np.bool_) if concerns is None else concerns
         self._asking: dict[int, list[Named]] = {}
         self._having: dict[str, list[Hooks]] = {}
+        self._first: dict[int, Float64s] = {}
         self.scored, self.lonely = self._by_answers(shapes)
         """Bools [K]: shapes for which one plugin is asked, for a mask and scores and nothing else; those of them for
         which its answers are the same for the only pod of any group."""
@@ -225,6 +226,13 @@ class Policy:
         if hooks.filter_nodes is not None and hooks.filter_depends is not Dependence.SHAPE:
             out[~checked_mask(plugin, pod, nodes)] = np.nan
         return out
+
+    def first_answers(self, pod: PodRow, shape: int, nodes: NodeRows) -> Float64s:
+        """Return ``answers`` for ``pod``, whose group is nowhere yet; made once for a ``lonely`` shape."""
+        known = self._first.get(shape)
+        if known is None:
+            known = self._first[shape] = self.answers(pod, shape, nodes).copy()
+        return known
 
     def prepare_lonely(self, shape: int, pod: PodRow, nodes: NodeRows) -> tuple[int, int]:
         """Return the rows of ``vectors`` for pods of a ``lonely`` shape that are the only ones of their groups.

@@ -95,8 +95,6 @@ class Session:
         self.subgroup_scores: dict[int, Float64s] = {}
         self.term_scores: dict[int, tuple[Float64s, Int64s]] = {}
         """Scores of terms on all nodes, by shape, and what they were made of: for pods that plugins rate nodes for."""
-        self._first_answers: dict[int, Float64s] = {}
-        """What ``answers`` are for pods of groups of which no pod is anywhere, by shape."""
         self.grants = Grants(self, base.slot_names)
 
     # ------------------------------------------------------------------ opening
@@ -316,10 +314,7 @@ class Session:
         nowhere = bool(self.policy.lonely[shape] and self.facts.groups.simple[self.facts.pods.group[pod]])
         if not nowhere or self.columns.occupying[leaf]:
             return self.policy.answers(PodRow(pod), shape, self.all_nodes)
-        known = self._first_answers.get(shape)
-        if known is None:
-            known = self._first_answers[shape] = self.policy.answers(PodRow(pod), shape, self.all_nodes).copy()
-        return known
+        return self.policy.first_answers(PodRow(pod), shape, self.all_nodes)
 
     def _term_scores(self, shape: int, nodes: NodeRows, extra: Float64s, rules: Rules) -> Float64s:
         scores = np.empty(len(nodes), np.float64)
