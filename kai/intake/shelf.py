@@ -100,10 +100,10 @@ class Shelf(Generic[Source, Cell]):
     def _merge(self, gone: Iterable[Source], fresh: Iterable[Cell]) -> None:
         """Take cells out and put others in, one by one."""
         cells = self.cells
-        leaving = {self._row_of(self._known[id(source)].order) for source in gone}
+        leaving = set(self._rows_of(sorted(self._known[id(source)].order for source in gone)))
         arriving = sorted(fresh, key=_order)
         _refuse_doubles(arriving)
-        rows = [self._row_of(cell.order) for cell in arriving]
+        rows = self._rows_of(map(_order, arriving))
         stays = np.ones(len(cells), np.bool_)
         inserted: list[int] = []
         for row, cell in zip(rows, arriving, strict=True):
@@ -126,12 +126,14 @@ class Shelf(Generic[Source, Cell]):
 
     def _sort(self, gone: Iterable[Source], fresh: Iterable[Cell]) -> None:
         """Sort all cells anew: sorting is fast where much is in order already."""
-        rows = dict(zip(map(id, self.cells), count(), strict=False))
         leaving = {id(self._known[id(source)]) for source in gone}
         kept = [cell for cell in self.cells if id(cell) not in leaving] if leaving else self.cells
         cells = sorted([*kept, *fresh], key=_order)
         _refuse_doubles(cells)
-        source = np.array([rows.get(id(cell), -1) for cell in cells], np.int64)
+        source = np.full(len(cells), -1, np.int64)
+        if kept:
+            rows = dict(zip(map(id, self.cells), count(), strict=False))
+            source[:] = [rows.get(id(cell), -1) for cell in cells]
         at = np.flatnonzero(source < 0)
         self._advance(source, at, [cells[row] for row in at.tolist()])
 
@@ -140,8 +142,16 @@ class Shelf(Generic[Source, Cell]):
         edition.carry(self.cells, fresh)
         self.edition = edition
 
-    def _row_of(self, order: tuple[str, str]) -> int:
-        return bisect_left(self.cells, order, key=_order)
+    def _rows_of(self, orders: Iterable[tuple[str, str]]) -> list[int]:
+        """Return the row of each, or the row before which it belongs. Cost: little for one that follows the last."""
+        cells, rows, at, count = self.cells, list[int](), 0, len(self.cells)
+        for order in orders:
+            if at < count and cells[at].order < order:
+                at += 1
+                if at < count and cells[at].order < order:
+                    at = bisect_left(cells, order, at, key=_order)
+            rows.append(at)
+        return rows
 
     def start_over(self) -> None:
         """Say that cells changed without being new: nothing is carried over to this edition."""

@@ -55,11 +55,14 @@ def _moved(before: Int64s, edition: Edition, created: Float64s, uid: Uid) -> Int
     row_now[source[stays]] = np.flatnonzero(stays)
     order = row_now[before]
     order = order[order >= 0]
-    fresh = sorted(edition.fresh.tolist(), key=lambda row: (created[row], uid(row), row))
+    rows = edition.fresh
+    fresh = rows[creation_order(created[rows], lambda at: uid(int(rows[at])))].tolist()
     times, keys = created[order], created[fresh]
     first, last = np.searchsorted(times, keys, side="left"), np.searchsorted(times, keys, side="right")
     places = [
-        start + bisect_left(order[start:end].tolist(), (uid(row), row), key=lambda other: (uid(other), other))
+        start
+        if start == end
+        else start + bisect_left(order[start:end].tolist(), (uid(row), row), key=lambda other: (uid(other), other))
         for row, start, end in zip(fresh, first.tolist(), last.tolist(), strict=True)
     ]
     return np.insert(order, places, fresh)

@@ -74,7 +74,7 @@ def carried_items(values: Sequence[T], edition: Edition, fresh: Sequence[T]) -> 
 
     Cost: of what is fresh, and of a column of numbers; after many changes O(n).
     """
-    if len(fresh) <= _FEW + len(values) // 16:
+    if len(fresh) <= _FEW + len(values) // 8:
         shared = values if isinstance(values, Items) else Items(list(values), np.arange(len(values)))
         after = shared.next(edition, fresh)
         if after is not None:
