@@ -51,6 +51,7 @@ class _Adornment:
     """Annotations shown on an object that does not have them yet."""
 
     uid: str
+    """Empty for an object that is only assumed: whatever comes in its place keeps them."""
     annotations: Mapping[str, str]
 
 
@@ -284,6 +285,8 @@ class Shelf(Generic[T]):
         """Show what is really there."""
         assumption = self._assumed.pop(key, None)
         if assumption is not None:
+            if assumption.beneath is None:
+                self._adorned.pop(key, None)
             self._show(key, assumption.beneath)
 
     def forget_all(self) -> None:
@@ -304,10 +307,15 @@ class Shelf(Generic[T]):
         """Show annotations on an object until it has them, or is gone; whatever else changes of it is shown as ever."""
         obj = self.actual(key)
         known = self._adorned.get(key)
-        if obj is None or (known is not None and known.annotations == annotations):
+        if known is not None and known.annotations == annotations:
             return
-        self._adorned[key] = _Adornment(obj.metadata.uid, dict(annotations))
-        self._set(key, obj)
+        if obj is not None:
+            self._adorned[key] = _Adornment(obj.metadata.uid, dict(annotations))
+            self._set(key, obj)
+        elif key in self._assumed:
+            self._adorned[key] = _Adornment("", dict(annotations))
+            shown = self._shown[key]
+            self._show(key, _annotated(shown, {**annotations, **shown.metadata.annotations}))
 
     def is_adorned(self, key: Key) -> bool:
         """Return whether annotations are shown on an object that it does not have."""
@@ -315,7 +323,7 @@ class Shelf(Generic[T]):
 
     def _with_adornment(self, key: Key, obj: T | None) -> T | None:
         adornment = self._adorned[key]
-        if obj is None or obj.metadata.uid != adornment.uid:
+        if obj is None or adornment.uid not in {"", obj.metadata.uid}:
             del self._adorned[key]
             return obj
         there = obj.metadata.annotations

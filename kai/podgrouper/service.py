@@ -173,8 +173,7 @@ class PodGrouper:
         grouping, answers = await self._decide(manifest, since, Answers())
         if grouping.group is None or grouping.group.verb is Verb.NOTHING:
             return await self._settle(pod, grouping, wrote=False)
-        if self._may_come_later(pod, grouping, grouping.group):
-            self._upfront.show(pod, grouping.group)
+        if self._may_come_later(pod, grouping, grouping.group) and self._upfront.show(pod, grouping.group):
             return await self._settle(pod, grouping, wrote=False)
         async with self._writing(_path_of(grouping.group)) as waited:
             if waited:

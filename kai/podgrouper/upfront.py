@@ -23,6 +23,7 @@ from kai.api.podgroup import PodGroup
 from kai.api.times import instant_text
 from kai.cluster.port import Apply, Cluster, Key
 from kai.cluster.work import DONE, Ended, Look, Observe, Pace, Workers, WorkQueue, unobserved
+from kai.errors import InputError
 from kai.podgrouper.resource import Manifest
 from kai.podgrouper.update import GroupWrite
 
@@ -75,16 +76,20 @@ class Upfront:
         else:
             self._open[namespace] = None
 
-    def show(self, pod: Pod, write: GroupWrite) -> None:
-        """Show the group of a pod, and have it written."""
+    def show(self, pod: Pod, write: GroupWrite) -> bool:
+        """Show the group of a pod, and have it written; False for one that we could not read ourselves."""
         now = float(int(self.cluster.clock.now()))
         metadata = write.manifest["metadata"]
         born: Manifest = {**metadata, "creationTimestamp": instant_text(now)} if isinstance(metadata, dict) else {}
-        group = structure_as(PodGroup, {**write.manifest, "metadata": born})
+        try:
+            group = structure_as(PodGroup, {**write.manifest, "metadata": born})
+        except InputError:
+            return False
         key = (group.metadata.namespace, group.metadata.name)
         self._shown[key] = _Shown((pod.metadata.namespace, pod.metadata.name), pod.metadata.uid, write)
         self.cluster.store.assume(group, lambda found: found is not None)
         self._workers.want(key)
+        return True
 
     async def _look(self, look: Look[Key]) -> Ended:
         shown = self._shown.get(look.key)

@@ -110,15 +110,17 @@ class Publisher:
 
     def _group(self, account: GroupAccount, now: float) -> Iterable[Effect]:
         group = self.reader.get(PodGroup, account.name, account.namespace)
-        if group is None or group.metadata.uid != account.uid:
+        if group is None or not _is_about(account, group):
             return
         ref = Ref(PodGroup, account.name, account.namespace)
         stamps = _changed(group.metadata.annotations, account.stamps)
         if self.settings.direct_binds and stamps.get(names.LAST_START) and is_of_one_pod(group):
             start = {names.LAST_START: str(stamps.pop(names.LAST_START))}
             yield Adorn(PodGroup, (account.namespace, account.name), start)
-        if stamps:
-            yield Send(Patch(ref=ref, patch={"metadata": {"uid": account.uid, "annotations": stamps}}))
+        if stamps and group.metadata.uid:
+            yield Send(Patch(ref=ref, patch={"metadata": {"uid": group.metadata.uid, "annotations": stamps}}))
+        if group.metadata.uid != account.uid:
+            return  # the cycle saw it before it was written; the next one says what there is to say
         yield from self._announce(account, ref, STALE, account.stale, now)
         for pod in account.pods:
             yield from self._pod(pod, account, now)
@@ -250,6 +252,14 @@ class Publisher:
         self._quiet_until = {topic: until for topic, until in self._quiet_until.items() if until > now}
         while len(self._said) > _REMEMBERED:
             self._said.pop(next(iter(self._said)))
+
+
+def _is_about(account: GroupAccount, group: PodGroup) -> bool:
+    """Return whether an account is of this very group; one that was not written yet is told by its name.
+
+    Only groups of one pod are shown before they are written, and their names hold the pod's UID.
+    """
+    return account.uid == group.metadata.uid or (account.uid == group.metadata.name and is_of_one_pod(group))
 
 
 def _changed(found: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:

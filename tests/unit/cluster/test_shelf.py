@@ -2,6 +2,7 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai.api.codec import structure_as
 from kai.api.core import ConfigMap
 from kai.cluster.port import Change, Index
 from kai.cluster.shelf import Shelf, version_of
@@ -60,6 +61,29 @@ def test_an_adornment_goes_with_its_object_and_does_not_pass_to_a_namesake():
     assert not shelf.is_adorned(KEY)
     shelf.adorn(KEY, {"group": "g"})
     assert shelf.get(KEY) is None
+
+
+def test_what_is_adorned_while_it_is_only_assumed_keeps_that_when_it_comes():
+    shelf, changes = shelf_of()
+    shelf.assume(KEY, structure_as(ConfigMap, config(version=0, uid="")), lambda found: found is not None)
+    shelf.adorn(KEY, {"group": "g"})
+    assert changes[-1].after.metadata.annotations == {"group": "g"}
+    shelf.see(config(version=5, colour="red"))
+    found = shelf.get(KEY)
+    assert (found.metadata.uid, found.data, found.metadata.annotations) == ("u1", {"colour": "red"}, {"group": "g"})
+    shelf.see(annotated(7, group="other"))
+    assert not shelf.is_adorned(KEY)
+
+
+def test_what_is_adorned_while_it_is_only_assumed_goes_with_the_assumption():
+    shelf, _ = shelf_of()
+    shelf.assume(KEY, structure_as(ConfigMap, config(version=0, uid="")), lambda found: found is not None)
+    shelf.adorn(KEY, {"group": "g"})
+    shelf.forget(KEY)
+    assert shelf.get(KEY) is None
+    assert not shelf.is_adorned(KEY)
+    shelf.see(config(version=5))
+    assert shelf.get(KEY).metadata.annotations == {}
 
 
 def test_adorning_again_changes_nothing_and_forgetting_everything_shows_what_is_there():

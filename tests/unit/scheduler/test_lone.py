@@ -1,5 +1,8 @@
 """When groups of one pod started is not written down, and is known all the same."""
 
+from types import SimpleNamespace
+
+from kai.api.codec import structure_as
 from kai.api.podgroup import PodGroup
 from kai.scheduler.explanations import GroupAccount, Overall
 from kai.scheduler.lone import recalled_starts
@@ -57,3 +60,24 @@ def test_a_start_is_shown_and_not_written_where_binds_are_direct():
     as_the_peer = Publisher(SchedulerSettings(), world, lambda: WALL)
     (sent,) = as_the_peer.step(told, 0.0)
     assert sent.request.patch["metadata"]["annotations"] == {LAST_START: "2026-01-01T00:00:00Z"}
+
+
+def test_a_group_that_is_only_shown_yet_starts_all_the_same_and_nothing_is_written_on_it():
+    shown = lone()
+    del shown["metadata"]["uid"]
+    stamps = {LAST_START: "2026-01-01T00:00:00Z", "kai.scheduler/last-eviction-timestamp": "y"}
+    account = GroupAccount(
+        name="pg-p-uid-p", namespace="default", uid="pg-p-uid-p", stamps=stamps, unschedulable="no", not_ready="no"
+    )
+    told = Told(Overall(groups=(account,)))
+    group = structure_as(PodGroup, shown)
+    store = SimpleNamespace(get=lambda cls, *_: group if cls is PodGroup else None, all=lambda _: ())
+    publisher = Publisher(SchedulerSettings(direct_binds=True), store, lambda: WALL)
+    start = Adorn(PodGroup, ("default", "pg-p-uid-p"), {LAST_START: "2026-01-01T00:00:00Z"})
+    assert publisher.step(told, 0.0) == (start,)
+    written = World(making.queue("q"), lone())
+    adorned, patch = Publisher(SchedulerSettings(direct_binds=True), written, lambda: WALL).step(told, 0.0)
+    assert adorned == start
+    uid = written.get(PodGroup, "pg-p-uid-p", "default").metadata.uid
+    evicted = {"kai.scheduler/last-eviction-timestamp": "y"}
+    assert patch.request.patch["metadata"] == {"uid": uid, "annotations": evicted}
