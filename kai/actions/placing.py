@@ -90,7 +90,7 @@ class _Placer:
         return parts
 
     def _place_leaf(self, leaf: int, pods: PodRows, nodes: NodeRows) -> bool:
-        extra = self._session.scores_below(self._portion.group, leaf)
+        extra = self._session.scores_below(leaf)
         placed = self._statement.place_pods(pods, nodes, extra, promise=self._promise)
         if placed == len(pods):
             return True

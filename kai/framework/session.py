@@ -28,6 +28,7 @@ from kai.kernels import booking, groups, score
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules
 from kai.kernels.groups import ROOT_AND_LEAF
+from kai.model.podgroup import SubGroup
 from kai.model.rows import Bools, Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
 from kai.model.status import Status
 from kai.state.base import Base, make_base
@@ -56,8 +57,7 @@ class Session:
         self.observer = observer
         self.budget = budget
         self._sink = sink
-        base = base_of(snapshot)
-        self._base = base
+        base = self._base = base_of(snapshot)
         self._tracked: list[Tracked] = []
         self.details = Details(self)
         self.all_nodes: NodeRows = np.arange(len(snapshot.nodes), dtype=np.int64)
@@ -200,9 +200,7 @@ class Session:
             group = self.group_of_subgroup(subgroup)
             first, last = self.facts.groups.first_subgroup[group : group + 2]
             rows = [row for row in range(int(first), int(last)) if self.facts.groups.parent[row] == subgroup]
-            if len(rows) > 1:
-                rows.sort(key=self.subgroup_name)
-            known = self._children[subgroup] = tuple(rows)
+            known = self._children[subgroup] = tuple(sorted(rows, key=self.subgroup_name))
         return known
 
     def group_of_subgroup(self, subgroup: int) -> int:
@@ -211,16 +209,15 @@ class Session:
 
     def subgroup_name(self, subgroup: int) -> str:
         """Return the name of a sub-group within its group."""
-        group = self.group_of_subgroup(subgroup)
-        return self.snapshot.groups[group].subgroups[subgroup - int(self.facts.groups.first_subgroup[group])].name
+        return self._subgroup(subgroup).name
 
     def has_own_minimum(self, subgroup: int) -> bool:
         """Say whether an inner sub-group declares how many children it needs, rather than needing all of them."""
-        group = int(np.searchsorted(self.facts.groups.first_subgroup, subgroup, side="right")) - 1
-        return (
-            self.snapshot.groups[group].subgroups[subgroup - int(self.facts.groups.first_subgroup[group])].minimum
-            is not None
-        )
+        return self._subgroup(subgroup).minimum is not None
+
+    def _subgroup(self, row: int) -> SubGroup:
+        group = self.group_of_subgroup(row)
+        return self.snapshot.groups[group].subgroups[row - int(self.facts.groups.first_subgroup[group])]
 
     def portion(self, group: int) -> Portion:
         """Return the whole of ``group``; the same object all through the session."""
@@ -332,18 +329,13 @@ class Session:
             if plugin.hooks.credit_nodes is not None:
                 rows[:, nodes] += plugin.hooks.credit_nodes(PodRow(pod), nodes)
 
-    def scores_below(self, group: int, subgroup: int) -> Float64s:
-        """Return float64[N].
-
-        What partitions of the group's current attempt add to node scores for a leaf, of the nearest sub-group that
-        has any.
-        """
+    def scores_below(self, subgroup: int) -> Float64s:
+        """Return float64[N]: what partitions add to node scores for a leaf, of the nearest sub-group that has any."""
         row = subgroup
         while row >= 0:
             if row in self.subgroup_scores:
                 return self.subgroup_scores[row]
             row = int(self.facts.groups.parent[row])
-        del group
         return self.no_extra
 
     # ------------------------------------------------------------------ statements and records
