@@ -275,6 +275,60 @@ def test_the_executors_of_a_spark_application_join_the_group_of_its_driver(stage
     assert {stage.group_of(name)["metadata"]["name"] for name in ("driver", "executor-1", "executor-2")} == {"spark-1"}
 
 
+def test_a_kind_that_a_karta_describes_starts_as_it_says(stage):
+    may_read(stage, "example.com", "flows")
+    stage.create(karta())
+    try:
+        flow = make(
+            stage, "example.com/v1", "Flow", "flow", spec={"master": {"replicas": 1}, "worker": {"replicas": 2}}
+        )
+        pods(stage, flow, "flow-master", role="master")
+        pods(stage, flow, "flow-worker-0", role="worker")
+        waits(stage, 2)
+        pods(stage, flow, "flow-worker-1", role="worker")
+        runs(stage, 3)
+        group = stage.group_of("flow-master")
+        assert group["metadata"]["name"] == f"pg-{flow['metadata']['uid']}-flow"
+        assert minima(group) == {"master": 1, "worker": 2}
+    finally:
+        stage.delete("run.ai/v1alpha1", "Karta", "flow")
+
+
+def karta():
+    """Return what describes flows: a gang of a master and of workers, told apart by a label."""
+
+    def child(name):
+        return {
+            "name": name,
+            "ownerRef": "flow",
+            "specDefinition": {"podTemplateSpecPath": f".spec.{name}.template"},
+            "scaleDefinition": {"replicasPath": f".spec.{name}.replicas"},
+            "podSelector": {"componentTypeSelector": {"keyPath": ".metadata.labels.role", "value": name}},
+        }
+
+    kind = {"group": "example.com", "version": "v1", "kind": "Flow"}
+    gang = {"name": "flow", "subGroups": [{"componentName": name} for name in ("master", "worker")]}
+    spec = {
+        "structureDefinition": {
+            "rootComponent": {"name": "flow", "kind": kind, "statusDefinition": {}},
+            "childComponents": [child("master"), child("worker")],
+        },
+        "optimizationInstructions": {"gangScheduling": {"podGroup": gang}},
+    }
+    labels = {f"run.ai/karta-{part}": value for part, value in kind.items()}
+    return an_object("run.ai/v1alpha1", "Karta", "flow", metadata={"labels": labels}, spec=spec)
+
+
+def may_read(stage, group, plural):
+    """Let kai read a kind that its own roles do not name, as whoever brings the kind has to."""
+    rules = [{"apiGroups": [group], "resources": [plural], "verbs": ["get", "list", "watch"]}]
+    subjects = [{"kind": "ServiceAccount", "name": "kai", "namespace": "kai-scheduler"}]
+    rights = "rbac.authorization.k8s.io"
+    role = {"apiGroup": rights, "kind": "ClusterRole", "name": "reads-flows"}
+    stage.api.ensure(an_object(f"{rights}/v1", "ClusterRole", "reads-flows", rules=rules))
+    stage.api.ensure(an_object(f"{rights}/v1", "ClusterRoleBinding", "reads-flows", roleRef=role, subjects=subjects))
+
+
 def test_an_owner_of_a_kind_that_nobody_knows_is_a_group_of_one_pod_each(stage):
     unknown = make(stage, "v1", "ConfigMap", "thing")
     pods(stage, {"apiVersion": "v1", "kind": "ConfigMap", **unknown}, "thing-a")
