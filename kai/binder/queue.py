@@ -141,6 +141,8 @@ class BindQueue:
     _sweep_heap: list[tuple[float, str]] = attrs.field(factory=list)
     _sweeping: dict[str, bool] = attrs.field(factory=dict)
     """Sweeps under way, and whether another is wanted after."""
+    _left: set[str] = attrs.field(factory=set)
+    """Groups that a pod left while requests were unfinished: a sweep spares what one of these still means to use."""
 
     def step(self, event: Event, now: float) -> tuple[Effect, ...]:
         """Take an event at a time, and return what to start.
@@ -158,6 +160,8 @@ class BindQueue:
             case PodSeen(before, after):
                 for group in groups_to_sweep(before, after, self.settings.scheduler_name):
                     self._want_sweep(group, now)
+                    if self._entries:
+                        self._left.add(group)
             case AttemptEnded(ref, outcome):
                 self._end_attempt(ref, outcome, now)
             case SweepEnded(group, succeeded):
@@ -217,9 +221,12 @@ class BindQueue:
         if entry is None or not entry.running:
             return
         self._running -= 1
-        if outcome.leftovers:
-            for group in entry.request.spec.selected_gpu_groups:
+        for group in entry.request.spec.selected_gpu_groups:
+            if outcome.leftovers or group in self._left:
+                self._left.discard(group)
                 self._want_sweep(group, now)
+        if not self._entries:
+            self._left.clear()
         if entry.replaced:
             self._see(entry.request, now)
         elif outcome.verdict is Verdict.RETRY:

@@ -194,6 +194,16 @@ def test_what_an_attempt_left_behind_is_swept():
     assert sweeps(binds.step(ended(Verdict.FAILED, leftovers=("a label",)), 1.0)) == ["g1", "g2"]
 
 
+def test_a_group_that_a_pod_left_during_an_attempt_is_swept_again_after_it():
+    """The first sweep spares what the unfinished request still means to use."""
+    binds = queue()
+    binds.step(RequestSeen(sharing(groups=("g",))), 0.0)
+    gone = structure_as(Pod, pod("p", labels={"runai-gpu-group": "g"}, phase="Running"))
+    assert sweeps(binds.step(PodSeen(gone, None), 1.0)) == ["g"]
+    assert sweeps(binds.step(SweepEnded("g", succeeded=True), 2.0)) == []
+    assert sweeps(binds.step(ended(Verdict.BOUND), 3.0)) == ["g"]
+
+
 def test_a_sweep_that_failed_is_repeated_ever_later():
     binds = queue()
     binds.step(RequestGone(sharing(groups=("g",))), 0.0)
