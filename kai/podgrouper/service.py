@@ -20,6 +20,7 @@ import attrs
 import structlog
 
 from kai.api import names
+from kai.api.bindrequest import BindRequest
 from kai.api.codec import unstructure
 from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
@@ -48,6 +49,8 @@ MANAGER: Final = "kai-podgrouper"
 WARNING: Final = "PodGrouperWarning"
 _SAY_AGAIN: Final = 600.0
 _LONGEST_MESSAGE: Final = 1024
+_BINDING_SECONDS: Final = 2.0
+"""How long to wait for a binding that is under way, again and again."""
 # What other parts of kai write on a pod says nothing about its workload.
 _FOREIGN: Final = frozenset({names.RECEIVED_RESOURCE_TYPE, names.NUMA_PREDICTED, names.NUMA_OBSERVED})
 
@@ -287,7 +290,12 @@ class PodGrouper:
         if uid != pod.metadata.uid or pod.spec.node_name or not self.cluster.store.is_adorned(Pod, key):
             del self._riding[key]
             return False
-        return due <= self.cluster.clock.monotonic()
+        now = self.cluster.clock.monotonic()
+        if due <= now and self.cluster.store.is_assumed(BindRequest, key):
+            # A write of the pod would make the binding that is on its way fail, which carries the pod's version.
+            self._riding[key] = (uid, now + _BINDING_SECONDS)
+            return False
+        return due <= now
 
     async def _write_link(self, pod: Pod) -> Ended:
         annotations = {names.POD_GROUP: pod.metadata.annotations.get(names.POD_GROUP)}

@@ -3,6 +3,8 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from kai.api.bindrequest import BindRequest
+from kai.api.codec import structure_as
 from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
@@ -106,6 +108,18 @@ async def test_a_link_that_no_binding_brought_in_time_is_written():
         assert not cluster.store.is_adorned(Pod, ("ns", "p"))
         await cluster.pass_time(100.0)
     assert len(requests(cluster, Patch)) == 1
+
+
+async def test_a_link_is_not_written_while_the_pod_is_being_bound():
+    cluster = MemoryCluster(pod())
+    order = structure_as(BindRequest, {"metadata": {"name": "p", "namespace": "ns"}, "spec": {"podName": "p"}})
+    async with grouping(cluster, LATE):
+        cluster.store.assume(order, lambda _: False)
+        await cluster.pass_time(30.0)
+        assert not requests(cluster, Patch)
+        cluster.store.forget(BindRequest, ("ns", "p"))
+        await cluster.pass_time(2.0)
+        assert group_of(cluster) == "pg-p-uid-p"
 
 
 async def test_a_link_is_written_at_once_where_binding_takes_more_than_one_write():
