@@ -34,7 +34,16 @@ _SCALARS = {int: types.int64, float: types.float64, bool: types.boolean}
 
 
 class _StructType(types.StructRef):
-    """The type that the compiler knows a struct by."""
+    """The type that the compiler knows a struct by.
+
+    Its name is in that of every function that takes one. numba would put all fields into it: names of fifteen thousand
+    letters, which are nine tenths of what is kept of compiled kernels, and have to be read at every start.
+    """
+
+    def __init__(self, fields: list[tuple[str, Any]]) -> None:
+        """Remember the fields; there is one list of them for each class, so the class is name enough."""
+        super().__init__(fields)  # type: ignore[no-untyped-call]  # numba ships no types
+        self.name = f"{type(self).__module__}.{type(self).__name__}"
 
     def preprocess_fields(self, fields: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
         """Return the fields as they are: none of them is a literal."""

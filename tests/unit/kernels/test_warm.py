@@ -80,6 +80,15 @@ def test_a_signature_is_what_the_parameters_are_annotated_with():
 
 
 @compiled
+def test_the_name_that_a_struct_has_in_compiled_code_is_short_and_its_own():
+    warm()
+    kinds = {kind for kernel in KERNELS for kind in signature(kernel.py_func) if hasattr(kind, "field_dict")}
+    assert len(kinds) > 5
+    assert max(len(str(kind)) for kind in kinds) < 60
+    assert len({str(kind) for kind in kinds}) == len(kinds) == len({type(kind) for kind in kinds})
+
+
+@compiled
 def test_the_program_says_where_kernels_are_kept(capsys):
     assert main(["warm"]) == (0 if warm().directory else 1)
     said = capsys.readouterr()
