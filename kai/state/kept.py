@@ -5,6 +5,8 @@ those; any other snapshot is read in full.
 """
 
 from collections.abc import Sequence
+from itertools import repeat
+from operator import is_
 from typing import NamedTuple, TypeAlias
 
 import attrs
@@ -83,6 +85,12 @@ class Trees:
             self.columns.append(_tree(subgroups))
         return known
 
+    def numbers(self, trees: list[tuple[SubGroup, ...]]) -> Int64s:
+        """Return int64[n]: the number of each tree. Most often they are all the same one."""
+        if trees and all(map(is_, trees, repeat(trees[0]))):
+            return np.full(len(trees), self.number(trees[0]), np.int64)
+        return np.array([self.number(each) for each in trees], np.int64)
+
 
 def _tree(subgroups: tuple[SubGroup, ...]) -> TreeColumns:
     children = [0] * len(subgroups)
@@ -129,7 +137,7 @@ def group_columns(snapshot: Snapshot) -> GroupColumns:
             last_start=_times([group.last_start for group in some]),
             last_eviction=_times([group.last_eviction for group in some]),
             stale_since=_times([group.stale_since for group in some]),
-            tree=np.array([trees.number(group.subgroups) for group in some], np.int64),
+            tree=trees.numbers([group.subgroups for group in some]),
         )
 
     return GroupColumns(*rows.columns("groups", snapshot.lineage.groups, len(groups), read, (trees,)))
@@ -241,5 +249,7 @@ def is_cpu_only(node: Node) -> bool:
     return not node.mig_enabled and node.allocatable.get("gpu", 0) <= 0 and not node.dra_gpus
 
 
-def _times(values: Sequence[float | None]) -> Float64s:
+def _times(values: list[float | None]) -> Float64s:
+    if values.count(None) == len(values):  # as with all that wait for the first time
+        return np.full(len(values), np.nan)
     return np.array([np.nan if value is None else value for value in values], np.float64)
