@@ -10,6 +10,7 @@ owner, not one for each member. A group is written by one task at a time, and wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -51,6 +52,7 @@ _SAY_AGAIN: Final = 600.0
 _LONGEST_MESSAGE: Final = 1024
 _BINDING_SECONDS: Final = 2.0
 """How long to wait for a binding that is under way, again and again."""
+_LONGEST_WAIT: Final = 60.0
 # What other parts of kai write on a pod says nothing about its workload.
 _FOREIGN: Final = frozenset({names.RECEIVED_RESOURCE_TYPE, names.NUMA_PREDICTED, names.NUMA_OBSERVED})
 
@@ -88,6 +90,8 @@ class PodGrouper:
     """What was last said on each pod that cannot be grouped, and when."""
     _riding: dict[Key, tuple[str, float]] = attrs.field(factory=dict)
     """Pods whose link to their group is only shown: their UIDs, and when it is written by itself."""
+    _bound_at: float = -math.inf
+    """When a binding brought the link of a pod along last."""
     _locks: dict[Key, _Lock] = attrs.field(factory=dict)
     _manifests: dict[Key, tuple[PodGroup, Manifest]] = attrs.field(factory=dict)
     _fetcher: Fetcher = attrs.field(init=False)
@@ -136,8 +140,8 @@ class PodGrouper:
             self._settled[key] = _traits(pod)
         elif self._settled.get(key) != _traits(pod):
             self._want(key)
-        elif pod.spec.node_name:
-            self._riding.pop(key, None)
+        elif pod.spec.node_name and self._riding.pop(key, None) is not None:
+            self._bound_at = self.cluster.clock.monotonic()
 
     def _want(self, key: Key) -> None:
         self._asked[key] = self._fetcher.moment()
@@ -291,11 +295,17 @@ class PodGrouper:
             del self._riding[key]
             return False
         now = self.cluster.clock.monotonic()
-        if due <= now and self.cluster.store.is_assumed(BindRequest, key):
+        if due <= now and (self.cluster.store.is_assumed(BindRequest, key) or self._may_be_next(pod)):
             # A write of the pod would make the binding that is on its way fail, which carries the pod's version.
             self._riding[key] = (uid, now + _BINDING_SECONDS)
             return False
         return due <= now
+
+    def _may_be_next(self, pod: Pod) -> bool:
+        """Return whether pods are bound one after the other at present, and this one has not waited for too long."""
+        waited = self.cluster.clock.now() - (pod.metadata.creation_timestamp or 0.0)
+        is_going_on = self.cluster.clock.monotonic() - self._bound_at < _BINDING_SECONDS
+        return is_going_on and waited < _LONGEST_WAIT
 
     async def _write_link(self, pod: Pod) -> Ended:
         annotations = {names.POD_GROUP: pod.metadata.annotations.get(names.POD_GROUP)}

@@ -8,6 +8,7 @@ from kai.api.codec import structure_as
 from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
+from kai.api.times import instant_text
 from kai.cluster.port import Apply, Fetch, FetchAll, Forbidden
 from kai.podgrouper import Settings, load_groupers
 from kai.podgrouper.service import PodGrouper
@@ -119,6 +120,23 @@ async def test_a_link_is_not_written_while_the_pod_is_being_bound():
         assert not requests(cluster, Patch)
         cluster.store.forget(BindRequest, ("ns", "p"))
         await cluster.pass_time(2.0)
+        assert group_of(cluster) == "pg-p-uid-p"
+
+
+async def test_a_link_waits_while_others_are_bound_but_not_for_ever():
+    cluster = MemoryCluster(pod(creationTimestamp=instant_text(1_700_000_000.0 + 1000.0)))
+    async with grouping(cluster, LATE):
+        for number in range(55):
+            cluster.server.add(pod(f"q{number}"))
+            await cluster.pass_time(0.5)
+            bind(cluster, f"q{number}")
+            await cluster.pass_time(0.5)
+        assert group_of(cluster) is None
+        for number in range(55, 65):
+            cluster.server.add(pod(f"q{number}"))
+            await cluster.pass_time(0.5)
+            bind(cluster, f"q{number}")
+            await cluster.pass_time(0.5)
         assert group_of(cluster) == "pg-p-uid-p"
 
 
