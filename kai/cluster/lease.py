@@ -169,8 +169,10 @@ class Election:
     _seen: Record | None = None
     _changed_at: float = 0.0
     """When the record was first seen as it is."""
+    _is_in_doubt: bool = False
+    """The outcome of the last write is unknown, and the lease was not read since."""
     _doubtful_since: float | None = None
-    """When the write was sent whose outcome is unknown."""
+    """When the first write was sent that may have made of the record that was seen another one."""
     _ended_epoch: int = -1
     _resigning: bool = False
     _resignations: int = 0
@@ -190,7 +192,9 @@ class Election:
             case WriteDone():
                 return self._take_success(event, now)
             case OutcomeUnknown():
-                self._doubtful_since = event.sent_at
+                self._is_in_doubt = True
+                if self._doubtful_since is None:
+                    self._doubtful_since = event.sent_at
                 return ReadLease()
             case WriteRefused():
                 # Somebody else was first, or the server is in trouble. Whoever leads wants to know at once.
@@ -215,35 +219,41 @@ class Election:
     def _act(self, now: float) -> Effect:
         if self._resigning:
             return self._resign(now)
-        if self.term is not None and self._seen is not None and self._doubtful_since is None:
+        if self.term is not None and self._seen is not None and not self._is_in_doubt:
             return self._renewal(self._seen)
         return ReadLease()
 
     def _take_record(self, record: Record | None, now: float) -> Effect:
-        doubtful_since, self._doubtful_since = self._doubtful_since, None
-        if record is None or record != self._seen:
+        was_in_doubt, self._is_in_doubt = self._is_in_doubt, False
+        landed_after = None
+        if record != self._seen:
             self._seen, self._changed_at = record, now
+            landed_after, self._doubtful_since = self._doubtful_since, None
         if record is not None and record.holder == self.settings.identity:
-            return self._take_own(record, doubtful_since, now)
+            return self._take_own(record, landed_after, now)
         self._end()
         if self._resigning:
             return Finished()
         is_free = record is None or not record.holder or self._is_earlier_life(record.holder)
-        if doubtful_since is None and (is_free or self._ran_out(record, now)):
+        if not was_in_doubt and (is_free or self._ran_out(record, now)):
             return self._acquisition(record or Record())
         return WakeAt(now + self._retry())
 
-    def _take_own(self, record: Record, doubtful_since: float | None, now: float) -> Effect:
-        """Take it that the lease is ours: the write whose answer was lost took effect, or we lead anyway."""
+    def _take_own(self, record: Record, landed_after: float | None, now: float) -> Effect:
+        """Take it that the lease is ours: a write whose answer was lost took effect, or we lead anyway.
+
+        Several may have been sent for one record, and any of them may be the one that landed, however late: others have
+        counted since then, and so we count from the first.
+        """
         if self._resigning:
             return self._resign(now)
-        if doubtful_since is not None:
-            self._extend(record, doubtful_since, now)
+        if landed_after is not None:
+            self._extend(record, landed_after, now)
         # If it is ours but was written too long ago, others may be about to take it: begin anew.
         return self._acquisition(record) if self.term is None else WakeAt(now + self._retry())
 
     def _take_success(self, event: WriteDone, now: float) -> Effect:
-        self._seen, self._changed_at, self._doubtful_since = event.record, now, None
+        self._seen, self._changed_at, self._doubtful_since, self._is_in_doubt = event.record, now, None, False
         is_ours = event.record.holder == self.settings.identity
         if self._resigning:
             return self._resign(now) if is_ours else Finished()
