@@ -91,6 +91,8 @@ def integration(session: nox.Session) -> None:
     Three at a time, since the tests mostly wait for each other's programs; ``-- --numprocesses=0`` runs one by one.
     """
     python(session, "-m", "tests.integration.programs")
+    # Once, rather than by every program that the tests start before the first of them has kept anything.
+    python(session, "-m", "kai.kernels", "warm")
     python(session, "-m", "pytest", INTEGRATION, "--numprocesses=3", "--dist=loadscope", *session.posargs)
 
 

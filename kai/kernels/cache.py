@@ -100,23 +100,28 @@ def install() -> bool:
 
 def spare(dispatcher: Any, *, called_by_python: bool) -> None:
     """Keep numba from doing what serves nobody: writing where it cannot, and parsing what is compiled already."""
-    _spare_writes(dispatcher)
-    if called_by_python and hasattr(dispatcher, "_cache"):
-        dispatcher._cache._load_overload = partial(_load, dispatcher._cache)
-
-
-def _spare_writes(dispatcher: Any) -> None:
-    """Keep numba from writing what it compiled where nothing can be written; loading goes on."""
-    path = directory()
-    if path is not None and not is_writable(path) and hasattr(dispatcher, "_cache"):
-        dispatcher._cache.save_overload = _forget
-
-
-def _forget(signature: object, data: object) -> None:
-    del signature, data
+    if not hasattr(dispatcher, "_cache"):
+        return
+    kept = dispatcher._cache
+    kept.save_overload = partial(_save, kept.save_overload)
+    if called_by_python:
+        kept._load_overload = partial(_load, kept)
 
 
 _EMPTY: Final[bytes] = _LLVM.parse_assembly("").as_bitcode()
+_replaced: Final[set[str]] = set()
+"""Kernels that were loaded here, and of which another process has put another compilation in their place since."""
+
+
+def _save(save: Callable[[object, object], None], signature: object, compiled: object) -> None:
+    """Keep what was compiled, where it can be kept and is good for others.
+
+    After something was replaced, it is good for this process only: what is compiled with a kernel must hold that
+    kernel's code, and here it may name what nobody else has loaded.
+    """
+    path = directory()
+    if not _replaced and (path is None or is_writable(path)):
+        save(signature, compiled)
 
 
 def _load(kept: Any, signature: object, context: Any) -> Any:
@@ -136,18 +141,26 @@ def _load(kept: Any, signature: object, context: Any) -> Any:
     context.codegen()._engine._defined_symbols.update(symbols)
     loaded = _RESULT._rebuild(context, (name, form, (content[0], _EMPTY)), described, *rest)
     loaded.library._shared_module = None
-    loaded.library._get_module_for_linking = partial(_linkable, loaded.library, kept._cache_file, key)
+    loaded.library._get_module_for_linking = partial(
+        _linkable, loaded.library, described.llvm_func_name, partial(kept._cache_file.load, key)
+    )
     return loaded
 
 
-def _linkable(library: Any, file: Any, key: object) -> Any:
-    """Return a kernel in the form in which it is compiled into others, read when first asked for."""
+def _linkable(library: Any, symbol: str, read: Callable[[], Any]) -> Any:
+    """Return a kernel in the form in which it is compiled into others, read when first asked for.
+
+    Symbols are numbered by each process as it compiles, so another's compilation is no stand-in: without the right one,
+    what is compiled here refers to the machine code that is loaded.
+    """
     if library._shared_module is None:
-        data = file.load(key)
-        if data is None:
-            raise RuntimeError(f"{library.name}: found no bitcode, expected it where the kernel was loaded from")
-        library._shared_module = _LLVM.parse_bitcode(data[0][2][1])
-        library.codegen._engine._load_defined_symbols(library._shared_module)
+        data = read()
+        if data is None or data[1].llvm_func_name != symbol:
+            _replaced.add(symbol)
+            library._shared_module = _LLVM.parse_bitcode(_EMPTY)
+        else:
+            library._shared_module = _LLVM.parse_bitcode(data[0][2][1])
+            library.codegen._engine._load_defined_symbols(library._shared_module)
     return library._shared_module
 
 

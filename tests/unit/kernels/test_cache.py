@@ -51,6 +51,24 @@ def twice(amount, zeros, one, shares):
 print(twice(4.0, np.zeros(1, np.int64), one, np.zeros(1)), before < 2000 < max(parsed))
 """
 
+KERNEL = """
+from kai.kernels._jit import kernel
+from kai.kernels.fairshare import divide
+
+@kernel
+def twice(amount, zeros, one, shares):
+    return 2 * divide(amount, zeros, zeros, one, -one, one, 0 * one, 3 * one, 1.0, shares)
+"""
+REPLACED = f"""
+{DIVIDE}
+for file in directory().glob("fairshare.divide*.nbc"):
+    file.unlink()
+"""
+CALLED = """
+from kai.kernels.twice import twice
+print(twice(4.0, np.zeros(1, np.int64), one, np.zeros(1)), len(list(directory().glob("twice.twice*.nbc"))))
+"""
+
 
 def run(program: str, folder: Path, **environment: str) -> list[str]:
     """Run a program in ``folder`` with nothing but ``environment`` and a home that is empty; return what it prints."""
@@ -108,6 +126,15 @@ def test_bitcode_is_parsed_only_when_a_loaded_kernel_is_compiled_into_another(co
     run(DIVIDE, copied, NUMBA_CACHE_DIR=str(copied / "cache"))
     out = run(TWICE, copied, NUMBA_CACHE_DIR=str(copied / "cache"))
     assert out == ["1.0", f"[3.0] True {kept}", "2.0 True"]
+
+
+def test_what_is_compiled_with_a_kernel_whose_bitcode_is_gone_serves_this_process_and_is_not_kept(copied):
+    (copied / "kai" / "kernels" / "twice.py").write_text(KERNEL, encoding="utf-8")
+    settings = {"NUMBA_CACHE_DIR": str(copied / "cache")}
+    run(DIVIDE, copied, **settings)
+    assert run(REPLACED + CALLED, copied, **settings)[2:] == ["2.0 0"]
+    for _ in range(2):
+        assert run(DIVIDE + CALLED, copied, **settings)[2:] == ["2.0 1"]
 
 
 def test_another_kernel_source_is_another_directory(copied):
