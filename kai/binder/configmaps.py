@@ -28,6 +28,9 @@ def upsert_config_map(
     """
     ref = Ref(ConfigMap, name, pod.metadata.namespace)
     existing = yield from find(ref)
+    if existing is not None:
+        # It may be the one that a failed attempt has just taken back, and a pod without its map never starts.
+        existing = yield from find(ref, fresh=True)
     if existing is None:
         made = yield from create(ref, _manifest(pod, name, values))
         if made is not None:

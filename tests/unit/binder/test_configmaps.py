@@ -1,5 +1,6 @@
 from kai.api.codec import structure_as
-from kai.api.plans import Create, Reason, Refusal, carry_out
+from kai.api.core import ConfigMap
+from kai.api.plans import Create, Get, Reason, Refusal, carry_out
 from kai.api.pod import Pod
 from kai.binder.configmaps import delete_config_map, upsert_config_map
 from tests.unit.binder.clusters import cluster, pod
@@ -69,6 +70,17 @@ def test_a_map_that_somebody_made_in_between_is_brought_up_to_date():
 
     server.fault = fault
     upsert(server, {"a": "1"})
+    assert server.get("ConfigMap", "m", "ns")["data"] == {"a": "1"}
+
+
+def test_a_map_that_is_gone_but_still_in_a_lagging_store_is_made_again():
+    server = cluster()
+    gone = structure_as(ConfigMap, config_map({"a": "1"}))
+
+    def lagging(request):
+        return gone if isinstance(request, Get) and not request.fresh else server.perform(request)
+
+    carry_out(upsert_config_map(POD, "m", {"a": "1"}), lagging)
     assert server.get("ConfigMap", "m", "ns")["data"] == {"a": "1"}
 
 
