@@ -81,7 +81,9 @@ class Session:
         self.policy = Policy(self._opened(), self.facts)
         self._adopt_shares()
         self._order_pods(base)
-        self.ledger = Ledger(base.layout, self.facts, base.fresh_arena(), base.room(), self._tracked)
+        self.ledger = Ledger(
+            base.layout, self.facts, base.fresh_arena(snapshot.lineage.memory), base.room(), self._tracked
+        )
         self._apply_opening()
         self._children: dict[int, tuple[int, ...]] = {}
         self._footprints: dict[int, tuple[int, ...]] = {}
@@ -395,7 +397,9 @@ class Session:
 
     def release(self) -> None:
         """Let go of everything: hooks and session hold each other, and megabytes need not wait for the collector."""
+        arena, memory = self.ledger.arena, self.snapshot.lineage.memory
         self.__dict__.clear()
+        Base.leave_arena(arena, memory)
 
     def pods_in(self, statuses: int) -> PodRows:
         """Return all pods whose status is in the mask."""

@@ -1,8 +1,10 @@
+import numpy as np
 import pytest
 
 from kai.plugins.gpusharing import GpuSharing
 from kai.plugins.pool_maximum import PoolMaximum
 from kai.state.base import make_base
+from kai.state.memory import Memory
 from tests.unit.plugins.stage import node, play, pod, snapshot_of
 
 MEMORY = {"nvidia.com/gpu.memory": "16000"}
@@ -66,3 +68,19 @@ def test_a_request_by_memory_for_more_devices_than_any_node_has_is_refused():
     played = play(GpuSharing(), snapshot_of(gpu_node("n1", 8), made))
     assert played.bound == {}
     assert [(count, reason.subject) for count, reason in played.waiting_for("a").counts] == [(1, "gpu")]
+
+
+def test_the_arena_of_a_session_that_is_over_serves_the_next_one_unless_somebody_looks_at_it():
+    base, memory = make_base(snapshot_of(gpu_node("n1", 4))), Memory()
+    seen = base.fresh_arena(memory)
+    base.leave_arena(seen, memory)
+    other = base.fresh_arena(memory)
+    assert not np.shares_memory(seen, other)
+    place = other.ctypes.data
+    other[:] = 7
+    base.leave_arena(other, memory)
+    del other
+    again = base.fresh_arena(memory)
+    assert again.ctypes.data == place
+    assert np.array_equal(again, base.arena)
+    assert not np.shares_memory(again, base.fresh_arena(memory))
