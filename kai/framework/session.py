@@ -81,9 +81,7 @@ class Session:
         self.policy = Policy(self._opened(), self.facts)
         self._adopt_shares()
         self._order_pods(base)
-        self.ledger = Ledger(
-            base.layout, self.facts, base.fresh_arena(snapshot.lineage.memory), base.room(), self._tracked
-        )
+        self.ledger = Ledger(base.layout, self.facts, base.fresh_arena(snapshot.memory), base.room(), self._tracked)
         self._apply_opening()
         self._children: dict[int, tuple[int, ...]] = {}
         self._footprints: dict[int, tuple[int, ...]] = {}
@@ -397,7 +395,7 @@ class Session:
 
     def release(self) -> None:
         """Let go of everything: hooks and session hold each other, and megabytes need not wait for the collector."""
-        arena, memory = self.ledger.arena, self.snapshot.lineage.memory
+        arena, memory = self.ledger.arena, self.snapshot.memory
         self.__dict__.clear()
         Base.leave_arena(arena, memory)
 
