@@ -32,15 +32,13 @@ def growing() -> Iterator[None]:
     For a process that fills up with what stays, which the collector would look through each time it has grown by a
     quarter. What is garbage by then is found when it settles.
     """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
+    is_ours = gc.isenabled()
+    with paused():
+        try:
+            yield
+        finally:
+            if is_ours:
+                gc.freeze()
 
 
 _YOUNG: Final = 50_000

@@ -49,9 +49,9 @@ class Base:
         spare = memory.recall(_SPARE)
         memory.keep(_SPARE, None)
         # This name and the argument of the question are two who hold it; a third one would see its numbers change.
-        is_free = isinstance(spare, np.ndarray) and len(spare) >= size and getrefcount(spare) == 2
-        room = spare if is_free and isinstance(spare, np.ndarray) else np.empty(size + size // 16, np.int64)
-        arena: Int64s = room[:size]
+        if not (isinstance(spare, np.ndarray) and len(spare) >= size and getrefcount(spare) == 2):
+            spare = np.empty(size + size // 16, np.int64)
+        arena: Int64s = spare[:size]
         arena[:] = self.arena
         return arena
 
