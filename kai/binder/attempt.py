@@ -22,6 +22,7 @@ from kai.binder.bind import Binder, bind, undo
 from kai.binder.checks import is_meant, refuse_pod
 from kai.binder.outcome import BindFailureError, Outcome, Verdict
 from kai.binder.reporting import failed, report_bound, report_failure, request_ref, succeeded, write_status
+from kai.binder.settings import BinderSettings
 from kai.binder.sweep import sweep_group
 from kai.errors import InputError
 
@@ -144,8 +145,13 @@ def _fail(
     limit = request.spec.backoff_limit
     if not retryable or limit is None or attempts >= limit:
         return Outcome(verdict=Verdict.FAILED, message=message, leftovers=leftovers)
-    delay = retry_delay(attempts, binder.settings.longest_delay_seconds, binder.settings.first_delay_seconds)
+    delay = bind_delay(attempts, binder.settings)
     return Outcome(verdict=Verdict.RETRY, message=message, delay=delay, leftovers=leftovers)
+
+
+def bind_delay(attempts: int, settings: BinderSettings) -> float:
+    """Return how long a bind waits after so many failed attempts."""
+    return retry_delay(attempts, settings.longest_delay_seconds, settings.first_delay_seconds)
 
 
 def retry_delay(attempts: int, longest: float, first: float = 1.0) -> float:

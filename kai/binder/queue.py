@@ -20,7 +20,7 @@ from kai.api import names
 from kai.api.bindrequest import BindRequest
 from kai.api.plans import Ref
 from kai.api.pod import Pod
-from kai.binder.attempt import is_finished, retry_delay
+from kai.binder.attempt import bind_delay, is_finished, retry_delay
 from kai.binder.outcome import Outcome, Verdict
 from kai.binder.reporting import request_ref
 from kai.binder.settings import BinderSettings
@@ -203,8 +203,7 @@ class BindQueue:
             return
         attempts = request.status.failed_attempts
         failed = request.status.phase == "Failed"
-        known = self.settings
-        delay = retry_delay(attempts, known.longest_delay_seconds, known.first_delay_seconds) if failed else 0.0
+        delay = bind_delay(attempts, self.settings) if failed else 0.0
         self._schedule(key, _Entry(request, due=now + delay))
 
     def _forget(self, request: BindRequest, now: float) -> None:
