@@ -40,6 +40,14 @@ class Withheld:
 
 
 @attrs.define
+class _End:
+    """How a call in the window ended."""
+
+    number: int
+    failed: bool = False
+
+
+@attrs.define
 class Sender:
     """Sends the calls of a process, except for watches and the lease, which have their own ways."""
 
@@ -66,9 +74,9 @@ class Sender:
         """Return the answer to a call; calls with the same key are sent one after the other, in order."""
         is_read = call.method == "GET"
         started, attempt = self.clock.monotonic(), 0
-        with self._offered(key, hurried=hurried) as number:
+        with self._offered(key, hurried=hurried) as end:
             while True:
-                await self._turn(number)
+                await self._turn(end.number)
                 if not may_send():
                     return Withheld()
                 answer = await self.transport.request(call)
@@ -78,24 +86,26 @@ class Sender:
                 is_late = now - started > PATIENCE
                 if is_throttled(answer) and not is_late:
                     wait = wait_of(answer, self.clock.now()) if isinstance(answer, Answer) else None
-                    self._throttled(number, wait)
+                    self._throttled(end.number, wait)
                     continue
                 if is_late or not _may_repeat(answer, attempt, is_read=is_read):
+                    end.failed = not isinstance(answer, Answer) or answer.status >= 500
                     return answer
                 await self.clock.sleep(self._pause(attempt))
 
     @contextmanager
-    def _offered(self, key: Hashable, *, hurried: bool) -> Iterator[int]:
+    def _offered(self, key: Hashable, *, hurried: bool) -> Iterator[_End]:
         """Hold a place in the window from the offer to the end, whatever that end is."""
         number = self.window.offer(key, self.clock.monotonic(), hurried=hurried)
+        end = _End(number)
         done = False
         try:
-            yield number
+            yield end
             done = True
         finally:
             self._admitted.discard(number)
             if done:
-                self.window.answered(number, self.clock.monotonic())
+                self.window.answered(number, self.clock.monotonic(), failed=end.failed)
             else:
                 self.window.withdraw(number)
             self._admit()

@@ -45,6 +45,8 @@ class WatchSettings:
     """The server is asked to end a stream after this, or up to twice of it."""
     longest_pause: float = 30.0
     absent_pause: float = 30.0
+    unreachable_pause: float = 5.0
+    """Where there is no answer at all; who asks whether the server is back asks for all kinds (`reachability`)."""
 
 
 # --- Events --------------------------------------------------------------------------------------------------------
@@ -144,6 +146,8 @@ class Pause:
     """Do nothing until then; a stream that is open is closed."""
 
     until: float
+    is_asked_for: bool = False
+    """Whether the server asked for it; another pause may be ended early, once the server answers others again."""
 
 
 @attrs.frozen
@@ -183,6 +187,8 @@ class ListWatch:
     _phase: _Phase = _Phase.LISTING
     _token: str = ""
     _failures: int = 0
+    _expired: int = 0
+    """How often in a row the version was too old, without a stream that lasted in between."""
     _stream_errors: int = 0
     _missing: int = 0
     _opened_at: float = 0.0
@@ -244,16 +250,27 @@ class ListWatch:
     def _take_refusal(self, event: Refused, now: float) -> tuple[Effect, ...]:
         self.problem = event.message or f"HTTP status {event.status}"
         if event.status == 410:
-            self._phase, self._token = _Phase.LISTING, ""
-            self._failures += 1
-            # The first time is ordinary ageing; a server that goes on like this is left alone for a while.
-            return self._list() if self._failures == 1 else self._pause(now, event.retry_after)
+            return self._expire(now, event.retry_after)
         if event.status == 404:
             return self._take_absence(now)
         self._failures += 1
         if self._phase is _Phase.LISTING:
             self._token = ""
-        return self._pause(now, event.retry_after)
+        longest = self.settings.longest_pause if event.status else self.settings.unreachable_pause
+        return self._pause(now, event.retry_after, longest)
+
+    def _expire(self, now: float, retry_after: float | None) -> tuple[Effect, ...]:
+        """List again: the version is too old.
+
+        The first time is ordinary ageing, or what follows an outage; a server that goes on like this is left alone for
+        a while. What failed for other reasons before tells nothing about that.
+        """
+        self._phase, self._token, self._stream_errors = _Phase.LISTING, "", 0
+        self._expired += 1
+        if self._expired == 1:
+            return self._list()
+        self._failures = max(self._failures, self._expired - 1)
+        return self._pause(now, retry_after)
 
     def _take_absence(self, now: float) -> tuple[Effect, ...]:
         """Try the next version; a kind that is served in none is empty, but one that was there not so quickly."""
@@ -285,7 +302,7 @@ class ListWatch:
         if version and version != self.version:
             self.version = version
             self._brought = True
-            self._failures = self._stream_errors = 0
+            self._failures = self._stream_errors = self._expired = 0
 
     def _go_on(self, now: float) -> tuple[Effect, ...]:
         """Go on reading, unless the stream was silent for too long or a list is wanted."""
@@ -301,20 +318,22 @@ class ListWatch:
 
     def _take_error(self, event: Failed, now: float) -> tuple[Effect, ...]:
         self.problem = event.message or f"error {event.code} inside of the stream"
+        if now - self._opened_at >= _SHORT:
+            self._failures = self._expired = 0
+        if event.code == 410:
+            return self._expire(now, None)
         self._failures += 1
         self._stream_errors += 1
         self._phase = _Phase.OPENING
-        if event.code == 410 or self._stream_errors >= _PATIENCE:
+        if self._stream_errors >= _PATIENCE:
             self._phase, self._token, self._stream_errors = _Phase.LISTING, "", 0
-            if self._failures == 1:
-                return self._list()
         return self._pause(now, None)
 
     def _take_end(self, event: Ended, now: float) -> tuple[Effect, ...]:
         if self._wants_list:
             return self._list()
         if self._brought or now - self._opened_at >= _SHORT:
-            self._failures = 0
+            self._failures = self._expired = 0
             return self._open()
         self._failures += 1
         self.problem = event.message or "the stream ended at once"
@@ -328,8 +347,9 @@ class ListWatch:
             return self._list()
         return self._open() if self._phase is _Phase.OPENING else self._go_on(now)
 
-    def _pause(self, now: float, retry_after: float | None) -> tuple[Effect, ...]:
+    def _pause(self, now: float, retry_after: float | None, longest: float | None = None) -> tuple[Effect, ...]:
         doublings = min(max(0, self._failures - 1), _DOUBLINGS)
-        wait = min(_FIRST_PAUSE * 2.0**doublings, self.settings.longest_pause)
+        wait = min(_FIRST_PAUSE * 2.0**doublings, self.settings.longest_pause if longest is None else longest)
         # Between half and all of it, so that many clients do not come back at once; after what the server asked for.
-        return (Pause(until=now + (retry_after or 0.0) + wait * (0.5 + 0.5 * self.draw())),)
+        until = now + (retry_after or 0.0) + wait * (0.5 + 0.5 * self.draw())
+        return (Pause(until=until, is_asked_for=bool(retry_after)),)

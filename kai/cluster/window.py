@@ -1,7 +1,9 @@
 """How many requests are on the way at once, and which may go next: a machine that adapts to what the server bears.
 
-The window widens while answers come quickly and narrows when the server throttles or slows down: additive increase,
-multiplicative decrease. Requests with the same key go one after the other, in the order in which they were offered.
+The window widens while answers come quickly and narrows when the server throttles, fails or slows down: additive
+increase, multiplicative decrease. It keeps a width of eight, because a far server is slow without being busy, and a
+server that is busy says for how long it wants to be left alone. Requests with the same key go one after the other, in
+the order in which they were offered.
 
 In a rush, when hurried requests come thick and fast or are answered slowly, unhurried ones stand back: what a server
 does for a report that nobody waits for, a bind waits for. The longer they have waited, the more of them go anyway.
@@ -20,7 +22,10 @@ from typing import Final
 import attrs
 
 _CUT_THROTTLED: Final = 0.5
+_CUT_FAILED: Final = 0.7
 _CUT_SLOW: Final = 0.8
+_FLOOR: Final = 8.0
+"""No cut makes the window narrower than this: 2 s for each answer still leave four binds a second."""
 _QUICK: Final = 0.05
 _SLOW_FACTOR: Final = 6.0
 _FORGETTING: Final = 1.02
@@ -124,11 +129,17 @@ class Window:
         """Return how many requests were offered and are not on the way."""
         return len(self._tickets) - self.in_flight
 
-    def answered(self, number: int, now: float) -> None:
-        """Take the end of a request, whatever came of it, except for throttling."""
+    def answered(self, number: int, now: float, *, failed: bool = False) -> None:
+        """Take the end of a request, whatever came of it, except for throttling.
+
+        `failed` says that the server could not do its work: an answer of 500 or more, or none at all.
+        """
         ticket = self._land(number)
         self._finish(ticket)
-        self._adapt(now - ticket.sent_at, ticket.sent_at, now)
+        if failed:
+            self._cut(_CUT_FAILED, ticket.sent_at, now)
+        else:
+            self._adapt(now - ticket.sent_at, ticket.sent_at, now)
 
     def throttled(self, number: int, now: float, retry_after: float | None) -> None:
         """Take it that the server did nothing and asks for patience; the request goes again before all others."""
@@ -201,5 +212,5 @@ class Window:
     def _cut(self, factor: float, sent_at: float, now: float) -> None:
         """Narrow the window, once for all requests that were on the way together."""
         if sent_at >= self._cut_at:
-            self.width = max(1.0, self.width * factor)
+            self.width = max(min(_FLOOR, self.width), self.width * factor)
             self._cut_at = now

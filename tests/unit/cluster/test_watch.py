@@ -64,6 +64,44 @@ def test_a_version_that_is_too_old_leads_to_a_list_at_once(event):
     assert watch.step(event, 2.0) == (ReadPage(variant=0, limit=2),)
 
 
+@pytest.mark.parametrize("event", [Failed(code=410), Refused(status=410)], ids=["in the stream", "as a status"])
+def test_an_outage_before_it_does_not_delay_the_list_after_a_version_that_is_too_old(event):
+    watch = streaming()
+    watch.step(Heard(version="15"), 2.0)
+    now = 60.0
+    watch.step(Ended(message="cut"), now)
+    for _ in range(8):
+        (pause,) = watch.step(Refused(status=0, message="connection refused"), now)
+        now = pause.until
+        assert isinstance(watch.step(TimeCame(), now)[0], OpenStream)
+    if isinstance(event, Failed):
+        watch.step(Opened(), now)
+    assert watch.step(event, now) == (ReadPage(variant=0, limit=2),)
+
+
+def test_pauses_without_any_answer_are_five_seconds_at_most():
+    watch = machine(draw=lambda: 0.999)
+    watch.step(Started(), 0.0)
+    now, waits = 0.0, []
+    for _ in range(12):
+        (pause,) = watch.step(Refused(status=0, message="connection refused"), now)
+        waits.append(pause.until - now)
+        now = pause.until
+        watch.step(TimeCame(), now)
+    assert 4.9 < waits[-1] <= 5.0
+
+
+def test_what_failed_before_a_stream_that_lasted_is_forgotten():
+    watch = machine(draw=lambda: 0.0)
+    watch.step(Started(), 0.0)
+    for _ in range(6):
+        watch.step(Refused(status=500), 0.0)
+    watch.step(PageCame(version="7"), 10.0)
+    watch.step(Opened(), 10.0)
+    (pause,) = watch.step(Failed(code=500), 60.0)
+    assert pause.until - 60.0 <= 0.25
+
+
 def test_a_server_that_finds_every_version_too_old_is_asked_less_and_less_often():
     watch = streaming()
     waits, now = [], 0.0

@@ -1,5 +1,6 @@
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ def test_requests_with_the_same_key_go_one_after_the_other():
 
 
 def test_a_throttled_request_goes_again_before_all_others_and_not_too_early():
-    window = Window(width=8.0)
+    window = Window(width=16.0)
     first, other = window.offer("a", 0.0), window.offer("b", 0.0)
     window.take(0.0)
     window.throttled(first, 1.0, 5.0)
@@ -32,9 +33,9 @@ def test_a_throttled_request_goes_again_before_all_others_and_not_too_early():
     assert window.take(5.9) == ()
     assert window.next_due(later, 5.9) == 6.0
     assert window.take(6.0) == (first, later)
-    assert window.width == 4.0
+    assert window.width == 8.0
     window.throttled(other, 6.5, 1.0)
-    assert window.width == 4.0, "what was sent before the window was cut says nothing about what is left of it"
+    assert window.width == 8.0, "what was sent before the window was cut says nothing about what is left of it"
 
 
 def test_a_server_that_does_not_say_for_how_long_is_left_alone_for_a_second():
@@ -46,20 +47,41 @@ def test_a_server_that_does_not_say_for_how_long_is_left_alone_for_a_second():
 
 
 def test_quick_answers_widen_the_window_and_slow_ones_narrow_it():
-    window = Window(width=4.0, widest=6)
+    window = Window(width=12.0, widest=14)
     now = 0.0
     for round_ in range(20):
-        numbers = [window.offer((round_, index), now) for index in range(8)]
+        numbers = [window.offer((round_, index), now) for index in range(16)]
         while window.waiting or window.in_flight:
             for number in window.take(now):
                 window.answered(number, now + 0.01)
             now += 0.02
-    assert window.width == 6.0
+    assert window.width == 14.0
     assert numbers
     number = window.offer("slow", now)
     window.take(now)
     window.answered(number, now + 3.0)
-    assert window.width < 6.0
+    assert window.width < 14.0
+
+
+@pytest.mark.parametrize("fate", ["slow", "failed", "throttled"])
+def test_nothing_that_a_server_does_narrows_the_window_below_eight(fate):
+    window = Window(width=64.0)
+    now = 0.0
+    for round_ in range(40):
+        number = window.offer(round_, now)
+        assert window.take(now) == (number,)
+        now += 2.0
+        if fate == "throttled":
+            window.throttled(number, now, 0.0)
+            window.withdraw(number)
+        else:
+            window.answered(number, now, failed=fate == "failed")
+        now += 0.001
+        if fate == "slow" and not round_ % 8:  # a quick answer in between makes all others slow again
+            quick = window.offer("quick", now)
+            window.take(now)
+            window.answered(quick, now + 0.01)
+    assert window.width == 8.0
 
 
 def test_a_window_that_is_not_full_does_not_widen():
