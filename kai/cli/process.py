@@ -25,6 +25,7 @@ from kai.api.node import Node
 from kai.api.pod import Pod
 from kai.api.queue import Queue
 from kai.cli.flags import Given
+from kai.cli.lives import Life
 from kai.cli.roleflags import ADMISSION, BINDER, FLAGS, LEASES, SCHEDULER, TOGETHER
 from kai.cli.rolemetrics import ApiCalls, RoleMetrics
 from kai.cli.roles import (
@@ -55,7 +56,6 @@ _METRICS_PORT: Final = 8080
 _PROBES_PORT: Final = 8081
 _NAMESPACE: Final = "kai-scheduler"
 _GIVING_BACK: Final = 3.0
-_CONTROLLER_RETRY: Final = 2.0
 
 
 @attrs.define
@@ -67,6 +67,8 @@ class Process:
     environment: Mapping[str, str]
     registry: CollectorRegistry = REGISTRY
     probes: Probes = attrs.field(factory=Probes)
+    _life: Life | None = None
+    """This life of our container, where we compete for a lease."""
 
     @classmethod
     def of(cls, given: Given, environment: Mapping[str, str] | None = None) -> Process:
@@ -95,6 +97,8 @@ class Process:
         except BaseExceptionGroup as group:
             raise _first(group) from None
         finally:
+            if self._life is not None:
+                self._life.end()
             await anyio.to_thread.run_sync(tracing.close)
 
     def _say_what_is_ignored(self) -> None:
@@ -152,14 +156,8 @@ class Process:
 
     def _lease(self, plan: _Plan) -> LeaseSettings:
         name = plan.settings.lease_name if plan.settings is not None else LEASES[self.roles[0]]
-        base = self.environment.get("POD_NAME") or platform.node()
-        return LeaseSettings(
-            namespace=self._namespace(),
-            name=name,
-            identity=fresh_identity(base),
-            pod=self.environment.get("POD_UID", ""),
-            retry=_CONTROLLER_RETRY,
-        )
+        self._life = Life.begin(self.environment, self.roles)
+        return self._life.lease(self.given, self._namespace(), name)
 
     # --- Work ----------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,9 @@ _Row = tuple[str, str, object]
 _SHARED: Final[Mapping[tuple[str, ...], tuple[_Row, ...]]] = {
     ROLES: (
         ("leader-elect", "truth", False),
+        ("leader-elect-lease-duration", "duration", 15.0),
+        ("leader-elect-renew-deadline", "duration", 10.0),
+        ("leader-elect-retry-period", "duration", 2.0),
         ("qps", "number", 50),
         ("burst", "whole", 300),
         ("health-probe-bind-address", "text", ""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import secrets
 from collections.abc import Mapping
 from typing import Any, Final
@@ -45,7 +46,7 @@ _BARRIER: Final[tuple[type[ApiObject], ...]] = (Pod, Node, BindRequest)
 
 
 def fresh_identity(base: str) -> str:
-    """Return a name for this life of a process; `base` is the UID of its pod, or the name of its machine."""
+    """Return a name for this life of a process; `base` says which container or machine it runs on."""
     return f"{base}_{secrets.token_hex(6)}"
 
 
@@ -196,7 +197,7 @@ class LeaseLeadership:
         spec = {
             "holderIdentity": effect.holder,
             # A lease that was given back is free after a second for clients that look at nothing else.
-            "leaseDurationSeconds": 1 if effect.ends else round(settings.duration),
+            "leaseDurationSeconds": 1 if effect.ends else math.ceil(settings.duration),
             "leaseTransitions": effect.transitions,
             "renewTime": now,
             "acquireTime": now if effect.begins or not effect.acquired else effect.acquired,

@@ -2,7 +2,8 @@
 
 `Election.step` takes what happened and returns what to do; it reads no clock and sends nothing. The rules are those of
 the Go clients, so that ours and theirs can compete for one lease: the holder renews it every `retry` seconds, and
-others wait until a record did not change for its duration, counted on their own clock.
+others, who look at it four times as often, wait until a record did not change for its duration, counted on their own
+clock.
 
 What is ours: a life of a process never leads under the name of an earlier one, so nothing it did can be taken for ours;
 every beginning of a term counts ``leaseTransitions`` up, and that number is the epoch which decisions carry.
@@ -26,14 +27,16 @@ from kai.errors import ConfigError
 _JITTER: Final = 0.2
 _SLACK: Final = 1.2
 _MOST_RESIGNATIONS: Final = 3
+_LOOKS: Final = 4.0
+"""How often those who wait look at a lease while its holder renews it once."""
 
 
 @attrs.frozen(kw_only=True)
 class LeaseSettings:
     """Which lease, and how long things take.
 
-    `pod` is the UID of the pod that this process runs in, or empty. A holder with the same pod and another life is dead
-    by construction, so its lease is taken over at once.
+    `container` is how the identities of all lives of our container begin (an underscore follows), or empty. It is given
+    only where the lives before this one are known to be over; a lease that one of them holds is taken over at once.
 
     Units: seconds.
     """
@@ -41,7 +44,7 @@ class LeaseSettings:
     namespace: str
     name: str
     identity: str
-    pod: str = ""
+    container: str = ""
     duration: float = 15.0
     renew_within: float = 10.0
     retry: float = 2.0
@@ -237,7 +240,16 @@ class Election:
         is_free = record is None or not record.holder or self._is_earlier_life(record.holder)
         if not was_in_doubt and (is_free or self._ran_out(record, now)):
             return self._acquisition(record or Record())
-        return WakeAt(now + self._retry())
+        return WakeAt(self._next_look(record, now))
+
+    def _next_look(self, record: Record | None, now: float) -> float:
+        """Return when to look at a lease of somebody else again: often, and at the moment in which it runs out.
+
+        How late a renewal is seen is how late its end is: what is saved here is missed by the cluster.
+        """
+        soon = now + self._retry() / _LOOKS
+        end = soon if record is None else self._changed_at + record.duration
+        return end if now < end < soon else soon
 
     def _take_own(self, record: Record, landed_after: float | None, now: float) -> Effect:
         """Take it that the lease is ours: a write whose answer was lost took effect, or we lead anyway.
@@ -314,8 +326,8 @@ class Election:
         )
 
     def _is_earlier_life(self, holder: str) -> bool:
-        pod = self.settings.pod
-        return bool(pod) and holder.startswith(f"{pod}_") and holder != self.settings.identity
+        container = self.settings.container
+        return bool(container) and holder.startswith(f"{container}_") and holder != self.settings.identity
 
     def _retry(self) -> float:
         return self.settings.retry * (1.0 + _JITTER * self.draw())

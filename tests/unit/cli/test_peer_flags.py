@@ -157,7 +157,19 @@ PEER = {
 # Without these flags kai does otherwise: it listens on its own machine only, and finds its namespace by itself.
 OTHERWISE = {*ENDPOINTS, "listen-address", "metrics-listen-address", "namespace", "zap-devel", "zap-encoder"}
 OTHERWISE |= {"zap-stacktrace-level", "zap-time-encoding"}
-OURS = {"config", "context", "server", "otlp-endpoint", "evict-by", "announce-binds", "hand-over", "bind-requests"}
+OURS = {
+    "leader-elect-lease-duration",
+    "leader-elect-renew-deadline",
+    "leader-elect-retry-period",
+    "config",
+    "context",
+    "server",
+    "otlp-endpoint",
+    "evict-by",
+    "announce-binds",
+    "hand-over",
+    "bind-requests",
+}
 OURS |= {"webhook-cert-dir"}
 EACH = [(role, name) for role, flags in PEER.items() for name in flags]
 

@@ -57,7 +57,7 @@ def test_a_lease_that_does_not_exist_is_created():
 
 def test_a_held_lease_is_left_alone_until_it_did_not_change_for_its_duration():
     machine = election()
-    assert machine.step(ReadDone(OTHER), 100.0) == WakeAt(102.0)
+    assert machine.step(ReadDone(OTHER), 100.0) == WakeAt(100.5)
     assert isinstance(machine.step(ReadDone(OTHER), 114.9), WakeAt)
     effect = machine.step(ReadDone(OTHER), 115.0)
     assert (effect.holder, effect.transitions, effect.version) == ("me_1", 5, "9")
@@ -73,13 +73,20 @@ def test_a_renewal_by_its_holder_starts_the_wait_anew():
     )
 
 
+def test_a_lease_is_looked_at_in_the_moment_in_which_it_runs_out():
+    machine = election()
+    machine.step(ReadDone(OTHER), 100.0)
+    assert machine.step(ReadDone(OTHER), 114.7) == WakeAt(115.0)
+    assert isinstance(machine.step(ReadDone(OTHER), 115.0), WriteLease)
+
+
 def test_a_lease_that_was_given_back_is_taken_at_once():
     effect = election().step(ReadDone(Record(transitions=4, version="9")), 100.0)
     assert (effect.transitions, effect.begins) == (5, True)
 
 
 def test_another_life_in_the_same_pod_is_dead_and_need_not_be_waited_for():
-    machine = election(identity="pod7_b", pod="pod7")
+    machine = election(identity="pod7_b", container="pod7")
     effect = machine.step(ReadDone(Record(holder="pod7_a", transitions=4, version="9")), 100.0)
     assert (effect.holder, effect.transitions) == ("pod7_b", 5)
 

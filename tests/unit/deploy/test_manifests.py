@@ -1,9 +1,13 @@
 import re
 import tomllib
+import uuid
 from collections.abc import Iterator
 
 import pytest
 
+from kai.cli.flags import read_flags
+from kai.cli.lives import Life
+from kai.cli.roleflags import FLAGS, ROLES, TOGETHER
 from tests.unit.deploy.rendering import DEPLOY, ENTRIES, Manifest, key, of_kind, render
 
 ROOT = DEPLOY.parent
@@ -132,6 +136,28 @@ def test_pods_need_nowhere_to_write_and_nobody_to_prepare_them(manifests):
             assert all(mount["readOnly"] for mount in container.get("volumeMounts", ()))
             # The image names the directory in which it keeps compiled kernels.
             assert "NUMBA_CACHE_DIR" not in {variable["name"] for variable in container["env"]}
+
+
+def downward(container: Manifest, pod: Manifest) -> dict[str, str]:
+    """Return the environment that a container gets from the fields of its pod."""
+    paths = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]}
+    return {name: pod[path] for name, path in paths.items()}
+
+
+@every_entry
+def test_a_container_that_was_started_anew_is_known_as_the_same(manifests):
+    for deployment in of_kind(manifests, "Deployment"):
+        for container in containers(deployment):
+            command, *words = container["args"]
+            assert command == "run"
+            given = read_flags(words, FLAGS, ROLES, TOGETHER)
+            pod = {"metadata.name": "p-1", "metadata.namespace": "kai-scheduler", "metadata.uid": str(uuid.uuid4())}
+            environment = downward(container, pod)
+            life = Life.begin(environment, given.roles or TOGETHER)
+            life.end()
+            lease = life.lease(given, environment["POD_NAMESPACE"], "lock")
+            assert lease.identity.startswith(f"{lease.container}_")
+            assert pod["metadata.uid"] in lease.container
 
 
 @every_entry
