@@ -6,7 +6,7 @@ over the network, a test or a simulation in memory. It never raises what a serve
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol, TypeAlias
 
@@ -21,6 +21,11 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
 Query: TypeAlias = tuple[tuple[str, str], ...]
 
 
+def always() -> bool:
+    """Return that a call may be sent."""
+    return True
+
+
 @attrs.frozen(kw_only=True)
 class Call:
     """One HTTP request."""
@@ -32,6 +37,8 @@ class Call:
     content_type: str = JSON
     timeout: float = 30.0
     """Seconds until a complete answer; of a stream, until its first byte."""
+    may_send: Callable[[], bool] = attrs.field(default=always, eq=False, repr=False)
+    """Asked in the moment in which the first byte would go out; if it says no, the request is `NoAnswer`, not sent."""
 
 
 @attrs.frozen(kw_only=True)

@@ -192,7 +192,8 @@ class Client:
         head = "\r\n".join(lines)
         if not target.isprintable() or " " in target or not head.isascii():
             return NoAnswer(was_sent=False, message=f"{call.method} {call.path}: found characters that no path has")
-        found = await wires.exchange(head.encode() + b"\r\n\r\n" + (call.body or b""), call.timeout)
+        written = head.encode() + b"\r\n\r\n" + (call.body or b"")
+        found = await wires.exchange(written, call.timeout, call.may_send)
         if isinstance(found, NoAnswer):
             return attrs.evolve(found, message=f"{call.method} {call.path}: {found.message}")
         return found

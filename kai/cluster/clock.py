@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import random
 import time
+from typing import Final
 
 import anyio
+
+_COUNTING_SLEEP: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
     """The clocks of the operating system."""
 
     def monotonic(self) -> float:
-        """Return seconds since some moment; other clocks being set does not show."""
-        return time.monotonic()
+        """Return seconds since some moment; other clocks being set does not show, and a machine's sleep counts.
+
+        A term that ran out while the machine was suspended is over; the usual clock stands still meanwhile.
+        """
+        return time.clock_gettime(_COUNTING_SLEEP)
 
     def now(self) -> float:
         """Return seconds since the epoch."""

@@ -88,6 +88,14 @@ class Connection(Cluster):
                 tasks.start_soon(self.account.run)
             if self.leadership is not None:
                 tasks.start_soon(self.leadership.run)
+                tasks.start_soon(_cut_what_outlives_its_term, self.leadership, self.sender)
+
+
+async def _cut_what_outlives_its_term(leadership: LeaseLeadership, sender: Sender) -> None:
+    """Close the connections of writes that are under way when their term ends: most were not begun by the server."""
+    while True:
+        await leadership.ended(await leadership.begun())
+        sender.cut()
 
 
 def assemble(

@@ -15,7 +15,7 @@ import anyio
 import attrs
 
 from kai.cluster.answers import is_throttled, wait_of
-from kai.cluster.calls import Answer, Call, NoAnswer, Transport
+from kai.cluster.calls import Answer, Call, NoAnswer, Transport, always
 from kai.cluster.port import Clock, Draw
 from kai.cluster.window import Window
 
@@ -61,6 +61,8 @@ class Sender:
     """Calls that wait for their turn."""
     _admitted: set[int] = attrs.field(factory=set)
     """Calls whose turn it is, until they end or are throttled."""
+    _bounded: dict[int, tuple[Call, anyio.CancelScope]] = attrs.field(factory=dict)
+    """Calls under way that may be sent for a time only."""
 
     async def send(
         self,
@@ -68,10 +70,16 @@ class Sender:
         label: Label,
         key: Hashable,
         *,
-        may_send: Callable[[], bool] = lambda: True,
+        may_send: Callable[[], bool] = always,
         hurried: bool = True,
     ) -> Answer | NoAnswer | Withheld:
-        """Return the answer to a call; calls with the same key are sent one after the other, in order."""
+        """Return the answer to a call; calls with the same key are sent one after the other, in order.
+
+        ``may_send`` is asked when it is a call's turn, and by the transport again in the moment of sending. A call that
+        is under way when its time is over (`cut`) is given up together with its connection.
+        """
+        if may_send is not always:
+            call = attrs.evolve(call, may_send=may_send)
         is_read = call.method == "GET"
         started, attempt = self.clock.monotonic(), 0
         with self._offered(key, hurried=hurried) as end:
@@ -79,8 +87,10 @@ class Sender:
                 await self._turn(end.number)
                 if not may_send():
                     return Withheld()
-                answer = await self.transport.request(call)
+                answer = await self._exchange(call)
                 attempt += 1
+                if isinstance(answer, NoAnswer) and not answer.was_sent and not may_send():
+                    return Withheld()
                 self._count(label, answer)
                 now = self.clock.monotonic()
                 is_late = now - started > PATIENCE
@@ -92,6 +102,23 @@ class Sender:
                     end.failed = not isinstance(answer, Answer) or answer.status >= 500
                     return answer
                 await self.clock.sleep(self._pause(attempt))
+
+    def cut(self) -> None:
+        """Give up the calls under way whose time is over: their connections are closed, their outcome is unknown."""
+        for call, scope in self._bounded.values():
+            if not call.may_send():
+                scope.cancel()
+
+    async def _exchange(self, call: Call) -> Answer | NoAnswer:
+        if call.may_send is always:
+            return await self.transport.request(call)
+        with anyio.CancelScope() as scope:
+            self._bounded[id(call)] = (call, scope)
+            try:
+                return await self.transport.request(call)
+            finally:
+                del self._bounded[id(call)]
+        return NoAnswer(was_sent=True, message="the term ended before the answer came")
 
     @contextmanager
     def _offered(self, key: Hashable, *, hurried: bool) -> Iterator[_End]:

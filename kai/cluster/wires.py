@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
-from kai.cluster.calls import Answer, NoAnswer
+from kai.cluster.calls import Answer, NoAnswer, always
 from kai.cluster.response import MalformedError, Response
 
 _CONNECT_TIMEOUT: Final = 10.0
@@ -42,8 +43,16 @@ class Wires:
         self.host = at.netloc.rpartition("@")[2]
         self.prefix = at.path.rstrip("/")
 
-    async def exchange(self, request: bytes, timeout: float) -> Answer | NoAnswer:  # noqa: ASYNC109 - of the whole exchange, which the connection itself keeps
-        """Send a request, written out, and return the answer to it."""
+    async def exchange(
+        self,
+        request: bytes,
+        timeout: float,  # noqa: ASYNC109 - of the whole exchange, which the connection itself keeps
+        may_send: Callable[[], bool] = always,
+    ) -> Answer | NoAnswer:
+        """Send a request, written out, and return the answer to it.
+
+        Getting a connection may take long, so whether the request may still be sent is asked last of all.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         wire = self._take(loop.time())
@@ -54,7 +63,7 @@ class Wires:
             except (OSError, ValueError, TimeoutError) as error:
                 return NoAnswer(was_sent=False, message=words(error))
         try:
-            answer = await wire.exchange(request, max(0.0, end - loop.time()))
+            answer = await wire.exchange(request, max(0.0, end - loop.time()), may_send)
         except BaseException:
             wire.abort()
             raise
@@ -152,7 +161,12 @@ class _Wire(asyncio.Protocol):
         """Return whether another request may be sent on it."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def exchange(self, request: bytes, timeout: float) -> Answer | NoAnswer:  # noqa: ASYNC109 - as above
+    async def exchange(
+        self,
+        request: bytes,
+        timeout: float,  # noqa: ASYNC109 - as above
+        may_send: Callable[[], bool],
+    ) -> Answer | NoAnswer:
         """Send a request and return the answer."""
         transport, loop = self._transport, asyncio.get_running_loop()
         if transport is None:
@@ -161,7 +175,10 @@ class _Wire(asyncio.Protocol):
         self._future = future
         self._answer = Response()
         self._deadline = loop.call_later(timeout, self._expire)
-        transport.write(request)
+        if not may_send():
+            future.set_result(NoAnswer(was_sent=False, message="it may not be sent any more"))
+        else:
+            transport.write(request)
         try:
             return await future
         finally:

@@ -38,7 +38,7 @@ from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
 from kai.cluster.answers import decoded, refusal_of
-from kai.cluster.calls import Answer, NoAnswer
+from kai.cluster.calls import Answer, NoAnswer, always
 from kai.cluster.encoding import Reporter, encode_event, encode_read, encode_write
 from kai.cluster.foreign import ForeignReader
 from kai.cluster.paths import Served
@@ -88,7 +88,7 @@ class Requests:
 
     async def perform(self, request: Request) -> Any:  # noqa: ANN401 - what each request is answered with, it says
         """Return the reply to a request."""
-        return await self.perform_while(request, _always)
+        return await self.perform_while(request, always)
 
     async def perform_while(self, request: Request, may_send: Callable[[], bool]) -> Any:  # noqa: ANN401 - as above
         """Return the reply to a request; a write is sent only while `may_send` is true."""
@@ -315,10 +315,6 @@ class FencedRequests:
     def _lasts(self) -> bool:
         leadership = self.inner.leadership
         return leadership is not None and leadership.holds(self.term)
-
-
-def _always() -> bool:
-    return True
 
 
 def _can_wait(request: Write) -> bool:

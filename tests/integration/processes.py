@@ -3,7 +3,7 @@
 import json
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,7 +42,15 @@ class Program:
         return self.metric("kai_cycle_duration_seconds_count")
 
 
-def start(plane: ControlPlane, api: Api, folder: Path, name: str, *roles: str, flags: tuple[str, ...] = ()) -> Program:
+def start(
+    plane: ControlPlane,
+    api: Api,
+    folder: Path,
+    name: str,
+    *roles: str,
+    flags: tuple[str, ...] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Program:
     """Start roles (all that run together by default) in one process that connects as a user; do not wait for it."""
     metrics, probes, plugins = free_ports(3)
     arguments = [f"--kubeconfig={plane.kubeconfig(api, name)}", "--v=4", f"--health-probe-bind-address={HOST}:{probes}"]
@@ -59,7 +67,9 @@ def start(plane: ControlPlane, api: Api, folder: Path, name: str, *roles: str, f
         arguments.append("--resource-reservation-pod-image=reserve:1")
     if not roles or "node-scale-adjuster" in roles:
         arguments.append("--scaling-pod-image=scale:1")
-    daemon = Daemon((sys.executable, "-m", "kai", "run", *roles, *arguments, *flags), folder / f"{name}.log")
+    variables = ("env", *(f"{key}={value}" for key, value in environment.items())) if environment else ()
+    command = (*variables, sys.executable, "-m", "kai", "run", *roles, *arguments, *flags)
+    daemon = Daemon(command, folder / f"{name}.log")
     daemon.start()
     return Program(daemon, metrics, probes, plugins, roles)
 

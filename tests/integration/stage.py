@@ -4,7 +4,7 @@ A test has a namespace of its own. What lies in no namespace, or holds room on a
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -69,19 +69,31 @@ class Stage:
     # --- Programs ------------------------------------------------------------------------------------------------
 
     def begin(
-        self, name: str, *roles: str, account: str = "kai", flags: tuple[str, ...] = (), api: Api | None = None
+        self,
+        name: str,
+        *roles: str,
+        account: str = "kai",
+        flags: tuple[str, ...] = (),
+        api: Api | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> Program:
         """Start roles, all by default, with the rights of a service account; do not wait until they are ready."""
         user = api or self.plane.account(NAMESPACE, account)
-        program = processes.start(self.plane, user, self.folder, name, *roles, flags=flags)
+        program = processes.start(self.plane, user, self.folder, name, *roles, flags=flags, environment=environment)
         self.programs.append(program)
         return program
 
     def start(
-        self, name: str, *roles: str, account: str = "kai", flags: tuple[str, ...] = (), api: Api | None = None
+        self,
+        name: str,
+        *roles: str,
+        account: str = "kai",
+        flags: tuple[str, ...] = (),
+        api: Api | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> Program:
         """Start roles like `begin`, and wait until they are ready."""
-        program = self.begin(name, *roles, account=account, flags=flags, api=api)
+        program = self.begin(name, *roles, account=account, flags=flags, api=api, environment=environment)
         self.await_ready()
         return program
 

@@ -226,7 +226,30 @@ def test_of_two_replicas_the_second_takes_over_when_the_first_is_killed(stage):
     assert_nothing_is_booked_twice(stage)
 
 
-def leader(stage):
+def test_a_container_that_is_killed_and_started_anew_leads_without_waiting_for_its_own_lease(stage):
+    """The lease lasts longer than any test may take."""
+    flags = ("--leader-elect", "--leader-elect-lease-duration=1h")
+    pod = {"POD_NAME": "kai-0", "POD_UID": "0b6e7f9a"}
+    first = stage.start("one", flags=flags, environment=pod)
+    submit(stage, "early", pods=2, gpu=1)
+    all_run(stage, 2)
+    before = lease(stage)
+    stage.stop(first, kill=True)
+    submit(stage, "late", pods=2, gpu=1)
+    stage.start("one-anew", flags=flags, environment=pod)
+    all_run(stage, 4)
+    after = lease(stage)
+    assert after["leaseTransitions"] == before["leaseTransitions"] + 1
+    assert after["holderIdentity"].partition("_")[0] == before["holderIdentity"].partition("_")[0]
+    assert after["holderIdentity"] != before["holderIdentity"]
+    assert_nothing_is_booked_twice(stage)
+
+
+def lease(stage):
     version, kind, name = LEASE
     manifest = {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "kai-scheduler"}}
-    return stage.api.get(manifest)["spec"].get("holderIdentity")
+    return stage.api.get(manifest)["spec"]
+
+
+def leader(stage):
+    return lease(stage).get("holderIdentity")

@@ -111,6 +111,29 @@ async def test_connections_are_kept_and_not_more_than_allowed(config):
         assert server.connections <= 2
 
 
+async def test_what_may_not_be_sent_once_there_is_a_connection_is_not_sent(config):
+    """A process may be frozen while it connects, and its term be over when it wakes."""
+    async with serving(OK) as server, client_of(server, config, connections=1) as (client, _):
+        late = Call(method="POST", path="/x", body=b"{}", may_send=lambda: server.connections == 0)
+        while not server.connections:  # the server notices a connection in a turn of its own
+            answer = await client.request(late)
+            await anyio.sleep(0.01)
+        answer = await client.request(late)
+        assert answer == NoAnswer(was_sent=False, message="POST /x: it may not be sent any more")
+        sent = len(server.requests)
+        assert await client.request(GET) == Answer(status=200, body=b"ok")
+        assert len(server.requests) == sent + 1
+        assert server.connections == 1, "the connection is as good as before"
+
+
+async def test_what_may_not_be_sent_any_more_is_not_sent_again_with_another_token(config):
+    async with serving(UNAUTHORIZED, OK) as server, client_of(server, config) as (client, _):
+        await anyio.to_thread.run_sync(write_config, config, server.address, "two")
+        answer = await client.request(Call(method="POST", path="/x", may_send=lambda: not server.requests))
+        assert isinstance(answer, NoAnswer)
+        assert len(server.requests) == 1
+
+
 async def test_the_header_that_asks_for_patience_is_handed_on(config):
     throttled = b"HTTP/1.1 429 Too Many\r\nRetry-After: 3\r\nContent-Length: 0\r\n\r\n"
     async with serving(throttled) as server, client_of(server, config) as (client, _):

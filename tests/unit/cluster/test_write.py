@@ -371,6 +371,21 @@ async def test_a_term_that_ends_while_a_write_waits_withholds_it():
         assert server.count("POST", "configmaps") == 1
 
 
+@in_virtual_time
+async def test_a_write_that_is_under_way_when_its_term_ends_is_cut():
+    """What the server has not begun it will not do; what it did is read."""
+    server = server_with_pod()
+    async with running(server, lease="me") as cluster:
+        term = await cluster.leadership.begun()
+        server.faults.delay = lambda call: 29.0 if call.method == "POST" or "leases" in call.path else 0.0
+        reply = await cluster.api.fenced(term).perform(make())
+        assert (reply.reason, reply.message) == (Reason.UNKNOWN, "the term ended before the answer came")
+        assert not cluster.leadership.holds(term)
+        assert server.count("POST", "configmaps") == 1
+        assert not [key for key in server.objects if key[0] == "configmaps"]
+        assert cluster.sender.window.in_flight == 0
+
+
 # --- Waiting, telling, reading anything ----------------------------------------------------------------------------
 
 
