@@ -79,3 +79,12 @@ class BindRequest:
     metadata: ObjectMeta = ObjectMeta()
     spec: BindRequestSpec = BindRequestSpec()
     status: BindRequestStatus = BindRequestStatus()
+
+
+def is_for(request: BindRequest, uid: str) -> bool:
+    """Return whether a request is for the pod with a UID: the owner says so, since the specification has a name only.
+
+    A request that no pod owns is for whichever pod has the name.
+    """
+    meant = [owner.uid for owner in request.metadata.owner_references if owner.kind == "Pod" and owner.uid]
+    return not meant or uid in meant

@@ -15,7 +15,7 @@ import attrs
 
 from kai.api import names, sharing
 from kai.api.amounts import Amount, effective_requests, exact
-from kai.api.bindrequest import BindRequest
+from kai.api.bindrequest import BindRequest, is_for
 from kai.api.kinds import title
 from kai.api.node import Node
 from kai.api.numerals import floating, signed
@@ -48,8 +48,7 @@ def is_meant(pod: Pod, request: BindRequest) -> bool:
 
     It names the pod by name only; the pod that owns it is the one of that name for which it was made.
     """
-    meant = [owner.uid for owner in request.metadata.owner_references if owner.kind == "Pod" and owner.uid]
-    return not meant or pod.metadata.uid in meant
+    return is_for(request, pod.metadata.uid)
 
 
 def refuse_pod(pod: Pod) -> str:

@@ -1,6 +1,6 @@
 """Bind requests: which of them still stand, and by that where their pods are going."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 
@@ -33,13 +33,10 @@ def _is_stale(request: BindRequest, nodes: Collection[str], settings: IntakeSett
 
 def live_bind_requests(
     requests: Collection[BindRequest], nodes: Collection[str], settings: IntakeSettings
-) -> Mapping[tuple[str, str], BindRequest]:
-    """Return the requests that stand, by namespace and name of their pod; of several for one pod the last by name."""
-    live: dict[tuple[str, str], BindRequest] = {}
-    for request in sorted(requests, key=lambda each: (each.metadata.namespace, each.metadata.name)):
-        if not has_failed(request) and not _is_stale(request, nodes, settings):
-            live[request.metadata.namespace, request.spec.pod_name or request.metadata.name] = request
-    return live
+) -> Sequence[BindRequest]:
+    """Return the requests that stand, by namespace and name; of several for one pod the last counts."""
+    standing = [each for each in requests if not has_failed(each) and not _is_stale(each, nodes, settings)]
+    return sorted(standing, key=lambda each: (each.metadata.namespace, each.metadata.name))
 
 
 def expired_bind_requests(objects: ClusterObjects, settings: IntakeSettings) -> tuple[BindRequest, ...]:

@@ -10,7 +10,8 @@ from kai.api import names, numerals, times
 from kai.api import podgroup as api
 from kai.api.bad_value import BadValue
 from kai.api.core import PriorityClass
-from kai.intake.membership import Place, Places
+from kai.intake.accounts import Accounts
+from kai.intake.membership import Places
 from kai.intake.settings import IntakeSettings
 from kai.model.constraints import TopologyConstraint
 from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup, SubGroup
@@ -64,7 +65,9 @@ class GroupCell:
     """Name and namespace: the order of rows."""
     group: PodGroup | None
     """None for a group that is not part of the snapshot."""
-    place: Place
+    place: int
+    account: int
+    """Number of the queue and node pool that it says."""
     leaves: Mapping[str, int]
     """Position of each leaf among the sub-groups."""
 
@@ -72,10 +75,11 @@ class GroupCell:
 class GroupReader:
     """Reads pod groups in fixed surroundings; equal trees become one object."""
 
-    def __init__(self, settings: IntakeSettings, around: GroupSurroundings, places: Places) -> None:
+    def __init__(self, settings: IntakeSettings, around: GroupSurroundings, places: Places, accounts: Accounts) -> None:
         self.around = around
         self._settings = settings
         self._places = places
+        self._accounts = accounts
         self._trees: dict[_TreeKey, _Tree] = {}
 
     def read(self, source: api.PodGroup) -> GroupCell:
@@ -83,13 +87,24 @@ class GroupReader:
         metadata = source.metadata
         order = (metadata.name, metadata.namespace)
         place = self._places.of(order)
+        account = self._accounts.of(source.spec.queue, self._settings.pool(metadata.labels))
         if not is_wanted(source, self._settings):
-            return GroupCell(source=source, order=order, group=None, place=place, leaves={})
+            return GroupCell(source=source, order=order, group=None, place=place, account=account, leaves={})
         key = _tree_key(source.spec)
         tree = self._trees.get(key)
         if tree is None:
             tree = self._trees[key] = _tree(source.spec, self.around.topologies)
-        return GroupCell(source=source, order=order, group=self._group(source, tree), place=place, leaves=tree.leaves)
+        group = self._group(source, tree)
+        return GroupCell(source=source, order=order, group=group, place=place, account=account, leaves=tree.leaves)
+
+    def read_as(self, source: api.PodGroup, queue: str, pool: str) -> GroupCell:
+        """Return the cell of a group as if it said another queue and node pool."""
+        label, labels = self._settings.node_pool_label, dict(source.metadata.labels)
+        labels.pop(label, None)
+        if pool:
+            labels[label] = pool
+        metadata, spec = attrs.evolve(source.metadata, labels=labels), attrs.evolve(source.spec, queue=queue)
+        return self.read(attrs.evolve(source, metadata=metadata, spec=spec))
 
     def _group(self, source: api.PodGroup, tree: "_Tree") -> PodGroup:
         metadata, spec, around = source.metadata, source.spec, self.around

@@ -1,10 +1,8 @@
 """Which pods belong to which group."""
 
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Mapping
+from typing import TypeAlias
 
-import attrs
 import numpy as np
 
 from kai.model.rows import NONE, Int64s
@@ -17,77 +15,33 @@ _MANY = 1 << 16
 _Leaves: TypeAlias = Mapping[str, int]
 
 
-@attrs.frozen(eq=False)
-class Place:
-    """Where pods that name one group in one namespace belong.
-
-    Pods and groups hold it, so that nobody has to be looked up.
-    """
-
-    name: str
-    number: int
-
-
-class Member(Protocol):
-    """A group that takes part in the snapshot."""
-
-    @property
-    def place(self) -> Place:
-        """Return the place of the group's name and namespace."""
-
-    @property
-    def leaves(self) -> _Leaves:
-        """Return the position of each leaf among its sub-groups."""
-
-
 class Places:
     """All places that pods or groups name.
 
-    A pod belongs to the group it names in its own namespace, else to the first group of that name by namespace.
+    A pod belongs to the group that it names in its own namespace, or to none.
 
-    Source: the peer goes by the name alone, so that groups of one name in several namespaces share their pods; here
-    only a pod whose own namespace has no such group can belong to a stranger.
+    Source: the peer goes by the name alone, so that groups of one name in several namespaces share their pods, and a
+    pod of any namespace can make up the number of another's gang.
     """
 
     def __init__(self) -> None:
-        self._by_key: dict[GroupKey, Place] = {}
-        self._names: list[str] = []
+        self._numbers: dict[GroupKey, int] = {}
 
     def __len__(self) -> int:
-        return len(self._by_key)
+        return len(self._numbers)
 
-    def of(self, key: GroupKey) -> Place:
-        """Return the place of a group name in a namespace, whether or not there is such a group."""
-        found = self._by_key.get(key)
-        if found is None:
-            found = self._by_key[key] = Place(key[0], len(self._names))
-            self._names.append(key[0])
-        return found
+    def of(self, key: GroupKey) -> int:
+        """Return the number of the place of a group name in a namespace, whether or not there is such a group."""
+        return self._numbers.setdefault(key, len(self._numbers))
 
-    def rows(self, group_places: Int64s, groups: Sequence[Member], pod_places: Int64s) -> Int64s:
+    def rows(self, group_places: Int64s, pod_places: Int64s) -> Int64s:
         """Return int64[P]: the row of each pod's group, -1 for none.
 
-        ``group_places`` [G] and ``pod_places`` [P] are numbers of places; ``groups`` are in row order: by name, then
-        namespace.
+        ``group_places`` [G] and ``pod_places`` [P] are numbers of places.
         """
-        row_of = np.full(len(self._names), NONE, np.int64)
+        row_of = np.full(len(self._numbers), NONE, np.int64)
         row_of[group_places] = np.arange(len(group_places))
-        rows = row_of[pod_places]
-        strangers = np.unique(pod_places[rows == NONE])
-        if len(strangers) and len(groups):
-            for place in strangers.tolist():
-                row_of[place] = _first_called(self._names[place], groups)
-            rows = row_of[pod_places]
-        return rows
-
-
-def _first_called(name: str, groups: Sequence[Member]) -> int:
-    row = bisect_left(groups, name, key=_name)
-    return row if row < len(groups) and groups[row].place.name == name else NONE
-
-
-def _name(group: Member) -> str:
-    return group.place.name
+        return row_of[pod_places]
 
 
 class Leaves:

@@ -4,13 +4,16 @@ import attrs
 
 from kai.api import names
 from kai.api import pod as api
+from kai.api.grants import Grant, grant_of
 from kai.api.sharing import gpu_groups
-from kai.intake.membership import Leaves, Place, Places
+from kai.intake.accounts import Accounts
+from kai.intake.membership import Leaves, Places
 from kai.intake.requests import Demand, ResourceKey, demand, resource_key
 from kai.intake.settings import IntakeSettings
 from kai.intake.traits import TraitKey, Traits, read_traits, trait_key
 from kai.model.pod import Pod
 from kai.model.podgroup import DEFAULT_SUBGROUP
+from kai.model.rows import NONE
 from kai.model.status import Status
 from kai.state.kinds import PodKind
 
@@ -33,8 +36,13 @@ class PodCell:
     """When a running pod was told to go."""
     node: str
     devices: tuple[str, ...]
-    place: Place
-    """Of the group that it names."""
+    """Names of the shared devices that it was granted, or that its labels name."""
+    granted: bool
+    """What it holds was written with its binding."""
+    place: int
+    """Number of the place of the group that it was bound for, else of the one that it names."""
+    account: int
+    """Number of the queue and node pool on whose account it was bound; -1 if it holds nothing, or that is not known."""
     reservation: bool
     watched: bool
     """The pod is leaving, or shares devices: more than its phase decides where it stands."""
@@ -55,9 +63,17 @@ class PodCell:
 class PodReader:
     """Reads pod objects; equal amounts become one object, and equal traits, so that identities tell shapes apart."""
 
-    def __init__(self, settings: IntakeSettings, places: Places, leaves: Leaves, node_names: dict[str, int]) -> None:
+    def __init__(
+        self,
+        settings: IntakeSettings,
+        places: Places,
+        accounts: Accounts,
+        leaves: Leaves,
+        node_names: dict[str, int],
+    ) -> None:
         self._settings = settings
         self._places = places
+        self._accounts = accounts
         self._leaves = leaves
         self._node_names = node_names
         self._demands: dict[ResourceKey, Demand] = {}
@@ -69,6 +85,8 @@ class PodReader:
     def read(self, source: api.Pod) -> PodCell:
         """Return the cell of a pod.
 
+        What a bound pod holds is what it was granted; labels and annotations speak for pods without a grant.
+
         Source: the peer's pod_info; finished pods keep what counts them, not what they asked for.
         """
         metadata, spec = source.metadata, source.spec
@@ -77,9 +95,10 @@ class PodReader:
         status, waiting = _status(phase, deleted, spec)
         finished = phase in _FINISHED
         traits = self._traits_of(trait_key(source, finished=finished))
-        group = annotations.get(names.POD_GROUP, "")
-        amounts = self._bare if finished else self._demand_of(resource_key(source))
-        devices = gpu_groups(labels) if amounts.gpu.shared else ()
+        grant = grant_of(source) if spec.node_name else None
+        group = (grant.group if grant is not None else "") or annotations.get(names.POD_GROUP, "")
+        amounts = self._bare if finished else self._demand_of(resource_key(source, grant))
+        devices = (gpu_groups(labels) if grant is None else tuple(sorted(grant.gpus))) if amounts.gpu.shared else ()
         leaving_since = deleted if phase == "Running" else None
         subgroup = labels.get(names.SUBGROUP, DEFAULT_SUBGROUP)
         node, nodes = spec.node_name, self._node_names
@@ -97,15 +116,17 @@ class PodReader:
                 subgroup=subgroup,
                 signature=traits.signature,
                 priority=spec.priority,
-                node_pool=self._settings.pool(labels),
+                node_pool=self._settings.pool(labels) if grant is None else grant.pool,
             ),
             status=int(status),
             waiting=waiting,
             leaving_since=leaving_since,
             node=node,
             devices=devices,
+            granted=grant is not None,
             watched=bool(devices) or leaving_since is not None,
             place=self._places.of((group, metadata.namespace)),
+            account=NONE if finished or grant is None else self._account_of(grant),
             reservation=labels.get(names.APP) == self._settings.reservation_app,
             node_number=nodes.setdefault(node, len(nodes)),
             subgroup_number=self._leaves.name(subgroup),
@@ -113,6 +134,11 @@ class PodReader:
             demand=amounts,
             traits=traits,
         )
+
+    def _account_of(self, grant: Grant) -> int:
+        if not grant.queue:
+            return NONE
+        return self._accounts.of(grant.queue, grant.pool if self._settings.node_pool_label else "")
 
     def _demand_of(self, key: ResourceKey) -> Demand:
         found = self._demands.get(key)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import attrs
 
 from kai.api import names, numerals, quantity
+from kai.api.grants import Grant
 from kai.api.pod import Container, Pod, ResourceRequirements
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import ContainerRequest, GpuKind, GpuRequest
@@ -91,20 +92,36 @@ class Demand:
     gpu: GpuRequest
 
 
-def resource_key(pod: Pod) -> ResourceKey:
-    """Return what the amounts of ``pod`` follow from."""
+def resource_key(pod: Pod, grant: Grant | None = None) -> ResourceKey:
+    """Return what the amounts of ``pod`` follow from: of a pod with a ``grant``, its share of GPUs follows from that.
+
+    Source: the peer reads the annotations again, which whoever owns the pod may have edited since it was bound.
+    """
     spec, annotations = pod.spec, pod.metadata.annotations
-    return ResourceKey(
+    fixed = (
         tuple([_requests(container.resources) for container in spec.containers]),
         tuple([(is_sidecar(each), _requests(each.resources)) for each in spec.init_containers])
         if spec.init_containers
         else (),
         tuple(spec.overhead.items()) if spec.overhead else (),
+    )
+    if grant is not None and grant.is_whole:
+        return ResourceKey(*fixed, *_share(grant))
+    return ResourceKey(
+        *fixed,
         annotations.get(names.GPU_FRACTION),
         annotations.get(names.GPU_MEMORY),
         annotations.get(names.GPU_FRACTION_DEVICES),
         any(map(_is_profile, annotations)),
     )
+
+
+def _share(grant: Grant) -> tuple[str | None, str | None, str | None]:
+    """Return fraction, memory and number of devices as annotations have them."""
+    if not grant.gpus:
+        return None, None, None
+    portion = None if grant.portion is None else repr(grant.portion)
+    return portion, None if grant.memory is None else str(grant.memory), str(len(grant.gpus))
 
 
 def _requests(resources: ResourceRequirements) -> QuantityTexts:

@@ -2,8 +2,9 @@
 
 What follows from one object alone is remembered by the object's identity (``kai.intake.shelf``): pods in ``pods``,
 ``requests`` and ``traits``, nodes in ``nodes``, groups in ``groups``. What follows from several objects is settled when
-one of them changed: which pods belong to which group in ``membership``, what neighbours mean for a pod's shape in
-``neighbours`` and ``shapes``, and where pods stand under the bind requests and the clock of the moment in ``standing``.
+one of them changed: on whose account groups are held in ``held``, which pods belong to which group in ``membership``,
+what neighbours mean for a pod's shape in ``neighbours`` and ``shapes``, and where pods stand under the bind requests
+and the clock of the moment in ``standing``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,9 +18,11 @@ from kai.api import pod as api_pod
 from kai.api import podgroup as api_podgroup
 from kai.api.kinds import ApiObject
 from kai.api.objects import ClusterObjects
+from kai.intake.accounts import Accounts
 from kai.intake.binding import assumed_claims, live_bind_requests
 from kai.intake.catalog import Library, read_library, read_topologies
 from kai.intake.groups import GroupCell, GroupReader, GroupSurroundings, priorities
+from kai.intake.held import HeldGroups
 from kai.intake.membership import Leaves, Places
 from kai.intake.neighbours import Neighbours, neighbours_of
 from kai.intake.nodes import NodeCell, NodeReader
@@ -94,16 +97,17 @@ class Intake:
         self._forget()
 
     def _forget(self) -> None:
-        self._places = Places()
+        self._places, self._accounts = Places(), Accounts()
         self._shapes = ShapeTable()
         self._node_reader = NodeReader(self._settings)
         self._nodes: Shelf[api_node.Node, NodeCell] = Shelf()
         self._groups: Shelf[api_podgroup.PodGroup, GroupCell] = Shelf()
-        self._group_reader = GroupReader(self._settings, GroupSurroundings({}, {}, 0, {}), self._places)
+        self._group_reader = GroupReader(self._settings, GroupSurroundings({}, {}, 0, {}), self._places, self._accounts)
+        self._held_groups = HeldGroups(self._accounts)
         self._pods: Shelf[api_pod.Pod, PodCell] = Shelf()
         self._zones: Shelf[api_numa.NodeResourceTopology, NumaCell] = Shelf()
         leaves, node_names = Leaves(), dict[str, int]()
-        self._pod_reader = PodReader(self._settings, self._places, leaves, node_names)
+        self._pod_reader = PodReader(self._settings, self._places, self._accounts, leaves, node_names)
         self._pod_table, self._group_table = PodTable(self._places, leaves, node_names), GroupTable(leaves)
         self._node_table = NodeTable()
         self._library: Library | None = None
@@ -185,7 +189,7 @@ class Intake:
 
     def _is_overgrown(self, objects: ClusterObjects) -> bool:
         most = _MANY + 4 * (len(objects.pods) + len(objects.pod_groups))
-        interned = len(self._places) + len(self._node_reader) + len(self._pod_reader.kinds)
+        interned = len(self._places) + len(self._accounts) + len(self._node_reader) + len(self._pod_reader.kinds)
         return self._shapes.overgrown or self._pod_table.is_overgrown or interned > most
 
     def _lineage(self) -> Lineage:
@@ -210,7 +214,9 @@ class Intake:
         self._put_groups(objects, queues)
         self._nodes.put(objects.nodes, self._node_reader.read)
         self._pods.put(objects.pods, self._pod_reader.read)
-        self._group_table.settle(self._groups.cells, self._groups.edition)
+        held = self._held_groups
+        held.settle(self._groups, self._pods, self._group_reader, len(self._places))
+        self._group_table.settle(held.cells, held.edition)
 
     def _settle_nodes(self, library: Library) -> NodeTable:
         cells, zones, gpus = self._nodes.cells, self._zones.cells, library.node_gpus
@@ -247,7 +253,7 @@ class Intake:
         queue_rows = {queue.name: row for row, queue in enumerate(queues)}
         around = GroupSurroundings(queue_rows, classes, default_priority, read_topologies(in_order(objects.topologies)))
         if around != self._group_reader.around:
-            self._group_reader = GroupReader(self._settings, around, self._places)
+            self._group_reader = GroupReader(self._settings, around, self._places, self._accounts)
             self._groups = Shelf()
         self._groups.put(objects.pod_groups, self._group_reader.read)
 

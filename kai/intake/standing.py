@@ -1,14 +1,14 @@
 """Where pods stand and where they belong: the columns that follow from several objects together."""
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 
 import attrs
 import numpy as np
 
-from kai.api.bindrequest import BindRequest
+from kai.api.bindrequest import BindRequest, is_for
 from kai.intake.numa import Record, record_of
 from kai.intake.pods import PodCell
 from kai.intake.table import GroupTable, PodTable
@@ -55,7 +55,7 @@ class Standing:
 def read_base(table: PodTable, groups: GroupTable, node_rows: Mapping[str, int]) -> BaseColumns:
     """Return the columns that neither the clock nor bind requests change."""
     columns = table.columns
-    group = table.places.rows(groups.columns.place, groups.members, columns.place)
+    group = table.places.rows(groups.columns.place, columns.place)
     tree = np.append(groups.columns.leaves, NONE)[group]  # -1, for no group, is the last one
     return BaseColumns(
         table=table,
@@ -68,13 +68,14 @@ def read_base(table: PodTable, groups: GroupTable, node_rows: Mapping[str, int])
 def read_standing(
     base: BaseColumns,
     node_rows: Mapping[str, int],
-    bind_requests: Mapping[tuple[str, str], BindRequest],
+    bind_requests: Iterable[BindRequest],
     *,
     stuck_before: float,
 ) -> Standing:
     """Return where each pod stands. A pod told to go before ``stuck_before`` is not expected to leave any more.
 
     Source: the peer's pod_info (getTaskStatus) and cluster_info; the node of a pod is its own, else its bind request's.
+        The peer goes by the name in a request alone, so that one which outlived its pod parks the next of that name.
     """
     cells = base.cells
     status, node = base.table.columns.status.copy(), base.node.copy()
@@ -86,18 +87,22 @@ def read_standing(
         if cell.leaving_since is not None and cell.leaving_since < stuck_before:
             status[row] = Status.STUCK_IN_RELEASING
         devices[row] = cell.devices
-    for key, request in bind_requests.items():
+    for request in bind_requests:
+        key = (request.metadata.namespace, request.spec.pod_name or request.metadata.name)
         row = bisect_left(cells, key, key=_order)
         if row == len(cells) or cells[row].order != key:
             continue
         cell = cells[row]
+        uid = cell.source.metadata.uid
+        if uid and not is_for(request, uid):
+            continue  # of a pod of the past that had this name: it decides nothing for this one
         requests[row] = request
         changed[row] = attrs.evolve(cell.pod, bind_request=request.metadata.name)
         if cell.waiting:
             status[row] = Status.BINDING
         if not cell.node:
             node[row] = node_rows.get(request.spec.selected_node, NONE)
-        if request.spec.selected_gpu_groups and cell.demand.gpu.shared:
+        if request.spec.selected_gpu_groups and cell.demand.gpu.shared and not cell.granted:
             devices[row] = tuple(sorted(request.spec.selected_gpu_groups))
     held = {row: names for row, names in devices.items() if names and within(int(status[row]), ACTIVE_USED)}
     pods = base.table.pods

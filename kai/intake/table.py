@@ -102,7 +102,7 @@ class PodTable:
         return PodColumns(
             status=np.array([cell.status for cell in cells], np.int64),
             node=np.array([cell.node_number for cell in cells], np.int64),
-            place=np.array([cell.place.number for cell in cells], np.int64),
+            place=np.array([cell.place for cell in cells], np.int64),
             subgroup=np.array([cell.subgroup_number for cell in cells], np.int64),
             kind=np.array([cell.kind for cell in cells], np.int64),
             reservation=np.array([cell.reservation for cell in cells], np.bool_),
@@ -159,7 +159,7 @@ class GroupTable:
         return self._read([self.members[row] for row in rows])
 
     def _read(self, members: Sequence[GroupCell]) -> GroupColumns:
-        places = np.array([each.place.number for each in members], np.int64)
+        places = np.array([each.place for each in members], np.int64)
         return GroupColumns(places, np.array([self.leaves.tree(each.leaves) for each in members], np.int64))
 
 

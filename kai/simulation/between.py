@@ -103,6 +103,7 @@ def _running(pod: Pod, row: int, after: Aftermath) -> Pod:
     annotations = dict(pod.metadata.annotations)
     bind = after.binds.get(row)
     if bind is not None:
+        annotations.pop(names.GRANTED, None)  # of a life before; what it has now, its labels say
         annotations |= {names.RECEIVED_RESOURCE_TYPE: bind.received} if bind.received else {}
         annotations |= {key: _text(value) for key, value in bind.annotations.items()}
         zones = bind.details.get("numa")
@@ -134,7 +135,7 @@ def _terminating(pod: Pod, now: float) -> Pod:
 
 def _pending(pod: Pod) -> Pod:
     """Return the pod that its owner makes in the place of one that is gone, or that waits on without its promise."""
-    received = {names.RECEIVED_RESOURCE_TYPE, names.NUMA_PREDICTED, names.NUMA_OBSERVED}
+    received = {names.GRANTED, names.RECEIVED_RESOURCE_TYPE, names.NUMA_PREDICTED, names.NUMA_OBSERVED}
     annotations = {key: value for key, value in pod.metadata.annotations.items() if key not in received}
     metadata = attrs.evolve(
         pod.metadata, deletion_timestamp=None, labels=_without_devices(pod.metadata.labels), annotations=annotations

@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kai.api.grants import Grant
+from kai.api.names import GRANTED
 from kai.api.objects import ClusterObjects
 from kai.api.times import instant
 from kai.errors import InputError
@@ -76,9 +78,16 @@ def cluster(*, later: bool = False) -> ClusterObjects:
         pod("e", group="h", metadata={"namespace": "elsewhere"}, annotations={"gpu-fraction": "0.5"}),
         pod("f", group="h", metadata={"namespace": "third"}, spec={"volumes": [settings_map], "containers": [mounter]}),
         pod("i", spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]}),
+        pod("l", group="g", phase="Running", node="n0", annotations=granted("r", "" if later else "theirs")),
+        pod("m", group="g", node="n0", annotations=granted("r" if later else "q")),
+        pod("n", group="h", phase="Running", node="n1", annotations={**granted("r"), "gpu-fraction": "0.1"}),
         pod("k", phase="Running", node="n1", metadata={"deletionTimestamp": "1970-01-12T13:46:00Z"}),
         bind_request("b", "n3" if later else "n2"),
     )
+
+
+def granted(queue_: str, pool: str = "") -> dict[str, str]:
+    return {GRANTED: Grant(queue=queue_, pool=pool, gpus=("d",), portion=0.5).text}
 
 
 FIELDS = [field.name for field in attrs.fields(ClusterObjects)]
@@ -180,12 +189,12 @@ def test_one_and_the_same_object_twice_is_refused_and_leaves_the_intake_usable()
     assert [each.name for each in intake.take(made, NOW).pods] == ["a", "b"]
 
 
-def test_a_pod_whose_own_namespace_has_no_such_group_belongs_to_the_first_of_that_name():
+def test_a_pod_belongs_to_a_group_of_its_own_namespace_or_to_none():
     stranger = pod("p", group="h", metadata={"namespace": "third"})
     own = pod("p", group="h", metadata={"namespace": "b"})
     groups = [group("h", metadata={"namespace": name}) for name in ("b", "a")]
     snapshot = taken(stranger, own, *groups)
-    assert [snapshot.groups[row].namespace for row in snapshot.pod_group] == ["b", "a"]
+    assert [snapshot.groups[row].namespace if row >= 0 else None for row in snapshot.pod_group] == ["b", None]
 
 
 def test_rows_are_by_name_and_pods_by_namespace_first():

@@ -68,6 +68,30 @@ def test_the_devices_of_a_bind_request_count_before_labels():
     assert taken(waiting, node("n"), request).pod_devices == {0: ("new",)}
 
 
+def test_what_was_granted_counts_before_a_bind_request():
+    grant = {"kai.scheduler/granted": '{"gpus":["granted"],"portion":0.5}'}
+    request = bind_request("a", "n", spec={"selectedGPUGroups": ["another"]})
+    assert taken(pod("a", node="n", annotations=grant), node("n"), request).pod_devices == {0: ("granted",)}
+
+
+def owned(uid):
+    return {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": uid}]}
+
+
+def test_a_bind_request_of_an_earlier_pod_of_the_name_parks_nobody():
+    old = bind_request("a", "n", metadata=owned("uid-of-the-past"), status={"phase": "Succeeded"})
+    snapshot = taken(pod("a"), node("n"), old)
+    assert Status(int(snapshot.pod_status[0])) == Status.PENDING
+    assert snapshot.pods[0].bind_request == ""
+
+
+def test_a_bind_request_of_another_pod_does_not_hide_the_own_one():
+    own = bind_request("a", "n", metadata=owned("uid-a"))
+    foreign = bind_request("z", "m", metadata=owned("another"), spec={"podName": "a"})
+    snapshot = taken(pod("a"), node("m"), node("n"), foreign, own)
+    assert snapshot.nodes[snapshot.pod_node[0]].name == "n"
+
+
 def test_neither_waiting_pods_nor_pods_that_share_nothing_hold_devices():
     labels = {"runai-gpu-group": "g"}
     waiting = pod("a", labels=labels, annotations={"gpu-fraction": "0.5"})

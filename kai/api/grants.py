@@ -1,0 +1,70 @@
+"""Grants: what a pod was given when it was bound, written once with its binding as one annotation of compact JSON.
+
+Labels and annotations of a pod may be edited while it runs, and so may its pod group. What the pod holds, and on whose
+account, is what the grant says: it travels with the binding, so it is there exactly if the pod has its node. A pod that
+was bound by others, or before grants were written, has none; then its labels and annotations are all there is.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Annotated, Final
+
+import msgspec
+
+from kai.api import names
+from kai.api.pod import Pod
+
+_LONGEST: Final = 512
+"""Texts up to this length are remembered; anybody can write a longer one."""
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a pod was given. What is empty was not given, or is not told."""
+
+    queue: str = ""
+    pool: str = ""
+    """The node pool in which it was given."""
+    group: str = ""
+    """The pod group, in the namespace of the pod."""
+    gpus: tuple[Annotated[str, msgspec.Meta(min_length=1)], ...] = ()
+    """The GPU groups that it shares, one for each device."""
+    portion: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    """How much it has of each of them,"""
+    memory: Annotated[int, msgspec.Meta(gt=0, le=2**40)] | None = None
+    """or how many MiB of each."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it tells how much of each shared GPU was given; a pod that shares none has nothing to tell."""
+        return not self.gpus or self.portion is not None or self.memory is not None
+
+    @property
+    def text(self) -> str:
+        """The grant as it is written."""
+        return _ENCODER.encode(self).decode()
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(Grant)
+
+
+def read_grant(text: str) -> Grant | None:
+    """Return the grant in a text; None for a text that holds none."""
+    return _remembered(text) if len(text) <= _LONGEST else _read(text)
+
+
+def grant_of(pod: Pod) -> Grant | None:
+    """Return what a pod was given; None for one that has no node, or of which that was not written, or not readably."""
+    text = pod.metadata.annotations.get(names.GRANTED)
+    return read_grant(text) if text is not None and pod.spec.node_name else None
+
+
+def _read(text: str) -> Grant | None:
+    try:
+        return _DECODER.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+_remembered: Final = lru_cache(maxsize=1 << 14)(_read)

@@ -1,0 +1,139 @@
+"""Pod groups as their running members were granted them.
+
+A pod group says to which queue and node pool it belongs, and may be edited at any time. What its running pods hold was
+granted on the account of one queue in one pool, and stays there until they are gone; pods that follow go by it as well.
+So a group whose members hold something that was granted is read as if it still said what it said then. Where members
+were granted on different accounts, the one that was bound first decides, of several the first by name.
+"""
+
+from collections.abc import Sequence
+from math import inf
+
+import attrs
+import numpy as np
+
+from kai.api import names
+from kai.api import pod as api
+from kai.api import podgroup as api_podgroup
+from kai.intake.accounts import Accounts
+from kai.intake.groups import GroupCell, GroupReader
+from kai.intake.pods import PodCell
+from kai.intake.shelf import Shelf
+from kai.model.rows import NONE, Int64s
+from kai.state.edition import Carrier, Edition
+
+
+@attrs.frozen
+class _Held:
+    """A group that says another account than the one that its members are held on."""
+
+    said: GroupCell
+    account: int
+    cell: GroupCell
+
+
+@attrs.define(eq=False)
+class HeldGroups:
+    """The cells of all groups, each as its running members were granted it."""
+
+    accounts: Accounts
+    cells: Sequence[GroupCell] = ()
+    edition: Edition = attrs.field(factory=Edition)
+    _base: Edition = attrs.field(factory=Edition)
+    """Of the cells as the groups say; it is ``edition`` itself while all of them say what was granted."""
+    _held: dict[int, _Held] = attrs.field(factory=dict)
+    """By row."""
+    _rows: Carrier = attrs.field(factory=Carrier)
+
+    def settle(
+        self,
+        groups: Shelf[api_podgroup.PodGroup, GroupCell],
+        pods: Shelf[api.Pod, PodCell],
+        reader: GroupReader,
+        places: int,
+    ) -> None:
+        """Take groups and pods as they are now; ``places`` is how many places there are.
+
+        Cost: columns; a look at each group that says another account, and a copy of the list while there are any.
+        """
+        rows = self._differing(groups, pods, places)
+        said, base = groups.cells, groups.edition
+        if not rows and not self._held:
+            self.cells, self.edition, self._base = said, base, base
+            return
+        known = {id(each.said): each for each in self._held.values()}
+        held: dict[int, _Held] = {}
+        for row, account in rows.items():
+            before = known.get(id(said[row]))
+            if before is not None and before.account == account:
+                held[row] = before
+            else:
+                held[row] = _Held(said[row], account, reader.read_as(said[row].source, *self.accounts[account]))
+        edition = self._edition(base, held)
+        if edition is not None:
+            self.cells = list(said)
+            for row, each in held.items():
+                self.cells[row] = each.cell
+            self.edition = edition
+        self._base, self._held = base, held
+
+    def _edition(self, base: Edition, held: dict[int, _Held]) -> Edition | None:
+        """Return the edition of the cells with those that are ``held``; None if it is the last one."""
+        is_same = base.mark is self._base.mark
+        if not is_same and base.before is not self._base.mark:
+            return Edition()
+        source = None if is_same else base.source
+        fresh = set[int]() if is_same else set(base.fresh.tolist())
+        rows = list(self._held) if source is None else np.flatnonzero(np.isin(source, list(self._held))).tolist()
+        for row in {*rows, *held} - fresh:
+            before = self._held.get(row if source is None else int(source[row]))
+            now = held.get(row)
+            if before is not now and (before is None or now is None or before.cell is not now.cell):
+                fresh.add(row)
+        if is_same and not fresh:
+            return None
+        changed = np.array(sorted(fresh), np.int64)
+        if source is not None:
+            source = source.copy()
+            source[changed] = NONE
+        return Edition(before=self.edition.mark, source=source, fresh=changed)
+
+    def _differing(
+        self, groups: Shelf[api_podgroup.PodGroup, GroupCell], pods: Shelf[api.Pod, PodCell], places: int
+    ) -> dict[int, int]:
+        """Return the accounts on which groups are held that say another one, by row."""
+
+        def read_pods(rows: Sequence[int]) -> tuple[Int64s, Int64s]:
+            cells = [pods.cells[row] for row in rows]
+            return _column([cell.place for cell in cells]), _column([cell.account for cell in cells])
+
+        def read_groups(rows: Sequence[int]) -> tuple[Int64s, Int64s]:
+            cells = [groups.cells[row] for row in rows]
+            return _column([cell.place for cell in cells]), _column([cell.account for cell in cells])
+
+        place, account = self._rows.columns("pods", pods.edition, len(pods.cells), read_pods)
+        said_at, said = self._rows.columns("groups", groups.edition, len(groups.cells), read_groups)
+        granted = np.flatnonzero(account >= 0)
+        if not len(granted):
+            return {}
+        held = np.full(places, NONE, np.int64)
+        held[place[granted]] = account[granted]
+        at_odds = granted[held[place[granted]] != account[granted]]
+        if len(at_odds):
+            members = granted[np.isin(place[granted], place[at_odds])]
+            for row in sorted(members.tolist(), key=lambda row: (_bound_at(pods.cells[row].source), row), reverse=True):
+                held[place[row]] = account[row]
+        wanted = held[said_at]
+        return {row: int(wanted[row]) for row in np.flatnonzero((wanted >= 0) & (wanted != said)).tolist()}
+
+
+def _column(values: Sequence[int]) -> Int64s:
+    return np.array(values, np.int64)
+
+
+def _bound_at(pod: api.Pod) -> float:
+    """Return when a pod got its node."""
+    for condition in pod.status.conditions:
+        if condition.type == names.POD_SCHEDULED_CONDITION and condition.status == "True":
+            return inf if condition.last_transition_time is None else condition.last_transition_time
+    return inf

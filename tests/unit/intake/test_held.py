@@ -1,0 +1,135 @@
+import attrs
+import pytest
+
+from kai.api.grants import Grant
+from kai.intake import Intake, IntakeSettings, take_snapshot
+from kai.model.pod import GpuKind
+from tests.unit.intake.making import NOW, group, node, objects, picture, pod, queue, taken
+
+QUEUES = (queue("q"), queue("r"))
+EARLY = "1970-01-10T00:00:00Z"
+LATE = "1970-01-11T00:00:00Z"
+
+
+def bound(name="a", bound_at=EARLY, phase="Running", grant=None, **fields):
+    """Make a pod that was bound with a grant; what else it says was edited since."""
+    grant = Grant(queue="q", group="g") if grant is None else grant
+    annotations = {**fields.pop("annotations", {}), "kai.scheduler/granted": grant.text}
+    status = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": bound_at}]}
+    fields = {"group": "g", "node": "n", **fields}
+    return pod(name, phase=phase, annotations=annotations, status=status, **fields)
+
+
+def queue_of(snapshot):
+    (made,) = snapshot.groups
+    assert snapshot.queues[made.queue_row].name == made.queue
+    return made.queue
+
+
+def in_pool(name):
+    return {"labels": {"kai.scheduler/node-pool": name}}
+
+
+def test_a_group_stays_in_the_queue_that_its_running_pods_were_granted():
+    moved = group("g", queue="r")
+    assert queue_of(taken(bound(), moved, node("n"), *QUEUES)) == "q"
+    assert queue_of(taken(pod("a", group="g", phase="Running", node="n"), moved, node("n"), *QUEUES)) == "r"
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_group_whose_pods_have_ended_is_free_to_move(phase):
+    assert queue_of(taken(bound(phase=phase), group("g", queue="r"), node("n"), *QUEUES)) == "r"
+
+
+def test_pods_that_follow_go_by_the_queue_of_those_that_run():
+    snapshot = taken(bound(), pod("b", group="g"), group("g", queue="r"), node("n"), *QUEUES)
+    assert queue_of(snapshot) == "q"
+    assert snapshot.pod_group.tolist() == [0, 0]
+
+
+def test_a_pool_label_moves_no_group_while_its_pods_run():
+    edited = bound(labels={"kai.scheduler/node-pool": "elsewhere"})
+    snapshot = taken(edited, group("g", metadata=in_pool("elsewhere")), node("n"), *QUEUES)
+    assert queue_of(snapshot) == "q"
+    assert snapshot.groups[0].node_pool == snapshot.pods[0].node_pool == ""
+    assert snapshot.pod_group.tolist() == [0]
+
+
+def test_the_scheduler_of_another_pool_does_not_take_such_a_group():
+    edited, settings = bound(), {"node_pool": "elsewhere"}
+    assert taken(edited, group("g", metadata=in_pool("elsewhere")), **settings).groups == ()
+    granted = bound(grant=Grant(queue="q", pool="elsewhere", group="g"))
+    assert queue_of(taken(granted, group("g"), queue("q", metadata=in_pool("elsewhere")), **settings)) == "q"
+
+
+def test_pools_mean_nothing_where_no_label_divides():
+    granted = bound(grant=Grant(queue="q", pool="p", group="g"))
+    assert queue_of(taken(granted, group("g"), node("n"), *QUEUES, node_pool_label="")) == "q"
+
+
+def test_a_pod_stays_in_the_group_for_which_it_was_bound():
+    snapshot = taken(bound(group="h"), group("g"), group("h"), node("n"), *QUEUES)
+    assert snapshot.groups[snapshot.pod_group[0]].name == "g"
+    assert snapshot.pods[0].group == "g"
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", "b"), ("b", "a")])
+def test_where_grants_differ_the_pod_that_was_bound_first_decides(first, second):
+    early = bound(first, EARLY, grant=Grant(queue="q", group="g"))
+    late = bound(second, LATE, grant=Grant(queue="r", group="g"))
+    assert queue_of(taken(late, early, group("g", queue="r"), node("n"), *QUEUES)) == "q"
+
+
+def test_of_those_that_were_bound_at_once_the_first_by_name_decides():
+    pods = [bound(name, grant=Grant(queue=queue_, group="g")) for name, queue_ in (("b", "r"), ("a", "q"))]
+    assert queue_of(taken(*pods, group("g", queue="r"), node("n"), *QUEUES)) == "q"
+
+
+def test_the_share_of_a_running_pod_is_what_it_was_granted():
+    grant = Grant(queue="q", group="g", gpus=("d",), portion=0.9)
+    snapshot = taken(bound(grant=grant, annotations={"gpu-fraction": "0.1"}), group("g"), node("n"), *QUEUES)
+    assert snapshot.shapes[snapshot.pod_shape[0]].gpu.portion == 0.9
+    assert snapshot.pod_devices == {0: ("d",)}
+
+
+def test_a_share_of_memory_on_two_devices_is_what_it_was_granted():
+    grant = Grant(queue="q", group="g", gpus=("e", "d"), memory=4096)
+    edited = bound(grant=grant, annotations={"gpu-memory": "1"}, labels={"runai-gpu-group": "f"})
+    snapshot = taken(edited, group("g"), node("n"), *QUEUES)
+    share = snapshot.shapes[snapshot.pod_shape[0]].gpu
+    assert (share.kind, share.memory, share.devices) == (GpuKind.MEMORY, 4096, 2)
+    assert snapshot.pod_devices == {0: ("d", "e")}
+
+
+def test_an_annotation_makes_no_share_of_whole_devices():
+    edited = bound(requests={"nvidia.com/gpu": "8"}, annotations={"gpu-fraction": "0.1", "nvidia.com/mig-1g.5gb": "1"})
+    snapshot = taken(edited, group("g"), node("n"), *QUEUES)
+    share = snapshot.shapes[snapshot.pod_shape[0]].gpu
+    assert (share.kind, share.legacy_mig) == (GpuKind.WHOLE, False)
+
+
+def test_a_grant_that_does_not_tell_the_share_leaves_that_to_annotations():
+    grant = Grant(gpus=("d",))  # of a bind request that another scheduler wrote
+    snapshot = taken(bound(grant=grant, annotations={"gpu-fraction": "0.5"}), group("g"), node("n"), *QUEUES)
+    assert snapshot.shapes[snapshot.pod_shape[0]].gpu.portion == 0.5
+    assert snapshot.pod_devices == {0: ("d",)}
+
+
+def test_an_unreadable_grant_is_none():
+    edited = pod("a", group="g", phase="Running", node="n", annotations={"kai.scheduler/granted": "{"})
+    assert queue_of(taken(edited, group("g", queue="r"), node("n"), *QUEUES)) == "r"
+
+
+def test_groups_follow_their_pods_from_snapshot_to_snapshot():
+    others = [group(f"g{number}") for number in range(5)]
+    said, moved = group("g"), group("g", queue="r")
+    granted = bound()
+    intake, made = Intake(), {}
+    for pods, mine in [((granted,), said), ((granted,), moved), ((granted,), moved), ((), moved), ((granted,), moved)]:
+        taken_of = objects(*pods, mine, *others, node("n"), *QUEUES)
+        # What did not change is the same object again, as it is with a watch.
+        groups = tuple([made.setdefault(repr(attrs.astuple(each)), each) for each in taken_of.pod_groups])
+        taken_of = attrs.evolve(taken_of, pod_groups=groups)
+        snapshot = intake.take(taken_of, NOW)
+        assert picture(snapshot) == picture(take_snapshot(taken_of, NOW, IntakeSettings()))
+        assert snapshot.groups[0].queue == ("q" if pods or mine is said else "r")
