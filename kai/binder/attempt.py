@@ -82,7 +82,7 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
         return (yield from _give_up(request, f"{title(pod)} is bound to node {pod.spec.node_name} already"))
     node = yield from find_for_sure(Ref(Node, request.spec.selected_node))
     try:
-        reason = refuse_pod(pod)
+        reason = refuse_pod(pod) or binder.refuse_order(request)
         if reason:
             raise BindFailureError(reason, retryable=False)
         if node is None:

@@ -61,6 +61,10 @@ def reserve_group(binder: Binder, context: BindContext, group: str) -> Plan[tupl
     return (yield from holding(group_key(group), _reserve_held_group(binder, context, group)))
 
 
+def _refuse_none(_: BindRequest) -> str:
+    return ""
+
+
 @attrs.frozen(kw_only=True)
 class Binder:
     """How binds are carried out here."""
@@ -68,6 +72,8 @@ class Binder:
     settings: BinderSettings
     steps: tuple[BindStep, ...]
     checks: tuple[Check, ...] = (refuse_node, refuse_overfull)
+    refuse_order: Callable[[BindRequest], str] = _refuse_none
+    """Returns why an order must not be carried out, whatever its pod and node; empty if it may."""
     reserve: Reserve = reserve_group
 
 

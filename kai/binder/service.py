@@ -10,7 +10,7 @@ deleted by somebody whom nobody watches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -51,6 +51,7 @@ from kai.binder.reporting import request_ref
 from kai.binder.settings import BinderSettings
 from kai.binder.steps import StepOptions, resolve_steps
 from kai.binder.sweep import sweep_everything, sweep_group
+from kai.binder.terms import Terms
 from kai.cluster.carrying import KeyRing, carry_out
 from kai.cluster.credentials import Source
 from kai.cluster.lease import LeaseSettings
@@ -110,6 +111,7 @@ class BinderService:
     traced: Traced = untraced
     sweep_seconds: float = 60.0
     """How often everything is swept."""
+    _terms: Terms = attrs.field(factory=Terms)
     _queue: BindQueue = attrs.field(init=False)
     _api: IndexedApi = attrs.field(init=False)
     _keys: KeyRing = attrs.field(factory=KeyRing)
@@ -119,6 +121,7 @@ class BinderService:
 
     def __attrs_post_init__(self) -> None:
         """Make the parts that need the others."""
+        self.binder = attrs.evolve(self.binder, refuse_order=self._terms.refuse)
         self._queue = BindQueue(self.binder.settings)
         self._api = IndexedApi(self.cluster.api, self.cluster.store)
 
@@ -166,7 +169,10 @@ class BinderService:
             finally:
                 self._tasks = self._alarm = None
 
-    def _take(self, batch: Iterable[Change[Any]]) -> None:
+    def _take(self, batch: Sequence[Change[Any]]) -> None:
+        for change in batch:
+            if isinstance(change.after, BindRequest):
+                self._terms.see(change.after)  # all of a batch, before any of it is carried out
         for change in batch:
             present = change.present
             if isinstance(present, Pod):

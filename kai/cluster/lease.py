@@ -279,7 +279,7 @@ class Election:
             return
         self.lasts_until = until if self.term is None else max(self.lasts_until, until)
         if self.term is None or self.term.epoch != record.transitions:
-            self.term = Term(epoch=record.transitions, identity=self.settings.identity)
+            self.term = Term(record.transitions, self.settings.identity, self.settings.name)
 
     def _end(self) -> None:
         if self.term is not None:

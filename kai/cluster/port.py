@@ -159,6 +159,8 @@ class Term:
 
     epoch: int
     identity: str
+    lease: str = attrs.field(default="", eq=False)
+    """The name of the lease that is held; empty where nobody elects."""
 
 
 class Leadership(Protocol):

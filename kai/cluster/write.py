@@ -15,6 +15,7 @@ from typing import Any, Final
 import anyio
 import attrs
 
+from kai.api import names
 from kai.api.codec import structure_as
 from kai.api.kinds import BY_CLASS
 from kai.api.plans import (
@@ -310,7 +311,13 @@ class FencedRequests:
 
     async def perform(self, request: Request) -> Any:  # noqa: ANN401 - what each request is answered with, it says
         """Return the reply to a request."""
+        if isinstance(request, Bind) and self.term.lease:
+            request = attrs.evolve(request, annotations={**request.annotations, **self._stamp()})
         return await self.inner.perform_while(request, self._lasts)
+
+    def _stamp(self) -> dict[str, str]:
+        """Return what tells admission in which term a binding is written: of orders, those who decide write it."""
+        return {names.EPOCH: str(self.term.epoch), names.LEASE: self.term.lease}
 
     def _lasts(self) -> bool:
         leadership = self.inner.leadership

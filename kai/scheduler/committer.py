@@ -142,7 +142,8 @@ class Committer:
         pods = self._busy_with(event) or verify(self.reader, self.settings, event.snapshot, event.decisions)
         if isinstance(pods, str):
             return [Noted("statement rejected", {"why": pods, "decisions": len(event.decisions)})]
-        stamp = Stamp(epoch=event.term.epoch if self.settings.leader_elect else 0, trace=event.trace)
+        epoch = event.term.epoch if self.settings.leader_elect else 0
+        stamp = Stamp(epoch=epoch, lease=self.settings.lease_name, trace=event.trace)
         victims = Counter(
             int(event.snapshot.pod_group[each.pod]) for each in event.decisions if isinstance(each, Evict)
         )

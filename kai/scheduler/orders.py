@@ -32,9 +32,6 @@ from kai.model.placement import ClaimPlacement, NumaPlacement
 from kai.scheduler.settings import EvictBy, SchedulerSettings
 from kai.state.snapshot import Snapshot
 
-EPOCH: Final = "kai.scheduler/epoch"
-"""Annotation of what a leader writes: the epoch in which it was decided. Only where there are leaders."""
-
 SCHEDULED: Final = "Scheduled"
 FAILED_BINDING: Final = "FailedBinding"
 PIPELINED: Final = "Pipelined"
@@ -48,11 +45,14 @@ class Stamp:
 
     epoch: int = 0
     """0: nobody elects leaders here."""
+    lease: str = ""
     trace: str = ""
 
     def annotations(self) -> dict[str, str]:
         """Return the annotations."""
-        found = {EPOCH: str(self.epoch) if self.epoch else "", names.TRACE_PARENT: self.trace}
+        found = {names.TRACE_PARENT: self.trace}
+        if self.epoch:
+            found |= {names.EPOCH: str(self.epoch), names.LEASE: self.lease}
         return {key: value for key, value in found.items() if value}
 
 

@@ -320,3 +320,26 @@ async def test_the_pod_is_told_what_became_of_its_bind():
     told = {emit.ref: emit.reason for emit in performed(memory, Emit)}
     assert {ref.name: reason for ref, reason in told.items()} == {"a": "Bound", "b": "BindingError"}
     assert Ref(BindRequest, "a", "ns") not in told
+
+
+async def test_an_order_that_a_leader_wrote_after_the_next_one_began_is_refused():
+    def order(name, epoch, created):
+        found = bind_request(name)
+        found["metadata"] |= {
+            "annotations": {"kai.scheduler/epoch": epoch, "kai.scheduler/lease": "kai-scheduler"},
+            "creationTimestamp": created,
+        }
+        return found
+
+    memory = cluster(
+        node(),
+        *(pod(name) for name in ("old", "new", "late")),
+        order("old", "5", "2026-01-01T00:00:00Z"),
+        order("new", "6", "2026-01-01T00:00:05Z"),
+        order("late", "5", "2026-01-01T00:00:06Z"),
+    )
+    async with binding(memory):
+        await memory.pass_time(1.0)
+    assert [node_of(memory, name) for name in ("old", "new", "late")] == ["n1", "n1", None]
+    assert status(memory, "late")["phase"] == "Failed"
+    assert "came after epoch 6 began" in status(memory, "late")["reason"]

@@ -372,6 +372,19 @@ async def test_a_term_that_ends_while_a_write_waits_withholds_it():
 
 
 @in_virtual_time
+async def test_a_binding_says_in_which_term_it_is_written():
+    server = server_with_pod()
+    async with running(server, lease="me") as cluster:
+        term = await cluster.leadership.begun()
+        bind = Bind(ref=POD, node="n1", uid="uid-p", annotations={"a": "b"})
+        await cluster.api.fenced(term).perform(bind)
+        await cluster.api.perform(bind)
+        first, second = (json.loads(call.body)["metadata"] for call in server.calls if "binding" in call.path)
+        assert first["annotations"] == {"a": "b", "kai.scheduler/epoch": "1", "kai.scheduler/lease": "lock"}
+        assert second["annotations"] == {"a": "b"}, "where nobody elects, there are no terms"
+
+
+@in_virtual_time
 async def test_a_write_that_is_under_way_when_its_term_ends_is_cut():
     """What the server has not begun it will not do; what it did is read."""
     server = server_with_pod()

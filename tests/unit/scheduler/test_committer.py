@@ -392,8 +392,9 @@ def test_what_a_leader_writes_says_in_which_epoch_it_was_decided():
     world.decide(world.bind("p0", "n1"))
     world.decide(world.evict("old"))
     create, evict = (wire.send.request for wire in world.wires)
-    assert create.manifest["metadata"]["annotations"] == {"kai.scheduler/epoch": "1"}
-    assert dict(evict.annotations) == {"kai.scheduler/epoch": "1"}
+    stamp = {"kai.scheduler/epoch": "1", "kai.scheduler/lease": "kai-scheduler"}
+    assert create.manifest["metadata"]["annotations"] == stamp
+    assert dict(evict.annotations) == stamp
 
 
 class AnyOrder(RuleBasedStateMachine):

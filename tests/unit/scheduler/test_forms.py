@@ -50,7 +50,7 @@ PODS = st.builds(
     node=WORDS.filter(bool),
     devices=st.lists(WORDS.filter(bool), max_size=2).map(tuple),
     pool=st.one_of(st.just(""), WORDS),
-    stamp=st.sampled_from([BLANK, Stamp(), Stamp(epoch=7, trace="00-1-2-01")]),
+    stamp=st.sampled_from([BLANK, Stamp(), Stamp(epoch=7, lease="kai", trace="00-1-2-01")]),
 )
 def test_an_order_is_sent_byte_for_byte_as_the_object_that_it_is(decisions, pods, node, devices, pool, stamp):
     settings = SchedulerSettings(intake=IntakeSettings(node_pool=pool))
