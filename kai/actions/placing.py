@@ -8,6 +8,7 @@ Source: the peer's actions/common (AllocateJob, allocateSubGroupSet, allocatePod
 
 import numpy as np
 
+from kai.framework.descent import Descent, descend
 from kai.framework.portion import Portion
 from kai.framework.refusals import capacity_verdict, record_no_node
 from kai.framework.session import Session
@@ -35,7 +36,7 @@ def place_group(session: Session, statement: Statement, portion: Portion, nodes:
         if not promise:
             session.refuse(portion.group, verdict)
         return False
-    return _Placer(session, statement, portion, promise=promise).place(portion.root, chunk, nodes)
+    return descend(_Placer(session, statement, portion, promise=promise).place(portion.root, chunk, nodes))
 
 
 class _Placer:
@@ -47,24 +48,25 @@ class _Placer:
         self._portion = portion
         self._promise = promise
 
-    def place(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> bool:
+    def place(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> Descent[bool]:
         """Place ``pods``, all of them below ``subgroup``, in the first part of ``nodes`` where they fit."""
         for part in self._parts(subgroup, pods, nodes):
             mark = self._statement.mark()
-            if self._place_in(subgroup, pods, part):
+            if (yield self._place_in(subgroup, pods, part)):
                 return True
             self._statement.roll_back(mark)
         return False
 
-    def _place_in(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> bool:
+    def _place_in(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> Descent[bool]:
         if self._session.facts.groups.leaf[subgroup]:
             return self._place_leaf(subgroup, pods, nodes)
         children = self._session.children(subgroup)
         if len(children) == 1:
-            return self.place(children[0], pods, nodes)
+            placed: bool = yield self.place(children[0], pods, nodes)
+            return placed
         for child in self._portion.in_order(children):
             below = pods[np.isin(self._session.facts.pods.leaf[pods], self._portion.leaves_below(child))]
-            if len(below) and not self.place(child, below, nodes):
+            if len(below) and not (yield self.place(child, below, nodes)):
                 return False
         return True
 

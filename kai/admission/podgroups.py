@@ -15,6 +15,7 @@ import attrs
 
 from kai.admission.reading import Piece, piece_of
 from kai.admission.review import ALLOWED, AdmissionRequest, AdmissionResponse, refused
+from kai.api.podgroup import DEEPEST_SUB_GROUP, MOST_SUB_GROUPS
 
 
 class Fault(Enum):
@@ -101,6 +102,8 @@ def _broken_tree(sub_groups: list[SubGroupShape], children: Mapping[str | None, 
 
     A contradiction counts here because, like a broken tree, it refuses alone.
     """
+    if len(sub_groups) > MOST_SUB_GROUPS:
+        return f"spec.subGroups: found {len(sub_groups)} sub-groups, expected at most {MOST_SUB_GROUPS}"
     known: set[str] = set()
     for sub_group in sub_groups:
         if sub_group.name in known:
@@ -110,23 +113,26 @@ def _broken_tree(sub_groups: list[SubGroupShape], children: Mapping[str | None, 
     for sub_group in in_order:
         if sub_group.parent is not None and sub_group.parent not in known:
             return f"parent {sub_group.parent} of {sub_group.name} was not found"
-    if len(_below(None, children)) < len(known):
+    depth, reached = _depth(children)
+    if reached < len(known):
         return "cycle detected in subgroups"
+    if depth > DEEPEST_SUB_GROUP:
+        return f"spec.subGroups: found sub-groups nested {depth} deep, expected at most {DEEPEST_SUB_GROUP}"
     for sub_group in in_order:
         if sub_group.min_member is not None and sub_group.min_sub_group is not None:
             return f"subgroup {_quoted(sub_group.name)}: minMember and minSubGroup are mutually exclusive"
     return ""
 
 
-def _below(root: str | None, children: Mapping[str | None, list[str]]) -> set[str]:
-    """Return all that descends from `root`; what lies on a cycle descends from nothing outside of it."""
-    found: set[str] = set()
-    waiting = list(children.get(root, ()))
-    while waiting:
-        name = waiting.pop()
-        found.add(name)
-        waiting += children.get(name, ())
-    return found
+def _depth(children: Mapping[str | None, list[str]]) -> tuple[int, int]:
+    """Return how deep sub-groups are nested, and how many descend from the group; what lies on a cycle does not."""
+    depth = reached = 0
+    level = list(children.get(None, ()))
+    while level:
+        depth += 1
+        reached += len(level)
+        level = [child for name in level for child in children.get(name, ())]
+    return depth, reached
 
 
 def _misplaced(sub_group: SubGroupShape, children: Mapping[str | None, list[str]]) -> list[tuple[Fault, str]]:

@@ -21,7 +21,7 @@ import yaml
 from kai.api import names
 from kai.api.bindrequest import BindRequest
 from kai.api.kinds import BY_CLASS, ApiObject, Kind
-from kai.api.podgroup import PodGroup, PodGroupSpec, SubGroup
+from kai.api.podgroup import MOST_SUB_GROUPS, PodGroup, PodGroupSpec, SubGroup
 from kai.api.queue import Queue
 from kai.api.schema import OPEN, Extras, Schema, description_of, schema_of
 from kai.api.shard import Config, GlobalConfig, SchedulingShard, SchedulingShardSpec, UsageDbConfig
@@ -89,8 +89,9 @@ _LEVELS: Final = {
 
 EXTRAS: Final[Extras] = {
     (PodGroupSpec, ""): {"x-kubernetes-validations": _ONE_MINIMUM},
-    # Atomic, so that a group of ten thousand sub-groups does not carry ten thousand records of who owns which field.
-    (PodGroupSpec, "subGroups"): {"x-kubernetes-list-type": "atomic"},
+    # Atomic, so that a group of thousands of sub-groups does not carry thousands of records of who owns which field.
+    # How deep they are nested no rule can say within the cost that the API server allows: the webhook and intake look.
+    (PodGroupSpec, "subGroups"): {"maxItems": MOST_SUB_GROUPS, "x-kubernetes-list-type": "atomic"},
     (SubGroup, ""): {"x-kubernetes-validations": _ONE_MINIMUM},
     (Topology, ""): {"required": ["spec"]},
     (TopologySpec, ""): {"required": ["levels"]},

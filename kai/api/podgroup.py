@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import attrs
 
@@ -10,6 +10,11 @@ from kai.api.meta import Condition, ObjectMeta
 from kai.api.wire import EMPTY, Amounts, Count, Int32, Pattern, Seconds, Time, by_content, shared
 
 Preemptibility: TypeAlias = Literal["", "preemptible", "non-preemptible"]
+MOST_SUB_GROUPS: Final = 4096
+"""Enough for sixteen thousand pods in segments of four. Every part is looked at whenever the group is."""
+DEEPEST_SUB_GROUP: Final = 16
+"""Sub-groups above each other: as many as the levels that a topology may have."""
+
 SubGroupName: TypeAlias = Annotated[str, Pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", shortest=1)]
 
 

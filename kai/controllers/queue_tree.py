@@ -20,12 +20,14 @@ from kai.api import names
 from kai.api.amounts import exact
 from kai.api.meta import Condition
 from kai.api.podgroup import PodGroup
-from kai.api.queue import Queue, QueueResources
+from kai.api.queue import DEEPEST_QUEUE, Queue, QueueResources
 
 ORPHAN: Final = "Orphan"
 """The parent does not exist."""
 CYCLE: Final = "Cycle"
 """Following parents never ends at a top-level queue."""
+TOO_DEEP: Final = "TooDeep"
+"""More queues stand above it than a scheduler looks at."""
 OVER_QUOTA: Final = "OverQuota"
 """The pod groups below the queue hold more than its quota of some resource."""
 OVERCOMMITTED: Final = "QuotaOvercommitted"
@@ -33,7 +35,7 @@ OVERCOMMITTED: Final = "QuotaOvercommitted"
 NOT_A_LEAF: Final = "NotALeaf"
 """Pod groups name the queue although it has children."""
 
-TYPES: Final = (ORPHAN, CYCLE, OVER_QUOTA, OVERCOMMITTED, NOT_A_LEAF)
+TYPES: Final = (ORPHAN, CYCLE, TOO_DEEP, OVER_QUOTA, OVERCOMMITTED, NOT_A_LEAF)
 
 _RESOURCES: Final = ("gpu", "cpu", "memory")
 # A name of a resource in a status, and how many of the queue's units one unit of it is.
@@ -63,11 +65,13 @@ def tree_findings(queues: Iterable[Queue], groups: Iterable[PodGroup]) -> dict[s
             children.setdefault(queue.spec.parent_queue, []).append(queue)
     direct = _groups_by_queue(groups)
     circles = _on_circles(known)
+    depths = _depths(children, [name for name, queue in known.items() if not queue.spec.parent_queue])
     result: dict[str, tuple[Finding, ...]] = {}
     for name, queue in known.items():
         found = (
             _orphan(queue, known),
             _cycle(queue, circles),
+            _too_deep(depths.get(name, 0)),
             _over_quota(queue),
             _overcommitted(queue, children.get(name, ())),
             _not_a_leaf(children.get(name, ()), direct.get(name, ())),
@@ -123,6 +127,13 @@ def _cycle(queue: Queue, circles: Mapping[str, tuple[str, ...]]) -> Finding | No
         return None
     path = " -> ".join([*_shortened(circle), circle[0]])
     return Finding(type=CYCLE, reason="ParentsFormACycle", message=f"parents lead in a circle: {path}")
+
+
+def _too_deep(depth: int) -> Finding | None:
+    if depth <= DEEPEST_QUEUE:
+        return None
+    message = f"has {depth - 1} queues above it, at most {DEEPEST_QUEUE - 1} may be: nothing here is scheduled"
+    return Finding(type=TOO_DEEP, reason="TooManyParents", message=message)
 
 
 def _over_quota(queue: Queue) -> Finding | None:
@@ -198,6 +209,17 @@ def _on_circles(known: Mapping[str, Queue]) -> dict[str, tuple[str, ...]]:
             circles.update(dict.fromkeys(walked, circles[name]))
         finished.update(walked)
     return circles
+
+
+def _depths(children: Mapping[str, Sequence[Queue]], tops: Iterable[str]) -> dict[str, int]:
+    """Return how many queues there are from the top down to each; those that lead to no top are left out."""
+    depths: dict[str, int] = {}
+    level, depth = list(tops), 0
+    while level:
+        depth += 1
+        depths.update(dict.fromkeys(level, depth))
+        level = [child.metadata.name for name in level for child in children.get(name, ())]
+    return depths
 
 
 def _quota(resources: QueueResources, resource: str) -> float:

@@ -7,12 +7,13 @@ the group does (``minimum``) and keep answers of their own.
 Source: the peer's podgroup_info (tasks to allocate, tasks to evict), subgroup_info and its sub-group order plugin.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kai.framework.descent import Descent, descend
 from kai.kernels.columns import PENDING, RELEASING
 from kai.kernels.groups import ROOT_AND_LEAF, sum_waiting
 from kai.kernels.order import next_chunk
@@ -44,14 +45,21 @@ class Portion:
         self._minimum = minimum or {}
         self._epoch = -1
         self._chunk = NOTHING
+        self._reached: dict[int, int] = {}
+        """What `reached` answers about inner sub-groups, in one epoch."""
+        self._reached_epoch = -1
         self._amounts: Float64s | None = None
 
     @cached_property
     def leaves(self) -> list[int]:
         """The rows of the leaves."""
-        groups = self._session.facts.groups
-        rows = range(self.root, int(groups.first_subgroup[self.group + 1]))
-        return [row for row in rows if groups.leaf[row]]
+        leaf = self._session.facts.groups.leaf
+        return [row for row in self._rows if leaf[row]]
+
+    @property
+    def _rows(self) -> range:
+        """The rows of all sub-groups: parents before children."""
+        return range(self.root, int(self._session.facts.groups.first_subgroup[self.group + 1]))
 
     def pods_of(self, leaf: int) -> PodRows:
         """Return the pods of a leaf in pod order."""
@@ -69,9 +77,16 @@ class Portion:
 
     def leaves_below(self, subgroup: int) -> list[int]:
         """Return the leaves of the tree under ``subgroup``, itself if it is one."""
-        if self._session.facts.groups.leaf[subgroup]:
-            return [subgroup]
-        return [leaf for child in self._session.children(subgroup) for leaf in self.leaves_below(child)]
+        leaf = self._session.facts.groups.leaf
+        found: list[int] = []
+        open_rows = [subgroup]
+        while open_rows:
+            row = open_rows.pop()
+            if leaf[row]:
+                found.append(row)
+            else:
+                open_rows += reversed(self._session.children(row))
+        return found
 
     def holding(self, statuses: int, pods: PodRows | None = None) -> PodRows:
         """Return those pods whose status is in the mask ``statuses``."""
@@ -98,18 +113,35 @@ class Portion:
         """Return how many of what ``minimum`` counts there are."""
         if self._session.facts.groups.leaf[subgroup]:
             return self.active(subgroup)
-        return sum(self.is_satisfied(child) for child in self._session.children(subgroup))
+        epoch = int(self._session.columns.epoch[self.group])
+        if epoch != self._reached_epoch:
+            self._reached, self._reached_epoch = self._counted(self.active), epoch
+        return self._reached[subgroup]
+
+    def _counted(self, count: Callable[[int], int]) -> dict[int, int]:
+        """Return, by sub-group, what ``count`` says of a leaf, and how many satisfied children an inner one has.
+
+        Cost: a look at each sub-group, however deep the tree is.
+        """
+        groups = self._session.facts.groups
+        found = dict.fromkeys(self._rows, 0)
+        for row in reversed(self._rows):
+            if groups.leaf[row]:
+                found[row] = count(row)
+            if row != self.root and found[row] >= self.minimum(row):
+                found[int(groups.parent[row])] += 1
+        return found
 
     def is_satisfied(self, subgroup: int) -> bool:
         """Say whether a sub-group has what it needs."""
         return self.reached(subgroup) >= self.minimum(subgroup)
 
-    def is_ready(self, subgroup: int | None = None) -> bool:
+    def is_ready(self) -> bool:
         """Say whether enough pods exist, not counting gated ones, for the group to be worth trying."""
-        row = self.root if subgroup is None else subgroup
-        if self._session.facts.groups.leaf[row]:
-            return len(self.holding(ALIVE & ~(1 << Status.GATED), self.pods_of(row))) >= self.minimum(row)
-        return sum(self.is_ready(child) for child in self._session.children(row)) >= self.minimum(row)
+        return self._counted(self._alive)[self.root] >= self.minimum(self.root)
+
+    def _alive(self, leaf: int) -> int:
+        return len(self.holding(ALIVE & ~(1 << Status.GATED), self.pods_of(leaf)))
 
     def is_gang_satisfied(self) -> bool:
         """Say whether every leaf that must be filled has enough pods on nodes.
@@ -118,13 +150,7 @@ class Portion:
         """
         if self._session.facts.groups.simple[self.group]:
             return self.occupying(self.root + 1) >= self.minimum(self.root + 1)
-        return self._occupies_enough(self.root)
-
-    def _occupies_enough(self, subgroup: int) -> bool:
-        if self._session.facts.groups.leaf[subgroup]:
-            return self.occupying(subgroup) >= self.minimum(subgroup)
-        children = self._session.children(subgroup)
-        return sum(self._occupies_enough(child) for child in children) >= self.minimum(subgroup)
+        return self._counted(self.occupying)[self.root] >= self.minimum(self.root)
 
     def has_pending(self) -> bool:
         """Say whether some pod of the portion waits for a place."""
@@ -188,7 +214,7 @@ class Portion:
             out = np.empty(max(1, len(self.pods_of(leaf))), np.int64)
             self._chunk = out[: next_chunk(self._session.facts, self._session.columns, leaf, out)]
         else:
-            self._chunk = np.array(self._chunk_of(self.root), np.int64)
+            self._chunk = np.array(descend(self._chunk_of(self.root)), np.int64)
         self._amounts = None
 
     def _waiting(self, pods: PodRows) -> PodRows:
@@ -198,16 +224,23 @@ class Portion:
         waiting: PodRows = pods[(status == PENDING) | ((status == RELEASING) & (columns.virtual[pods] > 0))]
         return waiting
 
-    def _chunk_of(self, subgroup: int) -> list[int]:
+    def _chunk_of(self, subgroup: int) -> Descent[list[int]]:
         if self._session.facts.groups.leaf[subgroup]:
             missing = self.minimum(subgroup) - self.active(subgroup)
-            chunk: list[int] = self._waiting(self.pods_of(subgroup))[: missing if missing > 0 else 1].tolist()
-            return chunk
+            mine: list[int] = self._waiting(self.pods_of(subgroup))[: missing if missing > 0 else 1].tolist()
+            return mine
         children = self.in_order(self._session.children(subgroup))
         if self.is_satisfied(subgroup):
-            return next((chunk for chunk in map(self._chunk_of, children) if chunk), [])
-        chosen = children[: self.minimum(subgroup)]
-        return [pod for child in chosen if not self.is_satisfied(child) for pod in self._chunk_of(child)]
+            for child in children:
+                first: list[int] = yield self._chunk_of(child)
+                if first:
+                    return first
+            return []
+        chunk: list[int] = []
+        for child in children[: self.minimum(subgroup)]:
+            if not self.is_satisfied(child):
+                chunk += yield self._chunk_of(child)
+        return chunk
 
     # ------------------------------------------------------------------ what to give up first
 
@@ -217,11 +250,11 @@ class Portion:
         Surplus pod by pod, surplus sub-groups whole, then everything.
         """
         everything = self.holding(ACTIVE_ALLOCATED)
-        surplus = self._surplus(self.root)
+        surplus = descend(self._surplus(self.root))
         victims = surplus if len(surplus) else everything
         return victims, len(everything) > len(victims)
 
-    def _surplus(self, subgroup: int) -> PodRows:
+    def _surplus(self, subgroup: int) -> Descent[PodRows]:
         if self._session.facts.groups.leaf[subgroup]:
             placed = self.holding(ACTIVE_ALLOCATED, self.pods_of(subgroup))
             return placed[-1:] if len(placed) > self.minimum(subgroup) else NOTHING
@@ -230,9 +263,9 @@ class Portion:
             return NOTHING
         children = self.in_order(self._session.children(subgroup))[::-1]
         for child in children:
-            victims = self._surplus(child)
-            if len(victims):
-                return victims
+            surplus: PodRows = yield self._surplus(child)
+            if len(surplus):
+                return surplus
         if satisfied > self.minimum(subgroup):
             for child in children:
                 victims = self.holding(ACTIVE_ALLOCATED, self.pods(child))
@@ -252,15 +285,23 @@ class Portion:
         kept = {leaf: self.pods_of(leaf)[keep[self.pods_of(leaf)]] for leaf in self.leaves}
         minimum = dict(self._minimum)
         if shrink:
-            for row in range(self.root, int(self._session.facts.groups.first_subgroup[self.group + 1])):
+            filled = self._filled(kept)
+            for row in self._rows:
                 if self._session.facts.groups.leaf[row]:
                     minimum[row] = min(self.minimum(row), len(kept[row]) or self.minimum(row))
                 elif self._session.has_own_minimum(row):
-                    filled = [
-                        c for c in self._session.children(row) if any(len(kept[leaf]) for leaf in self.leaves_below(c))
-                    ]
-                    minimum[row] = min(self.minimum(row), len(filled))
+                    count = sum(child in filled for child in self._session.children(row))
+                    minimum[row] = min(self.minimum(row), count)
         return Portion(self._session, self.group, kept, minimum)
+
+    def _filled(self, kept: dict[int, PodRows]) -> set[int]:
+        """Return the sub-groups with pods of ``kept``, their own or below them."""
+        parent = self._session.facts.groups.parent
+        filled = {leaf for leaf, pods in kept.items() if len(pods)}
+        for row in reversed(self._rows):
+            if row in filled and row != self.root:
+                filled.add(int(parent[row]))
+        return filled
 
     def counted_amounts(self) -> Float64s:
         """Return float64[3]: what the pods of the portion that count as used by their queue hold, in axis units."""

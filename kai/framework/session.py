@@ -197,11 +197,20 @@ class Session:
         """Return the rows of the children of a sub-group, by name."""
         known = self._children.get(subgroup)
         if known is None:
-            group = self.group_of_subgroup(subgroup)
-            first, last = self.facts.groups.first_subgroup[group : group + 2]
-            rows = [row for row in range(int(first), int(last)) if self.facts.groups.parent[row] == subgroup]
-            known = self._children[subgroup] = tuple(sorted(rows, key=self.subgroup_name))
+            self._learn_children(self.group_of_subgroup(subgroup))
+            known = self._children[subgroup]
         return known
+
+    def _learn_children(self, group: int) -> None:
+        """Remember the children of all sub-groups of ``group``. Cost: that of sorting them, once."""
+        groups = self.facts.groups
+        first, last = groups.first_subgroup[group : group + 2].tolist()
+        below: dict[int, list[int]] = {row: [] for row in range(first, last)}
+        for row, parent in enumerate(groups.parent[first + 1 : last].tolist(), first + 1):
+            below[parent].append(row)
+        subgroups = self.snapshot.groups[group].subgroups
+        for row, children in below.items():
+            self._children[row] = tuple(sorted(children, key=lambda child: subgroups[child - first].name))
 
     def group_of_subgroup(self, subgroup: int) -> int:
         """Return the group that a sub-group belongs to."""

@@ -25,6 +25,7 @@ class Code(StrEnum):
     TOPOLOGY = "DomainTooSmall"
     NOT_READY = "NotReady"
     UNKNOWN_SUBGROUP = "UnknownSubGroup"
+    HELD = "PodGroupRefused"
     POD_REFUSED = "PodRefused"
     HELD_FOR_LEAVING = "HeldForLeaving"
     NOT_ELIGIBLE = "AtFairShare"

@@ -69,6 +69,9 @@ class Teller:
         facts = self._snapshot.groups[group]
         record = self._report.records.get(group, _NOTHING)
         pods = self._pods(group)
+        if facts.held:
+            yield Words(Code.HELD, facts.held)
+            return
         yield from self._queue(facts)
         yield from self._readiness(facts, pods)
         waiting = [pod for pod in pods if self._report.status[pod] == Status.PENDING]
@@ -362,11 +365,13 @@ def _topology_text(reason: Reason, group: PodGroup) -> str:
 def least_pods(facts: PodGroup) -> int:
     """Return how many pods must start together: over all leaves, or over the fewest that the tree asks for."""
     minimum = {at: subgroup.minimum or 0 for at, subgroup in enumerate(facts.subgroups) if subgroup.leaf}
-    for at in reversed(range(len(facts.subgroups))):
+    below: dict[int, list[int]] = {}
+    for at in reversed(range(len(facts.subgroups))):  # children before their parents
         subgroup = facts.subgroups[at]
         if not subgroup.leaf:
-            below = sorted(minimum.get(row, 0) for row, child in enumerate(facts.subgroups) if child.parent == at)
-            minimum[at] = sum(below if subgroup.minimum is None else below[: subgroup.minimum])
+            fewest = sorted(below.pop(at, ()))
+            minimum[at] = sum(fewest if subgroup.minimum is None else fewest[: subgroup.minimum])
+        below.setdefault(subgroup.parent, []).append(minimum[at])
     return minimum.get(0, 0)
 
 

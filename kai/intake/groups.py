@@ -1,6 +1,6 @@
 """Pod groups: priority, times, and the tree of sub-groups."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -130,6 +130,7 @@ class GroupReader:
             scheduling_backoff=spec.scheduling_backoff,
             labels=metadata.labels,
             tree_error=tree.error,
+            held=tree.held,
         )
 
 
@@ -156,11 +157,29 @@ _TreeKey: TypeAlias = tuple[int | None, int | None, api.TopologyConstraint | Non
 class _Tree:
     subgroups: tuple[SubGroup, ...]
     error: str = ""
+    held: str = ""
     leaves: Mapping[str, int] = attrs.field(init=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         positions = {each.name: position for position, each in enumerate(self.subgroups) if each.leaf}
-        object.__setattr__(self, "leaves", positions)
+        object.__setattr__(self, "leaves", OneLeaf() if self.held else positions)
+
+
+class OneLeaf(Mapping[str, int]):
+    """The leaves of a group whose tree is too large to be looked at: its only leaf, under every name.
+
+    Pods that have a place stay in the books, and can be taken back, whatever sub-group they name.
+    """
+
+    def __getitem__(self, name: str) -> int:
+        """Return the position of the leaf below the root."""
+        return 1
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        yield DEFAULT_SUBGROUP
 
 
 def _tree_key(spec: api.PodGroupSpec) -> _TreeKey:
@@ -172,15 +191,25 @@ def _tree_key(spec: api.PodGroupSpec) -> _TreeKey:
 def _tree(spec: api.PodGroupSpec, topologies: Mapping[str, Topology]) -> _Tree:
     """Return the sub-groups, root first and parents before children, siblings by name.
 
+    A tree that is larger or deeper than the api allows is not looked at: nothing of the group is tried.
+
     Source: the peer logs an unusable tree and goes on with one flat group of minimum 1, without the root's constraint.
     """
     if not spec.sub_groups:
         least = 1 if spec.min_member is None else spec.min_member
         return _Tree(_flat(spec.min_sub_group, resolved(spec.topology_constraint, topologies), least))
+    root = SubGroup(name=ROOT, parent=-1, leaf=False, minimum=None)
+    one = (root, _leaf(DEFAULT_SUBGROUP, 0, 1, None))
+    if len(spec.sub_groups) > api.MOST_SUB_GROUPS:
+        held = f"spec.subGroups: found {len(spec.sub_groups)} sub-groups, expected at most {api.MOST_SUB_GROUPS}"
+        return _Tree(one, held=held)
     error = _tree_error(spec.sub_groups)
     if error:
-        root = SubGroup(name=ROOT, parent=-1, leaf=False, minimum=None)
-        return _Tree((root, _leaf(DEFAULT_SUBGROUP, 0, 1, None)), error)
+        return _Tree(one, error)
+    depth = _depth(spec.sub_groups)
+    if depth > api.DEEPEST_SUB_GROUP:
+        held = f"spec.subGroups: found sub-groups nested {depth} deep, expected at most {api.DEEPEST_SUB_GROUP}"
+        return _Tree(one, held=held)
     children: dict[str, list[api.SubGroup]] = {}
     for source in sorted(spec.sub_groups, key=lambda each: each.name):
         children.setdefault(_parent(source), []).append(source)
@@ -228,13 +257,29 @@ def _tree_error(sources: Sequence[api.SubGroup]) -> str:
     for name, parent in parents.items():
         if parent and parent not in parents:
             return f'spec.subGroups: found parent "{parent}" of "{name}", expected the name of a sub-group'
+    sound = {ROOT}
     for name in parents:
-        at, steps = name, 0
-        while at and steps <= len(parents):
-            at, steps = parents[at], steps + 1
-        if at:
-            return f'spec.subGroups: found "{name}" among its own parents, expected a tree'
+        path: dict[str, None] = {}
+        at = name
+        while at not in sound:
+            if at in path:
+                return f'spec.subGroups: found "{at}" among its own parents, expected a tree'
+            path[at] = None
+            at = parents[at]
+        sound.update(path)
     return ""
+
+
+def _depth(sources: Sequence[api.SubGroup]) -> int:
+    """Return how deep sub-groups, which are a tree, are nested. Cost: a look at each."""
+    children: dict[str, list[str]] = {}
+    for source in sources:
+        children.setdefault(_parent(source), []).append(source.name)
+    depth, level = 0, children.get(ROOT, [])
+    while level:
+        depth += 1
+        level = [child for name in level for child in children.get(name, ())]
+    return depth
 
 
 def resolved(source: api.TopologyConstraint | None, topologies: Mapping[str, Topology]) -> TopologyConstraint | None:

@@ -12,6 +12,8 @@ FLAT_PARENT = "default"
 """Name of the synthetic parent when fairness ignores the hierarchy."""
 
 _MEGABYTE = 1_000_000
+_NO_DEPTH = 1 << 31
+"""Of a queue from which parents do not lead to the top; so is one more."""
 _NO_RESOURCES = api.QueueResources()
 _NO_SHARES = Shares()
 
@@ -22,7 +24,8 @@ def read_queues(
     """Return the queues of this scheduler by name.
 
     A queue is kept if its parents lead to a top queue. What is left out, with everything beneath it: queues whose
-    parent does not exist or belongs to another scheduler, and queues whose parents form a cycle.
+    parent does not exist or belongs to another scheduler, queues whose parents form a cycle, and queues that are nested
+    deeper than ``DEEPEST_QUEUE``.
     """
     chosen = {source.metadata.name: source for source in sources if settings.owns(source.metadata.labels)}
     if not settings.full_hierarchy_fairness:
@@ -33,18 +36,18 @@ def read_queues(
 
 
 def _rooted(parents: Mapping[str, str]) -> set[str]:
-    """Return the queues from which parents lead to the top."""
-    verdict: dict[str, bool] = {}
+    """Return the queues from which parents lead to the top, in so many steps at most."""
+    depths: dict[str, int] = {}
     for name in parents:
         path: list[str] = []
         at = name
-        while at in parents and at not in verdict:
-            verdict[at] = False  # holds if the walk comes back here: a cycle
+        while at in parents and at not in depths:
+            depths[at] = _NO_DEPTH  # holds if the walk comes back here: a cycle
             path.append(at)
             at = parents[at]
-        rooted = not at or verdict.get(at, False)
-        verdict.update(dict.fromkeys(path, rooted))
-    return {name for name, rooted in verdict.items() if rooted}
+        depth = depths.get(at, _NO_DEPTH) if at else 0
+        depths.update(zip(reversed(path), range(depth + 1, depth + len(path) + 1), strict=True))
+    return {name for name, depth in depths.items() if depth <= api.DEEPEST_QUEUE}
 
 
 def _flat(sources: Mapping[str, api.Queue], usage: Mapping[str, Shares]) -> tuple[Queue, ...]:

@@ -57,12 +57,12 @@ def read_base(table: PodTable, groups: GroupTable, node_rows: Mapping[str, int])
     columns = table.columns
     group = table.places.rows(groups.columns.place, columns.place)
     tree = np.append(groups.columns.leaves, NONE)[group]  # -1, for no group, is the last one
-    return BaseColumns(
-        table=table,
-        node=table.node_rows(node_rows),
-        group=group,
-        subgroup=table.leaves.positions(tree, columns.subgroup),
-    )
+    subgroup = table.leaves.positions(tree, columns.subgroup)
+    held = groups.columns.held
+    if held.any():  # a pod without a leaf is never tried
+        waits = (columns.status == Status.PENDING) | (columns.status == Status.GATED)
+        subgroup[np.append(held, values=False)[group] & waits] = NONE
+    return BaseColumns(table=table, node=table.node_rows(node_rows), group=group, subgroup=subgroup)
 
 
 def read_standing(

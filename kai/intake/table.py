@@ -117,6 +117,8 @@ class GroupColumns(NamedTuple):
     """Number of the place that pods name."""
     leaves: Int64s
     """Number of the leaves of its tree."""
+    held: Bools
+    """Nothing of the group may be tried."""
 
 
 @attrs.define(eq=False)
@@ -160,7 +162,9 @@ class GroupTable:
 
     def _read(self, members: Sequence[GroupCell]) -> GroupColumns:
         places = np.array([each.place for each in members], np.int64)
-        return GroupColumns(places, np.array([self.leaves.tree(each.leaves) for each in members], np.int64))
+        leaves = np.array([self.leaves.tree(each.leaves) for each in members], np.int64)
+        held = np.array([each.group is not None and bool(each.group.held) for each in members], np.bool_)
+        return GroupColumns(places, leaves, held)
 
 
 def _groups(cells: Iterable[GroupCell]) -> list[PodGroup]:

@@ -50,6 +50,9 @@ class PodGroup:
     tree_error: str = ""
     """Why the declared sub-groups were not usable (the group then counts as one flat gang of minimum 1)."""
 
+    held: str = ""
+    """Why none of its pods that wait may be tried; "" if they may. Pods that have a place keep it and count."""
+
     @property
     def key(self) -> str:
         """``namespace/name``."""

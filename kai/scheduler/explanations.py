@@ -8,6 +8,7 @@ Source: what the peer does when it closes a session: its status updater and job_
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -161,7 +162,7 @@ class _Teller:
         strangers = tuple(self._strangers(row, group))
         if not self._waiting[row]:
             return attrs.evolve(base, pods=strangers) if strangers else base
-        missing = self._missing(row, group)
+        missing = () if group.held else self._missing(row, group)
         if missing:
             text = messages.not_ready({"missing": missing})
             return attrs.evolve(base, not_ready=text, pods=strangers)
@@ -176,7 +177,9 @@ class _Teller:
         )
 
     def _record(self, row: int, group: PodGroup) -> GroupRecord | None:
-        """Return why a group waits; one whose queue does not exist was not even tried."""
+        """Return why a group waits; one that is held, or whose queue does not exist, was not even tried."""
+        if group.held:
+            return GroupRecord(reasons=[Reason(code=Code.HELD, facts={"text": group.held})])
         if group.queue_row < 0:
             return GroupRecord(reasons=[Reason(code=Code.QUEUE_MISSING, facts={"queue": group.queue})])
         return self._report.records.get(row)
@@ -208,7 +211,7 @@ class _Teller:
         for pod in rows[self._snapshot.pod_subgroup[rows] < 0].tolist():
             if self._report.status[pod] in (Status.PENDING, Status.GATED):
                 facts = {"subgroup": self._snapshot.pods[pod].subgroup, "group": group.key}
-                text = messages.reason_text(Reason(code=Code.UNKNOWN_SUBGROUP, facts=facts))
+                text = group.held or messages.reason_text(Reason(code=Code.UNKNOWN_SUBGROUP, facts=facts))
                 yield self._pod(pod, self._with_pool(group, text), on_pod=True)
 
     def _pod(self, row: int, message: str, *, on_pod: bool) -> PodAccount:
@@ -231,13 +234,14 @@ class _Teller:
         ready = self._leaf_counts(row, _READY)
         subgroups = group.subgroups
         enough: dict[int, bool] = {}
-        for at in reversed(range(len(subgroups))):
+        children, satisfied = Counter(each.parent for each in subgroups), Counter[int]()
+        for at in reversed(range(len(subgroups))):  # children before their parents
             each = subgroups[at]
             if each.leaf:
                 enough[at] = ready.get(at, 0) >= _needed(each.minimum, 1)
             else:
-                children = [enough[child] for child, other in enumerate(subgroups) if other.parent == at]
-                enough[at] = sum(children) >= _needed(each.minimum, len(children))
+                enough[at] = satisfied[at] >= _needed(each.minimum, children[at])
+            satisfied[each.parent] += enough[at]
         if enough.get(0, True):
             return ()
         alive, gated = self._leaf_counts(row, ALIVE), self._leaf_counts(row, mask(Status.GATED))

@@ -16,7 +16,7 @@ from kai.simulation.run import Cycle, Outcome
 
 RUNNING, STARTS, HELD, PARTIAL, WAITS = "Running", "Starts", "Held", "Partial", "Waits"
 EVICTED, MOVES, LEAVING, FINISHED, IMPOSSIBLE, EMPTY = "Evicted", "Moves", "Leaving", "Finished", "Impossible", "Empty"
-_NEVER = frozenset({"ClusterTooSmall", "NoNodeLargeEnough", "DomainTooSmall", "NoNodes"})
+_NEVER = frozenset({"ClusterTooSmall", "NoNodeLargeEnough", "DomainTooSmall", "NoNodes", "PodGroupRefused"})
 _GONE = (Status.SUCCEEDED, Status.FAILED)
 
 
@@ -212,7 +212,9 @@ def _queues(cycle: Cycle, jobs: Sequence[Job]) -> tuple[QueueLine, ...]:
         children.setdefault(queue.parent, []).append(row)
     out: list[QueueLine] = []
 
-    def walk(row: int, last: tuple[bool, ...]) -> None:
+    waiting: list[tuple[int, tuple[bool, ...]]] = [(top, ()) for top in reversed(children.get(-1, []))]
+    while waiting:
+        row, last = waiting.pop()
         below = children.get(row, [])
         leaves = {queues[leaf].name for leaf in _below(row, children)}
         mine = [job for job in jobs if job.queue in leaves]
@@ -230,11 +232,7 @@ def _queues(cycle: Cycle, jobs: Sequence[Job]) -> tuple[QueueLine, ...]:
                 shares=_shares(cycle, row),
             )
         )
-        for child in below:
-            walk(child, (*last, child == below[-1]))
-
-    for top in children.get(-1, []):
-        walk(top, ())
+        waiting += [(child, (*last, child == below[-1])) for child in reversed(below)]
     return tuple(out)
 
 

@@ -96,10 +96,10 @@ def test_a_group_may_always_be_deleted():
     assert ask({"subGroups": [leaf("a"), leaf("a")]}, "DELETE").allowed
 
 
-def test_ten_thousand_nested_sub_groups_are_read_without_recursion():
-    chain = [{"name": "s0"}, *({"name": f"s{i}", "parent": f"s{i - 1}"} for i in range(1, 10_000))]
-    chain[-1]["minMember"] = 1
-    assert ask({"subGroups": chain}).allowed
+def test_thousands_of_nested_sub_groups_are_read_without_recursion():
+    nested = [{"name": "s0"}, *({"name": f"s{i}", "parent": f"s{i - 1}"} for i in range(1, 4096))]
+    nested[-1]["minMember"] = 1
+    assert ask({"subGroups": nested}).message.startswith("spec.subGroups: found sub-groups nested 4096 deep")
 
 
 @pytest.mark.parametrize(
@@ -119,3 +119,24 @@ def test_a_malformed_group_is_refused_with_the_path_of_the_bad_value(spec, messa
     assert not response.allowed
     assert response.malformed
     assert message in response.message
+
+
+def chain(depth):
+    inner = [{"name": f"s{at}", **({"parent": f"s{at - 1}"} if at else {})} for at in range(depth - 1)]
+    return [*inner, leaf(f"s{depth - 1}", f"s{depth - 2}")]
+
+
+@pytest.mark.parametrize(
+    ("sub_groups", "message"),
+    [
+        (chain(17), "spec.subGroups: found sub-groups nested 17 deep, expected at most 16"),
+        (chain(500), "spec.subGroups: found sub-groups nested 500 deep, expected at most 16"),
+        ([leaf(f"s{at}") for at in range(4097)], "spec.subGroups: found 4097 sub-groups, expected at most 4096"),
+    ],
+)
+def test_a_tree_that_is_too_deep_or_too_large_is_refused(sub_groups, message):
+    for operation in ("CREATE", "UPDATE"):
+        response = ask({"subGroups": sub_groups}, operation)
+        assert (response.allowed, response.message) == (False, message)
+    assert ask({"subGroups": chain(16)}).allowed
+    assert ask({"subGroups": [leaf(f"s{at}") for at in range(4096)]}).allowed

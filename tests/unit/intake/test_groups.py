@@ -113,6 +113,41 @@ def test_an_unusable_tree_becomes_one_leaf_of_minimum_one(subgroups, complaint):
     assert read(made).subgroups[0].constraint is None
 
 
+def nested(depth):
+    names = [f"s{at:04}" for at in range(depth)]
+    parents = [{}, *({"parent": name} for name in names)]
+    below = [{"minSubGroup": 1}] * (depth - 1) + [{"minMember": 1}]
+    return [{"name": name, **up, **least} for name, up, least in zip(names, parents, below, strict=False)]
+
+
+@pytest.mark.parametrize(
+    ("subgroups", "complaint"),
+    [
+        (nested(17), "spec.subGroups: found sub-groups nested 17 deep, expected at most 16"),
+        (nested(500), "spec.subGroups: found sub-groups nested 500 deep, expected at most 16"),
+        ([{"name": f"s{at}"} for at in range(4097)], "spec.subGroups: found 4097 sub-groups, expected at most 4096"),
+    ],
+)
+def test_nothing_of_a_group_is_tried_whose_tree_is_too_large_and_what_runs_stays_in_the_books(subgroups, complaint):
+    waits = pod("waits", group="g", labels={"kai.scheduler/subgroup-name": subgroups[-1]["name"]})
+    runs = pod("runs", group="g", labels={"kai.scheduler/subgroup-name": "any"}, node="n", phase="Running")
+    found = taken(group("g", subGroups=subgroups), queue("q"), waits, runs, pod("else"))
+    assert found.groups[0].held == complaint
+    assert [each.name for each in found.groups[0].subgroups] == ["", "default"]
+    assert found.groups[0].queue_row == 0
+    rows = {each.name: row for row, each in enumerate(found.pods)}
+    assert found.pod_group[[rows["waits"], rows["runs"]]].tolist() == [0, 0]
+    assert found.pod_subgroup[[rows["waits"], rows["runs"]]].tolist() == [-1, 1]
+
+
+def test_a_tree_may_be_as_deep_and_as_large_as_the_api_says():
+    wide = [*nested(15), *({"name": f"w{at}", "parent": "s0013"} for at in range(4081))]
+    for subgroups in (nested(16), wide):
+        found = read(group("g", subGroups=subgroups))
+        assert (found.held, found.tree_error) == ("", "")
+        assert len(found.subgroups) == len(subgroups) + 1
+
+
 def test_a_constraint_speaks_of_node_labels_and_counts_only_with_a_topology():
     levels = [{"nodeLabel": "example.com/zone", "alias": "zone"}, {"nodeLabel": "example.com/rack"}]
     topology = other("Topology", "kai.scheduler/v1alpha1", "t", spec={"levels": levels})

@@ -100,3 +100,8 @@ def test_what_is_kept_is_a_tree_and_everything_that_hangs_on_it(parents):
         while at and steps <= len(found):
             at, steps = found[at], steps + 1
         assert at == ""
+
+
+def test_queues_that_are_nested_too_deep_are_left_out_and_the_others_stay():
+    chain = [queue(f"q{at:03}", parent=f"q{at - 1:03}" if at else "") for at in range(600)]
+    assert sorted(tree(*chain, queue("else"))) == ["else", *(f"q{at:03}" for at in range(32))]
