@@ -18,7 +18,7 @@ from kai.framework.decisions import Cause, Evict
 from kai.framework.records import GroupRecord
 from kai.framework.verdict import Code, Histogram, NodeReason, NodeRefusal, Reason, Shortage, SmallDomain
 from kai.kernels import fit
-from kai.model.axis import mig_slices
+from kai.model.axis import PLUGGED_GPU, mig_slices
 from kai.model.podgroup import DEFAULT_SUBGROUP
 from kai.state.snapshot import Snapshot
 
@@ -27,7 +27,7 @@ NO_NODES = "no nodes with enough resources were found"
 UNABLE_GROUP = "Unable to schedule podgroup"
 UNABLE_POD = "Unable to schedule pod"
 
-_DIVISORS = {"cpu": 1000.0, "memory": 1e9, "gpu": 1000.0}
+_DIVISORS = {"cpu": 1000.0, "memory": 1e9, "gpu": 1000.0, PLUGGED_GPU: 1000.0}
 _PLURALS = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs"}
 _UNITS = {"cpu": "cores", "memory": "GB", "gpu": "GPUs"}
 _SHORT = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs", "gpu-memory": "GPU memory"}

@@ -39,7 +39,9 @@ def shortages(session: "Session", shape: int, nodes: NodeRows, codes: Int64s) ->
         if resource == GPU and gpu.kind is not GpuKind.MIG:
             short = _wanted_gpus(session, shape, nodes) > free[:, GPU] - _shared_gpus(session, nodes)
         elif (name in RESOURCES and resource != GPU) or (request[resource] > 0 and resource != GPU):
-            short = request[resource] > free[:, resource]
+            # Devices allocated to claims serve what a node has none of.
+            served = session.facts.nodes.claimable[resource] & (session.facts.nodes.allocatable[nodes, resource] == 0)
+            short = (request[resource] > free[:, resource]) & ~served
         else:
             continue
         if short.any():

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from kai.framework.verdict import Fact
+from kai.model import axis
 from kai.model.axis import GPU_UNIT
 
 
@@ -26,6 +27,8 @@ def quantity(amount: int, resource: str) -> str:
     match resource:
         case "gpu":
             return f"{plain(amount)} GPU" if 0 < amount <= GPU_UNIT else f"{plain(amount)} GPUs"
+        case axis.PLUGGED_GPU:
+            return f"{quantity(amount, 'gpu')} of a device plugin"
         case "cpu":
             return f"{amount / 1000:g} cores"
         case "memory":

@@ -24,11 +24,13 @@ from kai.framework.records import GroupRecord
 from kai.framework.session import Session
 from kai.framework.verdict import Code, Histogram, Reason
 from kai.kernels import fit
-from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
+from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, UNBOUNDED
 from kai.model.pod import GpuKind
 from kai.model.podgroup import PodGroup
 from kai.model.rows import Bools, Int64s, PodRow
 from kai.model.status import ALIVE, Status, within
+from kai.state.facts import claimable
+from kai.state.kept import node_columns
 from kai.state.snapshot import Snapshot
 
 _NOTHING = GroupRecord()
@@ -100,9 +102,9 @@ class Teller:
 
     @cached_property
     def _allocatable(self) -> Int64s:
-        """int64[N, R]: what nodes have when they are empty."""
-        axis = self._snapshot.axis
-        return np.array([axis.vector(node.allocatable) for node in self._snapshot.nodes], np.int64)
+        """int64[N, R]: what nodes have when they are empty; what claims serve where there is none is not missing."""
+        amounts = node_columns(self._snapshot).allocatable
+        return np.where((amounts == 0) & claimable(self._snapshot), UNBOUNDED, amounts)
 
     @cached_property
     def _parents(self) -> frozenset[int]:
@@ -179,7 +181,7 @@ class Teller:
     def _largest(self, shape: int) -> Words:
         request, axis = self._snapshot.requests[shape], self._snapshot.axis
         for resource in (GPU, CPU, MEMORY, *range(MEMORY + 2, len(axis))):
-            most = max(node.allocatable.get(axis.names[resource], 0) for node in self._snapshot.nodes)
+            most = int(self._allocatable[:, resource].max())
             if request[resource] > most:
                 name = axis.names[resource]
                 asked = quantity(int(request[resource]), name)

@@ -7,7 +7,7 @@ what neighbours mean for a pod's shape in ``neighbours`` and ``shapes``, and whe
 and the clock of the moment in ``standing``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 import attrs
@@ -35,7 +35,7 @@ from kai.intake.shapes import ShapeTable
 from kai.intake.shelf import Shelf, in_order
 from kai.intake.standing import BaseColumns, Standing, read_base, read_records, read_standing
 from kai.intake.table import GroupTable, NodeTable, PodTable
-from kai.model.axis import ResourceAxis
+from kai.model.axis import PLUGGED_GPU, ResourceAxis
 from kai.model.catalog import Catalog
 from kai.model.node import Node
 from kai.model.pod import Shape
@@ -239,9 +239,11 @@ class Intake:
         self._pod_table.settle(cells, self._pods.edition)
         return self._shapes.used()
 
-    def _axis(self, nodes: Iterable[Node], shapes: Iterable[Shape]) -> ResourceAxis:
+    def _axis(self, nodes: Sequence[Node], shapes: Iterable[Shape]) -> ResourceAxis:
         resources = {name for node in nodes for name in node.allocatable}
         resources.update(name for shape in shapes for name, _ in shape.request)
+        if any(node.dra_gpus for node in nodes):
+            resources.add(PLUGGED_GPU)
         found, known = ResourceAxis.of(resources), self._known_axis
         if found != known:
             self._known_axis = found

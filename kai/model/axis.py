@@ -19,6 +19,13 @@ SHARED_RESOURCES = 3
 GPU_UNIT = 1000
 """Axis units of one whole device."""
 LEADING = ("cpu", "memory", "gpu", "pods")
+PLUGGED_GPU = "GPUs of a device plugin"
+"""The GPUs that a plain request can have, on the axis only where drivers offer GPUs beside device plugins.
+
+``gpu`` counts both kinds. No resource of Kubernetes can be called so.
+"""
+UNBOUNDED = 1 << 40
+"""How much of `PLUGGED_GPU` a node has all of whose GPUs are a device plugin's: ``gpu`` says enough there."""
 
 _MIG = re.compile(r"nvidia\.com/mig-(\d+)g\.(\d+)gb")
 

@@ -5,6 +5,7 @@ from enum import IntEnum
 
 import attrs
 
+from kai.model.axis import GPU_UNIT
 from kai.model.constraints import Taint
 
 UNKNOWN_GPU_MEMORY = 100
@@ -54,9 +55,15 @@ class Node:
     mig_enabled: bool = False
     mig_strategy: MigStrategy = MigStrategy.NONE
     dra_gpus: int = 0
+    """GPUs that drivers offer on the node; they are part of ``allocatable``."""
     numa: NumaLayout | None = None
 
     @property
     def ready(self) -> bool:
         """Whether the node takes pods at all: schedulable and without a failing condition."""
         return not self.unschedulable and not self.failing_conditions
+
+    @property
+    def plugged_gpus(self) -> int:
+        """Thousandths of the GPUs that a device plugin offers on the node; claims cannot have these."""
+        return max(0, self.allocatable.get("gpu", 0) - self.dra_gpus * GPU_UNIT)

@@ -9,6 +9,7 @@ from enum import IntEnum
 
 import attrs
 
+from kai.model.axis import GPU_UNIT
 from kai.model.constraints import AffinityTerm, HostPort, NodeTerm, Requirement, Toleration
 
 
@@ -95,6 +96,13 @@ class Shape:
     constraints: Constraints = Constraints()
     namespace: str = ""
     labels: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def plugged_gpus(self) -> int:
+        """Thousandths of the GPUs that a device plugin has to give: whole ones that no claim asks for."""
+        if self.gpu.kind is not GpuKind.WHOLE:
+            return 0
+        return max(0, dict(self.request).get("gpu", 0) - self.gpu.claimed * GPU_UNIT)
 
 
 @attrs.frozen(kw_only=True)

@@ -13,7 +13,7 @@ import numpy as np
 from kai.framework.hooks import Hooks
 from kai.framework.verdict import Code, Verdict
 from kai.framework.view import SessionView
-from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, PODS
+from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, PLUGGED_GPU, PODS
 from kai.model.rows import Bools, Int64s, PodRow
 
 LEADING_NAMES: Mapping[int, str] = {GPU: "GPU", CPU: "CPU", MEMORY: "memory"}
@@ -46,11 +46,18 @@ class PoolMaximum:
 
 
 def _checked(session: SessionView, largest: Int64s) -> Bools:
-    """Return bool[R]: the resources that count; places for pods do not, nor what only device classes offer."""
+    """Return bool[R]: the resources that count.
+
+    Places for pods do not, nor what only device classes offer, nor by whom GPUs are offered: nodes object to that.
+    """
     offered = {each.extended_resource for each in session.snapshot.catalog.claims.classes.values()}
     names = session.snapshot.axis.names
     return np.array(
-        [row != PODS and not (name in offered and largest[row] == 0) for row, name in enumerate(names)], np.bool_
+        [
+            row != PODS and name != PLUGGED_GPU and not (name in offered and largest[row] == 0)
+            for row, name in enumerate(names)
+        ],
+        np.bool_,
     )
 
 
@@ -65,7 +72,7 @@ def _wanted(session: SessionView, pod: PodRow) -> str:
         f"memory: {plain(request[MEMORY] / GIGABYTE)} (GB)",
     ]
     for resource in range(PODS + 1, len(snapshot.axis)):
-        if request[resource]:
+        if request[resource] and snapshot.axis.names[resource] != PLUGGED_GPU:
             amount, unit = _in_units(session, resource, int(request[resource]))
             mig = "mig " if session.facts.nodes.mig_resource[resource] else ""
             parts.append(f"{mig}{snapshot.axis.names[resource]}: {plain(amount)}" + (f" ({unit})" if unit else ""))

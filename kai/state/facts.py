@@ -3,7 +3,7 @@
 import numpy as np
 
 from kai.kernels.columns import Facts, GroupFacts, NodeFacts, PodFacts, QueueFacts, ShapeFacts
-from kai.model.axis import GPU, GPU_UNIT
+from kai.model.axis import GPU, GPU_UNIT, PLUGGED_GPU
 from kai.model.pod import GpuKind
 from kai.model.queue import Shares
 from kai.model.rows import Bools, Float64s, Int64s
@@ -61,14 +61,19 @@ def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ..
         slot_named=np.array([bool(name) for name in slot_names], np.bool_),
         gpu_weight=snapshot.axis.gpu_weights(),
         mig_resource=snapshot.axis.mig(),
-        claimable=_claimable(snapshot),
+        claimable=claimable(snapshot),
         credits=np.zeros((2, len(nodes)), np.int64),
     )
 
 
-def _claimable(snapshot: Snapshot) -> Bools:
-    """Return bool[R]: extended resources that a device class backs. GPUs of drivers are part of what nodes have."""
+def claimable(snapshot: Snapshot) -> Bools:
+    """Return bool[R]: extended resources that a device class backs.
+
+    GPUs of drivers are part of what nodes have, so of those only the GPUs of a device plugin can be missing.
+    """
     backed = {each.extended_resource for each in snapshot.catalog.claims.classes.values()}
+    if any(name.endswith("gpu") for name in backed):
+        backed.add(PLUGGED_GPU)
     return np.array([name in backed for name in snapshot.axis.names], np.bool_)
 
 
@@ -156,6 +161,7 @@ def requested_amounts(snapshot: Snapshot, facts: NodeFacts, per_device: int) -> 
 
 __all__ = [
     "Facts",
+    "claimable",
     "group_facts",
     "node_facts",
     "pod_facts",

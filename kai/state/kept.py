@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 
 from kai.kernels.groups import sort_by_leaf
+from kai.model.axis import PLUGGED_GPU, UNBOUNDED
 from kai.model.node import Node
 from kai.model.podgroup import SubGroup
 from kai.model.rows import Bools, Float64s, Int64s
@@ -228,9 +229,12 @@ def node_columns(snapshot: Snapshot) -> NodeColumns:
         some = [nodes[row] for row in rows]
         # Nodes of one kind share their amounts, so most vectors are made once.
         vectors = {key: axis.vector(each) for key, each in {id(n.allocatable): n.allocatable for n in some}.items()}
-        amounts = [vectors[id(node.allocatable)] for node in some]
+        amounts = np.array([vectors[id(node.allocatable)] for node in some], np.int64).reshape(len(some), len(axis))
+        at = axis.index.get(PLUGGED_GPU)
+        if at is not None:
+            amounts[:, at] = [node.plugged_gpus if node.dra_gpus else UNBOUNDED for node in some]
         return NodeColumns(
-            allocatable=np.array(amounts, np.int64).reshape(len(some), len(axis)),
+            allocatable=amounts,
             gpu_memory=np.array([node.gpu_memory for node in some], np.int64),
             gpu_memory_known=np.array([node.gpu_memory_known for node in some], np.bool_),
             gpu_count=np.array([node.gpu_count for node in some], np.int64),

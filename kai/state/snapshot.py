@@ -11,7 +11,7 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from kai.model.axis import ResourceAxis
+from kai.model.axis import PLUGGED_GPU, ResourceAxis
 from kai.model.catalog import Catalog
 from kai.model.node import UNKNOWN_GPU_MEMORY, Node
 from kai.model.pod import Pod, Shape
@@ -114,4 +114,8 @@ class Snapshot:
     def requests(self) -> Int64s:
         """Return int64[K, R]: what a pod of each shape asks for, in axis units."""
         rows = [self.axis.vector(dict(shape.request)) for shape in self.shapes]
-        return np.array(rows, np.int64).reshape(len(self.shapes), len(self.axis))
+        out = np.array(rows, np.int64).reshape(len(self.shapes), len(self.axis))
+        at = self.axis.index.get(PLUGGED_GPU)
+        if at is not None:
+            out[:, at] = [shape.plugged_gpus for shape in self.shapes]
+        return out

@@ -1,13 +1,18 @@
+from pathlib import Path
+
 from hypothesis import given
 
 from kai.framework.cycle import run_cycle
 from kai.framework.decisions import Recorder
+from kai.intake import take_snapshot
+from kai.testing import load_scenario
 from tests.properties.strategies import contended, snapshots
 from tests.properties.turns import next_turn
 from tests.properties.watch import profile
 
 TURNS = 20
 EVERYTHING = profile(shortcuts=True)
+ONCE_RESTLESS = "a-pod-is-not-moved-to-a-place-that-it-will-not-get.yaml"
 
 
 def turns_of(snapshot):
@@ -32,3 +37,9 @@ def test_clusters_come_to_rest(snapshot):
 def test_queues_that_fight_for_devices_come_to_rest(snapshot):
     counts = turns_of(snapshot)
     assert not counts[-1]["evictions"], counts
+
+
+def test_a_cluster_that_once_moved_a_pod_in_a_circle_comes_to_rest():
+    case = load_scenario(Path(__file__).parents[1] / "scenarios" / "consolidate" / ONCE_RESTLESS)
+    counts = turns_of(take_snapshot(case.objects, case.now))
+    assert len(counts) == 1, counts

@@ -48,20 +48,36 @@ class Replacing:
             return () if self._place_again(statement, part, victims, reachable) else None
         return self._at_once(statement, standing, part, victims)
 
-    def repeat(self, statement: Statement, part: Portion, victims: PodRows) -> Sequence[int] | None:
+    def repeat(
+        self, statement: Statement, part: Portion, victims: PodRows, *, all_return: bool
+    ) -> Sequence[int] | None:
         """Try ``victims`` again; None if the aggressor, with just those gone who lost their places, finds none.
 
         What it asks for may be more than what is booked: a place for a reservation pod, room in a domain by a rule of
         thumb. Where that went to a victim that was placed again, the next cycle would refuse the aggressor, the evicted
-        pods would come back, and be evicted again.
+        pods would come back, and be evicted again. ``all_return``: those who lost their places must find others beside
+        the aggressor, for the same reason: where what one of them asks for went to a victim that stays after all, it
+        would drive the aggressor out again.
         """
         losing = victims[(_LOST >> self.session.columns.status[victims]) & 1 == 1]
         statement.discard()
         statement.evict(losing)
         repeated = place_group(self.session, statement, part, self.session.all_nodes, promise=True)
+        repeated = repeated and not (all_return and self._lose_for_good(statement, losing))
         statement.discard()
         again = self.run(statement, part, victims)
         return again if repeated else None
+
+    def _lose_for_good(self, statement: Statement, losing: PodRows) -> bool:
+        """Say whether some of ``losing`` find no other place, the aggressor having its own: it goes first."""
+        session = self.session
+        groups = np.unique(session.facts.pods.group[losing])
+        heap = GroupHeap(session)
+        heap.fill(session.oldest_first(groups))
+        while (portion := heap.pop()) is not None:
+            if not place_group(session, statement, portion, session.all_nodes, promise=True):
+                return True
+        return bool((session.columns.status[losing] == Status.RELEASING).any())
 
     def _at_once(
         self, statement: Statement, standing: Standing, part: Portion, victims: PodRows

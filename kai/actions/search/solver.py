@@ -261,6 +261,9 @@ class Search:
             statement.discard()
             self._failed.add(scenario.fingerprint())
             return None
+        if not self._books_all_they_ask_for(victims):
+            statement.discard()
+            return None
         sure = is_final(session.facts, session.columns, session.policy.vectors, opening)
         batches = scenario.batches
         if not sure:
@@ -308,8 +311,9 @@ class Search:
         if failed is not None and self._accepted(scenario, victims):
             batches = scenario.batches
             rows = losing(self._session.columns, batches.pods, batches.start, victims)
-            if not self._books_all_it_asks_for():
-                failed = self._replacing.repeat(statement, terms.aggressor, victims)
+            if not self._books_all_they_ask_for(victims):
+                moves = self._cause is Cause.CONSOLIDATE
+                failed = self._replacing.repeat(statement, terms.aggressor, victims, all_return=moves)
             if failed is not None:
                 return Found(
                     statement=statement,
@@ -347,15 +351,22 @@ class Search:
             return not (self._session.columns.status[victims] == RELEASING).any()
         return all(hooks.accept(scenario, self._cause) for hooks in self._judges if hooks.accept is not None)
 
-    def _books_all_it_asks_for(self) -> bool:
-        """Say whether the group fits wherever there is as much as its pods will take, no more being asked for."""
-        session, group = self._session, self._aggressor.group
-        if self._standing is not None and self._standing.exact[group]:
+    def _books_all_they_ask_for(self, victims: PodRows) -> bool:
+        """Say whether the group fits wherever there is as much as its pods will take, no more being asked for.
+
+        Victims that are to be moved have to fit again, too.
+        """
+        session = self._session
+        groups = np.array([self._aggressor.group], np.int64)
+        if self._cause is Cause.CONSOLIDATE:
+            groups = np.union1d(groups, session.facts.pods.group[victims])
+        if self._standing is not None and self._standing.exact[groups].all():
             return True
-        shapes = session.facts.pods.shape[self._aggressor.pods()]
+        pods = np.concatenate([session.portion(group).pods() for group in groups.tolist()])
+        shapes = session.facts.pods.shape[pods]
         kinds = session.facts.shapes.kind[shapes]
         sharing = (kinds == KIND_FRACTION) | (kinds == KIND_MEMORY)
-        alone = bool(session.policy.leaves_alone(np.array([group], np.int64))[0])
+        alone = bool(session.policy.leaves_alone(groups).all())
         return alone and not bool((sharing | session.policy.dynamic[shapes]).any())
 
     @cached_property

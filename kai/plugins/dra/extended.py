@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from kai.model.axis import GPU_UNIT
 from kai.model.claim import Claim, DeviceClass, DeviceRequest
 from kai.model.node import Node
 from kai.model.pod import ContainerRequest, Shape
@@ -38,8 +37,7 @@ def needed(shape: Shape, classes: Mapping[str, DeviceClass]) -> tuple[str, ...]:
 
 def plugged(node: Node, resource: str) -> bool:
     """Say whether a device plugin offers ``resource`` on ``node``: then it serves the pod, not a claim."""
-    amount = node.allocatable.get(resource, 0)
-    return amount - (node.dra_gpus * GPU_UNIT if resource == _GPU else 0) > 0
+    return (node.plugged_gpus if resource == _GPU else node.allocatable.get(resource, 0)) > 0
 
 
 @attrs.frozen(kw_only=True)

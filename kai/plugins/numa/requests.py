@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from kai.kernels.numa import Requests
-from kai.model.axis import CPU, GPU, ResourceAxis
+from kai.model.axis import CPU, GPU, PLUGGED_GPU, ResourceAxis
 from kai.model.pod import ContainerRequest, Shape
 from kai.model.rows import Bools, Int64s
 
@@ -46,6 +46,8 @@ def read_requests(shape: Shape, axis: ResourceAxis, request: Int64s) -> Requests
     peak = _peak(containers, vectors, len(axis))
     # Shared and claimed GPUs are no resource of a zone, and not all CPUs are pinned.
     pod[CPU], pod[GPU] = peak[CPU], peak[GPU]
+    if PLUGGED_GPU in axis.index:
+        pod[axis.index[PLUGGED_GPU]] = 0
     aligned = np.array([guaranteed or not is_pinned(name) for name in axis.names], np.bool_)
     return Requests(
         pod=pod.reshape(1, -1), together=_table(together, axis), in_turn=_table(in_turn, axis), aligned=aligned
