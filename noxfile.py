@@ -97,6 +97,17 @@ def integration(session: nox.Session) -> None:
 
 
 @nox.session
+def chaos(session: nox.Session) -> None:
+    """Kill and freeze kai under load, a hundred times and more; half an hour or longer, so it is for the night.
+
+    ``-- --seed 2 --report chaos.json`` chooses other moments, and writes the figures to a file.
+    """
+    python(session, "-m", "tests.integration.programs")
+    python(session, "-m", "kai.kernels", "warm")
+    python(session, "-m", "tests.integration.chaos", *session.posargs)
+
+
+@nox.session
 def coverage(session: nox.Session) -> None:
     """Measure which lines and branches the suite runs, with the JIT off so that kernels count."""
     python(session, "-m", "coverage", "erase")

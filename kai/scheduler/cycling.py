@@ -191,6 +191,21 @@ class Cycles:
         except Exception:  # noqa: BLE001 - the cycle meets the same object, and has the boundary for it
             return
 
+    def rehearse(self, objects: ClusterObjects, now: float, usage: Mapping[str, Shares] = EMPTY) -> None:
+        """Read a cluster as a cycle does, and decide nothing: the next cycle then reads only what changed since.
+
+        Holds: not called while a cycle is at work; raises nothing, what cannot be read is left to the cycle to tell.
+        """
+        if self._intake is None:
+            self._intake = Intake(self.settings.intake)
+        try:
+            with paused() if self._is_frozen else growing():
+                self._intake.take(objects, now, usage=usage, awaited=self.awaited)
+        except Exception:  # noqa: BLE001 - the cycle meets the same objects, and has the boundary for them
+            self._intake = None
+        finally:
+            self._freeze()
+
     def _decide(self, given: Input, stream: Stream, budget: Timed) -> Done:
         observer = stream.observer
         if self._intake is None:

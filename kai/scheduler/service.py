@@ -44,6 +44,7 @@ from kai.telemetry.tracing import Tracing, no_tracing
 _LONGEST_REST: Final = 1.0
 _MOST_PERIODS: Final = 5
 _LONGEST_PAUSE: Final = 60.0
+_REHEARSALS_APART: Final = 5.0
 SNAPSHOT_PATH: Final = "/get-snapshot"
 
 
@@ -81,9 +82,24 @@ class Scheduler:
                 tasks.start_soon(self.usage.run)
                 await self.usage.tried()
             while True:
-                term = await take_over(self.cluster.store, self.leadership, self.cluster.clock)
+                async with anyio.create_task_group() as waiting:
+                    waiting.start_soon(self._stay_ready)
+                    term = await take_over(self.cluster.store, self.leadership, self.cluster.clock)
+                    waiting.cancel_scope.cancel()
                 structlog.get_logger().info("leading", epoch=term.epoch)
                 await self._lead(term)
+
+    async def _stay_ready(self) -> None:
+        """Keep the cluster read while another leads, so that our first cycle is as quick as any other."""
+        store, clock, seen = self.cluster.store, self.cluster.clock, -1
+        await store.synced()
+        while True:
+            if store.revision != seen:
+                seen = store.revision
+                async with self._intake_in_use:
+                    objects, usage = store.cluster_objects(), self._past_usage()
+                    await to_thread.run_sync(self.cycles.rehearse, objects, clock.now(), usage)
+            await clock.sleep(_REHEARSALS_APART)
 
     async def _watch_for_the_end(self) -> None:
         """Let a cycle that is under way know when we are cancelled: its thread would go on to its own end."""

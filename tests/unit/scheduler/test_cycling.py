@@ -160,6 +160,29 @@ def test_an_object_that_cannot_be_read_ahead_is_left_to_the_cycle():
     assert isinstance(outcome, Failure)
 
 
+def test_a_cycle_after_a_rehearsal_decides_the_same_and_reads_nothing_again():
+    objects = small_cluster()
+    cycles, fresh = (Cycles(SchedulerSettings(), default_profile(), no_tracing().tracer, lambda: 0.0) for _ in range(2))
+    cycle(fresh, small_cluster(), 1)  # what is made once for a process is not what is counted
+    cycles.rehearse(objects, 0.0)
+    fresh = Cycles(SchedulerSettings(), default_profile(), no_tracing().tracer, lambda: 0.0)
+    counts = []
+    for each in (cycles, fresh):
+        with calls_counted() as count:
+            done = cycle(each, objects, 1)
+        counts.append((done.decisions, count[0]))
+    (decisions, after), (wanted, before) = counts
+    assert decisions == wanted > 0
+    assert after < before
+
+
+def test_a_rehearsal_with_an_object_that_cannot_be_read_costs_nothing_but_itself():
+    objects = small_cluster()
+    cycles = Cycles(SchedulerSettings(), default_profile(), no_tracing().tracer, lambda: 0.0)
+    cycles.rehearse(attrs.evolve(objects, pods=(*objects.pods, objects.pods[0])), 0.0)
+    assert cycle(cycles, objects, 1).decisions > 0
+
+
 @contextmanager
 def calls_counted():
     """Count the calls of Python functions."""

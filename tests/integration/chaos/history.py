@@ -1,0 +1,118 @@
+"""What kai asked of the API server, read from its audit log: who wrote what, when, and who led at that time.
+
+Each life of a process has a token of its own, and the log names it. So the log tells the replicas apart, which all run
+under one account, and tells the lives of one replica apart.
+"""
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tests.integration.client import Api
+
+_CREDENTIAL = "authentication.kubernetes.io/credential-id"
+_WRITES = {"create", "update", "patch", "delete"}
+LEASE = "leases"
+
+
+def life_of(api: Api) -> str:
+    """Return how the audit log names whoever uses this token."""
+    part = api.token.split(".")[1]
+    claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    return f"JTI={claims['jti']}"
+
+
+@attrs.frozen(kw_only=True)
+class Write:
+    """A write that the API server did. Times are its own, as text that sorts like time."""
+
+    life: str
+    received: str
+    done: str
+    what: str
+    """The plural of a kind, with a subresource behind a slash."""
+    key: tuple[str, str]
+    verb: str
+
+
+@attrs.frozen
+class Term:
+    """One life's time as leader, from the moment in which its lease was written."""
+
+    life: str
+    since: str
+
+
+@attrs.define
+class History:
+    """The writes of kai so far."""
+
+    log: Path
+    writes: list[Write] = attrs.field(factory=list)
+    calls: Counter[int] = attrs.field(factory=Counter)
+    """How many calls of kai were answered, by status."""
+    _offset: int = 0
+
+    def read(self) -> None:
+        """Read what was added to the log."""
+        with self.log.open("rb") as file:
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break  # it is being written
+                self._offset += len(line)
+                self._take(json.loads(line))
+
+    def _take(self, event: dict[str, Any]) -> None:
+        if event["stage"] != "ResponseComplete" or not event.get("userAgent", "").startswith("kai/"):
+            return
+        code = event["responseStatus"]["code"]
+        self.calls[code] += 1
+        if event["verb"] not in _WRITES or code >= 300:
+            return
+        ref = event["objectRef"]
+        subresource = ref.get("subresource")
+        self.writes.append(
+            Write(
+                life=event["user"]["extra"][_CREDENTIAL][0],
+                received=event["requestReceivedTimestamp"],
+                done=event["stageTimestamp"],
+                what=f"{ref['resource']}/{subresource}" if subresource else ref["resource"],
+                key=(ref.get("namespace", ""), ref.get("name", "")),
+                verb=event["verb"],
+            )
+        )
+
+    # --- What must not be ----------------------------------------------------------------------------------------
+
+    def bound_twice(self) -> list[str]:
+        """Return the pods that were bound more than once; the rig gives each pod a name that no other ever has."""
+        counts = Counter(each.key for each in self.writes if each.what == "pods/binding")
+        return ["/".join(key) for key, count in counts.items() if count > 1]
+
+    def bindings(self) -> int:
+        """Return how many pods were bound."""
+        return sum(each.what == "pods/binding" for each in self.writes)
+
+    def terms(self) -> list[Term]:
+        """Return who led since when."""
+        found: list[Term] = []
+        for each in sorted(self.writes, key=lambda write: write.done):
+            if each.what == LEASE and (not found or found[-1].life != each.life):
+                found.append(Term(each.life, each.done))
+        return found
+
+    def late(self) -> Iterator[Write]:
+        """Return what was written by a life that did not lead when the server received it."""
+        terms = self.terms()
+        for each in self.writes:
+            if each.what == LEASE:
+                continue
+            leader = next((term.life for term in reversed(terms) if term.since <= each.received), "")
+            if leader != each.life:
+                yield each

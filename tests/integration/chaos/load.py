@@ -1,0 +1,154 @@
+"""Work for the cluster while things go wrong: lone pods, gangs of four, halves of GPUs, and a queue that takes back.
+
+Everything is drawn from one seed. Pods never have a name that another had before, so that a name in a log means one
+pod. What owners and the garbage collector would do is done here: pods that were taken away come back under other names,
+and what belonged to a pod that is gone goes.
+"""
+
+import itertools
+import random
+import threading
+from contextlib import suppress
+from http.client import HTTPException
+
+import attrs
+
+from tests.integration.behaviour import Job, Part
+from tests.integration.client import Manifest, Refused
+from tests.integration.stage import BIND_REQUEST, POD_GROUP, Stage
+
+_KINDS = ("lone", "lone", "gang", "gang", "half", "half", "claim")
+_GPUS = {"lone": 1.0, "gang": 4.0, "half": 0.5, "claim": 2.0}
+_OWNED = ((BIND_REQUEST, "BindRequest"), (POD_GROUP, "PodGroup"), ("v1", "ConfigMap"))
+
+
+@attrs.define
+class Running:
+    """A job, and how many names its pods have had."""
+
+    job: Job
+    kind: str
+    named: int
+    pods: set[str] = attrs.field(factory=set)
+
+
+@attrs.define
+class Load:
+    """Asks for more than a cluster has, so that a queue has to take back what is its own, from a thread of its own."""
+
+    stage: Stage
+    random: random.Random
+    gpus: int
+    most: float = 1.25
+    """What share of the cluster all jobs want together at most."""
+    is_paused: bool = False
+    jobs: dict[str, Running] = attrs.field(factory=dict)
+    submitted: int = 0
+    problems: list[str] = attrs.field(factory=list)
+    _numbers: "itertools.count[int]" = attrs.field(factory=itertools.count)
+    _lock: threading.RLock = attrs.field(factory=threading.RLock)
+    _stop: threading.Event = attrs.field(factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for it."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=60)
+
+    @property
+    def demand(self) -> float:
+        """How many GPUs all jobs want together."""
+        return sum(_GPUS[each.kind] for each in self.jobs.values())
+
+    # --- Coming and going ----------------------------------------------------------------------------------------
+
+    def submit(self, kind: str) -> Running:
+        """Create a job of a kind."""
+        name = f"{kind}-{next(self._numbers)}"
+        part = Part(pods=4, gpu=1) if kind == "gang" else Part(gpu=2 if kind == "claim" else 1)
+        if kind == "half":
+            part = Part(fraction=0.5)
+        if kind == "probe":
+            part = Part(cpu="10m")
+        queue = "owner" if kind == "claim" else "team"
+        job = Job(name=name, part=part, queue=queue, bare=kind != "gang")
+        with self._lock:
+            found = Running(job, kind, job.count, {f"{name}-{number}" for number in range(job.count)})
+            for manifest in job.manifests():
+                self.stage.create(manifest)
+            if kind != "probe":
+                self.jobs[name] = found
+                self.submitted += found.named
+        return found
+
+    def burst(self, count: int) -> None:
+        """Create several jobs at once, so that many writes are under way."""
+        for _ in range(count):
+            self.submit(self.random.choice(_KINDS[:-1]))
+
+    def shrink(self, share: float) -> None:
+        """Take jobs away until the rest needs no more than a share of the cluster."""
+        while self.jobs and self.demand > share * self.gpus:
+            self.remove(self.random.choice(sorted(self.jobs)))
+
+    def remove(self, name: str) -> None:
+        """Take a job away, with all of its pods."""
+        with self._lock:
+            for pod in sorted(self.jobs.pop(name).pods):
+                self.stage.delete("v1", "Pod", pod)
+
+    # --- The thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.5):
+            try:
+                with self._lock:
+                    self._replace()
+                    self._collect()
+                    if not self.is_paused:
+                        self._turn_over()
+            except (Refused, HTTPException, OSError) as error:
+                self.problems.append(f"{type(error).__name__}: {error}")
+
+    def _turn_over(self) -> None:
+        for _ in range(self.random.randint(0, 3)):
+            self.submit(self.random.choice(_KINDS))
+        self.shrink(self.most)
+
+    def _replace(self) -> None:
+        """Create anew what was taken away, as the owner of the pods does."""
+        there = {pod["metadata"]["name"] for pod in self.stage.pods()}
+        for each in self.jobs.values():
+            for lost in sorted(each.pods - there):
+                each.pods.remove(lost)
+                made = each.job.pod(each.named)
+                each.named += 1
+                self.stage.create(made)
+                each.pods.add(made["metadata"]["name"])
+                self.submitted += 1
+
+    def _collect(self) -> None:
+        """Delete what belongs to pods that are gone, and groups of jobs that are."""
+        pods = self.stage.api.list("v1", "Pod", self.stage.space)
+        there = {pod["metadata"]["uid"] for pod in pods}
+        for version, kind in _OWNED:
+            for each in self.stage.api.list(version, kind, self.stage.space):
+                owners = [owner for owner in each["metadata"].get("ownerReferences", ()) if owner["kind"] == "Pod"]
+                is_lost = owners and not any(owner["uid"] in there for owner in owners)
+                is_of_job = kind == "PodGroup" and each["metadata"]["name"].startswith("gang-")
+                if is_lost or (is_of_job and each["metadata"]["name"] not in self.jobs):
+                    with suppress(Refused):
+                        self.stage.api.delete(each)
+
+
+def gang_sizes(load: Load, pods: list[Manifest]) -> dict[str, tuple[int, int]]:
+    """Return of each gang how many pods are bound, and how many must be."""
+    where = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in pods}
+    gangs = (each for each in load.jobs.values() if each.kind == "gang")
+    return {each.job.name: (sum(bool(where.get(pod)) for pod in each.pods), each.job.part.pods) for each in gangs}
