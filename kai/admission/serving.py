@@ -4,8 +4,7 @@ The certificate is not made here. Something else makes it (cert-manager, the pee
 and ``tls.key`` into a Secret and the authority into the webhook configurations. The files are read again when they
 change, so a renewal needs no restart. Every replica answers, whether it leads or not.
 
-Why our own and not a web framework: five paths that take one JSON document each. What is read is bounded in size and
-time, and connections are kept, since the API server asks for every pod.
+What connections may hold is bounded in `kai.telemetry.connections`; how much of the loop all of this may take, here.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from typing import Any, Final, TypeAlias
 import anyio
 import attrs
 import structlog
-from anyio.abc import ByteStream, SocketAttribute, TaskStatus
-from anyio.streams.tls import TLSListener
+from anyio.abc import TaskStatus
 
 from kai.admission.queues import UNLIMITED, FindQueue, QueueShape, Quotas
 from kai.admission.review import AdmissionRequest, AdmissionResponse, read_review, write_review
@@ -29,6 +27,7 @@ from kai.api.bad_value import BadValue
 from kai.api.queue import Queue
 from kai.cluster.port import Store
 from kai.errors import ConfigError
+from kai.telemetry.connections import Limits, Request, Response, serve
 
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
@@ -42,19 +41,16 @@ VALIDATING: Final = (
 PATHS: Final = (*MUTATING, *VALIDATING)
 """Source: the peer's paths, which its webhook configurations name."""
 
-_LARGEST_HEAD: Final = 16_384
-_LARGEST_BODY: Final = 8 * 1024 * 1024
-_IDLE: Final = 120.0
-_PATIENCE: Final = 10.0
 _RELOAD: Final = 30.0
-_REASONS: Final = {
-    200: "OK",
-    400: "Bad Request",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    413: "Content Too Large",
-    500: "Internal Server Error",
-}
+# One object of 1.5 MiB is what the API server can keep; a review has the object twice, with text escaped.
+_LIMITS: Final = Limits(
+    connections=512,
+    of_one_peer=256,  # the API server keeps one for each request that waits
+    head_seconds=5.0,  # with a handshake
+    answer_seconds=10.0,
+    rest_seconds=120.0,
+    body=8 * 1024 * 1024,
+)
 
 Decide: TypeAlias = Callable[[AdmissionRequest], AdmissionResponse]
 
@@ -76,16 +72,21 @@ class Certificate:
             return tuple((self.folder / name).stat().st_mtime_ns for name in (CERTIFICATE, KEY))
         return ()
 
-    def load_into(self, context: ssl.SSLContext) -> None:
-        """Use the files for every connection that comes from now on.
+    def context(self) -> ssl.SSLContext:
+        """Return a context with the files as they are now.
+
+        It is a new one each time: half of a renewed pair would take the key from one that is in use.
 
         Raises: ConfigError if they are not there, or no certificate with its key.
         """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
             context.load_cert_chain(self.folder / CERTIFICATE, self.folder / KEY)
         except (OSError, ValueError) as error:
             wanted = f"{CERTIFICATE} and {KEY} in PEM, of the name of the webhooks' Service"
             raise ConfigError.about("webhooks", str(self.folder), found=str(error), wanted=wanted) from None
+        return context
 
 
 async def serve_webhooks(
@@ -93,82 +94,68 @@ async def serve_webhooks(
     certificate: Certificate,
     doors: Mapping[str, Decide],
     *,
-    host: str | None = None,
+    host: str = "",
     task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Answer the API server until cancelled; ``doors`` decide, by path. The task's start is told the port.
 
-    Raises: ConfigError without a certificate, and if nobody may listen there.
+    Raises: ConfigError without a certificate, and if the port is not free.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    certificate.load_into(context)
-    try:
-        bare = await anyio.create_tcp_listener(local_host=host, local_port=port)
-    except OSError as error:
-        raise ConfigError(f":{port}: found {error.strerror or error}, expected a port that is free") from None
-    listener = TLSListener(bare, context, standard_compatible=False)
-
-    async def handle(stream: ByteStream) -> None:
-        gone = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, TimeoutError, ssl.SSLError)
-        async with stream:
-            with suppress(*gone):  # the API server may go away whenever it likes
-                await _converse(stream, doors)
-
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(_renew, certificate, context)
-        task_status.started(bare.extra(SocketAttribute.local_port))  # noqa: S610 - anyio's, not Django's
-        await listener.serve(handle)
+    current = _Current(certificate)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(current.renew)
+        respond = _Desk(doors).respond
+        await serve(host, port, respond, _LIMITS, context=lambda: current.context, task_status=task_status)
 
 
-async def _renew(certificate: Certificate, context: ssl.SSLContext) -> None:
-    known = certificate.stamp()
-    while True:
-        await anyio.sleep(_RELOAD)
-        now = certificate.stamp()
-        if now == known:
-            continue
-        try:
-            certificate.load_into(context)
-        except ConfigError as error:  # half written: the old one is good for a while, and this is asked again
-            structlog.get_logger().warning("certificate not renewed", why=str(error))
-        else:
-            known = now
-            structlog.get_logger().info("certificate renewed", folder=str(certificate.folder))
+class _Current:
+    """The certificate as it was last read whole."""
+
+    def __init__(self, certificate: Certificate) -> None:
+        self._certificate = certificate
+        self._known = certificate.stamp()
+        self.context = certificate.context()
+
+    async def renew(self) -> None:
+        """Read the files again whenever they change, until cancelled."""
+        while True:
+            await anyio.sleep(_RELOAD)
+            now = self._certificate.stamp()
+            if now == self._known:
+                continue
+            try:
+                self.context = self._certificate.context()
+            except ConfigError as error:  # half written: the old one is good for a while, and this is asked again
+                structlog.get_logger().warning("certificate not renewed", why=str(error))
+            else:
+                self._known = now
+                structlog.get_logger().info("certificate renewed", folder=str(self._certificate.folder))
 
 
-async def _converse(stream: ByteStream, doors: Mapping[str, Decide]) -> None:
-    """Answer one request after the other on a connection."""
-    rest = b""
-    while True:
-        with anyio.fail_after(_IDLE):
-            while b"\r\n\r\n" not in rest:
-                if len(rest) > _LARGEST_HEAD:
-                    return
-                rest += await stream.receive()
-        head, _, rest = rest.partition(b"\r\n\r\n")
-        method, path, headers = _read_head(head)
-        length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > _LARGEST_BODY or "transfer-encoding" in headers:
-            await stream.send(_written(413, b"found a request of unknown or excessive size\n", keep=False))
-            return
-        with anyio.fail_after(_PATIENCE):
-            while len(rest) < int(length):
-                rest += await stream.receive()
-        body, rest = rest[: int(length)], rest[int(length) :]
-        keep = headers.get("connection", "").lower() != "close"
-        status, answer = answered(method, path, body, doors)
-        with anyio.fail_after(_PATIENCE):
-            await stream.send(_written(status, answer, keep=keep))
-        if not keep:
-            return
+class _Desk:
+    """Answers one request at a time and leaves half of the loop to others.
 
+    The loop may be that of a scheduler, with its lease and its binds. So as much time as an answer took passes before
+    the next one is begun: answers to a flood of requests, which may be large, take half of the loop's time at most.
+    """
 
-def _read_head(head: bytes) -> tuple[str, str, dict[str, str]]:
-    first, *lines = head.decode("latin-1").split("\r\n")
-    method, _, target = first.partition(" ")
-    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    return method, target.partition(" ")[0].partition("?")[0], headers
+    def __init__(self, doors: Mapping[str, Decide]) -> None:
+        self._doors = doors
+        self._turn = anyio.Lock()
+        self._rested = 0.0
+
+    async def respond(self, request: Request) -> Response:
+        """Return the answer."""
+        async with self._turn:
+            await anyio.sleep_until(self._rested)
+            since = anyio.current_time()
+            try:
+                status, body = answered(request.method, request.path, request.body, self._doors)
+            finally:
+                now = anyio.current_time()
+                self._rested = now + (now - since)
+        kind = "application/json" if status == 200 else "text/plain; charset=utf-8"
+        return Response(status=status, body=body, content_type=kind)
 
 
 def answered(method: str, path: str, body: bytes, doors: Mapping[str, Decide]) -> tuple[int, bytes]:
@@ -182,23 +169,10 @@ def answered(method: str, path: str, body: bytes, doors: Mapping[str, Decide]) -
         request = read_review(json.loads(body))
     except (ValueError, RecursionError, BadValue) as error:
         return 400, f"found no AdmissionReview: {error}\n".encode()
-    try:
-        response = decide(request)
-    except Exception as error:  # noqa: BLE001 - a bug of ours is for the failure policy of the webhook to judge
-        structlog.get_logger().error("webhook failed", path=path, why=repr(error), exc_info=True)
-        return 500, b"this webhook failed; its log says why\n"
+    response = decide(request)  # a bug of ours is an answer of 500, and for the failure policy of the webhook to judge
     if not response.allowed:
         structlog.get_logger().info("refused", kind=request.kind, namespace=request.namespace, why=response.message)
     return 200, json.dumps(write_review(request, response)).encode()
-
-
-def _written(status: int, body: bytes, *, keep: bool) -> bytes:
-    kind = "application/json" if status == 200 else "text/plain; charset=utf-8"
-    head = (
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-        f"Connection: {'keep-alive' if keep else 'close'}\r\n\r\n"
-    )
-    return head.encode() + body
 
 
 def queue_finder(store: Store) -> FindQueue:

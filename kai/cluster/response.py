@@ -85,9 +85,10 @@ class Response:
     def _read_head(self, head: bytes) -> None:
         first, *lines = head.split(b"\r\n")
         version, _, rest = first.partition(b" ")
-        if not version.startswith(b"HTTP/1.") or not rest[:3].isdigit():
+        digits = rest[:3]  # bytes: only those of ASCII are digits
+        if not version.startswith(b"HTTP/1.") or len(digits) < 3 or not digits.isdigit() or digits < b"100":
             raise MalformedError(repr(first[:80]))
-        status = int(rest[:3])
+        status = int(digits)
         if status < 200:
             return  # a word in between; the answer follows
         self._status = status

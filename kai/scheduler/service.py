@@ -38,7 +38,8 @@ from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import Expired
 from kai.scheduler.usage import NONE, PastUsage, past_usage
 from kai.scheduler.warming import warm_up
-from kai.telemetry.listener import Response, Route
+from kai.telemetry.connections import Response
+from kai.telemetry.listener import Route
 from kai.telemetry.tracing import Tracing, no_tracing
 
 _LONGEST_REST: Final = 1.0

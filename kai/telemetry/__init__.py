@@ -1,5 +1,6 @@
 """Logs, traces, probes and the port for metrics; knows nothing of scheduling.
 
-`logs` and `tracing` set up structlog and OpenTelemetry; `listener` is a small HTTP server for whoever looks at a
-process, `probes` what a kubelet asks, `exposition` what Prometheus reads.
+`logs` and `tracing` set up structlog and OpenTelemetry; `connections` is HTTP for those who connect, with
+what strangers may hold of it, `listener` what is answered to those who look at a process, `probes` what a kubelet asks,
+`exposition` what Prometheus reads.
 """

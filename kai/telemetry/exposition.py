@@ -8,7 +8,8 @@ from typing import Final
 import anyio.to_thread
 from prometheus_client import CollectorRegistry, generate_latest
 
-from kai.telemetry.listener import Response, Route
+from kai.telemetry.connections import Response
+from kai.telemetry.listener import Route
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

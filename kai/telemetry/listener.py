@@ -1,40 +1,23 @@
-"""A small HTTP server for those who look at a process: probes, metrics, snapshots. GET and HEAD, one answer each.
+"""What is answered to those who look at a process: probes, metrics, snapshots. GET and HEAD, one answer each.
 
-Why our own and not a web framework: four read-only paths need a request line and nothing else of HTTP, and the only
-server at hand, aiohttp's, belongs behind the one door to Kubernetes. What is read is bounded in size and time, and a
-connection is closed after its answer.
+A path has a route; who may connect, and for how long, is `kai.telemetry.connections`. Each listener has limits of its
+own, so that whoever holds the port of metrics holds nothing of the port of probes.
 """
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Final, TypeAlias
 
 import anyio
 import attrs
-from anyio.abc import SocketAttribute, SocketStream, TaskStatus
+from anyio.abc import TaskStatus
 
 from kai.errors import ConfigError
+from kai.telemetry.connections import Limits, Request, Response, serve
 
-_LARGEST_HEAD: Final = 8192
-_PATIENCE: Final = 10.0
-_SENDING: Final = 600.0
-_TOGETHER: Final = 32
-_STATUS: Final = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed"}
-_MORE_STATUS: Final = {500: "Internal Server Error", 503: "Service Unavailable"}
 LOOPBACK: Final = "127.0.0.1"
-
-
-@attrs.frozen(kw_only=True)
-class Response:
-    """An answer."""
-
-    body: bytes = b""
-    status: int = 200
-    content_type: str = "text/plain; charset=utf-8"
-    headers: Mapping[str, str] = attrs.field(factory=dict)
 
 
 Answer: TypeAlias = Callable[[], Awaitable[Response]]
@@ -78,62 +61,29 @@ async def listen(
 ) -> None:
     """Answer requests at an address until cancelled; the task's start is told the port.
 
-    Raises: ConfigError if nobody may listen there.
+    Raises: ConfigError if it is not free.
     """
-    try:
-        listener = await anyio.create_tcp_listener(local_host=address.host or None, local_port=address.port)
-    except OSError as error:
-        raise ConfigError(f"{address}: found {error.strerror or error}, expected a port that is free") from None
-    limit = anyio.Semaphore(_TOGETHER)
+    turns = {path: anyio.Lock() for path in routes}
 
-    async def serve(stream: SocketStream) -> None:
-        async with limit, stream:
-            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, TimeoutError):
-                await _serve(stream, routes)  # a client may go away whenever it likes
+    async def respond(request: Request) -> Response:
+        refused = _refusal(routes, request)
+        if refused is not None:
+            return refused
+        async with turns[request.path]:  # metrics and snapshots take a thread each, and those are a cycle's as well
+            return await routes[request.path].answer()
 
-    async with listener:
-        task_status.started(listener.extra(SocketAttribute.local_port))  # noqa: S610 - anyio's, not Django's
-        await listener.serve(serve)
+    await serve(address.host, address.port, respond, Limits(), task_status=task_status)
 
 
-async def _serve(stream: SocketStream, routes: Mapping[str, Route]) -> None:
-    with anyio.fail_after(_PATIENCE):
-        head = await _read_head(stream)
-    method, response = await _answer(head, stream, routes)
-    reason = {**_STATUS, **_MORE_STATUS}.get(response.status, "")
-    headers = {
-        "Content-Type": response.content_type,
-        "Content-Length": str(len(response.body)),
-        "Connection": "close",
-        "X-Content-Type-Options": "nosniff",
-        **response.headers,
-    }
-    lines = [f"HTTP/1.1 {response.status} {reason}", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
-    with anyio.fail_after(_SENDING):
-        await stream.send("\r\n".join(lines).encode("latin-1") + (b"" if method == "HEAD" else response.body))
-
-
-async def _read_head(stream: SocketStream) -> bytes:
-    head = b""
-    while b"\r\n\r\n" not in head and len(head) < _LARGEST_HEAD:
-        head += await stream.receive(_LARGEST_HEAD)
-    return head
-
-
-async def _answer(head: bytes, stream: SocketStream, routes: Mapping[str, Route]) -> tuple[str, Response]:
-    parts = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
-    if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
-        return "", Response(status=400, body=b"found no HTTP request\n")
-    method, target, _ = parts
-    if method not in {"GET", "HEAD"}:
-        return method, Response(status=405, body=b"only GET\n", headers={"Allow": "GET, HEAD"})
-    route = routes.get(target.partition("?")[0])
+def _refusal(routes: Mapping[str, Route], request: Request) -> Response | None:
+    if request.method not in {"GET", "HEAD"}:
+        return Response(status=405, body=b"only GET\n", headers={"Allow": "GET, HEAD"})
+    route = routes.get(request.path)
     if route is None:
-        return method, Response(status=404, body=b"not found\n")
-    peer = stream.extra(SocketAttribute.remote_address)  # noqa: S610 - anyio's, not Django's
-    if route.local and not is_local(str(peer[0])):
-        return method, Response(status=403, body=b"only from this machine\n")
-    return method, await route.answer()
+        return Response(status=404, body=b"not found\n")
+    if route.local and not is_local(request.peer):
+        return Response(status=403, body=b"only from this machine\n")
+    return None
 
 
 def is_local(host: str) -> bool:

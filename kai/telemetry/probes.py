@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 import attrs
 
-from kai.telemetry.listener import Response, Route
+from kai.telemetry.connections import Response
+from kai.telemetry.listener import Route
 
 Check: TypeAlias = Callable[[], str]
 """Returns in words what is not right; "" if all is."""

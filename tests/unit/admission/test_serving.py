@@ -4,17 +4,23 @@ import json
 import shutil
 import ssl
 import subprocess
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from types import SimpleNamespace
 
 import anyio
 import pytest
-from anyio.streams.tls import TLSStream
+from anyio.streams.tls import TLSAttribute, TLSStream
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
-from kai.admission import AdmissionSettings, mutate
+from kai.admission import AdmissionSettings, mutate, serving
 from kai.admission.review import ALLOWED, refused
 from kai.admission.serving import PATHS, Certificate, answered, queue_finder, serve_webhooks, shape_of
 from kai.api.codec import structure_as
 from kai.api.queue import Queue
 from kai.errors import ConfigError
+from tests.doubles.packets import BODIES, LENGTHS, packets
 
 PATH = PATHS[0]
 
@@ -65,15 +71,6 @@ def test_what_is_no_question_is_answered_with_what_is_wrong(method, path, body, 
     assert words in answer
 
 
-def test_a_bug_is_left_to_the_failure_policy_of_the_webhook():
-    def fail(_):
-        raise LookupError("secret detail")
-
-    status, answer = ask(review(), fail)
-    assert status == 500
-    assert "secret" not in answer
-
-
 def test_a_queue_is_found_with_its_quotas_and_children():
     manifest = {
         "metadata": {"name": "q"},
@@ -102,29 +99,157 @@ def test_without_a_certificate_the_start_says_where_it_was_looked_for(tmp_path):
         anyio.run(serve_webhooks, 0, Certificate(folder=tmp_path), {})
 
 
-def test_one_connection_carries_many_questions_over_tls(certificate):
-    async def talk():
+def talked(certificate, talk, decide=lambda _: ALLOWED):
+    """Return what a client hears that trusts the certificate."""
+
+    async def both():
         async with anyio.create_task_group() as tasks:
-            port = await tasks.start(serve_webhooks, 0, certificate, {PATH: lambda _: ALLOWED})
-            context = ssl.create_default_context(cafile=certificate.folder / "tls.crt")
-            bare = await anyio.connect_tcp("127.0.0.1", port)
-            stream = await TLSStream.wrap(bare, hostname="localhost", ssl_context=context, standard_compatible=False)
+            port = await tasks.start(serve_webhooks, 0, certificate, {PATH: decide})
+            answer = await talk(partial(connected, certificate, port))
+            tasks.cancel_scope.cancel()
+        return answer
+
+    return anyio.run(both)
+
+
+@asynccontextmanager
+async def connected(certificate, port):
+    context = ssl.create_default_context(cafile=certificate.folder / "tls.crt")
+    bare = await anyio.connect_tcp("127.0.0.1", port)
+    try:
+        yield await TLSStream.wrap(bare, hostname="localhost", ssl_context=context, standard_compatible=False)
+    finally:
+        await anyio.aclose_forcefully(bare)
+
+
+def head(length, path=PATH):
+    written = length if isinstance(length, bytes) else str(length).encode()
+    return b"POST %s?timeout=3s HTTP/1.1\r\nHost: x\r\nContent-Length: %s\r\n\r\n" % (path.encode(), written)
+
+
+def test_one_connection_carries_many_questions_over_tls(certificate):
+    async def talk(connect):
+        async with connect() as stream:
             answers = []
             for number in range(3):
                 body = review(uid=f"u{number}")
-                head = f"POST {PATH}?timeout=3s HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
-                await stream.send(head.encode() + body[:20])
+                await stream.send(head(len(body)) + body[:20])
                 await stream.send(body[20:])
                 answers.append(await read(stream))
-            await stream.send(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
-            answers.append(await read(stream))
-            await anyio.aclose_forcefully(bare)
+            body = review(uid="u3")
+            chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+            await stream.send(
+                f"POST {PATH} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode() + chunks
+            )
+            return [*answers, await read(stream)]
+
+    answers = talked(certificate, talk)
+    assert [json.loads(body)["response"]["uid"] for _, body in answers] == ["u0", "u1", "u2", "u3"]
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_read(certificate):
+    async def talk(connect):
+        async with connect() as stream:
+            await stream.send(head(9 * 1024 * 1024))
+            return await read(stream)
+
+    first, words = talked(certificate, talk)
+    assert b" 413 " in first
+    assert b"Connection: close" in first
+    assert words == b"found a request of excessive size\n"
+
+
+def test_a_bug_is_left_to_the_failure_policy_of_the_webhook(certificate):
+    async def talk(connect):
+        async with connect() as stream:
+            await stream.send(head(len(review())) + review())
+            return await read(stream)
+
+    def fail(_):
+        raise LookupError("secret detail")
+
+    first, words = talked(certificate, talk, fail)
+    assert b" 500 " in first
+    assert b"secret" not in words
+
+
+def test_a_certificate_is_read_again_whole_or_not_at_all(certificate, monkeypatch):
+    monkeypatch.setattr(serving, "_RELOAD", 0.01)
+    renewed = made(certificate.folder.parent / "renewed")
+    files = {name: (renewed.folder / name).read_bytes() for name in ("tls.crt", "tls.key")}
+    wanted = ssl.PEM_cert_to_DER_cert(files["tls.crt"].decode())
+    trusting = ssl.create_default_context(cafile=certificate.folder / "tls.crt")
+    trusting.load_verify_locations(cafile=renewed.folder / "tls.crt")
+    events = []
+    log = SimpleNamespace(warning=lambda event, **_: events.append(event), info=lambda event, **_: events.append(event))
+    monkeypatch.setattr(serving.structlog, "get_logger", lambda: log)
+
+    async def shown(port):
+        bare = await anyio.connect_tcp("127.0.0.1", port)
+        stream = await TLSStream.wrap(bare, hostname="localhost", ssl_context=trusting, standard_compatible=False)
+        found = stream.extra(TLSAttribute.peer_certificate_binary)  # noqa: S610 - anyio's, not Django's
+        await anyio.aclose_forcefully(bare)
+        return found
+
+    async def until(is_so):
+        with anyio.fail_after(120):
+            while not is_so():  # noqa: ASYNC110 - what is waited for is a line in the log
+                await anyio.sleep(0.01)
+
+    async def talk():
+        async with anyio.create_task_group() as tasks:
+            port = await tasks.start(serve_webhooks, 0, certificate, {})
+            first = await shown(port)
+            (certificate.folder / "tls.crt").write_bytes(files["tls.crt"])  # its key comes later
+            await until(lambda: "certificate not renewed" in events)
+            kept = await shown(port)
+            (certificate.folder / "tls.key").write_bytes(files["tls.key"])
+            await until(lambda: "certificate renewed" in events)
+            last = await shown(port)
             tasks.cancel_scope.cancel()
+        return first, kept, last
+
+    first, kept, last = anyio.run(talk)
+    assert first == kept != wanted
+    assert last == wanted
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sent=st.lists(packets(PATH), min_size=1, max_size=5))
+@example(sent=[head(length, PATH) + b"{}" for length in LENGTHS])
+@example(sent=[head(len(body), PATH) + body for body in BODIES])
+def test_no_packet_ends_the_webhooks(certificate, sent):
+    async def talk(connect):
+        answers = []
+        for each in sent:
+            with suppress(anyio.BrokenResourceError, anyio.EndOfStream):
+                async with connect() as stream:
+                    await stream.send(each)
+                    with anyio.move_on_after(0.2):
+                        await stream.receive()
+            async with connect() as stream:
+                await stream.send(head(len(review()), PATH) + review())
+                answers.append(json.loads((await read(stream))[1])["response"])
         return answers
 
-    *good, last = anyio.run(talk)
-    assert [json.loads(body)["response"]["uid"] for _, body in good] == ["u0", "u1", "u2"]
-    assert b"413" in last[0]
+    settings_of_pods = AdmissionSettings(gpu_sharing_enabled=True)
+    found = talked(certificate, talk, lambda request: mutate(request, settings_of_pods, lambda count: "x" * count))
+    assert [each["uid"] for each in found] == ["u1"] * len(sent)
+
+
+def test_who_speaks_no_tls_ends_nothing(certificate):
+    async def talk(connect):
+        for nonsense in (b"\x00", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"x" * 70_000):
+            async with await anyio.connect_tcp("127.0.0.1", connect.args[1]) as stream:
+                with suppress(anyio.BrokenResourceError, anyio.EndOfStream):
+                    await stream.send(nonsense)
+                    await stream.receive()
+        async with connect() as stream:
+            await stream.send(head(len(review())) + review())
+            return await read(stream)
+
+    first, _ = talked(certificate, talk)
+    assert b" 200 " in first
 
 
 async def read(stream):
@@ -141,13 +266,18 @@ async def read(stream):
 @pytest.fixture
 def certificate(tmp_path):
     """Return a certificate for localhost, made as operators make one without further tools."""
+    return made(tmp_path / "first")
+
+
+def made(folder):
     program = shutil.which("openssl")
     if program is None:
         pytest.skip("there is no openssl here to make a certificate with")
+    folder.mkdir()
     command = [
         *(program, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"),
         *("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"),
-        *("-keyout", str(tmp_path / "tls.key"), "-out", str(tmp_path / "tls.crt")),
+        *("-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt")),
     ]
     subprocess.run(command, check=True, capture_output=True)
-    return Certificate(folder=tmp_path)
+    return Certificate(folder=folder)

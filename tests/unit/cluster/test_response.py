@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kai.cluster.calls import Answer
 from kai.cluster.response import MalformedError, Response
+from tests.doubles.packets import LENGTHS, mutated
 
 LENGTH = b"HTTP/1.1 201 Created\r\nContent-Length: 5\r\nRetry-After: 3\r\n\r\nhello"
 CHUNKS = (
@@ -88,3 +89,36 @@ def test_a_connection_is_not_kept_where_the_server_says_so(head):
 def test_what_is_no_http_is_refused(data):
     with pytest.raises(MalformedError):
         read(data)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_a_length_that_is_no_number_of_bytes_is_malformed(length):
+    response, whole = Response(), False
+    try:
+        whole = response.feed(b"HTTP/1.1 200 OK\r\nContent-Length: " + length + b"\r\n\r\n{}")
+    except MalformedError:
+        return
+    assert length in {b"00000000000000002", b"9" * 12}
+    assert whole == (int(length) <= 2)
+
+
+@pytest.mark.parametrize("first", [b"HTTP/1.1 2\xb20 OK", b"HTTP/1.1 \xb2\xb2\xb2", b"HTTP/1.1 20", b"HTTP/1.1 0"])
+def test_a_status_that_is_no_number_is_malformed(first):
+    with pytest.raises(MalformedError):
+        Response().feed(first + b"\r\n\r\n")
+
+
+@given(
+    data=st.one_of(st.binary(max_size=300), mutated(LENGTH), mutated(CHUNKS), mutated(EARLY)),
+    sizes=st.lists(st.integers(1, 40), max_size=20),
+)
+def test_whatever_a_server_sends_is_an_answer_or_malformed(data, sizes):
+    response, at = Response(), 0
+    for size in (*sizes, len(data)):
+        piece = data[at : at + size]
+        at += size
+        try:
+            if not piece or response.feed(piece):
+                return
+        except MalformedError:
+            return

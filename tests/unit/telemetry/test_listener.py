@@ -8,8 +8,9 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import Metric
 
 from kai.errors import ConfigError
+from kai.telemetry.connections import Response
 from kai.telemetry.exposition import exposition, metrics_route
-from kai.telemetry.listener import Address, Response, Route, is_local, listen, read_address
+from kai.telemetry.listener import Address, Route, is_local, listen, read_address
 from kai.telemetry.probes import Probes
 
 
@@ -47,19 +48,50 @@ def test_a_path_is_answered_and_the_connection_closed():
 @pytest.mark.parametrize(
     ("request_", "status"),
     [
-        (b"GET /nothing HTTP/1.1\r\n\r\n", b"404"),
-        (b"POST / HTTP/1.1\r\n\r\n", b"405"),
+        (b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n", b"404"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\n\r\n", b"405"),
         (b"nonsense\r\n\r\n", b"400"),
         (b"x" * 9000, b"400"),
-        (b"GET /here HTTP/1.1\r\n\r\n", b"200"),
+        (b"GET /here HTTP/1.1\r\nHost: x\r\n\r\n", b"200"),
     ],
 )
 def test_everything_has_its_status(request_, status):
     assert asked(request_).split(b" ")[1] == status
 
 
+def test_one_path_gives_one_answer_at_a_time():
+    async def talk():
+        at_work, most, go_on = 0, 0, anyio.Event()
+
+        async def slow():
+            nonlocal at_work, most
+            at_work += 1
+            most = max(most, at_work)
+            await go_on.wait()
+            at_work -= 1
+            return Response(body=b"done")
+
+        async def ask(port, path):
+            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                await stream.send(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+                return await stream.receive()
+
+        async with anyio.create_task_group() as tasks:
+            routes = {"/slow": Route(answer=slow), "/quick": Route(answer=hello)}
+            port = await tasks.start(partial(listen, Address("127.0.0.1", 0), routes))
+            async with anyio.create_task_group() as asking:
+                for _ in range(5):
+                    asking.start_soon(ask, port, b"/slow")
+                assert (await ask(port, b"/quick")).endswith(b"hello")
+                go_on.set()
+            tasks.cancel_scope.cancel()
+        return most
+
+    assert anyio.run(talk) == 1
+
+
 def test_a_head_request_gets_no_body():
-    assert asked(b"HEAD / HTTP/1.1\r\n\r\n").endswith(b"\r\n\r\n")
+    assert asked(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n").endswith(b"\r\n\r\n")
 
 
 def test_addresses_are_read_as_go_writes_them():
@@ -95,14 +127,14 @@ def test_only_loopback_is_local():
 def test_readiness_names_what_is_wrong_and_nothing_more():
     probes = Probes()
     routes = probes.routes()
-    assert asked(b"GET /readyz HTTP/1.1\r\n\r\n", routes).split(b" ")[1] == b"200"
+    assert asked(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n", routes).split(b" ")[1] == b"200"
     probes.add("store", lambda: "secret details")
-    answer = asked(b"GET /readyz HTTP/1.1\r\n\r\n", routes)
+    answer = asked(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n", routes)
     assert answer.split(b" ")[1] == b"503"
     assert b"not ready: store" in answer
     assert b"secret" not in answer
     for path in (b"/livez", b"/healthz"):
-        assert asked(b"GET " + path + b" HTTP/1.1\r\n\r\n", routes).split(b" ")[1] == b"200"
+        assert asked(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n", routes).split(b" ")[1] == b"200"
     assert probes.problems() == {"store": "secret details"}
 
 
@@ -121,5 +153,5 @@ def test_counters_keep_the_names_that_the_peer_gave_them():
     assert "# TYPE kai_done_by_action counter\n" in text
     assert 'kai_done_by_action{action="allocate"} 3.0\n' in text
     assert "# TYPE kai_more_total counter\n" in text
-    answer = asked(b"GET /metrics HTTP/1.1\r\n\r\n", {"/metrics": metrics_route(registry)})
+    answer = asked(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", {"/metrics": metrics_route(registry)})
     assert b"text/plain; version=0.0.4" in answer
