@@ -25,7 +25,8 @@ def test_every_file_is_used_by_a_kustomization():
     used = {
         (path.parent / entry).resolve()
         for path in kustomizations
-        for entry in yaml.safe_load(path.read_text()).get("resources", ())
+        for part in ("resources", "configurations")
+        for entry in yaml.safe_load(path.read_text()).get(part, ())
     }
     files = {path.resolve() for path in set(DEPLOY.rglob("*.yaml")) - kustomizations}
     assert files == {path for path in used if path.is_file()}
