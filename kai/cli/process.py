@@ -37,6 +37,7 @@ from kai.cli.roles import (
     controller,
     scheduler_settings,
 )
+from kai.cli.version import DISTRIBUTION, installed
 from kai.cli.webhooks import admission_settings, doors, wanted_certificate
 from kai.cluster.connect import Connection, Options, connect
 from kai.cluster.credentials import Source
@@ -93,6 +94,7 @@ class Process:
         plan = self._plan(tracing)
         try:
             async with connect(self._options(plan)) as connection:
+                self._say_what_begins(connection)
                 await self._serve(connection, plan, tracing)
         except BaseExceptionGroup as group:
             raise _first(group) from None
@@ -105,6 +107,18 @@ class Process:
         for name in sorted(self.given.named):
             if FLAGS[name].inert:
                 structlog.get_logger().warning("flag without effect", flag=f"--{name}", instead=FLAGS[name].inert)
+
+    def _say_what_begins(self, connection: Connection) -> None:
+        """Say what runs, against which server, and as whom."""
+        credentials = None if connection.account is None else connection.account.credentials
+        structlog.get_logger().info(
+            "starting",
+            version=installed(DISTRIBUTION),
+            roles=list(self.roles),
+            server="" if credentials is None else credentials.server,
+            account="" if credentials is None else credentials.account,
+            profile=(configuration_path(self.given) or "default") if SCHEDULER in self.roles else None,
+        )
 
     # --- Roles ---------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from urllib.parse import urlencode
 import aiohttp
 import anyio
 import attrs
+import structlog
 from anyio import to_thread
 
 from kai.cluster.calls import Answer, Call, NoAnswer, Query, Stream
@@ -32,6 +33,7 @@ from kai.errors import ApiError, ConfigError
 _CONNECT_TIMEOUT: Final = 10.0
 _REFRESH: Final = 60.0
 _UNAUTHORIZED_FOR: Final = 30.0
+_ENDS_IN: Final = f"{_UNAUTHORIZED_FOR:g}s, unless other credentials are found"
 _READ_SIZE: Final = 1 << 18
 _CLOSING: Final = 0.02
 _BODILESS: Final = frozenset({"GET", "HEAD", "DELETE"})
@@ -75,6 +77,7 @@ class Account:
                 self.problem = ""
             except ConfigError as error:
                 self.problem = str(error)
+                structlog.get_logger().warning("credentials not read again", why=str(error))
                 return False
             finally:
                 self._read_at = self.clock.monotonic()
@@ -87,10 +90,15 @@ class Account:
 
     def note(self, status: int) -> None:
         """Note how the server answered."""
-        if status != 401:
-            self.refused_since = None
-        elif self.refused_since is None:
+        server, account = self.credentials.server, self.credentials.account
+        if status == 401 and self.refused_since is None:
             self.refused_since = self.clock.monotonic()
+            structlog.get_logger().error(
+                "API server does not know our credentials", server=server, account=account, why="401", ends_in=_ENDS_IN
+            )
+        elif status != 401 and self.refused_since is not None:
+            self.refused_since = None
+            structlog.get_logger().info("API server knows our credentials again", server=server, account=account)
 
     async def run(self) -> None:
         """Keep the credentials current, until cancelled.

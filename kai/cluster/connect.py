@@ -7,7 +7,7 @@ writes stands between the lease and its renewal.
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
@@ -23,6 +23,8 @@ from kai.cluster.leading import LeaseLeadership
 from kai.cluster.lease import LeaseSettings
 from kai.cluster.paths import Served
 from kai.cluster.port import Clock, Cluster, Draw
+from kai.cluster.reachability import Observed, Reachability
+from kai.cluster.rights import Rights
 from kai.cluster.sending import Sender
 from kai.cluster.store import Watched, WatchedStore
 from kai.cluster.watch import ListWatch, WatchSettings
@@ -56,12 +58,15 @@ class Connection(Cluster):
     sender: Sender
     watchers: tuple[Watcher, ...]
     silence: float
+    reachability: Reachability
     leadership: LeaseLeadership | None = None
     account: Account | None = None
 
     def problems(self) -> tuple[str, ...]:
         """Return why this process should not count as ready, in words; empty when it should."""
-        found = [watcher.problem for watcher in self.watchers if watcher.problem]
+        away = self.reachability.problem
+        # Where the server is away, the same is true of every kind.
+        found = [away] if away else [watcher.problem for watcher in self.watchers if watcher.problem]
         unsynced = self.store.unsynced
         if unsynced:
             found.append(f"not listed yet: {', '.join(unsynced)}")
@@ -70,7 +75,7 @@ class Connection(Cluster):
         if self.account is not None and self.account.problem:
             found.append(self.account.problem)
         if self.account is not None and self.account.refused_since is not None:
-            found.append("the API server does not know our credentials (401)")
+            found.append(f"the API server {self.account.credentials.server} does not know our credentials (401)")
         if self.leadership is not None and not self.leadership.is_known:
             found.append(self.leadership.problem or "the lease was not read yet")
         return tuple(found)
@@ -81,6 +86,7 @@ class Connection(Cluster):
         Raises: UnauthorizedError when the server has not known us for too long (in an exception group).
         """
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.reachability.run)
             for watcher in self.watchers:
                 tasks.start_soon(watcher.run)
             tasks.start_soon(self.api.run)
@@ -106,12 +112,15 @@ def assemble(
     requests: Transport,
     watches: Transport,
     lease: Transport,
+    server: Callable[[], str] = lambda: "",
 ) -> Connection:
-    """Return the port over these ways to a server, not running yet."""
+    """Return the port over these ways to a server, not running yet; `server` is its address, for the log."""
     store = WatchedStore(options.watched, clock)
     served = Served()
+    reachability, rights = Reachability(requests, clock, draw, server), Rights(clock)
+    requests, watches, lease = (Observed(each, reachability, rights) for each in (requests, watches, lease))
     leadership = None if options.lease is None else LeaseLeadership(options.lease, lease, clock, draw)
-    sender = Sender(requests, clock, draw, Window(widest=options.widest))
+    sender = Sender(requests, clock, draw, Window(widest=options.widest), reachability, rights)
     identity = leadership.identity if leadership is not None else ""
     reporter = Reporter(component=options.component, instance=identity)
     return Connection(
@@ -120,18 +129,25 @@ def assemble(
         clock=clock,
         draw=draw,
         sender=sender,
-        watchers=tuple(_watchers(options, store, watches, served, clock, draw)),
+        watchers=tuple(_watchers(options, store, watches, served, clock, draw, reachability)),
         silence=options.watch.silence,
+        reachability=reachability,
         leadership=leadership,
     )
 
 
 def _watchers(
-    options: Options, store: WatchedStore, transport: Transport, served: Served, clock: Clock, draw: Draw
+    options: Options,
+    store: WatchedStore,
+    transport: Transport,
+    served: Served,
+    clock: Clock,
+    draw: Draw,
+    reachability: Reachability,
 ) -> Iterable[Watcher]:
     for watched in options.watched:
         machine = ListWatch(options.watch, draw, len(BY_CLASS[watched.cls].api_versions))
-        yield Watcher(watched, machine, store, transport, clock, served)
+        yield Watcher(watched, machine, store, transport, clock, served, reachability)
 
 
 @asynccontextmanager
@@ -147,5 +163,13 @@ async def connect(options: Options) -> AsyncIterator[Connection]:
         requests = await stack.enter_async_context(Client(account, user_agent=agent, connections=options.widest))
         watches = await stack.enter_async_context(Client(account, user_agent=agent))
         lease = await stack.enter_async_context(Client(account, user_agent=agent, connections=2))
-        connection = assemble(options, clock, system_draw, requests=requests, watches=watches, lease=lease)
+        connection = assemble(
+            options,
+            clock,
+            system_draw,
+            requests=requests,
+            watches=watches,
+            lease=lease,
+            server=lambda: account.credentials.server,
+        )
         yield attrs.evolve(connection, account=account)

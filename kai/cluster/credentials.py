@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import ipaddress
+import json
 import os
 import ssl
 import tempfile
@@ -41,6 +42,13 @@ class Credentials:
     key: str = attrs.field(default="", repr=False)
     foreign: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
     """The user of a kubeconfig file whose credentials another program or provider makes."""
+    user: str = ""
+    """What a kubeconfig file calls the user."""
+
+    @property
+    def account(self) -> str:
+        """Return who we are, for people: the account that a token names, or else the user of the kubeconfig file."""
+        return _subject_of(self.authorization) or self.user or "unknown"
 
     @property
     def tls(self) -> tuple[str, bool, str, str, str]:
@@ -127,6 +135,7 @@ class Source:
             authorization=_authorization(user, path),
             certificate=_material(user, "client-certificate", path),
             key=_material(user, "client-key", path),
+            user=str(context.get("user") or ""),
             foreign={"path": str(path), "context": chosen} if user.keys() & {"exec", "auth-provider"} else None,
         )
 
@@ -141,6 +150,19 @@ def _authorization(user: Mapping[str, Any], path: Path) -> str:
         pair = f"{user['username']}:{user.get('password') or ''}"
         return f"Basic {base64.b64encode(pair.encode()).decode()}"
     return ""
+
+
+def _subject_of(authorization: str) -> str:
+    """Return whom a token is about, as it says itself; empty where it does not."""
+    parts = authorization.removeprefix("Bearer ").split(".")
+    if len(parts) != 3:
+        return ""
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, RecursionError):
+        return ""
+    subject = claims.get("sub") if isinstance(claims, Mapping) else None
+    return subject if isinstance(subject, str) and subject.isprintable() else ""
 
 
 def _bearer(token: str) -> str:

@@ -1,7 +1,9 @@
 """Sending calls through the window: in turn, again where that is safe, and not at all once a term is over.
 
 Safe to send again is what the server throttled or never received; a read is always. A write whose answer was lost is
-not: that is an answer of its own.
+not: that is an answer of its own. While the server is away nothing is sent: a call waits a little for it to come back.
+A write that our rights do not allow is sent again for some seconds, since a server that has just started refuses
+everything.
 """
 
 from __future__ import annotations
@@ -17,12 +19,17 @@ import attrs
 from kai.cluster.answers import is_throttled, wait_of
 from kai.cluster.calls import Answer, Call, NoAnswer, Transport, always
 from kai.cluster.port import Clock, Draw
+from kai.cluster.reachability import Reachability
+from kai.cluster.rights import Rights
 from kai.cluster.window import Window
 
 PATIENCE: Final = 60.0
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _READ_ATTEMPTS: Final = 4
+_AWAY: Final = 15.0
+"""So long a call waits for a server that is away; then whoever made it may look whether it still makes sense."""
+_RIGHTS_PAUSES: Final = (1.5, 3.0, 6.0)
 
 
 @attrs.frozen
@@ -54,7 +61,9 @@ class Sender:
     transport: Transport
     clock: Clock
     draw: Draw
-    window: Window = attrs.field(factory=Window)
+    window: Window
+    reachability: Reachability
+    rights: Rights
     sent: Counter[tuple[str, str, int]] = attrs.field(factory=Counter)
     """How many calls were answered, by verb, what, and HTTP status (0: no answer)."""
     _turns: dict[int, anyio.Event] = attrs.field(factory=dict)
@@ -81,10 +90,13 @@ class Sender:
         if may_send is not always:
             call = attrs.evolve(call, may_send=may_send)
         is_read = call.method == "GET"
-        started, attempt = self.clock.monotonic(), 0
+        started, attempt, refused = self.clock.monotonic(), 0, 0
         with self._offered(key, hurried=hurried) as end:
             while True:
                 await self._turn(end.number)
+                away = await self._away()
+                if away is not None:
+                    return away
                 if not may_send():
                     return Withheld()
                 answer = await self._exchange(call)
@@ -97,6 +109,10 @@ class Sender:
                 if is_throttled(answer) and not is_late:
                     wait = wait_of(answer, self.clock.now()) if isinstance(answer, Answer) else None
                     self._throttled(end.number, wait)
+                    continue
+                if not is_read and refused < len(_RIGHTS_PAUSES) and self._may_be_allowed(answer):
+                    await self.clock.sleep(_RIGHTS_PAUSES[refused])
+                    refused += 1
                     continue
                 if is_late or not _may_repeat(answer, attempt, is_read=is_read):
                     end.failed = not isinstance(answer, Answer) or answer.status >= 500
@@ -119,6 +135,18 @@ class Sender:
             finally:
                 del self._bounded[id(call)]
         return NoAnswer(was_sent=True, message="the term ended before the answer came")
+
+    async def _away(self) -> NoAnswer | None:
+        """Wait until the server can be reached, but not for long."""
+        if self.reachability.away_since is None:
+            return None
+        with anyio.move_on_after(_AWAY):
+            await self.reachability.opened()
+            return None
+        return NoAnswer(was_sent=False, message=self.reachability.problem)
+
+    def _may_be_allowed(self, answer: Answer | NoAnswer) -> bool:
+        return isinstance(answer, Answer) and answer.status == 403 and self.rights.may_come(answer)
 
     @contextmanager
     def _offered(self, key: Hashable, *, hurried: bool) -> Iterator[_End]:

@@ -154,8 +154,11 @@ class WatchedStore:
 
     def age(self) -> float:
         """Return for how long the most silent kind has been silent."""
-        now = self._clock.monotonic()
-        return max((now - sync.heard for sync in self._syncs.values()), default=0.0)
+        return max((self.silence_of(cls) for cls in self._syncs), default=0.0)
+
+    def silence_of(self, cls: type[ApiObject]) -> float:
+        """Return for how long a kind has been silent."""
+        return self._clock.monotonic() - self._syncs[cls].heard
 
     def shelf(self, cls: type[T]) -> Shelf[T]:
         """Return the shelf of a kind.

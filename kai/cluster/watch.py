@@ -223,6 +223,11 @@ class ListWatch:
                 return self._resume(now)
         return self._go_on(now)
 
+    @property
+    def is_failing(self) -> bool:
+        """Return whether it fails for the third time in a row, so that it is worth a word."""
+        return bool(self.problem) and self._failures >= _PATIENCE
+
     def deadline(self) -> float:
         """Return until when the open stream may be silent."""
         return self._heard_at + self.settings.silence

@@ -7,6 +7,7 @@ from typing import Final
 
 import anyio
 import attrs
+import structlog
 
 from kai.api.collector import growing, paused
 from kai.api.kinds import BY_CLASS
@@ -16,6 +17,7 @@ from kai.cluster.encoding import page_query
 from kai.cluster.paths import Served, collection
 from kai.cluster.port import Clock
 from kai.cluster.raw import Line, Page, head_of, line_of, manifest_of, page_of, take
+from kai.cluster.reachability import Reachability
 from kai.cluster.shelf import version_of
 from kai.cluster.store import Watched, WatchedStore
 from kai.cluster.watch import (
@@ -40,6 +42,7 @@ from kai.cluster.watch import (
 
 _PAGE_TIMEOUT: Final = 60.0
 _GRACE: Final = 15.0
+_OLD: Final = 10.0
 
 
 @attrs.define(eq=False)
@@ -52,9 +55,14 @@ class Watcher:
     transport: Transport
     clock: Clock
     served: Served
+    reachability: Reachability
     _wake: anyio.CancelScope | None = None
     _is_streaming: bool = False
+    _is_pausing: bool = False
     _wants_list: bool = False
+    _is_outdated: bool = False
+    """Whether the stream that is open began before the server was away."""
+    _is_said: bool = False
 
     @property
     def problem(self) -> str:
@@ -65,6 +73,7 @@ class Watcher:
     async def run(self) -> None:
         """Watch until cancelled."""
         self.store.on_refresh(self.watched.cls, self._ask)
+        self.reachability.listen(self._go_on)
         effects = self._step(Started())
         while True:
             effects = await self._do(effects)
@@ -76,12 +85,37 @@ class Watcher:
             self._wake.cancel()
         return self.machine.started + 1
 
+    def _go_on(self, was_away: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told
+        """Try again at once; a stream from before an outage may be one that the server knows nothing of any more."""
+        if was_away:
+            self._is_outdated = self._is_streaming
+            # A stream that goes on may bring nothing for a minute; a list says at once that what is known is current.
+            self._wants_list |= self.store.silence_of(self.watched.cls) > _OLD
+        if self._wake is not None and (self._is_outdated or self._is_pausing):
+            self._wake.cancel()
+
     def _step(self, event: Event) -> tuple[Effect, ...]:
         now = self.clock.monotonic()
         if self._wants_list:
             self._wants_list = False
             self.machine.step(RefreshWanted(), now)
-        return self.machine.step(event, now)
+        before = self.machine.problem
+        effects = self.machine.step(event, now)
+        if before and not self.machine.problem:
+            self.reachability.improved()
+        self._say()
+        return effects
+
+    def _say(self) -> None:
+        """Say once that a kind cannot be watched; what is true of the whole server is said elsewhere."""
+        lasts = self.machine.is_failing and self.reachability.away_since is None
+        plural = BY_CLASS[self.watched.cls].plural
+        if lasts and not self._is_said:
+            self._is_said = True
+            structlog.get_logger().warning("cannot be watched", resource=plural, why=self.machine.problem)
+        elif self._is_said and not self.machine.problem:
+            self._is_said = False
+            structlog.get_logger().info("watched again", resource=plural)
 
     async def _do(self, effects: tuple[Effect, ...]) -> tuple[Effect, ...]:
         for effect in effects:
@@ -89,18 +123,21 @@ class Watcher:
                 case Vanish():
                     self._vanish()
                 case ReadPage():
+                    await self.reachability.opened()
                     return self._step(await self._read_page(effect))
                 case OpenStream():
+                    await self.reachability.opened()
                     return await self._stream(effect)
                 case Pause():
-                    await self._sleep(effect.until)
+                    await self._sleep(effect)
                     return self._step(TimeCame())
         raise AssertionError("the machine has nothing to do")
 
-    async def _sleep(self, until: float) -> None:
+    async def _sleep(self, pause: Pause) -> None:
+        self._is_pausing = not (pause.is_asked_for or self.machine.is_absent)
         with anyio.CancelScope() as self._wake:
-            await self.clock.sleep(until - self.clock.monotonic())
-        self._wake = None
+            await self.clock.sleep(pause.until - self.clock.monotonic())
+        self._wake, self._is_pausing = None, False
 
     # --- Lists -----------------------------------------------------------------------------------------------------
 
@@ -163,6 +200,9 @@ class Watcher:
             self._is_streaming = True
             data = await stream.read()
         self._wake, self._is_streaming = None, False
+        if self._is_outdated:
+            self._is_outdated = False
+            return Ended(message="the stream is older than an outage")
         if data is None:
             return TimeCame()
         if isinstance(data, NoAnswer):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
 from kai.telemetry.connections import Response
 from kai.telemetry.listener import Route
+
+_LONGEST: Final = 500
 
 Check: TypeAlias = Callable[[], str]
 """Returns in words what is not right; "" if all is."""
@@ -45,5 +47,12 @@ class Probes:
         problems = self.problems()
         if not problems:
             return Response(body=b"ok")
-        # Names of checks only: anybody may ask, and an error may quote what it stumbled over.
-        return Response(status=503, body=f"not ready: {', '.join(sorted(problems))}\n".encode())
+        # Who asks is not known, and a reason may quote what it stumbled over: so much of it, on one line.
+        lines = [f"not ready: {', '.join(sorted(problems))}"]
+        lines += [f"{name}: {_on_one_line(problems[name])}" for name in sorted(problems)]
+        return Response(status=503, body=("\n".join(lines) + "\n").encode())
+
+
+def _on_one_line(text: str) -> str:
+    printable = "".join(char if char.isprintable() else " " for char in text)
+    return printable if len(printable) <= _LONGEST else f"{printable[:_LONGEST]}…"

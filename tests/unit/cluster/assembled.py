@@ -42,7 +42,8 @@ def port(server, *, watched=WATCHED, lease="", seed=1, page=3):
         watch=WatchSettings(page=page),
     )
     draw = random.Random(seed).random
-    return assemble(options, VirtualClock(), draw, requests=server, watches=server, lease=server)
+    clock, address = VirtualClock(), "https://test:6443"
+    return assemble(options, clock, draw, requests=server, watches=server, lease=server, server=lambda: address)
 
 
 @asynccontextmanager

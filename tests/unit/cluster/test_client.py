@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 from anyio.abc import SocketAttribute
+from structlog.testing import capture_logs
 
 from kai.cluster.calls import Answer, Call, NoAnswer
 from kai.cluster.client import Account, Client, UnauthorizedError, user_agent
@@ -263,3 +264,14 @@ async def test_an_account_reads_its_credentials_every_minute(config):
         await account.run()
     assert account.credentials.authorization == "Bearer two"
     assert account.generation == 0, "a token alone needs no new connections"
+
+
+async def test_credentials_that_the_server_does_not_know_are_one_line_and_their_return_another(config):
+    answers = (*[UNAUTHORIZED] * 3, OK)
+    async with serving(*answers) as server, client_of(server, config) as (client, _):
+        with capture_logs() as lines:
+            for _ in range(5):
+                await client.request(GET)
+    events = [line["event"] for line in lines]
+    assert events == ["API server does not know our credentials", "API server knows our credentials again"]
+    assert (lines[0]["log_level"], lines[0]["server"], lines[0]["why"]) == ("error", server.address, "401")

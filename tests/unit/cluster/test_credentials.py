@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from kai.cluster.credentials import Source
+from kai.cluster.credentials import Credentials, Source
 from kai.errors import ConfigError
 
 PEM = "-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n"
@@ -146,3 +146,17 @@ def test_what_is_no_certificate_is_refused(tmp_path):
 
 def test_secrets_are_not_shown(account):
     assert "first" not in repr(in_pod(account).load())
+
+
+def test_the_account_is_the_one_that_a_token_names():
+    claims = base64.urlsafe_b64encode(b'{"sub":"system:serviceaccount:kai-scheduler:kai"}').decode().rstrip("=")
+    token = Credentials(server="https://s", authorization=f"Bearer e30.{claims}.c2ln", user="admin")
+    assert token.account == "system:serviceaccount:kai-scheduler:kai"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Bearer abc", "Bearer a.b.c", "Bearer e30.bm8.x", "Bearer e30.W10.x", "Basic YTpi"]
+)
+def test_without_such_a_token_it_is_what_the_kubeconfig_file_calls_the_user(text):
+    assert Credentials(server="https://s", authorization=text, user="admin").account == "admin"
+    assert Credentials(server="https://s", authorization=text).account == "unknown"

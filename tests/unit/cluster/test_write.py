@@ -200,7 +200,8 @@ async def test_a_connection_that_never_came_about_is_tried_again():
         assert (await cluster.api.perform(make())).metadata.name == "m"
         server.faults.before = lambda _: NoAnswer(was_sent=False, message="refused")
         reply = await cluster.api.perform(make(Ref(ConfigMap, "n", "team")))
-        assert (reply.reason, reply.message) == (Reason.UNAVAILABLE, "refused")
+        assert reply.reason is Reason.UNAVAILABLE
+        assert reply.message.endswith("refused")
 
 
 @in_virtual_time
