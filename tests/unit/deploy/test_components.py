@@ -48,20 +48,44 @@ def test_the_monitor_finds_the_services_and_their_port():
         assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
 
 
-def test_network_policies_leave_open_what_somebody_must_reach():
-    policies = of_kind(render(DEPLOY / "components" / "network-policy"), "NetworkPolicy")
-    for deployment in of_kind(INSTALLED, "Deployment"):
+def chosen(policies, namespace, labels):
+    """Return the policies that hold for a pod."""
+    return [
+        policy
+        for policy in policies
+        if policy["metadata"]["namespace"] == namespace
+        and policy["spec"]["podSelector"].get("matchLabels", {}).items() <= labels.items()
+    ]
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_network_policies_are_installed_and_leave_open_what_must_be_reached(entry):
+    manifests = render(DEPLOY / entry)
+    policies = of_kind(manifests, "NetworkPolicy")
+    assert {"Ingress"} == {each for policy in policies for each in policy["spec"]["policyTypes"]}
+    monitoring = [
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}},
+        {"namespaceSelector": {"matchLabels": {"kai.scheduler/may-read-metrics": "true"}}},
+    ]
+    for deployment in of_kind(manifests, "Deployment"):
         template = deployment["spec"]["template"]
-        labels = template["metadata"]["labels"].items()
         ports = {port["name"] for container in template["spec"]["containers"] for port in container["ports"]}
-        chosen = [
-            policy
-            for policy in policies
-            if policy["metadata"]["namespace"] == "kai-scheduler"
-            and policy["spec"]["podSelector"]["matchLabels"].items() <= labels
-        ]
-        opened = {port["port"] for policy in chosen for rule in policy["spec"]["ingress"] for port in rule["ports"]}
-        assert opened & ports == ports - {"probes"}  # the kubelet is let in by every network
+        mine = chosen(policies, "kai-scheduler", template["metadata"]["labels"])
+        rules = [rule for policy in mine for rule in policy["spec"]["ingress"]]
+        opened = {port["port"]: rule.get("from") for rule in rules for port in rule["ports"]}
+        # The node is let in to its own pods by every network, so its probes need no rule; the API server has no name.
+        assert {name: opened[name] for name in ports - {"probes"}} == {
+            "http-metrics": monitoring,
+            **({"webhooks": None} if "webhooks" in ports else {}),
+        }
+        assert "probes" not in opened
+
+
+def test_nothing_may_connect_to_pods_that_only_hold_a_place():
+    policies = of_kind(render(DEPLOY), "NetworkPolicy")
+    for namespace in ("kai-resource-reservation", "kai-scale-adjust"):
+        (policy,) = chosen(policies, namespace, {"any": "label"})
+        assert "ingress" not in policy["spec"]
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

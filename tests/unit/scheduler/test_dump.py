@@ -11,7 +11,7 @@ from kai.api.codec import unstructure
 from kai.errors import InputError
 from kai.framework.configuration import read_configuration
 from kai.model.queue import Shares
-from kai.scheduler.dump import Input, archive, write_archive
+from kai.scheduler.dump import Input, archive, raw_objects, write_archive
 from kai.scheduler.settings import SchedulerSettings
 from kai.simulation.archive import read_archive
 from tests.unit.intake import making
@@ -43,6 +43,14 @@ def test_objects_come_without_their_kind_and_those_of_other_shards_do_not_come()
     assert raw["bindRequests"][0]["spec"] == {"podName": "p", "selectedNode": "n1"}
     assert raw["resourceClaims"] == []
     assert "namespaces" not in raw
+
+
+def test_config_maps_are_named_without_what_is_in_them():
+    found = making.objects(
+        making.other("ConfigMap", "v1", "settings", namespace="default", data={"password": "hidden"})
+    )
+    raw = raw_objects(found, SchedulerSettings())["configMaps"]
+    assert raw == [{"metadata": {"name": "settings", "namespace": "default", "uid": "uid-settings"}}]
 
 
 def test_parameters_have_the_peers_names_and_zero_is_left_out():
