@@ -238,7 +238,8 @@ class Expectation:
         ):
             if not wanted:
                 continue
-            texts = [each["message"] for each in stage.events(_group_name(stage, job), reason)]
+            name = _group_name(stage, job)
+            texts = [each["message"] for each in stage.events(name, reason)] if name else []
             if not any(wanted in each for each in texts):
                 return f"{job.name}: events {reason} say {texts}, expected {wanted!r}"
         return self._untold(stage, job) or self._unreasoned(stage, job) or self._unlike(stage, job)
@@ -254,23 +255,30 @@ class Expectation:
     def _unlike(self, stage: Stage, job: Job) -> str:
         if self.group is None:
             return ""
-        spec = stage.get(POD_GROUP, "PodGroup", _group_name(stage, job))["spec"]
+        spec = _group(stage, job).get("spec", {})
         found = {key: spec.get(key) for key in self.group}
         return "" if found == self.group else f"{job.name}: its group says {found}, expected {self.group}"
 
     def _unreasoned(self, stage: Stage, job: Job) -> str:
         if not self.reason:
             return ""
-        status = stage.get(POD_GROUP, "PodGroup", _group_name(stage, job)).get("status", {})
+        status = _group(stage, job).get("status", {})
         reasons = [one["reason"] for each in status.get("schedulingConditions", ()) for one in each.get("reasons", ())]
         return "" if self.reason in reasons else f"{job.name}: its reasons are {reasons}, expected {self.reason}"
 
 
 def _group_name(stage: Stage, job: Job) -> str:
+    """Return how the group of a job is called; "" while a bare one has no pod."""
     if not job.bare:
         return job.name
-    pod = stage.pods(job.name)[0]["metadata"]
-    return f"pg-{pod['name']}-{pod['uid']}"
+    pods = stage.pods(job.name)
+    return f"pg-{pods[0]['metadata']['name']}-{pods[0]['metadata']['uid']}" if pods else ""
+
+
+def _group(stage: Stage, job: Job) -> Manifest:
+    """Return the group of a job; {} if it is not there yet."""
+    name = _group_name(stage, job)
+    return (stage.find(POD_GROUP, "PodGroup", name) if name else None) or {}
 
 
 def _zones(pod: Manifest) -> list[Manifest]:

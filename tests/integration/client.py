@@ -174,6 +174,15 @@ class Api:
         found: Manifest = self.request("GET", self.path(manifest))
         return found
 
+    def find(self, manifest: Manifest) -> Manifest | None:
+        """Return the present form of an object like `get`, None if it is not there."""
+        try:
+            return self.get(manifest)
+        except Refused as refusal:
+            if refusal.code != http.client.NOT_FOUND:
+                raise
+            return None
+
     def list(self, api_version: str, kind: str, namespace: str = "", **query: str | int) -> "list[Manifest]":
         """Return the objects of a kind, in all namespaces or one, complete with what a list leaves out of its items."""
         answer = self.request("GET", self.collection(api_version, kind, namespace), **query)

@@ -175,6 +175,10 @@ class Stage:
         """Return an object."""
         return self.api.get(self.placed({"apiVersion": version, "kind": kind, "metadata": {"name": name}}))
 
+    def find(self, version: str, kind: str, name: str) -> Manifest | None:
+        """Return an object, None if it is not there."""
+        return self.api.find(self.placed({"apiVersion": version, "kind": kind, "metadata": {"name": name}}))
+
     def delete(self, version: str, kind: str, name: str) -> None:
         """Delete an object."""
         self.api.delete(self.placed({"apiVersion": version, "kind": kind, "metadata": {"name": name}}))
@@ -199,10 +203,11 @@ class Stage:
 
     def group_of(self, pod: str) -> Manifest:
         """Return the group of a pod, once it has one."""
-        name = until(
+        name: str = until(
             lambda: self.pod(pod)["metadata"].get("annotations", {}).get("pod-group-name"), f"a group of {pod}"
         )
-        return self.get(POD_GROUP, "PodGroup", name)
+        # That of a pod without an owner may be written after the pod was bound.
+        return until(lambda: self.find(POD_GROUP, "PodGroup", name), f"group {name}")
 
     def queue_status(self, name: str) -> dict[str, Any]:
         """Return the status of a queue."""

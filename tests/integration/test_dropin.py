@@ -55,8 +55,24 @@ def admin(plane, tmp_path_factory):
     environment = own_environment(admin, IMAGE)
     with running(plane, folder, environment=environment), serving_webhooks(plane, folder):
         kubelet.start()
+        until(lambda: is_asked(admin), "the API server to know of the webhooks")
         yield admin
         kubelet.stop()
+
+
+def is_asked(admin):
+    """Return whether both kinds of webhooks have their say; that takes the API server a moment."""
+    made = admin.create(a_pod("asked", annotations={"gpu-fraction": "0.5"}), dryRun="All")
+    seen = len(admin.warnings)
+    admin.create(greedy(), dryRun="All")
+    return "env" in made["spec"]["containers"][0] and len(admin.warnings) > seen
+
+
+def greedy():
+    """Return a group that asks for more sub-groups than it has."""
+    groups = [{"name": f"prefill-{number}", "minMember": 8} for number in range(4)]
+    spec = {"queue": "team", "minSubGroup": 5, "subGroups": groups}
+    return an_object("scheduling.run.ai/v2alpha2", "PodGroup", "greedy", NAMESPACE, spec=spec)
 
 
 @pytest.fixture(autouse=True)
@@ -103,8 +119,10 @@ def wait_for(admin, *names):
 
 
 def group_of(admin, pod):
+    """Return the group that a pod names; that of a pod without an owner may be written after the pod was bound."""
     name = pod["metadata"]["annotations"]["pod-group-name"]
-    return admin.get(an_object("scheduling.run.ai/v2alpha2", "PodGroup", name, NAMESPACE))
+    group = an_object("scheduling.run.ai/v2alpha2", "PodGroup", name, NAMESPACE)
+    return until(lambda: admin.find(group), f"group {name}")
 
 
 def test_a_bare_pod_with_the_label_of_a_queue_starts(admin):
@@ -266,10 +284,8 @@ def test_queues_with_everything_that_the_peer_knows_are_accepted_and_get_a_statu
 
 
 def test_a_group_that_asks_for_more_sub_groups_than_it_has_is_warned_of(admin):
-    groups = [{"name": f"prefill-{number}", "minMember": 8} for number in range(4)]
-    spec = {"queue": "team", "minSubGroup": 5, "subGroups": groups}
     seen = len(admin.warnings)
-    admin.create(an_object("scheduling.run.ai/v2alpha2", "PodGroup", "greedy", NAMESPACE, spec=spec))
+    admin.create(greedy())
     (warning,) = admin.warnings[seen:]
     assert "minSubGroup (5) exceeds the number of direct child SubGroups (4)" in warning
 

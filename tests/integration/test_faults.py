@@ -1,16 +1,15 @@
 """All of kai on a real API server while something goes wrong: nothing is lost, and nothing is given twice."""
 
 import threading
-import time
 from collections import Counter
 
 import pytest
 
 from tests.integration.behaviour import Job
-from tests.integration.client import until
+from tests.integration.client import PATIENCE, until
 from tests.integration.installation import install
 from tests.integration.proxy import Fate, proxied
-from tests.integration.stage import BIND_REQUEST, node, queue, scene, staged, when
+from tests.integration.stage import BIND_REQUEST, JOB, node, queue, scene, staged, when
 from tests.unit.deploy.rendering import DEPLOY
 
 GPU = "nvidia.com/gpu"
@@ -48,6 +47,14 @@ def all_run(stage, count):
     until(lambda: len(stage.running()) == count, f"{count} pods to run")
 
 
+def whole_gang(stage):
+    """Return the two pods of a gang that runs; [] if none does."""
+    running = stage.running()
+    jobs = Counter(each["metadata"]["labels"][JOB] for each in running)
+    whole = [job for job, count in jobs.items() if count == 2]
+    return [each for each in running if whole and each["metadata"]["labels"][JOB] == whole[0]]
+
+
 def assert_nothing_is_booked_twice(stage):
     """Fail if a node has more than it can bear, or if a pod was bound twice."""
     used = Counter()
@@ -78,8 +85,7 @@ def test_watches_that_end_while_jobs_come_and_go_lose_nothing(stage, fate):
             submit(stage, f"gang-{number}", pods=2, gpu=1, bare=False)
             ended += proxy.end_watches(fate)
             if number == 3:  # and of those that run, two go
-                until(lambda: len(stage.running()) >= 2, "somebody to run")
-                for pod in stage.running()[:2]:
+                for pod in until(lambda: whole_gang(stage), "a gang to run"):
                     stage.delete("v1", "Pod", pod["metadata"]["name"])
                     ended += proxy.end_watches(fate)
         # Eight GPUs and ten pods, in gangs of two; the gang that lost its pods has none.
@@ -128,13 +134,13 @@ def test_a_process_that_dies_with_bindings_under_way_is_continued_by_the_next(st
                 passed.append(path)
                 if len(passed) > 2:
                     reached.set()
-                    is_open.wait(60)
+                    is_open.wait(PATIENCE)
                     raise ConnectionResetError("dead")
 
         proxy.before = hold
         first = stage.start("first", api=proxy.view(stage.plane.account("kai-scheduler", "kai")))
         submit(stage, "gang", pods=6, gpu=1)
-        assert reached.wait(60)
+        assert reached.wait(PATIENCE)
         stage.stop(first, kill=True)
         is_open.set()
     stage.start("second")
@@ -217,12 +223,10 @@ def test_of_two_replicas_the_second_takes_over_when_the_first_is_killed(stage):
     submit(stage, "early", pods=4, gpu=1)
     until(stage.running, "somebody to run")
     stage.stop(first, kill=True)
-    began = time.monotonic()
     all_run(stage, 4)
     submit(stage, "late", pods=4, gpu=1)
     all_run(stage, 8)
     assert leader(stage) != holder
-    assert time.monotonic() - began > 1.0, "a lease that nobody gave back is waited for"
     assert_nothing_is_booked_twice(stage)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.integration.client import until
 from tests.integration.installation import CRDS, install
 from tests.integration.stage import JOB, POD_GROUP, an_object, node, queue, scene, staged, when
 from tests.unit.deploy.rendering import DEPLOY
@@ -327,6 +328,10 @@ def may_read(stage, group, plural):
     role = {"apiGroup": rights, "kind": "ClusterRole", "name": "reads-flows"}
     stage.api.ensure(an_object(f"{rights}/v1", "ClusterRole", "reads-flows", rules=rules))
     stage.api.ensure(an_object(f"{rights}/v1", "ClusterRoleBinding", "reads-flows", roleRef=role, subjects=subjects))
+    asked = {"group": group, "resource": plural, "verb": "list"}
+    spec = {"user": "system:serviceaccount:kai-scheduler:kai", "resourceAttributes": asked}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": spec}
+    until(lambda: stage.api.create(review)["status"]["allowed"], "the right to be known")
 
 
 def test_an_owner_of_a_kind_that_nobody_knows_is_a_group_of_one_pod_each(stage):

@@ -78,7 +78,7 @@ def weighed(name, parent):
 
 
 def test_a_queue_that_used_much_before_waits_for_one_that_did_not(control_plane, cluster, database, tmp_path):
-    params = {"fetchInterval": "1s", "stalenessPeriod": "3s", "halfLifePeriod": "10m"}
+    params = {"fetchInterval": "1s", "stalenessPeriod": "10s", "halfLifePeriod": "10m"}
     usage = {"clientType": "prometheus", "connectionString": database.address, "usageParams": params}
     shard = {
         "apiVersion": "kai.scheduler/v1",

@@ -251,7 +251,7 @@ def settle(scheduler):
 
 
 def test_two_replicas_elect_a_leader_and_the_other_takes_over(control_plane, cluster, tmp_path):
-    flags = ("--leader-elect",)
+    flags = ("--leader-elect", "--leader-elect-lease-duration=60s")  # a busy machine must not lose it for us
     lease = an_object("coordination.k8s.io/v1", "Lease", "kai-scheduler", metadata={"namespace": "kai-scheduler"})
     with running(control_plane, tmp_path, *flags, name="one") as first:
         cluster.create(group("early"))

@@ -43,7 +43,11 @@ class World:
 
     def group(self, name):
         """Return the group of a pod, once the pod has one."""
-        return self.find(POD_GROUP, "PodGroup", until(lambda: self.group_name(name), f"a group of pod {name}"))
+        group = until(lambda: self.group_name(name), f"a group of pod {name}")
+        metadata = {"name": group, "namespace": SPACE}
+        return until(
+            lambda: self.api.find({"apiVersion": POD_GROUP, "kind": "PodGroup", "metadata": metadata}), f"group {group}"
+        )
 
     def resources(self, name):
         return self.group(name).get("status", {}).get("resourcesStatus", {})

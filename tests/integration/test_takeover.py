@@ -162,6 +162,12 @@ def groups(admin):
     return {each["metadata"]["name"]: (each["metadata"]["uid"], each["spec"]) for each in found}
 
 
+def group_of(admin, pod):
+    """Return the group of a pod, None if it is not there."""
+    name = the(admin, pod)["metadata"].get("annotations", {}).get("pod-group-name")
+    return admin.find(an_object("scheduling.run.ai/v2alpha2", "PodGroup", name, NAMESPACE)) if name else None
+
+
 def phases(admin):
     requests = admin.list("scheduling.run.ai/v1alpha2", "BindRequest", NAMESPACE)
     return {each["metadata"]["name"]: each.get("status", {}).get("phase") for each in requests}
@@ -189,14 +195,14 @@ def test_kai_carries_on_where_the_peer_was_stopped_and_leaves_what_it_reads(bare
         until(lambda: the(admin, "late")["spec"].get("nodeName"), "a new pod to start")
         ended = dict.fromkeys(("arriving", "waiting-0", "waiting-1", "late"), "Succeeded")
         until(lambda: phases(admin) == ended, "all bind requests to end")
+        # A pod without an owner may be bound before its group is written.
+        until(lambda: group_of(admin, "late") is not None, "the group of the new pod")
 
     # What is left for the peer: a lease that is free, bind requests that ended, groups under its names.
     assert admin.get(LEASE)["spec"].get("holderIdentity", "") == ""
     assert phases(admin) == ended
-    late = the(admin, "late")
-    name = late["metadata"]["annotations"]["pod-group-name"]
-    assert name == f"pg-late-{late['metadata']['uid']}"
-    group = admin.get(an_object("scheduling.run.ai/v2alpha2", "PodGroup", name, NAMESPACE))
+    late, group = the(admin, "late"), group_of(admin, "late")
+    assert group["metadata"]["name"] == f"pg-late-{late['metadata']['uid']}"
     owner = yaml.safe_load(group["metadata"]["annotations"]["kai.scheduler/top-owner-metadata"])
     assert (owner["kind"], owner["name"], owner["uid"]) == ("Pod", "late", late["metadata"]["uid"])
     assert refused_calls(plane) == []
