@@ -16,6 +16,7 @@ import pytest
 from tests.integration import programs
 from tests.integration.controlplane import ControlPlane
 from tests.integration.installation import install
+from tests.integration.proxy import Latency, proxied
 from tests.unit.deploy.rendering import DEPLOY
 
 
@@ -47,9 +48,22 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         pytest.skip("kube-apiserver and etcd are not built; `nox -s integration` builds them once")
     plane = ControlPlane.start(found, tmp_path_factory.mktemp("control-plane"))
     try:
-        yield plane
+        with slowed(plane):
+            yield plane
     finally:
         plane.stop()
+
+
+@contextmanager
+def slowed(plane: ControlPlane) -> Iterator[None]:
+    """Put a proxy with drawn latencies before the API server where ``KAI_TEST_LATENCY`` asks for it."""
+    latency = Latency.read(os.environ.get("KAI_TEST_LATENCY", ""))
+    if latency is None:
+        yield
+        return
+    with proxied(plane, latency) as proxy:
+        plane.front = proxy.url
+        yield
 
 
 @pytest.fixture(scope="module")

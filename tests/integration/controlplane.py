@@ -107,6 +107,8 @@ class ControlPlane:
     url: str
     admin: Api
     etcd_url: str
+    front: str = ""
+    """Where kai connects to, if not to the API server itself."""
 
     @classmethod
     def start(cls, programs: Programs, folder: Path, *, flags: tuple[str, ...] = ()) -> Self:
@@ -201,7 +203,8 @@ class ControlPlane:
     def kubeconfig(self, api: Api, name: str) -> Path:
         """Write the configuration with which kubectl and kai connect as this user; return its path."""
         path = self.folder / f"{name}.kubeconfig"
-        cluster = {"server": api.url, "certificate-authority": str(self.admin.ca_file)}
+        server = self.front if self.front and api.url == self.url else api.url
+        cluster = {"server": server, "certificate-authority": str(self.admin.ca_file)}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -216,7 +219,9 @@ class ControlPlane:
     def audited(self, user: str = "") -> list[dict[str, Any]]:
         """Return what the audit log says, of everybody but the administrator or of one user."""
         log = self.folder / "audit.log"
-        events = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        # What follows the last end of a line is being written.
+        whole = log.read_text().rpartition("\n")[0] if log.exists() else ""
+        events = [json.loads(line) for line in whole.splitlines()]
         return [event for event in events if not user or event["user"].get("username") == user]
 
     # --- Objects -------------------------------------------------------------------------------------------------

@@ -7,8 +7,10 @@ trusts the other. Watches are passed on line by line, and can be cut off or told
 import enum
 import http.client
 import json
+import random
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -41,6 +43,37 @@ class Fate(enum.Enum):
     EXPIRED = "expired"
 
 
+@attrs.define
+class Latency:
+    """Pauses before answers and events: most are short, a few last up to ``longest`` seconds.
+
+    They are drawn from a seed, so that a run can be repeated as far as the order of requests can.
+    """
+
+    longest: float
+    seed: int = 0
+    _draw: random.Random = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Begin to draw."""
+        self._draw = random.Random(self.seed)
+
+    @classmethod
+    def read(cls, text: str) -> "Latency | None":
+        """Return what ``SECONDS`` or ``SECONDS:SEED`` says; None for nothing.
+
+        Raises: ValueError for anything else.
+        """
+        if not text:
+            return None
+        longest, _, seed = text.partition(":")
+        return cls(float(longest), int(seed or 0))
+
+    def pass_by(self) -> None:
+        """Wait for the next pause."""
+        time.sleep(self.longest * self._draw.random() ** 3)
+
+
 @attrs.define(eq=False)
 class Watch:
     """A watch that is being passed on."""
@@ -58,6 +91,8 @@ class Proxy:
     watches: set[Watch] = attrs.field(factory=set)
     before: Callable[[str, str], None] = attrs.field(default=lambda _method, _path: None)
     """Called with the method and path of each request before it is passed on; what it raises ends the connection."""
+    latency: Latency | None = None
+    """How late answers and events are, besides what they take anyway."""
     after: Callable[[str, str], None] = attrs.field(default=lambda _method, _path: None)
     """Called once the API server has answered, before the answer is passed on; what it raises loses the answer."""
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
@@ -111,6 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             upstream.request(self.command, self.path, body=body, headers=headers)
             response = upstream.getresponse()
+            self._linger()
             self.proxy.after(self.command, self.path)
             if "watch=true" in self.path and response.status == http.client.OK:
                 self._stream(upstream, response)
@@ -120,6 +156,10 @@ class _Handler(BaseHTTPRequestHandler):
             upstream.close()
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _pass_on  # noqa: N815 - names that the base class asks for
+
+    def _linger(self) -> None:
+        if self.proxy.latency is not None:
+            self.proxy.latency.pass_by()
 
     def _upstream(self) -> http.client.HTTPSConnection:
         plane = self.proxy.plane
@@ -145,6 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         with self.proxy.watching(upstream) as watch:
             for line in _lines(response):
+                self._linger()
                 self._chunk(line)
         if watch.fate is Fate.CUT:
             self.close_connection = True
@@ -181,11 +222,11 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def proxied(plane: ControlPlane) -> Iterator[Proxy]:
+def proxied(plane: ControlPlane, latency: Latency | None = None) -> Iterator[Proxy]:
     """Run a proxy before an API server."""
     handler = type("Handler", (_Handler,), {})
     server = _Server((HOST, 0), handler)
-    proxy = handler.proxy = Proxy(plane, server)  # type: ignore[attr-defined]  # a class of its own for each proxy
+    proxy = handler.proxy = Proxy(plane, server, latency=latency)  # type: ignore[attr-defined]  # a class of its own for each proxy
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificates = plane.folder / "certificates"
     context.load_cert_chain(certificates / "apiserver.crt", certificates / "apiserver.key")

@@ -25,7 +25,7 @@ def binder_settings() -> BinderSettings:
     """Return the settings of the binder with what the shipped Deployment gives it."""
     reservation = ReservationSettings(
         image="reserve:1",
-        timeout_seconds=10.0,
+        timeout_seconds=60.0,
         pod_security_context=container_argument("--resource-reservation-pod-security-context"),
         container_security_context=container_argument("--resource-reservation-container-security-context"),
     )

@@ -9,7 +9,7 @@ from tests.integration.behaviour import Job
 from tests.integration.client import PATIENCE, until
 from tests.integration.installation import install
 from tests.integration.proxy import Fate, proxied
-from tests.integration.stage import BIND_REQUEST, JOB, node, queue, scene, staged, when
+from tests.integration.stage import BIND_REQUEST, JOB, POD_GROUP, node, queue, scene, staged, when
 from tests.unit.deploy.rendering import DEPLOY
 
 GPU = "nvidia.com/gpu"
@@ -172,6 +172,42 @@ def test_a_process_that_dies_between_a_bind_request_and_the_binding_is_continued
     }
     assert len(groups) == 1
     assert_nothing_is_booked_twice(stage)
+
+
+def test_a_process_that_dies_between_the_bind_of_a_pod_and_the_writing_of_its_group_is_continued_by_the_next(stage):
+    """A pod without an owner is bound before its group is written; the write never comes."""
+    is_held, is_open = threading.Event(), threading.Event()
+
+    with proxied(stage.plane) as proxy:
+
+        def hold(method, path):
+            if is_held.is_set() and method != "GET" and "/podgroups" in path:
+                is_open.wait(PATIENCE)
+                raise ConnectionResetError("dead")
+
+        proxy.before = hold
+        first = stage.start("first", api=proxy.view(stage.plane.account("kai-scheduler", "kai")))
+        submit(stage, "early", gpu=1, bare=True)
+        stage.group_of("early-0")  # groups are shown ahead of their writes where one could be written
+        is_held.set()
+        submit(stage, "late", gpu=1, bare=True)
+        pod = until(lambda: bound(stage, "late-0"), "the pod to be bound")
+        stage.stop(first, kill=True)
+        is_open.set()
+    name = pod["metadata"]["annotations"]["pod-group-name"]
+    assert name == f"pg-late-0-{pod['metadata']['uid']}"
+    assert stage.find(POD_GROUP, "PodGroup", name) is None
+    stage.start("second")
+    assert stage.group_of("late-0")["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]
+    when(lambda: stage.queue_status("team")["allocated"][GPU] == "2", "the queue to count both")
+    assert bound(stage, "late-0")["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert_nothing_is_booked_twice(stage)
+
+
+def bound(stage, name):
+    """Return a pod if it has a node."""
+    pod = stage.pod(name)
+    return pod if pod["spec"].get("nodeName") else None
 
 
 def test_a_scheduler_that_starts_anew_keeps_to_what_it_had_promised(stage):
