@@ -20,6 +20,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 from kai.admission.serving import Certificate, serve_webhooks
 from kai.api.bindrequest import BindRequest
+from kai.api.core import ConfigMap
 from kai.api.kinds import ApiObject
 from kai.api.node import Node
 from kai.api.pod import Pod
@@ -271,7 +272,11 @@ class _Plan:
             wanted.update(dict.fromkeys(kinds))
         # Failed pods hold nothing and want nothing; only the scheduler can do without them.
         return [
-            Watched(cls=cls, field_selector="status.phase!=Failed" if cls is Pod and not self.others else "")
+            Watched(
+                cls=cls,
+                field_selector="status.phase!=Failed" if cls is Pod and not self.others else "",
+                metadata_only=cls is ConfigMap,  # which are there; who needs more of one asks for it
+            )
             for cls in wanted
         ]
 

@@ -17,6 +17,8 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
+METADATA: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
 Query: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -35,6 +37,8 @@ class Call:
     query: Query = ()
     body: bytes | None = None
     content_type: str = JSON
+    accept: str = JSON
+    """In which form the answer is wanted."""
     timeout: float = 30.0
     """Seconds until a complete answer; of a stream, until its first byte."""
     may_send: Callable[[], bool] = attrs.field(default=always, eq=False, repr=False)

@@ -188,7 +188,7 @@ class Client:
             f"{call.method} {target} HTTP/1.1",
             f"Host: {wires.host}",
             f"User-Agent: {self._user_agent}",
-            "Accept: application/json",
+            f"Accept: {call.accept}",
             "Accept-Encoding: identity",
         ]
         if credentials.authorization:
@@ -226,7 +226,7 @@ class Client:
         except ConfigError as error:
             return NoAnswer(was_sent=False, message=str(error))
         credentials = self._account.credentials
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": self._user_agent}
+        headers = {"Accept": call.accept, "Accept-Encoding": "identity", "User-Agent": self._user_agent}
         if call.body is not None:
             headers["Content-Type"] = call.content_type
         if credentials.authorization:

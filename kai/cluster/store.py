@@ -33,6 +33,8 @@ class Watched:
     namespace: str = ""
     label_selector: str = ""
     field_selector: str = ""
+    metadata_only: bool = False
+    """Whether the metadata of objects are enough; the rest is neither sent nor kept."""
 
     @property
     def is_whole(self) -> bool:
@@ -128,6 +130,10 @@ class WatchedStore:
     def is_whole(self, cls: type[Any]) -> bool:
         """Return whether all objects of a kind are in the store."""
         return self.watches(cls) and self._syncs[cls].watched.is_whole
+
+    def has_metadata_only(self, cls: type[Any]) -> bool:
+        """Return whether objects of a kind are shown without what is beside their metadata."""
+        return self.watches(cls) and self._syncs[cls].watched.metadata_only
 
     def get(self, cls: type[T], name: str, namespace: str = "") -> T | None:
         """Return an object."""

@@ -12,7 +12,18 @@ import structlog
 from kai.api.collector import growing, paused
 from kai.api.kinds import BY_CLASS
 from kai.cluster.answers import status_of, wait_of
-from kai.cluster.calls import Answer, Call, LineSplitter, NoAnswer, Query, Stream, Transport
+from kai.cluster.calls import (
+    JSON,
+    METADATA,
+    METADATA_LIST,
+    Answer,
+    Call,
+    LineSplitter,
+    NoAnswer,
+    Query,
+    Stream,
+    Transport,
+)
 from kai.cluster.encoding import page_query
 from kai.cluster.paths import Served, collection
 from kai.cluster.port import Clock
@@ -143,7 +154,13 @@ class Watcher:
 
     async def _read_page(self, effect: ReadPage) -> Event:
         query = (*self._selectors(), *page_query(effect.limit, effect.rest))
-        call = Call(method="GET", path=self._path(effect.variant), query=query, timeout=_PAGE_TIMEOUT)
+        call = Call(
+            method="GET",
+            path=self._path(effect.variant),
+            query=query,
+            accept=self._form(METADATA_LIST),
+            timeout=_PAGE_TIMEOUT,
+        )
         answer = await self.transport.request(call)
         page = page_of(answer.body) if isinstance(answer, Answer) and answer.is_good else None
         if page is None:
@@ -183,7 +200,9 @@ class Watcher:
             ("resourceVersion", effect.version),
             ("timeoutSeconds", str(int(effect.seconds))),
         )
-        call = Call(method="GET", path=self._path(effect.variant), query=query, timeout=_GRACE)
+        call = Call(
+            method="GET", path=self._path(effect.variant), query=query, accept=self._form(METADATA), timeout=_GRACE
+        )
         async with self.transport.stream(call) as stream:
             if isinstance(stream, Answer | NoAnswer):
                 return self._step(self._refused(stream))
@@ -252,6 +271,9 @@ class Watcher:
     def _selectors(self) -> Query:
         chosen = (("labelSelector", self.watched.label_selector), ("fieldSelector", self.watched.field_selector))
         return tuple((name, value) for name, value in chosen if value)
+
+    def _form(self, metadata: str) -> str:
+        return metadata if self.watched.metadata_only else JSON
 
     def _refused(self, answer: Answer | NoAnswer) -> Refused:
         if isinstance(answer, NoAnswer):

@@ -259,7 +259,7 @@ class Requests:
         """Put an object onto its shelf, and return it; the very same where it is known already."""
         self.store.take_answer(cls, manifest)
         metadata = manifest.get("metadata")
-        if self.store.watches(cls) and isinstance(metadata, Mapping):
+        if self.store.watches(cls) and not self.store.has_metadata_only(cls) and isinstance(metadata, Mapping):
             known = self.store.shelf(cls).actual((metadata.get("namespace") or "", metadata.get("name") or ""))
             if known is not None and known.metadata.resource_version == metadata.get("resourceVersion"):
                 return known

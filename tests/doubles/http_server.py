@@ -16,7 +16,7 @@ import anyio
 import attrs
 
 from kai.api.patches import merged
-from kai.cluster.calls import Answer, Call, NoAnswer, Stream
+from kai.cluster.calls import METADATA_LIST, Answer, Call, NoAnswer, Stream
 
 Manifest = dict[str, Any]
 Place = tuple[str, str, str]
@@ -204,7 +204,10 @@ class HttpServer:
         metadata: Manifest = {"resourceVersion": str(version)}
         if end < len(items):
             metadata["continue"] = f"{version}.{end}"
-        return _answer(200, {"kind": "List", "metadata": metadata, "items": items[start:end]})
+        shown = items[start:end]
+        if call.accept == METADATA_LIST:
+            shown = [{"metadata": each["metadata"]} for each in shown]
+        return _answer(200, {"kind": "List", "metadata": metadata, "items": shown})
 
     def _create(self, plural: str, namespace: str, body: Manifest) -> Answer:
         name = body["metadata"]["name"]

@@ -139,6 +139,18 @@ async def test_lists_come_in_pages_and_changes_follow(plane):
 
 
 @asynchronous
+async def test_of_config_maps_the_metadata_are_enough(plane):
+    plane.admin.create({**config_map("early"), "data": {"secret": "1"}})
+    watched = (Watched(cls=ConfigMap, namespace=NAMESPACE, metadata_only=True),)
+    async with connected(plane, watched=watched) as cluster:
+        plane.admin.create({**config_map("late"), "data": {"secret": "2"}})
+        await until(lambda: versions(cluster.store, ConfigMap) == real_versions(plane, "ConfigMap"))
+        assert [dict(each.data) for each in cluster.store.all(ConfigMap)] == [{}, {}]
+        whole = await cluster.api.perform(Get(ref=at(ConfigMap, "late"), fresh=True))
+        assert whole.data == {"secret": "2"}
+
+
+@asynchronous
 async def test_a_compacted_history_is_noticed_inside_of_the_stream_and_made_good(plane):
     """The API server is restarted, so that its cache is empty and only the compacted store can answer."""
     plane.admin.ensure(config_map("kept"))

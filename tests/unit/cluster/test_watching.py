@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from kai.api.core import ConfigMap
 from kai.api.node import Node
 from kai.api.numa import NodeResourceTopology
+from kai.api.plans import Get, Ref
 from kai.api.pod import Pod
-from kai.cluster.calls import Answer, NoAnswer
+from kai.cluster.calls import METADATA, METADATA_LIST, Answer, NoAnswer
 from kai.cluster.store import Watched
 from tests.doubles.http_server import Faults, HttpServer
 from tests.unit.cluster.assembled import in_virtual_time, port, running, versions
@@ -34,6 +35,19 @@ async def test_what_exists_is_listed_in_pages_and_what_changes_follows():
         await anyio.sleep(0.1)
         assert versions(cluster.store, ConfigMap) == server.versions("configmaps")
         assert cluster.problems() == ()
+
+
+@in_virtual_time
+async def test_of_a_kind_whose_names_are_enough_nothing_else_is_asked_for_or_kept():
+    server = filled()
+    async with running(server, watched=(Watched(cls=ConfigMap, metadata_only=True),)) as cluster:
+        await anyio.sleep(0.1)
+        assert versions(cluster.store, ConfigMap) == server.versions("configmaps")
+        assert not any(each.data for each in cluster.store.all(ConfigMap))
+        asked = {"watch" in dict(call.query): call.accept for call in server.calls}
+        assert asked == {False: METADATA_LIST, True: METADATA}
+        whole = await cluster.api.perform(Get(ref=Ref(ConfigMap, "c1", "team"), fresh=True))
+        assert whole.data == {"n": "1"}
 
 
 @in_virtual_time
