@@ -3,9 +3,15 @@
 Source: the peer's end-to-end suites admission/deviceaccess and integrations/third_party/hamicore.
 """
 
+import socket
+import ssl
+from contextlib import ExitStack, closing, suppress
+from urllib.parse import urlsplit
+
 import pytest
 
-from tests.integration.client import Refused, until
+from tests.doubles.packets import LENGTHS
+from tests.integration.client import PATIENCE, Refused, until
 from tests.integration.installation import install
 from tests.integration.kubelet import RESERVED, Kubelet
 from tests.integration.together import GPU, add_node, add_queues, an_object, own_environment, running, serving_webhooks
@@ -88,6 +94,24 @@ def test_containers_without_gpus_are_told_that_they_see_none(admin):
     found = variables(made)
     assert found["looks"][VISIBLE]["value"] == "void"
     assert VISIBLE not in found["uses"]
+
+
+def test_neither_a_packet_nor_connections_that_say_nothing_keep_the_api_server_from_its_answer(admin):
+    (configuration,) = admin.list("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration")
+    at = urlsplit(configuration["webhooks"][0]["clientConfig"]["url"])
+    place = (at.hostname, at.port)
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with ExitStack() as held:
+        for _ in range(300):
+            held.enter_context(closing(socket.create_connection(place)))
+        for length in LENGTHS:
+            head = f"POST {at.path} HTTP/1.1\r\nHost: x\r\nContent-Length: ".encode() + length + b"\r\n\r\n"
+            bare = socket.create_connection(place, timeout=PATIENCE)
+            with suppress(OSError), context.wrap_socket(bare) as stream:
+                stream.sendall(head)
+                stream.recv(1)
+            assert is_asked(admin)
 
 
 @pytest.mark.parametrize(
