@@ -36,6 +36,7 @@ SETTING_OF: Final = {
     "gpu-worker-node-label-key": "gpu_worker_label",
     "mig-worker-node-label-key": "mig_worker_label",
     "schedule-csi-storage": "schedule_csi_storage",
+    "max-pending-shapes-per-namespace": "namespace_shapes",
 }
 """The flags that change what a snapshot is, and what each sets."""
 

@@ -106,6 +106,7 @@ _OWN: Final[Mapping[str, tuple[_Row, ...]]] = {
         ("announce-binds", "truth", True),
         ("hand-over", "truth", True),
         ("bind-requests", "text", "needed"),
+        ("max-pending-shapes-per-namespace", "whole", 100),
     ),
     BINDER: (
         ("resource-reservation-namespace", "text", names.RESERVATION_NAMESPACE),

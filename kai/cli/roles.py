@@ -148,6 +148,7 @@ def intake_of(given: Given) -> Any:  # noqa: ANN401 - as above
         gpu_worker_label=given.text("gpu-worker-node-label-key"),
         mig_worker_label=given.text("mig-worker-node-label-key"),
         schedule_csi_storage=given.truth("schedule-csi-storage"),
+        namespace_shapes=max(0, given.whole("max-pending-shapes-per-namespace")),
     )
 
 

@@ -230,6 +230,14 @@ def _unknown_subgroup(facts: Facts) -> str:
     return f'Pod references subgroup "{subgroup}", which does not exist in PodGroup {group}'
 
 
+def waits_for_turn(facts: Facts) -> str:
+    """Return that a group was not considered in this cycle; the peer has no such bound."""
+    return (
+        f"namespace {facts['namespace']} has pending pods of {facts['shapes']} distinct shapes, and at most"
+        f" {facts['considered']} are considered in a cycle; this one waits for its turn"
+    )
+
+
 _WRITERS: Mapping[Code, Callable[[Facts], str]] = {
     Code.OVER_LIMIT: _over_limit,
     Code.OVER_QUOTA: _over_quota,
@@ -239,6 +247,7 @@ _WRITERS: Mapping[Code, Callable[[Facts], str]] = {
     Code.QUEUE_MISSING: _queue_missing,
     Code.UNKNOWN_SUBGROUP: _unknown_subgroup,
     Code.NOT_READY: not_ready,
+    Code.WAITS_FOR_TURN: waits_for_turn,
 }
 
 

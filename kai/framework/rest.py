@@ -1,8 +1,8 @@
-"""Rest: a cycle that would repeat the last one decision by decision, that is none at all, is not run again.
+"""Rest: a cycle that would repeat an earlier one decision by decision, that is none at all, is not run again.
 
 A cycle is a function of its facts, its profile, its instant and what its budget grants. If the facts and the profile
-are the very same objects, the last cycle decided nothing, the budget never said no, and no deadline that anybody asked
-about has come since, then this cycle would leave the same report.
+are the very same objects, a cycle with the same groups in turn decided nothing, the budget never said no, and no
+deadline that anybody asked about has come since, then this cycle would leave the same report.
 """
 
 from typing import TYPE_CHECKING, cast
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kai.framework.cycle import CycleReport
     from kai.framework.session import Session
 
-_NAME = "cycle at rest"
+_NAME = "cycles at rest"
 
 
 @attrs.frozen(eq=False)
@@ -30,10 +30,10 @@ class _AtRest:
 
 
 def report_at_rest(snapshot: Snapshot, profile: Profile) -> "CycleReport | None":
-    """Return the report of the last cycle if this one would only repeat it, else None. Cost: a few comparisons."""
+    """Return the report of an earlier cycle if this one would only repeat it, else None. Cost: a few comparisons."""
     if snapshot.awaited:
         return None
-    known = cast("_AtRest | None", snapshot.memory.recall(_NAME))
+    known = _known(snapshot).get(_turn_of(snapshot))
     if known is None or known.version is not snapshot.lineage.version or known.profile is not profile:
         return None
     return known.report if known.since <= snapshot.now < known.until else None
@@ -44,7 +44,19 @@ def remember(session: "Session", report: "CycleReport", budget: "Watched") -> No
     snapshot, until = session.snapshot, session.clock.holds_until
     if any(report.counts.values()) or snapshot.awaited or budget.has_refused or until <= snapshot.now:
         return
-    snapshot.memory.keep(_NAME, _AtRest(snapshot.lineage.version, session.profile, snapshot.now, until, report))
+    version = snapshot.lineage.version
+    known = {turn: each for turn, each in _known(snapshot).items() if each.version is version}
+    known[_turn_of(snapshot)] = _AtRest(version, session.profile, snapshot.now, until, report)
+    snapshot.memory.keep(_NAME, known)
+
+
+def _known(snapshot: Snapshot) -> "dict[bytes, _AtRest]":
+    return cast("dict[bytes, _AtRest] | None", snapshot.memory.recall(_NAME)) or {}
+
+
+def _turn_of(snapshot: Snapshot) -> bytes:
+    """Return what tells cycles on the same facts apart: who waits for a turn."""
+    return snapshot.crowds.waiting.tobytes()
 
 
 @attrs.define

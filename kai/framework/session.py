@@ -22,7 +22,7 @@ from kai.framework.portion import Portion
 from kai.framework.profile import Profile
 from kai.framework.records import GroupRecord, Records
 from kai.framework.statement import Statement
-from kai.framework.verdict import Verdict
+from kai.framework.verdict import Code, Reason, Verdict
 from kai.framework.view import SessionView
 from kai.kernels import booking, groups, score
 from kai.kernels.columns import Columns, Facts
@@ -65,6 +65,7 @@ class Session:
         self.stamp = 0
         """Grows with every committed statement: what was refused at this stamp is still refused."""
         self.records = Records(snapshot, base.facts.groups)
+        self._refuse_crowds()
         self.alike = Alike(self)
         self.counts = {"binds": 0, "evictions": 0, "pipelines": 0}
         self.last_start = base.groups.last_start.copy()
@@ -98,6 +99,14 @@ class Session:
         self.grants = Grants(self, base.slot_names)
 
     # ------------------------------------------------------------------ opening
+
+    def _refuse_crowds(self) -> None:
+        """Note why groups are not considered in this cycle that wait for their turn."""
+        for crowd in self.snapshot.crowds.by_namespace.values():
+            groups, facts = crowd.groups, {"shapes": crowd.shapes, "considered": crowd.considered}
+            reason = Reason(code=Code.WAITS_FOR_TURN, facts={"namespace": crowd.namespace, **facts})
+            nobody = np.full(len(groups), -1, np.int64)
+            self.records.refuse_alike(groups, nobody, np.zeros(len(groups), np.bool_), reason)
 
     def _opened(self) -> list[Named]:
         """Return what the plugins of the profile answer to."""
@@ -235,7 +244,7 @@ class Session:
         return self._portions[group]
 
     def waiting_groups(self) -> GroupRows:
-        """Return the groups that have pending pods and enough of them, oldest first.
+        """Return the groups that have pending pods and enough of them, and whose turn it is, oldest first.
 
         The order in which heaps are filled.
         """
@@ -244,6 +253,7 @@ class Session:
         if self._waiting is None or self._waiting[0] != changes:
             waiting = np.zeros(len(self.snapshot.groups), np.bool_)
             groups.find_waiting(self.facts, self.columns, waiting)
+            waiting[self.snapshot.crowds.waiting] = False
             rows = np.flatnonzero(waiting).astype(np.int64)
             self._waiting = changes, self.oldest_first(rows[self.are_ready(rows)])
         return self._waiting[1]

@@ -27,6 +27,7 @@ class Code(StrEnum):
     UNKNOWN_SUBGROUP = "UnknownSubGroup"
     HELD = "PodGroupRefused"
     POD_REFUSED = "PodRefused"
+    WAITS_FOR_TURN = "WaitsForTurn"
     HELD_FOR_LEAVING = "HeldForLeaving"
     NOT_ELIGIBLE = "AtFairShare"
     NO_VICTIMS = "NoVictims"

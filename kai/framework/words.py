@@ -81,6 +81,9 @@ class Teller:
             yield Words(Code.HELD_FOR_LEAVING, held_text(self._held_nodes(pods)))
             return
         yield from self._impossible(facts, pods)
+        if later := [reason for reason in record.reasons if reason.code is Code.WAITS_FOR_TURN]:
+            yield Words(Code.WAITS_FOR_TURN, messages.reason_text(later[0]), later[0].facts)
+            return
         yield from _bounds(record.reasons)
         yield from self._matches(waiting, record)
         yield from _no_room(record, facts)

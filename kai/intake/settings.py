@@ -31,6 +31,8 @@ class IntakeSettings:
     cpu_worker_label: str = names.CPU_WORKER
     gpu_worker_label: str = names.GPU_WORKER
     mig_worker_label: str = names.MIG_ENABLED
+    namespace_shapes: int = 0
+    """Shapes of pending pods of one namespace that one cycle considers; 0 is all of them."""
     schedule_csi_storage: bool = False
     """Whether the capacities that storage drivers report are shared out; if not, each claim must fit by itself."""
 

@@ -4,7 +4,8 @@ What follows from one object alone is remembered by the object's identity (``kai
 ``requests`` and ``traits``, nodes in ``nodes``, groups in ``groups``. What follows from several objects is settled when
 one of them changed: on whose account groups are held in ``held``, which pods belong to which group in ``membership``,
 what neighbours mean for a pod's shape in ``neighbours`` and ``shapes``, and where pods stand under the bind requests
-and the clock of the moment in ``standing``.
+and the clock of the moment in ``standing``. Whose groups wait for a later cycle, because their namespace has too many
+that are unlike each other, says ``turns``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +36,7 @@ from kai.intake.shapes import ShapeTable
 from kai.intake.shelf import Shelf, in_order
 from kai.intake.standing import BaseColumns, Standing, read_base, read_records, read_standing
 from kai.intake.table import GroupTable, NodeTable, PodTable
+from kai.intake.turns import Turns
 from kai.model.axis import PLUGGED_GPU, ResourceAxis
 from kai.model.catalog import Catalog
 from kai.model.node import Node
@@ -97,6 +99,7 @@ class Intake:
         self._forget()
 
     def _forget(self) -> None:
+        self._turns = Turns(self._settings.namespace_shapes)
         self._places, self._accounts = Places(), Accounts()
         self._shapes = ShapeTable()
         self._node_reader = NodeReader(self._settings)
@@ -147,7 +150,7 @@ class Intake:
         """
         last = self._last
         if last is not None and last.holds(objects, now, usage):
-            return last.snapshot.at(now, revision, awaited)
+            return self._dealt(last.snapshot.at(now, revision, awaited))
         self._last = None  # lest a failure leave a snapshot that is not what the shelves hold
         if self._is_overgrown(objects):
             self._forget()  # most of what was interned belongs to pods of the past
@@ -184,8 +187,15 @@ class Intake:
             awaited=awaited,
             revision=revision,
         ).descending(self._lineage())
-        self._last = _Taken(objects, dict(usage), snapshot, _next_stuck(base, now, patience))
-        return snapshot
+        self._last = _Taken(objects, dict(usage), self._dealt(snapshot), _next_stuck(base, now, patience))
+        return self._last.snapshot
+
+    def _dealt(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot with those who wait for their turn; the same one if all have theirs, now and before."""
+        crowds = self._turns.settle(snapshot)
+        if not crowds.by_namespace and not snapshot.crowds.by_namespace:
+            return snapshot
+        return attrs.evolve(snapshot, crowds=crowds).descending(snapshot.lineage)
 
     def _is_overgrown(self, objects: ClusterObjects) -> bool:
         most = _MANY + 4 * (len(objects.pods) + len(objects.pod_groups))

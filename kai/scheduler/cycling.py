@@ -67,6 +67,8 @@ class Done:
     groups: Mapping[str, tuple[int, int]]
     """By action: how many groups it bound, and for how many it decided something."""
     decisions: int
+    turns: int
+    """After how many cycles every group was considered once."""
     restless: bool
     """Whether something may change by the mere passing of time: pods wait, or a gang is stale."""
 
@@ -148,6 +150,8 @@ class Cycles:
     """Keys of groups for which the last cycle evicted pods; what another process evicted for is not known."""
     _intake: Intake | None = None
     _told: tuple[CycleReport, Overall] | None = None
+    _accounted: frozenset[str] = frozenset()
+    """UIDs of groups that were told something, while some wait for their turn."""
     _dumps: int = 0
     _is_frozen: bool = False
 
@@ -219,8 +223,7 @@ class Cycles:
         told = self._told
         if told is None or told[0] is not report:  # a cycle at rest leaves the report of the one before
             with observer.phase("explain"):
-                detailed = self.profile.parameters.detailed_fit_errors
-                told = self._told = (report, explain(snapshot, report, self.settings.pool, detailed=detailed))
+                told = self._told = (report, self._explain(snapshot, report))
         overall = told[1]
         waits = bool(((report.status == Status.PENDING) | (report.status == Status.PIPELINED)).any())
         return Done(
@@ -232,8 +235,17 @@ class Cycles:
             spent=dict(budget.finish()),
             groups=dict(stream.groups),
             decisions=stream.count,
+            turns=snapshot.crowds.turns,
             restless=waits or any(account.stale for account in overall.groups),
         )
+
+    def _explain(self, snapshot: Snapshot, report: CycleReport) -> Overall:
+        detailed = self.profile.parameters.detailed_fit_errors
+        overall = explain(snapshot, report, self.settings.pool, detailed=detailed, told=self._accounted)
+        later = snapshot.crowds.waiting.tolist()
+        accounted = [account.uid for account in overall.groups] if later else []
+        self._accounted = frozenset([*accounted, *(snapshot.groups[row].uid for row in later)])
+        return overall
 
     def _freeze(self) -> None:
         """Let the collector pass over what lives long, once: looking through a cluster again finds no garbage."""

@@ -75,6 +75,8 @@ class GroupAccount:
     unschedulable: str = ""
     condition: Waiting | None = None
     pods: tuple[PodAccount, ...] = ()
+    waits_for_turn: bool = False
+    """The group was not considered in this cycle: whatever was said about it before says more."""
 
 
 @attrs.frozen(kw_only=True)
@@ -89,14 +91,22 @@ class Overall:
     """By queue, in quantities."""
 
 
-def explain(snapshot: Snapshot, report: CycleReport, pool: str, *, detailed: bool = False) -> Overall:
+def explain(
+    snapshot: Snapshot,
+    report: CycleReport,
+    pool: str,
+    *,
+    detailed: bool = False,
+    told: frozenset[str] = frozenset(),
+) -> Overall:
     """Return the accounts of all groups that wait, changed or are stale, and the fair shares of queues.
 
-    ``detailed``: messages have a line for each node.
+    ``detailed``: messages have a line for each node. ``told``: UIDs of groups that were told something before; that
+    they wait for their turn is no news to them.
 
     Cost: O(pods) in columns, then O(what waits).
     """
-    teller = _Teller(snapshot, report, pool, detailed=detailed)
+    teller = _Teller(snapshot, report, pool, detailed=detailed, told=told)
     return Overall(groups=tuple(teller.accounts()), settled=teller.settled(), fair_shares=fair_shares(snapshot, report))
 
 
@@ -109,8 +119,13 @@ def fair_shares(snapshot: Snapshot, report: CycleReport) -> Mapping[str, Mapping
 
 
 class _Teller:
-    def __init__(self, snapshot: Snapshot, report: CycleReport, pool: str, *, detailed: bool) -> None:
+    def __init__(
+        self, snapshot: Snapshot, report: CycleReport, pool: str, *, detailed: bool, told: frozenset[str]
+    ) -> None:
         self._snapshot = snapshot
+        self._told = told
+        self._later = np.zeros(len(snapshot.groups), np.bool_)
+        self._later[snapshot.crowds.waiting] = True
         self._detailed = detailed
         self._report = report
         self._pool = pool
@@ -132,9 +147,11 @@ class _Teller:
 
     def accounts(self) -> Iterator[GroupAccount]:
         """Yield what there is to tell about groups that wait, are stale, or have another timestamp than before."""
-        told = (self._waiting > 0) | ~np.isnan(self._report.stale_since) | self._stamped()
-        for row in np.flatnonzero(told).tolist():
-            yield self._account(row, self._snapshot.groups[row])
+        changed = ~np.isnan(self._report.stale_since) | self._stamped()
+        for row in np.flatnonzero((self._waiting > 0) | changed).tolist():
+            group = self._snapshot.groups[row]
+            if changed[row] or not (self._later[row] and group.uid in self._told):
+                yield self._account(row, group)
 
     def settled(self) -> frozenset[tuple[str, str]]:
         """Return the groups of which nothing waits or is being bound."""
@@ -174,6 +191,7 @@ class _Teller:
             unschedulable=message,
             condition=None if self._active[row] else Waiting(message=message, reasons=self._reasons(row, record)),
             pods=(*strangers, *self._waiting_pods(row, group, record)),
+            waits_for_turn=bool(self._later[row]),
         )
 
     def _record(self, row: int, group: PodGroup) -> GroupRecord | None:

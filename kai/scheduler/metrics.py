@@ -156,6 +156,11 @@ class SchedulerMetrics:
         gauge, counter, histogram = make.gauge, make.counter, make.histogram
         self._cycle_seconds = histogram("cycle_duration_seconds", "How long cycles take.", _SECONDS)
         self._phase_seconds = histogram("phase_duration_seconds", "How long parts of cycles take.", _SECONDS, "phase")
+        namespace = "of a namespace with more shapes than a cycle considers"
+        self._shapes = gauge("namespace_pending_shapes", f"Distinct shapes of pending pods {namespace}.", "namespace")
+        self._later = gauge(
+            "namespace_deferred_groups", f"Pod groups that wait for their turn {namespace}.", "namespace"
+        )
         self._queueing = histogram("pod_queueing_seconds", "From pod to bind request.", _WAITS)
         self._pending = gauge("pending_pods", "Pods that wait, by reason.", "reason")
         self._binds = counter("binds_total", "What became of binds.", "result")
@@ -225,6 +230,7 @@ class SchedulerMetrics:
         """Show how things are after a cycle."""
         self._queues(snapshot, report)
         self._reasons(snapshot, report)
+        self._crowds(snapshot)
         idle = np.maximum(report.idle[:, GPU], 0) if len(snapshot.nodes) else np.zeros(0)
         capacity = np.array([node.allocatable.get("gpu", 0) for node in snapshot.nodes])
         total = float(idle.sum())
@@ -255,6 +261,13 @@ class SchedulerMetrics:
             tally[reasons[0].code.value if reasons else "NotGrouped" if group < 0 else "Waiting"] += count
         for reason, count in tally.items():
             self._pending.labels(reason).set(count)
+
+    def _crowds(self, snapshot: Snapshot) -> None:
+        self._shapes.clear()
+        self._later.clear()
+        for name, crowd in snapshot.crowds.by_namespace.items():
+            self._shapes.labels(name).set(crowd.shapes)
+            self._later.labels(name).set(len(crowd.groups))
 
     # --- Past usage ----------------------------------------------------------------------------------------------
 

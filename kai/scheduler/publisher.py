@@ -126,7 +126,7 @@ class Publisher:
             yield from self._pod(pod, account, now)
         yield from self._announce(account, ref, NOT_READY, account.not_ready, now)
         yield from self._condition(group, account, now)
-        if account.condition is None:
+        if account.condition is None and not account.waits_for_turn:
             yield from self._announce(account, ref, UNSCHEDULABLE, account.unschedulable, now)
 
     def _announce(
@@ -142,7 +142,7 @@ class Publisher:
 
     def _condition(self, group: PodGroup, account: GroupAccount, now: float) -> Iterable[Effect]:
         known = group.status.scheduling_conditions
-        if account.condition is None:
+        if account.condition is None or (account.waits_for_turn and known):
             return
         last = known[-1] if known else None
         wanted = SchedulingCondition(
@@ -157,7 +157,7 @@ class Publisher:
             self._said.setdefault((account.uid, UNSCHEDULABLE), account.unschedulable)
             return
         is_news = last is None or not _same_in_kind(last, wanted)
-        if not self._may_speak(f"{account.uid}/{UNSCHEDULABLE}", is_news, account, now):
+        if not (account.waits_for_turn or self._may_speak(f"{account.uid}/{UNSCHEDULABLE}", is_news, account, now)):
             return
         fresh = attrs.evolve(wanted, transition_id=_next_id(known), last_transition_time=float(int(self.now())))
         yield self._write_conditions(group, (*(each for each in known if each.node_pool != self.settings.pool), fresh))
@@ -191,13 +191,16 @@ class Publisher:
             return
         key = (account.uid, UNSCHEDULABLE)
         written = _explanation(pod)
+        if group.waits_for_turn and (written is not None or key in self._said):
+            return
         if written is not None and key not in self._said:
             self._said[key] = written
         stands = written == account.message if account.on_pod else self._said.get(key) == account.message
         if stands and self._said.get(key) == account.message:
             return
         is_news = written is None and key not in self._said
-        if not self._may_speak(account.uid, is_news, group, now):
+        # What is said for want of something better is not to keep what is better waiting.
+        if not (group.waits_for_turn or self._may_speak(account.uid, is_news, group, now)):
             return
         if account.on_pod and written != account.message:
             yield Send(

@@ -155,8 +155,10 @@ class Scheduler:
         now = self.cluster.clock.monotonic()
         resting = self.outbox.committer.cooling.next_due(now)
         pauses = [] if resting is None else [resting - now]
+        if idle < outcome.turns and outcome.turns > 1:  # not everybody was considered since something changed
+            return self.settings.coalescing_seconds
         if outcome.restless:
-            pauses.append(self.settings.period_seconds * min(_MOST_PERIODS, max(1, idle)))
+            pauses.append(self.settings.period_seconds * min(_MOST_PERIODS, max(1, idle // outcome.turns)))
         return min(pauses, default=None)
 
     async def _wait(self, revision: int, pause: float | None) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 
 from kai.model.axis import PLUGGED_GPU, ResourceAxis
 from kai.model.catalog import Catalog
+from kai.model.crowd import Crowds
 from kai.model.node import UNKNOWN_GPU_MEMORY, Node
 from kai.model.pod import Pod, Shape
 from kai.model.podgroup import PodGroup
@@ -60,6 +61,9 @@ class Snapshot:
     awaited: tuple[str, ...] = ()
     """Keys of groups for which pods were evicted in cycles before, and that wait for their places since."""
     revision: int = 0
+    """The number of the cycle that it is for."""
+    crowds: Crowds = attrs.field(factory=Crowds)
+    """Whose groups wait for their turn in this cycle."""
     lineage: Lineage = attrs.field(factory=Lineage, eq=False, repr=False, init=False)
     """What it shares with the snapshots before it; one that was changed by hand shares nothing."""
 

@@ -169,6 +169,7 @@ OURS = {
     "announce-binds",
     "hand-over",
     "bind-requests",
+    "max-pending-shapes-per-namespace",
 }
 OURS |= {"webhook-cert-dir"}
 EACH = [(role, name) for role, flags in PEER.items() for name in flags]

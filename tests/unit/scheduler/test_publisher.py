@@ -97,6 +97,16 @@ def test_a_change_in_kind_does_not_wait():
     assert (written["message"], written["transitionID"]) == ("else", "2")
 
 
+def test_that_a_group_waits_for_its_turn_is_said_until_there_is_something_better_to_say():
+    stage = Stage()
+    later = stage.account("its turn", waits_for_turn=True)
+    assert len(stage.tell(later)) == 4
+    assert stage.tell(later) == []
+    assert len(stage.tell(stage.account("no room"))) == 4  # at once: this is not another figure of the same
+    assert stage.tell(later) == []
+    assert stage.group["status"]["schedulingConditions"][-1]["message"] == "no room"
+
+
 def test_conditions_of_other_pools_stay_and_ours_moves_to_the_end():
     theirs = {"type": "UnschedulableOnNodePool", "nodePool": "west", "transitionID": "7"}
     stage = Stage(making.group("g", status={"schedulingConditions": [theirs]}))

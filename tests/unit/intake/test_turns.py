@@ -1,0 +1,118 @@
+import attrs
+
+from kai.framework.cycle import run_cycle
+from kai.framework.decisions import Bind, Recorder
+from kai.framework.verdict import Code
+from kai.framework.words import Teller
+from kai.intake import Intake, IntakeSettings
+from kai.simulation.shorthand import NOW
+from kai.testing import cluster, default_profile_with
+
+NODES = {"n": {"gpu": 8, "cpu": 2000}}
+PROFILE = default_profile_with()
+
+
+def flood(count, *, queue="queue", **more):
+    """Return groups that all ask for something else, older ones first."""
+    return {f"g{at:03}": {"queue": queue, "each": {"cpu": at + 1}, **more} for at in range(count)}
+
+
+def taken(groups, bound, revision, *, awaited=(), intake=None, **more):
+    taker = intake or Intake(IntakeSettings(namespace_shapes=bound))
+    return taker.take(cluster(NODES, groups, **more), NOW, revision=revision, awaited=awaited)
+
+
+def changed(objects, change):
+    """Return the objects with the metadata of pods and groups as ``change`` returns them."""
+
+    def one(each):
+        return attrs.evolve(each, metadata=attrs.evolve(each.metadata, **change(each.metadata)))
+
+    pods, groups = tuple(map(one, objects.pods)), tuple(map(one, objects.pod_groups))
+    return attrs.evolve(objects, pods=pods, pod_groups=groups)
+
+
+def considered(snapshot):
+    later = set(snapshot.crowds.waiting.tolist())
+    return {group.name for row, group in enumerate(snapshot.groups) if row not in later}
+
+
+def test_within_the_bound_everybody_is_considered():
+    assert taken(flood(10), 10, 3).crowds.by_namespace == {}
+
+
+def test_no_bound_is_no_bound():
+    assert taken(flood(50), 0, 3).crowds.by_namespace == {}
+
+
+def test_all_have_their_turn_one_after_the_other():
+    seen = [considered(taken(flood(10), 4, number)) for number in range(3)]
+    assert list(map(len, seen)) == [4, 4, 2]
+    assert set.union(*seen) == set(flood(10))
+    assert considered(taken(flood(10), 4, 3)) == seen[0]
+
+
+def test_the_oldest_come_first():
+    objects = changed(cluster(NODES, flood(10)), lambda found: {"creation_timestamp": 1000.0 - int(found.name[1:4])})
+    snapshot = Intake(IntakeSettings(namespace_shapes=4)).take(objects, NOW, revision=0)
+    assert considered(snapshot) == {"g009", "g008", "g007", "g006"}
+
+
+def test_groups_that_are_alike_share_a_turn_and_count_once():
+    groups = {**flood(3), **{f"same{at}": {"each": {"gpu": 1}} for at in range(20)}}
+    assert taken(groups, 4, 0).crowds.by_namespace == {}
+
+
+def test_a_gang_whose_pods_differ_comes_whole():
+    """Else its pods would never be considered together."""
+    leaves = {"one": {"members": 1, "each": {"cpu": 140}}, "two": {"members": 1, "each": {"cpu": 141}}}
+    groups = {**flood(3), "mixed": {"subgroups": leaves}}
+    snapshots = [taken(groups, 2, number) for number in range(3)]
+    assert any("mixed" in considered(each) for each in snapshots)
+    assert {each.crowds.turns for each in snapshots} == {2}
+
+
+def test_a_group_for_which_others_were_evicted_need_not_wait():
+    last = max(set(flood(10)) - considered(taken(flood(10), 4, 0)))
+    assert last in considered(taken(flood(10), 4, 0, awaited=(f"default/{last}",)))
+
+
+def test_those_of_other_namespaces_do_not_wait():
+    groups = {**flood(10), "other": {"each": {"gpu": 1}}}
+    objects = changed(cluster(NODES, groups), lambda found: {"namespace": "calm"} if "other" in found.name else {})
+    snapshot = Intake(IntakeSettings(namespace_shapes=4)).take(objects, NOW, revision=0)
+    assert "other" in considered(snapshot)
+    assert list(snapshot.crowds.by_namespace) == ["default"]
+
+
+def test_who_waits_for_a_turn_is_not_tried_and_told_so():
+    snapshot = taken(flood(10), 4, 0)
+    sink = Recorder()
+    report = run_cycle(snapshot, PROFILE, sink)
+    bound = {snapshot.groups[snapshot.pod_group[each.pod]].name for each in sink.decisions if isinstance(each, Bind)}
+    assert bound == considered(snapshot)
+    rows = snapshot.crowds.waiting.tolist()
+    text = (
+        "namespace default has pending pods of 10 distinct shapes, and at most 4 are considered in a cycle;"
+        " this one waits for its turn"
+    )
+    for row in rows:
+        told = Teller(snapshot, PROFILE, report).tell(row)
+        assert (told.code, told.text) == (Code.WAITS_FOR_TURN, text)
+
+
+def test_the_same_facts_are_dealt_anew_in_each_cycle():
+    intake = Intake(IntakeSettings(namespace_shapes=4))
+    objects = cluster(NODES, flood(10))
+    seen = [considered(intake.take(objects, NOW + number, revision=number)) for number in range(3)]
+    assert set.union(*seen) == set(flood(10))
+
+
+def test_a_cycle_rests_once_all_had_their_turn():
+    """With nothing to decide, a turn that was had on the same facts is not run again."""
+    intake = Intake(IntakeSettings(namespace_shapes=4))
+    groups = {name: {"each": {"cpu": 2001 + at}} for at, name in enumerate(flood(10))}
+    objects = cluster(NODES, groups)
+    reports = [run_cycle(intake.take(objects, NOW, revision=number), PROFILE, Recorder()) for number in range(6)]
+    assert len(set(map(id, reports))) == 3
+    assert all(not any(attrs.asdict(each, recurse=False)["counts"].values()) for each in reports)
