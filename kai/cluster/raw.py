@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from kai.api.caps import LARGE, kept
 from kai.api.codec import structure_as
 from kai.api.outline import decode_as
+from kai.api.pod import Pod
 from kai.api.quick import REFUSED, open_object, read_opened
 from kai.cluster.shelf import Peek, Shelf, peek, version_of
 
@@ -30,6 +32,15 @@ class _Metadata(msgspec.Struct):
 
 class _Head(msgspec.Struct):
     metadata: _Metadata
+
+
+class _Parts(msgspec.Struct, rename="camel"):
+    """Where a pod wants to be, undecoded."""
+
+    affinity: msgspec.Raw = msgspec.Raw()
+    node_selector: msgspec.Raw = msgspec.Raw()
+    tolerations: msgspec.Raw = msgspec.Raw()
+    topology_spread_constraints: msgspec.Raw = msgspec.Raw()
 
 
 class ListMetadata(msgspec.Struct):
@@ -56,6 +67,7 @@ class Line(msgspec.Struct):
 _PAGES: Final = msgspec.json.Decoder(Page)
 _LINES: Final = msgspec.json.Decoder(Line)
 _HEADS: Final = msgspec.json.Decoder(_Head)
+_PARTS: Final = msgspec.json.Decoder(_Parts)
 
 
 def page_of(body: bytes) -> Page | None:
@@ -107,10 +119,24 @@ def _read(cls: type[Any], opened: object, raw: msgspec.Raw) -> Any:  # noqa: ANN
 
     Raises: InputError for a bad value.
     """
+    if cls is Pod and _may_be_too_much(opened):
+        return structure_as(cls, kept(manifest_of(raw, cls)))
     try:
         return read_opened(cls, opened)
     except REFUSED:
         return structure_as(cls, manifest_of(raw, cls))
+
+
+def _may_be_too_much(opened: Any) -> bool:  # noqa: ANN401 - a struct that is made for the class
+    """Say whether what a pod says about where it wants to be is long enough to exceed a cap."""
+    spec = getattr(opened, "spec", None)
+    if not isinstance(spec, msgspec.Raw) or len(spec) <= LARGE:
+        return False
+    try:
+        parts = msgspec.structs.astuple(_PARTS.decode(spec))
+    except _ERRORS:
+        return True
+    return sum(map(len, parts)) > LARGE
 
 
 def manifest_of(raw: msgspec.Raw, cls: type[Any]) -> Any:  # noqa: ANN401 - JSON from outside; the codec says what it is

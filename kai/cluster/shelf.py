@@ -15,9 +15,11 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import attrs
 
+from kai.api.caps import kept
 from kai.api.codec import structure_as
 from kai.api.kinds import ApiObject
 from kai.api.listing import Listing
+from kai.api.pod import Pod
 from kai.cluster.port import Change, Index, Key, Rejected
 from kai.errors import InputError
 
@@ -178,7 +180,8 @@ class Shelf(Generic[T]):
             self._reject(("", ""), "metadata.name: found nothing, expected a name")
             return
         if not self.knows(seen):
-            self._put(seen, lambda: structure_as(self.cls, cast("Any", manifest)))
+            whole: Any = kept(manifest) if cast("Any", self.cls) is Pod else manifest
+            self._put(seen, lambda: structure_as(self.cls, whole))
 
     def take(self, seen: Peek, read: Callable[[], T]) -> None:
         """Take an object as it is, or was at its version, reading it only if it is news."""

@@ -4,6 +4,7 @@ import attrs
 
 from kai.api import names
 from kai.api import pod as api
+from kai.api.caps import GATE
 from kai.api.grants import Grant, grant_of
 from kai.api.sharing import gpu_groups
 from kai.intake.accounts import Accounts
@@ -116,6 +117,7 @@ class PodReader:
                 subgroup=subgroup,
                 signature=traits.signature,
                 priority=spec.priority,
+                refused=_refusal(spec),
                 node_pool=self._settings.pool(labels) if grant is None else grant.pool,
             ),
             status=int(status),
@@ -151,6 +153,12 @@ class PodReader:
         if found is None:
             found = self._traits[key] = read_traits(key)
         return found
+
+
+def _refusal(spec: api.PodSpec) -> str:
+    """Return what is too much about a pod that is not scheduled for that; "" for others."""
+    gates = spec.scheduling_gates
+    return next((gate.name[len(GATE) :] for gate in gates if gate.name.startswith(GATE)), "") if gates else ""
 
 
 def _status(phase: str, deleted: float | None, spec: api.PodSpec) -> tuple[Status, bool]:

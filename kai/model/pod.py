@@ -123,6 +123,8 @@ class Pod:
     """Name of the live BindRequest, "" when there is none."""
     priority: int | None = None
     node_pool: str = ""
+    refused: str = ""
+    """What the pod says too much of to be scheduled; "" for what is within all caps."""
 
     @property
     def key(self) -> str:

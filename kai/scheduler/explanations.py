@@ -176,7 +176,7 @@ class _Teller:
             stamps=self._stamps(row),
             stale=self._stale(row, group),
         )
-        strangers = tuple(self._strangers(row, group))
+        strangers = (*self._strangers(row, group), *self._refused(row, group))
         if not self._waiting[row]:
             return attrs.evolve(base, pods=strangers) if strangers else base
         missing = () if group.held else self._missing(row, group)
@@ -231,6 +231,13 @@ class _Teller:
                 facts = {"subgroup": self._snapshot.pods[pod].subgroup, "group": group.key}
                 text = group.held or messages.reason_text(Reason(code=Code.UNKNOWN_SUBGROUP, facts=facts))
                 yield self._pod(pod, self._with_pool(group, text), on_pod=True)
+
+    def _refused(self, row: int, group: PodGroup) -> Iterator[PodAccount]:
+        """Yield pods that are not scheduled for what they say of themselves, which no gate says to anybody else."""
+        rows = self._rows(row)
+        for pod in rows[self._report.status[rows] == Status.GATED].tolist():
+            if self._snapshot.pods[pod].refused:
+                yield self._pod(pod, self._with_pool(group, self._snapshot.pods[pod].refused), on_pod=True)
 
     def _pod(self, row: int, message: str, *, on_pod: bool) -> PodAccount:
         facts = self._snapshot.pods[row]

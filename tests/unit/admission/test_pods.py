@@ -285,3 +285,12 @@ def test_a_malformed_pod_is_refused_with_the_path_of_the_bad_value(path, value, 
         assert not response.allowed
         assert response.malformed
         assert message in response.message
+
+
+def test_a_pod_that_says_too_much_about_where_it_wants_to_be_is_refused_when_it_is_made():
+    large = pod({"name": "main"})
+    large["spec"]["tolerations"] = [{"operator": "Exists"}] * 1025
+    assert reason(large).endswith("spec.tolerations: found 1,025 tolerations, expected at most 1,024")
+    assert validate(request(large, operation="UPDATE"), SETTINGS, lambda _: None).allowed
+    foreign = {**large, "spec": {**large["spec"], "schedulerName": "other"}}
+    assert validate(request(foreign), SETTINGS, lambda _: None).allowed

@@ -1,0 +1,103 @@
+import msgspec
+import pytest
+
+from kai.api.caps import GATE, LARGE, excess, kept
+from kai.api.pod import Pod
+from kai.cluster.raw import line_of, take
+from kai.cluster.shelf import Shelf
+
+NODE, PODS = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def node_terms(count, values=1):
+    one = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"] * values}]}
+    return {"affinity": {"nodeAffinity": {NODE: {"nodeSelectorTerms": [one] * count}}}}
+
+
+def pod_terms(count):
+    term = {"weight": 1, "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}}
+    return {"affinity": {"podAntiAffinity": {PODS: [term] * count}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        (node_terms(1025), "spec.affinity: found 1,025 terms, expected at most 1,024"),
+        (pod_terms(41_000), "spec.affinity: found 41,000 terms, expected at most 1,024"),
+        (node_terms(1, 16_385), "spec.affinity: found 16,385 values, expected at most 16,384"),
+        ({"tolerations": [{}] * 2000}, "spec.tolerations: found 2,000 tolerations, expected at most 1,024"),
+        ({"nodeSelector": dict.fromkeys(map(str, range(1025)), "x")}, "spec.nodeSelector: found 1,025 labels"),
+        ({"topologySpreadConstraints": [{}] * 1025}, "spec.topologySpreadConstraints: found 1,025 constraints"),
+    ],
+)
+def test_what_is_too_much_is_named_with_its_bound(spec, found):
+    assert excess(spec).startswith(found)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        node_terms(1024),
+        pod_terms(1024),
+        node_terms(1, 16_384),
+        {"tolerations": [{}] * 1024},
+        {},
+        None,
+        "nonsense",
+        {"affinity": 3, "tolerations": "x", "nodeSelector": []},
+        {"affinity": {"nodeAffinity": [], "podAffinity": {NODE: {"nodeSelectorTerms": 1}}}},
+    ],
+)
+def test_what_is_within_the_caps_or_no_spec_at_all_stays(spec):
+    assert excess(spec) == ""
+    assert kept({"spec": spec})["spec"] is spec
+
+
+def manifest(**spec):
+    return {"metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "7"}, "spec": spec}
+
+
+def shelved(pod, raw):
+    shelf = Shelf(Pod, lambda *_: None)
+    if raw:
+        line = line_of(msgspec.json.encode({"type": "ADDED", "object": pod}))
+        assert line is not None
+        take(shelf, line.object)
+    else:
+        shelf.see(pod)
+    found = shelf.get(("n", "p"))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_pod_beyond_a_cap_is_kept_without_its_terms_and_behind_a_gate(raw):
+    found = shelved(manifest(**pod_terms(2000), containers=[{"name": "main"}]), raw)
+    assert found.spec.affinity is None
+    assert [gate.name for gate in found.spec.scheduling_gates] == [
+        f"{GATE}spec.affinity: found 2,000 terms, expected at most 1,024"
+    ]
+    assert found.spec.containers[0].name == "main"
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_one_that_has_a_node_is_counted_there(raw):
+    found = shelved(manifest(**pod_terms(2000), nodeName="here"), raw)
+    assert (found.spec.affinity, found.spec.node_name, found.spec.scheduling_gates) == (None, "here", ())
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_large_pod_within_the_caps_is_kept_whole(raw):
+    spec = node_terms(1000)
+    spec["affinity"]["nodeAffinity"][NODE]["nodeSelectorTerms"][0] = {
+        "matchExpressions": [{"key": "zone", "operator": "In", "values": ["x" * 50] * (LARGE // 50)}]
+    }
+    found = shelved(manifest(**spec), raw)
+    assert found.spec.affinity.node_affinity.required is not None
+    assert found.spec.scheduling_gates == ()
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_the_shortest_terms_count_too(raw):
+    spec = {"affinity": {"nodeAffinity": {NODE: {"nodeSelectorTerms": [{}] * 1025}}}}
+    assert shelved(manifest(**spec), raw).spec.scheduling_gates != ()
