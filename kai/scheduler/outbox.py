@@ -14,8 +14,8 @@ import attrs
 import structlog
 
 from kai.api.bindrequest import BindRequest
-from kai.api.plans import Emit, Patch, Refusal
-from kai.cluster.port import Api, Cluster, NotLeading, Term
+from kai.api.plans import Emit, Patch, Reason, Refusal
+from kai.cluster.port import Api, Cluster, NotLeading, Request, Store, Term
 from kai.scheduler import publisher as publications
 from kai.scheduler import signals
 from kai.scheduler.committer import Committer
@@ -64,7 +64,11 @@ class Outbox:
     _api: Api | None = None
     """The way to write in the present term; None when there is none."""
     _urgent: deque[Send] = attrs.field(factory=deque)
-    _quiet: deque[Send] = attrs.field(factory=deque)
+    _quiet: dict[str | int, Send] = attrs.field(factory=dict)
+    """By topic, or by a number of its own for what has none."""
+    _quiet_count: int = 0
+    _on_the_way: set[str] = attrs.field(factory=set)
+    """Topics about which something is being written."""
     _more_urgent: anyio.Event = attrs.field(factory=anyio.Event)
     _more_quiet: anyio.Event = attrs.field(factory=anyio.Event)
     _changed: anyio.Event = attrs.field(factory=anyio.Event)
@@ -131,12 +135,19 @@ class Outbox:
             return
         if isinstance(send.request, Patch | Emit):
             if len(self._quiet) >= _MOST_EXPLANATIONS:
-                self._quiet.popleft()  # the next cycle explains again whatever still waits
-            self._quiet.append(send)
+                self._drop(self._quiet.pop(next(iter(self._quiet))))
+            self._quiet_count += 1
+            self._quiet[send.topic or self._quiet_count] = send
             self._more_quiet.set()
         else:
             self._urgent.append(send)
             self._more_urgent.set()
+
+    def _drop(self, send: Send) -> None:
+        """Write nothing of it; the next cycle explains again whatever still waits."""
+        if send.topic:
+            dropped = Refusal(reason=Reason.UNAVAILABLE, message="dropped, too much is to be written")
+            self.publish(publications.Written(send.topic, send.request, dropped))
 
     def _carry(self, carry: Carry) -> None:
         def done(failure: str) -> None:
@@ -186,23 +197,49 @@ class Outbox:
 
     async def _write_quiet(self) -> None:
         while True:
-            while not self._quiet:
+            send = self._next_quiet()
+            while send is None:
                 self._more_quiet = anyio.Event() if self._more_quiet.is_set() else self._more_quiet
                 await self._more_quiet.wait()
-            await self._write(self._quiet.popleft())
+                send = self._next_quiet()
+            await self._write_about(send)
 
-    async def _write(self, send: Send) -> None:
+    def _next_quiet(self) -> Send | None:
+        """Take the oldest write about something about which nothing is being written."""
+        for topic, send in self._quiet.items():
+            if topic not in self._on_the_way:
+                del self._quiet[topic]
+                return send
+        return None
+
+    async def _write_about(self, send: Send) -> None:
+        """Write what nobody waits for, unless the store says that it would be refused."""
+        reply: object = _objection(self.cluster.store, send.request)
+        if not send.topic:
+            await self._write(send) if reply is None else None
+            return
+        self._on_the_way.add(send.topic)
+        try:
+            reply = await self._write(send) if reply is None else reply
+        finally:
+            self._on_the_way.discard(send.topic)
+            self._more_quiet.set()
+        self.publish(publications.Written(send.topic, send.request, reply))
+
+    async def _write(self, send: Send) -> object:
         api = self._api
         reply: object = NotLeading() if api is None else await api.perform(send.request)
         if send.ticket:
+            self.commit(Answered(send.ticket, reply))
             if isinstance(reply, BindRequest) and self.hand_over is not None:
-                self.commit(Answered(send.ticket, reply))
                 self.hand_over(reply)
-            else:
-                self.commit(Answered(send.ticket, reply))
         elif isinstance(reply, Refusal) and not isinstance(reply, NotLeading):
             what = type(send.request).__name__.lower()
-            structlog.get_logger().info("not written", what=what, why=reply.message or reply.reason.value)
+            log = structlog.get_logger()
+            # An object that went or changed meanwhile is nothing that anybody could do something about.
+            tell = log.debug if reply.reason in {Reason.NOT_FOUND, Reason.CONFLICT} else log.info
+            tell("not written", what=what, why=reply.message or reply.reason.value)
+        return reply
 
     async def _keep_time(self) -> None:
         clock = self.cluster.clock
@@ -215,6 +252,22 @@ class Outbox:
                 self.publish(publications.Moment())
             else:
                 await _wait(self._changed, (self._commit_due, self._publish_due), now)
+
+
+def _objection(store: Store, request: Request) -> Refusal | None:
+    """Return why a patch would be refused, as far as the store knows: its object is gone, or has changed."""
+    if not isinstance(request, Patch):
+        return None
+    metadata = request.patch.get("metadata", {})
+    uid, version = metadata.get("uid"), metadata.get("resourceVersion")
+    if not uid:
+        return None
+    found = store.get(request.ref.cls, request.ref.name, request.ref.namespace)
+    if found is None or found.metadata.uid != uid:
+        return Refusal(reason=Reason.NOT_FOUND, message=f"{request.ref}: gone before it was written")
+    if version and found.metadata.resource_version != version:
+        return Refusal(reason=Reason.CONFLICT, message=f"{request.ref}: changed before it was written")
+    return None
 
 
 async def _wait(event: anyio.Event, due: Iterable[float | None], now: float) -> None:

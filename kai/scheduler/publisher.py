@@ -3,8 +3,9 @@
 It compares accounts with the objects as the store shows them, so it needs no memory of its own to stay silent, except
 for events, which nobody reads back: what an object's condition says already was announced in an earlier life.
 
-Holds: with nothing new there are no writes. An explanation that only changed its figures waits until the last one has
-stood for a while; a change in kind does not wait. Nothing is written outside of a term.
+Holds: with nothing new there are no writes, and none is sent again before it was answered (`kai.scheduler.letters`). An
+explanation that only changed its figures waits until the last one has stood for a while; a change in kind does not
+wait. Nothing is written outside of a term.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from kai.scheduler.explanations import (
     Overall,
     PodAccount,
 )
+from kai.scheduler.letters import Letters
 from kai.scheduler.lone import is_of_one_pod
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import Adorn, Send, WakeAt
@@ -56,7 +58,16 @@ class Silenced:
     """We lead no more."""
 
 
-Event: TypeAlias = Told | Moment | Silenced
+@attrs.frozen
+class Written:
+    """How a write about a topic ended."""
+
+    topic: str
+    request: object
+    reply: object
+
+
+Event: TypeAlias = Told | Moment | Silenced | Written
 Effect: TypeAlias = Send | Adorn | WakeAt
 
 
@@ -68,6 +79,7 @@ class Publisher:
     reader: Reader
     now: Callable[[], float]
     """Returns the wall clock, for what people read."""
+    _letters: Letters = attrs.field(init=False)
     _said: dict[tuple[str, str], str] = attrs.field(factory=dict)
     """The last message of each event, by UID and reason."""
     _quiet_until: dict[str, float] = attrs.field(factory=dict)
@@ -76,6 +88,10 @@ class Publisher:
     """Accounts with something that had to wait."""
     _held_shares: dict[str, Mapping[str, str]] = attrs.field(factory=dict)
     """Fair shares that had to wait, by queue."""
+
+    def __attrs_post_init__(self) -> None:
+        """Begin with nothing written."""
+        self._letters = Letters(self.settings.quiet_seconds)
 
     def step(self, event: Event, now: float) -> tuple[Effect, ...]:
         """Take an event at a time, and return what to write.
@@ -87,12 +103,15 @@ class Publisher:
             case Silenced():
                 self._held.clear()
                 self._held_shares.clear()
+                self._letters.clear()
                 return ()
+            case Written(topic, request, reply):
+                self._letters.answered(topic, request, reply, now)
             case Told(overall):
                 self._held.clear()
                 for account in overall.groups:
                     effects += self._group(account, now)
-                effects += self._clear(overall)
+                effects += self._clear(overall, now)
                 if self.settings.publish_fair_shares:
                     effects += self._queues(overall.fair_shares, now)
                 self._forget(now)
@@ -118,7 +137,8 @@ class Publisher:
             start = {names.LAST_START: str(stamps.pop(names.LAST_START))}
             yield Adorn(PodGroup, (account.namespace, account.name), start)
         if stamps and group.metadata.uid:
-            yield Send(Patch(ref=ref, patch={"metadata": {"uid": group.metadata.uid, "annotations": stamps}}))
+            patch = {"metadata": {"uid": group.metadata.uid, "annotations": stamps}}
+            yield from self._write(f"{account.uid}/stamps", group, Patch(ref=ref, patch=patch), stamps, now)
         if group.metadata.uid != account.uid:
             return  # the cycle saw it before it was written; the next one says what there is to say
         yield from self._announce(account, ref, STALE, account.stale, now)
@@ -156,30 +176,34 @@ class Publisher:
         if last is not None and _same(last, wanted):
             self._said.setdefault((account.uid, UNSCHEDULABLE), account.unschedulable)
             return
+        if self._letters.is_sent(_condition_of(group), wanted, group.metadata.resource_version, now):
+            return
         is_news = last is None or not _same_in_kind(last, wanted)
         if not (account.waits_for_turn or self._may_speak(f"{account.uid}/{UNSCHEDULABLE}", is_news, account, now)):
             return
         fresh = attrs.evolve(wanted, transition_id=_next_id(known), last_transition_time=float(int(self.now())))
-        yield self._write_conditions(group, (*(each for each in known if each.node_pool != self.settings.pool), fresh))
+        others = (each for each in known if each.node_pool != self.settings.pool)
+        yield from self._write(_condition_of(group), group, _conditions(group, (*others, fresh)), wanted, now)
         if self._said.get((account.uid, UNSCHEDULABLE)) != account.unschedulable:
             self._said[account.uid, UNSCHEDULABLE] = account.unschedulable
             ref = Ref(PodGroup, account.name, account.namespace)
             yield Send(orders.emit(ref, UNSCHEDULABLE, account.unschedulable, uid=account.uid))
 
-    def _clear(self, overall: Overall) -> Iterable[Effect]:
+    def _clear(self, overall: Overall, now: float) -> Iterable[Effect]:
         """Remove the conditions of groups of which nothing waits or is being bound."""
         for group in self.reader.all(PodGroup):
             conditions = group.status.scheduling_conditions
             if conditions and (group.metadata.namespace, group.metadata.name) in overall.settled:
                 self._said.pop((group.metadata.uid, UNSCHEDULABLE), None)
-                yield self._write_conditions(group, ())
+                yield from self._write(_condition_of(group), group, _conditions(group, ()), None, now)
 
-    def _write_conditions(self, group: PodGroup, conditions: tuple[SchedulingCondition, ...]) -> Send:
-        # The list is written whole, and other pools have conditions in it: only onto the version that we read.
-        metadata = {"uid": group.metadata.uid, "resourceVersion": group.metadata.resource_version}
-        status = {"schedulingConditions": [unstructure(each) for each in conditions]}
-        ref = Ref(PodGroup, group.metadata.name, group.metadata.namespace)
-        return Send(Patch(ref=ref, patch={"metadata": metadata, "status": status}, subresource="status"))
+    def _write(
+        self, topic: str, obj: PodGroup | Pod | Queue, patch: Patch, content: object, now: float
+    ) -> Iterable[Effect]:
+        """Write something about a topic, unless the same is on its way, or this version was not to be written."""
+        version = obj.metadata.resource_version
+        if not self._letters.is_sent(topic, content, version, now):
+            yield self._letters.send(topic, patch, content, version)
 
     # --- Pods ----------------------------------------------------------------------------------------------------
 
@@ -203,16 +227,15 @@ class Publisher:
         if not (group.waits_for_turn or self._may_speak(account.uid, is_news, group, now)):
             return
         if account.on_pod and written != account.message:
-            yield Send(
-                orders.pod_condition(
-                    pod,
-                    kind=names.POD_SCHEDULED_CONDITION,
-                    status="False",
-                    reason=names.UNSCHEDULABLE_REASON,
-                    message=account.message,
-                    now=self.now(),
-                )
+            patch = orders.pod_condition(
+                pod,
+                kind=names.POD_SCHEDULED_CONDITION,
+                status="False",
+                reason=names.UNSCHEDULABLE_REASON,
+                message=account.message,
+                now=self.now(),
             )
+            yield from self._write(f"{account.uid}/condition", pod, patch, account.message, now)
         if account.event and self._said.get(key) != account.message:
             self._said[key] = account.message
             yield Send(
@@ -240,7 +263,8 @@ class Publisher:
             self._quiet_until[uid] = now + self.settings.quiet_seconds
             gone = dict.fromkeys(key for key in queue.status.fair_share if key not in share)
             body = {"metadata": {"uid": uid}, "status": {"fairShare": {**gone, **share}}}
-            yield Send(Patch(ref=Ref(Queue, name), patch=body, subresource="status"))
+            patch = Patch(ref=Ref(Queue, name), patch=body, subresource="status")
+            yield from self._write(f"{uid}/share", queue, patch, dict(share), now)
 
     # --- Silence -------------------------------------------------------------------------------------------------
 
@@ -253,8 +277,21 @@ class Publisher:
 
     def _forget(self, now: float) -> None:
         self._quiet_until = {topic: until for topic, until in self._quiet_until.items() if until > now}
+        self._letters.forget(now)
         while len(self._said) > _REMEMBERED:
             self._said.pop(next(iter(self._said)))
+
+
+def _condition_of(group: PodGroup) -> str:
+    return f"{group.metadata.uid}/condition"
+
+
+def _conditions(group: PodGroup, conditions: tuple[SchedulingCondition, ...]) -> Patch:
+    # The list is written whole, and other pools have conditions in it: only onto the version that we read.
+    metadata = {"uid": group.metadata.uid, "resourceVersion": group.metadata.resource_version}
+    status = {"schedulingConditions": [unstructure(each) for each in conditions]}
+    ref = Ref(PodGroup, group.metadata.name, group.metadata.namespace)
+    return Patch(ref=ref, patch={"metadata": metadata, "status": status}, subresource="status")
 
 
 def _is_about(account: GroupAccount, group: PodGroup) -> bool:

@@ -26,7 +26,7 @@ from kai.intake import expired_bind_requests
 from kai.model.queue import Shares
 from kai.scheduler.ahead import read_ahead
 from kai.scheduler.committer import Committer
-from kai.scheduler.cycling import Cycles, Done, Failure, Stream
+from kai.scheduler.cycling import AbandonedError, Cycles, Done, Failure, Stream
 from kai.scheduler.dump import Input, archive
 from kai.scheduler.joborder import JOB_ORDER_PATH, NOT_READY, job_order
 from kai.scheduler.lone import recalled_starts
@@ -212,6 +212,9 @@ class Scheduler:
 
     def _report(self, outcome: Done | Failure, seconds: float) -> None:
         log = structlog.get_logger().bind(cycle=self.number)
+        if isinstance(outcome, Failure) and outcome.kind == AbandonedError.__name__:
+            log.info("cycle ended with its term", what=outcome.message)
+            return
         if isinstance(outcome, Failure):
             self.metrics.cycle_failed(outcome.kind)
             log.error("cycle abandoned", kind=outcome.kind, why=outcome.message, snapshot=outcome.dump or None)

@@ -77,10 +77,15 @@ Event: TypeAlias = TermBegan | TermEnded | Decided | Expired | Answered | Tick
 
 @attrs.frozen
 class Send:
-    """Perform a request in the present term and answer it; without a ticket nobody waits for the answer."""
+    """Perform a request in the present term and answer it; without a ticket nobody waits for the answer.
+
+    Of the writes about one topic that were not sent yet, only the last is sent, and one at a time; the publisher is
+    told how it ended.
+    """
 
     request: Request
     ticket: int = 0
+    topic: str = ""
 
 
 @attrs.frozen

@@ -1,6 +1,7 @@
 """Logs: structlog, one JSON object a line, or plain lines for people at a terminal.
 
-Only what a caller names is written: no objects, so no environment variables, tokens or annotations.
+Only what a caller names is written: no objects, so no environment variables, tokens or annotations. The same failure is
+written a few times, then now and then (`kai.telemetry.limits`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import sys
 from typing import Any, Final, TextIO
 
 import structlog
+
+from kai.telemetry.limits import Limits
 
 _LEVELS: Final = {0: logging.WARNING, 1: logging.INFO, 2: logging.INFO, 3: logging.INFO}
 _NAMES: Final = {"debug": 4, "info": 3, "warn": 0, "warning": 0, "error": 0, "panic": 0, "fatal": 0}
@@ -44,7 +47,7 @@ def set_up_logs(*, verbosity: int = 3, json: bool = False, stream: TextIO | None
     if as_json:
         shared.append(structlog.processors.format_exc_info)
     structlog.configure(
-        processors=[*shared, renderer],
+        processors=[Limits(), *shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level_of(verbosity)),
         logger_factory=structlog.PrintLoggerFactory(out),
         cache_logger_on_first_use=False,

@@ -1,10 +1,12 @@
 """The publisher writes what changed, once, and is silent otherwise."""
 
 import attrs
+import pytest
 
+from kai.api.plans import Patch, Reason, Refusal
 from kai.api.podgroup import UnschedulableReason
 from kai.scheduler.explanations import GroupAccount, Overall, PodAccount, Waiting
-from kai.scheduler.publisher import Moment, Publisher, Silenced, Told
+from kai.scheduler.publisher import Moment, Publisher, Silenced, Told, Written
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import Send, WakeAt
 from tests.unit.intake import making
@@ -32,7 +34,9 @@ class Stage:
         effects = self.publisher.step(event, self.time)
         for effect in effects:
             if isinstance(effect, Send):
-                self.world.perform(effect.request)
+                reply = self.world.perform(effect.request)
+                if effect.topic:
+                    self.publisher.step(Written(effect.topic, effect.request, reply), self.time)
         self.world.sync()
         return [effect.request for effect in effects if isinstance(effect, Send)]
 
@@ -189,3 +193,59 @@ def test_what_is_held_back_is_dropped_with_the_term():
     assert stage.step(Silenced()) == []
     stage.time = 100.0
     assert stage.step(Moment()) == []
+
+
+# --- Writes without an answer --------------------------------------------------------------------------------------
+
+
+def patches(stage, *accounts, settled=()):
+    told = Told(Overall(groups=accounts, settled=frozenset(settled)))
+    effects = stage.publisher.step(told, stage.time)
+    return [each for each in effects if isinstance(each, Send) and isinstance(each.request, Patch)]
+
+
+def test_five_cycles_with_the_same_account_and_no_echo_write_once():
+    stage = Stage(making.group("g", metadata={"annotations": {"kai.scheduler/last-start-timestamp": "x"}}))
+    counts = [len(patches(stage, stage.account(pods=()))) for _ in range(5)]
+    assert counts == [2, 0, 0, 0, 0], "the stamps and the condition, once each"
+
+
+def test_a_condition_is_removed_once_until_its_echo():
+    stage = Stage()
+    stage.tell(stage.account())
+    assert [len(patches(stage, settled=[("default", "g")])) for _ in range(5)] == [1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("reason", [Reason.CONFLICT, Reason.NOT_FOUND])
+def test_what_was_refused_for_the_version_waits_for_another_version(reason):
+    stage = Stage()
+    account = stage.account(pods=(), stamps={})
+    (send,) = patches(stage, account)
+    stage.publisher.step(Written(send.topic, send.request, Refusal(reason=reason)), 0.0)
+    stage.time = 30.0
+    assert patches(stage, account) == []
+    stage.world.server.change("PodGroup", "g", "default", {"metadata": {"labels": {"a": "b"}}})
+    stage.world.sync()
+    (again,) = patches(stage, account)
+    assert again.request.patch["metadata"]["resourceVersion"] == stage.group["metadata"]["resourceVersion"]
+
+
+def test_what_failed_for_another_reason_is_written_again_after_a_while():
+    stage = Stage()
+    account = stage.account(pods=(), stamps={})
+    (send,) = patches(stage, account)
+    stage.publisher.step(Written(send.topic, send.request, Refusal(reason=Reason.UNAVAILABLE)), 0.0)
+    assert patches(stage, account) == []
+    stage.time = 11.0
+    assert len(patches(stage, account)) == 1
+
+
+def test_the_answer_to_a_write_that_another_replaced_tells_nothing():
+    stage = Stage()
+    (first,) = patches(stage, stage.account(pods=(), stamps={}))
+    other = Waiting(message="else", reasons=(UnschedulableReason(reason="OverQuota", message="else"),))
+    account = stage.account(pods=(), stamps={}, condition=other, unschedulable="else")
+    (second,) = patches(stage, account)
+    assert first.topic == second.topic
+    stage.publisher.step(Written(first.topic, first.request, Refusal(reason=Reason.CONFLICT)), 0.0)
+    assert patches(stage, account) == [], "the second is still on its way"

@@ -1,0 +1,80 @@
+"""What the publisher wrote and has no answer to yet: a write of the same is not sent again before there is one.
+
+Each write has a topic, such as the condition of one group. An answer ends it; a refusal keeps the topic quiet until
+the store shows another version of the object, which is what a conflict waits for and what an object that is gone
+never gets, or until some time has passed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from kai.api.plans import Patch, Reason, Refusal
+from kai.scheduler.signals import Send
+
+_ECHO: Final = 60.0
+"""So long at most the store may take to show what the API server refused a write for."""
+_OUTDATED: Final = frozenset({Reason.CONFLICT, Reason.NOT_FOUND})
+
+
+@attrs.frozen
+class _Letter:
+    """A write without an answer."""
+
+    request: Patch
+    content: object
+    version: str
+
+
+@attrs.frozen
+class _Return:
+    """A write that was refused."""
+
+    version: str
+    until: float
+
+
+@attrs.define
+class Letters:
+    """The writes without an answer and those that were refused, by topic."""
+
+    pause: float
+    """How long to wait after a refusal that says nothing about the object.
+
+    Units: seconds.
+    """
+    _open: dict[str, _Letter] = attrs.field(factory=dict)
+    _returned: dict[str, _Return] = attrs.field(factory=dict)
+
+    def is_sent(self, topic: str, content: object, version: str, now: float) -> bool:
+        """Return whether a write of this need not, or should not, be sent now."""
+        letter, returned = self._open.get(topic), self._returned.get(topic)
+        is_refused = returned is not None and returned.version == version and returned.until > now
+        return is_refused or (letter is not None and letter.content == content)
+
+    def send(self, topic: str, request: Patch, content: object, version: str) -> Send:
+        """Remember a write, and return how to send it."""
+        self._returned.pop(topic, None)
+        self._open[topic] = _Letter(request, content, version)
+        return Send(request, topic=topic)
+
+    def answered(self, topic: str, request: object, reply: object, now: float) -> None:
+        """Take the answer to a write; one that another has replaced tells nothing."""
+        letter = self._open.get(topic)
+        if letter is None or letter.request is not request:
+            return
+        del self._open[topic]
+        if isinstance(reply, Refusal):
+            until = now + (_ECHO if reply.reason in _OUTDATED else self.pause)
+            self._returned[topic] = _Return(letter.version, until)
+
+    def forget(self, now: float) -> None:
+        """Forget refusals that are long past."""
+        self._returned = {topic: each for topic, each in self._returned.items() if each.until > now}
+
+    def clear(self) -> None:
+        """Forget everything: what was not sent never will be."""
+        self._open.clear()
+        self._returned.clear()

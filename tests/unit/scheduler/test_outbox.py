@@ -1,0 +1,125 @@
+"""What nobody waits for is written once, in its last form, and not where the store knows better."""
+
+import anyio
+from prometheus_client import CollectorRegistry
+
+from kai.api.plans import Patch, Ref
+from kai.api.podgroup import PodGroup
+from kai.cluster.port import Cluster, Term
+from kai.scheduler.committer import Committer
+from kai.scheduler.metrics import SchedulerMetrics
+from kai.scheduler.outbox import Outbox
+from kai.scheduler.publisher import Publisher
+from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.signals import Send
+from tests.doubles.virtual_time import VirtualClock, run
+from tests.unit.intake import making
+from tests.unit.scheduler.world import World
+
+TERM = Term(1, "me")
+
+
+class Server:
+    """Takes a second for each write."""
+
+    def __init__(self, world):
+        self.world = world
+        self.asked = []
+
+    def fenced(self, _):
+        return self
+
+    async def perform(self, request):
+        self.asked.append(request)
+        await anyio.sleep(1.0)
+        reply = self.world.perform(request)
+        self.world.sync()
+        return reply
+
+
+def outbox_of(world):
+    settings, clock, server = SchedulerSettings(), VirtualClock(), Server(world)
+    cluster = Cluster(store=world, api=server, clock=clock, draw=lambda: 0.5)
+    committer = Committer(settings, world, lambda: "gpu", clock.now)
+    publisher = Publisher(settings, world, clock.now)
+    metrics = SchedulerMetrics(CollectorRegistry(), "kai", "default")
+    return Outbox(cluster, settings, committer, publisher, metrics), server
+
+
+def patch(world, text, uid="", version=""):
+    group = world.get(PodGroup, "g", "default")
+    metadata = {"uid": uid or group.metadata.uid}
+    if version:
+        metadata["resourceVersion"] = version
+    return Patch(
+        ref=Ref(PodGroup, "g", "default"),
+        patch={"metadata": metadata, "status": {"phase": text}},
+        subresource="status",
+    )
+
+
+def written(*sends, world):
+    """Return what was sent to the server, in a term."""
+    outbox, server = outbox_of(world)
+
+    async def work():
+        async with anyio.create_task_group() as tasks:
+            outbox.begin(TERM)
+            for send in sends:
+                outbox._carry_out(send)
+            tasks.start_soon(outbox.run)
+            await anyio.sleep(30)
+            tasks.cancel_scope.cancel()
+
+    run(work)
+    return [request.patch["status"]["phase"] for request in server.asked]
+
+
+def world():
+    return World(making.queue("q"), making.group("g"))
+
+
+def test_of_the_writes_about_one_topic_only_the_last_is_sent():
+    place = world()
+    sends = [Send(patch(place, str(number)), topic="g/condition") for number in range(5)]
+    assert written(*sends, world=place) == ["4"]
+
+
+def test_writes_about_different_topics_are_all_sent():
+    place = world()
+    assert sorted(written(*(Send(patch(place, each), topic=each) for each in "abc"), world=place)) == ["a", "b", "c"]
+
+
+def test_writes_without_a_topic_are_all_sent():
+    place = world()
+    assert sorted(written(*(Send(patch(place, each)) for each in "ab"), world=place)) == ["a", "b"]
+
+
+def test_what_the_store_knows_would_be_refused_is_not_sent():
+    place = world()
+    sends = [
+        Send(patch(place, "made anew", uid="another"), topic="a"),
+        Send(patch(place, "old", version="0"), topic="b"),
+    ]
+    assert written(*sends, world=place) == []
+    gone = Send(patch(place, "gone"), topic="c")
+    place.server.remove("PodGroup", "g", "default")
+    place.sync()
+    assert written(gone, world=place) == []
+
+
+def test_the_publisher_is_told_how_a_write_ended():
+    place = world()
+    outbox, _ = outbox_of(place)
+    request = patch(place, "x", uid="another")
+
+    async def work():
+        outbox.begin(TERM)
+        send = outbox.publisher._letters.send("g/condition", request, "x", "1")
+        assert outbox.publisher._letters.is_sent("g/condition", "x", "1", 0.0)
+        await outbox._write_about(send)
+        now = outbox.cluster.clock.monotonic()
+        assert outbox.publisher._letters.is_sent("g/condition", "x", "1", now), "this version is not tried again"
+        assert not outbox.publisher._letters.is_sent("g/condition", "x", "2", now)
+
+    run(work)
