@@ -5,7 +5,7 @@ import pytest
 from tests.integration.client import Refused, until
 from tests.integration.installation import install
 from tests.integration.stage import BIND_REQUEST, an_object
-from tests.unit.deploy.rendering import DEPLOY, load
+from tests.unit.deploy.rendering import DEPLOY
 
 LEASE = "kai-scheduler"
 _NUMBERS = iter(range(1000))
@@ -20,8 +20,6 @@ def admin(bare_control_plane):
     for name in (LEASE, "another", "third"):
         spec = {"holderIdentity": "me", "leaseTransitions": 7 if name == LEASE else 1}
         admin.create(an_object("coordination.k8s.io/v1", "Lease", name, metadata={"namespace": LEASE}, spec=spec))
-    for manifest in load(DEPLOY / "policies" / "terms.yaml"):
-        admin.apply(manifest)
     admin.create(an_object("v1", "Node", "n1"))
     until(lambda: refusal(order(admin, 6)), "the policy to work")
     return admin

@@ -48,7 +48,7 @@ class Plan:
     lease: tuple[float, float, float] = (15.0, 10.0, 2.0)
     """Duration, renew deadline, retry period, in seconds."""
     fenced: bool = True
-    """Whether the policy is applied by which the API server refuses what was decided in an earlier term."""
+    """Whether the policy is left in place by which the API server refuses what was decided in an earlier term."""
     settle_every: int = 8
 
     @property
@@ -240,9 +240,9 @@ class Rig:
 def rigged(plane: ControlPlane, folder: Path, plan: Plan) -> Iterator[Rig]:
     """Set a rig up on an empty control plane."""
     install(plane, DEPLOY / "base")
-    if plan.fenced:
+    if not plan.fenced:
         for manifest in load(DEPLOY / "policies" / "terms.yaml"):
-            plane.admin.apply(manifest)
+            plane.admin.delete(manifest)
     with staged(plane, folder) as stage:
         stage.kubelet.pause = 0.2
         stage.open()
