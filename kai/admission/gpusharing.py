@@ -17,8 +17,6 @@ from kai.api.sharing import ContainerPlace
 Draw: TypeAlias = Callable[[int], str]
 """Draws that many lower-case letters and digits; the only chance in admission, so it comes from outside."""
 
-_SUFFIX: Final = "shared-gpu"
-_DRAWN: Final = 7
 _VOLUME_NAME_LIMIT: Final = 63
 _NOT_IN_A_DNS_LABEL: Final = re.compile(r"[^a-z0-9-]+")
 
@@ -87,6 +85,12 @@ def _draw_prefix(shape: PodShape, place: ContainerPlace, draw: Draw) -> str:
     The name of the first owner, or of the pod, is cut so that the longest name made of the prefix fits: 13 characters
     go to the drawn part, its hyphens and ``-vol``, then ``shared-gpu``, the container's place and ``-evar``.
     """
-    room = _VOLUME_NAME_LIMIT - (_DRAWN + 6) - len(_SUFFIX) - (len(str(place.index)) + 1) - len("-evar")
+    room = (
+        _VOLUME_NAME_LIMIT
+        - (sharing.MAP_DRAWN + 6)
+        - len(sharing.MAP_SUFFIX)
+        - (len(str(place.index)) + 1)
+        - len("-evar")
+    )
     base = shape.name if shape.first_owner is None else shape.first_owner
-    return f"{base[:room].rstrip('.-')}-{draw(_DRAWN)}-{_SUFFIX}"
+    return f"{base[:room].rstrip('.-')}-{draw(sharing.MAP_DRAWN)}-{sharing.MAP_SUFFIX}"

@@ -9,6 +9,7 @@ Source: the peer's `binder/common` and `common/resources`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -25,6 +26,12 @@ NUM_OF_GPUS: Final = "RUNAI_NUM_OF_GPUS"
 CUDA_MEMORY_LIMIT: Final = "CUDA_DEVICE_MEMORY_LIMIT"
 # The key that pods admitted by the peer's oldest releases read their devices from.
 LEGACY_VISIBLE_DEVICES: Final = "RUNAI-VISIBLE-DEVICES"
+
+MAP_SUFFIX: Final = "shared-gpu"
+"""What the names that admission draws for config maps end in, before the place of the container."""
+MAP_DRAWN: Final = 7
+"""How many characters of such a name are drawn."""
+_DRAWN_NAME: Final = re.compile(rf"-[a-z0-9]{{{MAP_DRAWN}}}-{MAP_SUFFIX}-i?\d+(-evar)?$")
 
 WANTED_CONTAINER: Final = "the name of a container or init container of the pod"
 WANTED_DEVICES: Final = "a whole number of devices"
@@ -88,6 +95,11 @@ def shared_maps(annotations: Mapping[str, str], place: ContainerPlace) -> Shared
         return None
     capabilities = f"{prefix}-{place}"
     return SharedMaps(capabilities=capabilities, environment=f"{capabilities}-evar")
+
+
+def is_drawn(name: str) -> bool:
+    """Return whether the name of a config map is one that admission draws, so that nothing else is called so."""
+    return _DRAWN_NAME.search(name) is not None
 
 
 def device_count(annotations: Mapping[str, str]) -> int:

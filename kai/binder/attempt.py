@@ -174,7 +174,7 @@ def _sweep(binder: Binder, request: BindRequest) -> Plan[tuple[str, ...]]:
     leftovers = []
     for group in request.spec.selected_gpu_groups:
         try:
-            yield from sweep_group(group, binder.settings.reservation)
+            yield from sweep_group(group, binder.settings)
         except RefusedError as error:
             leftovers.append(str(error))
     return tuple(leftovers)

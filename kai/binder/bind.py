@@ -16,9 +16,11 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import attrs
+from msgspec.structs import replace
 
 from kai.api import names, sharing
 from kai.api.bindrequest import BindRequest
+from kai.api.grants import Grant, grant_of, read_grant
 from kai.api.kinds import title
 from kai.api.node import Node
 from kai.api.plans import Bind, Plan, Reason, Ref, Refusal, RefusedError, every, find, find_for_sure, holding
@@ -37,6 +39,7 @@ from kai.binder.gpusharing import shares_gpu
 from kai.binder.outcome import BindFailureError
 from kai.binder.reservation import group_key, leave_groups, node_key, pod_ref, reserve_device
 from kai.binder.settings import BinderSettings
+from kai.binder.sharers import groups_used, portion_granted, portion_used
 from kai.binder.sweep import sweep_node
 
 _ATTEMPTS: Final = 5
@@ -83,7 +86,7 @@ def bind(binder: Binder, request: BindRequest, pod: Pod, node: Node) -> Plan[Pod
     Raises: BindFailureError, InputError or RefusedError; then `undo` takes back what was prepared.
     """
     context = BindContext(pod=pod, node=node, request=request)
-    yield from sweep_node(node.metadata.name, binder.settings.reservation)
+    yield from sweep_node(node.metadata.name, binder.settings)
     if shares_gpu(context):
         context = yield from _reserve_all(binder, context)
     for step in binder.steps:
@@ -115,12 +118,28 @@ def _leave(context: BindContext) -> tuple[Plan[object], ...]:
 
 def bind_annotations(request: BindRequest) -> dict[str, str]:
     """Return the annotations that a pod gets with its binding: what it was given, and where its memory should be."""
-    annotations: dict[str, str] = {names.RECEIVED_RESOURCE_TYPE: request.spec.received_resource_type}
+    annotations: dict[str, str] = {
+        names.RECEIVED_RESOURCE_TYPE: request.spec.received_resource_type,
+        names.GRANTED: granted(request).text,
+    }
     zones = request.spec.predicted_numa_zones
     if zones:
         placement = [{"zone": zone.zone, "amount": dict(sorted(zone.amount.items()))} for zone in zones]
         annotations[names.NUMA_PREDICTED] = json.dumps(placement, separators=(",", ":"))
     return annotations
+
+
+def granted(request: BindRequest) -> Grant:
+    """Return what a request grants: the account that it tells, if it does, and the devices that it names."""
+    spec = request.spec
+    told = read_grant(request.metadata.annotations.get(names.GRANTED, "")) or Grant()
+    account = Grant(queue=told.queue, pool=told.pool, group=told.group)
+    if spec.received_resource_type != names.FRACTION:
+        return account
+    portion, memory = told.portion, told.memory
+    if portion is None and memory is None:
+        portion = portion_granted(request) or None
+    return replace(account, gpus=spec.selected_gpu_groups, portion=portion, memory=memory)
 
 
 # --- Shared GPUs ---------------------------------------------------------------------------------------------------
@@ -151,19 +170,20 @@ def _reserve_held_group(binder: Binder, context: BindContext, group: str) -> Pla
 
 
 def _check_share(binder: Binder, context: BindContext, group: str) -> Plan[None]:
-    members: dict[tuple[str, str], Pod] = {}
-    for devices in (1, 2):
+    found = yield from every(Pod, node=context.node.metadata.name)
+    for devices in (1, 2):  # pods whose binds are under way carry the label already
         key, value = sharing.group_label(group, devices=devices)
-        found = yield from every(Pod, labels={key: value})
-        members |= {(pod.metadata.namespace, pod.metadata.name): pod for pod in found}
-    grants: dict[tuple[str, str], BindRequest] = {}
-    users = {key: pod for key, pod in members.items() if key[0] != binder.settings.reservation.namespace}
-    for namespace, name in sorted(users):
-        grant = yield from find(Ref(BindRequest, name, namespace))
-        if grant is not None:
-            grants[namespace, name] = grant
-    sight = _sight(binder, context, ())
-    _refuse(refuse_share(sight, group, users.values(), grants))
+        found += yield from every(Pod, labels={key: value})
+    others = {pod.metadata.uid: pod for pod in found if pod.metadata.uid != context.pod.metadata.uid}
+    portions = []
+    for pod in others.values():
+        if pod.spec.node_name and group not in groups_used(pod, binder.settings):
+            continue
+        grant, request = grant_of(pod), None
+        if grant is None or not grant.is_whole:
+            request = yield from find(Ref(BindRequest, pod.metadata.name, pod.metadata.namespace))
+        portions.append(portion_used(pod, group, context.node, request, binder.settings))
+    _refuse(refuse_share(_sight(binder, context, ()), group, portions))
 
 
 # --- Taking the room -----------------------------------------------------------------------------------------------

@@ -13,15 +13,15 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from kai.api import names, sharing
+from kai.api import names
 from kai.api.amounts import Amount, effective_requests, exact
 from kai.api.bindrequest import BindRequest, is_for
 from kai.api.kinds import title
 from kai.api.node import Node
-from kai.api.numerals import floating, signed
 from kai.api.pod import Pod
 from kai.binder.claims import requested_by_claim
 from kai.binder.matching import is_wanted, untolerated
+from kai.binder.sharers import portion_granted
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 # Portions are written with two places, so each may be half a hundredth more than what was meant; and they are floats.
@@ -113,51 +113,19 @@ def refuse_reservation(node: Node, others: Iterable[Pod]) -> str:
     return ""
 
 
-def refuse_share(
-    sight: Sight,
-    group: str,
-    members: Iterable[Pod],
-    grants: Mapping[tuple[str, str], BindRequest],
-) -> str:
+def refuse_share(sight: Sight, group: str, portions: Iterable[float]) -> str:
     """Return why the GPU of a group cannot take the pod's portion too; empty if it can.
 
-    `members` are pods in the group; `grants` are bind requests by namespace and name of their pod. What a pod holds is
-    what it was granted; its annotations, which anybody may edit afterwards, are asked only where no grant is left.
+    `portions` are those of the other pods that use it.
     """
-    own = _granted(sight.request)
+    own = portion_granted(sight.request)
     if own is None:
         return ""
-    total, count = own, 1
-    for member in members:
-        if member.metadata.uid == sight.pod.metadata.uid and member.metadata.name == sight.pod.metadata.name:
-            continue
-        if member.status.phase in _ENDED or group not in sharing.gpu_groups(member.metadata.labels):
-            continue
-        grant = grants.get((member.metadata.namespace, member.metadata.name))
-        portion = _granted(grant) if grant is not None else None
-        total += _wished(member, sight.node) if portion is None else portion
-        count += 1
-    if total > 1 + _ROUNDING * count:
+    held = [portion for portion in portions if portion]
+    total = own + sum(held)
+    if total > 1 + _ROUNDING * (1 + len(held)):
         return f"GPU group {group} on {title(sight.node)} would hold {total:.2f} of a GPU"
     return ""
-
-
-def _granted(request: BindRequest) -> float | None:
-    """Return the portion of each GPU that a request grants."""
-    received = request.spec.received_gpu
-    portion = floating(received.portion) if received is not None else None
-    return portion if portion is not None and 0 <= portion <= 1 else None
-
-
-def _wished(pod: Pod, node: Node) -> float:
-    """Return the portion of a GPU that a pod asks for by its annotations; 0 if it does not say."""
-    annotations = pod.metadata.annotations
-    portion = floating(annotations.get(names.GPU_FRACTION, ""))
-    if portion is not None and 0 <= portion <= 1:
-        return portion
-    memory = signed(annotations.get(names.GPU_MEMORY, ""))
-    size = signed(node.metadata.labels.get(names.NODE_GPU_MEMORY, ""))
-    return min(1.0, memory / size) if memory and size and memory > 0 and size > 0 else 0.0
 
 
 def _held(pods: Iterable[Pod], wanted: Mapping[str, Amount]) -> dict[str, Amount]:

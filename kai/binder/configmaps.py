@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kai.api import names, sharing
 from kai.api.core import ConfigMap
-from kai.api.meta import OwnerReference
+from kai.api.kinds import title
 from kai.api.plans import Plan, Ref, create, delete, find, get, patch
 from kai.api.pod import Pod
 from kai.api.wire import EMPTY
+from kai.binder.outcome import BindFailureError
 
 
 def upsert_config_map(
@@ -21,10 +23,12 @@ def upsert_config_map(
 ) -> Plan[ConfigMap]:
     """Return the config map of a pod that holds `values`; it is made, or an existing one brought up to date.
 
-    What else the pod's own map holds stays. A map that belongs to somebody else is taken over and emptied first: its
-    name was drawn for this pod. `renewed` are values for keys that are only written where they exist.
+    What else the pod's own map holds stays. One that an earlier pod of the name left is taken over and emptied first.
+    Any other stays as it is: an annotation of the pod chooses the name, and whoever writes it need not have any right
+    to config maps. `renewed` are values for keys that are only written where they exist.
 
-    Raises: RefusedError.
+    Source: the peer takes over whatever has the name.
+    Raises: BindFailureError if the name is taken; RefusedError.
     """
     ref = Ref(ConfigMap, name, pod.metadata.namespace)
     existing = yield from find(ref)
@@ -43,19 +47,15 @@ def upsert_config_map(
 
 
 def delete_config_map(pod: Pod, name: str) -> Plan[bool]:
-    """Delete a config map that was made for a pod; return False if there is none, or it belongs to another pod.
+    """Delete a config map that was made for a pod; return False if there is none, or it was not made for this one.
 
     Raises: RefusedError.
     """
     ref = Ref(ConfigMap, name, pod.metadata.namespace)
     existing = yield from find(ref)
-    if existing is None or _is_of_another_pod(pod, existing):
+    if existing is None or not (_is_of(pod, existing) or _is_left(existing)):
         return False
     return (yield from delete(ref, uid=existing.metadata.uid))
-
-
-def _owner(pod: Pod) -> OwnerReference:
-    return OwnerReference(api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid)
 
 
 def _owners_json(pod: Pod) -> list[dict[str, str]]:
@@ -69,11 +69,9 @@ def _manifest(pod: Pod, name: str, values: Mapping[str, str]) -> dict[str, Any]:
 
 def _change(pod: Pod, existing: ConfigMap, values: Mapping[str, str], renewed: Mapping[str, str]) -> dict[str, Any]:
     """Return the merge patch that brings a config map up to date; empty if it is."""
-    owners = tuple(
-        OwnerReference(api_version=owner.api_version, kind=owner.kind, name=owner.name, uid=owner.uid)
-        for owner in existing.metadata.owner_references
-    )
-    if owners != (_owner(pod),):
+    if not _is_of(pod, existing):
+        if not (_is_left(existing) or _is_of_an_earlier_life(pod, existing)):
+            raise _taken(pod, existing)
         return _take_over(pod, existing, values)
     wanted = {**values, **{key: value for key, value in renewed.items() if key in existing.data}}
     changed = {key: value for key, value in wanted.items() if existing.data.get(key) != value}
@@ -93,8 +91,22 @@ def _take_over(pod: Pod, existing: ConfigMap, values: Mapping[str, str]) -> dict
     }
 
 
-def _is_of_another_pod(pod: Pod, existing: ConfigMap) -> bool:
+def _is_of(pod: Pod, existing: ConfigMap) -> bool:
+    return any(owner.uid == pod.metadata.uid for owner in existing.metadata.owner_references)
+
+
+def _is_of_an_earlier_life(pod: Pod, existing: ConfigMap) -> bool:
+    """Return whether only a pod that had this one's name owns a map: it is gone, and so will be the map."""
     owners = existing.metadata.owner_references
-    return bool(owners) and all(
-        owner.kind == "Pod" and (owner.name, owner.uid) != (pod.metadata.name, pod.metadata.uid) for owner in owners
-    )
+    return bool(owners) and all((owner.kind, owner.name) == ("Pod", pod.metadata.name) for owner in owners)
+
+
+def _is_left(existing: ConfigMap) -> bool:
+    """Return whether a map without an owner can only have been made for pods that share GPUs."""
+    return not existing.metadata.owner_references and sharing.is_drawn(existing.metadata.name)
+
+
+def _taken(pod: Pod, existing: ConfigMap) -> BindFailureError:
+    found = f"found one that was not made for {title(pod)}"
+    wanted = f"expected none of that name: its annotation {names.SHARED_GPU_CONFIG_MAP} must begin no other's name"
+    return BindFailureError(f"{title(existing)}: {found}, {wanted}", retryable=False)

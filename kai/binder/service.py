@@ -246,7 +246,7 @@ class BinderService:
         done("" if outcome.verdict is Verdict.BOUND else outcome.message or outcome.verdict.value)
 
     async def _sweep(self, effect: StartSweep) -> None:
-        settings = self.binder.settings.reservation
+        settings = self.binder.settings
         plan = sweep_group(effect.group, settings) if effect.group else sweep_everything(settings)
         deleted = await self._carried_out(plan)
         log = structlog.get_logger()

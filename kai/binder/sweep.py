@@ -8,7 +8,7 @@ Both are destructive, so what a local store shows is only a suspicion. Before an
 asked by quorum, and the deletion names the UID that was seen.
 
 Source: the peer decides on its cache, and finds the groups of a finished pod on several devices by a label that such
-pods never carry.
+pods never carry. It also takes each pod for a user that has the label, wherever it is, and none that has lost it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from kai.api.bindrequest import BindRequest
 from kai.api.plans import Plan, delete, every, holding
 from kai.api.pod import Pod
 from kai.binder.reservation import group_key, pod_ref
-from kai.binder.settings import ReservationSettings
+from kai.binder.settings import BinderSettings
+from kai.binder.sharers import groups_bound_to, groups_used
 
-_LIVING: Final = frozenset({"Pending", "Running"})
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
-def sweep_everything(settings: ReservationSettings) -> Plan[tuple[str, ...]]:
+def sweep_everything(settings: BinderSettings) -> Plan[tuple[str, ...]]:
     """Return the names of the pods that were deleted because reservations and users did not match, anywhere.
 
     Raises: RefusedError.
@@ -38,7 +38,7 @@ def sweep_everything(settings: ReservationSettings) -> Plan[tuple[str, ...]]:
     return (yield from _sweep_groups(pods, settings))
 
 
-def sweep_node(node: str, settings: ReservationSettings) -> Plan[tuple[str, ...]]:
+def sweep_node(node: str, settings: BinderSettings) -> Plan[tuple[str, ...]]:
     """Return the names of the pods that were deleted because reservations and users did not match on a node.
 
     Raises: RefusedError.
@@ -47,28 +47,26 @@ def sweep_node(node: str, settings: ReservationSettings) -> Plan[tuple[str, ...]
     return (yield from _sweep_groups(pods, settings))
 
 
-def sweep_group(group: str, settings: ReservationSettings) -> Plan[tuple[str, ...]]:
+def sweep_group(group: str, settings: BinderSettings, nodes: Iterable[str] = ()) -> Plan[tuple[str, ...]]:
     """Return the names of the pods that were deleted because the reservation and the users of a group did not match.
 
-    Raises: RefusedError.
-    """
-    return (yield from holding(group_key(group), sweep_held_group(group, settings)))
-
-
-def sweep_held_group(group: str, settings: ReservationSettings) -> Plan[tuple[str, ...]]:
-    """Do what `sweep_group` does, for a caller who holds the group already.
+    Users are looked for on the node of the reservation, and on ``nodes``.
 
     Raises: RefusedError.
     """
-    suspected = yield from _members(group, settings, fresh=False)
+    return (yield from holding(group_key(group), _sweep_held_group(group, settings, frozenset(nodes))))
+
+
+def _sweep_held_group(group: str, settings: BinderSettings, nodes: frozenset[str]) -> Plan[tuple[str, ...]]:
+    suspected = yield from _members(group, settings, nodes, fresh=False)
     if not suspected.unreserved and not suspected.unused:
         return ()
-    members = yield from _members(group, settings, fresh=True)
+    # First the requests: who is not awaited any more by now has its node in what is read after.
+    spared = not suspected.unused or (yield from _is_awaited(group))
+    members = yield from _members(group, settings, nodes, fresh=True)
     if members.unreserved:
         return (yield from _delete_all(members.unreserved))
-    if not members.unused or (yield from _is_awaited(group)):
-        return ()
-    return (yield from _delete_all(members.unused, grace_seconds=0))
+    return () if spared else (yield from _delete_all(members.unused, grace_seconds=0))
 
 
 @attrs.frozen(kw_only=True)
@@ -87,23 +85,25 @@ class _Members:
 
     @property
     def unused(self) -> tuple[Pod, ...]:
-        """The reservation pods, if they have no users."""
-        return () if self.users else self.reservations
+        """The reservation pods that have no users on their nodes."""
+        used = {user.spec.node_name for user in self.users}
+        return tuple(pod for pod in self.reservations if pod.spec.node_name not in used)
 
 
-def _members(group: str, settings: ReservationSettings, *, fresh: bool) -> Plan[_Members]:
-    alone_key, alone = sharing.group_label(group, devices=1)
-    several_key, several = sharing.group_label(group, devices=2)
-    found = yield from every(Pod, labels={alone_key: alone}, fresh=fresh)
-    found += yield from every(Pod, labels={several_key: several}, fresh=fresh)
-    pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in found}
-    members = [pods[key] for key in sorted(pods)]
-    return _Members(
-        reservations=tuple(pod for pod in members if pod.metadata.namespace == settings.namespace),
-        users=tuple(
-            pod for pod in members if pod.metadata.namespace != settings.namespace and pod.status.phase in _LIVING
-        ),
-    )
+def _members(group: str, settings: BinderSettings, nodes: frozenset[str], *, fresh: bool) -> Plan[_Members]:
+    namespace, (key, value) = settings.reservation.namespace, sharing.group_label(group, devices=1)
+    reservations = yield from every(Pod, namespace=namespace, labels={key: value}, fresh=fresh)
+    where = nodes | {pod.spec.node_name for pod in reservations}
+    if not reservations:
+        labelled = yield from every(Pod, labels={key: value})
+        several_key, several = sharing.group_label(group, devices=2)
+        labelled += yield from every(Pod, labels={several_key: several})
+        where |= {pod.spec.node_name for pod in labelled}
+    users: list[Pod] = []
+    for node in sorted(where - {""}):
+        found = yield from every(Pod, node=node, fresh=fresh)
+        users += [pod for pod in found if group in groups_used(pod, settings)]
+    return _Members(reservations=reservations, users=tuple(users))
 
 
 def _is_awaited(group: str) -> Plan[bool]:
@@ -117,11 +117,18 @@ def _is_awaited(group: str) -> Plan[bool]:
     )
 
 
-def _sweep_groups(pods: Iterable[Pod], settings: ReservationSettings) -> Plan[tuple[str, ...]]:
-    groups = {group for pod in pods for group in sharing.gpu_groups(pod.metadata.labels)}
+def _sweep_groups(pods: Iterable[Pod], settings: BinderSettings) -> Plan[tuple[str, ...]]:
+    nodes: dict[str, set[str]] = {}
+    for pod in pods:
+        if pod.metadata.namespace == settings.reservation.namespace:
+            groups = sharing.gpu_groups(pod.metadata.labels)
+        else:
+            groups = groups_used(pod, settings)
+        for group in groups:
+            nodes.setdefault(group, set()).add(pod.spec.node_name)
     deleted: tuple[str, ...] = ()
-    for group in sorted(groups):
-        deleted += yield from sweep_group(group, settings)
+    for group in sorted(nodes):
+        deleted += yield from sweep_group(group, settings, nodes[group])
     return deleted
 
 
@@ -147,4 +154,6 @@ def groups_to_sweep(before: Pod | None, after: Pod | None, scheduler_name: str) 
     was_alive = before is None or before.status.phase not in _FINISHED
     if not ended or (after is not None and not was_alive):
         return ()
-    return sharing.gpu_groups(pod.metadata.labels)
+    sides = [side for side in (before, after) if side is not None]
+    labelled = {group for side in sides for group in sharing.gpu_groups(side.metadata.labels)}
+    return tuple(sorted(labelled.union(*(groups_bound_to(side, scheduler_name) for side in sides))))

@@ -151,7 +151,7 @@ class Committer:
         for decision, pod in zip(event.decisions, pods, strict=True):
             match decision:
                 case Bind():
-                    effects += self._bind(decision, pod, event.snapshot.nodes[decision.node].name, stamp, now)
+                    effects += self._bind(decision, pod, event.snapshot, stamp, now)
                 case Evict():
                     effects += self._evict(decision, pod, event.snapshot, victims, stamp, now)
                 case Nominate():
@@ -168,7 +168,9 @@ class Committer:
                 return f"pod {facts.key}: a disruption budget protected it a moment ago"
         return ""
 
-    def _bind(self, decision: Bind, pod: Pod, node: str, stamp: Stamp, now: float) -> list[Effect]:
+    def _bind(self, decision: Bind, pod: Pod, snapshot: Snapshot, stamp: Stamp, now: float) -> list[Effect]:
+        node = snapshot.nodes[decision.node].name
+        stamp = stamp.granting(orders.grant(decision, snapshot))
         devices = tuple([self._device(name) for name in decision.devices])
         request = orders.bind_request(decision, pod, node, devices, self.settings, stamp)
         self._promised.pop(pod.metadata.uid, None)

@@ -17,6 +17,7 @@ from kai.api.bindrequest import (
     ReceivedGpu,
 )
 from kai.api.codec import unstructure
+from kai.api.grants import Grant
 from kai.api.meta import ObjectMeta, OwnerReference
 from kai.api.plans import Emit, Patch, Ref
 from kai.api.pod import Pod
@@ -29,6 +30,7 @@ from kai.framework import messages
 from kai.framework.decisions import Bind, Evict
 from kai.intake.details import claim_allocations, extended_allocation, predicted_zones
 from kai.model.placement import ClaimPlacement, NumaPlacement
+from kai.model.pod import GpuKind
 from kai.scheduler.settings import EvictBy, SchedulerSettings
 from kai.state.snapshot import Snapshot
 
@@ -47,10 +49,16 @@ class Stamp:
     """0: nobody elects leaders here."""
     lease: str = ""
     trace: str = ""
+    granted: str = ""
+    """Of a bind: what is to be written on the pod as granted."""
+
+    def granting(self, granted: str) -> Stamp:
+        """Return the stamp of a bind that grants something."""
+        return Stamp(epoch=self.epoch, lease=self.lease, trace=self.trace, granted=granted)
 
     def annotations(self) -> dict[str, str]:
         """Return the annotations."""
-        found = {names.TRACE_PARENT: self.trace}
+        found = {names.TRACE_PARENT: self.trace, names.GRANTED: self.granted}
         if self.epoch:
             found |= {names.EPOCH: str(self.epoch), names.LEASE: self.lease}
         return {key: value for key, value in found.items() if value}
@@ -95,6 +103,27 @@ def bind_request(
             predicted_numa_zones=predicted_zones(zones) if isinstance(zones, NumaPlacement) else (),
         ),
     )
+
+
+def grant(decision: Bind, snapshot: Snapshot) -> str:
+    """Return as text what a bind grants: on which account, and how much of each shared device.
+
+    It says what was decided on, whatever the pod and its group say by now. The binder adds the devices.
+    """
+    group = int(snapshot.pod_group[decision.pod])
+    if group < 0:
+        return ""
+    facts = snapshot.groups[group]
+    if decision.received != names.FRACTION:
+        return Grant(queue=facts.queue, pool=facts.node_pool, group=facts.name).text
+    share = snapshot.shapes[snapshot.pod_shape[decision.pod]].gpu
+    return Grant(
+        queue=facts.queue,
+        pool=facts.node_pool,
+        group=facts.name,
+        portion=share.portion if share.kind is GpuKind.FRACTION else None,
+        memory=share.memory if share.kind is GpuKind.MEMORY else None,
+    ).text
 
 
 @lru_cache

@@ -4,7 +4,9 @@ from kai.api.bindrequest import BindRequest
 from kai.api.codec import structure_as
 from kai.api.node import Node
 from kai.api.pod import Pod
+from kai.binder import BinderSettings
 from kai.binder.checks import Sight, is_meant, refuse_node, refuse_overfull, refuse_reservation, refuse_share
+from kai.binder.sharers import portion_used
 from tests.unit.binder.clusters import bind_request, node, pod, sharing_pod, sharing_request
 
 
@@ -98,7 +100,7 @@ def test_a_gpu_can_be_reserved_only_where_one_is_left():
 
 
 def member(name, group="g1", **fields):
-    manifest = sharing_pod(name, **fields)
+    manifest = sharing_pod(name, **{"nodeName": "n1", **fields})
     manifest["metadata"]["labels"] = {"runai-gpu-group": group}
     return structure_as(Pod, manifest)
 
@@ -109,7 +111,11 @@ def grant(name, portion):
 
 def share(portion, *members, grants=None, labels=None):
     looking = sight(sharing_pod(), request=sharing_request(portion=portion), on=node(labels=labels))
-    return refuse_share(looking, "g1", members, {("ns", name): found for name, found in (grants or {}).items()})
+    known = grants or {}
+    found = [
+        portion_used(each, "g1", looking.node, known.get(each.metadata.name), BinderSettings()) for each in members
+    ]
+    return refuse_share(looking, "g1", found)
 
 
 def test_portions_on_a_gpu_add_up_to_at_most_one():
@@ -132,7 +138,10 @@ def test_rounding_of_portions_is_not_overuse():
     [
         member("a", fraction="1.0", phase="Succeeded"),
         member("a", fraction="1.0", group="other"),
-        member("p", fraction="1.0"),
+        member("a", fraction="1.0", nodeName="n2"),
+        member("a", fraction="1.0", nodeName=""),
+        member("a", fraction="1.0", schedulerName="another"),
+        member("a", fraction="1.0", annotations={"kai.scheduler/granted": '{"queue":"q"}'}),
         member("a", fraction="nonsense"),
     ],
 )
@@ -141,7 +150,7 @@ def test_pods_that_hold_nothing_of_the_gpu_do_not_count(harmless):
 
 
 def test_memory_is_a_portion_of_what_the_node_tells():
-    by_memory = pod("a", annotations={"gpu-memory": "6000"}, labels={"runai-gpu-group": "g1"})
+    by_memory = pod("a", annotations={"gpu-memory": "6000"}, labels={"runai-gpu-group": "g1"}, nodeName="n1")
     known = structure_as(Pod, by_memory)
     assert share("0.50", known, labels={"nvidia.com/gpu.memory": "8000"}) != ""
     assert share("0.50", known, labels={"nvidia.com/gpu.memory": "16000"}) == ""

@@ -1,8 +1,11 @@
+import pytest
+
 from kai.api.codec import structure_as
 from kai.api.core import ConfigMap
 from kai.api.plans import Create, Get, Reason, Refusal, carry_out
 from kai.api.pod import Pod
 from kai.binder.configmaps import delete_config_map, upsert_config_map
+from kai.binder.outcome import BindFailureError
 from tests.unit.binder.clusters import cluster, pod
 
 POD = structure_as(Pod, pod())
@@ -42,8 +45,8 @@ def test_a_map_that_is_up_to_date_is_not_written():
     assert server.writes == []
 
 
-def test_a_map_of_somebody_else_is_taken_over_and_emptied():
-    other = {**OWNER, "name": "q", "uid": "other"}
+def test_a_map_of_an_earlier_pod_of_the_name_is_taken_over_and_emptied():
+    other = {**OWNER, "uid": "other"}
     server = cluster(config_map({"a": "0", "b": "2"}, owners=[other], labels={"x": "y"}, annotations={"z": "w"}))
     upsert(server, {"a": "1"})
     taken = server.get("ConfigMap", "m", "ns")
@@ -51,6 +54,31 @@ def test_a_map_of_somebody_else_is_taken_over_and_emptied():
     assert taken["metadata"]["ownerReferences"] == [OWNER]
     assert "labels" not in taken["metadata"]
     assert "annotations" not in taken["metadata"]
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [
+        [],
+        [{**OWNER, "name": "q", "uid": "other"}],
+        [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "p", "uid": "s"}],
+        [{**OWNER, "uid": "other"}, {**OWNER, "name": "q", "uid": "another"}],
+    ],
+)
+def test_a_map_that_was_not_made_for_the_pod_stays_as_it_is(owners):
+    server = cluster(config_map({"password": "1"}, owners=owners))
+    before = server.state()
+    with pytest.raises(BindFailureError, match="configmap ns/m: found one that was not made for pod ns/p") as caught:
+        upsert(server, {"a": "1"})
+    assert not caught.value.retryable
+    assert not carry_out(delete_config_map(POD, "m"), server.perform)
+    assert server.state() == before
+
+
+def test_a_second_owner_does_not_make_the_pods_map_anothers():
+    server = cluster(config_map({"b": "2"}, owners=[OWNER, {**OWNER, "name": "q", "uid": "other"}]))
+    upsert(server, {"a": "1"})
+    assert server.get("ConfigMap", "m", "ns")["data"] == {"a": "1", "b": "2"}
 
 
 def test_renewed_keys_are_written_only_where_they_exist():
@@ -84,11 +112,17 @@ def test_a_map_that_is_gone_but_still_in_a_lagging_store_is_made_again():
     assert server.get("ConfigMap", "m", "ns")["data"] == {"a": "1"}
 
 
-def test_a_map_without_owner_or_of_the_pod_is_deleted():
-    for owners in ((), (OWNER,)):
-        server = cluster(config_map({}, owners=owners))
-        assert carry_out(delete_config_map(POD, "m"), server.perform)
-        assert server.names("ConfigMap") == []
+def test_the_pods_map_is_deleted():
+    server = cluster(config_map({}))
+    assert carry_out(delete_config_map(POD, "m"), server.perform)
+    assert server.names("ConfigMap") == []
+
+
+def test_a_map_without_owner_is_deleted_where_its_name_was_drawn():
+    drawn = "p-abc1234-shared-gpu-i0-evar"
+    server = cluster(config_map({}, owners=(), name=drawn))
+    assert carry_out(delete_config_map(POD, drawn), server.perform)
+    assert server.names("ConfigMap") == []
 
 
 def test_a_map_of_another_pod_is_not_deleted():

@@ -94,7 +94,7 @@ def finish(server):
     server.held.clear()
     server.fault = lambda _: None
     server.lost = lambda _: False
-    carry_out(sweep_everything(SETTINGS.reservation), server.perform)
+    carry_out(sweep_everything(SETTINGS), server.perform)
     for _ in range(5):
         if try_once(server).verdict is Verdict.NOTHING_TO_DO:
             return server.state()

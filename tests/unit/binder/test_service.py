@@ -113,6 +113,7 @@ async def test_an_order_that_is_not_written_is_carried_out_by_one_write():
         assert memory.server.get("Pod", "p", "ns")["metadata"]["annotations"] == {
             "pod-group-name": "g",
             "received-resource-type": "Regular",
+            "kai.scheduler/granted": "{}",
         }
     assert [type(write) for write in memory.server.writes] == [Bind]
     assert memory.server.events == []

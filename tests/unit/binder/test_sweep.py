@@ -3,16 +3,16 @@ import pytest
 from kai.api.codec import structure_as
 from kai.api.plans import Delete, Get, List, carry_out
 from kai.api.pod import Pod
-from kai.binder.settings import ReservationSettings
+from kai.binder.settings import BinderSettings
 from kai.binder.sweep import groups_to_sweep, sweep_everything, sweep_group, sweep_node
 from tests.unit.binder.clusters import RESERVED, cluster, pod, reservation, sharing_request
 
-SETTINGS = ReservationSettings()
+SETTINGS = BinderSettings()
 
 
 def user(name="u", phase="Running", group="g1", devices=1, **fields):
     labels = {"runai-gpu-group": group} if devices == 1 else {f"runai-gpu-group/{group}": group}
-    return pod(name, labels=labels, phase=phase, **fields)
+    return pod(name, labels=labels, phase=phase, **{"nodeName": "n1", **fields})
 
 
 def sweep(server, group="g1"):
@@ -28,6 +28,59 @@ def test_a_reservation_with_users_stays():
 def test_a_user_on_several_devices_is_a_user():
     server = cluster(reservation(), user(devices=2))
     assert sweep(server) == ()
+
+
+def granted(name="u", group="g1", phase="Running", **fields):
+    """Make a pod that was bound with a grant of a group, and has dropped the label since."""
+    annotations = {"kai.scheduler/granted": f'{{"gpus":["{group}"],"portion":0.9}}'}
+    return pod(name, annotations=annotations, phase=phase, **{"nodeName": "n1", **fields})
+
+
+def test_a_pod_that_drops_its_label_keeps_its_gpu_reserved():
+    for labels in ({}, {"runai-gpu-group": "another"}):
+        server = cluster(reservation(), granted(labels=labels))
+        assert sweep(server) == ()
+        assert carry_out(sweep_everything(SETTINGS), server.perform) == ()
+
+
+def test_a_pod_that_drops_its_label_does_not_run_without_reservation():
+    server = cluster(granted("r"), granted("p", phase="Pending"))
+    assert carry_out(sweep_everything(SETTINGS), server.perform) == ("ns/r",)
+
+
+LABEL = {"runai-gpu-group": "g1"}
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        pod("s", labels=LABEL),
+        pod("s", labels=LABEL, schedulerName="default-scheduler"),
+        pod("s", labels=LABEL, phase="Running", nodeName="n1", schedulerName="default-scheduler"),
+        pod("s", labels=LABEL, phase="Running", nodeName="n2"),
+        granted("s", group="another", labels=LABEL),
+    ],
+    ids=["without a node", "of nobody's", "of another scheduler", "on another node", "granted another"],
+)
+def test_a_label_alone_holds_no_gpu(stranger):
+    server = cluster(reservation(), stranger)
+    assert sweep(server) == (f"{RESERVED}/gpu-reservation-g1",)
+    assert "s" in server.names("Pod")
+
+
+def test_a_bind_that_ends_while_its_group_is_swept_keeps_its_gpu():
+    server = cluster(reservation(), pod("u", labels=LABEL), sharing_request("u"))
+    asked = []
+
+    def bound_meanwhile(request):
+        if isinstance(request, List) and request.fresh and not asked:
+            asked.append(request)
+            server.change("Pod", "u", "ns", {"spec": {"nodeName": "n1"}})
+            server.change("BindRequest", "u", "ns", {"status": {"phase": "Succeeded"}})
+
+    server.fault = bound_meanwhile
+    assert sweep(server) == ()
+    assert asked
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -137,6 +190,13 @@ def test_a_pod_that_ends_or_goes_releases_all_of_its_groups():
     assert groups_to_sweep(running, ended, "kai-scheduler") == ("a", "b")
     assert groups_to_sweep(running, None, "kai-scheduler") == ("a", "b")
     assert groups_to_sweep(ended, None, "kai-scheduler") == ("a", "b")
+
+
+def test_a_pod_without_its_label_releases_what_it_was_granted():
+    unlabelled = structure_as(Pod, granted())
+    assert groups_to_sweep(unlabelled, None, "kai-scheduler") == ("g1",)
+    relabelled = structure_as(Pod, granted(phase="Failed", labels={"runai-gpu-group": "b"}))
+    assert groups_to_sweep(structure_as(Pod, granted()), relabelled, "kai-scheduler") == ("b", "g1")
 
 
 def test_other_changes_release_nothing():

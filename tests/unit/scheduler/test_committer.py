@@ -42,11 +42,29 @@ def test_a_bind_becomes_a_bind_request_with_the_fields_and_the_metadata_of_the_p
         "receivedGPU": {"count": 2, "portion": "1.00"},
     }
     assert request["metadata"]["labels"] == {"selected-node": "n1"}
-    assert "annotations" not in request["metadata"]
+    assert request["metadata"]["annotations"] == {"kai.scheduler/granted": '{"queue":"q","group":"gang"}'}
     assert request["metadata"]["ownerReferences"] == [
         {"apiVersion": "v1", "kind": "Pod", "name": "p0", "uid": pod["metadata"]["uid"]}
     ]
     assert world.server.events[-1].message == "Successfully assigned pod default/p0 to node n1 at node-pool default"
+
+
+def test_a_request_tells_how_much_of_a_device_it_grants_whatever_the_pod_says_by_now():
+    world = cluster(
+        making.pod("f", group="gang", annotations={"gpu-fraction": "0.498"}),
+        making.pod("m", group="gang", annotations={"gpu-memory": "4096"}),
+    )
+    for name in ("f", "m"):
+        edited = {"metadata": {"annotations": {"gpu-fraction": "0.1", "gpu-memory": None}}}
+        world.server.change("Pod", name, "default", edited)
+        world.decide(world.bind(name, "n1", devices=("d",), received="Fraction", gpu_count=1, gpu_portion=0.5))
+    world.settle()
+    told = [
+        world.server.get("BindRequest", name, "default")["metadata"]["annotations"]["kai.scheduler/granted"]
+        for name in ("f", "m")
+    ]
+    account = '{"queue":"q","group":"gang",'
+    assert told == [f'{account}"portion":0.498}}', f'{account}"memory":4096}}']
 
 
 def test_a_shard_puts_its_label_on_the_request_and_on_the_pod():
@@ -393,7 +411,8 @@ def test_what_a_leader_writes_says_in_which_epoch_it_was_decided():
     world.decide(world.evict("old"))
     create, evict = (wire.send.request for wire in world.wires)
     stamp = {"kai.scheduler/epoch": "1", "kai.scheduler/lease": "kai-scheduler"}
-    assert create.manifest["metadata"]["annotations"] == stamp
+    granted = {"kai.scheduler/granted": '{"queue":"q","group":"gang"}'}
+    assert create.manifest["metadata"]["annotations"] == {**stamp, **granted}
     assert dict(evict.annotations) == stamp
 
 

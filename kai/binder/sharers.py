@@ -1,0 +1,84 @@
+"""Which pods use a shared GPU, and how much of it.
+
+A user of a GPU group is a pod that was bound to the node of the group's reservation and has not ended: one whose grant
+names the group or, where it was bound without a grant, one of our scheduler with the label of the group. What labels
+say of any other pod counts for nothing, since anybody can write them: a label takes nobody into a group or out of it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kai.api import names, sharing
+from kai.api.bindrequest import BindRequest, is_for
+from kai.api.grants import grant_of
+from kai.api.node import Node
+from kai.api.numerals import floating, signed
+from kai.api.pod import Pod
+from kai.binder.settings import BinderSettings
+
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+
+def groups_used(pod: Pod, settings: BinderSettings) -> tuple[str, ...]:
+    """Return the GPU groups that a pod uses on its node, sorted; none for a reservation pod, which holds a group."""
+    if not pod.spec.node_name or pod.status.phase in _ENDED or pod.metadata.namespace == settings.reservation.namespace:
+        return ()
+    return groups_bound_to(pod, settings.scheduler_name)
+
+
+def groups_bound_to(pod: Pod, scheduler_name: str) -> tuple[str, ...]:
+    """Return the GPU groups that a pod was bound to, sorted, whether or not it runs still."""
+    grant = grant_of(pod)
+    if grant is not None:
+        return tuple(sorted(set(grant.gpus)))
+    return sharing.gpu_groups(pod.metadata.labels) if pod.spec.scheduler_name == scheduler_name else ()
+
+
+def portion_used(pod: Pod, group: str, node: Node, request: BindRequest | None, settings: BinderSettings) -> float:
+    """Return which portion of the GPU of a group on a node a pod uses, or will once the bind under way has ended.
+
+    ``request`` is the bind request of the pod's name. Annotations are asked only where neither a grant nor a request
+    says what the pod was given.
+    """
+    if request is not None and not is_for(request, pod.metadata.uid):
+        request = None
+    if not pod.spec.node_name:
+        return _portion_awaited(pod, group, request)
+    if pod.spec.node_name != node.metadata.name or group not in groups_used(pod, settings):
+        return 0.0
+    grant = grant_of(pod)
+    if grant is not None and grant.portion is not None:
+        return grant.portion
+    if grant is not None and grant.memory is not None:
+        return _of_memory(grant.memory, node)
+    portion = portion_granted(request) if request is not None else None
+    return _wished(pod, node) if portion is None else portion
+
+
+def _portion_awaited(pod: Pod, group: str, request: BindRequest | None) -> float:
+    if request is None or request.status.phase == "Failed" or pod.status.phase in _ENDED:
+        return 0.0
+    return portion_granted(request) or 0.0 if group in request.spec.selected_gpu_groups else 0.0
+
+
+def portion_granted(request: BindRequest) -> float | None:
+    """Return the portion of each GPU that a request grants."""
+    received = request.spec.received_gpu
+    portion = floating(received.portion) if received is not None else None
+    return portion if portion is not None and 0 <= portion <= 1 else None
+
+
+def _wished(pod: Pod, node: Node) -> float:
+    """Return the portion of a GPU that a pod asks for by its annotations; 0 if it does not say."""
+    annotations = pod.metadata.annotations
+    portion = floating(annotations.get(names.GPU_FRACTION, ""))
+    if portion is not None and 0 <= portion <= 1:
+        return portion
+    memory = signed(annotations.get(names.GPU_MEMORY, ""))
+    return _of_memory(memory, node) if memory is not None else 0.0
+
+
+def _of_memory(memory: int, node: Node) -> float:
+    size = signed(node.metadata.labels.get(names.NODE_GPU_MEMORY, ""))
+    return min(1.0, memory / size) if size and memory > 0 and size > 0 else 0.0
