@@ -10,13 +10,13 @@ the same UID's eviction, is written again if it is not there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal, Protocol, TypeAlias
+from typing import ClassVar, Final, Literal, Protocol, TypeAlias
 
 import attrs
 
 from kai.api import plans
 from kai.api.bindrequest import BindRequest
-from kai.api.kinds import ApiObject
+from kai.api.kinds import ApiObject, title
 from kai.api.node import Node
 from kai.api.plans import Reason, Ref, Refusal
 from kai.api.pod import Pod
@@ -27,6 +27,9 @@ from kai.scheduler import orders
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import Carried, Noted
 from kai.scheduler.verifying import Reader
+
+_PATIENCE: Final = 3
+"""How often a bind pauses for an old request to go before its pod is told."""
 
 
 @attrs.frozen
@@ -181,12 +184,22 @@ class BindWork:
             owners = {owner.uid for owner in found.metadata.owner_references}
             if has_failed(found) or self.pod.metadata.uid not in owners:
                 # Of a pod of the past, or of an attempt that is over: it only stands in the way.
+                if found.metadata.deletion_timestamp is not None:
+                    return self._blocked(found, at)
                 self._stage = "clear"
                 return Ask(plans.Delete(ref=_ref(found), uid=found.metadata.uid))
             return self._dropped("bind dropped: another order stands")
         if isinstance(found, Refusal) and found.reason is Reason.NOT_FOUND:
             self._stage = "create"
         return Pause()
+
+    def _blocked(self, found: BindRequest, at: Moment) -> Step:
+        """Wait a little for a request that is being deleted, then say what keeps it and leave the pod for a while."""
+        if self.attempts < _PATIENCE:
+            return Pause()
+        held = ", ".join(found.metadata.finalizers) or "none"
+        why = f"{title(found)} of an earlier bind is being deleted, but is still there (finalizers: {held})"
+        return self._refused(why, orders.failed_binding(self.pod, self.request.spec.selected_node, why, at.wall))
 
     def _bound(self, at: Moment) -> Step:
         created, node = self.pod.metadata.creation_timestamp, self.request.spec.selected_node

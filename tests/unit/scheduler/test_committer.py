@@ -237,6 +237,31 @@ def test_a_bind_that_is_refused_is_said_on_the_pod_and_rests():
     assert world.requests() == {}
 
 
+def left_over(**metadata):
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p0", "uid": "of-the-past"}
+    metadata = {"ownerReferences": [owner], **metadata}
+    return making.bind_request("p0", "n2", metadata=metadata, status={"phase": "Succeeded"})
+
+
+def test_a_request_of_an_earlier_pod_of_the_name_gives_way():
+    world = cluster(left_over())
+    world.decide(world.bind("p0", "n1"))
+    world.settle()
+    assert world.server.get("BindRequest", "p0", "default")["spec"]["selectedNode"] == "n1"
+
+
+def test_a_request_that_cannot_go_is_waited_for_a_little_and_told_to_the_pod():
+    world = cluster(left_over(finalizers=["a/b"]))
+    world.decide(world.bind("p0", "n1"))
+    world.settle()
+    assert len([write for write in world.server.writes if type(write).__name__ == "Delete"]) == 1
+    assert ("p0", "FailedBinding") in world.said()
+    assert world.server.events[-1].message.endswith(
+        "bindrequest default/p0 of an earlier bind is being deleted, but is still there (finalizers: a/b)"
+    )
+    assert world.requests() == {"p0": "n2"}
+
+
 # --- Evictions -----------------------------------------------------------------------------------------------------
 
 
