@@ -7,6 +7,8 @@ was bound by others, or before grants were written, has none; then its labels an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from decimal import Decimal
 from functools import lru_cache
 from typing import Annotated, Final
 
@@ -17,6 +19,9 @@ from kai.api.pod import Pod
 
 _LONGEST: Final = 512
 """Texts up to this length are remembered; anybody can write a longer one."""
+_SHARE: Final = frozenset(
+    {names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_DEVICES, names.RECEIVED_RESOURCE_TYPE}
+)
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -58,6 +63,27 @@ def grant_of(pod: Pod) -> Grant | None:
     """Return what a pod was given; None for one that has no node, or of which that was not written, or not readably."""
     text = pod.metadata.annotations.get(names.GRANTED)
     return read_grant(text) if text is not None and pod.spec.node_name else None
+
+
+def group_of(pod: Pod) -> str:
+    """Return the name of the group for which a pod was bound, else of the one that it names; empty for none."""
+    grant = grant_of(pod)
+    return (grant.group if grant is not None else "") or pod.metadata.annotations.get(names.POD_GROUP, "")
+
+
+def told_share(pod: Pod) -> Mapping[str, str]:
+    """Return the annotations of a pod, with those about its share of GPUs as it was granted."""
+    annotations, grant = pod.metadata.annotations, grant_of(pod)
+    if grant is None or not grant.is_whole:
+        return annotations
+    told = {key: text for key, text in annotations.items() if key not in _SHARE}
+    if grant.gpus:
+        told |= {names.RECEIVED_RESOURCE_TYPE: names.FRACTION, names.GPU_FRACTION_DEVICES: str(len(grant.gpus))}
+    if grant.portion is not None:
+        told[names.GPU_FRACTION] = format(Decimal(repr(grant.portion)), "f")
+    if grant.memory is not None:
+        told[names.GPU_MEMORY] = str(grant.memory)
+    return told
 
 
 def _read(text: str) -> Grant | None:

@@ -3,6 +3,8 @@
 One look at one group: its pods, and for some of them nodes and resource claims, become three lists of amounts and a
 patch, or nothing where nothing changed. The shell that watches and writes knows no more than that.
 
+A bound pod counts for the group for which it was bound, with the share that it was granted.
+
 Source: the peer's pod-group controller. We differ where it is plainly wrong: init containers, sidecars and overhead
 count, a share of several devices is held on all of them, and a group that turns preemptible no longer shows what it
 held before as non-preemptible.
@@ -22,6 +24,7 @@ from kai.api.amounts import Amount, effective_requests, exact, plus, same, texts
 from kai.api.bad_value import BadValue
 from kai.api.core import PriorityClass
 from kai.api.dra import ResourceClaim
+from kai.api.grants import group_of, told_share
 from kai.api.kinds import title
 from kai.api.node import Node
 from kai.api.numerals import signed
@@ -111,10 +114,7 @@ def _list_patch(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str
 
 
 def _belongs(pod: Pod, group: PodGroup) -> bool:
-    return (
-        pod.metadata.annotations.get(names.POD_GROUP) == group.metadata.name
-        and pod.metadata.namespace == group.metadata.namespace
-    )
+    return group_of(pod) == group.metadata.name and pod.metadata.namespace == group.metadata.namespace
 
 
 def _count(pod: Pod, around: Surroundings) -> tuple[dict[str, Amount], dict[str, Amount]]:
@@ -145,7 +145,7 @@ def _requested_share(pod: Pod) -> dict[str, Amount]:
 
     Raises: BadValue if one of its annotations is not a quantity.
     """
-    annotations = pod.metadata.annotations
+    annotations = told_share(pod)
     share: dict[str, Amount] = {}
     devices = _devices(annotations)
     if names.GPU_FRACTION in annotations:
@@ -169,7 +169,7 @@ def _received_share(pod: Pod, find: FindNode) -> dict[str, Amount]:
 
     Raises: BadValue if the pod or its node does not say how large it is.
     """
-    annotations = pod.metadata.annotations
+    annotations = told_share(pod)
     if annotations.get(names.RECEIVED_RESOURCE_TYPE) != names.FRACTION:
         return {}
     if names.GPU_FRACTION in annotations:

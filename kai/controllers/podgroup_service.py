@@ -15,6 +15,7 @@ import structlog
 from kai.api import names
 from kai.api.core import PriorityClass
 from kai.api.dra import ResourceClaim
+from kai.api.grants import group_of, told_share
 from kai.api.kinds import ApiObject, title
 from kai.api.node import Node
 from kai.api.plans import Patch, Ref
@@ -35,7 +36,7 @@ FIRST_COUNT: Final = 5.0
 
 
 def _group_of(pod: Pod) -> Iterable[str]:
-    group = pod.metadata.annotations.get(names.POD_GROUP)
+    group = group_of(pod)
     return (f"{pod.metadata.namespace}/{group}",) if group else ()
 
 
@@ -44,7 +45,7 @@ def _claimed_in(pod: Pod) -> Iterable[str]:
 
 
 def _shares_by_memory(pod: Pod) -> Iterable[str]:
-    return (pod.spec.node_name,) if pod.spec.node_name and names.GPU_MEMORY in pod.metadata.annotations else ()
+    return (pod.spec.node_name,) if pod.spec.node_name and names.GPU_MEMORY in told_share(pod) else ()
 
 
 MEMBERS: Final = Index(Pod, "podgroup-controller: group", _group_of)
@@ -98,7 +99,7 @@ class PodGroupController:
                 pods = ()
                 found |= {_key(group): None for group in self.cluster.store.all(PodGroup)}
             for pod in pods:
-                group = pod.metadata.annotations.get(names.POD_GROUP)
+                group = group_of(pod)
                 if group:
                     found[pod.metadata.namespace, group] = None
         return found

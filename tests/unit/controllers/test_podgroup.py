@@ -89,6 +89,27 @@ def test_a_share_is_asked_for_on_every_device_and_held_on_every_device():
     assert resources.allocated["nvidia.com/gpu"] == "750m"
 
 
+def granted(text, **annotations):
+    return pod(annotations={"kai.scheduler/granted": text, **annotations}, nodeName="n")
+
+
+def test_what_a_pod_was_granted_counts_and_not_what_it_says_now():
+    edited = granted('{"gpus":["a","b"],"portion":0.9}', **{"gpu-fraction": "0.1", "received-resource-type": "Regular"})
+    counted = count(edited)
+    assert counted.allocated["nvidia.com/gpu"] == counted.requested["nvidia.com/gpu"] == "1800m"
+    by_memory = granted('{"gpus":["a"],"memory":4096}', **{"gpu-memory": "1"})
+    where = around(nodes=[node("n", **{"nvidia.com/gpu.memory": 8192})])
+    assert count(by_memory, surroundings=where).allocated["nvidia.com/gpu"] == "500m"
+    whole = granted("{}", **{"gpu-fraction": "0.1", "received-resource-type": "Fraction"})
+    assert "nvidia.com/gpu" not in count(whole).allocated
+
+
+def test_a_pod_counts_for_the_group_for_which_it_was_bound():
+    moved = granted('{"group":"g"}', **{"pod-group-name": "other"})
+    assert count(moved).allocated == {"cpu": "1"}
+    assert count(granted('{"group":"other"}')).allocated == {}
+
+
 def test_a_share_that_was_not_received_is_not_held():
     for kind in ("Regular", ""):
         resources = count(pod(annotations={"gpu-fraction": "0.5", "received-resource-type": kind}))
