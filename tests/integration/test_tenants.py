@@ -15,7 +15,6 @@ from tests.unit.deploy.rendering import DEPLOY
 POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 GROUP = "runai-gpu-group"
 POOL = "kai.scheduler/node-pool"
-PAST = "11111111-2222-3333-4444-555555555555"
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +54,10 @@ def await_running(stage, *pods):
         until(lambda pod=pod: is_running(stage, pod), f"pod {pod} to run")
 
 
+def request(stage, pod):
+    return stage.get(BIND_REQUEST, "BindRequest", pod)
+
+
 def furnish(stage, *nodes, **limits):
     for manifest in (*nodes, queue("team", **limits), queue("other")):
         stage.create(manifest)
@@ -64,6 +67,7 @@ def test_a_pod_that_drops_its_label_keeps_its_gpu_reserved(stage):
     furnish(stage, node("n1", gpu=1))
     sharer = add(stage, "sharer", fraction="0.9")
     await_running(stage, sharer)
+    until(lambda: request(stage, sharer).get("status", {}).get("phase") == "Succeeded", "the request to be finished")
     (reservation,) = stage.reservations()
     edit(stage, "Pod", sharer, metadata={"labels": {GROUP: None}})
     await_running(stage, add(stage, "canary"))  # each bind sweeps its node first
@@ -147,28 +151,30 @@ def test_a_config_map_of_others_survives(stage):
     assert (found["data"], found["metadata"]["uid"]) == (theirs["data"], theirs["metadata"]["uid"])
 
 
-def old_request(stage, pod, **metadata):
-    """Leave a bind request of an earlier pod of a name."""
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": PAST}
-    spec = {"podName": pod, "selectedNode": "n1", "receivedResourceType": "Regular"}
-    metadata = {"ownerReferences": [owner], **metadata}
-    body = {"metadata": metadata, "spec": spec, "status": {"phase": "Succeeded"}}
-    return stage.create(an_object(BIND_REQUEST, "BindRequest", pod, **body))
+def half_again(stage, **metadata):
+    """Run a pod on half a GPU, take it away and make another of its name; the bind request of the first one stays."""
+    job = Job(name="half", part=Part(fraction="0.5"))
+    for manifest in job.manifests():
+        stage.create(manifest)
+    await_running(stage, "half-0")
+    until(lambda: request(stage, "half-0").get("status", {}).get("phase") == "Succeeded", "the request to be finished")
+    if metadata:
+        edit(stage, "BindRequest", "half-0", BIND_REQUEST, metadata=metadata)
+    stage.delete("v1", "Pod", "half-0")
+    until(lambda: not stage.pods("half"), "the pod to go")
+    stage.create(job.pod(0))
 
 
 def test_a_namesake_of_a_pod_that_had_a_bind_request_is_decided(stage):
-    furnish(stage, node("n1", gpu=2))
-    old_request(stage, "half-0")
-    old_request(stage, "whole-0", finalizers=["tests/stuck"])
-    await_running(stage, add(stage, "half", fraction="0.5"), add(stage, "whole", gpu=1))
-    edit(stage, "BindRequest", "whole-0", BIND_REQUEST, metadata={"finalizers": None})
+    furnish(stage, node("n1", gpu=1))
+    half_again(stage)
+    await_running(stage, "half-0")
 
 
 def test_a_pod_is_told_that_an_earlier_bind_request_cannot_go(stage):
     furnish(stage, node("n1", gpu=1))
-    old_request(stage, "half-0", finalizers=["tests/stuck"])
-    half = add(stage, "half", fraction="0.5")
-    (told, *_) = until(lambda: stage.events(half, "FailedBinding"), "the pod to be told")
+    half_again(stage, finalizers=["tests/stuck"])
+    (told, *_) = until(lambda: stage.events("half-0", "FailedBinding"), "the pod to be told")
     assert "tests/stuck" in told["message"]
-    edit(stage, "BindRequest", half, BIND_REQUEST, metadata={"finalizers": None})
-    await_running(stage, half)
+    edit(stage, "BindRequest", "half-0", BIND_REQUEST, metadata={"finalizers": None})
+    await_running(stage, "half-0")
