@@ -1,5 +1,3 @@
-import json
-
 import attrs
 import pytest
 
@@ -95,101 +93,6 @@ def test_a_pod_on_several_gpus_joins_all_groups_in_the_order_of_the_request():
     assert server.get("Pod", "p", "ns")["metadata"]["labels"] == {"runai-gpu-group/a": "a", "runai-gpu-group/b": "b"}
     visible = server.get("ConfigMap", "p-abc1234-shared-gpu-0-evar", "ns")["data"]["NVIDIA_VISIBLE_DEVICES"]
     assert visible == "GPU-b,GPU-a"
-
-
-def telling(request, told):
-    request["metadata"]["annotations"] = {"kai.scheduler/granted": told}
-    return request
-
-
-@pytest.mark.parametrize(
-    ("request_", "written"),
-    [
-        (bind_request(), {}),
-        (telling(bind_request(), '{"queue":"q","pool":"p","group":"g"}'), {"queue": "q", "pool": "p", "group": "g"}),
-        (telling(bind_request(), '{"queue":"q","gpus":["g1"],"portion":0.1}'), {"queue": "q"}),
-        (telling(bind_request(), "nonsense"), {}),
-        (sharing_request(), {"gpus": ["g1"], "portion": 0.5}),
-        (sharing_request(portion="0.00"), {"gpus": ["g1"]}),
-        (
-            telling(sharing_request(), '{"queue":"q","portion":0.498}'),
-            {"queue": "q", "gpus": ["g1"], "portion": 0.498},
-        ),
-        (
-            telling(sharing_request(), '{"queue":"q","memory":4096,"gpus":["forged"]}'),
-            {"queue": "q", "gpus": ["g1"], "memory": 4096},
-        ),
-    ],
-)
-def test_what_was_granted_is_written_with_the_binding(request_, written):
-    wanting = pod(annotations={"kai.scheduler/granted": '{"queue":"forged"}'})
-    if "selectedGPUGroups" in request_["spec"]:
-        wanting = sharing_pod(annotations={"kai.scheduler/granted": '{"queue":"forged"}'})
-    server = cluster(node(), wanting, request_)
-    assert try_once(server).verdict is Verdict.BOUND
-    assert json.loads(server.get("Pod", "p", "ns")["metadata"]["annotations"]["kai.scheduler/granted"]) == written
-
-
-def holder(portion, **edited):
-    """Make a pod that runs on a GPU group with a grant, and what it says now."""
-    grant = f'{{"gpus":["g1"],"portion":{portion}}}'
-    annotations = {"kai.scheduler/granted": grant, **edited.pop("annotations", {})}
-    return sharing_pod("a", phase="Running", nodeName="n1", annotations=annotations, **edited)
-
-
-@pytest.mark.parametrize(
-    "edited",
-    [
-        {"annotations": {"gpu-fraction": "0.1"}, "labels": {"runai-gpu-group": "g1"}},
-        {"annotations": {"gpu-fraction": "0.1"}},
-        {"labels": {"runai-gpu-group": "another"}},
-        {"schedulerName": "another"},
-    ],
-)
-def test_what_a_running_pod_was_granted_is_not_given_again(edited):
-    server = cluster(node(), holder(0.9, **edited), reservation(), sharing_pod(), sharing_request())
-    outcome = try_once(server)
-    assert "GPU group g1 on node n1 would hold 1.40 of a GPU" in outcome.message
-    assert "gpu-reservation-g1" in server.names("Pod")
-
-
-def test_a_label_takes_no_stranger_into_a_group():
-    label, whole = {"runai-gpu-group": "g1"}, {"gpu-fraction": "1"}
-    strangers = [
-        pod("s", labels=label, annotations=whole, schedulerName="default-scheduler"),
-        pod("t", labels=label, annotations=whole, schedulerName="default-scheduler", nodeName="n1", phase="Running"),
-        pod("u", labels=label, annotations=whole),
-        pod("v", labels=label, annotations=whole, nodeName="n2", phase="Running"),
-    ]
-    server = cluster(node(), *strangers, holder(0.5), reservation(), sharing_pod(), sharing_request())
-    assert try_once(server).verdict is Verdict.BOUND
-
-
-def test_a_bind_under_way_counts_and_the_request_of_a_namesake_does_not():
-    coming = sharing_pod("a", labels={"runai-gpu-group": "g1"})
-    under_way = sharing_request("a", portion="0.90")
-    server = cluster(node(), coming, under_way, reservation(), sharing_pod(), sharing_request())
-    assert "would hold 1.40 of a GPU" in try_once(server).message
-    under_way["metadata"]["ownerReferences"][0]["uid"] = "of-the-past"
-    server = cluster(node(), coming, under_way, reservation(), sharing_pod(), sharing_request())
-    assert try_once(server).verdict is Verdict.BOUND
-
-
-def test_a_config_map_of_others_stays_and_the_pod_is_told():
-    theirs = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "prod-settings-0", "namespace": "ns"},
-        "data": {"password": "1"},
-    }
-    wanting = sharing_pod(annotations={"runai/shared-gpu-configmap": "prod-settings"})
-    server = cluster(node(), wanting, sharing_request(limit=3), theirs)
-    before = server.get("ConfigMap", "prod-settings-0", "ns")
-    assert try_once(server).verdict is Verdict.FAILED
-    assert server.get("ConfigMap", "prod-settings-0", "ns") == before
-    assert "configmap ns/prod-settings-0: found one that was not made for" in condition(server)["message"]
-    assert [(event.type, event.reason) for event in server.events] == [("Warning", "BindingError")]
-    assert server.names("Pod") == ["p"]  # the GPU that was reserved for it is free again
 
 
 def test_the_predicted_numa_zones_are_written_with_the_binding():
