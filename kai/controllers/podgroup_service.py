@@ -61,6 +61,8 @@ class PodGroupController:
     cluster: Cluster
     pace: Pace = PACE
     observe: Observe = unobserved
+    _said: dict[Key, str] = attrs.field(factory=dict)
+    """Why each group cannot be counted: said once, not at each change."""
     _workers: Workers[Key] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -110,6 +112,8 @@ class PodGroupController:
         namespace, name = look.key
         store = self.cluster.store
         group = store.get(PodGroup, name, namespace)
+        if group is None:
+            self._said.pop(look.key, None)
         if group is None or not group.metadata.uid:
             return DONE  # one that is only shown is seen again as soon as it is written
         around = Surroundings(
@@ -120,8 +124,11 @@ class PodGroupController:
         try:
             resources = pod_group_resources(group, store.find(MEMBERS, f"{namespace}/{name}"), around)
         except InputError as error:
-            structlog.get_logger().warning("cannot be counted", group="/".join(look.key), why=str(error))
+            if self._said.get(look.key) != str(error):
+                self._said[look.key] = str(error)
+                structlog.get_logger().warning("cannot be counted", group="/".join(look.key), why=str(error))
             return Ended(failure=str(error))
+        self._said.pop(look.key, None)
         patch = status_patch(group, resources)
         if patch is None:
             return DONE

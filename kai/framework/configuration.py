@@ -2,14 +2,17 @@
 
 Two forms are read. Our own:
 
-    actions: [allocate, reclaim]
-    plugins:
-      proportion: {k: 1.0}
+    with:
       same-rack: {weight: 3}
+      proportion: {k: 1.0}
+    actions: [allocate, reclaim]
     parameters: {max_consolidation_preemptees: 16}
     usageDBConfig: {clientType: prometheus, connectionString: "http://prometheus:9090"}
 
-and the peer's (``tiers``, ``actions`` as one string, arguments as strings), which loads unchanged. What is left out is
+``with`` adds plugins to the default ones, or sets options of those. ``plugins`` in its place is the whole list: what it
+does not name is off, and a note says what is lost by that.
+
+The peer's (``tiers``, ``actions`` as one string, arguments as strings) loads unchanged. What is left out of either is
 the peer's default. A name or an option that is unknown stops the start: a policy that silently does not apply is worse
 than none.
 
@@ -32,13 +35,19 @@ from kai.framework.peer_settings import BUDGETED, read_budgets, read_depths
 from kai.framework.profile import Action, PluginUse, Profile
 from kai.framework.registry import Registry, UnknownNameError, origin_of, suggestion
 
-OUR_KEYS = ("actions", "plugins", "parameters", "usageDBConfig")
+OUR_KEYS = ("with", "plugins", "actions", "parameters", "usageDBConfig")
 PEER_KEYS = ("actions", "tiers", "queueDepthPerAction", "usageDBConfig", "scenarioSearchBudgets")
 SWITCHES = (
     *("disableJobOrder", "disableTaskOrder", "disablePreemptable", "disableReclaimable", "disableQueueOrder"),
     *("disablePredicate", "disableNodeOrder"),
 )
 """The peer's switches for single callbacks of a plugin: part of its form, and never asked, by the peer neither."""
+_MISSED = {
+    "pods may be placed where node selectors, taints or volumes forbid it": frozenset(aliases.PREDICATES),
+    "queues have no fair share, quotas or limits": frozenset({"proportion"}),
+    "gangs that need several nodes take nothing back from others": frozenset({"gang"}),
+}
+"""What is lost with which of the default plugins."""
 _PEER_ONLY = frozenset(PEER_KEYS) - frozenset(OUR_KEYS)
 
 
@@ -65,7 +74,7 @@ def default_configuration() -> Configuration:
 
 
 def read_configuration(document: object, place: str, registry: Registry | None = None) -> Configuration:
-    """Return the configuration in ``document``, in either form; None and {} are the default.
+    """Return the configuration in ``document``, in either form; where it names no plugins, the default ones are on.
 
     ``place`` names the file in messages.
 
@@ -75,7 +84,7 @@ def read_configuration(document: object, place: str, registry: Registry | None =
         document = {}
     if not isinstance(document, Mapping):
         raise ConfigError.about(place, "document", found=document, wanted="a mapping with actions and plugins")
-    ours = "plugins" in document or "parameters" in document or isinstance(document.get("actions"), list | tuple)
+    ours = {"with", "plugins", "parameters"} & set(document) or isinstance(document.get("actions"), list | tuple)
     if ours and _PEER_ONLY & set(document):
         mixed = ", ".join(sorted(_PEER_ONLY & set(document)))
         raise ConfigError(f"{place}: found {mixed} beside keys of kai's own form, expected one form in a file")
@@ -97,17 +106,39 @@ def refuse_unknown(found: Mapping[str, object], known: Sequence[str], place: str
 def _read_ours(document: Mapping[str, object], place: str) -> Configuration:
     default = read_peer({}, place, None)
     actions = document.get("actions")
-    plugins = document.get("plugins")
+    plugins = _entries(document.get("plugins"), f"{place}: plugins")
+    more = _entries(document.get("with"), f"{place}: with")
     parameters = document.get("parameters")
-    notes: list[str] = []
+    notes = _missed(plugins, {entry.name for entry in default.plugins}, f"{place}: plugins")
     return Configuration(
         actions=default.actions if actions is None else _names(actions, f"{place}: actions"),
-        plugins=default.plugins if plugins is None else _entries(plugins, f"{place}: plugins"),
+        plugins=_changed(plugins or default.plugins, more),
         parameters=_parameters(parameters, f"{place}: parameters"),
         usage=read_usage(document.get("usageDBConfig"), f"{place}: usageDBConfig", notes),
         notes=tuple(notes),
         place=place,
     )
+
+
+def _changed(plugins: Iterable[PluginEntry], more: Iterable[PluginEntry]) -> tuple[PluginEntry, ...]:
+    """Return plugins with options set, and with those that are new after them."""
+    out = {entry.name: dict(entry.options) for entry in plugins}
+    for entry in more:
+        out.setdefault(entry.name, {}).update(entry.options)
+    return tuple(PluginEntry(name, options) for name, options in out.items())
+
+
+def _missed(plugins: Iterable[PluginEntry], default: Iterable[str], place: str) -> list[str]:
+    """Return a note for each thing that a whole list of plugins leaves out, and that should not go unsaid."""
+    named = {entry.name for entry in plugins}
+    if not named:
+        return []
+    off = {loss: sorted(wanted.intersection(default) - named) for loss, wanted in _MISSED.items()}
+    return [
+        f"{place}: {', '.join(names)} off: {loss}; with: adds to the default plugins"
+        for loss, names in off.items()
+        if names
+    ]
 
 
 def _names(value: object, place: str) -> tuple[str, ...]:
@@ -117,6 +148,8 @@ def _names(value: object, place: str) -> tuple[str, ...]:
 
 
 def _entries(value: object, place: str) -> tuple[PluginEntry, ...]:
+    if value is None:
+        return ()
     if not isinstance(value, Mapping):
         raise ConfigError(f"{place}: found {value!r}, expected a mapping from plugin names to their options")
     return tuple(PluginEntry(str(name), _options(options, f"{place}.{name}")) for name, options in value.items())

@@ -26,6 +26,7 @@ NO_DOMAIN = "Not enough resources for the workload"
 NO_NODES = "no nodes with enough resources were found"
 UNABLE_GROUP = "Unable to schedule podgroup"
 UNABLE_POD = "Unable to schedule pod"
+_LEAVES_SHOWN = 5
 
 _DIVISORS = {"cpu": 1000.0, "memory": 1e9, "gpu": 1000.0, PLUGGED_GPU: 1000.0}
 _PLURALS = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs"}
@@ -222,7 +223,11 @@ def _preemption_delay(facts: Facts) -> str:
 
 
 def _queue_missing(facts: Facts) -> str:
-    return f"Queue '{facts.get('queue', '')}' does not exist"
+    queue, leaves = facts.get("queue", ""), facts.get("leaves", ())
+    if not isinstance(leaves, tuple) or not leaves:
+        return f"Queue '{queue}' does not exist"
+    shown = ", ".join(leaves[:_LEAVES_SHOWN]) + (", ..." if len(leaves) > _LEAVES_SHOWN else "")
+    return f"Queue '{queue}' has children; only a queue without children runs jobs: {shown}"
 
 
 def _unknown_subgroup(facts: Facts) -> str:

@@ -22,6 +22,7 @@ from kai.framework.portion import Portion
 from kai.framework.profile import Profile
 from kai.framework.records import GroupRecord, Records
 from kai.framework.statement import Statement
+from kai.framework.unusable import unusable_requests
 from kai.framework.verdict import Code, Reason, Verdict
 from kai.framework.view import SessionView
 from kai.kernels import booking, groups, score
@@ -115,7 +116,7 @@ class Session:
             self.observer.plugin(use.name)
             hooks.append(Named(use.name, use.plugin.open(self.view)))
         self.observer.plugin("")
-        return hooks
+        return hooks + unusable_requests(self.view)
 
     def _own_facts(self, facts: Facts) -> Facts:
         """Return facts whose session-dependent columns are the session's own."""

@@ -24,7 +24,12 @@ MOST_DEVICES = 1024
 MOST_MEMORY = 2**40
 """More devices, and MiB of one device, than any node has: anybody can write an annotation, and tables are as wide."""
 
+LEAST_SHARE = 0.01
+"""Queues count GPUs in hundredths."""
+
 _GPU = "gpu"
+_LONGEST = 64
+"""So much of an annotation is repeated in a message."""
 _WHOLE = frozenset({names.MEMORY, names.PODS, names.EPHEMERAL_STORAGE, names.STORAGE})
 _MILLI = 1000
 _is_profile = methodcaller("startswith", names.MIG_PREFIX)
@@ -159,7 +164,8 @@ def demand(key: ResourceKey) -> Demand:
     _add(total, {name: amount for name, amount in amounts(key.overhead).items() if name != _GPU})
     gpu = _gpu_request(key, total)
     if gpu.kind == GpuKind.FRACTION:
-        total[_GPU] = hundredths(gpu.portion) * gpu.devices * (GPU_UNIT // 100)
+        # What was bound with less than a hundredth counts as one: nothing is free.
+        total[_GPU] = max(1, hundredths(gpu.portion)) * gpu.devices * (GPU_UNIT // 100)
     elif gpu.kind == GpuKind.MEMORY:
         total[_GPU] = 0
     total[names.PODS] = 1
@@ -179,9 +185,10 @@ def hundredths(portion: float) -> int:
 def _gpu_request(key: ResourceKey, total: Mapping[str, int]) -> GpuRequest:
     """Return how a pod asks for GPUs; of several ways the later one here wins.
 
-    An annotation that is no number, or out of range, counts as absent: admission refuses such pods, and the peer's
-    scheduler passes over it.
+    An annotation that is no number, or out of range, counts as absent, as it does for the peer's scheduler. A pod that
+    is not bound yet is refused for it, where admission has not done so.
     """
+    refusal = _refusal(key, total)
     kind, portion, memory, devices = GpuKind.NONE, 1.0, 0, 1
     if total.get(_GPU, 0) > 0:
         kind = GpuKind.WHOLE
@@ -195,8 +202,41 @@ def _gpu_request(key: ResourceKey, total: Mapping[str, int]) -> GpuRequest:
         count = numerals.signed(key.devices)
         devices = min(count, MOST_DEVICES) if count is not None and count > 0 else 1
     if any(name.startswith(names.MIG_PREFIX) and amount > 0 for name, amount in total.items()):
-        return GpuRequest(kind=GpuKind.MIG, legacy_mig=key.legacy_mig)
-    return GpuRequest(kind=kind, devices=devices, portion=portion, memory=memory, legacy_mig=key.legacy_mig)
+        return GpuRequest(kind=GpuKind.MIG, legacy_mig=key.legacy_mig, refusal=refusal)
+    return GpuRequest(
+        kind=kind, devices=devices, portion=portion, memory=memory, legacy_mig=key.legacy_mig, refusal=refusal
+    )
+
+
+def _refusal(key: ResourceKey, total: Mapping[str, int]) -> str:
+    """Return why no GPU can give what a pod asks for; empty if there is no reason.
+
+    Source: what the peer's webhooks refuse. Its scheduler starts such a pod as if it had not asked.
+    """
+    shares = key.fraction is not None or key.memory is not None
+    whole = total.get(_GPU, 0)
+    if key.fraction is not None and not is_share(key.fraction):
+        return _found(names.GPU_FRACTION, key.fraction, f"a number from {LEAST_SHARE:g} to 1")
+    if key.memory is not None and (numerals.signed(key.memory) or 0) <= 0:
+        return _found(names.GPU_MEMORY, key.memory, "a positive number of MiB")
+    if shares and key.devices is not None and (numerals.signed(key.devices) or 0) <= 0:
+        return _found(names.GPU_FRACTION_DEVICES, key.devices, "a positive number of GPUs")
+    if shares and whole:
+        return "found a part of a GPU in annotations and whole ones in containers, expected one of the two"
+    if whole % GPU_UNIT:
+        wanted = f"whole ones, or the annotation {names.GPU_FRACTION} to share one"
+        return f"spec.containers: found {whole / GPU_UNIT:g} GPUs, expected {wanted}"
+    return ""
+
+
+def is_share(text: str) -> bool:
+    """Return whether a text is a portion of a GPU that can be given and counted."""
+    portion = numerals.floating(text)
+    return portion is not None and LEAST_SHARE <= portion <= 1
+
+
+def _found(annotation: str, text: str, wanted: str) -> str:
+    return f'metadata.annotations["{annotation}"]: found "{text[:_LONGEST]}", expected {wanted}'
 
 
 def container_requests(pod: Pod) -> tuple[ContainerRequest, ...]:

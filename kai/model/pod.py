@@ -37,6 +37,8 @@ class GpuRequest:
     legacy_mig: bool = False
     claimed: int = 0
     """Devices asked for through resource claims (DRA), counted in the pod's GPU amount as well."""
+    refusal: str = ""
+    """Why no GPU can give what the pod asks for; a pod that has no node yet then gets none."""
 
     @property
     def shared(self) -> bool:

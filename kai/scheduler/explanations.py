@@ -126,6 +126,7 @@ class _Teller:
         self._told = told
         self._later = np.zeros(len(snapshot.groups), np.bool_)
         self._later[snapshot.crowds.waiting] = True
+        self._parents = frozenset(queue.parent for queue in snapshot.queues)
         self._detailed = detailed
         self._report = report
         self._pool = pool
@@ -195,11 +196,15 @@ class _Teller:
         )
 
     def _record(self, row: int, group: PodGroup) -> GroupRecord | None:
-        """Return why a group waits; one that is held, or whose queue does not exist, was not even tried."""
+        """Return why a group waits; one that is held, or whose queue is no leaf, was not even tried."""
         if group.held:
             return GroupRecord(reasons=[Reason(code=Code.HELD, facts={"text": group.held})])
         if group.queue_row < 0:
             return GroupRecord(reasons=[Reason(code=Code.QUEUE_MISSING, facts={"queue": group.queue})])
+        if group.queue_row in self._parents:
+            below = tuple(queue.name for queue in self._snapshot.queues if queue.parent == group.queue_row)
+            facts = {"queue": group.queue, "leaves": below}
+            return GroupRecord(reasons=[Reason(code=Code.QUEUE_MISSING, facts=facts)])
         return self._report.records.get(row)
 
     def _stamps(self, row: int) -> Mapping[str, str | None]:

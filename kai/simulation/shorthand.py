@@ -21,6 +21,7 @@ from typing import Any
 
 from kai.api import names, times
 from kai.errors import InputError
+from kai.intake.requests import LEAST_SHARE, is_share
 from kai.simulation.values import Values, fields, mapping, seconds, spread, texts, whole
 
 NOW = times.instant("2026-01-01T12:00:00Z")
@@ -367,12 +368,14 @@ def _requests(each: Values, place: str) -> tuple[dict[str, str], dict[str, str]]
     for key, value in each.items():
         if key in marks:
             name, text = marks[key](value)
+            if key == "fraction" and not is_share(text):
+                wanted = f"a number from {LEAST_SHARE:g} to 1; whole GPUs are written gpu: 2"
+                raise InputError(f"{place}.fraction: found {value}, expected {wanted}")
             annotations[name] = text
         elif key == "gpu":
             if isinstance(value, float) and not value.is_integer():
-                raise InputError(
-                    f"{place}.gpu: found {value}, expected whole GPUs; write fraction: {value} to share one"
-                )
+                share = f"fraction: {value} to share one" if 0 < value < 1 else "fraction: 0.5, say, to share one"
+                raise InputError(f"{place}.gpu: found {value}, expected whole GPUs; write {share}")
             requests[names.NVIDIA_GPU] = str(value)
         elif key in {"cpu", "memory"} or "/" in key:
             requests[key] = str(value)

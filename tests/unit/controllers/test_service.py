@@ -3,6 +3,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from kai.api.plans import Create, Delete, Patch, Reason, Refusal
 from kai.controllers.node_scale import ScaleSettings
@@ -150,6 +151,19 @@ async def test_a_group_that_cannot_be_counted_does_not_hinder_others():
         cluster.server.change("Pod", "bad", "ns", {"metadata": {"annotations": {"gpu-fraction": "0.5"}}})
         await cluster.pass_time(5.0)
         assert resources(cluster)["requested"] == {"cpu": "1", "nvidia.com/gpu": "500m"}
+
+
+async def test_why_a_group_cannot_be_counted_is_said_once_for_each_reason():
+    cluster = MemoryCluster(group(), pod("bad", annotations={"gpu-fraction": "much"}))
+    with capture_logs() as logs:
+        async with running(cluster, keep_pod_groups):
+            for change in ({"labels": {"a": "1"}}, {"labels": {"a": "2"}}, {"annotations": {"gpu-fraction": "more"}}):
+                cluster.server.change("Pod", "bad", "ns", {"metadata": change})
+                await cluster.pass_time(5.0)
+    said = [each["why"] for each in logs if each["event"] == "cannot be counted"]
+    assert len(said) == 2
+    assert "much" in said[0]
+    assert "more" in said[1]
 
 
 @pytest.mark.parametrize("reason", [Reason.UNAVAILABLE, Reason.UNKNOWN, Reason.CONFLICT])

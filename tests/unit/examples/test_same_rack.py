@@ -76,9 +76,25 @@ def test_it_decides_where_pods_go(installed, tmp_path):
     assert where == {without: "n1", with_it: "n2"}
 
 
+def test_the_configuration_that_is_shown_changes_nothing_else(installed, tmp_path):
+    """The plugin of the documentation, without weight, beside the default ones: the same decisions."""
+    shown = (PACKAGE / "policy.yaml").read_text()
+    for page in ("README.md", "docs/plugins.md"):
+        assert "with:" in (ROOT / page).read_text()
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(shown.replace("weight: 3", "weight: 0"))
+    printed = set()
+    for config in ([], ["--config", str(policy)]):
+        done = run(installed, "kai", "simulate", "examples/lab", "--actions", "allocate", *config)
+        assert done.returncode == 0, done.stderr
+        assert "note:" not in done.stderr
+        printed.add(done.stdout)
+    assert len(printed) == 1
+
+
 def test_a_misspelt_option_stops_the_start_and_says_what_was_meant(installed, tmp_path):
     policy = tmp_path / "policy.yaml"
-    policy.write_text("plugins: {same-rack: {wieght: 3}}\n")
+    policy.write_text("with: {same-rack: {wieght: 3}}\n")
     done = run(installed, "kai", "simulate", "examples/lab", "--config", str(policy))
     assert done.returncode == 4
     assert done.stderr.splitlines() == [

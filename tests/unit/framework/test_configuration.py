@@ -125,6 +125,36 @@ def test_our_own_form_takes_options_by_name_and_keeps_the_order():
     assert [use.name for use in make_profile(read).plugins] == ["spread", "proportion"]
 
 
+def test_with_adds_to_the_default_plugins_and_sets_options_of_them():
+    read = read_configuration({"with": {"spread": {"cpu": False}, "proportion": {"k": 2.0}}}, "policy.yaml")
+    default = default_configuration()
+    assert [entry.name for entry in read.plugins] == [*(entry.name for entry in default.plugins), "spread"]
+    assert options_of(read, "proportion") == {**options_of(default, "proportion"), "k": 2.0}
+    assert (read.actions, read.notes) == (default.actions, ())
+
+
+def test_with_adds_to_a_list_as_well():
+    read = read_configuration({"plugins": {"priority": None}, "with": {"spread": None}}, "policy.yaml")
+    assert [entry.name for entry in read.plugins] == ["priority", "spread"]
+
+
+@pytest.mark.parametrize("document", [None, {}, {"plugins": {}}, {"plugins": None}, {"with": {}}, {"with": None}])
+def test_who_names_no_plugin_has_the_default_ones(document):
+    read = read_configuration(document, "policy.yaml")
+    assert (read.plugins, read.notes) == (default_configuration().plugins, ())
+
+
+def test_a_list_that_leaves_out_what_protects_says_so():
+    read = read_configuration({"plugins": {"priority": None, "taints": None}}, "policy.yaml")
+    filters, shares, gangs = read.notes
+    assert filters.startswith("policy.yaml: plugins: affinity, ")
+    assert "taints" not in filters.partition(" off: ")[0]
+    assert "pods may be placed where node selectors, taints or volumes forbid it" in filters
+    assert "proportion off: queues have no fair share, quotas or limits" in shares
+    assert "gang off: gangs that need several nodes take nothing back" in gangs
+    assert all(note.endswith("with: adds to the default plugins") for note in read.notes)
+
+
 @pytest.mark.parametrize(
     ("document", "message", "hint"),
     [

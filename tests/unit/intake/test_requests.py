@@ -139,3 +139,40 @@ def test_a_portion_of_whole_hundredths_keeps_them(hundred):
 
 def test_several_kinds_of_gpu_add_up():
     assert amounts((("nvidia.com/gpu", "1"), ("amd.com/gpu", "2"))) == {"gpu": 3000}
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "1.5", " 0.5", "٣", "-0.5", "abc", "0", "", "1e-9", "0.004"])
+def test_a_fraction_that_no_gpu_can_give_is_refused(text):
+    refusal = shape_of(pod("a", annotations={"gpu-fraction": text})).gpu.refusal
+    assert refusal == f'metadata.annotations["gpu-fraction"]: found "{text}", expected a number from 0.01 to 1'
+
+
+@pytest.mark.parametrize(
+    ("annotations", "found"),
+    [
+        ({"gpu-memory": "-5"}, 'metadata.annotations["gpu-memory"]: found "-5", expected a positive number of MiB'),
+        ({"gpu-memory": "x"}, 'metadata.annotations["gpu-memory"]: found "x", expected a positive number of MiB'),
+        (
+            {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "0"},
+            'metadata.annotations["gpu-fraction-num-devices"]: found "0", expected a positive number of GPUs',
+        ),
+    ],
+)
+def test_memory_and_devices_that_no_gpu_can_give_are_refused(annotations, found):
+    assert shape_of(pod("a", annotations=annotations)).gpu.refusal == found
+
+
+def test_a_part_beside_whole_gpus_and_a_part_of_a_whole_gpu_are_refused():
+    both = pod("a", annotations={"gpu-fraction": "0.5"}, requests={"nvidia.com/gpu": "1"})
+    assert "found a part of a GPU in annotations and whole ones in containers" in shape_of(both).gpu.refusal
+    broken = shape_of(pod("a", requests={"nvidia.com/gpu": "1.5"})).gpu.refusal
+    assert broken.startswith("spec.containers: found 1.5 GPUs, expected whole ones")
+
+
+@pytest.mark.parametrize("text", ["0.01", "0.5", "1", "1e-1"])
+def test_a_fraction_that_a_gpu_can_give_is_not_refused(text):
+    assert shape_of(pod("a", annotations={"gpu-fraction": text})).gpu.refusal == ""
+
+
+def test_a_share_below_a_hundredth_that_is_held_counts_as_one():
+    assert request_of(pod("a", annotations={"gpu-fraction": "0.004"}))["gpu"] == 10

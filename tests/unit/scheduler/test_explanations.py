@@ -114,6 +114,13 @@ def test_a_limit_is_told_with_the_figures_of_the_queue():
     assert details.pod_group_requested_resources["nvidia.com/gpu"] == "2"
 
 
+def test_a_group_whose_queue_has_children_is_told_which_to_use():
+    found, _ = told(making.node("n1", allocatable=GPUS), making.group("g", queue="root"), gpu_pod("p", 1, group="g"))
+    text = "QueueDoesNotExist: Queue 'root' has children; only a queue without children runs jobs: "
+    assert found["g"].unschedulable.startswith(text)
+    assert [reason.reason for reason in found["g"].condition.reasons] == ["QueueDoesNotExist"]
+
+
 def test_a_group_whose_queue_does_not_exist_is_told_so():
     found, _ = told(making.node("n1", allocatable=GPUS), making.group("g", queue="lost"), gpu_pod("p", 1, group="g"))
     assert found["g"].unschedulable == "QueueDoesNotExist: Queue 'lost' does not exist."

@@ -102,6 +102,11 @@ def test_only_a_document_with_a_cluster_is_a_short_scenario():
         ({"groups": {"g": {"queue": "a", "runs_on": 5}}}, "groups.g.runs_on: found 5, expected a node"),
         ({"groups": {"g": {"queue": "a", "each": {"gpus": 1}}}}, "groups.g.each: found key 'gpus'; did you mean gpu"),
         ({"groups": {"g": {"queue": "a", "each": {"gpu": 0.5}}}}, "each.gpu: found 0.5, expected whole GPUs; write fr"),
+        ({"groups": {"g": {"queue": "a", "each": {"gpu": 1.5}}}}, "whole GPUs; write fraction: 0.5, say, to share one"),
+        (
+            {"groups": {"g": {"queue": "a", "each": {"fraction": 1.5}}}},
+            "found 1.5, expected a number from 0.01 to 1; w",
+        ),
         ({"groups": {"g": {"queue": "a", "subgroups": {"s": {"member": 1}}}}}, "subgroups.s: found key 'member'"),
     ],
 )

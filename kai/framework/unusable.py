@@ -1,0 +1,29 @@
+"""Refuse pods that ask for GPUs in a way that makes no sense, whichever plugins are enabled.
+
+Without this such a pod would be placed as if it had not asked for a GPU: it would run, and find none.
+"""
+
+import numpy as np
+
+from kai.framework.hooks import Hooks
+from kai.framework.policy import Named
+from kai.framework.verdict import Code, Verdict
+from kai.framework.view import SessionView
+from kai.model.rows import PodRow
+
+RULE = "GpuRequest"
+
+
+def unusable_requests(session: SessionView) -> list[Named]:
+    """Return the refusal as the hooks of one more plugin; none where every request makes sense.
+
+    Cost: of one look at each shape.
+    """
+    refusals = [shape.gpu.refusal for shape in session.snapshot.shapes]
+    if not any(refusals):
+        return []
+
+    def admit_pod(pod: PodRow) -> Verdict:
+        return Verdict.refused(Code.POD_REFUSED, rule=RULE, text=refusals[session.shape_of(pod)])
+
+    return [Named(RULE, Hooks(concerns=np.array(list(map(bool, refusals)), np.bool_), admit_pod=admit_pod))]
