@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from kai.api import names
+from kai.api import names, room
 from kai.api.amounts import Amount, effective_requests, exact
 from kai.api.bindrequest import BindRequest, is_for
 from kai.api.kinds import title
@@ -97,10 +97,10 @@ def refuse_overfull(sight: Sight) -> str:
         return ""
     held = _held(sight.others, wanted)
     for name in sorted(wanted):
-        room = exact(allocatable.get(name, "0")).billionths - held[name].billionths
-        if wanted[name].billionths > room:
-            free = Amount(max(room, 0), wanted[name].binary).text
-            return f"{title(sight.node)} has {free} of {name} left, the pod needs {wanted[name].text}"
+        left = exact(allocatable.get(name, "0")).billionths - held[name].billionths
+        if wanted[name].billionths > left:
+            free = Amount(max(left, 0), wanted[name].binary).text
+            return room.short_of(title(sight.node), name, free=free, wanted=wanted[name].text)
     return ""
 
 
@@ -109,7 +109,7 @@ def refuse_reservation(node: Node, others: Iterable[Pod]) -> str:
     wanted = {names.NVIDIA_GPU: _one()}
     held = _held(others, wanted)[names.NVIDIA_GPU]
     if exact(node.status.allocatable.get(names.NVIDIA_GPU, "0")).billionths - held.billionths < _one().billionths:
-        return f"{title(node)} has no GPU left to be shared"
+        return room.no_gpu_to_share(title(node))
     return ""
 
 
@@ -124,7 +124,7 @@ def refuse_share(sight: Sight, group: str, portions: Iterable[float]) -> str:
     held = [portion for portion in portions if portion]
     total = own + sum(held)
     if total > 1 + _ROUNDING * (1 + len(held)):
-        return f"GPU group {group} on {title(sight.node)} would hold {total:.2f} of a GPU"
+        return room.device_overfull(group, title(sight.node), total)
     return ""
 
 

@@ -21,6 +21,8 @@ from kai.framework.policy import Named, Policy, checked_mask, checked_scores
 from kai.framework.portion import Portion
 from kai.framework.profile import Profile
 from kai.framework.records import GroupRecord, Records
+from kai.framework.refusing import NAME as REFUSALS
+from kai.framework.refusing import refusing_nodes
 from kai.framework.statement import Statement
 from kai.framework.unusable import unusable_requests
 from kai.framework.verdict import Code, Reason, Verdict
@@ -116,6 +118,9 @@ class Session:
             self.observer.plugin(use.name)
             hooks.append(Named(use.name, use.plugin.open(self.view)))
         self.observer.plugin("")
+        refusing = refusing_nodes(self.view)
+        if refusing is not None:
+            hooks.append(Named(REFUSALS, refusing))
         return hooks + unusable_requests(self.view)
 
     def _own_facts(self, facts: Facts) -> Facts:

@@ -31,6 +31,7 @@ from kai.intake.nodes import settle as settle_nodes
 from kai.intake.numa import NumaCell, read_numa
 from kai.intake.pods import PodCell, PodReader
 from kai.intake.queues import read_queues
+from kai.intake.refusals import with_refusals
 from kai.intake.settings import IntakeSettings
 from kai.intake.shapes import ShapeTable
 from kai.intake.shelf import Shelf, in_order
@@ -40,6 +41,7 @@ from kai.intake.turns import Turns
 from kai.model.axis import PLUGGED_GPU, ResourceAxis
 from kai.model.catalog import Catalog
 from kai.model.node import Node
+from kai.model.noroom import NoRoom
 from kai.model.pod import Shape
 from kai.model.queue import Queue, Shares
 from kai.model.rows import Int64s
@@ -74,13 +76,16 @@ class _Taken:
 
     objects: ClusterObjects
     usage: Mapping[str, Shares]
+    refused: tuple[NoRoom, ...]
     snapshot: Snapshot
     until: float
     """When a pod that is leaving counts as stuck, if nothing happens before."""
 
-    def holds(self, objects: ClusterObjects, now: float, usage: Mapping[str, Shares]) -> bool:
+    def holds(
+        self, objects: ClusterObjects, now: float, usage: Mapping[str, Shares], refused: tuple[NoRoom, ...]
+    ) -> bool:
         """Say whether a snapshot of ``objects`` at ``now`` would hold the same facts."""
-        if not self.snapshot.now <= now < self.until or usage != self.usage:
+        if not self.snapshot.now <= now < self.until or usage != self.usage or refused != self.refused:
             return False
         mine = self.objects
         return objects is mine or all(getattr(objects, each) is getattr(mine, each) for each in _FIELDS)
@@ -140,16 +145,17 @@ class Intake:
         *,
         usage: Mapping[str, Shares] = _NO_USAGE,
         awaited: tuple[str, ...] = (),
+        refused: tuple[NoRoom, ...] = (),
         revision: int = 0,
     ) -> Snapshot:
         """Return the snapshot of ``objects`` at ``now``; ``usage`` is the past usage of queues, as shares of it.
 
-        ``awaited`` is what the report of the cycle before says.
+        ``awaited`` is what the report of the cycle before says, ``refused`` which binds found no room.
 
         Raises: InputError for two objects of one kind and name.
         """
         last = self._last
-        if last is not None and last.holds(objects, now, usage):
+        if last is not None and last.holds(objects, now, usage, refused):
             return self._dealt(last.snapshot.at(now, revision, awaited))
         self._last = None  # lest a failure leave a snapshot that is not what the shelves hold
         if self._is_overgrown(objects):
@@ -157,20 +163,17 @@ class Intake:
         self._put(objects, queues := self._read_queues(objects, usage))
         library = self._library = read_library(objects, self._settings, self._library)
         nodes = self._settle_nodes(library)
-        shapes, pod_shape = self._settle_shapes(library)
-        base = self._memory.once(
-            "base columns",
-            (self._pod_table.edition, self._group_table.edition, nodes.rows),
-            lambda: read_base(self._pod_table, self._group_table, nodes.rows),
-        )
+        settled, settled_shape = self._settle_shapes(library)
+        base = self._base_columns(nodes)
         requests = live_bind_requests(objects.bind_requests, nodes.rows, self._settings)
         patience = self._settings.stuck_in_releasing_seconds
         standing = read_standing(base, nodes.rows, requests, stuck_before=now - patience)
+        pods, shapes, pod_shape = with_refusals(refused, base.cells, standing.pods, settled, settled_shape)
         snapshot = Snapshot(
             now=now,
-            axis=self._memory.once("axis", (nodes.nodes, shapes), lambda: self._axis(nodes.nodes, shapes)),
+            axis=self._memory.once("axis", (nodes.nodes, settled), lambda: self._axis(nodes.nodes, settled)),
             nodes=nodes.nodes,
-            pods=standing.pods,
+            pods=pods,
             shapes=shapes,
             groups=self._group_table.groups,
             queues=queues,
@@ -185,9 +188,10 @@ class Intake:
             pod_devices=standing.devices,
             pod_numa=read_records(base, standing, nodes.nodes) if self._zones.cells else {},
             awaited=awaited,
+            refused=refused,
             revision=revision,
         ).descending(self._lineage())
-        self._last = _Taken(objects, dict(usage), self._dealt(snapshot), _next_stuck(base, now, patience))
+        self._last = _Taken(objects, dict(usage), refused, self._dealt(snapshot), _next_stuck(base, now, patience))
         return self._last.snapshot
 
     def _dealt(self, snapshot: Snapshot) -> Snapshot:
@@ -201,6 +205,13 @@ class Intake:
         most = _MANY + 4 * (len(objects.pods) + len(objects.pod_groups))
         interned = len(self._places) + len(self._accounts) + len(self._node_reader) + len(self._pod_reader.kinds)
         return self._shapes.overgrown or self._pod_table.is_overgrown or interned > most
+
+    def _base_columns(self, nodes: NodeTable) -> BaseColumns:
+        return self._memory.once(
+            "base columns",
+            (self._pod_table.edition, self._group_table.edition, nodes.rows),
+            lambda: read_base(self._pod_table, self._group_table, nodes.rows),
+        )
 
     def _lineage(self) -> Lineage:
         return Lineage(

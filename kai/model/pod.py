@@ -73,6 +73,8 @@ class Constraints:
     nominated_node: str = ""
     containers: tuple["ContainerRequest", ...] = ()
     """Filled only for pods that NUMA alignment concerns: see the numa plugin."""
+    refusing: tuple[tuple[str, str], ...] = ()
+    """Nodes that refused the pod at its bind, each with what was said."""
 
 
 @attrs.frozen(kw_only=True)

@@ -26,11 +26,13 @@ from kai.api.pod import Pod
 from kai.cluster.port import Key, NotLeading, Term
 from kai.framework.decisions import Bind, Evict, Nominate
 from kai.intake.binding import has_failed
+from kai.model.noroom import NoRoom
 from kai.scheduler import orders
 from kai.scheduler.budgets import covering
 from kai.scheduler.cooling import Cooling
 from kai.scheduler.forms import BindForms
 from kai.scheduler.orders import Stamp
+from kai.scheduler.refused import Refused
 from kai.scheduler.settings import EvictBy, SchedulerSettings
 from kai.scheduler.signals import (
     Answered,
@@ -56,6 +58,8 @@ _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 10.0
 _BUDGET_PAUSE: Final = 60.0
 _PROMISES_KEPT: Final = 600
+_ELSEWHERE_AT_ONCE: Final = 2
+"""So often a pod that one node had no room for tries another without a rest."""
 
 
 @attrs.define
@@ -69,6 +73,7 @@ class Committer:
     now: Callable[[], float]
     """Returns the wall clock, for what people read."""
     cooling: Cooling = attrs.field(factory=Cooling)
+    refused: Refused = attrs.field(factory=Refused)
     _forms: BindForms = attrs.field(init=False)
     _term: Term | None = None
     _tickets: int = 0
@@ -216,9 +221,15 @@ class Committer:
             if target in self._busy or self.reader.is_assumed(*target) or not request.metadata.uid:
                 continue
             if has_failed(request):
-                self.cooling.failed(tuple(owner.uid for owner in request.metadata.owner_references), now)
+                for owner in request.metadata.owner_references:
+                    self._failed(owner.uid, orders.lack_of_room(request, owner.uid, request.status.reason), now)
             effects += self._begin(RemovalWork(request, self.settings), now)
         return effects
+
+    def _failed(self, uid: str, refusal: NoRoom | None, now: float) -> None:
+        """Let a pod whose bind failed rest; one that a node had no room for may go elsewhere first."""
+        if refusal is None or self.refused.note(refusal, now) > _ELSEWHERE_AT_ONCE:
+            self.cooling.failed((uid,), now)
 
     # --- Works -----------------------------------------------------------------------------------------------------
 
@@ -260,7 +271,7 @@ class Committer:
     def _end(self, work: Work, end: End, now: float) -> list[Effect]:
         self._busy.discard(work.target)
         if end.cools:
-            self.cooling.failed((end.cools,), now)
+            self._failed(end.cools, end.refusal, now)
         if end.shielded:
             self._shielded = {uid: until for uid, until in self._shielded.items() if until > self.now()}
             self._shielded[end.shielded] = self.now() + _BUDGET_PAUSE

@@ -25,6 +25,7 @@ from kai.framework.cycle import CycleReport, run_cycle
 from kai.framework.decisions import Bind, Decision, Evict
 from kai.framework.profile import Profile
 from kai.intake import Intake
+from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
 from kai.model.status import Status
 from kai.scheduler.budget import Spent, Timed
@@ -156,14 +157,23 @@ class Cycles:
     _is_frozen: bool = False
 
     def run(
-        self, objects: ClusterObjects, now: float, stream: Stream, usage: Mapping[str, Shares] = EMPTY
+        self,
+        objects: ClusterObjects,
+        now: float,
+        stream: Stream,
+        usage: Mapping[str, Shares] = EMPTY,
+        refused: tuple[NoRoom, ...] = (),
     ) -> Done | Failure:
-        """Decide once; ``usage`` is the past usage of queues. Not for the event loop.
+        """Decide once; ``usage`` is the past usage of queues, ``refused`` which binds found no room.
+
+        Not for the event loop.
 
         Holds: raises nothing that a plugin, an object or a bug of ours can cause.
         """
         budget = Timed(self.settings.configuration.parameters.budgets, self.clock)
-        given = self.last = Input(objects=objects, now=now, cycle=stream.number, awaited=self.awaited, usage=usage)
+        given = self.last = Input(
+            objects=objects, now=now, cycle=stream.number, awaited=self.awaited, usage=usage, refused=refused
+        )
         error = ""
         try:
             # Long lists that are new are all that the collector would look through, in vain.
@@ -216,7 +226,12 @@ class Cycles:
             self._intake = Intake(self.settings.intake)
         with observer.phase("snapshot"):
             snapshot = stream.snapshot = self._intake.take(
-                given.objects, given.now, usage=given.usage, awaited=given.awaited, revision=stream.number
+                given.objects,
+                given.now,
+                usage=given.usage,
+                awaited=given.awaited,
+                refused=given.refused,
+                revision=stream.number,
             )
         report = run_cycle(snapshot, self.profile, stream, observer, Stoppable(budget, stream))
         self.awaited = report.awaited

@@ -22,6 +22,7 @@ from kai.api.objects import ClusterObjects
 from kai.api.wire import EMPTY, camel
 from kai.framework.configuration import PEER_KEYS
 from kai.intake.nodes import is_wanted
+from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
 from kai.scheduler.budget import Grants
 from kai.scheduler.settings import SchedulerSettings
@@ -62,6 +63,8 @@ class Input:
     cycle: int
     awaited: tuple[str, ...] = ()
     """Keys of groups for which the cycle before evicted pods."""
+    refused: tuple[NoRoom, ...] = ()
+    """Binds that found no room."""
     usage: Mapping[str, Shares] = EMPTY
     """The past usage of queues."""
     grants: Grants = ()
@@ -78,6 +81,7 @@ def archive(given: Input, settings: SchedulerSettings) -> bytes:
             "now": given.now,
             "cycle": given.cycle,
             "awaited": list(given.awaited),
+            **({"refused": [attrs.asdict(each) for each in given.refused]} if given.refused else {}),
             "grants": [list(each) for each in given.grants],
             **({"usage": {queue: attrs.asdict(each) for queue, each in given.usage.items()}} if given.usage else {}),
             **({"config": _without_password(settings.document)} if _is_ours(settings) else {}),

@@ -23,12 +23,14 @@ from kai.api.plans import Emit, Patch, Ref
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.preparing import needs_preparation
+from kai.api.room import is_lack_of_room
 from kai.api.times import instant_text
 from kai.cluster.port import Evict as EvictRequest
 from kai.cluster.port import Request
 from kai.framework import messages
 from kai.framework.decisions import Bind, Evict
 from kai.intake.details import claim_allocations, extended_allocation, predicted_zones
+from kai.model.noroom import NoRoom
 from kai.model.placement import ClaimPlacement, NumaPlacement
 from kai.model.pod import GpuKind
 from kai.scheduler.settings import EvictBy, SchedulerSettings
@@ -271,3 +273,16 @@ def pod_condition(pod: Pod, *, kind: str, status: str, reason: str, message: str
     }
     body = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
     return Patch(ref=pod_ref(pod), patch=body, form="strategic", subresource="status")
+
+
+def lack_of_room(request: BindRequest, uid: str, why: str) -> NoRoom | None:
+    """Return the refusal that a failed bind of the pod ``uid`` amounts to; None if room was not what it lacked."""
+    if not is_lack_of_room(why):
+        return None
+    return NoRoom(
+        namespace=request.metadata.namespace,
+        pod=request.spec.pod_name or request.metadata.name,
+        uid=uid,
+        node=request.spec.selected_node,
+        reason=why,
+    )

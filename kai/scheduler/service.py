@@ -23,6 +23,7 @@ from kai.cluster.leading import take_over
 from kai.cluster.port import Cluster, Leadership, Term
 from kai.framework.configuration import make_profile
 from kai.intake import expired_bind_requests
+from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
 from kai.scheduler.ahead import read_ahead
 from kai.scheduler.committer import Committer
@@ -153,8 +154,9 @@ class Scheduler:
     def _pause(self, outcome: Done, idle: int) -> float | None:
         """Return after how long to decide again if nothing changes; None if only a change can matter."""
         now = self.cluster.clock.monotonic()
-        resting = self.outbox.committer.cooling.next_due(now)
-        pauses = [] if resting is None else [resting - now]
+        committer = self.outbox.committer
+        dues = (committer.cooling.next_due(now), committer.refused.next_due(now))
+        pauses = [due - now for due in dues if due is not None]
         if idle < outcome.turns and outcome.turns > 1:  # not everybody was considered since something changed
             return self.settings.coalescing_seconds
         if outcome.restless:
@@ -186,7 +188,8 @@ class Scheduler:
         )
         since = clock.monotonic()
         # Not abandoned when cancelled: the next cycle must not find this one still at work.
-        outcome = await to_thread.run_sync(self.cycles.run, objects, clock.now(), stream, self._past_usage())
+        refused = self._refused(self.cluster.store.cluster_objects())  # of pods that rest, too
+        outcome = await to_thread.run_sync(self.cycles.run, objects, clock.now(), stream, self._past_usage(), refused)
         self._take_decisions(stream)
         self._report(outcome, clock.monotonic() - since)
         return outcome
@@ -202,6 +205,9 @@ class Scheduler:
             return objects
         kept = [pod for pod in objects.pods if pod.metadata.uid not in resting or pod.spec.node_name]
         return attrs.evolve(objects, pods=tuple(kept))
+
+    def _refused(self, objects: ClusterObjects) -> tuple[NoRoom, ...]:
+        return self.outbox.committer.refused.standing(objects.nodes, objects.pods, self.cluster.clock.monotonic())
 
     def _past_usage(self) -> Mapping[str, Shares]:
         return NONE if self.usage is None else self.usage.known
@@ -259,6 +265,7 @@ class Scheduler:
             cycle=self.number,
             awaited=self.cycles.awaited,
             usage=self._past_usage(),
+            refused=self._refused(self.cluster.store.cluster_objects()),
         )
 
     async def _job_order(self) -> Response:

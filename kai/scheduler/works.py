@@ -23,6 +23,7 @@ from kai.api.pod import Pod
 from kai.cluster.port import BudgetExhausted, Key, Request
 from kai.intake.binding import has_failed
 from kai.intake.nodes import is_wanted
+from kai.model.noroom import NoRoom
 from kai.scheduler import orders
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import Carried, Noted
@@ -75,6 +76,8 @@ class End:
     """What was assumed is true, although no reply shows it: it is shown until the watch does."""
     cools: str = ""
     """The UID of a pod whose bind failed."""
+    refusal: NoRoom | None = None
+    """The node that had no room for it, if that was why."""
     shielded: str = ""
     """The UID of a pod that a disruption budget protected."""
 
@@ -214,7 +217,8 @@ class BindWork:
 
     def _refused(self, why: str, said: tuple[Request, ...] = ()) -> Step:
         noted = Noted("bind refused", {"pod": _title(self.pod), "why": why})
-        return End(noted=noted, then=said, cools=self.pod.metadata.uid)
+        refusal = orders.lack_of_room(self.request, self.pod.metadata.uid, why)
+        return End(noted=noted, then=said, cools=self.pod.metadata.uid, refusal=refusal)
 
     def _dropped(self, what: str) -> Step:
         return End(noted=Noted(what, {"pod": _title(self.pod)}))

@@ -21,6 +21,7 @@ from kai.api.wire import camel
 from kai.errors import InputError
 from kai.framework.configuration import read_peer
 from kai.framework.peer_settings import Settings
+from kai.model.noroom import NoRoom
 from kai.simulation.case import Case
 from kai.simulation.moment import newest_time
 from kai.simulation.past_usage import read_past_usage, unread
@@ -57,6 +58,7 @@ def read_archive(path: Path, name: str) -> Case:
         configuration=attrs.evolve(configuration, parameters=settings.parameters(configuration.parameters)),
         settings=intake_settings(settings),
         awaited=_awaited(document, name),
+        refused=_refused(document, name),
         usage=usage,
         notes=notes + configuration.notes + unread(configuration, usage),
     )
@@ -68,6 +70,19 @@ def _awaited(document: Mapping[str, Any], name: str) -> tuple[str, ...]:
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         raise InputError.about(f"{name}: {MEMBER}", "kai.awaited", found=listed, wanted="a list of namespace/name")
     return tuple(listed)
+
+
+def _refused(document: Mapping[str, Any], name: str) -> tuple[NoRoom, ...]:
+    """Return the binds that found no room before the cycle: our own archives say so."""
+    listed = _mapping(document, "kai", name).get("refused", [])
+    fields = attrs.fields_dict(NoRoom).keys()
+    if not isinstance(listed, list) or not all(
+        isinstance(each, Mapping) and each.keys() == fields and all(isinstance(text, str) for text in each.values())
+        for each in listed
+    ):
+        wanted = f"a list of objects with {', '.join(fields)}"
+        raise InputError.about(f"{name}: {MEMBER}", "kai.refused", found=listed, wanted=wanted)
+    return tuple(NoRoom(**each) for each in listed)
 
 
 def _read_json(path: Path, name: str) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from kai.api.objects import ClusterObjects
 from kai.api.wire import EMPTY
 from kai.framework.configuration import Configuration
 from kai.intake import IntakeSettings
+from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class Case:
     stable_cycles: int = 0
     """Cycles after those; the answer must hold after each of them."""
     awaited: tuple[str, ...] = ()
+    refused: tuple[NoRoom, ...] = ()
+    """Binds that found no room before the first cycle."""
     """Keys of groups for which a cycle before the first evicted pods."""
     usage: Mapping[str, Shares] = EMPTY
     """The past usage of queues by name."""

@@ -68,7 +68,9 @@ def simulate(
     awaited = case.awaited
     total = case.cycles + case.stable_cycles
     for number in range(1, total + 1):
-        snapshot = intake.take(objects, case.now, usage=case.usage, awaited=awaited, revision=number)
+        snapshot = intake.take(
+            objects, case.now, usage=case.usage, awaited=awaited, refused=case.refused, revision=number
+        )
         if number == case.cycles + 1:
             settled = snapshot
         cycle = decide(snapshot, profile, number, watch)

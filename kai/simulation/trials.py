@@ -119,7 +119,12 @@ class Trials:
         try:
             before = self._before.snapshot
             snapshot = self._intake.take(
-                change.objects, before.now, usage=self._usage, awaited=before.awaited, revision=self._before.number
+                change.objects,
+                before.now,
+                usage=self._usage,
+                awaited=before.awaited,
+                refused=before.refused,
+                revision=self._before.number,
             )
         except InputError:
             return Trial(change=change, result=Result.NOTHING)

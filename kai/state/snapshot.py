@@ -15,6 +15,7 @@ from kai.model.axis import PLUGGED_GPU, ResourceAxis
 from kai.model.catalog import Catalog
 from kai.model.crowd import Crowds
 from kai.model.node import UNKNOWN_GPU_MEMORY, Node
+from kai.model.noroom import NoRoom
 from kai.model.pod import Pod, Shape
 from kai.model.podgroup import PodGroup
 from kai.model.queue import Queue
@@ -60,6 +61,8 @@ class Snapshot:
     """Recorded NUMA placements by pod row: zone name and amounts."""
     awaited: tuple[str, ...] = ()
     """Keys of groups for which pods were evicted in cycles before, and that wait for their places since."""
+    refused: tuple[NoRoom, ...] = ()
+    """Binds that were refused for lack of room; shapes say the same."""
     revision: int = 0
     """The number of the cycle that it is for."""
     crowds: Crowds = attrs.field(factory=Crowds)

@@ -218,6 +218,35 @@ def test_a_failed_bind_is_taken_back_and_tried_again(control_plane, cluster, tmp
         until(another, "another bind request")
 
 
+def test_a_bind_that_found_no_room_sends_the_pod_elsewhere(control_plane, cluster, tmp_path):
+    with running(control_plane, tmp_path):
+        cluster.create(group("turned-away"))
+        cluster.create(pod("turned-away-0", "turned-away"))
+        tried = []
+        for _ in range(2):
+            order = until(
+                lambda: (
+                    (found := cluster.requests().get("turned-away-0"))
+                    and found["spec"]["selectedNode"] not in tried
+                    and found
+                ),
+                "a bind request for a node that has not refused the pod",
+            )
+            node = order["spec"]["selectedNode"]
+            tried.append(node)
+            why = f"node {node} has 0 of nvidia.com/gpu left, the pod needs 1"
+            cluster.set_status(order, phase="Failed", reason=why, failedAttempts=1)
+        message = until(lambda: unschedulable(cluster, "turned-away-0"), "a pod that is told why it waits")
+        assert all(f"refused it: node {node} has 0 of nvidia.com/gpu left" in message for node in tried)
+
+
+def unschedulable(cluster, name):
+    """Return the message of the condition of a pod that no node takes; "" if there is none."""
+    (found,) = [each for each in cluster.pods() if each["metadata"]["name"] == name]
+    conditions = found.get("status", {}).get("conditions", [])
+    return next((each["message"] for each in conditions if each.get("reason") == "Unschedulable"), "")
+
+
 def test_an_idle_scheduler_writes_nothing_and_a_restarted_one_neither(control_plane, cluster, tmp_path):
     cluster.create(group("large"))
     cluster.create(pod("large-0", "large", gpus=5))

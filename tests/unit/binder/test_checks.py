@@ -4,6 +4,7 @@ from kai.api.bindrequest import BindRequest
 from kai.api.codec import structure_as
 from kai.api.node import Node
 from kai.api.pod import Pod
+from kai.api.room import is_lack_of_room
 from kai.binder import BinderSettings
 from kai.binder.checks import Sight, is_meant, refuse_node, refuse_overfull, refuse_reservation, refuse_share
 from kai.binder.sharers import portion_used
@@ -166,3 +167,12 @@ def test_a_request_is_for_the_pod_that_owns_it():
     assert is_meant(ours, structure_as(BindRequest, bind_request()))
     assert is_meant(ours, structure_as(BindRequest, bind_request(owner=False)))
     assert not is_meant(structure_as(Pod, pod(uid="new")), structure_as(BindRequest, bind_request()))
+
+
+def test_a_scheduler_recognises_what_was_refused_for_lack_of_room_and_nothing_else():
+    assert is_lack_of_room(refuse_overfull(sight(others=[running("a", {"cpu": "8"})])))
+    assert is_lack_of_room(refuse_reservation(structure_as(Node, node(gpus=0)), ()))
+    assert is_lack_of_room(share("0.60", member("a"), grants={"a": grant("a", "0.60")}))
+    assert not is_lack_of_room("")
+    assert not is_lack_of_room("node n1 has taint x:NoSchedule, which the pod does not tolerate")
+    assert not is_lack_of_room("admission webhook said no")

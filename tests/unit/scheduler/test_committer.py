@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kai.api.bindrequest import BindRequest
+from kai.api.node import Node
 from kai.api.pod import Pod
 from kai.cluster.port import Evict as EvictRequest
 from kai.framework.decisions import Cause
@@ -113,6 +114,39 @@ def test_a_bind_that_the_binder_could_not_carry_out_leaves_its_place_to_others_f
     assert world.noted[-1].facts["why"] == "node n1 has taint x"
     assert world.committer.cooling.resting(world.time) == {world.server.get("Pod", "p0", "default")["metadata"]["uid"]}
     assert world.said() == []
+
+
+NO_ROOM = "node n1 has 0 of nvidia.com/gpu left, the pod needs 1"
+
+
+def remembered(world):
+    return [(each.pod, each.uid, each.node, each.reason) for each in seen(world)]
+
+
+def seen(world):
+    return world.committer.refused.standing(world.all(Node), world.all(Pod), world.time)
+
+
+def test_a_pod_that_a_node_has_no_room_for_may_try_others_at_once_and_rests_when_they_refuse_it_too():
+    world = cluster(making.node("n3"), settings=DIRECT)
+    uid = world.server.get("Pod", "p0", "default")["metadata"]["uid"]
+    for node in ("n1", "n2"):
+        world.decide(world.bind("p0", node))
+        world.answer(NO_ROOM.replace("n1", node))
+        assert world.committer.cooling.resting(world.time) == frozenset()
+    world.decide(world.bind("p0", "n3"))
+    world.answer(NO_ROOM.replace("n1", "n3"))
+    assert world.committer.cooling.resting(world.time) == {uid}
+    assert remembered(world) == [("p0", uid, node, NO_ROOM.replace("n1", node)) for node in ("n1", "n2", "n3")]
+
+
+def test_what_a_failed_bind_request_says_of_room_is_remembered_for_its_pod():
+    owner = {"kind": "Pod", "uid": "uid-p0"}
+    status = {"phase": "Failed", "reason": NO_ROOM}
+    world = cluster(making.bind_request("p0", "n1", status=status, metadata={"ownerReferences": [owner]}))
+    world.expire("p0")
+    assert remembered(world) == [("p0", "uid-p0", "n1", NO_ROOM)]
+    assert world.committer.cooling.resting(world.time) == frozenset()
 
 
 def test_an_answer_that_comes_after_the_term_changes_nothing():

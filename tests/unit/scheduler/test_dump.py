@@ -10,6 +10,7 @@ import pytest
 from kai.api.codec import unstructure
 from kai.errors import InputError
 from kai.framework.configuration import read_configuration
+from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
 from kai.scheduler.dump import Input, archive, raw_objects, write_archive
 from kai.scheduler.settings import SchedulerSettings
@@ -86,6 +87,21 @@ def test_our_simulation_reads_it_and_takes_the_same_configuration(tmp_path):
     assert case.configuration.parameters == settings.configuration.parameters
     assert case.awaited == ("default/g",)
     assert case.notes == ()
+
+
+def test_refusals_are_in_it_and_our_simulation_decides_by_them(tmp_path):
+    refused = (NoRoom(namespace="default", pod="p", uid="uid-p", node="n1", reason="no room"),)
+    settings = SchedulerSettings(dump_folder=str(tmp_path))
+    path = write_archive(attrs.evolve(GIVEN, refused=refused), settings, "test")
+    assert read_archive(tmp_path / path.rpartition("/")[2], "snapshot").refused == refused
+
+
+@pytest.mark.parametrize("refused", [{}, [1], [{"pod": "p"}], [{"pod": 1}]])
+def test_refusals_that_are_none_are_named(refused, tmp_path):
+    with zipfile.ZipFile(tmp_path / "s.zip", "w") as file:
+        file.writestr("snapshot.json", json.dumps({"rawObjects": {}, "kai": {"refused": refused}}))
+    with pytest.raises(InputError, match=r"s.zip: snapshot.json: kai.refused: found .*, expected a list of objects"):
+        read_archive(tmp_path / "s.zip", "s.zip")
 
 
 def test_past_usage_is_in_it_and_our_simulation_counts_it(tmp_path):

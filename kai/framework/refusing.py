@@ -1,0 +1,38 @@
+"""Nodes that refused a pod at its bind are not tried again, whatever plugins are on."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kai.framework.hooks import Dependence, Hooks
+from kai.framework.view import SessionView
+from kai.model.rows import Bools, NodeRows, PodRow
+
+NAME = "refusals"
+
+
+def refusing_nodes(session: SessionView) -> Hooks | None:
+    """Return the filter, for the shapes of pods that some node refused; None if there are none."""
+    if not session.snapshot.refused:
+        return None
+    shapes = session.snapshot.shapes
+    concerns = np.array([bool(shape.constraints.refusing) for shape in shapes], np.bool_)
+    if not concerns.any():
+        return None
+    rows = session.snapshot.node_rows
+
+    def refusals(pod: PodRow) -> dict[int, str]:
+        found = shapes[session.shape_of(pod)].constraints.refusing
+        return {rows[node]: reason for node, reason in found if node in rows}
+
+    def filter_nodes(pod: PodRow, nodes: NodeRows) -> Bools:
+        mask: Bools = ~np.isin(nodes, list(refusals(pod)))
+        return mask
+
+    def explain_nodes(pod: PodRow, nodes: NodeRows) -> Sequence[str]:
+        said = refusals(pod)
+        return [f"node(s) refused it: {said[node]}" for node in nodes.tolist()]
+
+    return Hooks(
+        concerns=concerns, filter_nodes=filter_nodes, filter_depends=Dependence.SHAPE, explain_nodes=explain_nodes
+    )

@@ -1,0 +1,122 @@
+"""Nodes that refused pods for lack of room: what the next decisions must know, lest they repeat themselves.
+
+A binder counts what is really on a node, and may find less room than the snapshot showed. Decided anew on the same
+facts the pod would be sent to the same node, for ever. So a refusal is an input of the cycles that follow: the pod goes
+elsewhere, evicts elsewhere, or is told who refused it. It is forgotten when something there makes room (a pod left, a
+device lost a user, the node object changed), or after a pause that doubles with each refusal of the pod.
+
+Holds: at most `MOST` refusals are remembered; the oldest are forgotten first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import attrs
+
+from kai.api import names, sharing
+from kai.api.node import Node
+from kai.api.pod import Pod
+from kai.model.noroom import NoRoom
+
+MOST: Final = 1000
+_LONGEST_REASON: Final = 300
+_FIRST: Final = 15.0
+_LONGEST: Final = 600.0
+_FORGOTTEN_AFTER: Final = 900.0
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+User = tuple[str, tuple[str, ...]]
+"""The UID of a pod on a node, and the GPU groups that it shares."""
+
+
+@attrs.define
+class _Entry:
+    """A refusal, and what the node was like then."""
+
+    refusal: NoRoom
+    until: float
+    users: frozenset[User] | None = None
+    """Pods that were on the node at some time since; None before the first look."""
+    node: object = None
+
+
+@attrs.define
+class Refused:
+    """Refusals by the pod's UID and the node's name.
+
+    Units: seconds of a clock that does not go back.
+    """
+
+    _entries: dict[tuple[str, str], _Entry] = attrs.field(factory=dict)
+    _counts: dict[str, tuple[int, float]] = attrs.field(factory=dict)
+    """How often each pod was refused, and until when that is remembered."""
+
+    def note(self, refusal: NoRoom, now: float) -> int:
+        """Remember a refusal; return how often the pod was refused by now."""
+        count = self._counts.get(refusal.uid, (0, 0.0))[0] + 1
+        pause = min(_LONGEST, _FIRST * 2.0 ** (count - 1))
+        self._counts.pop(refusal.uid, None)
+        self._counts[refusal.uid] = (count, now + pause + _FORGOTTEN_AFTER)
+        reason = " ".join(refusal.reason.split())[:_LONGEST_REASON]
+        key = (refusal.uid, refusal.node)
+        self._entries.pop(key, None)
+        self._entries[key] = _Entry(attrs.evolve(refusal, reason=reason), now + pause)
+        if len(self._entries) > MOST:
+            self._entries.pop(next(iter(self._entries)))
+        if len(self._counts) > MOST:
+            self._counts.pop(next(iter(self._counts)))
+        return count
+
+    def standing(self, nodes: Iterable[Node], pods: Iterable[Pod], now: float) -> tuple[NoRoom, ...]:
+        """Return the refusals that hold in a cluster of ``nodes`` and ``pods``, and forget the others.
+
+        Cost: nothing where nothing was refused, else O(nodes + pods).
+        """
+        if not self._entries and not self._counts:
+            return ()
+        self._counts = {uid: known for uid, known in self._counts.items() if known[1] > now}
+        if not self._entries:
+            return ()
+        wanted = {node for _, node in self._entries}
+        seen = {node.metadata.name: _facts(node) for node in nodes if node.metadata.name in wanted}
+        users, waiting = _look(pods, wanted, {uid for uid, _ in self._entries})
+        kept: dict[tuple[str, str], _Entry] = {}
+        for (uid, node), entry in self._entries.items():
+            if entry.until > now and uid in waiting and node in seen:
+                if entry.users is None:
+                    entry.users, entry.node = users[node], seen[node]
+                if entry.users <= users[node] and entry.node == seen[node]:
+                    entry.users = users[node]
+                    kept[uid, node] = entry
+        self._entries = kept
+        return tuple(sorted((entry.refusal for entry in kept.values()), key=attrs.astuple))
+
+    def next_due(self, now: float) -> float | None:
+        """Return when the next refusal is forgotten; None if none is remembered."""
+        return min((entry.until for entry in self._entries.values() if entry.until > now), default=None)
+
+
+def _look(pods: Iterable[Pod], nodes: set[str], uids: set[str]) -> tuple[Mapping[str, frozenset[User]], frozenset[str]]:
+    """Return who is on each of ``nodes``, and which of the pods ``uids`` still wait.
+
+    Reservation pods come and go with the attempts themselves.
+    """
+    users: dict[str, set[User]] = {node: set() for node in nodes}
+    waiting: set[str] = set()
+    for pod in pods:
+        node, metadata = pod.spec.node_name, pod.metadata
+        if not node:
+            if metadata.uid in uids:
+                waiting.add(metadata.uid)
+        elif (
+            node in users and pod.status.phase not in _ENDED and metadata.labels.get(names.APP) != names.RESERVATION_APP
+        ):
+            users[node].add((metadata.uid, sharing.gpu_groups(metadata.labels)))
+    return {node: frozenset(found) for node, found in users.items()}, frozenset(waiting)
+
+
+def _facts(node: Node) -> object:
+    """Return what of a node can make room or take it away: not its heartbeats."""
+    return node.spec, dict(node.metadata.labels), dict(node.status.allocatable)
