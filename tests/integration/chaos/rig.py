@@ -21,7 +21,7 @@ from tests.integration.chaos.history import History, life_of
 from tests.integration.chaos.load import Load, gang_sizes
 from tests.integration.chaos.observer import GPU, GROUP, Observer, held_by
 from tests.integration.chaos.report import Report
-from tests.integration.client import until
+from tests.integration.client import Manifest, until
 from tests.integration.controlplane import ControlPlane
 from tests.integration.installation import install
 from tests.integration.processes import NAMESPACE, Program
@@ -209,7 +209,7 @@ class Rig:
     def unsettled(self) -> list[str]:
         """Return what is not as it has to be when nothing goes wrong any more."""
         pods = self.stage.pods()
-        found = [f"{pod['metadata']['name']} waits" for pod in pods if not pod["spec"].get("nodeName")]
+        found = [_waits(pod) for pod in pods if not pod["spec"].get("nodeName")]
         for name, (bound, wanted) in gang_sizes(self.load, pods).items():
             if bound not in {0, wanted}:
                 found.append(f"{name} has {bound} of {wanted} pods bound")
@@ -234,6 +234,13 @@ class Rig:
         except TimeoutError:
             self.report.orphans.append(f"{len(self.stage.reservations())} reservations after everything was deleted")
         self.look()
+
+
+def _waits(pod: Manifest) -> str:
+    """Return that a pod waits, and what it was told."""
+    conditions = pod.get("status", {}).get("conditions", ())
+    told = "; ".join(f"{each['type']}: {each.get('message', '')}" for each in conditions)
+    return f"{pod['metadata']['name']} waits ({told or 'it was told nothing'})"
 
 
 @contextmanager
