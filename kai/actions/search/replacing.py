@@ -62,8 +62,14 @@ class Replacing:
         losing = victims[(_LOST >> self.session.columns.status[victims]) & 1 == 1]
         statement.discard()
         statement.evict(losing)
-        repeated = place_group(self.session, statement, part, self.session.all_nodes, promise=True)
-        repeated = repeated and not (all_return and self._lose_for_good(statement, losing))
+        # By then what is being released is idle, too, and no reason to prefer another node.
+        policy = self.session.policy
+        rules, policy.rules = policy.rules, policy.waiting_rules
+        try:
+            repeated = place_group(self.session, statement, part, self.session.all_nodes, promise=True)
+            repeated = repeated and not (all_return and self._lose_for_good(statement, losing))
+        finally:
+            policy.rules = rules
         statement.discard()
         again = self.run(statement, part, victims)
         return again if repeated else None
