@@ -35,8 +35,10 @@ class Allocate:
         heap.fill(waiting)
         turns = Lane(session, heap, waiting).others() if session.parameters.shortcuts else iter(heap.pop, None)
         for portion in turns:
+            session.attend(portion.group)
             if self._try(session, portion) and portion.has_pending():
                 heap.push(portion)
+            session.attend(-1)
 
     def _serve_awaited(self, session: Session, waiting: GroupRows) -> None:
         """Try the groups for which others were evicted, each once: what was taken for them is theirs.
@@ -49,7 +51,9 @@ class Allocate:
         rows = {session.snapshot.groups[row].key: int(row) for row in waiting}
         for key in session.snapshot.awaited:
             if key in rows and session.facts.groups.queue[rows[key]] >= 0:
+                session.attend(rows[key])
                 self._try(session, session.portion(rows[key]))
+                session.attend(-1)
 
     def _try(self, session: Session, portion: Portion) -> bool:
         """Place the next chunk of one group; say whether it was placed."""

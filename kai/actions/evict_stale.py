@@ -25,7 +25,9 @@ class EvictStale:
         healthy[stale] = False
         session.stale_since[healthy] = np.nan
         for group in stale:
+            session.attend(group)
             self._judge(session, session.portion(group))
+        session.attend(-1)
 
     def _below_minimum(self, session: Session) -> list[int]:
         """Return the groups with a pod on a node and a leaf that lacks pods there, none of whose pods succeeded."""

@@ -22,6 +22,13 @@ def place_group(session: Session, statement: Statement, portion: Portion, nodes:
     ``promise``: only promise places; refusals are not recorded, because this is a simulation. The caller undoes what
     a failure left behind.
     """
+    before = session.attend(portion.group)
+    placed = _place_group(session, statement, portion, nodes, promise=promise)
+    session.attend(before)
+    return placed
+
+
+def _place_group(session: Session, statement: Statement, portion: Portion, nodes: NodeRows, *, promise: bool) -> bool:
     for plugin in session.policy.plugins:
         if plugin.hooks.before_group is not None:
             plugin.hooks.before_group()

@@ -17,6 +17,9 @@ class Observer(Protocol):
     def plugin(self, name: str, /) -> None:
         """Learn that from now on this plugin opens or closes, as the phase says; "" when the last one is done."""
 
+    def group(self, row: int, /) -> None:
+        """Learn that from now on this group is looked at; -1 for none in particular."""
+
     def committed(self, action: str, decisions: int, /) -> None:
         """Learn that a statement of ``action`` with so many decisions became final."""
 
@@ -31,6 +34,9 @@ class Silent:
         yield
 
     def plugin(self, name: str, /) -> None:
+        """Do nothing."""
+
+    def group(self, row: int, /) -> None:
         """Do nothing."""
 
     def committed(self, action: str, decisions: int, /) -> None:

@@ -92,6 +92,7 @@ class Session:
         self.reclaim_verdicts: dict[tuple[int, bool, bytes, int], Verdict] = {}
         """Whether groups of a queue may reclaim: queue, preemptible, amounts, stamp."""
         self._portions: dict[int, Portion] = {}
+        self._at_group = -1
         self._waiting: tuple[int, GroupRows] | None = None
         """The groups that wait, and how many changes of status there had been by then."""
         self.group_keys = self._make_group_keys()
@@ -273,8 +274,23 @@ class Session:
         ready: Bools = np.zeros(len(rows), np.bool_)
         mine = roots[flat] + 1
         ready[flat] = self.columns.active[mine] + self.columns.pending[mine] >= facts.minimum[mine]
-        ready[~flat] = [self.portion(group).is_ready() for group in rows[~flat].tolist()]
+        ready[~flat] = [self._is_ready(group) for group in rows[~flat].tolist()]
         return ready
+
+    def _is_ready(self, group: int) -> bool:
+        before = self.attend(group)
+        ready = self.portion(group).is_ready()
+        self.attend(before)
+        return ready
+
+    def attend(self, group: int) -> int:
+        """Let the observer know which group is looked at, and return which one was before; -1 for none.
+
+        A caller that fails leaves it as it is: that is what the outside wants to know then.
+        """
+        before, self._at_group = self._at_group, group
+        self.observer.group(group)
+        return before
 
     def oldest_first(self, rows: GroupRows) -> GroupRows:
         """Return group ``rows`` by creation time, then uid."""

@@ -49,6 +49,8 @@ class Shelf(Generic[Source, Cell]):
         """In row order; always the same list."""
         self.edition = Edition()
         """Of the table of cells."""
+        self.reading: Source | None = None
+        """The object that is being read; when reading fails, the one that it failed at."""
         self._sources: Sequence[Source] = ()
         self._mark: object = None
         """Of the sources, if they are a listing."""
@@ -86,7 +88,10 @@ class Shelf(Generic[Source, Cell]):
         if not gone and not come:
             self._sources, self._mark = sources, mark
             return False
-        fresh = [ahead.get(id(source)) or read(source) for source in come]
+        fresh: list[Cell] = []
+        for self.reading in come:
+            fresh.append(ahead.get(id(self.reading)) or read(self.reading))
+        self.reading = None
         if len(gone) + len(fresh) > _FEW + len(self.cells) // 8:
             self._sort(gone, fresh)
         else:

@@ -138,6 +138,12 @@ class Intake:
             elif isinstance(each, api_podgroup.PodGroup):
                 groups.read_ahead(each, read_group)
 
+    @property
+    def reading(self) -> ApiObject | None:
+        """The object that was being read when a snapshot failed; None if that failed at no single one."""
+        shelves = (self._groups, self._nodes, self._pods, self._zones)
+        return next((each.reading for each in shelves if each.reading is not None), None)
+
     def take(
         self,
         objects: ClusterObjects,

@@ -163,6 +163,13 @@ class Committer:
                     effects += self._promise(pod, event.snapshot.nodes[decision.node].name)
         return effects
 
+    def abandon(self, event: Decided) -> None:
+        """Forget a statement that `step` failed to take: none of it is under way."""
+        for decision in event.decisions:
+            facts = event.snapshot.pods[decision.pod]
+            self._busy -= {(BindRequest, (facts.namespace, facts.name)), (Pod, (facts.namespace, facts.name))}
+        self._works = {ticket: work for ticket, work in self._works.items() if work.target in self._busy}
+
     def _busy_with(self, event: Decided) -> str:
         for decision in event.decisions:
             facts = event.snapshot.pods[decision.pod]

@@ -1,14 +1,16 @@
 """One cycle in a worker thread: objects in, decisions streamed out, a report at the end.
 
 The event loop is never held: what the thread decides lies in a deque, and the loop is told once that there is
-something, however much follows. A cycle that fails is one value like any other; its input is written to a file.
+something, however much follows. A cycle that fails is one value like any other; its input is written to a file. What
+it failed at is set aside (`kai.scheduler.suspects`), and the cycle is repeated without it.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from traceback import extract_tb
+from traceback import walk_tb
+from types import TracebackType
 from typing import Final
 
 import attrs
@@ -25,18 +27,22 @@ from kai.framework.cycle import CycleReport, run_cycle
 from kai.framework.decisions import Bind, Decision, Evict
 from kai.framework.profile import Profile
 from kai.intake import Intake
+from kai.intake.aside import Suspect, without
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
 from kai.model.status import Status
+from kai.scheduler.aside import with_aside
 from kai.scheduler.budget import Spent, Timed
 from kai.scheduler.dump import Input, write_archive
 from kai.scheduler.explanations import Overall, explain
 from kai.scheduler.observe import CycleObserver
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import Decided
+from kai.scheduler.suspects import Blame, Inquiry
 from kai.state.snapshot import Snapshot
 
 _MOST_DUMPS: Final = 3
+_FIELDS: Final = tuple(field.name for field in attrs.fields(ClusterObjects))
 
 
 class AbandonedError(KaiError):
@@ -51,6 +57,10 @@ class Failure:
     message: str
     dump: str = ""
     """The file with what it was given; "" if there is none."""
+    named: str = ""
+    """The object that it was at; "" if at none in particular."""
+    again: bool = False
+    """Whether another cycle is to follow at once: without what this one may have failed at."""
 
 
 @attrs.frozen(kw_only=True)
@@ -72,6 +82,8 @@ class Done:
     """After how many cycles every group was considered once."""
     restless: bool
     """Whether something may change by the mere passing of time: pods wait, or a gang is stale."""
+    again: bool = False
+    """Whether another cycle is to follow at once: objects were left out to find the one that made cycles fail."""
 
 
 @attrs.define
@@ -150,6 +162,9 @@ class Cycles:
     awaited: tuple[str, ...] = ()
     """Keys of groups for which the last cycle evicted pods; what another process evicted for is not known."""
     _intake: Intake | None = None
+    inquiry: Inquiry = attrs.field(factory=Inquiry)
+    _left: tuple[ClusterObjects, Mapping[Suspect, bool], ClusterObjects] | None = None
+    """The last objects, what was left out of them, and what remained."""
     _told: tuple[CycleReport, Overall] | None = None
     _accounted: frozenset[str] = frozenset()
     """UIDs of groups that were told something, while some wait for their turn."""
@@ -171,22 +186,37 @@ class Cycles:
         Holds: raises nothing that a plugin, an object or a bug of ours can cause.
         """
         budget = Timed(self.settings.configuration.parameters.budgets, self.clock)
+        aside = self.inquiry.begin(objects, self.clock())
         given = self.last = Input(
-            objects=objects, now=now, cycle=stream.number, awaited=self.awaited, usage=usage, refused=refused
+            objects=objects,
+            now=now,
+            cycle=stream.number,
+            awaited=self.awaited,
+            usage=usage,
+            refused=refused,
+            aside=aside,
         )
         error = ""
         try:
             # Long lists that are new are all that the collector would look through, in vain.
             with paused() if self._is_frozen else growing():
-                return self._decide(given, stream, budget)
+                done = self._decide(given, stream, budget)
+            again, inquiry = self.inquiry.ended(), self.inquiry
+            overall = with_aside(done.overall, objects, inquiry.records, inquiry.left_out)
+            return attrs.evolve(done, overall=overall, again=again)
         except AbandonedError as stop:
             error = str(stop)
             return Failure(kind=type(stop).__name__, message=error)
         except Exception as failure:  # noqa: BLE001 - the boundary of a cycle: a bug or a plugin costs one cycle
             error = type(failure).__name__
-            self._intake = None
-            dump = self._dump(attrs.evolve(given, grants=budget.grants))
-            return Failure(kind=error, message=_told(failure), dump=dump)
+            named = self._named(stream)
+            if named is None or stream.snapshot is None:
+                self._intake = None  # lest what it remembers be what failed
+            is_first = not self.inquiry.left_out
+            dump = self._dump(attrs.evolve(given, grants=budget.grants)) if is_first else ""
+            message = place_of(failure, self._origins)
+            again = self.inquiry.failed(Blame(kind=error, message=message, dump=dump), named)
+            return Failure(kind=error, message=message, dump=dump, named=str(named or ""), again=again)
         finally:
             self.last = attrs.evolve(given, grants=budget.grants)
             stream.observer.finish(error)
@@ -220,13 +250,47 @@ class Cycles:
         finally:
             self._freeze()
 
+    def _named(self, stream: Stream) -> Suspect | None:
+        """Return what the cycle was at; None if at nothing in particular."""
+        row, snapshot = stream.observer.at_group, stream.snapshot
+        if snapshot is not None:
+            return Suspect("PodGroup", snapshot.groups[row].namespace, snapshot.groups[row].name) if row >= 0 else None
+        source = None if self._intake is None else self._intake.reading
+        return None if source is None else Suspect.of(source)
+
+    @property
+    def _origins(self) -> frozenset[str]:
+        """The packages that kai and its plugins are in."""
+        parts = [*(use.plugin for use in self.profile.plugins), *self.profile.actions]
+        return frozenset(type(each).__module__.partition(".")[0] for each in parts) | {"kai"}
+
+    def _rest(self, given: Input) -> ClusterObjects:
+        """Return the objects less what is set aside; the same as before if both are."""
+        if not given.aside:
+            return given.objects
+        left = self._left
+        if left is None or left[1] != given.aside or not _same(left[0], given.objects):
+            left = self._left = (given.objects, given.aside, without(given.objects, given.aside))
+        return left[2]
+
+    def accuse(self, error: Exception, event: Decided) -> None:
+        """Set aside the groups for which something was decided that could not be put into orders.
+
+        Holds: called while the cycle that decided it waits for that, or is over.
+        """
+        blame = Blame(kind=type(error).__name__, message=place_of(error, self._origins))
+        of_pod, groups = event.snapshot.pod_group, event.snapshot.groups
+        rows = {each.aggressor if isinstance(each, Evict) else int(of_pod[each.pod]) for each in event.decisions}
+        found = [groups[row] for row in sorted(rows) if row >= 0]
+        self.inquiry.accuse(blame, [Suspect("PodGroup", each.namespace, each.name) for each in found])
+
     def _decide(self, given: Input, stream: Stream, budget: Timed) -> Done:
         observer = stream.observer
         if self._intake is None:
             self._intake = Intake(self.settings.intake)
         with observer.phase("snapshot"):
             snapshot = stream.snapshot = self._intake.take(
-                given.objects,
+                self._rest(given),
                 given.now,
                 usage=given.usage,
                 awaited=given.awaited,
@@ -238,7 +302,7 @@ class Cycles:
         told = self._told
         if told is None or told[0] is not report:  # a cycle at rest leaves the report of the one before
             with observer.phase("explain"):
-                told = self._told = (report, self._explain(snapshot, report))
+                told = self._told = (report, self._explain(snapshot, report, observer.group))
         overall = told[1]
         waits = bool(((report.status == Status.PENDING) | (report.status == Status.PIPELINED)).any())
         return Done(
@@ -254,9 +318,9 @@ class Cycles:
             restless=waits or any(account.stale for account in overall.groups),
         )
 
-    def _explain(self, snapshot: Snapshot, report: CycleReport) -> Overall:
-        detailed = self.profile.parameters.detailed_fit_errors
-        overall = explain(snapshot, report, self.settings.pool, detailed=detailed, told=self._accounted)
+    def _explain(self, snapshot: Snapshot, report: CycleReport, attend: Callable[[int], None]) -> Overall:
+        detailed, told = self.profile.parameters.detailed_fit_errors, self._accounted
+        overall = explain(snapshot, report, self.settings.pool, detailed=detailed, told=told, attend=attend)
         later = snapshot.crowds.waiting.tolist()
         accounted = [account.uid for account in overall.groups] if later else []
         self._accounted = frozenset([*accounted, *(snapshot.groups[row].uid for row in later)])
@@ -308,8 +372,25 @@ class Stoppable:
         return self.budget.grant()
 
 
-def _told(error: Exception) -> str:
-    """Return what failed and where, on one line, without what it was about."""
-    place = extract_tb(error.__traceback__)[-1]
+def _same(one: ClusterObjects, other: ClusterObjects) -> bool:
+    return one is other or all(getattr(one, each) is getattr(other, each) for each in _FIELDS)
+
+
+def place_of(error: Exception, origins: frozenset[str]) -> str:
+    """Return what failed and where, on one line, without what it was about.
+
+    Where: the innermost place in one of the packages ``origins``, since the library beneath it is seldom at fault.
+    """
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    places = list(_places(cause.__traceback__)) or list(_places(error.__traceback__))
+    mine = [place for place in places if place[0].partition(".")[0] in origins]
+    module, function, line = (mine or places)[-1]
     message = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return f"{message} (at {place.name}, line {place.lineno} of {place.filename.rpartition('/')[2]})"
+    return f"{message} (at {function} in {module}, line {line})"
+
+
+def _places(trace: TracebackType | None) -> Iterable[tuple[str, str, int]]:
+    for frame, line in walk_tb(trace):
+        yield str(frame.f_globals.get("__name__", "")), frame.f_code.co_name, line

@@ -21,6 +21,7 @@ from kai.api.codec import unstructure
 from kai.api.objects import ClusterObjects
 from kai.api.wire import EMPTY, camel
 from kai.framework.configuration import PEER_KEYS
+from kai.intake.aside import Aside
 from kai.intake.nodes import is_wanted
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
@@ -67,6 +68,8 @@ class Input:
     """Binds that found no room."""
     usage: Mapping[str, Shares] = EMPTY
     """The past usage of queues."""
+    aside: Aside = attrs.field(factory=dict)
+    """What was left out: a cycle had failed at it."""
     grants: Grants = ()
     """What the search budget answered."""
 
@@ -83,6 +86,7 @@ def archive(given: Input, settings: SchedulerSettings) -> bytes:
             "awaited": list(given.awaited),
             **({"refused": [attrs.asdict(each) for each in given.refused]} if given.refused else {}),
             "grants": [list(each) for each in given.grants],
+            **({"aside": _aside(given.aside)} if given.aside else {}),
             **({"usage": {queue: attrs.asdict(each) for queue, each in given.usage.items()}} if given.usage else {}),
             **({"config": _without_password(settings.document)} if _is_ours(settings) else {}),
         },
@@ -91,6 +95,10 @@ def archive(given: Input, settings: SchedulerSettings) -> bytes:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(MEMBER, json.dumps(document, separators=(",", ":")))
     return out.getvalue()
+
+
+def _aside(aside: Aside) -> list[list[object]]:
+    return [[each.kind, each.namespace, each.name, gone] for each, gone in sorted(aside.items())]
 
 
 def write_archive(given: Input, settings: SchedulerSettings, reason: str) -> str:

@@ -9,7 +9,7 @@ Source: what the peer does when it closes a session: its status updater and job_
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import attrs
@@ -98,15 +98,16 @@ def explain(
     *,
     detailed: bool = False,
     told: frozenset[str] = frozenset(),
+    attend: Callable[[int], None] = lambda _: None,
 ) -> Overall:
     """Return the accounts of all groups that wait, changed or are stale, and the fair shares of queues.
 
     ``detailed``: messages have a line for each node. ``told``: UIDs of groups that were told something before; that
-    they wait for their turn is no news to them.
+    they wait for their turn is no news to them. ``attend`` is told which group is being explained.
 
     Cost: O(pods) in columns, then O(what waits).
     """
-    teller = _Teller(snapshot, report, pool, detailed=detailed, told=told)
+    teller = _Teller(snapshot, report, pool, detailed=detailed, told=told, attend=attend)
     return Overall(groups=tuple(teller.accounts()), settled=teller.settled(), fair_shares=fair_shares(snapshot, report))
 
 
@@ -120,9 +121,17 @@ def fair_shares(snapshot: Snapshot, report: CycleReport) -> Mapping[str, Mapping
 
 class _Teller:
     def __init__(
-        self, snapshot: Snapshot, report: CycleReport, pool: str, *, detailed: bool, told: frozenset[str]
+        self,
+        snapshot: Snapshot,
+        report: CycleReport,
+        pool: str,
+        *,
+        detailed: bool,
+        told: frozenset[str],
+        attend: Callable[[int], None],
     ) -> None:
         self._snapshot = snapshot
+        self._attend = attend
         self._told = told
         self._later = np.zeros(len(snapshot.groups), np.bool_)
         self._later[snapshot.crowds.waiting] = True
@@ -152,7 +161,9 @@ class _Teller:
         for row in np.flatnonzero((self._waiting > 0) | changed).tolist():
             group = self._snapshot.groups[row]
             if changed[row] or not (self._later[row] and group.uid in self._told):
+                self._attend(row)
                 yield self._account(row, group)
+        self._attend(-1)
 
     def settled(self) -> frozenset[tuple[str, str]]:
         """Return the groups of which nothing waits or is being bound."""

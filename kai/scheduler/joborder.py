@@ -11,6 +11,7 @@ from typing import Any, Final
 from kai.framework.profile import Profile
 from kai.framework.waiting import waiting_order
 from kai.intake import take_snapshot
+from kai.intake.aside import without
 from kai.scheduler.dump import Input
 from kai.scheduler.settings import SchedulerSettings
 
@@ -23,7 +24,7 @@ def job_order(given: Input, settings: SchedulerSettings, profile: Profile) -> by
 
     Cost: that of a snapshot from scratch and of opening a session; not for the event loop.
     """
-    snapshot = take_snapshot(given.objects, given.now, settings.intake, usage=given.usage)
+    snapshot = take_snapshot(without(given.objects, given.aside), given.now, settings.intake, usage=given.usage)
     everywhere: list[dict[str, Any]] = []
     queues: dict[str, list[dict[str, Any]]] = {}
     for row in waiting_order(snapshot, profile):

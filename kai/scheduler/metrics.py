@@ -167,6 +167,12 @@ class SchedulerMetrics:
         self._evictions = counter("evictions_total", "What became of evictions.", "result", "cause")
         self._rejected = counter("statements_rejected_total", "Decisions that the newest state of things forbade.")
         self._failed = counter("cycles_failed_total", "Cycles that were abandoned.", "error")
+        self._repeated = counter(
+            "cycles_repeated_total",
+            "Cycles that failed and were repeated at once, without what they failed at.",
+            "error",
+        )
+        self._aside = gauge("groups_set_aside", "Objects that are left out because cycles failed at them.")
         self._fragmentation = gauge(
             "gpu_fragmentation_ratio", "The part of idle GPUs that are on nodes where other GPUs are in use."
         )
@@ -204,6 +210,14 @@ class SchedulerMetrics:
     def cycle_failed(self, error: str) -> None:
         """Count a cycle that was abandoned."""
         self._failed.labels(error).inc()
+
+    def cycle_repeated(self, error: str) -> None:
+        """Count a cycle that failed and is repeated without what it may have failed at."""
+        self._repeated.labels(error).inc()
+
+    def set_aside(self, count: int) -> None:
+        """Show how many objects are set aside."""
+        self._aside.set(count)
 
     def searches(self, spent: Mapping[str, Spent]) -> None:
         """Count what the searches of a cycle cost."""

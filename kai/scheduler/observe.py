@@ -33,6 +33,8 @@ class CycleObserver:
     """How long each plugin took, by its name and the phase."""
     action: str = IDLE
     """The phase that is under way."""
+    at_group: int = -1
+    """The row of the group that the cycle is at, -1 for none: if it fails, that is what it failed at."""
     statements: int = 0
     decisions: int = 0
     _plugin: str = ""
@@ -73,6 +75,10 @@ class CycleObserver:
             key = (self._plugin, self.action)
             self.plugins[key] = self.plugins.get(key, 0.0) + now - self._plugin_since
         self._plugin, self._plugin_since = name, now
+
+    def group(self, row: int, /) -> None:
+        """Remember which group the cycle is at."""
+        self.at_group = row
 
     def committed(self, action: str, decisions: int, /) -> None:
         """Count a statement."""

@@ -35,7 +35,7 @@ from kai.scheduler.explanations import (
 from kai.scheduler.letters import Letters
 from kai.scheduler.lone import is_of_one_pod
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.signals import Adorn, Send, WakeAt
+from kai.scheduler.signals import Adorn, Noted, Send, WakeAt
 from kai.scheduler.verifying import Reader
 
 _REMEMBERED: Final = 200_000
@@ -68,7 +68,7 @@ class Written:
 
 
 Event: TypeAlias = Told | Moment | Silenced | Written
-Effect: TypeAlias = Send | Adorn | WakeAt
+Effect: TypeAlias = Send | Adorn | Noted | WakeAt
 
 
 @attrs.define
@@ -110,7 +110,7 @@ class Publisher:
             case Told(overall):
                 self._held.clear()
                 for account in overall.groups:
-                    effects += self._group(account, now)
+                    effects += self._account(account, now)
                 effects += self._clear(overall, now)
                 if self.settings.publish_fair_shares:
                     effects += self._queues(overall.fair_shares, now)
@@ -118,7 +118,7 @@ class Publisher:
             case Moment():
                 waiting, self._held = self._held, {}
                 for account in waiting.values():
-                    effects += self._group(account, now)
+                    effects += self._account(account, now)
                 effects += self._queues(dict(self._held_shares), now)
         if self._held or self._held_shares:
             due = [until for until in self._quiet_until.values() if until > now]
@@ -126,6 +126,13 @@ class Publisher:
         return tuple(effects)
 
     # --- Groups --------------------------------------------------------------------------------------------------
+
+    def _account(self, account: GroupAccount, now: float) -> Iterable[Effect]:
+        try:
+            return tuple(self._group(account, now))
+        except Exception as error:  # noqa: BLE001 - the boundary of an account: what is said of other groups is said
+            group = f"{account.namespace}/{account.name}"
+            return (Noted("not explained", {"group": group, "kind": type(error).__name__, "why": str(error)}),)
 
     def _group(self, account: GroupAccount, now: float) -> Iterable[Effect]:
         group = self.reader.get(PodGroup, account.name, account.namespace)

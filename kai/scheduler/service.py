@@ -47,6 +47,8 @@ _LONGEST_REST: Final = 1.0
 _MOST_PERIODS: Final = 5
 _LONGEST_PAUSE: Final = 60.0
 _REHEARSALS_APART: Final = 5.0
+_SHORTEST_PAUSE: Final = 5.0
+"""How long a cycle waits at least, in whatever way the cluster changes, once several failed at no object."""
 SNAPSHOT_PATH: Final = "/get-snapshot"
 
 
@@ -138,10 +140,14 @@ class Scheduler:
             since = clock.monotonic()
             outcome = await self._cycle(term)
             took = clock.monotonic() - since
+            if outcome.again:
+                continue
             if isinstance(outcome, Failure):
                 self._failures += 1
                 pause = min(_LONGEST_PAUSE, self.settings.period_seconds * 2.0 ** min(self._failures - 1, 10))
-                await clock.sleep(pause)
+                await clock.sleep(min(pause, _SHORTEST_PAUSE))
+                # What failed may have gone: a change is worth a look, however often cycles failed before.
+                await self._wait(revision, max(0.0, pause - _SHORTEST_PAUSE))
                 continue
             self._failures = 0
             idle = 0 if outcome.decisions else idle + 1
@@ -155,8 +161,8 @@ class Scheduler:
         """Return after how long to decide again if nothing changes; None if only a change can matter."""
         now = self.cluster.clock.monotonic()
         committer = self.outbox.committer
-        dues = (committer.cooling.next_due(now), committer.refused.next_due(now))
-        pauses = [due - now for due in dues if due is not None]
+        dues = (committer.cooling.next_due(now), committer.refused.next_due(now), self.cycles.inquiry.due())
+        pauses = [max(0.0, due - now) for due in dues if due is not None]
         if idle < outcome.turns and outcome.turns > 1:  # not everybody was considered since something changed
             return self.settings.coalescing_seconds
         if outcome.restless:
@@ -214,16 +220,27 @@ class Scheduler:
 
     def _take_decisions(self, stream: Stream) -> None:
         for event in stream.taken():
-            self.outbox.commit(event)
+            try:
+                self.outbox.commit(event)
+            except Exception as error:  # noqa: BLE001 - the boundary of a statement: it costs its own groups their places
+                self.outbox.committer.abandon(event)
+                self.cycles.accuse(error, event)
 
     def _report(self, outcome: Done | Failure, seconds: float) -> None:
         log = structlog.get_logger().bind(cycle=self.number)
+        self._tell_aside()
         if isinstance(outcome, Failure) and outcome.kind == AbandonedError.__name__:
             log.info("cycle ended with its term", what=outcome.message)
             return
         if isinstance(outcome, Failure):
-            self.metrics.cycle_failed(outcome.kind)
-            log.error("cycle abandoned", kind=outcome.kind, why=outcome.message, snapshot=outcome.dump or None)
+            facts = {"kind": outcome.kind, "why": outcome.message, "at": outcome.named, "snapshot": outcome.dump}
+            told = {key: value for key, value in facts.items() if value}
+            if outcome.again:
+                self.metrics.cycle_repeated(outcome.kind)
+                log.warning("cycle repeated", **told)
+            else:
+                self.metrics.cycle_failed(outcome.kind)
+                log.error("cycle abandoned", **told)
             return
         self.metrics.cycle(seconds)
         for phase, took in outcome.seconds.items():
@@ -237,6 +254,19 @@ class Scheduler:
         self.outbox.publish(Told(outcome.overall))
         counts = {name: count for name, count in outcome.report.counts.items() if count}
         (log.info if counts else log.debug)("cycle", seconds=round(seconds, 4), **counts)
+
+    def _tell_aside(self) -> None:
+        """Name what was set aside since the last cycle, once."""
+        inquiry = self.cycles.inquiry
+        self.metrics.set_aside(len(inquiry.records))
+        for suspect in inquiry.fresh:
+            blame = inquiry.records[suspect].blame if suspect in inquiry.records else None
+            if blame is not None:
+                log = structlog.get_logger()
+                log.error(
+                    "set aside", what=str(suspect), kind=blame.kind, why=blame.message, snapshot=blame.dump or None
+                )
+        inquiry.fresh.clear()
 
     # --- For those who look --------------------------------------------------------------------------------------
 
@@ -266,6 +296,7 @@ class Scheduler:
             awaited=self.cycles.awaited,
             usage=self._past_usage(),
             refused=self._refused(self.cluster.store.cluster_objects()),
+            aside={each: record.gone for each, record in self.cycles.inquiry.records.copy().items()},
         )
 
     async def _job_order(self) -> Response:

@@ -21,6 +21,7 @@ from kai.api.wire import camel
 from kai.errors import InputError
 from kai.framework.configuration import read_peer
 from kai.framework.peer_settings import Settings
+from kai.intake.aside import FIELD_OF_KIND, Suspect, without
 from kai.model.noroom import NoRoom
 from kai.simulation.case import Case
 from kai.simulation.moment import newest_time
@@ -29,6 +30,7 @@ from kai.simulation.scenario import intake_settings
 
 MEMBER = "snapshot.json"
 _LARGEST = 4 * 1024**3
+_ASIDE = 4
 _LISTS = {camel(field): cls for cls, field in FIELD_OF.items()}
 
 
@@ -47,6 +49,7 @@ def read_archive(path: Path, name: str) -> Case:
     if not isinstance(raw, Mapping):
         raise InputError.about(f"{name}: {MEMBER}", "rawObjects", found=raw, wanted="lists of objects")
     objects, notes = _objects(raw, name)
+    objects = without(objects, _aside(document, name))
     settings = Settings(_mapping(document, "schedulerParams", name), f"{name}: schedulerParams", zeroed=True)
     configuration = read_peer(_mapping(document, "config", name), f"{name}: config", None)
     usage = read_past_usage(_mapping(document, "kai", name).get("usage"), f"{name}: {MEMBER}", "kai.usage")
@@ -83,6 +86,18 @@ def _refused(document: Mapping[str, Any], name: str) -> tuple[NoRoom, ...]:
         wanted = f"a list of objects with {', '.join(fields)}"
         raise InputError.about(f"{name}: {MEMBER}", "kai.refused", found=listed, wanted=wanted)
     return tuple(NoRoom(**each) for each in listed)
+
+
+def _aside(document: Mapping[str, Any], name: str) -> Mapping[Suspect, bool]:
+    """Return what the scheduler had set aside: our own archives say so."""
+    listed = _mapping(document, "kai", name).get("aside", [])
+    found: dict[Suspect, bool] = {}
+    for each in listed if isinstance(listed, list) else [listed]:
+        if not isinstance(each, list) or len(each) != _ASIDE or each[0] not in FIELD_OF_KIND:
+            wanted = "a list of kind, namespace, name, and whether nothing of it is kept"
+            raise InputError.about(f"{name}: {MEMBER}", "kai.aside", found=each, wanted=wanted)
+        found[Suspect(*map(str, each[:3]))] = each[3] is True
+    return found
 
 
 def _read_json(path: Path, name: str) -> Mapping[str, Any]:

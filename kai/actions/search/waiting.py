@@ -60,10 +60,12 @@ class Hunt:
         """Take groups off the heap in turn; those that are just like one that was passed over are dropped at once."""
         past = Past(session)
         while True:
+            session.attend(-1)
             portion, dropped = heap.pop_open(closed.mask)
             closed.note(dropped)
             if portion is None:
                 return
+            session.attend(portion.group)
             verdict = self.may_search(session, portion)
             if not verdict or self._has_failed(session, portion, past):
                 closed.close(portion.group, verdict)

@@ -8,7 +8,7 @@ from kai.api.podgroup import UnschedulableReason
 from kai.scheduler.explanations import GroupAccount, Overall, PodAccount, Waiting
 from kai.scheduler.publisher import Moment, Publisher, Silenced, Told, Written
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.signals import Send, WakeAt
+from kai.scheduler.signals import Noted, Send, WakeAt
 from tests.unit.intake import making
 from tests.unit.scheduler.world import WALL, World
 
@@ -249,3 +249,21 @@ def test_the_answer_to_a_write_that_another_replaced_tells_nothing():
     assert first.topic == second.topic
     stage.publisher.step(Written(first.topic, first.request, Refusal(reason=Reason.CONFLICT)), 0.0)
     assert patches(stage, account) == [], "the second is still on its way"
+
+
+def test_an_account_that_cannot_be_told_costs_no_other_its_words(monkeypatch):
+    stage = Stage(making.group("h"))
+    broken = attrs.evolve(stage.account(), name="h", uid="uid-h")
+    condition = Publisher._condition
+
+    def failing(self, group, account, now):
+        if account.name == "h":
+            raise ValueError("broken")
+        return condition(self, group, account, now)
+
+    monkeypatch.setattr(Publisher, "_condition", failing)
+    effects = stage.publisher.step(Told(Overall(groups=(broken, stage.account()))), 0.0)
+    assert [each.facts for each in effects if isinstance(each, Noted)] == [
+        {"group": "default/h", "kind": "ValueError", "why": "broken"}
+    ]
+    assert any(isinstance(each, Send) for each in effects)

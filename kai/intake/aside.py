@@ -1,0 +1,146 @@
+"""Leaving objects out of a snapshot: what made a cycle fail must not make the next one fail as well.
+
+A pod group that is set aside is read as one that asks for nothing but its queue: its pods that wait are left out, those
+that have a place keep it, are charged to the queue and can be taken back. Of pods and groups only that is kept which
+places and charges depend on. Any other object is left out as if it did not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from kai.api import names
+from kai.api.kinds import BY_CLASS, ApiObject
+from kai.api.meta import ObjectMeta
+from kai.api.objects import FIELD_OF, ClusterObjects
+from kai.api.pod import Pod, PodSchedulingGate, PodSpec
+from kai.api.podgroup import PodGroup, PodGroupSpec
+from kai.intake.binding import has_failed
+
+FIELD_OF_KIND: Final = {BY_CLASS[cls].kind: field for cls, field in FIELD_OF.items()}
+"""The field of ClusterObjects that holds objects of a kind."""
+_FINISHED: Final = frozenset({"Succeeded", "Failed"})
+_OURS: Final = ("kai.scheduler/", "run.ai/", "runai", "gpu-", names.POD_GROUP, names.RECEIVED_RESOURCE_TYPE)
+"""How labels and annotations begin that say where a pod stands and what it counts for."""
+_GATE: Final = PodSchedulingGate(name="kai.scheduler/set-aside")
+
+
+@attrs.frozen(order=True)
+class Suspect:
+    """An object that may have made a cycle fail, by the name of its kind."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()} {self.namespace}/{self.name}"
+
+    @classmethod
+    def of(cls, source: ApiObject) -> Suspect:
+        """Return an object as a suspect."""
+        return cls(BY_CLASS[type(source)].kind, source.metadata.namespace, source.metadata.name)
+
+
+Aside = Mapping[Suspect, bool]
+"""What is set aside. True: in full, although some of it may occupy a node."""
+
+
+def suspect_of_pod(pod: Pod, groups: Mapping[tuple[str, str], object]) -> Suspect:
+    """Return the group of a pod, or the pod where ``groups``, by namespace and name, has no such group."""
+    metadata = pod.metadata
+    group = metadata.annotations.get(names.POD_GROUP, "")
+    if (metadata.namespace, group) in groups:
+        return Suspect("PodGroup", metadata.namespace, group)
+    return Suspect.of(pod)
+
+
+def without(objects: ClusterObjects, aside: Aside) -> ClusterObjects:
+    """Return ``objects`` less what is set aside.
+
+    Cost: nothing if nothing is; else a look at each pod and each pod group.
+    """
+    if not aside:
+        return objects
+    changed: dict[str, Sequence[ApiObject]] = {}
+    for kind in {each.kind for each in aside} - {"Pod", "PodGroup"}:
+        field = FIELD_OF_KIND[kind]
+        changed[field] = tuple(each for each in getattr(objects, field) if Suspect.of(each) not in aside)
+    groups = {(each.namespace, each.name): gone for each, gone in aside.items() if each.kind == "PodGroup"}
+    pods = {(each.namespace, each.name): gone for each, gone in aside.items() if each.kind == "Pod"}
+    changed["pod_groups"] = tuple(_groups(objects.pod_groups, groups))
+    ordered = {(each.metadata.namespace, each.spec.pod_name) for each in objects.bind_requests if not has_failed(each)}
+    kept: list[Pod] = []
+    for pod in objects.pods:
+        metadata = pod.metadata
+        gone = pods.get((metadata.namespace, metadata.name))
+        if gone is True:
+            continue
+        of_group = groups.get((metadata.namespace, metadata.annotations.get(names.POD_GROUP, "")))
+        if gone is None and of_group is None:
+            kept.append(pod)
+        elif pod.status.phase not in _FINISHED and (
+            pod.spec.node_name or (metadata.namespace, metadata.name) in ordered
+        ):
+            kept.append(_plain_pod(pod, is_member=not of_group))
+    chosen: dict[str, Any] = {**changed, "pods": tuple(kept)}
+    return attrs.evolve(objects, **chosen)
+
+
+def _groups(sources: Iterable[PodGroup], aside: Mapping[tuple[str, str], bool]) -> Iterable[PodGroup]:
+    for group in sources:
+        gone = aside.get((group.metadata.namespace, group.metadata.name))
+        if gone is None:
+            yield group
+        elif not gone:
+            yield _plain_group(group)
+
+
+def _plain_group(group: PodGroup) -> PodGroup:
+    spec = group.spec
+    return PodGroup(
+        metadata=_plain_metadata(group.metadata, frozenset()),
+        spec=PodGroupSpec(
+            queue=spec.queue,
+            priority_class_name=spec.priority_class_name,
+            preemptibility=spec.preemptibility,
+            min_member=1,
+        ),
+    )
+
+
+def _plain_pod(pod: Pod, *, is_member: bool) -> Pod:
+    """Return a pod with what its place and its charge depend on; one that waits is not to be tried."""
+    spec = pod.spec
+    plain = PodSpec(
+        containers=spec.containers,
+        init_containers=spec.init_containers,
+        node_name=spec.node_name,
+        scheduler_name=spec.scheduler_name,
+        priority=spec.priority,
+        scheduling_gates=() if spec.node_name else (_GATE,),
+        resource_claims=spec.resource_claims,
+        volumes=spec.volumes,
+        overhead=spec.overhead,
+    )
+    hidden = {names.SUBGROUP} if is_member else {names.SUBGROUP, names.POD_GROUP}
+    return attrs.evolve(pod, metadata=_plain_metadata(pod.metadata, hidden), spec=plain)
+
+
+def _plain_metadata(metadata: ObjectMeta, hidden: Iterable[str]) -> ObjectMeta:
+    def kept(texts: Mapping[str, str]) -> Mapping[str, str]:
+        return {key: value for key, value in texts.items() if key.startswith(_OURS) and key not in hidden}
+
+    return ObjectMeta(
+        name=metadata.name,
+        namespace=metadata.namespace,
+        uid=metadata.uid,
+        creation_timestamp=metadata.creation_timestamp,
+        deletion_timestamp=metadata.deletion_timestamp,
+        labels=kept(metadata.labels),
+        annotations=kept(metadata.annotations),
+        owner_references=metadata.owner_references,
+    )
