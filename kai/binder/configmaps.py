@@ -23,7 +23,8 @@ def upsert_config_map(
 ) -> Plan[ConfigMap]:
     """Return the config map of a pod that holds `values`; it is made, or an existing one brought up to date.
 
-    What else the pod's own map holds stays. One that an earlier pod of the name left is taken over and emptied first.
+    What else the pod's own map holds stays. One that an earlier pod of the name left, or that holds the same already, is
+    taken over and emptied first.
     Any other stays as it is: an annotation of the pod chooses the name, and whoever writes it need not have any right
     to config maps. `renewed` are values for keys that are only written where they exist.
 
@@ -70,7 +71,7 @@ def _manifest(pod: Pod, name: str, values: Mapping[str, str]) -> dict[str, Any]:
 def _change(pod: Pod, existing: ConfigMap, values: Mapping[str, str], renewed: Mapping[str, str]) -> dict[str, Any]:
     """Return the merge patch that brings a config map up to date; empty if it is."""
     if not _is_of(pod, existing):
-        if not (_is_left(existing) or _is_of_an_earlier_life(pod, existing)):
+        if not (_is_left(existing) or _is_of_an_earlier_life(pod, existing) or _says_the_same(existing, values)):
             raise _taken(pod, existing)
         return _take_over(pod, existing, values)
     wanted = {**values, **{key: value for key, value in renewed.items() if key in existing.data}}
@@ -104,6 +105,11 @@ def _is_of_an_earlier_life(pod: Pod, existing: ConfigMap) -> bool:
 def _is_left(existing: ConfigMap) -> bool:
     """Return whether a map without an owner can only have been made for pods that share GPUs."""
     return not existing.metadata.owner_references and sharing.is_drawn(existing.metadata.name)
+
+
+def _says_the_same(existing: ConfigMap, values: Mapping[str, str]) -> bool:
+    """Return whether a map holds exactly what the pod's own would: taking it over loses nothing."""
+    return bool(values) and dict(existing.data) == dict(values)
 
 
 def _taken(pod: Pod, existing: ConfigMap) -> BindFailureError:

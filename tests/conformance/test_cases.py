@@ -15,13 +15,6 @@ FILES = sorted(CASES.glob("*/*.yaml"))
 # that is neither here nor answered fails, and so does one that is here although it could be run.
 LATER: dict[str, str] = {}
 
-# Cases that kai answers otherwise, with what it says instead. Like what is LATER, a reason that holds no more fails.
-OTHERWISE: dict[str, str] = {
-    # The peer's binder empties whatever config map has the name that an annotation of a pod says, and makes it the
-    # pod's own: here one of a ReplicaSet. Whoever may create pods could so destroy config maps of others.
-    "binding/config-map-upsert-config-map-2": "found one that was not made for pod test-namespace/test-pod",
-}
-
 NUMBER_OF_CASES = 662
 
 
@@ -40,21 +33,12 @@ def name_of(path):
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in FILES if family_of(path) not in LATER and name_of(path) not in OTHERWISE],
+    [path for path in FILES if family_of(path) not in LATER],
     ids=name_of,
 )
 def test_the_answer_is_the_right_one(path):
     # What comes out of the command is JSON; an answer that JSON cannot say would only be right here.
     assert differences(case_in(path), json.loads(json.dumps(answer(path)))) == []
-
-
-@pytest.mark.parametrize("name", sorted(OTHERWISE))
-def test_what_is_answered_otherwise_is_refused_with_a_reason(name):
-    path = CASES / f"{name}.yaml"
-    found = answer(path)
-    assert found["failed"]
-    assert OTHERWISE[name] in found["message"]
-    assert found["changes"] == {"created": [], "updated": [], "deleted": []}
 
 
 def test_every_case_is_there():

@@ -133,3 +133,10 @@ def test_a_map_of_another_pod_is_not_deleted():
 
 def test_a_map_that_does_not_exist_needs_no_deletion():
     assert not carry_out(delete_config_map(POD, "m"), cluster().perform)
+
+
+def test_a_map_that_holds_the_same_already_is_taken_over():
+    server = cluster(config_map({"a": "1"}, owners=[{**OWNER, "kind": "ReplicaSet", "name": "q", "uid": "other"}]))
+    upsert(server, {"a": "1"})
+    taken = server.get("ConfigMap", "m", "ns")
+    assert (taken["data"], taken["metadata"]["ownerReferences"]) == ({"a": "1"}, [OWNER])
