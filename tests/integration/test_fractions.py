@@ -1,0 +1,59 @@
+"""Parts of a GPU that no GPU can give, on a real API server: the pod is told why in plain words, and never bound.
+
+Neither the webhooks nor the policies that would refuse such a pod are installed, so what is seen is what the scheduler itself says.
+"""
+
+import pytest
+
+from tests.integration.behaviour import Job
+from tests.integration.client import until
+from tests.integration.installation import install
+from tests.integration.stage import BIND_REQUEST, node, queue, scene, staged
+from tests.unit.deploy.rendering import DEPLOY
+
+POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+UNUSABLE = {"number": "nan", "large": "1.5", "space": " 0.5", "negative": "-0.5"}
+
+
+@pytest.fixture(scope="module")
+def cluster(bare_control_plane, tmp_path_factory):
+    install(bare_control_plane, DEPLOY, but=("Deployment", *POLICIES))
+    with staged(bare_control_plane, tmp_path_factory.mktemp("fractions")) as stage:
+        stage.start("kai")
+        yield stage
+
+
+@pytest.fixture
+def stage(cluster):
+    with scene(cluster) as opened:
+        for manifest in (node("n1", gpu=4), queue("top"), queue("team", "top")):
+            opened.create(manifest)
+        yield opened
+
+
+def submit(stage, name, **text):
+    for manifest in Job.read(name, {"bare": True, "queue": "team", **text}).manifests():
+        stage.create(manifest)
+    return f"{name}-0"
+
+
+def condition(stage, pod):
+    """Return why a pod is not scheduled, once it is told."""
+    return until(lambda: (stage.condition(pod) or {}).get("message"), f"a condition of {pod}")
+
+
+def test_a_lone_pod_whose_fraction_no_gpu_can_give_is_told_so_and_never_bound(stage):
+    pods = {submit(stage, name, fraction=text): text for name, text in UNUSABLE.items()}
+    for pod, text in pods.items():
+        message = condition(stage, pod)
+        assert "gpu-fraction" in message, message
+        assert text in message, message
+        told = until(lambda pod=pod: stage.events(pod), f"an event of {pod}")
+        assert any("gpu-fraction" in each["message"] and each["type"] == "Warning" for each in told), told
+    # One that can be given is bound beside them, and what waits goes on waiting.
+    usable = submit(stage, "usable", fraction="0.5")
+    until(lambda: stage.pod(usable)["spec"].get("nodeName"), "the usable share to be bound")
+    stage.settle()
+    assert {each["metadata"]["name"] for each in stage.waiting()} == set(pods)
+    requests = {each["metadata"]["name"] for each in stage.api.list(BIND_REQUEST, "BindRequest", stage.space)}
+    assert not requests & set(pods)
