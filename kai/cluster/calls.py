@@ -41,6 +41,8 @@ class Call:
     """In which form the answer is wanted."""
     timeout: float = 30.0
     """Seconds until a complete answer; of a stream, until its first byte."""
+    is_foreign: bool = False
+    """Whether others chose what is read, so that a refusal says nothing about the rights of this process."""
     may_send: Callable[[], bool] = attrs.field(default=always, eq=False, repr=False)
     """Asked in the moment in which the first byte would go out; if it says no, the request is `NoAnswer`, not sent."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
@@ -18,6 +19,8 @@ from kai.cluster.sending import Label, Sender
 
 _PAGE: Final = 500
 _FORGET_AFTER: Final = 60.0
+_VERSION: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_NO_NAMES: Final = frozenset({"", ".", ".."})
 
 
 @attrs.frozen
@@ -47,7 +50,10 @@ class ForeignReader:
         namespace = request.namespace if place.namespaced else ""
         path = collection(request.api_version, place.plural, namespace)
         if isinstance(request, Fetch):
-            call = Call(method="GET", path=f"{path}/{quote(request.name, safe='')}")
+            if request.name in _NO_NAMES:
+                return Refusal(reason=Reason.NOT_FOUND, message=f'no object has the name "{request.name}"')
+            name = quote(request.name, safe="")
+            call = Call(method="GET", path=f"{path}/{name}", is_foreign=request.is_foreign)
             return await self._json(call, Label("get", place.plural))
         return await self._all(request, path, place)
 
@@ -68,6 +74,8 @@ class ForeignReader:
                 return tuple(found)
 
     async def _place(self, api_version: str, kind: str) -> _Place | Refusal:
+        if not _VERSION.fullmatch(api_version):  # it may come from a tenant, and becomes a part of the path
+            return NoSuchKind(message=f"the server serves no {kind} of {api_version}")
         now = self.clock.monotonic()
         read_at, known = self._places.get(api_version, (0.0, {}))
         if kind not in known and (api_version not in self._places or now - read_at > _FORGET_AFTER):

@@ -79,6 +79,8 @@ class Fetch:
     kind: str
     name: str
     namespace: str = ""
+    is_foreign: bool = False
+    """Whether a tenant chose the kind: that reading it is forbidden is no right that this process lacks."""
 
 
 @attrs.frozen(kw_only=True)

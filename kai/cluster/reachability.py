@@ -158,7 +158,7 @@ class Observed(Transport):
     async def request(self, call: Call) -> Answer | NoAnswer:
         """Send a request and return the response."""
         answer = await self.inner.request(call)
-        self._note(answer)
+        self._note(call, answer)
         return answer
 
     @asynccontextmanager
@@ -166,12 +166,12 @@ class Observed(Transport):
         """Send a request and return the body as it arrives, or the response that refuses it."""
         entered: AbstractAsyncContextManager[Stream | Answer | NoAnswer] = self.inner.stream(call)
         async with entered as stream:
-            self._note(stream if isinstance(stream, Answer | NoAnswer) else None)
+            self._note(call, stream if isinstance(stream, Answer | NoAnswer) else None)
             yield stream
 
-    def _note(self, answer: Answer | NoAnswer | None) -> None:
+    def _note(self, call: Call, answer: Answer | NoAnswer | None) -> None:
         self.reachability.note(answer)
-        if isinstance(answer, Answer) and answer.status == 403:
+        if isinstance(answer, Answer) and answer.status == 403 and not call.is_foreign:
             self.rights.refused(answer)
 
 

@@ -41,6 +41,10 @@ class Label:
     """The plural of a kind, with a subresource behind a slash."""
 
 
+_FOREIGN: Final = Label("get", "foreign")
+"""Reads that were refused and that others had asked for: how many there are is theirs to choose, and no alert."""
+
+
 @attrs.frozen
 class Withheld:
     """A call that was not sent, because the term in which it was decided is over."""
@@ -103,7 +107,7 @@ class Sender:
                 attempt += 1
                 if isinstance(answer, NoAnswer) and not answer.was_sent and not may_send():
                     return Withheld()
-                self._count(label, answer)
+                self._count(_FOREIGN if _is_foreign_refusal(call, answer) else label, answer)
                 now = self.clock.monotonic()
                 is_late = now - started > PATIENCE
                 if is_throttled(answer) and not is_late:
@@ -202,6 +206,11 @@ class Sender:
 
     def _count(self, label: Label, answer: Answer | NoAnswer) -> None:
         self.sent[label.verb, label.what, answer.status if isinstance(answer, Answer) else 0] += 1
+
+
+def _is_foreign_refusal(call: Call, answer: Answer | NoAnswer) -> bool:
+    """Return whether the server refuses to let us read what others pointed at."""
+    return call.is_foreign and isinstance(answer, Answer) and answer.status == 403
 
 
 def _may_repeat(answer: Answer | NoAnswer, attempt: int, *, is_read: bool) -> bool:

@@ -79,6 +79,10 @@ class Groupers:
         """Return the grouper that serves exactly this kind and version."""
         return self.by_kind.get(KindPattern(kind.group, kind.version, kind.kind))
 
+    def knows(self, kind: Kind) -> bool:
+        """Return whether a grouper serves the kind in some version."""
+        return any((each.group, each.kind) == (kind.group, kind.kind) for each in self.by_kind)
+
     def choose(self, kind: Kind, reader: Reader, settings: Settings) -> Grouper:
         """Return the grouper for a top owner of ``kind``."""
         exact = self.of_kind(kind) or self.by_kind.get(KindPattern(kind.group, ANY_VERSION, kind.kind))

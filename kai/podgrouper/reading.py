@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import anyio
 import attrs
+import structlog
 
 from kai.api import names
 from kai.api.codec import unstructure
@@ -111,13 +112,17 @@ class _Fetched:
 class Fetcher:
     """Reads objects of any kind, once for all who ask at the same time.
 
-    A kind that the API server does not serve is not asked for again for a minute.
+    A kind that the API server does not serve, or does not let us read in a namespace, is not asked for again for a
+    minute. Owners are named by tenants: that one of a kind without a grouper is forbidden is no right that kai lacks.
     """
 
     api: Api
     clock: Clock
+    is_foreign: Callable[[Kind], bool] = lambda _: False
+    """Says which kinds only tenants can have asked for."""
     _reads: dict[Read, _Fetched] = attrs.field(factory=dict)
     _missing: dict[Kind, float] = attrs.field(factory=dict)
+    _forbidden: dict[tuple[Kind, str], float] = attrs.field(factory=dict)
     _moment: int = 0
 
     def moment(self) -> int:
@@ -139,6 +144,8 @@ class Fetcher:
         now = self.clock.monotonic()
         if self._missing.get(read.kind, now) > now:
             return Absent(Why.NO_SUCH_KIND)
+        if self._forbidden.get((read.kind, read.namespace), now) > now:
+            return Absent(Why.FORBIDDEN)
         known = self._reads.get(read)
         if known is not None and known.began >= since and not _has_failed(known):
             await known.ended.wait()
@@ -146,7 +153,7 @@ class Fetcher:
         self._prune(now)
         mine = self._reads[read] = _Fetched(self.moment(), now, answer=Absent(Why.FAILED, "the read was cut off"))
         try:
-            mine.answer = self._understood(read, await self.api.perform(_request(read)))
+            mine.answer = self._understood(read, await self.api.perform(self._request(read)))
         finally:
             mine.ended.set()
         return mine.answer
@@ -159,10 +166,33 @@ class Fetcher:
             self._missing[read.kind] = self.clock.monotonic() + _MISSING_SECONDS
             return Absent(Why.NO_SUCH_KIND)
         if isinstance(reply, Forbidden):
+            if self.is_foreign(read.kind):
+                self._forbid(read)
             return Absent(Why.FORBIDDEN)
         if reply.reason is Reason.NOT_FOUND:
             return Absent(Why.NOT_FOUND)
         return Absent(Why.FAILED, reply.message or reply.reason.value)
+
+    def _forbid(self, read: Read) -> None:
+        """Remember that a kind may not be read in a namespace."""
+        now = self.clock.monotonic()
+        if len(self._forbidden) >= _KEPT:
+            self._forbidden = {key: end for key, end in self._forbidden.items() if end > now}
+        if len(self._forbidden) < _KEPT:
+            self._forbidden[read.kind, read.namespace] = now + _MISSING_SECONDS
+        structlog.get_logger().debug("owner may not be read", kind=str(read.kind), namespace=read.namespace)
+
+    def _request(self, read: Read) -> Fetch | FetchAll:
+        version, kind = read.kind.api_version, read.kind.kind
+        if isinstance(read, Get):
+            return Fetch(
+                api_version=version,
+                kind=kind,
+                name=read.name,
+                namespace=read.namespace,
+                is_foreign=self.is_foreign(read.kind),
+            )
+        return FetchAll(api_version=version, kind=kind, namespace=read.namespace, labels=dict(read.labels))
 
     def _prune(self, now: float) -> None:
         """Forget reads that nobody can use any more, once there are many."""
@@ -173,13 +203,6 @@ class Fetcher:
 
 def _has_failed(fetched: _Fetched) -> bool:
     return fetched.ended.is_set() and isinstance(fetched.answer, Absent) and fetched.answer.why is Why.FAILED
-
-
-def _request(read: Read) -> Fetch | FetchAll:
-    version, kind = read.kind.api_version, read.kind.kind
-    if isinstance(read, Get):
-        return Fetch(api_version=version, kind=kind, name=read.name, namespace=read.namespace)
-    return FetchAll(api_version=version, kind=kind, namespace=read.namespace, labels=dict(read.labels))
 
 
 def _manifest(answer: object) -> Manifest | Absent:

@@ -100,7 +100,7 @@ class PodGrouper:
 
     def __attrs_post_init__(self) -> None:
         """Make the parts that need the others."""
-        self._fetcher = Fetcher(self.cluster.api, self.cluster.clock)
+        self._fetcher = Fetcher(self.cluster.api, self.cluster.clock, lambda kind: not self.groupers.knows(kind))
         queue: WorkQueue[Key] = WorkQueue(self.pace, self.cluster.draw)
         self._workers = Workers("podgrouper", queue, self._look, self.cluster.clock, self.observe)
         self._upfront = Upfront(self.cluster, MANAGER, self._again, self._group_written, self.observe)

@@ -1,6 +1,7 @@
 """Parts of a GPU that no GPU can give, on a real API server: the pod is told why in plain words, and never bound.
 
-Neither the webhooks nor the policies that would refuse such a pod are installed, so what is seen is what the scheduler itself says.
+Neither the webhooks nor the policies that would refuse such a pod are installed, so what is seen is what the
+scheduler itself says.
 """
 
 import pytest

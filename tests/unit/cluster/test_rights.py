@@ -7,9 +7,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from kai.api.core import ConfigMap
-from kai.api.plans import Patch, Ref
+from kai.api.plans import Patch, Ref, Refusal
 from kai.cluster.calls import Answer
-from kai.cluster.port import Forbidden
+from kai.cluster.port import Fetch, Forbidden
 from kai.cluster.rights import Right, right_of
 from tests.doubles.http_server import HttpServer
 from tests.unit.cluster.assembled import in_virtual_time, port, running
@@ -31,6 +31,8 @@ def served():
     server.put("configmaps", "c", "team", data={"n": "0"})
     return server
 
+
+FOUND = {"resources": [{"name": "secrets", "kind": "Secret", "namespaced": True}]}
 
 PATCH = Patch(ref=Ref(ConfigMap, "c", "team"), patch={"data": {"n": "1"}})
 
@@ -73,6 +75,45 @@ async def test_a_list_that_is_forbidden_names_the_missing_right_once_and_within_
     (line,) = said
     facts = ("verb", "resource", "group", "namespace", "account", "log_level")
     assert tuple(line[fact] for fact in facts) == ("list", "nodes", "", "", WHO, "error")
+
+
+@pytest.mark.parametrize("is_foreign", [True, False])
+@in_virtual_time
+async def test_only_what_kai_itself_wants_to_read_is_a_right_that_is_missing(is_foreign):
+    server = served()
+    answers = {
+        "/api/v1": Answer(status=200, body=json.dumps(FOUND).encode()),
+        "/api/v1/namespaces/team/secrets/s": forbidden("get", "secrets"),
+    }
+    server.faults.before = lambda call: answers.get(call.path)
+    with capture_logs() as lines:
+        async with running(server) as cluster:
+            for _ in range(3):
+                fetch = Fetch(api_version="v1", kind="Secret", name="s", namespace="team", is_foreign=is_foreign)
+                assert isinstance(await cluster.api.perform(fetch), Forbidden)
+                await anyio.sleep(4)
+            codes = {what: count for (_, what, code), count in cluster.sender.sent.items() if code == 403}
+    assert codes == {"foreign" if is_foreign else "secrets": 3}
+    assert is_foreign != any(line["event"] == "right is missing" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("version", "name"), [("../..", "s"), ("..", "s"), ("v1?x=", "s"), ("a/../b", "s"), ("v1", ".."), ("v1", ".")]
+)
+@in_virtual_time
+async def test_what_a_tenant_calls_an_owner_reaches_no_other_path(version, name):
+    server = served()
+    seen = []
+
+    def answer(call):
+        seen.append(call.path)
+        return Answer(status=200, body=json.dumps(FOUND).encode()) if call.path == "/api/v1" else None
+
+    server.faults.before = answer
+    async with running(server) as cluster:
+        fetch = Fetch(api_version=version, kind="Secret", name=name, namespace="team", is_foreign=True)
+        assert isinstance(await cluster.api.perform(fetch), Refusal)
+    assert not [path for path in seen if "secrets" in path or ".." in path or "?" in path]
 
 
 @in_virtual_time

@@ -404,6 +404,27 @@ async def test_an_owner_that_may_not_be_read_leaves_the_pod_to_stand_for_itself(
         assert group_of(cluster, "q") == "pg-q-uid-q"
 
 
+async def test_a_kind_that_only_tenants_name_and_that_may_not_be_read_is_asked_for_once_in_a_while():
+    cluster = MemoryCluster()
+    cluster.server.fault = lambda request: Forbidden(message="no") if isinstance(request, Fetch) else None
+    async with grouping(cluster):
+        for index in range(4):
+            secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"s{index}", "uid": f"uid-s{index}"}}
+            cluster.server.add(pod(f"p{index}", secret))
+            cluster.server.add(pod(f"q{index}", JOB))
+            await cluster.pass_time(2.0)
+        assert group_of(cluster, "p3") == "pg-p3-uid-p3"
+        secrets = [each for each in requests(cluster, Fetch) if each.kind == "Secret"]
+        assert [each.is_foreign for each in secrets] == [True]
+        jobs = [each for each in requests(cluster, Fetch) if each.kind == "Job"]
+        assert len(jobs) == 4, "a right that kai should have may come at any time"
+        assert not any(each.is_foreign for each in jobs)
+        await cluster.pass_time(60.0)
+        cluster.server.add(pod("p9", secret))
+        await cluster.pass_time(1.0)
+        assert len([each for each in requests(cluster, Fetch) if each.kind == "Secret"]) == 2
+
+
 async def test_a_conflict_is_decided_anew_without_a_word():
     cluster = MemoryCluster(pod("q", JOB), JOB)
     async with grouping(cluster):
