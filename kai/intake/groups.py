@@ -70,6 +70,8 @@ class GroupCell:
     """Number of the queue and node pool that it says."""
     leaves: Mapping[str, int]
     """Position of each leaf among the sub-groups."""
+    stands_in: bool = False
+    """There is no such pod group (any more), but there are pods that hold something on its account."""
 
 
 class GroupReader:

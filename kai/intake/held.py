@@ -121,7 +121,7 @@ class HeldGroups:
         at_odds = granted[held[place[granted]] != account[granted]]
         if len(at_odds):
             members = granted[np.isin(place[granted], place[at_odds])]
-            for row in sorted(members.tolist(), key=lambda row: (_bound_at(pods.cells[row].source), row), reverse=True):
+            for row in sorted(members.tolist(), key=lambda row: (bound_at(pods.cells[row].source), row), reverse=True):
                 held[place[row]] = account[row]
         wanted = held[said_at]
         return {row: int(wanted[row]) for row in np.flatnonzero((wanted >= 0) & (wanted != said)).tolist()}
@@ -131,7 +131,7 @@ def _column(values: Sequence[int]) -> Int64s:
     return np.array(values, np.int64)
 
 
-def _bound_at(pod: api.Pod) -> float:
+def bound_at(pod: api.Pod) -> float:
     """Return when a pod got its node."""
     for condition in pod.status.conditions:
         if condition.type == names.POD_SCHEDULED_CONDITION and condition.status == "True":

@@ -2,10 +2,10 @@
 
 What follows from one object alone is remembered by the object's identity (``kai.intake.shelf``): pods in ``pods``,
 ``requests`` and ``traits``, nodes in ``nodes``, groups in ``groups``. What follows from several objects is settled when
-one of them changed: on whose account groups are held in ``held``, which pods belong to which group in ``membership``,
-what neighbours mean for a pod's shape in ``neighbours`` and ``shapes``, and where pods stand under the bind requests
-and the clock of the moment in ``standing``. Whose groups wait for a later cycle, because their namespace has too many
-that are unlike each other, says ``turns``.
+one of them changed: which groups that are gone still hold something in ``orphans``, on whose account groups are held in
+``held``, which pods belong to which group in ``membership``, what neighbours mean for a pod's shape in ``neighbours``
+and ``shapes``, and where pods stand under the bind requests and the clock of the moment in ``standing``. Whose groups
+wait for a later cycle, because their namespace has too many that are unlike each other, says ``turns``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +29,7 @@ from kai.intake.neighbours import Neighbours, neighbours_of
 from kai.intake.nodes import NodeCell, NodeReader
 from kai.intake.nodes import settle as settle_nodes
 from kai.intake.numa import NumaCell, read_numa
+from kai.intake.orphans import Orphans
 from kai.intake.pods import PodCell, PodReader
 from kai.intake.queues import read_queues
 from kai.intake.refusals import with_refusals
@@ -112,6 +113,7 @@ class Intake:
         self._groups: Shelf[api_podgroup.PodGroup, GroupCell] = Shelf()
         self._group_reader = GroupReader(self._settings, GroupSurroundings({}, {}, 0, {}), self._places, self._accounts)
         self._held_groups = HeldGroups(self._accounts)
+        self._orphans = Orphans(self._accounts, self._settings.node_pool_label)
         self._pods: Shelf[api_pod.Pod, PodCell] = Shelf()
         self._zones: Shelf[api_numa.NodeResourceTopology, NumaCell] = Shelf()
         leaves, node_names = Leaves(), dict[str, int]()
@@ -241,6 +243,8 @@ class Intake:
         self._put_groups(objects, queues)
         self._nodes.put(objects.nodes, self._node_reader.read)
         self._pods.put(objects.pods, self._pod_reader.read)
+        if self._orphans.settle(self._groups, self._pods, len(self._places)):
+            self._put_sources(objects)
         held = self._held_groups
         held.settle(self._groups, self._pods, self._group_reader, len(self._places))
         self._group_table.settle(held.cells, held.edition)
@@ -284,7 +288,11 @@ class Intake:
         if around != self._group_reader.around:
             self._group_reader = GroupReader(self._settings, around, self._places, self._accounts)
             self._groups = Shelf()
-        self._groups.put(objects.pod_groups, self._group_reader.read)
+        self._put_sources(objects)
+
+    def _put_sources(self, objects: ClusterObjects) -> None:
+        orphans = self._orphans
+        self._groups.put(orphans.among(objects.pod_groups), orphans.reading(self._group_reader))
 
 
 def _next_stuck(base: BaseColumns, now: float, patience: float) -> float:

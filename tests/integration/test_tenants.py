@@ -120,6 +120,19 @@ def test_a_limit_holds_when_the_group_is_moved_after_the_bind(stage, edited):
     await_running(stage, more)
 
 
+def test_a_limit_holds_when_the_group_is_deleted_after_the_bind(stage):
+    furnish(stage, node("n1", gpu=8), gpu={"limit": 2})
+    held = add(stage, "held", gpu=2)
+    await_running(stage, held)
+    stage.delete(POD_GROUP, "PodGroup", "held")
+    more = add(stage, "more", gpu=2)
+    await_running(stage, add(stage, "canary"))
+    stage.settle()
+    assert not stage.pod(more)["spec"].get("nodeName")
+    stage.delete("v1", "Pod", held)
+    await_running(stage, more)
+
+
 def test_a_stranger_completes_no_gang_of_another_namespace(stage):
     furnish(stage, node("n1", gpu=8))
     job = Job(name="train", part=Part(pods=2, gpu=1), min=2)
