@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -12,9 +13,43 @@ from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup, UnschedulableReason
 from kai.intake.aside import Suspect, suspect_of_pod
 from kai.scheduler.explanations import GroupAccount, Overall, PodAccount, Waiting
-from kai.scheduler.suspects import Record
+from kai.scheduler.suspects import Blame, Record
 
 SET_ASIDE: Final = "SetAside"
+_FEW: Final = 20
+"""So many groups may fail alike without a word on what they have in common."""
+
+
+@attrs.frozen(kw_only=True)
+class Common:
+    """One error that more than half of the groups that wait are set aside for."""
+
+    blame: Blame
+    """Of one of them."""
+    where: str
+    groups: int
+    waiting: int
+
+
+def common_error(overall: Overall, records: Mapping[Suspect, Record]) -> Common | None:
+    """Return what most groups that wait are set aside for; None if that is not so, or if they are few.
+
+    Errors are the same if their kinds and places are: what they say may name the group.
+    Cost: a look at what is set aside; if that is much, at each account as well.
+    """
+    blames = [record.blame for suspect, record in records.items() if suspect.kind == "PodGroup"]
+    if len(blames) <= _FEW:
+        return None
+    ((place, count),) = Counter((each.kind, _where(each)) for each in blames).most_common(1)
+    waiting = sum(each.condition is not None and not each.waits_for_turn for each in overall.groups)
+    if count <= _FEW or 2 * count <= waiting:
+        return None
+    blame = next(each for each in blames if (each.kind, _where(each)) == place)
+    return Common(blame=blame, where=place[1], groups=count, waiting=waiting)
+
+
+def _where(blame: Blame) -> str:
+    return blame.message.rpartition(" (at ")[2].rstrip(")")
 
 
 def with_aside(

@@ -26,6 +26,7 @@ from kai.intake import expired_bind_requests
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
 from kai.scheduler.ahead import read_ahead
+from kai.scheduler.aside import common_error
 from kai.scheduler.committer import Committer
 from kai.scheduler.cycling import AbandonedError, Cycles, Done, Failure, Stream
 from kai.scheduler.dump import Input, archive
@@ -68,6 +69,8 @@ class Scheduler:
     number: int = 0
     """The number of the last cycle of this process."""
     _failures: int = 0
+    _common: str = ""
+    """Where the error is that most groups are known to be set aside for; "" if there is none."""
     _is_ending: bool = False
     _is_warm: bool = False
     _intake_in_use: anyio.Lock = attrs.field(factory=anyio.Lock)
@@ -242,6 +245,8 @@ class Scheduler:
                 self.metrics.cycle_failed(outcome.kind)
                 log.error("cycle abandoned", **told)
             return
+        if not outcome.again:
+            self._tell_common(outcome)
         self.metrics.cycle(seconds)
         for phase, took in outcome.seconds.items():
             self.metrics.phase(phase, took)
@@ -267,6 +272,17 @@ class Scheduler:
                     "set aside", what=str(suspect), kind=blame.kind, why=blame.message, snapshot=blame.dump or None
                 )
         inquiry.fresh.clear()
+
+    def _tell_common(self, outcome: Done) -> None:
+        """Say once that one error is behind most of what is set aside: then no group is at fault.
+
+        It is no reason not to be ready: a tenant with many groups would take the webhooks of this process away.
+        """
+        found = common_error(outcome.overall, self.cycles.inquiry.records)
+        before, self._common = self._common, "" if found is None else found.where
+        if found is not None and found.where != before:
+            facts = {"kind": found.blame.kind, "why": found.blame.message, "waiting": found.waiting}
+            structlog.get_logger().error("one error at most groups", groups=found.groups, **facts)
 
     # --- For those who look --------------------------------------------------------------------------------------
 

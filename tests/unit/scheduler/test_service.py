@@ -1,0 +1,224 @@
+"""The loop of the scheduler, in virtual time: what a cycle fails at holds up nothing else, and is told once."""
+
+from collections import Counter
+from itertools import pairwise
+from types import SimpleNamespace
+
+import anyio
+import attrs
+import pytest
+from structlog.testing import capture_logs
+
+from kai.api.bindrequest import BindRequest
+from kai.cluster.port import Cluster, Term
+from kai.framework.hooks import Hooks
+from kai.framework.profile import PluginUse
+from kai.intake.aside import Suspect
+from kai.scheduler import service
+from kai.scheduler.committer import Committer
+from kai.scheduler.cycling import Done, Failure
+from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.signals import Decided
+from tests.doubles import virtual_time
+from tests.doubles.cluster import MemoryCluster
+from tests.unit.intake import making
+
+TERM = Term(1, "life")
+FREE = {kind: {"quota": -1, "limit": -1, "overQuotaWeight": 1} for kind in ("cpu", "memory", "gpu")}
+
+
+@attrs.frozen
+class Touchy:
+    """A plugin that fails where it opens, or at groups whose names begin so."""
+
+    at: str
+    opens: bool = True
+
+    def open(self, session):
+        if not self.opens:
+            raise RuntimeError("cannot open")
+        snapshot = session.snapshot
+
+        def filter_nodes(pod, nodes):
+            name = snapshot.pods[pod].name
+            if name.startswith(self.at):
+                raise RuntimeError(f"cannot bear {name}")
+            return nodes >= 0
+
+        return Hooks(filter_nodes=filter_nodes)
+
+
+def job(name):
+    """Return a group of one pod."""
+    return making.group(name, minMember=1), making.pod(f"{name}-0", group=name, requests={"cpu": "10m"})
+
+
+def cluster_of(*jobs):
+    shared = (making.queue("top", resources=FREE), making.queue("q", parent="top", resources=FREE), making.node("n"))
+    return MemoryCluster(*shared, *(each for name in jobs for each in job(name)))
+
+
+@attrs.define
+class Rig:
+    """A scheduler that leads, its cluster, and when each of its cycles ended with what."""
+
+    memory: MemoryCluster
+    scheduler: service.Scheduler
+    cycles: list = attrs.field(factory=list)
+
+    def names(self, *kinds):
+        return [type(outcome).__name__ for _, outcome in self.cycles if not kinds or isinstance(outcome, kinds)]
+
+    def bound(self):
+        store = self.memory.store
+        return sorted(each.spec.pod_name for each in store.all(BindRequest))
+
+    async def until(self, condition, seconds=60.0):
+        """Let time pass until something is so."""
+        with anyio.fail_after(seconds):
+            while not condition():  # noqa: ASYNC110 - what is waited for is of many kinds
+                await anyio.sleep(0.01)
+
+    async def touch(self):
+        """Let something change that matters to no group, and wait for the cycle that follows."""
+        before = len(self.cycles)
+        self.memory.server.add(making.node("n", labels={"touched": str(before)}))
+        await self.until(lambda: len(self.cycles) > before)
+
+
+def lead(memory, play, *plugins):
+    """Let a scheduler lead in virtual time while a test plays, and return what it logged."""
+
+    async def led():
+        port = Cluster(store=memory.store, api=memory.api, clock=virtual_time.VirtualClock(), draw=lambda: 0.0)
+        leadership = SimpleNamespace(holds=lambda _: True)
+        scheduler = service.make_scheduler(port, SchedulerSettings(dump_folder="/nonexistent"), leadership)
+        profile = scheduler.cycles.profile
+        uses = tuple(PluginUse(name=f"touchy-{number}", plugin=each) for number, each in enumerate(plugins))
+        scheduler.cycles.profile = attrs.evolve(profile, plugins=profile.plugins + uses)
+        rig = Rig(memory, scheduler)
+        once = scheduler._decide_once
+
+        async def noted(term):
+            outcome = await once(term)
+            rig.cycles.append((anyio.current_time(), outcome))
+            return outcome
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(service.Scheduler, "_decide_once", lambda _, term: noted(term))
+            async with anyio.create_task_group() as tasks:
+                scheduler.outbox.begin(TERM)
+                tasks.start_soon(scheduler.outbox.run)
+                tasks.start_soon(scheduler._decide_on, TERM)
+                await play(rig)
+                tasks.cancel_scope.cancel()
+
+    with capture_logs() as logs:
+        virtual_time.run(led)
+    return logs
+
+
+@pytest.fixture(autouse=True)
+def in_one_thread(monkeypatch):
+    """Run cycles in the loop's thread, so that virtual time stands still meanwhile."""
+
+    async def there(function, *arguments):
+        return function(*arguments)
+
+    def here(function, *arguments):
+        return function(*arguments)
+
+    monkeypatch.setattr(service, "to_thread", SimpleNamespace(run_sync=there))
+    monkeypatch.setattr(service, "from_thread", SimpleNamespace(run_sync=here))
+
+
+def events(logs, what):
+    return [each for each in logs if each["event"] == what]
+
+
+def test_a_cycle_that_fails_at_one_group_is_repeated_at_once_and_no_pause_grows():
+    async def play(rig):
+        await rig.until(lambda: rig.bound() == ["good-0"])
+        (first, failure), (second, done), *_ = rig.cycles
+        assert (type(failure), failure.again, type(done)) == (Failure, True, Done)
+        assert first == second
+        assert rig.scheduler._failures == 0
+        for manifest in job("later"):
+            rig.memory.server.add(manifest)
+        since = anyio.current_time()
+        await rig.until(lambda: rig.bound() == ["good-0", "later-0"])
+        assert anyio.current_time() - since < 1.0
+        assert len(rig.names(Failure)) == 1
+
+    lead(cluster_of("good", "poison"), play, Touchy("poison"))
+
+
+def test_what_is_set_aside_is_named_once_however_many_cycles_follow():
+    async def play(rig):
+        for _ in range(5):
+            await rig.touch()
+
+    logs = lead(cluster_of("good", "poison"), play, Touchy("poison"))
+    (told,) = events(logs, "set aside")
+    assert told["what"] == "podgroup default/poison"
+    assert "cannot bear poison-0 (at filter_nodes in tests.unit.scheduler.test_service, line " in told["why"]
+    assert told["log_level"] == "error"
+    assert not events(logs, "one error at most groups")
+
+
+def test_a_statement_that_cannot_become_orders_costs_its_own_groups_their_places(monkeypatch):
+    step = Committer.step
+
+    def failing(self, event, now):
+        if isinstance(event, Decided):
+            names = {event.snapshot.pods[each.pod].name for each in event.decisions}
+            if "poison-0" in names:
+                raise LookupError("no order")
+        return step(self, event, now)
+
+    monkeypatch.setattr(Committer, "step", failing)
+
+    async def play(rig):
+        poison = Suspect("PodGroup", "default", "poison")
+        await rig.until(lambda: rig.bound() == ["good-0", "well-0"])
+        await rig.until(lambda: list(rig.scheduler.cycles.inquiry.records) == [poison])
+        await rig.touch()
+        assert not rig.names(Failure)
+        assert rig.scheduler.problem() != "cycles fail"
+
+    logs = lead(cluster_of("good", "poison", "well"), play)
+    (told,) = events(logs, "set aside")
+    assert (told["kind"], told["what"]) == ("LookupError", "podgroup default/poison")
+
+
+def test_a_plugin_that_fails_where_it_opens_makes_cycles_rare_and_the_process_not_ready():
+    async def play(rig):
+        rig.scheduler._is_warm = True
+        await rig.until(lambda: rig.scheduler._failures == 8, seconds=3600)
+        ended = [time for time, outcome in rig.cycles if not outcome.again]
+        pauses = [after - before for before, after in pairwise(ended)]
+        assert pauses == sorted(pauses)
+        assert pauses[-1] == pytest.approx(60.0, abs=1.0)
+        assert rig.scheduler.problem() == "cycles fail"
+        assert not rig.scheduler.cycles.inquiry.left_out
+
+    logs = lead(cluster_of("good", "well"), play, Touchy("", opens=False))
+    told = events(logs, "cycle abandoned")
+    assert len(told) == 8
+    assert all("cannot open (at open in tests.unit.scheduler.test_service, line " in each["why"] for each in told)
+    assert not events(logs, "set aside")
+
+
+def test_an_error_at_most_groups_is_told_as_one():
+    poisoned = [f"poison-{number:02}" for number in range(30)]
+
+    async def play(rig):
+        await rig.until(lambda: rig.bound() == ["good-0"])
+        for _ in range(3):
+            await rig.touch()
+
+    logs = lead(cluster_of("good", *poisoned), play, Touchy("poison"))
+    assert Counter(each["event"] for each in logs)["set aside"] == len(poisoned)
+    (told,) = events(logs, "one error at most groups")
+    assert (told["groups"], told["waiting"], told["kind"]) == (30, 30, "PluginError")
+    assert "(at filter_nodes in tests.unit.scheduler.test_service, line " in told["why"]
