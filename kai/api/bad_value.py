@@ -54,7 +54,7 @@ def show_path(path: tuple[str | int, ...]) -> str:
         elif _PLAIN_KEY.fullmatch(step):
             text += f".{step}" if text else step
         else:
-            text += f"[{json.dumps(step, ensure_ascii=False)}]"
+            text += f"[{_quoted(step)}]"
     return text
 
 
@@ -67,7 +67,15 @@ def show(value: object) -> str:
     if isinstance(value, list | tuple):
         return f"a list of {len(value)}"
     try:
-        text = json.dumps(value, ensure_ascii=False)
+        text = _quoted(value)
     except (TypeError, ValueError):
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _quoted(value: object) -> str:
+    """Return a value as JSON; half of a surrogate pair, which no text that is sent can hold, stays escaped.
+
+    Raises: TypeError, ValueError.
+    """
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()

@@ -63,6 +63,7 @@ def test_a_pod_that_shares_a_gpu_is_changed():
         ("POST", PATH, b"{", 400, "found no AdmissionReview"),
         ("POST", PATH, b"[]", 400, "found no AdmissionReview"),
         ("POST", PATH, b"[" * 100_000, 400, "found no AdmissionReview"),
+        ("POST", PATH, b'"\\ud800"', 400, r'found "\ud800", expected an object'),
     ],
 )
 def test_what_is_no_question_is_answered_with_what_is_wrong(method, path, body, status, words):

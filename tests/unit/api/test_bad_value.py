@@ -31,11 +31,12 @@ def test_it_joins_other_input_errors() -> None:
         (True, "true"),
         ("a\nb", r'"a\nb"'),
         (float("nan"), "NaN"),
+        ("\ud800", r'"\ud800"'),
         ({"a": [1]}, "an object with 1 fields"),
         ({1, 2}, "a value of type set"),
         (10**5000, "a value of type int"),
     ],
-    ids=["null", "true", "lines", "nan", "object", "set", "digits"],
+    ids=["null", "true", "lines", "nan", "half a pair", "object", "set", "digits"],
 )
 def test_values_are_shown_as_in_json(value: object, expected: str) -> None:
     assert show(value) == expected
@@ -60,6 +61,7 @@ def test_a_value_that_contains_itself_can_be_shown() -> None:
         (("labels", "a/b"), 'labels["a/b"]'),
         (("labels", 'a"b'), r'labels["a\"b"]'),
         (("a-b", "c_d"), "a-b.c_d"),
+        (("labels", "\ud800"), r'labels["\ud800"]'),
     ],
 )
 def test_paths_are_written_as_people_write_them(path: tuple[str | int, ...], expected: str) -> None:
