@@ -76,11 +76,11 @@ class Session:
         """Keys of groups for which pods were evicted, in that order, less those that lost pods since."""
         self.last_eviction = base.groups.last_eviction.copy()
         self.stale_since = base.groups.stale_since.copy()
-        self._smallest, self._largest = snapshot.gpu_memory_bounds
         self.facts: Facts = self._own_facts(base.facts)
         self._opening = base.layout.columns(base.arena, base.room(), np.zeros(len(snapshot.groups), np.int64))
-        self.requested = requested_amounts(snapshot, self.facts.nodes, self._smallest)
-        self.limit_amounts = requested_amounts(snapshot, self.facts.nodes, self._largest)
+        self.requested, self.limit_amounts = (
+            requested_amounts(snapshot, self.facts.nodes, memory) for memory in snapshot.gpu_memory_bounds
+        )
         self.view = SessionView(self)
         self.policy = Policy(self._opened(), self.facts)
         self._adopt_shares()
