@@ -78,9 +78,8 @@ class Session:
         self.stale_since = base.groups.stale_since.copy()
         self.facts: Facts = self._own_facts(base.facts)
         self._opening = base.layout.columns(base.arena, base.room(), np.zeros(len(snapshot.groups), np.int64))
-        self.requested, self.limit_amounts = (
-            requested_amounts(snapshot, self.facts.nodes, memory) for memory in snapshot.gpu_memory_bounds
-        )
+        nodes, bounds = self.facts.nodes, snapshot.gpu_memory_bounds
+        self.requested, self.limit_amounts = (requested_amounts(snapshot, nodes, memory) for memory in bounds)
         self.view = SessionView(self)
         self.policy = Policy(self._opened(), self.facts)
         self._adopt_shares()
