@@ -10,9 +10,8 @@ from kai.api.node import Node
 from kai.api.pod import Pod
 from kai.cluster.port import Evict as EvictRequest
 from kai.framework.decisions import Cause
-from kai.scheduler import works
 from kai.scheduler.settings import EvictBy, SchedulerSettings
-from kai.scheduler.signals import Decided, Send
+from kai.scheduler.signals import Send
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World
 
@@ -586,26 +585,3 @@ def test_a_gang_is_ordered_once_whatever_is_lost(faults):
     assert world.requests() == {"p0": "n1", "p1": "n1", "p2": "n1"}
     creates = [request for request in world.server.writes if type(request).__name__ == "Create"]
     assert sorted(request.ref.name for request in creates) == ["p0", "p1", "p2"]
-
-
-def test_a_statement_that_cannot_be_put_into_orders_leaves_nothing_under_way(monkeypatch):
-    world = cluster()
-    begin, calls = works.BindWork.begin, []
-
-    def failing(self):
-        calls.append(self)
-        if len(calls) == 2:
-            raise RuntimeError("broken")
-        return begin(self)
-
-    monkeypatch.setattr(works.BindWork, "begin", failing)
-    event = Decided(
-        term=world.term, cycle=1, snapshot=world.snapshot, decisions=(world.bind("p0", "n1"), world.bind("p1", "n1"))
-    )
-    with pytest.raises(RuntimeError):
-        world.committer.step(event, world.time)
-    world.committer.abandon(event)
-    assert world.committer.under_way == 0
-    world.decide(world.bind("p0", "n1"))
-    world.settle()
-    assert world.requests() == {"p0": "n1"}
