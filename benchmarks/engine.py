@@ -17,6 +17,7 @@ from benchmarks.clock import Stopwatch
 from benchmarks.events import Batch
 from benchmarks.outcome import Decisions
 from kai import kernels
+from kai.api.caps import NAMESPACE_SHAPES
 from kai.api.collector import growing, paused, settle
 from kai.api.kinds import BY_NAME, ApiObject
 from kai.api.objects import FIELD_OF
@@ -34,7 +35,7 @@ from kai.framework.configuration import default_profile
 from kai.framework.cycle import run_cycle
 from kai.framework.decisions import Bind, Evict, Nominate, Recorder
 from kai.framework.profile import Profile
-from kai.intake import Intake, expired_bind_requests
+from kai.intake import Intake, IntakeSettings, expired_bind_requests
 from kai.scheduler import orders
 from kai.scheduler.forms import BindForms
 from kai.scheduler.settings import SchedulerSettings
@@ -54,6 +55,9 @@ class _Timing:
 
     def plugin(self, name: str, /) -> None:
         """Plugins are not told apart here."""
+
+    def group(self, row: int, /) -> None:
+        """Nor are groups."""
 
     def committed(self, action: str, decisions: int, /) -> None:
         """Do nothing: decisions are counted at the end."""
@@ -81,7 +85,7 @@ def _profile() -> Profile:
 
 @cache
 def _settings() -> SchedulerSettings:
-    return SchedulerSettings()
+    return SchedulerSettings(intake=IntakeSettings(namespace_shapes=NAMESPACE_SHAPES))
 
 
 def _store() -> WatchedStore:
@@ -99,6 +103,7 @@ class Live:
     _listening: ExitStack = Factory(ExitStack)
     _arrivals: Arrivals = field(init=False)
     _has_cycled: bool = False
+    _cycles: int = 0
 
     def __attrs_post_init__(self) -> None:
         """Hear of pods and groups as they arrive."""
@@ -150,7 +155,8 @@ class Live:
             if expired_bind_requests(objects, _settings().intake):
                 raise ValueError("bind requests: found one that is over, expected none in a benchmark")
         with watch.phase("snapshot"):
-            snapshot = self.intake.take(objects, now)
+            snapshot = self.intake.take(objects, now, revision=self._cycles)
+        self._cycles += 1
         recorder = Recorder()
         run_cycle(snapshot, _profile(), recorder, _Timing(watch))
         with watch.phase("encode"):

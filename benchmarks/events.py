@@ -38,23 +38,23 @@ class Batch:
 def listed(workload: Workload) -> Iterator[Batch]:
     """Encode every object of ``workload``, kind by kind, page by page."""
     for make in KINDS.values():
-        yield from _batches(make(workload), "list", 0)
+        yield from batches(make(workload), "list", 0)
 
 
 def arriving(workload: Workload, round_: int) -> Iterator[Batch]:
     """Encode the events by which the groups and pods that wait appear."""
-    return _batches(newcomers(workload), "ADDED", round_)
+    return batches(newcomers(workload), "ADDED", round_)
 
 
 def leaving(workload: Workload, round_: int) -> Iterator[Batch]:
     """Encode the events by which the groups and pods that wait are deleted again."""
-    return _batches(newcomers(workload), "DELETED", round_)
+    return batches(newcomers(workload), "DELETED", round_)
 
 
 def updating(workload: Workload, round_: int) -> Iterator[Batch]:
     """Encode the events by which running pods change: they say in an annotation which round it is."""
     pods = islice(running_pods(workload), workload.updates)
-    return _batches((_annotated(pod, round_) for pod in pods), "MODIFIED", 0)
+    return batches((_annotated(pod, round_) for pod in pods), "MODIFIED", 0)
 
 
 def _annotated(pod: Manifest, round_: int) -> Manifest:
@@ -64,7 +64,8 @@ def _annotated(pod: Manifest, round_: int) -> Manifest:
     return {**pod, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _batches(manifests: Iterator[Manifest], form: Form, round_: int) -> Iterator[Batch]:
+def batches(manifests: Iterator[Manifest], form: Form, round_: int) -> Iterator[Batch]:
+    """Encode ``manifests`` as what so many reads from the network bring; equal kinds come one after the other."""
     for (api_version, kind), members in groupby(manifests, key=_kind):
         while bodies := tuple(_encode(manifest, form, round_) for manifest in islice(members, _AT_ONCE)):
             yield Batch(api_version, kind, form, bodies)

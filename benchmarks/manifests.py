@@ -73,7 +73,7 @@ def queues(workload: Workload) -> Iterator[Manifest]:
 def _queue(queue: QueueShape, created: datetime) -> Manifest:
     spec: Manifest = {
         "resources": {
-            "gpu": {"quota": queue.gpu_quota, "limit": UNLIMITED, "overQuotaWeight": queue.weight},
+            "gpu": {"quota": queue.gpu_quota, "limit": queue.gpu_limit, "overQuotaWeight": queue.weight},
             "cpu": _UNLIMITED_SHARE,
             "memory": _UNLIMITED_SHARE,
         },

@@ -77,8 +77,8 @@ def measure(
         listed=arrivals[0],
         arrived=tuple(arrivals[1:]),
         calibration_ms=min(calibration_ms, calibrate()),
-        rss_mb=_memory_mb("VmRSS"),
-        peak_rss_mb=_memory_mb("VmHWM"),
+        rss_mb=memory_mb("VmRSS"),
+        peak_rss_mb=memory_mb("VmHWM"),
         placed=len(meter.last.bound),
         pipelined=len(meter.last.pipelined),
         moved=len(meter.last.moved),
@@ -139,7 +139,7 @@ def _timed(scheduler: Scheduler[Outcome], batches: Iterable[Batch]) -> Arrivals:
     return Arrivals(objects, seconds * 1000)
 
 
-def _memory_mb(line: str) -> float:
+def memory_mb(line: str) -> float:
     """Read what the kernel says about this process' memory: ``VmRSS`` is now, ``VmHWM`` the most there ever was."""
     for each in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         name, _, value = each.partition(":")

@@ -38,6 +38,7 @@ class QueueShape:
     parent: str = ""
     gpu_quota: int = UNLIMITED
     weight: int = 1
+    gpu_limit: int = UNLIMITED
 
 
 @frozen

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kai.api import names
+from kai.api.caps import NAMESPACE_SHAPES
 from kai.cli.flags import Flag
 
 SCHEDULER: Final = "scheduler"
@@ -106,7 +107,7 @@ _OWN: Final[Mapping[str, tuple[_Row, ...]]] = {
         ("announce-binds", "truth", True),
         ("hand-over", "truth", True),
         ("bind-requests", "text", "needed"),
-        ("max-pending-shapes-per-namespace", "whole", 100),
+        ("max-pending-shapes-per-namespace", "whole", NAMESPACE_SHAPES),
     ),
     BINDER: (
         ("resource-reservation-namespace", "text", names.RESERVATION_NAMESPACE),
