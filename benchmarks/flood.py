@@ -209,7 +209,11 @@ def _flooding(flood: Flood) -> Iterator[Manifest]:
 def _unlike(at: int, terms: int, length: int) -> Manifest:
     """Return a spec that asks for what no other does, and has an affinity of its own."""
     wanted = [
-        {"matchExpressions": [{"key": "example.com/part", "operator": "NotIn", "values": [f"{at}-{term}".zfill(length)]}]}
+        {
+            "matchExpressions": [
+                {"key": "example.com/part", "operator": "NotIn", "values": [f"{at}-{term}".zfill(length)]}
+            ]
+        }
         for term in range(terms)
     ]
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": wanted}}}

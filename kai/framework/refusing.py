@@ -16,7 +16,8 @@ def refusing_nodes(session: SessionView) -> Hooks | None:
     if not session.snapshot.refused:
         return None
     shapes = session.snapshot.shapes
-    concerns = np.array([bool(shape.constraints.refusing) for shape in shapes], np.bool_)
+    refused = session.snapshot.by_shape("shapes that nodes refused", lambda shape: bool(shape.constraints.refusing))
+    concerns = np.array(refused, np.bool_)
     if not concerns.any():
         return None
     rows = session.snapshot.node_rows

@@ -17,9 +17,9 @@ RULE = "GpuRequest"
 def unusable_requests(session: SessionView) -> list[Named]:
     """Return the refusal as the hooks of one more plugin; none where every request makes sense.
 
-    Cost: of one look at each shape.
+    Cost: of one look at each shape that is new.
     """
-    refusals = [shape.gpu.refusal for shape in session.snapshot.shapes]
+    refusals = session.snapshot.by_shape("refusals of shapes", lambda shape: shape.gpu.refusal)
     if not any(refusals):
         return []
 

@@ -13,7 +13,7 @@ import numpy as np
 from kai.framework.hooks import Dependence, Hooks
 from kai.framework.view import SessionView
 from kai.model.constraints import NodeTerm, Requirement
-from kai.model.pod import Constraints
+from kai.model.pod import Shape
 from kai.model.rows import Bools, NodeRows, PodRow
 
 REFUSED = "node(s) didn't match Pod's node affinity/selector"
@@ -27,7 +27,7 @@ class Affinity:
 
     def open(self, session: SessionView) -> Hooks:
         """Return the filter, for the shapes that select nodes."""
-        demands = [_demand(shape.constraints) for shape in session.snapshot.shapes]
+        demands = session.snapshot.by_shape("where shapes want to be", _demand)
         concerns = np.array([bool(selector) or terms is not None for selector, terms in demands], np.bool_)
         if not concerns.any():
             return Hooks()
@@ -44,8 +44,8 @@ class Affinity:
         )
 
 
-def _demand(constraints: Constraints) -> Demand:
-    return constraints.node_selector, constraints.node_affinity
+def _demand(shape: Shape) -> Demand:
+    return shape.constraints.node_selector, shape.constraints.node_affinity
 
 
 def _matching(session: SessionView, demand: Demand) -> Bools:

@@ -9,6 +9,7 @@ import numpy as np
 from kai.framework.hooks import Hooks
 from kai.framework.verdict import Code, Verdict
 from kai.framework.view import SessionView
+from kai.model.pod import Shape
 from kai.model.rows import PodRow
 
 
@@ -21,10 +22,12 @@ class ConfigMaps:
         catalog = session.snapshot.catalog
         if not catalog.config_maps_known:
             return Hooks()
-        missing = [
-            tuple(name for name in shape.constraints.config_maps if (shape.namespace, name) not in catalog.config_maps)
-            for shape in session.snapshot.shapes
-        ]
+        known = catalog.config_maps
+
+        def missed(shape: Shape) -> tuple[str, ...]:
+            return tuple(name for name in shape.constraints.config_maps if (shape.namespace, name) not in known)
+
+        missing = session.snapshot.by_shape("missing config maps", missed, known)
         concerns = np.array([bool(names) for names in missing], np.bool_)
         if not concerns.any():
             return Hooks()

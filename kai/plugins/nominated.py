@@ -8,6 +8,7 @@ import numpy as np
 
 from kai.framework.hooks import Dependence, Hooks
 from kai.framework.view import SessionView
+from kai.model.pod import Shape
 from kai.model.rows import NONE, NodeRows, PodRow, Scores
 
 
@@ -20,9 +21,11 @@ class NominatedNode:
     def open(self, session: SessionView) -> Hooks:
         """Return the score, for the shapes with a nominated node of this snapshot."""
         rows = session.snapshot.node_rows
-        nominated = np.array(
-            [rows.get(shape.constraints.nominated_node, NONE) for shape in session.snapshot.shapes], np.int64
-        )
+
+        def row_of(shape: Shape) -> int:
+            return rows.get(shape.constraints.nominated_node, NONE)
+
+        nominated = np.array(session.snapshot.by_shape("nominated nodes", row_of, rows), np.int64)
         if not (nominated >= 0).any():
             return Hooks()
 

@@ -37,9 +37,11 @@ class ShapeTerms:
 
     def __init__(self, session: SessionView) -> None:
         """Look at the shapes of ``session``."""
-        self.constraints: Sequence[Constraints] = [shape.constraints for shape in session.snapshot.shapes]
-        self._labels = LabelTable([dict(shape.labels) for shape in session.snapshot.shapes])
-        self._namespaces = [shape.namespace for shape in session.snapshot.shapes]
+        snapshot, shapes = session.snapshot, session.snapshot.shapes
+        self.constraints: Sequence[Constraints] = snapshot.by_shape("constraints", lambda shape: shape.constraints)
+        labels = snapshot.by_shape("labels of shapes", lambda shape: dict(shape.labels))
+        self._labels = snapshot.memory.once("label table of shapes", (shapes,), lambda: LabelTable(labels))
+        self._namespaces = snapshot.by_shape("namespaces of shapes", lambda shape: shape.namespace)
         self._namespace_labels = session.snapshot.catalog.namespaces
         self._by_selector: dict[Selector | None, Bools] = {}
         self._by_namespace: dict[tuple[tuple[str, ...], Selector | None], Bools] = {}

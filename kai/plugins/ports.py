@@ -27,7 +27,7 @@ class Ports:
 
     def open(self, session: SessionView) -> Hooks:
         """Return the filter, for the shapes that want ports."""
-        wanted = [shape.constraints.host_ports for shape in session.snapshot.shapes]
+        wanted = session.snapshot.by_shape("host ports of shapes", lambda shape: shape.constraints.host_ports)
         concerns = np.array([bool(ports) for ports in wanted], np.bool_)
         if not concerns.any():
             return Hooks()

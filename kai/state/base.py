@@ -13,7 +13,7 @@ import numpy as np
 from kai.kernels.books import open_books
 from kai.kernels.columns import Facts
 from kai.model.rows import Bools, Int64s
-from kai.state.facts import group_facts, node_facts, pod_facts, queue_facts, shape_facts, slot_table
+from kai.state.facts import group_facts, node_facts, pod_facts, queue_facts, shape_facts, shape_rows, slot_table
 from kai.state.kept import GroupColumns, group_columns, group_order, pod_order, pods_by_leaf, subgroup_columns
 from kai.state.layout import Layout, Room, Sizes
 from kai.state.memory import Memory
@@ -72,7 +72,7 @@ def _widest(snapshot: Snapshot, slot_start: Int64s, placements: Sequence[Sequenc
     annotation, and tables are as wide. A pod that asks for more finds no node.
     """
     most = int(np.diff(slot_start).max(initial=0))
-    asked = max((shape.gpu.devices for shape in snapshot.shapes if shape.gpu.shared), default=0)
+    asked = max((row.devices for row in shape_rows(snapshot)), default=0)
     return max(1, min(asked, most), *map(len, placements))
 
 

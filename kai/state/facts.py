@@ -1,10 +1,12 @@
 """From a snapshot to the tables that kernels read and the arena in which a cycle begins."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from kai.kernels.columns import Facts, GroupFacts, NodeFacts, PodFacts, QueueFacts, ShapeFacts
 from kai.model.axis import GPU, GPU_UNIT, PLUGGED_GPU
-from kai.model.pod import GpuKind
+from kai.model.pod import GpuKind, Shape
 from kai.model.queue import Shares
 from kai.model.rows import Bools, Float64s, Int64s
 from kai.state.kept import ByLeaf, GroupColumns, SubGroupColumns, node_columns
@@ -24,8 +26,7 @@ def slot_table(snapshot: Snapshot) -> tuple[Int64s, tuple[str, ...], dict[tuple[
     device is a whole one that is idle or being released, and a device that is being released may be opened once more
     under a new name.
     """
-    sharing = any(shape.gpu.shared for shape in snapshot.shapes)
-    if not sharing:
+    if not any(row.shared for row in shape_rows(snapshot)):
         return np.zeros(len(snapshot.nodes) + 1, np.int64), (), {}
     existing: list[set[str]] = [set() for _ in snapshot.nodes]
     for pod, devices in snapshot.pod_devices.items():
@@ -49,7 +50,7 @@ def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ..
     """Return the node table."""
     nodes = snapshot.nodes
     legacy = np.zeros(len(nodes), np.bool_)
-    old_fashioned = np.array([shape.gpu.legacy_mig for shape in snapshot.shapes], np.bool_)
+    old_fashioned = shape_columns(snapshot).legacy_mig
     if old_fashioned.any():
         held = snapshot.pod_node[old_fashioned[snapshot.pod_shape]]
         legacy[held[held >= 0]] = True
@@ -77,19 +78,71 @@ def claimable(snapshot: Snapshot) -> Bools:
     return np.array([name in backed for name in snapshot.axis.names], np.bool_)
 
 
+class ShapeRow(NamedTuple):
+    """What a shape says of GPUs besides amounts."""
+
+    kind: int
+    devices: int
+    portion: float
+    memory: int
+    claimed: int
+    legacy_mig: bool
+    shared: bool
+
+
+class ShapeColumns(NamedTuple):
+    """The same of all shapes [K]."""
+
+    kind: Int64s
+    devices: Int64s
+    portion: Float64s
+    memory: Int64s
+    claimed: Int64s
+    legacy_mig: Bools
+
+
+def shape_rows(snapshot: Snapshot) -> tuple[ShapeRow, ...]:
+    """Return what each shape says of GPUs, read once for each."""
+    return snapshot.by_shape("GPUs of shapes", _shape_row)
+
+
+def _shape_row(shape: Shape) -> ShapeRow:
+    gpu = shape.gpu
+    return ShapeRow(
+        kind=int(gpu.kind),
+        devices=gpu.devices if gpu.shared else 0,
+        portion=gpu.portion if gpu.kind == GpuKind.FRACTION else 0.0,
+        memory=gpu.memory,
+        claimed=gpu.claimed,
+        legacy_mig=gpu.legacy_mig,
+        shared=gpu.shared,
+    )
+
+
+def shape_columns(snapshot: Snapshot) -> ShapeColumns:
+    """Return the columns of all shapes."""
+
+    def columns() -> ShapeColumns:
+        kind, devices, portion, memory, claimed, legacy, _ = zip(*rows, strict=True) if rows else ((),) * 7
+        whole = (np.array(column, np.int64) for column in (kind, devices, memory, claimed))
+        kinds, counts, memories, claims = whole
+        return ShapeColumns(kinds, counts, np.array(portion, np.float64), memories, claims, np.array(legacy, np.bool_))
+
+    rows = shape_rows(snapshot)
+    return snapshot.memory.once("columns of shapes", (rows,), columns)
+
+
 def shape_facts(snapshot: Snapshot) -> ShapeFacts:
     """Return the shape table; masks and scores point to the neutral row until the policy has answers."""
-    shapes = snapshot.shapes
+    shapes, columns = snapshot.shapes, shape_columns(snapshot)
     return ShapeFacts(
         request=snapshot.requests,
-        kind=np.array([shape.gpu.kind for shape in shapes], np.int64),
-        devices=np.array([shape.gpu.devices if shape.gpu.shared else 0 for shape in shapes], np.int64),
-        portion=np.array(
-            [shape.gpu.portion if shape.gpu.kind == GpuKind.FRACTION else 0.0 for shape in shapes], np.float64
-        ),
-        memory=np.array([shape.gpu.memory for shape in shapes], np.int64),
-        claimed=np.array([shape.gpu.claimed for shape in shapes], np.int64),
-        legacy_mig=np.array([shape.gpu.legacy_mig for shape in shapes], np.bool_),
+        kind=columns.kind,
+        devices=columns.devices,
+        portion=columns.portion,
+        memory=columns.memory,
+        claimed=columns.claimed,
+        legacy_mig=columns.legacy_mig,
         mask=np.zeros(len(shapes), np.int64),
         score=np.zeros(len(shapes), np.int64),
         credit=np.zeros(len(shapes), np.bool_),
@@ -153,9 +206,9 @@ def requested_amounts(snapshot: Snapshot, facts: NodeFacts, per_device: int) -> 
     out = np.zeros((len(snapshot.shapes), 3), np.float64)
     out[:, :2] = requests[:, :2]
     out[:, GPU] = requests @ facts.gpu_weight
-    for row, shape in enumerate(snapshot.shapes):
-        if shape.gpu.kind == GpuKind.MEMORY:
-            out[row, GPU] = GPU_UNIT * shape.gpu.devices * shape.gpu.memory / per_device if per_device else 0.0
+    for row in np.flatnonzero(shape_columns(snapshot).kind == GpuKind.MEMORY).tolist():
+        gpu = snapshot.shapes[row].gpu
+        out[row, GPU] = GPU_UNIT * gpu.devices * gpu.memory / per_device if per_device else 0.0
     return out
 
 

@@ -4,7 +4,7 @@ Facts are immutable, so an answer is as good as new while its inputs are the ver
 keeps each answer with its inputs and compares identities; nobody has to say what became invalid.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import is_
 from typing import TypeVar, cast
 
@@ -14,6 +14,16 @@ from kai.state.edition import Carrier, Edition
 from kai.state.kinds import PodKinds
 
 T = TypeVar("T")
+Item = TypeVar("Item")
+
+
+@attrs.frozen(eq=False)
+class _Each:
+    """What was made of each of some items, with what it was made of besides."""
+
+    items: Sequence[object]
+    inputs: tuple[object, ...]
+    made: tuple[object, ...]
 
 
 @attrs.define(eq=False)
@@ -23,6 +33,7 @@ class Memory:
     rows: Carrier = attrs.field(factory=Carrier)
     """Columns that follow row by row from pods, groups or nodes."""
     _answers: dict[str, tuple[tuple[object, ...], object]] = attrs.field(factory=dict)
+    _each: dict[str, _Each] = attrs.field(factory=dict)
 
     def once(self, name: str, inputs: tuple[object, ...], make: Callable[[], T]) -> T:
         """Return what was made under ``name`` of the very same ``inputs``; make it if one of them is another object.
@@ -34,6 +45,25 @@ class Memory:
         if known is None or len(known[0]) != len(inputs) or not all(map(is_, known[0], inputs)):
             known = self._answers[name] = (inputs, make())
         return cast("T", known[1])
+
+    def each(
+        self, name: str, items: Sequence[Item], make: Callable[[Item], T], inputs: tuple[object, ...] = ()
+    ) -> tuple[T, ...]:
+        """Return what ``make`` makes of each of ``items``; it is asked about those alone that are new.
+
+        Holds: as for ``once``; ``inputs`` are what all answers depend on besides their items.
+        Cost: nothing for the very same sequence, else a look-up for each item.
+        """
+        known = self._each.get(name)
+        if known is None or len(known.inputs) != len(inputs) or not all(map(is_, known.inputs, inputs)):
+            made = tuple(map(make, items))
+        elif known.items is items:
+            return cast("tuple[T, ...]", known.made)
+        else:
+            before = cast("dict[int, T]", dict(zip(map(id, known.items), known.made, strict=True)))
+            made = tuple([before[id(item)] if id(item) in before else make(item) for item in items])
+        self._each[name] = _Each(items, inputs, made)
+        return made
 
     def fresh(self, name: str, inputs: tuple[object, ...], make: Callable[[], T]) -> T:
         """Return what is made anew under ``name``, and kept from now on."""

@@ -5,8 +5,9 @@ Row *i* of every pod column is ``snapshot.pods[i]``; rows are in name order, whi
 so decisions do not depend on the order in which objects arrived.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import TypeVar
 
 import attrs
 import numpy as np
@@ -22,6 +23,8 @@ from kai.model.queue import Queue
 from kai.model.rows import Bools, Int64s
 from kai.model.topology import Topology
 from kai.state.memory import Lineage, Memory
+
+T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -120,9 +123,24 @@ class Snapshot:
     @cached_property
     def requests(self) -> Int64s:
         """Return int64[K, R]: what a pod of each shape asks for, in axis units."""
-        rows = [self.axis.vector(dict(shape.request)) for shape in self.shapes]
-        out = np.array(rows, np.int64).reshape(len(self.shapes), len(self.axis))
-        at = self.axis.index.get(PLUGGED_GPU)
-        if at is not None:
-            out[:, at] = [shape.plugged_gpus for shape in self.shapes]
-        return out
+        axis, shapes = self.axis, self.shapes
+        at = axis.index.get(PLUGGED_GPU)
+
+        def row(shape: Shape) -> Int64s:
+            amounts = axis.vector(dict(shape.request))
+            if at is not None:
+                amounts[at] = shape.plugged_gpus
+            return amounts
+
+        def table() -> Int64s:
+            rows = self.by_shape("requests of shapes", row, axis)
+            return np.array(rows, np.int64).reshape(len(shapes), len(axis))
+
+        return self.memory.once("requests", (shapes, axis), table)
+
+    def by_shape(self, name: str, read: Callable[[Shape], T], *inputs: object) -> tuple[T, ...]:
+        """Return what ``read`` says of each shape; it is asked once about each, for as long as ``inputs`` are the same.
+
+        Whoever makes thousands of pods that all differ would else be paid for in every cycle.
+        """
+        return self.memory.each(name, self.shapes, read, inputs)

@@ -12,6 +12,7 @@ import numpy as np
 
 from kai.framework.hooks import Dependence, Hooks
 from kai.framework.view import SessionView
+from kai.model.pod import Shape
 from kai.model.rows import Bools
 from kai.plugins.dra.desk import Desk
 from kai.plugins.dra.extended import backing_classes, needed
@@ -71,6 +72,10 @@ class Dra:
 
 def concerned(session: SessionView) -> Bools:
     """Return bool[K]: shapes with claims, or with extended resources that a device class backs."""
-    classes = backing_classes(session.snapshot.catalog.claims.classes)
-    shapes = session.snapshot.shapes
-    return np.array([bool(shape.constraints.claims or needed(shape, classes)) for shape in shapes], np.bool_)
+    known = session.snapshot.catalog.claims.classes
+    classes = backing_classes(known)
+
+    def claims(shape: Shape) -> bool:
+        return bool(shape.constraints.claims or needed(shape, classes))
+
+    return np.array(session.snapshot.by_shape("shapes that claim", claims, known), np.bool_)

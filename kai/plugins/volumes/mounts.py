@@ -2,7 +2,7 @@
 
 import attrs
 
-from kai.framework.view import SessionView
+from kai.model.pod import Shape
 from kai.model.volume import VolumeCatalog, VolumeClaim
 
 UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
@@ -16,15 +16,13 @@ class Mounts:
     refusal: str = ""
 
     @classmethod
-    def of(cls, session: SessionView, shape: int) -> "Mounts | None":
+    def of(cls, catalog: VolumeCatalog, shape: Shape) -> "Mounts | None":
         """Return the claims of ``shape``, None if it has none."""
-        facts = session.snapshot.shapes[shape]
-        if not facts.constraints.volume_claims:
+        if not shape.constraints.volume_claims:
             return None
-        catalog = session.snapshot.catalog.volumes
         claims: list[VolumeClaim] = []
-        for name in facts.constraints.volume_claims:
-            claim = catalog.claims.get((facts.namespace, name))
+        for name in shape.constraints.volume_claims:
+            claim = catalog.claims.get((shape.namespace, name))
             refusal = _unusable(catalog, name, claim)
             if claim is None or refusal:
                 return cls(refusal=refusal)

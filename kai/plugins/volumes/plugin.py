@@ -30,11 +30,11 @@ class Volumes:
 
     def open(self, session: SessionView) -> Hooks:
         """Return the filter and the refusal, for the shapes with volume claims."""
-        mounts = [Mounts.of(session, shape) for shape in range(len(session.snapshot.shapes))]
+        catalog = session.snapshot.catalog.volumes
+        mounts = session.snapshot.by_shape("mounts of shapes", lambda shape: Mounts.of(catalog, shape), catalog)
         concerns = np.array([mount is not None for mount in mounts], np.bool_)
         if not concerns.any():
             return Hooks()
-        catalog = session.snapshot.catalog.volumes
         storage = Storage(session, mounts) if catalog.share_capacity and catalog.drivers else None
         desk = _Desk(session, mounts, Reach(session), storage)
         return Hooks(
