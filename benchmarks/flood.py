@@ -1,9 +1,9 @@
 """Measure what a tenant that floods costs all others: ``python -m benchmarks.flood [ID...] [--check]``.
 
-One scheduler lives through quiet stretches and flooded ones in turn, in one process. In both, some honest pods leave, as
-many come, and some running pods are updated before each cycle, so that no cycle is at rest. In flooded stretches a
-tenant of another namespace, whose queue is full, has its pods pending besides. What counts is the processor time and the
-memory of the one over the other; the machine's speed cancels out.
+One scheduler lives through quiet stretches and flooded ones in turn, in one process. In both, some honest pods leave,
+as many come, and some running pods are updated before each cycle, so that no cycle is at rest. In flooded stretches a
+tenant of another namespace has its pods pending besides. What counts is the processor time and the memory of the one
+over the other; the machine's speed cancels out.
 """
 
 import gc
@@ -58,6 +58,9 @@ class Flood:
     pods: int
     large: int = 0
     """How many more have 1.3 MB of affinity each."""
+    queue: str = TENANT
+    """The tenant's own, which is full, or one that may hold more, where there is no room."""
+    gpus: int = 1
 
 
 FLOODS = {
@@ -65,6 +68,7 @@ FLOODS = {
     for each in (
         Flood("flood-500", "2,000 pods of 2,000 shapes", 2000),
         Flood("flood-500-large", "2,000 pods of 2,000 shapes, and 30 with 1.3 MB of affinity", 2000, large=30),
+        Flood("flood-500-room", "2,000 pods of 2,000 shapes whose queue is not full", 2000, queue=FOUR[0], gpus=8),
     )
 }
 
@@ -195,32 +199,29 @@ def _waiting() -> tuple[Manifest, ...]:
 def _held() -> Iterator[Manifest]:
     """Make what fills the queue of the tenant: a pod on two GPUs of the last node."""
     node = node_name(_NODES.count - 1)
-    yield from _job("held", 0, {**_spec({"nvidia.com/gpu": "2"}), "nodeName": node})
+    yield from _job("held", 0, TENANT, {**_spec({"nvidia.com/gpu": "2"}), "nodeName": node})
 
 
 def _flooding(flood: Flood) -> Iterator[Manifest]:
     """Make the flood: groups first, as batches are of one kind."""
-    jobs = [_job(f"flood-{at:05d}", at, _unlike(at, 1, 10)) for at in range(flood.pods)]
-    jobs += [_job(f"large-{at:05d}", at, _unlike(at, _TERMS, _VALUE_LENGTH)) for at in range(flood.large)]
+    queue, gpus = flood.queue, flood.gpus
+    jobs = [_job(f"flood-{at:05d}", at, queue, _unlike(at, gpus, 1, 10)) for at in range(flood.pods)]
+    large = range(flood.large)
+    jobs += [_job(f"large-{at:05d}", at, queue, _unlike(at, gpus, _TERMS, _VALUE_LENGTH)) for at in large]
     yield from (group for group, _ in jobs)
     yield from (pod for _, pod in jobs)
 
 
-def _unlike(at: int, terms: int, length: int) -> Manifest:
+def _unlike(at: int, gpus: int, terms: int, length: int) -> Manifest:
     """Return a spec that asks for what no other does, and has an affinity of its own."""
-    wanted = [
-        {
-            "matchExpressions": [
-                {"key": "example.com/part", "operator": "NotIn", "values": [f"{at}-{term}".zfill(length)]}
-            ]
-        }
-        for term in range(terms)
-    ]
+    values = [f"{at}-{term}".zfill(length) for term in range(terms)]
+    parts = [{"key": "example.com/part", "operator": "NotIn", "values": [value]} for value in values]
+    wanted = [{"matchExpressions": [part]} for part in parts]
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": wanted}}}
-    return {**_spec({"nvidia.com/gpu": "1", "cpu": f"{1000 + at}m"}), "affinity": affinity}
+    return {**_spec({"nvidia.com/gpu": str(gpus), "cpu": f"{1000 + at}m"}), "affinity": affinity}
 
 
-def _job(name: str, at: int, spec: Manifest) -> tuple[Manifest, Manifest]:
+def _job(name: str, at: int, queue: str, spec: Manifest) -> tuple[Manifest, Manifest]:
     """Make a group of the tenant and its only pod."""
     created = stamp(NOW - timedelta(minutes=10) + timedelta(milliseconds=at))
     about: Manifest = {"name": name, "namespace": TENANT, "uid": name, "creationTimestamp": created}
@@ -228,7 +229,7 @@ def _job(name: str, at: int, spec: Manifest) -> tuple[Manifest, Manifest]:
         "apiVersion": "scheduling.run.ai/v2alpha2",
         "kind": "PodGroup",
         "metadata": about,
-        "spec": {"queue": TENANT, "minMember": 1, "priorityClassName": "train"},
+        "spec": {"queue": queue, "minMember": 1, "priorityClassName": "train"},
     }
     pod: Manifest = {
         "apiVersion": "v1",

@@ -13,7 +13,7 @@ MOST_TERMS: Final = 1024
 """Terms of affinity, expressions in them, labels of a node selector, tolerations, or spread constraints."""
 MOST_VALUES: Final = 16_384
 """Values in all expressions of affinity: names of nodes may be listed there."""
-NAMESPACE_SHAPES: Final = 100
+NAMESPACE_SHAPES: Final = 16
 """Shapes of pending pods of one namespace that a cycle considers, unless a flag says otherwise."""
 LARGE: Final = 3 * MOST_TERMS
 """Bytes of JSON within which no cap can be exceeded: the shortest term, and a comma, are three."""
