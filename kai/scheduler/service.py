@@ -35,6 +35,7 @@ from kai.scheduler.lone import recalled_starts
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.observe import CycleObserver
 from kai.scheduler.outbox import CarryOut, HandOver, Outbox
+from kai.scheduler.pausing import pause_after
 from kai.scheduler.publisher import Publisher, Told
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import Expired
@@ -45,7 +46,6 @@ from kai.telemetry.listener import Route
 from kai.telemetry.tracing import Tracing, no_tracing
 
 _LONGEST_REST: Final = 1.0
-_MOST_PERIODS: Final = 5
 _LONGEST_PAUSE: Final = 60.0
 _REHEARSALS_APART: Final = 5.0
 _SHORTEST_PAUSE: Final = 5.0
@@ -165,12 +165,8 @@ class Scheduler:
         now = self.cluster.clock.monotonic()
         committer = self.outbox.committer
         dues = (committer.cooling.next_due(now), committer.refused.next_due(now), self.cycles.inquiry.due())
-        pauses = [max(0.0, due - now) for due in dues if due is not None]
-        if idle < outcome.turns and outcome.turns > 1:  # not everybody was considered since something changed
-            return self.settings.coalescing_seconds
-        if outcome.restless:
-            pauses.append(self.settings.period_seconds * min(_MOST_PERIODS, max(1, idle // outcome.turns)))
-        return min(pauses, default=None)
+        due_in = [due - now for due in dues if due is not None]
+        return pause_after(self.settings, turns=outcome.turns, idle=idle, restless=outcome.restless, dues=due_in)
 
     async def _wait(self, revision: int, pause: float | None) -> bool:
         """Wait for a change, or for so long; return whether it was a change."""

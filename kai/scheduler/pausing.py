@@ -1,0 +1,31 @@
+"""How long the scheduler rests after a cycle if nothing changes.
+
+As long as nothing new can come of it: until something is due. While pods wait, a cycle tries again after a period, and
+ever more rarely. While groups wait for their turn, the next turn follows at once: each is as new as a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kai.scheduler.settings import SchedulerSettings
+
+MOST_PERIODS: Final = 5
+"""So many periods pass at most between two cycles while something waits."""
+
+
+def pause_after(
+    settings: SchedulerSettings, *, turns: int, idle: int, restless: bool, dues: Iterable[float]
+) -> float | None:
+    """Return after how many seconds to decide again if nothing changes; None if only a change can matter.
+
+    ``idle`` is how many cycles decided nothing since something changed, ``turns`` after how many all groups were
+    considered, ``restless`` whether something waits, and ``dues`` in how many seconds something is due.
+    """
+    if idle < turns and turns > 1:  # not everybody was considered since something changed
+        return settings.coalescing_seconds
+    pauses = [max(0.0, due) for due in dues]
+    if restless:
+        pauses.append(settings.period_seconds * min(MOST_PERIODS, max(1, idle // turns)))
+    return min(pauses, default=None)
