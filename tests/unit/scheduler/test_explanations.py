@@ -3,6 +3,7 @@
 import attrs
 import numpy as np
 
+from kai.api.caps import GATE
 from kai.framework.configuration import default_profile
 from kai.framework.cycle import run_cycle
 from kai.framework.decisions import Recorder
@@ -164,3 +165,17 @@ def test_the_order_of_objects_changes_nothing():
     one = told(*manifests)[1]
     for _ in range(3):
         assert told(*(manifests[at] for at in rng.permutation(len(manifests))))[1] == one
+
+
+def test_a_pod_beyond_a_cap_is_told_what_is_too_much():
+    """Its gate is kai's own, so no other controller says a word about it."""
+    excess = "spec.affinity: found 2,000 terms, expected at most 1,024"
+    capped = gpu_pod("p", 1, group="g", spec={"schedulingGates": [{"name": f"{GATE}{excess}"}]})
+    found, _ = told(making.node("n1", allocatable=GPUS), making.group("g"), capped)
+    assert [(pod.name, pod.message, pod.on_pod) for pod in found["g"].pods] == [("p", excess, True)]
+
+
+def test_a_pod_behind_a_gate_of_others_is_not_told_anything():
+    gated = gpu_pod("p", 1, group="g", spec={"schedulingGates": [{"name": "example.com/quota"}]})
+    found, _ = told(making.node("n1", allocatable=GPUS), making.group("g"), gated)
+    assert found["g"].pods == ()

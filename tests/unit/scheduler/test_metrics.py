@@ -5,11 +5,13 @@ from prometheus_client import CollectorRegistry
 from kai.framework.configuration import default_profile
 from kai.framework.cycle import run_cycle
 from kai.framework.decisions import Recorder
-from kai.intake import take_snapshot
+from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.scheduler.budget import Spent
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.warming import small_cluster
+from kai.simulation.shorthand import NOW
 from kai.telemetry.exposition import exposition
+from kai.testing import cluster
 
 
 def shown(act):
@@ -64,3 +66,21 @@ def test_what_is_counted_by_group_keeps_the_newest_groups_only():
     lines = [line for line in shown(act).splitlines() if line.startswith("kai_pod_group_evicted_pods_total{")]
     assert len(lines) == 1000
     assert 'podgroup="g1099"' in lines[-1]
+
+
+def test_a_namespace_with_a_crowd_is_shown_with_its_shapes_and_who_waits_for_a_turn():
+    groups = {f"g{at}": {"each": {"cpu": at + 1}} for at in range(10)}
+    objects = cluster({"n": {"cpu": 2000}}, groups)
+    crowded = Intake(IntakeSettings(namespace_shapes=4)).take(objects, NOW)
+    calm = Intake(IntakeSettings(namespace_shapes=10)).take(objects, NOW)
+    report = run_cycle(crowded, default_profile(), Recorder())
+
+    text = shown(lambda metrics: metrics.state(crowded, report))
+    assert 'kai_namespace_pending_shapes{namespace="default"} 10.0' in text
+    assert 'kai_namespace_deferred_groups{namespace="default"} 6.0' in text
+
+    def act(metrics):
+        metrics.state(crowded, report)
+        metrics.state(calm, report)
+
+    assert 'namespace="default"' not in shown(act)

@@ -22,3 +22,36 @@ def test_what_is_kept_can_be_recalled():
     assert memory.recall("a") is None
     memory.keep("a", 1)
     assert memory.recall("a") == 1
+
+
+def test_what_is_made_of_each_item_is_made_once_for_each():
+    memory, asked = Memory(), []
+    one, two, three = object(), object(), object()
+
+    def make(item):
+        asked.append(item)
+        return id(item)
+
+    first = memory.each("numbers", (one, two), make)
+    assert memory.each("numbers", (two, three, one), make) == (id(two), id(three), id(one))
+    assert (first, asked) == ((id(one), id(two)), [one, two, three])
+
+
+def test_the_very_same_items_have_the_very_same_answers():
+    memory, items = Memory(), (object(), object())
+    assert memory.each("numbers", items, id) is memory.each("numbers", items, id)
+
+
+def test_each_item_is_asked_about_again_when_something_else_changed():
+    memory, items, asked = Memory(), (object(),), []
+    for inputs in (("a",), ("b",), ("b",), ()):
+        memory.each("numbers", items, asked.append, inputs)
+    assert len(asked) == 3
+
+
+def test_an_item_that_left_is_forgotten():
+    memory, asked = Memory(), []
+    item, other = object(), object()
+    for items in ((item,), (other,), (item,)):
+        memory.each("numbers", items, asked.append)
+    assert asked == [item, other, item]
