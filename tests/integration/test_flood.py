@@ -1,0 +1,73 @@
+"""What a tenant whose pods all differ may not do to the others: make them wait.
+
+The flood is 300 pods of 300 shapes in one namespace and one queue with a limit, many more than a cycle considers of a
+namespace.
+"""
+
+import pytest
+
+from tests.integration.behaviour import Job, Part
+from tests.integration.client import until
+from tests.integration.installation import install
+from tests.integration.stage import POD_GROUP, node, queue, scene, staged
+from tests.unit.deploy.rendering import DEPLOY
+
+FLOOD = 300
+LIMIT = 2
+
+
+@pytest.fixture(scope="module")
+def cluster(bare_control_plane, tmp_path_factory):
+    """Run all roles in one process, with what a namespace may have considered as shipped."""
+    install(bare_control_plane, DEPLOY, but=("Deployment",))
+    with staged(bare_control_plane, tmp_path_factory.mktemp("flood")) as stage:
+        stage.start("kai")
+        yield stage
+
+
+@pytest.fixture
+def stage(cluster):
+    with scene(cluster) as opened:
+        yield opened
+
+
+def submit(stage, name, **part):
+    job = Job(name=name, part=Part(**part), queue="other" if name.startswith("canary") else "team")
+    for manifest in job.manifests():
+        stage.create(manifest)
+
+
+def reasons(stage, space):
+    """Return the reasons of each group of a namespace, by name."""
+    found = {}
+    for group in stage.api.list(POD_GROUP, "PodGroup", space):
+        told = group.get("status", {}).get("schedulingConditions", ())
+        found[group["metadata"]["name"]] = {one["reason"] for each in told for one in each.get("reasons", ())}
+    return found
+
+
+def test_others_are_bound_while_a_flood_of_unlike_pods_waits(stage):
+    for manifest in (node("n1", gpu=8), queue("team", gpu={"limit": LIMIT}), queue("other")):
+        stage.create(manifest)
+    flooded = stage.space
+    for at in range(FLOOD):
+        submit(stage, f"flood-{at:03}", gpu=1, cpu=f"{100 + at}m")
+    until(lambda: len(stage.running()) == LIMIT, "the queue of the flood to be full")
+    stage.open()  # another namespace, of another tenant
+    for at in range(4):
+        submit(stage, f"canary-{at}", gpu=1)
+        until(lambda at=at: stage.running(f"canary-{at}"), f"canary {at} to run")
+
+    def waiting():
+        bound = {each["metadata"]["name"].rpartition("-")[0] for each in running_in(stage, flooded)}
+        return {name: told for name, told in reasons(stage, flooded).items() if name not in bound}
+
+    until(lambda: len(waiting()) == FLOOD - LIMIT and all(waiting().values()), "every group to have a reason")
+    until(lambda: all(told == {"OverLimit"} for told in waiting().values()), "every group to have had its turn")
+    assert len(running_in(stage, flooded)) == LIMIT
+    stage.clear()
+    stage.space = flooded
+
+
+def running_in(stage, space):
+    return [each for each in stage.api.list("v1", "Pod", space) if each["status"].get("phase") == "Running"]
