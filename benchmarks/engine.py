@@ -31,10 +31,10 @@ from kai.cluster.port import Evict as EvictRequest
 from kai.cluster.raw import head_of, line_of, take
 from kai.cluster.shelf import Shelf
 from kai.cluster.store import Watched, WatchedStore
-from kai.framework.configuration import default_profile
-from kai.framework.cycle import run_cycle
+from kai.configuration.reading import default_profile
+from kai.engine.cycle import run_cycle
+from kai.engine.profile import Profile
 from kai.framework.decisions import Bind, Evict, Nominate, Recorder
-from kai.framework.profile import Profile
 from kai.intake import Intake, IntakeSettings, expired_bind_requests
 from kai.scheduler import orders
 from kai.scheduler.forms import BindForms

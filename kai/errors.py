@@ -69,14 +69,16 @@ class ApiError(KaiError):
 class PluginError(KaiError):
     """A plugin raised, or returned something that its hook's contract does not allow."""
 
-    def __init__(self, message: str, *, plugin: str, hook: str) -> None:
+    def __init__(self, message: str, *, plugin: str, hook: str, origin: str = "") -> None:
         super().__init__(message)
         self.plugin = plugin
         self.hook = hook
+        self.origin = origin
 
     def __str__(self) -> str:
-        """Return the message behind the names of the plugin and of its hook."""
-        return f'plugin "{self.plugin}", {self.hook}: {self.args[0]}'
+        """Return the message behind the plugin, where it comes from, and what it was asked."""
+        origin = f" ({self.origin})" if self.origin else ""
+        return f'plugin "{self.plugin}"{origin}, {self.hook}: {self.args[0]}'
 
 
 class InvariantError(KaiError):

@@ -5,7 +5,7 @@
     pop the next one -> place its chunk -> commit, or undo
     a group with more pending pods goes back into the heap
 
-Groups that no plugin must be asked about take the fast lane (``kai.framework.lane``); this is the long way, which
+Groups that no plugin must be asked about take the fast lane (``kai.engine.lane``); this is the long way, which
 decides the same.
 
 Source: the peer's actions/allocate.
@@ -14,10 +14,10 @@ Source: the peer's actions/allocate.
 import attrs
 
 from kai.actions.placing import must_wait, place_group
-from kai.framework.heaps import GroupHeap
-from kai.framework.lane import Lane
-from kai.framework.portion import Portion
-from kai.framework.session import Session
+from kai.engine.heaps import GroupHeap
+from kai.engine.lane import Lane
+from kai.engine.portion import Portion
+from kai.engine.session import Session
 from kai.model.rows import GroupRows
 
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from kai.actions.search.prospects import Prospects
 from kai.actions.search.waiting import Hunt, anybody
+from kai.engine.portion import Portion
+from kai.engine.session import Session
 from kai.framework.decisions import Cause
 from kai.framework.parameters import UNBOUNDED
-from kai.framework.portion import Portion
-from kai.framework.session import Session
 from kai.model.rows import Bools, GroupRows
 
 

@@ -6,9 +6,9 @@ Source: the peer's actions/stalegangeviction.
 import attrs
 import numpy as np
 
+from kai.engine.portion import Portion
+from kai.engine.session import Session
 from kai.framework.decisions import Cause
-from kai.framework.portion import Portion
-from kai.framework.session import Session
 from kai.model.status import ACTIVE_ALLOCATED, Status
 
 

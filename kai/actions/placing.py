@@ -8,11 +8,11 @@ Source: the peer's actions/common (AllocateJob, allocateSubGroupSet, allocatePod
 
 import numpy as np
 
-from kai.framework.descent import Descent, descend
-from kai.framework.portion import Portion
-from kai.framework.refusals import capacity_verdict, record_no_node
-from kai.framework.session import Session
-from kai.framework.statement import Statement
+from kai.engine.descent import Descent, descend
+from kai.engine.portion import Portion
+from kai.engine.refusals import capacity_verdict, record_no_node
+from kai.engine.session import Session
+from kai.engine.statement import Statement
 from kai.model.rows import GroupRow, NodeRows, PodRows, SubGroupRow
 
 
@@ -29,16 +29,11 @@ def place_group(session: Session, statement: Statement, portion: Portion, nodes:
 
 
 def _place_group(session: Session, statement: Statement, portion: Portion, nodes: NodeRows, *, promise: bool) -> bool:
-    for plugin in session.policy.plugins:
-        if plugin.hooks.before_group is not None:
-            plugin.hooks.before_group()
     session.subgroup_scores.clear()
     chunk = portion.chunk()
     if not len(chunk):
         return False
     verdict = capacity_verdict(session, portion, chunk)
-    if verdict:
-        verdict = session.policy.admit_group(GroupRow(portion.group), chunk)
     if not verdict:
         if not promise:
             session.refuse(portion.group, verdict)
@@ -80,13 +75,10 @@ class _Placer:
     def _parts(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> list[NodeRows]:
         parts = [nodes]
         group = GroupRow(self._portion.group)
-        for plugin in self._session.policy.plugins:
-            split = plugin.hooks.partition_nodes
-            if split is None:
-                continue
+        for domains in self._session.policy.splitting:
             out: list[NodeRows] = []
             for part in parts:
-                partition = split(group, SubGroupRow(subgroup), pods, part)
+                partition = domains.partition(group, SubGroupRow(subgroup), pods, part)
                 if partition is None:
                     out.append(part)
                     continue

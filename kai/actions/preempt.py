@@ -6,10 +6,10 @@ Source: the peer's actions/preempt.
 import attrs
 
 from kai.actions.search.waiting import Hunt, anybody
+from kai.engine.portion import Portion
+from kai.engine.refusals import capacity_verdict
+from kai.engine.session import Session
 from kai.framework.decisions import Cause
-from kai.framework.portion import Portion
-from kai.framework.refusals import capacity_verdict
-from kai.framework.session import Session
 from kai.model.rows import Bools
 
 

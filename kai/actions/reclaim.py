@@ -9,9 +9,9 @@ import attrs
 import numpy as np
 
 from kai.actions.search.waiting import Hunt, anything
+from kai.engine.portion import Portion
+from kai.engine.session import Session
 from kai.framework.decisions import Cause
-from kai.framework.portion import Portion
-from kai.framework.session import Session
 from kai.framework.verdict import Code, Fact, Verdict
 from kai.kernels.standing import keep_queues
 from kai.model.rows import Bools, Float64s, GroupRow
@@ -25,8 +25,7 @@ def _may_reclaim(session: Session, portion: Portion) -> Verdict:
     alike = (int(facts.queue[group]), bool(facts.preemptible[group]), amounts.tobytes(), session.stamp)
     verdict = session.reclaim_verdicts.get(alike)
     if verdict is None:
-        asked = session.policy.having("may_reclaim")
-        ask = asked[0].may_reclaim if asked else None
+        ask = next((each.may_reclaim for each in session.policy.victims if each.may_reclaim is not None), None)
         verdict = ask(GroupRow(group), amounts) if ask is not None else Verdict.refused(Code.NOT_ELIGIBLE)
         session.reclaim_verdicts[alike] = verdict
     return verdict

@@ -12,9 +12,9 @@ from kai.api.documents import load_documents, load_values
 from kai.cli.flags import Given, with_texts
 from kai.cli.roleflags import FLAGS, SCHEDULER
 from kai.cli.shards import Rendered, is_shard, render
+from kai.configuration.reading import Configuration, read_configuration
+from kai.configuration.registry import Registry
 from kai.errors import ConfigError, InputError
-from kai.framework.configuration import Configuration, read_configuration
-from kai.framework.registry import Registry
 
 _KEY: Final = "config.yaml"
 

@@ -8,7 +8,7 @@ from kai.cli.console import Console
 from kai.cli.tables import columns
 
 if TYPE_CHECKING:
-    from kai.framework.phrases import Words
+    from kai.explain.phrases import Words
     from kai.simulation.explanation import Eviction, Explained, JobExplanation
     from kai.simulation.request import Result
     from kai.simulation.trials import Loss, Trial

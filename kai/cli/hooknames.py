@@ -1,18 +1,19 @@
-"""Which hooks a plugin offers, read from its source: opening it would need a cluster, and depend on it."""
+"""Which extensions a plugin has, read from its source: opening it would need a cluster, and depend on it."""
 
 import ast
 import inspect
 import sys
+from typing import Final, get_args
 
-from kai.framework import terms
+from kai.framework.hooks import Extension
 
-_SILENT = frozenset({"terms", "concerns", "detail", "proposer", "explain_nodes", "credit_nodes"})
+_EXTENSIONS: Final = frozenset(get_args(Extension))
 
 
 def hooks_of(cls: type[object]) -> list[str]:
-    """Return the hooks that the module of ``cls`` passes to ``Hooks``, and the terms it declares; none without source.
+    """Return the extension points and terms that the module of ``cls`` makes instances of; none without source.
 
-    Modules with several plugins are told apart by class; one that builds its hooks elsewhere in the module is not.
+    Modules with several plugins are told apart by class; one that makes its extensions elsewhere in the module is not.
     """
     try:
         whole = ast.parse(inspect.getsource(sys.modules[cls.__module__]))
@@ -25,11 +26,8 @@ def hooks_of(cls: type[object]) -> list[str]:
 def _named(tree: ast.AST, cls: type[object]) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            continue
-        called = getattr(sys.modules[cls.__module__], node.func.id, None)
-        if node.func.id == "Hooks":
-            found |= {keyword.arg for keyword in node.keywords if keyword.arg}
-        elif getattr(called, "__module__", "") == terms.__name__:
-            found.add(str(getattr(called, "__name__", "")))
-    return {name for name in found - _SILENT if not name.endswith("_depends")}
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            called = getattr(sys.modules[cls.__module__], node.func.id, None)
+            if called in _EXTENSIONS:
+                found.add(str(getattr(called, "__name__", "")))
+    return found

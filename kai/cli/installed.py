@@ -8,9 +8,9 @@ import attrs
 
 from kai.cli.configuring import load_configuration
 from kai.cli.hooknames import hooks_of
-from kai.framework.configuration import default_configuration, make_profile
-from kai.framework.options import described, wanted
-from kai.framework.registry import Registry, origin_of
+from kai.configuration.options import described, wanted
+from kai.configuration.reading import default_configuration, make_profile
+from kai.configuration.registry import Registry, origin_of
 
 
 @attrs.frozen(kw_only=True)

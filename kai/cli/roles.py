@@ -112,7 +112,7 @@ def configuration_of(given: Given) -> tuple[Any, Mapping[str, object] | None]:
     Raises: ConfigError.
     """
     from kai.cli.configuring import load_setup
-    from kai.framework.configuration import default_configuration
+    from kai.configuration.reading import default_configuration
 
     path = configuration_path(given)
     setup = load_setup(path) if path else None

@@ -26,8 +26,8 @@ from kai.api.shard import (
 )
 from kai.api.times import duration_text
 from kai.api.wire import EMPTY, camel
+from kai.configuration.peer_settings import BUDGETED
 from kai.errors import ConfigError, InputError
-from kai.framework.peer_settings import BUDGETED
 
 GROUP: Final = "kai.scheduler/"
 _BINPACK, _SPREAD = "binpack", "spread"

@@ -1,19 +1,25 @@
-"""Extension points: what a plugin may answer, and how.
+"""Extension points: what a plugin may answer, and how. One class for each.
 
-A plugin is a frozen attrs class whose fields are its options. ``open`` looks at the session once and returns
-``Hooks``: closures over what it prepared, and terms. All hooks take rows and return arrays or values; none changes
-anything. A hook that is absent costs nothing.
+A plugin is a frozen attrs class whose fields are its options. ``open`` looks at the session once and returns the
+extensions that the plugin has in this cycle: instances of the classes here, with closures over what ``open`` prepared,
+and terms. Every function in them takes rows and returns arrays or values; none changes anything. What a plugin does not
+return costs nothing.
+
+A plugin returns at most one of each class for the same ``concerns``. ``concerns`` [K] says for which shapes the
+extension is asked (None: for all); pods of other shapes are placed without it, at full speed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import attrs
 
 from kai.framework.decisions import Cause
+from kai.framework.scenario import Outer, Scenario
 from kai.framework.terms import Term
 from kai.framework.verdict import ACCEPTED, Verdict
+from kai.framework.view import SessionView
 from kai.model.rows import (
     Bools,
     Float64s,
@@ -27,11 +33,7 @@ from kai.model.rows import (
     Scores,
     SubGroupRow,
 )
-
-if TYPE_CHECKING:
-    from kai.framework.scenario import Outer, Scenario
-    from kai.framework.view import SessionView
-    from kai.state.ledger import Tracked
+from kai.state.ledger import Tracked
 
 
 class Dependence(IntEnum):
@@ -52,7 +54,7 @@ class Dependence(IntEnum):
 class Effect:
     """One cell of a tracked column and what a placement adds to it."""
 
-    column: "Tracked"
+    column: Tracked
     index: int
     delta: int
 
@@ -127,89 +129,173 @@ class PartitionNodes(Protocol):
 class Propose(Protocol):
     """Propose victims for the outer scenarios of a search."""
 
-    def __call__(self, outers: "Iterator[Outer]", /) -> "Iterator[Scenario]":
+    def __call__(self, outers: Iterator[Outer], /) -> Iterator[Scenario]:
         """Yield scenarios, cheapest first."""
 
 
+@attrs.frozen
+class NodeFilter:
+    """Keeps pods from nodes.
+
+    ``filter`` says which nodes a pod may go to. ``explain`` returns a text for each of the nodes that it refused.
+    """
+
+    filter: FilterNodes
+    depends: Dependence = attrs.field(default=Dependence.SESSION, kw_only=True)
+    concerns: Bools | None = attrs.field(default=None, kw_only=True, eq=False)
+    explain: Callable[[PodRow, NodeRows], Sequence[str]] | None = attrs.field(default=None, kw_only=True)
+
+
+@attrs.frozen
+class NodeScore:
+    """Prefers nodes for a pod. Scores of all plugins and terms are added; the highest sum wins."""
+
+    score: ScoreNodes
+    depends: Dependence = attrs.field(default=Dependence.SESSION, kw_only=True)
+    concerns: Bools | None = attrs.field(default=None, kw_only=True, eq=False)
+
+
+@attrs.frozen
+class PodFilter:
+    """Refuses pods whatever the node. The refusals of all plugins are told together."""
+
+    admit: Callable[[PodRow], Verdict]
+    concerns: Bools | None = attrs.field(default=None, kw_only=True, eq=False)
+
+
+@attrs.frozen
+class NodeWait:
+    """Lets a pod wait for a node that has room, because something that the plugin counts is still being released.
+
+    There the pod is promised its place rather than given it. Such a node is no available one for the term
+    ``Availability`` either.
+    """
+
+    must_wait: MustWait
+    concerns: Bools | None = attrs.field(default=None, kw_only=True, eq=False)
+
+
+@attrs.frozen
+class PodOrder:
+    """Orders the pods of a group: float64[n, k] for n pods, smaller first. Ties go by creation time, then uid."""
+
+    keys: Callable[[PodRows], Float64s]
+
+
+@attrs.frozen
+class GroupOrder:
+    """Orders the groups of a queue: float64[n, k] for n groups, smaller first. Plugins are asked in their order."""
+
+    keys: Callable[[GroupRows], Float64s]
+
+
+@attrs.frozen
+class Domains:
+    """Splits the nodes that a sub-group may use into parts, which are tried in their order.
+
+    ``groups`` [G] says which groups may be split (None: any). ``tree`` says what ``partition`` goes by for a group of
+    one leaf, if that is all: one answer for all groups with the same sub-groups. The engine then asks for parts only if
+    the pods do not fit into the first.
+    """
+
+    partition: PartitionNodes
+    groups: Bools | None = attrs.field(default=None, kw_only=True, eq=False)
+    tree: Callable[[GroupRow], Nest | None] | None = attrs.field(default=None, kw_only=True)
+
+
 @attrs.frozen(kw_only=True)
-class Hooks:
-    """A plugin's answers for one session.
+class Placement:
+    """What a placement takes beside what the engine counts: devices of claims, NUMA zones, licences.
 
-    ``concerns`` [K] says for which shapes filter, score, must_wait, choose and effects are to be asked (None: all); the
-    others are placed without them, at full speed.
+    Of all plugins one keeps each ``kind`` of detail; a second one that claims it is an error.
     """
 
-    terms: tuple[Term, ...] = ()
-    concerns: Bools | None = None
-    group_keys: Callable[[GroupRows], Float64s] | None = None
-    """float64[n, k]: smaller first."""
-    pod_keys: Callable[[PodRows], Float64s] | None = None
-    """float64[n, k]: smaller first."""
-    admit_group: Callable[[GroupRow, PodRows], Verdict] | None = None
-    admit_pod: Callable[[PodRow], Verdict] | None = None
-    partition_nodes: PartitionNodes | None = None
-    partitions: Bools | None = None
-    """bool[G]: groups that ``partition_nodes`` may split (None: any)."""
-    nest: Callable[[GroupRow], Nest | None] | None = None
-    """What ``partition_nodes`` goes by for a group of one leaf, if that is all: one answer for all groups with the same
-    sub-groups. The engine then asks for parts only if the pods do not fit into the first."""
-    filter_nodes: FilterNodes | None = None
-    filter_depends: Dependence = Dependence.SESSION
-    explain_nodes: Callable[[PodRow, NodeRows], Sequence[str]] | None = None
-    """Words for the nodes that ``filter_nodes`` refused."""
-    score_nodes: ScoreNodes | None = None
-    score_depends: Dependence = Dependence.SESSION
-    must_wait: MustWait | None = None
-    """Where a pod is promised its place rather than given it, though all that the engine counts is idle.
-
-    Such a node is no available one for the score term either.
-    """
+    kind: str = ""
+    """The kind of detail that ``choose`` makes; the plugin's name if it is left out."""
     choose: Callable[[PodRow, NodeRow], object | None] | None = None
     """A detail of the placement (which zone, which device); None refuses the node."""
-    detail: str = ""
-    """The kind of detail that ``choose`` makes."""
     recorded: Callable[[PodRow], object | None] | None = None
     """The detail of a pod that stood somewhere when the session opened."""
     effects: Callable[[PodRow, NodeRow, object], Sequence[Effect]] | None = None
     """What a placement adds to tracked columns for as long as the pod holds its place; eviction takes it away again."""
     lasting_effects: Callable[[PodRow, NodeRow, object], Sequence[Effect]] | None = None
     """The same for as long as the pod is on the node at all, terminating included."""
-    opening_effects: Sequence[Effect] = ()
+    corrections: Sequence[Effect] = ()
     """What the plugin corrects in the books when the session opens; nothing undoes it."""
-    credit_nodes: Callable[[PodRow, NodeRows], Int64s] | None = None
+    credit: Callable[[PodRow, NodeRows], Int64s] | None = None
     """int64[2, n]: thousandths of a GPU that the pod needs less on each node, because what it asks for is taken there.
 
     Row 0 counts what pods use now, row 1 also what pods were only promised.
     """
-    report_nodes: Callable[[], Mapping[int, object]] | None = None
+    report: Callable[[], Mapping[int, object]] | None = None
     """What the report of the cycle says about nodes, by row."""
-    filter_queues: Callable[[GroupRow, Cause], Bools | None] | None = None
+    concerns: Bools | None = attrs.field(default=None, eq=False)
+
+
+@attrs.frozen(kw_only=True)
+class Victims:
+    """Who may lose pods for whom."""
+
+    queues: Callable[[GroupRow, Cause], Bools | None] | None = None
     """bool[Q]: of which queues groups may be victims; None: of all. Groups without a queue are none then."""
-    filter_victims: Callable[[GroupRow, GroupRows, Cause], Bools] | None = None
+    groups: Callable[[GroupRow, GroupRows, Cause], Bools] | None = None
+    """bool[n]: which of the groups may be victims."""
     hopeless: Callable[[GroupRow, PodRows, GroupRows, Cause], bool] | None = None
     """Whether no search among these groups can help the group to place these pods: true only if that is certain."""
-    propose: Propose | None = None
-    begins_with_recorded: bool = False
-    """Whether, if the first outer scenario has recorded victims alone, these are the first scenario proposed."""
-    proposes_by_node: bool = False
-    """Whether, with no recorded victims, the first scenario is this: all batches of groups that would lose a pod on the
-    first node, by name, of the group that was added last."""
-    proposer: str = ""
-    """Name of the generator, for budgets and reports."""
-    accept: "Callable[[Scenario, Cause], Verdict] | None" = None
-    accepts_by_victims: bool = False
-    """Whether ``accept`` looks at the victims of a scenario alone, not at which of them were known before."""
     may_reclaim: Callable[[GroupRow, Float64s], Verdict] | None = None
-    """Whether a group that wants the amounts [3] may take from other queues at all."""
+    """Whether a group that wants the amounts [3] may take from other queues at all. One plugin answers this."""
     before_search: Callable[[GroupRow, Cause], None] | None = None
     """Called when a search for victims begins, before anything is evicted: the time to remember what usage was."""
-    annotate: Callable[[PodRow, NodeRow, Mapping[str, object]], Mapping[str, str]] | None = None
-    before_group: Callable[[], None] | None = None
-    close: Callable[[], None] | None = None
+    accept: Callable[[Scenario, Cause], Verdict] | None = None
+    """Whether the victims of a scenario, as it ended in simulation, may be taken."""
+    accepts_by_victims: bool = False
+    """Whether ``accept`` looks at the victims of a scenario alone, not at which of them were known before."""
+
+
+@attrs.frozen
+class VictimProposals:
+    """Proposes victims out of an outer scenario, cheapest first."""
+
+    propose: Propose
+    name: str = attrs.field(default="", kw_only=True)
+    """Name of the generator, for budgets and reports; the plugin's name if it is left out."""
+    begins_with_recorded: bool = attrs.field(default=False, kw_only=True)
+    """Whether, if the first outer scenario has recorded victims alone, these are the first scenario proposed."""
+    proposes_by_node: bool = attrs.field(default=False, kw_only=True)
+    """Whether, with no recorded victims, the first scenario is this: all batches of groups that would lose a pod on the
+    first node, by name, of the group that was added last."""
+
+
+Extension = (
+    NodeFilter
+    | NodeScore
+    | PodFilter
+    | NodeWait
+    | PodOrder
+    | GroupOrder
+    | Domains
+    | Placement
+    | Victims
+    | VictimProposals
+    | Term
+)
+"""What ``open`` may return instances of."""
 
 
 class Plugin(Protocol):
     """What an entry point of ``kai.plugins`` must be: a frozen attrs class with this one method."""
 
-    def open(self, session: "SessionView", /) -> Hooks:
-        """Look at the session once; return the answers."""
+    def open(self, session: SessionView, /) -> Sequence[Extension]:
+        """Look at the session once; return the extensions that the plugin has in this cycle."""
+
+
+@attrs.frozen(kw_only=True)
+class PluginUse:
+    """A plugin with the name under which the configuration asked for it.
+
+    ``origin`` names the distribution that it comes from, with its version, for messages; "" if that is not known.
+    """
+
+    name: str
+    plugin: Plugin
+    origin: str = ""

@@ -10,7 +10,6 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from kai.framework.portion import Portion
 from kai.framework.view import SessionView
 from kai.kernels import victims
 from kai.kernels.booking import accepted_gpu
@@ -73,7 +72,7 @@ class Scenario:
     ``recorded`` victims come from an easier problem that was solved before, ``potential`` ones are new.
     """
 
-    aggressor: Portion = attrs.field(eq=False)
+    aggressor: GroupRow = attrs.field(eq=False)
     waiting: tuple[int, ...]
     """Pods of the aggressor that are to be placed."""
     recorded: Batches = NO_BATCHES
@@ -114,7 +113,7 @@ class Outer:
     """
 
     view: SessionView = attrs.field(eq=False)
-    aggressor: Portion = attrs.field(eq=False)
+    aggressor: GroupRow = attrs.field(eq=False)
     waiting: tuple[int, ...]
     wanted: tuple[int, ...]
     """What each waiting pod asks for."""

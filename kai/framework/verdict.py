@@ -1,6 +1,6 @@
 """Refusals as values: why something may not happen, with the numbers that prove it.
 
-Nothing here is text for people; ``kai.framework.messages`` renders a verdict once, at the edge.
+Nothing here is text for people; ``kai.explain.messages`` renders a verdict once, at the edge.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,13 @@
-"""What plugins see of a session: facts, live read-only columns, and the few questions that many plugins ask."""
+"""What plugins see of a session: facts, live read-only columns, and the few questions that many plugins ask.
 
+``SessionView`` is the contract. Its first part is what an engine must give, its second what follows from the first and
+is the same for every engine.
+"""
+
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -18,87 +23,99 @@ from kai.state.kinds import PodKind, PodKinds
 from kai.state.ledger import Tracked
 from kai.state.snapshot import Snapshot
 
-if TYPE_CHECKING:
-    from kai.framework.session import Session
-
-
 NAME = "metadata.name"
 T = TypeVar("T")
 
 
-class SessionView:
+class SessionView(Protocol):
     """A read-only window on a session. ``columns`` is live: what it holds follows every placement and every undo."""
 
-    def __init__(self, session: "Session") -> None:
-        """Look at ``session``."""
-        self._session = session
+    # ------------------------------------------------------------------ what an engine gives
 
     @property
+    @abstractmethod
     def snapshot(self) -> Snapshot:
         """The facts of the cycle. Its instant is asked for with ``is_past``, ``are_past`` or ``now``."""
-        return self._session.snapshot
 
     @property
+    @abstractmethod
     def parameters(self) -> Parameters:
         """Settings of the scheduler that are no plugin's own."""
-        return self._session.parameters
 
     @property
+    @abstractmethod
     def now(self) -> float:
         """The instant at which everything happens, in seconds since the epoch.
 
-        Who reads it makes every cycle a new one; who only wants to know whether a deadline has come asks ``is_past``,
-        and a cycle in which nothing could happen is left out until then.
+        A plugin that reads it makes every cycle a new one. A plugin that only wants to know whether a deadline has come
+        asks ``is_past``, and a cycle in which nothing could happen is left out until then.
         """
-        return self._session.clock.read()
 
+    @abstractmethod
     def is_past(self, deadline: float) -> bool:
         """Say whether ``deadline`` (seconds since the epoch) has come; NaN never comes."""
-        return self._session.clock.is_past(deadline)
 
+    @abstractmethod
     def are_past(self, deadlines: Float64s) -> Bools:
         """Return bool[n]: which of ``deadlines`` have come; NaN never comes."""
-        return self._session.clock.are_past(deadlines)
 
     @property
+    @abstractmethod
     def facts(self) -> Facts:
         """The tables that kernels read."""
-        return self._session.facts
 
     @property
+    @abstractmethod
     def columns(self) -> Columns:
         """The columns that change, to be read only."""
-        return self._session.columns
 
     @property
+    @abstractmethod
     def rules(self) -> Rules:
         """The folded score terms and checks; only after all plugins have opened."""
-        return self._session.policy.rules
 
     @property
+    @abstractmethod
     def vectors(self) -> Vectors:
         """The static masks and scores; only after all plugins have opened."""
-        return self._session.policy.vectors
 
     @property
+    @abstractmethod
     def nodes(self) -> NodeRows:
         """All node rows."""
-        return self._session.all_nodes
 
     @property
+    @abstractmethod
     def requested(self) -> Float64s:
         """float64[K, 3]: CPU, memory and GPU that one pod of each shape is taken to want before it has a node."""
-        return self._session.requested
 
     @property
+    @abstractmethod
     def last_start(self) -> Float64s:
         """float64[G]: when each group last started, NaN if never; starts of this cycle included."""
-        return self._session.last_start
 
     @property
+    @abstractmethod
     def constrained_groups(self) -> Bools:
         """bool[G]: groups of which some sub-group names a topology."""
-        return self._session.constrained
+
+    @abstractmethod
+    def track(self, initial: Int64s) -> Tracked:
+        """Return a column of the plugin's own that follows effects and undo; only while the plugin opens."""
+
+    @abstractmethod
+    def engine_column(self, name: str) -> Tracked:
+        """Return a column of the engine (``idle``, ``releasing``, ``used``; flat [N, R]) as effects need it."""
+
+    @abstractmethod
+    def evicted_detail(self, pod: PodRow, node: NodeRow, kind: str) -> object | None:
+        """Return the detail of the place on ``node`` that the open statement took from ``pod``; None for none."""
+
+    @abstractmethod
+    def chunk_amounts(self, group: GroupRow) -> Float64s:
+        """Return float64[3]: CPU, memory and GPU of what the next attempt on ``group`` would place, in axis units."""
+
+    # ------------------------------------------------------------------ what follows from it
 
     def once(self, name: str, inputs: tuple[object, ...], make: Callable[[], T]) -> T:
         """Return what ``make`` returned for the very same ``inputs``, in this session or an earlier one.
@@ -106,7 +123,7 @@ class SessionView:
         For what follows from facts (``snapshot.nodes`` and the like) and costs something to work out. ``make`` may
         depend on nothing but ``inputs``, and what it returned is not to be changed. ``name`` is the plugin's own.
         """
-        return self._session.snapshot.memory.once(f"plugin: {name}", inputs, make)
+        return self.snapshot.memory.once(f"plugin: {name}", inputs, make)
 
     def pods_labelled(self, label: str) -> PodRows:
         """Return the rows of pods that have ``label``, ascending."""
@@ -119,7 +136,7 @@ class SessionView:
 
     def _pods_that(self, name: str, holds: Callable[[PodKind], bool]) -> PodRows:
         """Return the rows of pods for whose kind ``holds`` says yes. Cost: O(kinds), and O(P) in columns."""
-        snapshot = self._session.snapshot
+        snapshot = self.snapshot
         found = snapshot.lineage.kinds or snapshot.memory.once(
             "kinds", (snapshot.pods,), lambda: PodKinds.of(snapshot.pods)
         )
@@ -129,21 +146,6 @@ class SessionView:
             return np.flatnonzero(chosen[found.numbers]).astype(np.int64) if chosen.any() else np.zeros(0, np.int64)
 
         return snapshot.memory.once(name, (found.numbers,), rows)
-
-    def track(self, initial: Int64s) -> Tracked:
-        """Return a column of the plugin's own that follows effects and undo; only while the plugin opens."""
-        return self._session.track(initial)
-
-    def engine_column(self, name: str) -> Tracked:
-        """Return a column of the engine (``idle``, ``releasing``, ``used``; flat [N, R]) as effects need it."""
-        return self._session.engine_column(name)
-
-    def evicted_detail(self, pod: PodRow, node: NodeRow, kind: str) -> object | None:
-        """Return the detail of the place on ``node`` that the open statement took from ``pod``; None for none."""
-        columns = self.columns
-        if not columns.evicted_status[pod] or columns.evicted_node[pod] != node:
-            return None
-        return self._session.details.of_eviction(int(pod)).get(kind)
 
     @cached_property
     def node_labels(self) -> LabelTable:
@@ -231,10 +233,6 @@ class SessionView:
     def nodes_of(self, group: GroupRow) -> NodeRows:
         """Return the node of each placed pod of ``group``."""
         return nodes_of_group(self.facts, self.columns, group)
-
-    def chunk_amounts(self, group: GroupRow) -> Float64s:
-        """Return float64[3]: CPU, memory and GPU of what the next attempt on ``group`` would place, in axis units."""
-        return self._session.portion(group).amounts()
 
     def group_rows(self) -> GroupRows:
         """Return all group rows."""

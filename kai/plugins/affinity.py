@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Hooks
+from kai.framework.hooks import Dependence, Extension, NodeFilter
 from kai.framework.view import SessionView
 from kai.model.constraints import NodeTerm, Requirement
 from kai.model.pod import Shape
@@ -25,12 +25,12 @@ Demand = tuple[tuple[tuple[str, str], ...], tuple[NodeTerm, ...] | None]
 class Affinity:
     """Refuse nodes whose labels or name a pod's selector or required affinity does not match."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the filter, for the shapes that select nodes."""
         demands = session.snapshot.by_shape("where shapes want to be", _demand)
         concerns = np.array([bool(selector) or terms is not None for selector, terms in demands], np.bool_)
         if not concerns.any():
-            return Hooks()
+            return ()
         masks: dict[Demand, Bools] = {}
 
         def filter_nodes(pod: PodRow, nodes: NodeRows) -> Bools:
@@ -39,9 +39,7 @@ class Affinity:
                 masks[demand] = _matching(session, demand)
             return masks[demand][nodes]
 
-        return Hooks(
-            concerns=concerns, filter_nodes=filter_nodes, filter_depends=Dependence.SHAPE, explain_nodes=_explain
-        )
+        return (NodeFilter(filter_nodes, depends=Dependence.SHAPE, concerns=concerns, explain=_explain),)
 
 
 def _demand(shape: Shape) -> Demand:

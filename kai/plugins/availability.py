@@ -3,9 +3,11 @@
 Source: the peer's plugins/nodeavailability.
 """
 
+from collections.abc import Sequence
+
 import attrs
 
-from kai.framework.hooks import Hooks
+from kai.framework.hooks import Extension
 from kai.framework.terms import Availability as Term
 from kai.framework.view import SessionView
 
@@ -14,7 +16,7 @@ from kai.framework.view import SessionView
 class Availability:
     """Prefer idle resources to resources that are still being released."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the availability term."""
         del session
-        return Hooks(terms=(Term(),))
+        return (Term(),)

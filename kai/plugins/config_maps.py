@@ -3,10 +3,12 @@
 Source: the peer's config map predicate, which is asked once for each attempt on a pod, before any node.
 """
 
+from collections.abc import Sequence
+
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Hooks
+from kai.framework.hooks import Extension, PodFilter
 from kai.framework.verdict import Code, Verdict
 from kai.framework.view import SessionView
 from kai.model.pod import Shape
@@ -17,11 +19,11 @@ from kai.model.rows import PodRow
 class ConfigMaps:
     """Refuse pods that need a config map which is not there."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the refusal, for the shapes that miss something."""
         catalog = session.snapshot.catalog
         if not catalog.config_maps_known:
-            return Hooks()
+            return ()
         known = catalog.config_maps
 
         def missed(shape: Shape) -> tuple[str, ...]:
@@ -30,10 +32,10 @@ class ConfigMaps:
         missing = session.snapshot.by_shape("missing config maps", missed, known)
         concerns = np.array([bool(names) for names in missing], np.bool_)
         if not concerns.any():
-            return Hooks()
+            return ()
 
         def admit_pod(pod: PodRow) -> Verdict:
             names = " ".join(missing[session.shape_of(pod)])
             return Verdict.refused(Code.POD_REFUSED, rule="ConfigMap", text=f"Missing required configmaps: [{names}]")
 
-        return Hooks(concerns=concerns, admit_pod=admit_pod)
+        return (PodFilter(admit_pod, concerns=concerns),)

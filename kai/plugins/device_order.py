@@ -3,9 +3,11 @@
 Source: the peer's plugins/gpupack and gpuspread.
 """
 
+from collections.abc import Sequence
+
 import attrs
 
-from kai.framework.hooks import Hooks
+from kai.framework.hooks import Extension
 from kai.framework.terms import DeviceOrder
 from kai.framework.view import SessionView
 
@@ -14,17 +16,17 @@ from kai.framework.view import SessionView
 class PackDevices:
     """Fill the fullest shared device first, open a new one last."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the term."""
         del session
-        return Hooks(terms=(DeviceOrder(pack=1.0),))
+        return (DeviceOrder(pack=1.0),)
 
 
 @attrs.frozen(kw_only=True)
 class SpreadDevices:
     """Open a new device first, then use the emptiest."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the term."""
         del session
-        return Hooks(terms=(DeviceOrder(spread=1.0),))
+        return (DeviceOrder(spread=1.0),)

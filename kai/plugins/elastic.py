@@ -3,9 +3,11 @@
 Source: the peer's plugins/elastic.
 """
 
+from collections.abc import Sequence
+
 import attrs
 
-from kai.framework.hooks import Hooks
+from kai.framework.hooks import Extension
 from kai.framework.terms import ElasticOrder
 from kai.framework.view import SessionView
 
@@ -14,7 +16,7 @@ from kai.framework.view import SessionView
 class Elastic:
     """Order groups below their minimum before those at it, and those before the ones above it."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the term."""
         del session
-        return Hooks(terms=(ElasticOrder(),))
+        return (ElasticOrder(),)

@@ -6,12 +6,12 @@ batches on several nodes at once.
 Source: the peer's plugins/multinodegang.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Hooks
+from kai.framework.hooks import Extension, VictimProposals
 from kai.framework.scenario import Batches, Outer, Scenario
 from kai.framework.view import SessionView
 from kai.kernels.victims import add_held
@@ -25,10 +25,10 @@ class Gang:
     From the least that could do.
     """
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the generator."""
         del session
-        return Hooks(propose=propose, begins_with_recorded=True, proposer="MultiNodeGang")
+        return (VictimProposals(propose, name="MultiNodeGang", begins_with_recorded=True),)
 
 
 def propose(outers: Iterator[Outer]) -> Iterator[Scenario]:

@@ -5,9 +5,11 @@ The bookkeeping of shared devices is the engine's; this plugin is the preference
 Source: the peer's plugins/gpusharingorder, which rates every kind of pod, also one that shares nothing.
 """
 
+from collections.abc import Sequence
+
 import attrs
 
-from kai.framework.hooks import Hooks
+from kai.framework.hooks import Extension
 from kai.framework.terms import SharedDevices
 from kai.framework.view import SessionView
 
@@ -16,7 +18,7 @@ from kai.framework.view import SessionView
 class GpuSharing:
     """Prefer nodes with a fitting shared device to nodes where a new one would have to be opened."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the term."""
         del session
-        return Hooks(terms=(SharedDevices(),))
+        return (SharedDevices(),)

@@ -3,6 +3,7 @@
 Source: the peer's plugins/minruntime.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import attrs
@@ -10,7 +11,7 @@ import numpy as np
 from attrs.validators import ge, in_
 
 from kai.framework.decisions import Cause
-from kai.framework.hooks import Hooks
+from kai.framework.hooks import Extension, Victims
 from kai.framework.scenario import Scenario
 from kai.framework.verdict import ACCEPTED, Code, Verdict
 from kai.framework.view import SessionView
@@ -29,7 +30,7 @@ class MinRuntime:
     reclaim_seconds: float = attrs.field(default=0.0, validator=ge(0.0))
     reclaim_resolve_method: Literal["lca", "queue"] = attrs.field(default="lca", validator=in_(("lca", "queue")))
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the victim filter and the scenario check."""
         elastic = _elastic(session)
         queues = session.snapshot.queues
@@ -67,7 +68,7 @@ class MinRuntime:
             leaves = session.facts.pods.leaf[victims]
             for leaf, taken in zip(*np.unique(leaves[leaves >= 0], return_counts=True), strict=True):
                 victim = int(np.searchsorted(groups.first_subgroup, leaf, side="right")) - 1
-                if not elastic[victim] or not is_protected(victim, scenario.aggressor.group, cause):
+                if not elastic[victim] or not is_protected(victim, scenario.aggressor, cause):
                     continue
                 if groups.minimum[leaf] > columns.occupying[leaf] - taken:
                     return Verdict.refused(
@@ -75,10 +76,12 @@ class MinRuntime:
                     )
             return ACCEPTED
 
-        return Hooks(
-            filter_victims=filter_victims if lasting else None,
-            accept=accept if judging else None,
-            accepts_by_victims=True,
+        return (
+            Victims(
+                groups=filter_victims if lasting else None,
+                accept=accept if judging else None,
+                accepts_by_victims=True,
+            ),
         )
 
     def _seconds(self, session: SessionView, queue: int, aggressor: int, cause: Cause) -> float:

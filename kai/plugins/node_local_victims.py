@@ -3,12 +3,12 @@
 Source: the peer's plugins/nodelocalgreedy.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Hooks
+from kai.framework.hooks import Extension, VictimProposals
 from kai.framework.scenario import Batches, Outer, Scenario
 from kai.framework.view import SessionView
 from kai.kernels.victims import losing_on
@@ -18,10 +18,10 @@ from kai.kernels.victims import losing_on
 class NodeLocalVictims:
     """Propose, for each node of the group added last, all batches of all groups that would lose a pod there."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the generator."""
         del session
-        return Hooks(propose=propose, begins_with_recorded=True, proposes_by_node=True, proposer="NodeLocalGreedy")
+        return (VictimProposals(propose, name="NodeLocalGreedy", begins_with_recorded=True, proposes_by_node=True),)
 
 
 def propose(outers: Iterator[Outer]) -> Iterator[Scenario]:

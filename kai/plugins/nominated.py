@@ -3,10 +3,12 @@
 Source: the peer's plugins/nominatednode.
 """
 
+from collections.abc import Sequence
+
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Hooks
+from kai.framework.hooks import Dependence, Extension, NodeScore
 from kai.framework.view import SessionView
 from kai.model.pod import Shape
 from kai.model.rows import NONE, NodeRows, PodRow, Scores
@@ -18,7 +20,7 @@ class NominatedNode:
 
     weight: float = 10_000_000.0
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the score, for the shapes with a nominated node of this snapshot."""
         rows = session.snapshot.node_rows
 
@@ -27,9 +29,9 @@ class NominatedNode:
 
         nominated = np.array(session.snapshot.by_shape("nominated nodes", row_of, rows), np.int64)
         if not (nominated >= 0).any():
-            return Hooks()
+            return ()
 
         def score_nodes(pod: PodRow, nodes: NodeRows) -> Scores:
             return np.where(nodes == nominated[session.shape_of(pod)], self.weight, 0.0)
 
-        return Hooks(concerns=nominated >= 0, score_nodes=score_nodes, score_depends=Dependence.SHAPE)
+        return (NodeScore(score_nodes, depends=Dependence.SHAPE, concerns=nominated >= 0),)

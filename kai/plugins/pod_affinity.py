@@ -17,7 +17,7 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Hooks
+from kai.framework.hooks import Dependence, Extension, NodeFilter, NodeScore
 from kai.framework.labels import LabelTable
 from kai.framework.view import SessionView
 from kai.model.constraints import AffinityTerm, Selector
@@ -100,14 +100,14 @@ class Carried:
 class PodAffinity:
     """Refuse nodes in domains without the pods that a pod must be near, or with pods that keep away from each other."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the filter, for shapes with required terms or meant by the required anti-affinity of others."""
         terms = ShapeTerms(session)
         repelling = Carried(terms, (each.anti_affinity for each in terms.constraints))
         own = np.array([bool(each.affinity or each.anti_affinity) for each in terms.constraints], np.bool_)
         concerns = own | repelling.reached
         if not concerns.any():
-            return Hooks()
+            return ()
         rules: dict[int, _Rules] = {}
 
         def rules_of(pod: PodRow) -> _Rules:
@@ -129,12 +129,7 @@ class PodAffinity:
                     texts[at] = texts[at] or reason
             return texts
 
-        return Hooks(
-            concerns=concerns,
-            filter_nodes=filter_nodes,
-            filter_depends=Dependence.SESSION,
-            explain_nodes=explain_nodes,
-        )
+        return (NodeFilter(filter_nodes, depends=Dependence.SESSION, concerns=concerns, explain=explain_nodes),)
 
 
 class _Rules:
@@ -214,7 +209,7 @@ class PodAffinityScore:
 
     weight: float = 1_000_000.0
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the score, for shapes with preferred terms or meant by those of others."""
         terms = ShapeTerms(session)
         liking = Carried(terms, (each.preferred_affinity for each in terms.constraints))
@@ -224,7 +219,7 @@ class PodAffinityScore:
         )
         concerns = own | liking.reached | loathing.reached
         if not concerns.any():
-            return Hooks()
+            return ()
         wishes: dict[int, _Wishes] = {}
 
         def score_nodes(pod: PodRow, nodes: NodeRows) -> Scores:
@@ -233,7 +228,7 @@ class PodAffinityScore:
                 wishes[shape] = _Wishes(session, terms, (liking, loathing), shape)
             return self.weight * wishes[shape].totals(nodes)
 
-        return Hooks(concerns=concerns, score_nodes=score_nodes, score_depends=Dependence.SESSION)
+        return (NodeScore(score_nodes, concerns=concerns),)
 
 
 class _Wishes:

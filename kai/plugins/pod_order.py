@@ -3,12 +3,12 @@
 Source: the peer's plugins/kubeflow, ray and taskorder.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Hooks
+from kai.framework.hooks import Extension, PodOrder
 from kai.framework.view import SessionView
 from kai.model.rows import Float64s, PodRows
 
@@ -20,11 +20,11 @@ PRIORITY_LABEL = "kai.scheduler/task-priority"
 
 def _keys(
     session: SessionView, label: str, key: Callable[[str], tuple[float, ...]], without: tuple[float, ...]
-) -> Hooks:
+) -> Sequence[Extension]:
     """Order pods by ``key`` of the value of ``label``; pods without it get ``without``."""
     pods, labelled = session.snapshot.pods, session.pods_labelled(label)
     if not len(labelled):
-        return Hooks()
+        return ()
 
     def pod_keys(rows: PodRows) -> Float64s:
         keys = np.empty((len(pods), len(without)), np.float64)
@@ -33,14 +33,14 @@ def _keys(
             keys[row] = key(pods[row].labels[label])
         return keys[rows]
 
-    return Hooks(pod_keys=pod_keys)
+    return (PodOrder(pod_keys),)
 
 
 @attrs.frozen(kw_only=True)
 class KubeflowOrder:
     """Masters and launchers of Kubeflow jobs first."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the key."""
         return _keys(session, ROLE_LABEL, lambda role: (0.0 if role in LEADING_ROLES else 1.0,), (1.0,))
 
@@ -49,7 +49,7 @@ class KubeflowOrder:
 class RayOrder:
     """The head of a Ray cluster first."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the key."""
         return _keys(session, RAY_NODE_LABEL, lambda kind: (0.0 if kind == "head" else 1.0,), (1.0,))
 
@@ -61,7 +61,7 @@ class TaskPriorityOrder:
     Unreadable values come after readable ones, pods without the label last.
     """
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the keys."""
         return _keys(session, PRIORITY_LABEL, _declared, (2.0, 0.0))
 

@@ -5,12 +5,12 @@ Nothing is placed differently for it: what is new is the reason, and that search
 Source: the peer's MaxNodePoolResources predicate, which is asked once for each attempt on a pod, before any node.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Hooks
+from kai.framework.hooks import Extension, PodFilter
 from kai.framework.verdict import Code, Verdict
 from kai.framework.view import SessionView
 from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, PLUGGED_GPU, PODS
@@ -26,14 +26,14 @@ MILLI = 1000
 class PoolMaximum:
     """Refuse pods that ask for more of something than the node with most of it has."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the refusal, for the shapes that are too large."""
         requests = session.snapshot.requests
         largest = session.facts.nodes.allocatable.max(axis=0, initial=0)
         excess = (requests > largest) & _checked(session, largest)
         concerns = excess.any(axis=1)
         if not concerns.any():
-            return Hooks()
+            return ()
 
         def admit_pod(pod: PodRow) -> Verdict:
             shape = session.shape_of(pod)
@@ -42,7 +42,7 @@ class PoolMaximum:
             text = f"{_wanted(session, pod)}. {_maximum(session, pod, int(short), int(largest[short]))}"
             return Verdict.refused(Code.POD_REFUSED, rule="MaxNodePoolResources", text=text)
 
-        return Hooks(concerns=concerns, admit_pod=admit_pod)
+        return (PodFilter(admit_pod, concerns=concerns),)
 
 
 def _checked(session: SessionView, largest: Int64s) -> Bools:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Hooks
+from kai.framework.hooks import Dependence, Extension, NodeFilter
 from kai.framework.view import SessionView
 from kai.model.constraints import HostPort
 from kai.model.rows import Bools, NodeRows, PodRow, PodRows
@@ -25,12 +25,12 @@ PortSet = tuple[HostPort, ...]
 class Ports:
     """Refuse nodes where a pod holds a port that the pod wants."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the filter, for the shapes that want ports."""
         wanted = session.snapshot.by_shape("host ports of shapes", lambda shape: shape.constraints.host_ports)
         concerns = np.array([bool(ports) for ports in wanted], np.bool_)
         if not concerns.any():
-            return Hooks()
+            return ()
         rivals: dict[PortSet, PodRows] = {}
 
         def rivals_of(ports: PortSet) -> PodRows:
@@ -45,9 +45,7 @@ class Ports:
             free[taken] = False
             return free[nodes]
 
-        return Hooks(
-            concerns=concerns, filter_nodes=filter_nodes, filter_depends=Dependence.SESSION, explain_nodes=_explain
-        )
+        return (NodeFilter(filter_nodes, depends=Dependence.SESSION, concerns=concerns, explain=_explain),)
 
 
 def clash(mine: PortSet, theirs: PortSet) -> bool:

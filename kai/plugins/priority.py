@@ -3,9 +3,11 @@
 Source: the peer's plugins/priority.
 """
 
+from collections.abc import Sequence
+
 import attrs
 
-from kai.framework.hooks import Hooks
+from kai.framework.hooks import Extension
 from kai.framework.terms import PriorityOrder
 from kai.framework.view import SessionView
 
@@ -14,7 +16,7 @@ from kai.framework.view import SessionView
 class Priority:
     """Order the groups of a queue by the value of their priority class."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the term."""
         del session
-        return Hooks(terms=(PriorityOrder(),))
+        return (PriorityOrder(),)

@@ -3,9 +3,11 @@
 Source: the peer's plugins/nodeplacement with the strategy spread.
 """
 
+from collections.abc import Sequence
+
 import attrs
 
-from kai.framework.hooks import Hooks
+from kai.framework.hooks import Extension
 from kai.framework.terms import Density
 from kai.framework.view import SessionView
 
@@ -17,7 +19,7 @@ class Spread:
     cpu: bool = True
     gpu: bool = True
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the density term."""
         del session
-        return Hooks(terms=(Density(cpu_spread=float(self.cpu), gpu_spread=float(self.gpu)),))
+        return (Density(cpu_spread=float(self.cpu), gpu_spread=float(self.gpu)),)

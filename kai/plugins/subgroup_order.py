@@ -3,9 +3,11 @@
 Source: the peer's plugins/subgrouporder.
 """
 
+from collections.abc import Sequence
+
 import attrs
 
-from kai.framework.hooks import Hooks
+from kai.framework.hooks import Extension
 from kai.framework.terms import SubGroupFill
 from kai.framework.view import SessionView
 
@@ -14,7 +16,7 @@ from kai.framework.view import SessionView
 class SubGroupOrder:
     """Order sub-groups by how far they are from what they need."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the term."""
         del session
-        return Hooks(terms=(SubGroupFill(),))
+        return (SubGroupFill(),)

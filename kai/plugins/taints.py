@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Hooks
+from kai.framework.hooks import Dependence, Extension, NodeFilter
 from kai.framework.view import SessionView
 from kai.model.constraints import Taint, Toleration
 from kai.model.node import Node
@@ -24,12 +24,12 @@ REPELLING = ("NoSchedule", "NoExecute")
 class Taints:
     """Refuse nodes with a repelling taint that a pod does not tolerate."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the filter; nothing if no node repels anybody."""
         nodes = session.snapshot.nodes
         tainted = session.once("taints", (nodes,), lambda: _Tainted(nodes))
         if len(tainted.kinds) == 1 and not tainted.kinds[0]:
-            return Hooks()
+            return ()
         answers: dict[tuple[Toleration, ...], tuple[Taint | None, ...]] = {}
 
         def offending(pod: PodRow) -> tuple[Taint | None, ...]:
@@ -47,7 +47,7 @@ class Taints:
             taints = offending(pod)
             return [_refusal(taints[kind]) for kind in tainted.kind_of[nodes]]
 
-        return Hooks(filter_nodes=filter_nodes, filter_depends=Dependence.SHAPE, explain_nodes=explain_nodes)
+        return (NodeFilter(filter_nodes, depends=Dependence.SHAPE, explain=explain_nodes),)
 
 
 class _Tainted:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Hooks
+from kai.framework.hooks import Dependence, Extension, NodeFilter
 from kai.framework.view import SessionView
 from kai.model.pod import GpuKind, Shape
 from kai.model.rows import Bools, NodeRows, PodRow
@@ -27,10 +27,10 @@ class WorkerNodes:
     cpu_label: str = ""
     gpu_label: str = ""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the filter, or nothing if scheduling is not restricted."""
         if not session.parameters.restrict_node_scheduling:
-            return Hooks()
+            return ()
         wants_gpu = np.array([_wants_gpu(shape) for shape in session.snapshot.shapes], np.bool_)
         for_cpu = session.label_codes(self.cpu_label or session.parameters.cpu_worker_label) > 0
         for_gpu = session.label_codes(self.gpu_label or session.parameters.gpu_worker_label) > 0
@@ -42,7 +42,7 @@ class WorkerNodes:
             kind = "gpu" if wants_gpu[session.shape_of(pod)] else "cpu"
             return [f"{kind} pods can't run on non {kind} nodes"] * len(nodes)
 
-        return Hooks(filter_nodes=filter_nodes, filter_depends=Dependence.SHAPE, explain_nodes=explain_nodes)
+        return (NodeFilter(filter_nodes, depends=Dependence.SHAPE, explain=explain_nodes),)
 
 
 def _wants_gpu(shape: Shape) -> bool:

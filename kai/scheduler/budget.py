@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from kai.framework.budget import Grant
+from kai.engine.budget import Grant
 from kai.framework.parameters import SearchBudgets
 
 _DEFAULT: Final = "default"

@@ -21,11 +21,12 @@ from kai.api.kinds import ApiObject
 from kai.api.objects import ClusterObjects
 from kai.api.wire import EMPTY
 from kai.cluster.port import Term
+from kai.engine.budget import Grant
+from kai.engine.cycle import run_cycle
+from kai.engine.profile import Profile
+from kai.engine.report import CycleReport
 from kai.errors import KaiError
-from kai.framework.budget import Grant
-from kai.framework.cycle import CycleReport, run_cycle
 from kai.framework.decisions import Bind, Decision, Evict
-from kai.framework.profile import Profile
 from kai.intake import Intake
 from kai.intake.aside import Suspect, without
 from kai.model.noroom import NoRoom

@@ -20,7 +20,7 @@ import attrs
 from kai.api.codec import unstructure
 from kai.api.objects import ClusterObjects
 from kai.api.wire import EMPTY, camel
-from kai.framework.configuration import PEER_KEYS
+from kai.configuration.reading import PEER_KEYS
 from kai.intake.aside import Aside
 from kai.intake.nodes import is_wanted
 from kai.model.noroom import NoRoom

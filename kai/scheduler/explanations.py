@@ -19,9 +19,9 @@ from kai.api import names
 from kai.api.podgroup import QueueDetails, UnschedulableDetails, UnschedulableReason
 from kai.api.quantity import canonical
 from kai.api.times import instant_text
-from kai.framework import messages
-from kai.framework.cycle import CycleReport
-from kai.framework.records import GroupRecord
+from kai.engine.records import GroupRecord
+from kai.engine.report import CycleReport
+from kai.explain import messages
 from kai.framework.verdict import Code, Reason
 from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup
 from kai.model.rows import Bools, Int64s

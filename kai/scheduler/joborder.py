@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from kai.framework.profile import Profile
-from kai.framework.waiting import waiting_order
+from kai.engine.profile import Profile
+from kai.engine.waiting_order import waiting_order
 from kai.intake import take_snapshot
 from kai.intake.aside import without
 from kai.scheduler.dump import Input

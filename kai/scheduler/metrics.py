@@ -17,7 +17,7 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import Metric
 
-from kai.framework.cycle import CycleReport
+from kai.engine.report import CycleReport
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.status import Status
 from kai.scheduler.budget import Spent

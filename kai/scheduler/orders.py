@@ -27,7 +27,7 @@ from kai.api.room import is_lack_of_room
 from kai.api.times import instant_text
 from kai.cluster.port import Evict as EvictRequest
 from kai.cluster.port import Request
-from kai.framework import messages
+from kai.explain import messages
 from kai.framework.decisions import Bind, Evict
 from kai.intake.details import claim_allocations, extended_allocation, predicted_zones
 from kai.model.noroom import NoRoom

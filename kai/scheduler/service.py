@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from kai.api.objects import ClusterObjects
 from kai.cluster.leading import take_over
 from kai.cluster.port import Cluster, Leadership, Term
-from kai.framework.configuration import make_profile
+from kai.configuration.reading import make_profile
 from kai.intake import expired_bind_requests
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares

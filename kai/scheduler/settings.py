@@ -8,7 +8,7 @@ from enum import StrEnum
 import attrs
 
 from kai.api import names
-from kai.framework.configuration import Configuration, default_configuration
+from kai.configuration.reading import Configuration, default_configuration
 from kai.intake import IntakeSettings
 
 

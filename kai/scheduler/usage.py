@@ -22,8 +22,8 @@ from anyio import to_thread
 from kai.cluster.calls import Answer, NoAnswer
 from kai.cluster.port import Clock
 from kai.cluster.wires import Wires
+from kai.configuration.past_usage import RESOURCES, UsageSettings, check_address
 from kai.errors import ConfigError
-from kai.framework.past_usage import RESOURCES, UsageSettings, check_address
 from kai.model.queue import Shares
 from kai.scheduler.usage_queries import UsageError, question, read_samples, shares
 

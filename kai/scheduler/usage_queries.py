@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import msgspec
 
+from kai.configuration import durations
+from kai.configuration.past_usage import RESOURCES, UsageSettings, WindowType
 from kai.errors import KaiError
-from kai.framework import durations
-from kai.framework.past_usage import RESOURCES, UsageSettings, WindowType
 from kai.model.queue import Shares
 
 _LABEL: Final = "queue_name"

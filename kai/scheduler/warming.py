@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from kai.api.codec import structure_all
 from kai.api.objects import ClusterObjects, collect
-from kai.framework.cycle import run_cycle
+from kai.engine.cycle import run_cycle
+from kai.engine.profile import Profile
 from kai.framework.decisions import Recorder
-from kai.framework.profile import Profile
 from kai.intake import take_snapshot
 from kai.kernels.warm import warm
 

@@ -18,9 +18,9 @@ from kai.api import codec
 from kai.api.kinds import BY_CLASS, ApiObject
 from kai.api.objects import FIELD_OF, ClusterObjects, collect
 from kai.api.wire import camel
+from kai.configuration.peer_settings import Settings
+from kai.configuration.reading import read_peer
 from kai.errors import InputError
-from kai.framework.configuration import read_peer
-from kai.framework.peer_settings import Settings
 from kai.intake.aside import FIELD_OF_KIND, Suspect, without
 from kai.model.noroom import NoRoom
 from kai.simulation.case import Case

@@ -16,7 +16,7 @@ from kai.api.dra import ResourceClaim
 from kai.api.objects import ClusterObjects
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
-from kai.framework.cycle import CycleReport
+from kai.engine.report import CycleReport
 from kai.framework.decisions import Bind, Decision
 from kai.intake.details import predicted_zones
 from kai.model.placement import NumaPlacement

@@ -13,7 +13,7 @@ import numpy as np
 
 from kai.api import names
 from kai.api.node import Taint
-from kai.framework.words import least_pods
+from kai.explain.words import least_pods
 from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
 from kai.model.status import ALIVE, within
 from kai.simulation import changes

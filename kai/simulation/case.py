@@ -1,19 +1,25 @@
 """A case: everything that one simulation needs, read from whatever it was written in."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from kai.api.objects import ClusterObjects
 from kai.api.wire import EMPTY
-from kai.framework.configuration import Configuration
+from kai.configuration.reading import Configuration
 from kai.intake import IntakeSettings
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
 
-if TYPE_CHECKING:
-    from kai.simulation.sentences import Expected
+
+@attrs.frozen(kw_only=True)
+class Expected:
+    """What a scenario in the short form expects."""
+
+    groups: Mapping[str, Any]
+    idle: Mapping[str, Any] = attrs.field(factory=dict)
+    shares: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -42,7 +48,7 @@ class Case:
     keep_terminating: frozenset[str] = frozenset()
     """Names of pod groups whose pods stay terminating for ever once they are evicted."""
     expected: Mapping[str, Any] | None = None
-    sentences: "Expected | None" = None
+    sentences: Expected | None = None
     """What a scenario in the short form expects."""
     notes: tuple[str, ...] = ()
     """What was passed over or changed while reading."""

@@ -15,7 +15,7 @@ from kai.api.pod import Container, Pod, PodSpec
 from kai.api.podgroup import PodGroup, TopologyConstraint
 from kai.api.queue import Queue, QueueResource, QueueResources
 from kai.api.selection import Affinity, Toleration
-from kai.framework.phrases import Words, plain, quantity
+from kai.explain.phrases import Words, plain, quantity
 from kai.model.axis import GPU_UNIT
 from kai.simulation.run import Cycle
 

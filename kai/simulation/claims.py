@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import attrs
 
 from kai.api.dra import AllocationResult, ResourceClaim, ResourceClaimConsumer
-from kai.framework.cycle import CycleReport
+from kai.engine.report import CycleReport
 from kai.intake.details import allocation_result
 from kai.model.placement import ClaimPlacement
 from kai.model.pod import Pod

@@ -7,11 +7,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from kai.framework import messages
+from kai.explain import messages
+from kai.explain.phrases import listed, plain, quantity
+from kai.explain.words import least_pods
 from kai.framework.decisions import Evict
-from kai.framework.phrases import listed, plain, quantity
 from kai.framework.verdict import Histogram
-from kai.framework.words import least_pods
 from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.changes import Site

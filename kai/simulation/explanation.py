@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import attrs
 
 from kai.api.objects import ClusterObjects
+from kai.explain.phrases import Words
+from kai.explain.words import Teller
 from kai.framework.decisions import Evict
-from kai.framework.phrases import Words
-from kai.framework.words import Teller
 from kai.model.axis import GPU
 from kai.model.status import Status
 from kai.simulation.between import next_objects

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.framework import messages
+from kai.explain import messages
+from kai.explain.messages import Explanation
+from kai.explain.phrases import Words
+from kai.explain.words import Teller, least_pods
 from kai.framework.decisions import Evict
-from kai.framework.messages import Explanation
-from kai.framework.phrases import Words
-from kai.framework.words import Teller, least_pods
 from kai.model.axis import GPU
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.run import Cycle, Outcome

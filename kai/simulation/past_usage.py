@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import attrs
 
+from kai.configuration.reading import Configuration
 from kai.errors import InputError
-from kai.framework.configuration import Configuration
 from kai.model.queue import Shares
 
 _PARTS = tuple(attrs.fields_dict(Shares))

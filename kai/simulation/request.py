@@ -9,9 +9,9 @@ import attrs
 from kai.api import times
 from kai.api.bad_value import BadValue
 from kai.api.wire import EMPTY
+from kai.configuration.reading import Configuration
+from kai.configuration.registry import Registry
 from kai.errors import InputError
-from kai.framework.configuration import Configuration
-from kai.framework.registry import Registry
 from kai.intake import IntakeSettings
 from kai.simulation.answer import answer
 from kai.simulation.case import Case, FairShareCase

@@ -3,12 +3,14 @@
 import attrs
 
 from kai.api.objects import ClusterObjects
-from kai.framework.configuration import make_profile
-from kai.framework.cycle import CycleReport, run_cycle
+from kai.configuration.reading import make_profile
+from kai.configuration.registry import Registry
+from kai.engine.cycle import run_cycle
+from kai.engine.observe import Observer, Silent
+from kai.engine.profile import Profile
+from kai.engine.report import CycleReport
 from kai.framework.decisions import Decision, Recorder
-from kai.framework.observe import Observer, Silent
-from kai.framework.profile import PluginUse, Profile
-from kai.framework.registry import Registry
+from kai.framework.hooks import PluginUse
 from kai.intake import Intake
 from kai.simulation.between import Aftermath, next_objects
 from kai.simulation.case import Case

@@ -11,8 +11,8 @@ import attrs
 from kai.api import codec, times
 from kai.api.bad_value import BadValue
 from kai.api.objects import ClusterObjects, collect
-from kai.errors import ConfigError, InputError
-from kai.framework.configuration import (
+from kai.configuration.peer_settings import Settings
+from kai.configuration.reading import (
     Configuration,
     merged,
     read_configuration,
@@ -20,8 +20,8 @@ from kai.framework.configuration import (
     read_tiers,
     refuse_unknown,
 )
-from kai.framework.peer_settings import Settings
-from kai.framework.registry import UnknownNameError, suggestion
+from kai.configuration.registry import UnknownNameError, suggestion
+from kai.errors import ConfigError, InputError
 from kai.intake import IntakeSettings
 from kai.simulation.case import Case, FairShareCase
 from kai.simulation.past_usage import read_past_usage

@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import attrs
-
 from kai.errors import InputError
 from kai.framework.decisions import Evict
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.status import Status
+from kai.simulation.case import Expected
 from kai.simulation.check import Differences
 from kai.simulation.overview import Job, overview
 from kai.simulation.run import Cycle, Outcome
@@ -25,15 +24,6 @@ _PLAIN = {
     Status.GATED: "gated",
     Status.SUCCEEDED: "finished",
 }
-
-
-@attrs.frozen(kw_only=True)
-class Expected:
-    """What a scenario in the short form expects."""
-
-    groups: Mapping[str, Any]
-    idle: Mapping[str, Any] = attrs.field(factory=dict)
-    shares: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 def read_expected(document: Mapping[str, Any], place: str) -> Expected | None:

@@ -8,8 +8,8 @@ from typing import Any
 from kai.api import codec
 from kai.api.documents import load_documents, load_values
 from kai.api.objects import collect
+from kai.configuration.reading import default_configuration
 from kai.errors import InputError
-from kai.framework.configuration import default_configuration
 from kai.intake import IntakeSettings
 from kai.simulation.archive import is_archive, read_archive
 from kai.simulation.case import Case, FairShareCase

@@ -8,11 +8,11 @@ from enum import StrEnum
 
 import attrs
 
+from kai.engine.profile import Profile
 from kai.errors import InputError
+from kai.explain.phrases import Words
+from kai.explain.words import Teller
 from kai.framework.decisions import Evict
-from kai.framework.phrases import Words
-from kai.framework.profile import Profile
-from kai.framework.words import Teller
 from kai.intake import Intake, IntakeSettings
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.changes import Change, Site

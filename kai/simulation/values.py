@@ -6,8 +6,8 @@ from typing import Any
 
 from kai.api import times
 from kai.api.bad_value import BadValue
+from kai.configuration.registry import suggestion
 from kai.errors import InputError
-from kai.framework.registry import suggestion
 
 _MOST = 100_000
 """More nodes or pods than this are no longer written by hand."""

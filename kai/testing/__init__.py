@@ -9,7 +9,7 @@ from kai.testing.building import cluster, default_profile_with, snapshot
 from kai.testing.laws import BrokenLaw, check_plugin
 from kai.testing.scenarios import check_scenario, load_scenario, run_scenario
 from kai.testing.sinks import RecordingSink, RejectingSink
-from kai.testing.views import node_row, opened, pod_row, session_view
+from kai.testing.views import node_row, only, opened, pod_row, session_view
 
 __all__ = [
     "BrokenLaw",
@@ -21,6 +21,7 @@ __all__ = [
     "default_profile_with",
     "load_scenario",
     "node_row",
+    "only",
     "opened",
     "pod_row",
     "run_scenario",

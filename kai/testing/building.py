@@ -6,10 +6,10 @@ from typing import Any
 import attrs
 
 from kai.api.objects import ClusterObjects
-from kai.framework.configuration import default_profile
-from kai.framework.hooks import Plugin
-from kai.framework.profile import PluginUse, Profile
-from kai.framework.registry import Registry
+from kai.configuration.reading import default_profile
+from kai.configuration.registry import Registry
+from kai.engine.profile import Profile
+from kai.framework.hooks import Plugin, PluginUse
 from kai.intake import take_snapshot
 from kai.simulation.scenario import read_objects
 from kai.simulation.shorthand import NOW, expand

@@ -5,21 +5,32 @@ out); its masks and keys have the right shape; it writes nothing; what a placeme
 and with it in the profile, the same cluster gives the same decisions in whatever order its objects come.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
 import numpy as np
 
 from kai.api.objects import ClusterObjects
+from kai.configuration.options import build
+from kai.configuration.reading import default_profile
+from kai.engine.cycle import run_cycle
+from kai.engine.opened import claims
+from kai.engine.profile import Profile
+from kai.engine.session import Session
 from kai.errors import ConfigError
-from kai.framework.configuration import default_profile
-from kai.framework.cycle import run_cycle
 from kai.framework.decisions import Recorder
-from kai.framework.hooks import Hooks, Plugin
-from kai.framework.options import build
-from kai.framework.profile import PluginUse, Profile
-from kai.framework.session import Session
+from kai.framework.hooks import (
+    Extension,
+    GroupOrder,
+    NodeFilter,
+    NodeScore,
+    NodeWait,
+    Placement,
+    Plugin,
+    PluginUse,
+    PodOrder,
+)
 from kai.intake import take_snapshot
 from kai.model.rows import NodeRows, PodRow
 from kai.model.status import Status
@@ -27,7 +38,7 @@ from kai.simulation.shorthand import NOW
 from kai.state.snapshot import Snapshot
 from kai.testing.building import cluster
 from kai.testing.sinks import told
-from kai.testing.views import opened
+from kai.testing.views import open_session, opened
 
 Values = Mapping[str, Any]
 
@@ -110,62 +121,87 @@ def _is_frozen(plugin: Any) -> bool:  # noqa: ANN401 - an instance of whatever c
 
 
 def _check_answers(plugin: Plugin, taken: Snapshot, where: str) -> None:
-    session, hooks = opened(plugin, taken)
+    session, extensions = opened(plugin, taken)
     _, again = opened(plugin, taken)
     before = session.ledger.fingerprint()
-    for name in ("filter_nodes", "score_nodes", "must_wait"):
-        for pod in _concerned(hooks, session):
-            _check_hook(name, hooks, again, pod, session.all_nodes, where)
+    for extension, fresh in zip(extensions, again, strict=True):
+        function = _about_nodes(extension)
+        if function is not None:
+            for pod in _concerned(extension, session):
+                _check_function(extension, function, _about_nodes(fresh), pod, session.all_nodes, where)
     if session.ledger.fingerprint() != before:
         raise BrokenLaw(f"a plugin writes nothing: asking it on cluster {where!r} changed the session")
-    _check_keys(hooks, session, where)
+    for extension in extensions:
+        _check_keys(extension, session, where)
 
 
-def _concerned(hooks: Hooks, session: Session) -> Iterator[PodRow]:
+def _about_nodes(extension: Extension) -> Callable[[PodRow, NodeRows], object] | None:
+    """Return the function of ``extension`` that answers for many nodes, if it has one."""
+    match extension:
+        case NodeFilter():
+            return extension.filter
+        case NodeScore():
+            return extension.score
+        case NodeWait():
+            return extension.must_wait
+        case _:
+            return None
+
+
+def _concerned(extension: Extension, session: Session) -> Iterator[PodRow]:
+    concerns = getattr(extension, "concerns", None)
     for row in range(len(session.snapshot.pods)):
-        if hooks.concerns is None or hooks.concerns[session.view.shape_of(PodRow(row))]:
+        if concerns is None or concerns[session.view.shape_of(PodRow(row))]:
             yield PodRow(row)
 
 
-def _check_hook(name: str, hooks: Hooks, again: Hooks, pod: PodRow, nodes: NodeRows, where: str) -> None:
-    """Ask one hook about one pod in several ways that must come to the same."""
-    hook, fresh = getattr(hooks, name), getattr(again, name)
-    if hook is None:
-        return
-    answer = hook(pod, nodes)
-    _check_array(name, answer, nodes)
+def _check_function(
+    extension: Extension,
+    function: Callable[[PodRow, NodeRows], object],
+    fresh: Callable[[PodRow, NodeRows], object] | None,
+    pod: PodRow,
+    nodes: NodeRows,
+    where: str,
+) -> None:
+    """Ask one function about one pod in several ways that must come to the same."""
+    name = type(extension).__name__
+    answer = np.asarray(_check_array(extension, function(pod, nodes), nodes))
     turned, half = nodes[::-1].copy(), nodes[::2].copy()
     laws = (
-        (f"{name} gives the same answer twice", hook(pod, nodes), answer),
-        (f"{name} does not depend on the order of nodes", hook(pod, turned), answer[::-1]),
-        (f"{name} rates each node by itself", hook(pod, half), answer[::2]),
-        (f"{name} is the same when the plugin is opened again", fresh(pod, nodes), answer),
+        (f"{name} gives the same answer twice", function(pod, nodes), answer),
+        (f"{name} does not depend on the order of nodes", function(pod, turned), answer[::-1]),
+        (f"{name} rates each node by itself", function(pod, half), answer[::2]),
+        (f"{name} is the same when the plugin is opened again", fresh and fresh(pod, nodes), answer),
     )
     for law, found, wanted in laws:
         if not _same(found, wanted):
             raise BrokenLaw(f"{law}: on cluster {where!r} found {_shown(found)} and {_shown(wanted)}")
 
 
-def _check_array(name: str, answer: object, nodes: NodeRows) -> None:
-    kind = np.float64 if name == "score_nodes" else np.bool_
+def _check_array(extension: Extension, answer: object, nodes: NodeRows) -> object:
+    rates = isinstance(extension, NodeScore)
+    kind = np.float64 if rates else np.bool_
     wanted = f"{np.dtype(kind).name}[{len(nodes)}]"
     if not isinstance(answer, np.ndarray) or answer.dtype != kind or answer.shape != nodes.shape:
-        raise BrokenLaw(f"{name} returns {wanted}: found {_shown(answer)}")
-    if name == "score_nodes" and np.isinf(answer).any():
+        raise BrokenLaw(f"{type(extension).__name__} returns {wanted}: found {_shown(answer)}")
+    if rates and np.isinf(answer).any():
         raise BrokenLaw(f"scores are finite, or NaN to take a node out: found {_shown(answer)}")
+    return answer
 
 
-def _check_keys(hooks: Hooks, session: Session, where: str) -> None:
-    rows = {"group_keys": len(session.snapshot.groups), "pod_keys": len(session.snapshot.pods)}
-    for name, count in rows.items():
-        hook = getattr(hooks, name)
-        if hook is None:
-            continue
-        keys = np.asarray(hook(np.arange(count, dtype=np.int64)))
-        if keys.dtype != np.float64 or keys.shape[:1] != (count,) or keys.ndim > 2:
-            raise BrokenLaw(f"{name} returns float64[{count}, k]: on cluster {where!r} found {_shown(keys)}")
-        if not np.isfinite(keys).all():
-            raise BrokenLaw(f"{name} are finite: on cluster {where!r} found {_shown(keys)}")
+def _check_keys(extension: Extension, session: Session, where: str) -> None:
+    if isinstance(extension, GroupOrder):
+        count = len(session.snapshot.groups)
+    elif isinstance(extension, PodOrder):
+        count = len(session.snapshot.pods)
+    else:
+        return
+    name = type(extension).__name__
+    keys = np.asarray(extension.keys(np.arange(count, dtype=np.int64)))
+    if keys.dtype != np.float64 or keys.shape[:1] != (count,) or keys.ndim > 2:
+        raise BrokenLaw(f"{name} returns float64[{count}, k]: on cluster {where!r} found {_shown(keys)}")
+    if not np.isfinite(keys).all():
+        raise BrokenLaw(f"keys of {name} are finite: on cluster {where!r} found {_shown(keys)}")
 
 
 # ------------------------------------------------------------------------------------------------------------- effects
@@ -173,7 +209,8 @@ def _check_keys(hooks: Hooks, session: Session, where: str) -> None:
 
 def _check_effects(plugin: Plugin, taken: Snapshot, where: str) -> None:
     """Place pending pods, evict them, undo both: whatever the plugin tracks must follow, byte for byte."""
-    session, hooks = opened(plugin, taken)
+    session, extensions = opened(plugin, taken)
+    lasting = any(isinstance(each, Placement) and each.lasting_effects for each in extensions)
     untouched = session.ledger.fingerprint()
     for group in session.waiting_groups():
         portion = session.portion(int(group))
@@ -183,7 +220,7 @@ def _check_effects(plugin: Plugin, taken: Snapshot, where: str) -> None:
             statement.place_pods(chunk, session.all_nodes, session.no_extra, promise=False)
             placed, mark = session.ledger.fingerprint(), statement.mark()
             statement.evict(portion.holding(1 << Status.ALLOCATED, chunk))
-            if hooks.lasting_effects is None and _tracked(session) != tracked:
+            if not lasting and _tracked(session) != tracked:
                 raise BrokenLaw(f"what a placement adds, an eviction takes away: not so on cluster {where!r}")
             statement.roll_back(mark)
             if session.ledger.fingerprint() != placed:
@@ -203,8 +240,9 @@ def _tracked(session: Session) -> bytes:
 
 def _check_cycle(plugin: Plugin, objects: ClusterObjects, where: str) -> None:
     profile = default_profile()
-    uses = (*profile.plugins, PluginUse(name=type(plugin).__name__, plugin=plugin))
-    with_it = attrs.evolve(profile, plugins=uses)
+    mine = _claimed(plugin, objects)
+    others = [use for use in profile.plugins if not (mine and mine & _claimed(use.plugin, objects))]
+    with_it = attrs.evolve(profile, plugins=(*others, PluginUse(name=type(plugin).__name__, plugin=plugin)))
     first = _decisions(objects, with_it)
     if first != _decisions(objects, with_it):
         raise BrokenLaw(f"the same cluster gives the same decisions: not so on cluster {where!r}")
@@ -214,6 +252,12 @@ def _check_cycle(plugin: Plugin, objects: ClusterObjects, where: str) -> None:
     )
     if first != _decisions(turned, with_it):
         raise BrokenLaw(f"decisions do not depend on the order of objects: they do on cluster {where!r}")
+
+
+def _claimed(plugin: Plugin, objects: ClusterObjects) -> set[str]:
+    """Return what ``plugin`` does that only one plugin can do: it then stands in for the built-in one."""
+    session = open_session(take_snapshot(objects, NOW), plugin)
+    return {claim for each in session.policy.plugins for claim in claims(each) if "detail" not in claim}
 
 
 def _decisions(objects: ClusterObjects, profile: Profile) -> list[str]:

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
+from kai.configuration.registry import Registry
 from kai.errors import InputError
-from kai.framework.hooks import Plugin
-from kai.framework.profile import PluginUse
-from kai.framework.registry import Registry
+from kai.framework.hooks import Plugin, PluginUse
 from kai.simulation.case import Case
 from kai.simulation.request import Request
 from kai.simulation.run import Outcome, simulate

@@ -1,21 +1,22 @@
 """Sessions for unit tests of plugins: a view of a small cluster in one call."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import attrs
 
+from kai.engine.observe import Silent
+from kai.engine.profile import Profile
+from kai.engine.session import Session
 from kai.framework.decisions import Recorder
-from kai.framework.hooks import Hooks, Plugin
-from kai.framework.observe import Silent
-from kai.framework.profile import PluginUse, Profile
-from kai.framework.session import Session
+from kai.framework.hooks import Extension, GroupOrder, Plugin, PluginUse, PodOrder
 from kai.framework.view import SessionView
 from kai.model.rows import NodeRow, PodRow
 from kai.state.snapshot import Snapshot
 from kai.testing.building import snapshot
 
 Values = Mapping[str, Any]
+E = TypeVar("E")
 
 
 def session_view(
@@ -28,8 +29,8 @@ def session_view(
     """Return what a plugin sees of a session on a small cluster, in which only ``plugins`` answer.
 
         view = session_view(nodes={"n1": {"gpu": 8}}, groups={"g": {"members": 2, "runs_on": {"n1": 1}}})
-        hooks = MyPlugin().open(view)
-        hooks.score_nodes(pod_row(view, "g-1"), view.nodes)
+        score = only(NodeScore, MyPlugin().open(view)).score
+        score(pod_row(view, "g-1"), view.nodes)
 
     A plugin that tracks columns has to be given in ``plugins``: they are laid out while the session opens.
     """
@@ -50,21 +51,32 @@ class _Opener:
     """
 
     plugin: Plugin
-    hooks: Hooks | None = None
+    extensions: Sequence[Extension] | None = None
 
-    def open(self, session: SessionView, /) -> Hooks:
+    def open(self, session: SessionView, /) -> Sequence[Extension]:
         """Open the plugin."""
-        self.hooks = self.plugin.open(session)
-        return attrs.evolve(self.hooks, group_keys=None, pod_keys=None)
+        self.extensions = self.plugin.open(session)
+        return [each for each in self.extensions if not isinstance(each, GroupOrder | PodOrder)]
 
 
-def opened(plugin: Plugin, taken: Snapshot, *others: Plugin) -> tuple[Session, Hooks]:
-    """Return a session that ``plugin`` has opened beside ``others``, and the hooks that it returned."""
+def opened(plugin: Plugin, taken: Snapshot, *others: Plugin) -> tuple[Session, Sequence[Extension]]:
+    """Return a session that ``plugin`` has opened beside ``others``, and the extensions that it returned."""
     opener = _Opener(plugin)
     session = open_session(taken, *others, opener)
-    if opener.hooks is None:
+    if opener.extensions is None:
         raise AssertionError(f"{type(plugin).__name__}.open was not called")
-    return session, opener.hooks
+    return session, opener.extensions
+
+
+def only(kind: type[E], extensions: Sequence[Extension]) -> E:
+    """Return the only one of ``extensions`` that is of ``kind``.
+
+    Raises: LookupError if there is none, or more than one.
+    """
+    found = [each for each in extensions if isinstance(each, kind)]
+    if len(found) != 1:
+        raise LookupError(f"found {len(found)} of {kind.__name__}, expected one")
+    return found[0]
 
 
 def pod_row(view: SessionView, name: str) -> PodRow:

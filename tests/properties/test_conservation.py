@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.framework.cycle import run_cycle
+from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Bind, Evict, Recorder
 from kai.model.axis import GPU
 from tests.properties.strategies import SHARING, contended, fraction, memory, shape, snapshots, whole

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from kai.framework.cycle import run_cycle
+from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.intake import take_snapshot
 from kai.testing import load_scenario

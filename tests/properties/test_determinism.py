@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kai.api.codec import structure_all
 from kai.api.objects import ClusterObjects, collect
-from kai.framework.cycle import run_cycle
+from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.intake import take_snapshot
 from kai.testing.sinks import told

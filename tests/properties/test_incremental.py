@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.framework.cycle import run_cycle
+from kai.engine.cycle import run_cycle
+from kai.engine.session import base_of
 from kai.framework.decisions import Recorder
-from kai.framework.session import base_of
 from kai.intake import Intake, take_snapshot
 from tests.properties.deltas import changed
 from tests.properties.test_determinism import AT, EVERYTHING, objects_of

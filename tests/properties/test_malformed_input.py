@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.api.documents import load_values
+from kai.configuration.reading import make_profile, read_configuration
+from kai.configuration.registry import Registry
 from kai.errors import KaiError
-from kai.framework.configuration import make_profile, read_configuration
-from kai.framework.registry import Registry
 from kai.simulation.answer import answer
 from kai.simulation.overview import overview
 from kai.simulation.run import simulate

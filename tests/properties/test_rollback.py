@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kai.actions.placing import place_group
+from kai.engine.session import Session
+from kai.engine.statement import Statement
 from kai.framework.decisions import Cause
-from kai.framework.session import Session
-from kai.framework.statement import Statement
 from kai.model.status import ACTIVE_ALLOCATED, Status
 from tests.properties.strategies import contended, snapshots
 from tests.properties.watch import Watch, nothing_is_overcommitted, profile

@@ -3,7 +3,7 @@
 import attrs
 import numpy as np
 
-from kai.framework.cycle import CycleReport
+from kai.engine.report import CycleReport
 from kai.model.status import Status
 from kai.state.snapshot import Snapshot
 

@@ -8,13 +8,13 @@ from unittest import mock
 import attrs
 import numpy as np
 
-from kai.framework.configuration import default_profile
-from kai.framework.cycle import CycleReport, report
+from kai.configuration.reading import default_profile
+from kai.engine.observe import Silent
+from kai.engine.profile import Profile
+from kai.engine.report import CycleReport, report
+from kai.engine.session import Session
+from kai.engine.statement import Statement
 from kai.framework.decisions import Bind, Decision, Recorder
-from kai.framework.observe import Silent
-from kai.framework.profile import Profile
-from kai.framework.session import Session
-from kai.framework.statement import Statement
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.pod import GpuKind
 from kai.model.rows import Bools, Int64s

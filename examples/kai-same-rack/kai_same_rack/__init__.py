@@ -1,9 +1,11 @@
 """Prefer nodes in racks that already hold pods of the same group."""
 
+from collections.abc import Sequence
+
 import attrs
 import numpy as np
 
-from kai.framework import Dependence, Hooks, NodeRows, PodRow, Scores, SessionView
+from kai.framework import Dependence, Extension, NodeRows, NodeScore, PodRow, Scores, SessionView
 
 
 @attrs.frozen(kw_only=True)
@@ -13,7 +15,7 @@ class SameRack:
     label: str = "topology.kubernetes.io/rack"
     weight: float = attrs.field(default=1.0, validator=attrs.validators.ge(0.0))
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Look up the racks once; answer for many nodes at a time."""
         racks = session.label_codes(self.label)  # one code for each node; 0 where the label is absent
 
@@ -23,4 +25,4 @@ class SameRack:
             in_rack[0] = 0.0
             return in_rack[racks[nodes]] * self.weight
 
-        return Hooks(score_nodes=score_nodes, score_depends=Dependence.GROUP)
+        return [NodeScore(score_nodes, depends=Dependence.GROUP)]

@@ -1,6 +1,7 @@
 from kai_same_rack import SameRack
 
-from kai.testing import check_plugin, pod_row, session_view
+from kai.framework import NodeScore
+from kai.testing import check_plugin, only, pod_row, session_view
 
 RACKS = {
     "n1": {"gpu": 2, "labels": {"topology.kubernetes.io/rack": "a"}},
@@ -12,8 +13,8 @@ RACKS = {
 
 def test_a_rack_counts_for_each_pod_of_the_group_in_it():
     view = session_view(RACKS, {"train": {"members": 3, "each": {"gpu": 1}, "runs_on": ["n2", "n3"]}})
-    hooks = SameRack(weight=3.0).open(view)
-    assert hooks.score_nodes(pod_row(view, "train-2"), view.nodes).tolist() == [0.0, 6.0, 6.0, 0.0]
+    score = only(NodeScore, SameRack(weight=3.0).open(view)).score
+    assert score(pod_row(view, "train-2"), view.nodes).tolist() == [0.0, 6.0, 6.0, 0.0]
 
 
 def test_it_keeps_the_laws():

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kai.framework.portion import Portion
-from kai.framework.session import Session
+from kai.engine.portion import Portion
+from kai.engine.session import Session
 from kai.kernels.booking import requested_gpu
 from kai.kernels.victims import add_held
 from kai.model.rows import Bools, Int64s

@@ -10,14 +10,14 @@ import numpy as np
 
 from kai.actions.search.filters import Filters, held_by
 from kai.actions.search.standing import Standing
-from kai.framework.heaps import GroupHeap
-from kai.framework.portion import Portion
+from kai.engine.heaps import GroupHeap
+from kai.engine.portion import Portion
+from kai.engine.session import Session
 from kai.framework.scenario import Batch, Batches, Outer
-from kai.framework.session import Session
 from kai.kernels import growth
 from kai.kernels.growth import Growth
 from kai.kernels.opening import propose_first
-from kai.model.rows import Bools, GroupRows, Int64s, NodeRows
+from kai.model.rows import Bools, GroupRow, GroupRows, Int64s, NodeRows
 
 
 @attrs.frozen(kw_only=True)
@@ -36,7 +36,7 @@ class Terms:
         """Return the outer scenario with these batches."""
         return Outer(
             view=session.view,
-            aggressor=self.aggressor,
+            aggressor=GroupRow(self.aggressor.group),
             waiting=self.waiting,
             wanted=self.filters.wanted,
             recorded=self.recorded,

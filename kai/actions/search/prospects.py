@@ -11,8 +11,8 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from kai.framework.portion import Portion
-from kai.framework.session import Session
+from kai.engine.portion import Portion
+from kai.engine.session import Session
 from kai.kernels.columns import CPU, GPU, GPU_UNIT, KIND_FRACTION, KIND_MEMORY, MEMORY
 from kai.kernels.victims import free_gpus
 from kai.model.rows import Bools, Float64s, Int64s

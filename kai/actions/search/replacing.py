@@ -10,10 +10,10 @@ import numpy as np
 
 from kai.actions.placing import place_group
 from kai.actions.search.standing import Standing
-from kai.framework.heaps import GroupHeap
-from kai.framework.portion import Portion
-from kai.framework.session import Session
-from kai.framework.statement import Statement
+from kai.engine.heaps import GroupHeap
+from kai.engine.portion import Portion
+from kai.engine.session import Session
+from kai.engine.statement import Statement
 from kai.kernels import trying
 from kai.kernels.groups import find_waiting
 from kai.kernels.trying import Aggressor

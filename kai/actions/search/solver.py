@@ -28,13 +28,13 @@ from kai.actions.search.filters import Filters, held_by
 from kai.actions.search.outer import Plodding, Striding, Terms
 from kai.actions.search.replacing import Replacing, settle, try_at_once
 from kai.actions.search.standing import Standing
-from kai.framework.budget import Grant
+from kai.engine.budget import Grant
+from kai.engine.portion import Portion
+from kai.engine.session import Session
+from kai.engine.statement import Statement
 from kai.framework.decisions import Cause
-from kai.framework.hooks import Hooks
-from kai.framework.portion import Portion
+from kai.framework.hooks import VictimProposals
 from kai.framework.scenario import NO_BATCHES, Batches, Scenario
-from kai.framework.session import Session
-from kai.framework.statement import Statement
 from kai.framework.verdict import Fact
 from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY, KIND_NONE, RELEASING
 from kai.kernels.opening import NOBODY, UNSUITED, is_final
@@ -99,10 +99,10 @@ class Search:
         self._rule = rule
         self._explain = explain
         self._failed: set[object] = set()
-        self._judges = session.policy.having("accept")
+        self._judges = [each for each in session.policy.victims if each.accept is not None]
         self._standing = standing
         self._shortcuts = standing is not None
-        self._done: Hooks | None = None
+        self._done: VictimProposals | None = None
         """The generator that proposes nothing, or whose time is up."""
 
     @cached_property
@@ -127,16 +127,16 @@ class Search:
         if session.budget.begin_group() is Grant.STOP:
             return Outcome.STOPPED
         self._used = session.columns.queue_used.copy()
-        for hooks in session.policy.having("before_search"):
-            if hooks.before_search is not None:
-                hooks.before_search(GroupRow(self._aggressor.group), self._cause)
+        for each in session.policy.victims:
+            if each.before_search is not None:
+                each.before_search(GroupRow(self._aggressor.group), self._cause)
         occupied = self._occupied()
         try:
             for plugin in session.policy.plugins:
-                if plugin.hooks.propose is None:
+                if plugin.proposals is None:
                     continue
-                session.budget.begin_generator(plugin.hooks.proposer or plugin.name)
-                found = self._with_generator(plugin.hooks, chunk)
+                session.budget.begin_generator(plugin.proposals.name or plugin.name)
+                found = self._with_generator(plugin.proposals, chunk)
                 if found is None:
                     continue
                 if self._aggressor.is_gang_satisfied() and self._occupied() > occupied:
@@ -175,19 +175,19 @@ class Search:
             return self._aggressor.occupying(self._aggressor.leaves[0])
         return sum(self._aggressor.occupying(leaf) for leaf in self._aggressor.leaves)
 
-    def _with_generator(self, hooks: Hooks, chunk: Int64s) -> Found | None:
+    def _with_generator(self, proposals: VictimProposals, chunk: Int64s) -> Found | None:
         """Find the largest part of the chunk that can be helped, then help the whole."""
         recorded = NO_BATCHES
         kept: Found | None = None
 
         def helps(count: int) -> bool:
             nonlocal recorded, kept
-            found = self._first(hooks, chunk) if len(chunk) == 1 else None
-            found = found or self._probe(hooks, chunk[:count], recorded)
+            found = self._first(proposals, chunk) if len(chunk) == 1 else None
+            found = found or self._probe(proposals, chunk[:count], recorded)
             if found is None:
                 return False
             recorded = found.batches
-            if count == len(chunk) and self._shortcuts and hooks.begins_with_recorded and self._is_the_last(found):
+            if count == len(chunk) and self._shortcuts and proposals.begins_with_recorded and self._is_the_last(found):
                 kept = found
             else:
                 found.statement.discard()
@@ -207,13 +207,13 @@ class Search:
                 solved = middle
             else:
                 unsolved = middle
-        return kept or (self._probe(hooks, chunk, recorded) if solved else None)
+        return kept or (self._probe(proposals, chunk, recorded) if solved else None)
 
-    def _probe(self, hooks: Hooks, pods: Int64s, recorded: Batches) -> Found | None:
+    def _probe(self, proposals: VictimProposals, pods: Int64s, recorded: Batches) -> Found | None:
         """Try scenarios until one places the part of the aggressor that has ``pods`` besides those with a place."""
         part = self._part(pods)
         waiting = tuple(part.chunk().tolist())
-        if hooks.propose is None or not waiting or self._done is hooks:
+        if not waiting or self._done is proposals:
             return None
         idle, releasing = self._idle_and_releasing
         free: Int64s = idle + releasing
@@ -225,7 +225,7 @@ class Search:
             feasible=self._feasible,
             filters=Filters(self._session, part, waiting, free, self._feasible),
         )
-        for scenario in hooks.propose(self._victims.outers(terms)):
+        for scenario in proposals.propose(self._victims.outers(terms)):
             if not len(scenario.victims()) or (self._failed and scenario.fingerprint() in self._failed):
                 continue
             if not self._granted():
@@ -236,22 +236,27 @@ class Search:
             self._failed.add(scenario.fingerprint())
         return None
 
-    def _first(self, hooks: Hooks, chunk: Int64s) -> Found | None:
+    def _first(self, proposals: VictimProposals, chunk: Int64s) -> Found | None:
         """Try the first scenario of a search for one pod in kernels; what they cannot say is left to ``_probe``."""
         standing, session = self._standing, self._session
-        if standing is None or self._failed or not hooks.proposes_by_node or not isinstance(self._victims, Striding):
+        if (
+            standing is None
+            or self._failed
+            or not proposals.proposes_by_node
+            or not isinstance(self._victims, Striding)
+        ):
             return None
         ended = self._victims.propose_first(self._aggressor.group)
         if ended == UNSUITED:
             return None
         if ended == NOBODY or not self._granted():
-            self._done = hooks
+            self._done = proposals
             return None
         opening = standing.opening
         count, parts, room = opening.state.tolist()
         victims = opening.victims[:count].copy()
         scenario = Scenario(
-            aggressor=self._aggressor,
+            aggressor=GroupRow(self._aggressor.group),
             waiting=tuple(chunk.tolist()),
             potential=Batches(victims, opening.start[: parts + 1].copy()),
         )
@@ -343,13 +348,13 @@ class Search:
                 return False
             if not terms.filters.accept(found.victims, held_by(session, found.victims)):
                 return False
-        known = self._cause is not Cause.CONSOLIDATE and all(hooks.accepts_by_victims for hooks in self._judges)
+        known = self._cause is not Cause.CONSOLIDATE and all(each.accepts_by_victims for each in self._judges)
         return (known or self._accepted(again, found.victims)) and self._granted(found)
 
     def _accepted(self, scenario: Scenario, victims: PodRows) -> bool:
         if self._cause is Cause.CONSOLIDATE:
             return not (self._session.columns.status[victims] == RELEASING).any()
-        return all(hooks.accept(scenario, self._cause) for hooks in self._judges if hooks.accept is not None)
+        return all(each.accept(scenario, self._cause) for each in self._judges if each.accept is not None)
 
     def _books_all_they_ask_for(self, victims: PodRows) -> bool:
         """Say whether the group fits wherever there is as much as its pods will take, no more being asked for.

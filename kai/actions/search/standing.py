@@ -6,8 +6,8 @@ and where it ranks, is worked out again only when one of its pods changed its st
 
 import numpy as np
 
-from kai.framework.heaps import GroupHeap
-from kai.framework.session import Session
+from kai.engine.heaps import GroupHeap
+from kai.engine.session import Session
 from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY
 from kai.kernels.filling import fill_victims
 from kai.kernels.growth import Growth

@@ -14,10 +14,10 @@ import numpy as np
 from kai.actions.search.outer import Plodding, Striding
 from kai.actions.search.solver import Explain, Outcome, Search
 from kai.actions.search.standing import Standing
+from kai.engine.heaps import GroupHeap
+from kai.engine.portion import Portion
+from kai.engine.session import Session
 from kai.framework.decisions import Cause
-from kai.framework.heaps import GroupHeap
-from kai.framework.portion import Portion
-from kai.framework.session import Session
 from kai.framework.verdict import ACCEPTED, Code, Reason, Verdict
 from kai.kernels.groups import find_placed
 from kai.kernels.standing import keep_queues
@@ -118,7 +118,7 @@ class Hunt:
         if len(chunk) == 1 or not session.parameters.shortcuts:
             return False
         rows = np.flatnonzero(member).astype(np.int64)
-        asked = [hooks.hopeless for hooks in session.policy.having("hopeless") if hooks.hopeless is not None]
+        asked = [each.hopeless for each in session.policy.victims if each.hopeless is not None]
         return any(hopeless(GroupRow(portion.group), chunk, rows, self.cause) for hopeless in asked)
 
     def _candidates(self, session: Session, portion: Portion, standing: Standing | None) -> Bools:
@@ -131,14 +131,14 @@ class Hunt:
         member = placed & session.facts.groups.preemptible
         member[portion.group] = False
         member = self.victims(session, portion, member)
-        for hooks in session.policy.having("filter_queues"):
-            queues = hooks.filter_queues(GroupRow(portion.group), self.cause) if hooks.filter_queues else None
+        for each in session.policy.victims:
+            queues = each.queues(GroupRow(portion.group), self.cause) if each.queues is not None else None
             if queues is not None:
                 keep_queues(session.facts, queues, member)
-        for hooks in session.policy.having("filter_victims"):
+        for each in session.policy.victims:
             rows = np.flatnonzero(member).astype(np.int64)
-            if hooks.filter_victims is not None and len(rows):
-                member[rows] = hooks.filter_victims(GroupRow(portion.group), rows, self.cause)
+            if each.groups is not None and len(rows):
+                member[rows] = each.groups(GroupRow(portion.group), rows, self.cause)
         return member
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Hooks
+from kai.framework.hooks import Extension, NodeFilter, Placement, PodFilter
 from kai.framework.view import SessionView
 from kai.model.pod import Shape
 from kai.model.rows import Bools
@@ -48,25 +48,25 @@ class Dra:
 
     _memory: Memory = attrs.field(factory=Memory, init=False, eq=False, repr=False)
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Open the books on all claims; without pods that claim there is nothing to say."""
         concerns = concerned(session)
         if not concerns.any():
-            return Hooks()
+            return ()
         desk = Desk(session, self._memory.inventory_of(session), self._memory.selectors, concerns)
-        return Hooks(
-            concerns=concerns,
-            admit_pod=desk.admit,
-            filter_nodes=desk.filter_nodes,
-            filter_depends=Dependence.SESSION,
-            explain_nodes=desk.explain,
-            choose=desk.choose,
-            detail="claims",
-            recorded=desk.recorded,
-            effects=desk.effects,
-            lasting_effects=desk.lasting_effects,
-            opening_effects=desk.opening_effects(),
-            credit_nodes=desk.credit,
+        return (
+            PodFilter(desk.admit, concerns=concerns),
+            NodeFilter(desk.filter_nodes, concerns=concerns, explain=desk.explain),
+            Placement(
+                kind="claims",
+                choose=desk.choose,
+                recorded=desk.recorded,
+                effects=desk.effects,
+                lasting_effects=desk.lasting_effects,
+                corrections=desk.opening_effects(),
+                credit=desk.credit,
+                concerns=concerns,
+            ),
         )
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Effect, Hooks
+from kai.framework.hooks import Effect, Extension, NodeFilter, NodeScore, Placement
 from kai.framework.view import SessionView
 from kai.kernels.numa import INFEASIBLE, POLICY_RESTRICTED, Requests, Zones, is_aligned, place, spans
 from kai.model.placement import NumaPlacement, ZonesLeft
@@ -37,25 +37,24 @@ class Numa:
     ignore: tuple[str, ...] = ()
     reconstruct_available: bool = True
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Read the zones of all nodes; without any there is nothing to say."""
         ignored = frozenset("gpu" if name.endswith("gpu") else name for name in self.ignore)
         layouts = read_layouts(session.snapshot, ignored, reconstruct=self.reconstruct_available)
         if layouts is None:
-            return Hooks()
+            return ()
         aligner = _Aligner(session, layouts)
-        return Hooks(
-            concerns=aligner.concerns,
-            filter_nodes=aligner.filter_nodes,
-            filter_depends=Dependence.SESSION,
-            explain_nodes=_explain,
-            score_nodes=aligner.score_nodes,
-            score_depends=Dependence.SESSION,
-            choose=aligner.choose,
-            detail=DETAIL,
-            recorded=aligner.recorded,
-            effects=aligner.effects,
-            report_nodes=aligner.report_nodes,
+        return (
+            NodeFilter(aligner.filter_nodes, concerns=aligner.concerns, explain=_explain),
+            NodeScore(aligner.score_nodes, concerns=aligner.concerns),
+            Placement(
+                kind=DETAIL,
+                choose=aligner.choose,
+                recorded=aligner.recorded,
+                effects=aligner.effects,
+                report=aligner.report_nodes,
+                concerns=aligner.concerns,
+            ),
         )
 
 

@@ -7,12 +7,14 @@ its children.
 Source: the peer's plugins/proportion.
 """
 
+from collections.abc import Sequence
+
 import attrs
 import numpy as np
 from attrs.validators import ge
 
 from kai.framework.decisions import Cause
-from kai.framework.hooks import Hooks
+from kai.framework.hooks import Extension, Victims
 from kai.framework.scenario import Scenario
 from kai.framework.terms import FairShares
 from kai.framework.verdict import ACCEPTED, Code, Verdict
@@ -37,7 +39,7 @@ class Proportion:
     k: float = attrs.field(default=1.0, validator=ge(0.0))
     saturation_multiplier: float = attrs.field(default=1.0, validator=ge(1.0))
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Divide once; the answers hold for the whole cycle, only what queues use moves."""
         total = cluster_total(session)
         requested = queue_requests(session)
@@ -72,15 +74,15 @@ class Proportion:
                 return ACCEPTED
             return judge.judge(scenario)
 
-        return Hooks(
-            terms=(shares,),
-            may_reclaim=may_reclaim,
-            filter_queues=filter_queues,
+        victims = Victims(
+            queues=filter_queues,
             hopeless=hopeless,
+            may_reclaim=may_reclaim,
             before_search=before_search,
             accept=accept,
             accepts_by_victims=True,
         )
+        return shares, victims
 
     def _divide(self, session: SessionView, total: Float64s, requested: Float64s) -> FairShares:
         queues = session.snapshot.queues

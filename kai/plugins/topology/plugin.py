@@ -10,12 +10,13 @@ Source: the peer's plugins/topology.
 """
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Hooks, Nest, Partition
+from kai.framework.hooks import Domains, Extension, Nest, Partition
 from kai.framework.verdict import Code, SmallDomain, Verdict
 from kai.framework.view import SessionView
 from kai.kernels.domains import STEP
@@ -39,7 +40,7 @@ class Topology:
 
     stop_at_required: bool = False
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the partition; trees are made when a constraint first asks for them."""
         fitting = _Fitting()
 
@@ -76,7 +77,7 @@ class Topology:
                 stop=self.stop_at_required,
             )
 
-        return Hooks(partition_nodes=partition, partitions=session.constrained_groups, nest=nest)
+        return (Domains(partition, groups=session.constrained_groups, tree=nest),)
 
 
 MOST_TOLD = 100

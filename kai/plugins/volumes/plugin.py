@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Hooks
+from kai.framework.hooks import Dependence, Extension, NodeFilter, NodeWait, PodFilter
 from kai.framework.verdict import Code, Verdict
 from kai.framework.view import SessionView
 from kai.model.rows import Bools, NodeRows, PodRow
@@ -28,24 +28,25 @@ from kai.plugins.volumes.reach import Answer, Reach
 class Volumes:
     """Refuse nodes from which a pod's volumes cannot be reached or made."""
 
-    def open(self, session: SessionView) -> Hooks:
+    def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the filter and the refusal, for the shapes with volume claims."""
         catalog = session.snapshot.catalog.volumes
         mounts = session.snapshot.by_shape("mounts of shapes", lambda shape: Mounts.of(catalog, shape), catalog)
         concerns = np.array([mount is not None for mount in mounts], np.bool_)
         if not concerns.any():
-            return Hooks()
+            return ()
         storage = Storage(session, mounts) if catalog.share_capacity and catalog.drivers else None
         desk = _Desk(session, mounts, Reach(session), storage)
-        return Hooks(
-            concerns=concerns,
-            filter_nodes=desk.filter_nodes,
-            filter_depends=Dependence.SESSION if storage is not None else Dependence.SHAPE,
-            explain_nodes=desk.explain_nodes,
-            must_wait=desk.must_wait if storage is not None else None,
-            # Asking for each pod costs the fast path of all shapes with claims: only where some shape is refused.
-            admit_pod=desk.admit_pod if any(mount is not None and mount.refusal for mount in mounts) else None,
-        )
+        depends = Dependence.SESSION if storage is not None else Dependence.SHAPE
+        extensions: list[Extension] = [
+            NodeFilter(desk.filter_nodes, depends=depends, concerns=concerns, explain=desk.explain_nodes)
+        ]
+        if storage is not None:
+            extensions.append(NodeWait(desk.must_wait, concerns=concerns))
+        # Asking for each pod costs the fast path of all shapes with claims: only where some shape is refused.
+        if any(mount is not None and mount.refusal for mount in mounts):
+            extensions.append(PodFilter(desk.admit_pod, concerns=concerns))
+        return extensions
 
 
 @attrs.frozen(eq=False)

@@ -1,6 +1,6 @@
 import attrs
 
-from kai.framework.cycle import run_cycle
+from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Bind, Nominate
 from kai.testing import RecordingSink, default_profile_with, snapshot
 

@@ -19,10 +19,7 @@ def test_built_ins_are_listed_with_origin_hooks_and_options(capsys):
         "cpu": "true or false, default true",
         "gpu": "true or false, default true",
     }
-    assert (
-        found["plugin", "topology"]["hooks"] == ["partition_nodes"]
-        or "partition_nodes" in found["plugin", "topology"]["hooks"]
-    )
+    assert found["plugin", "topology"]["hooks"] == ["Domains"]
     assert (found["plugin", "spread"]["enabled"], found["plugin", "spread"]["position"]) == (False, None)
     assert found["action", "allocate"]["position"] == 1
 

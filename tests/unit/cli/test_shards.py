@@ -12,8 +12,8 @@ from kai.cli.process import Process
 from kai.cli.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.roles import configuration_of, scheduler_settings
 from kai.cli.shards import render
+from kai.configuration.reading import make_profile, read_configuration
 from kai.errors import ConfigError
-from kai.framework.configuration import make_profile, read_configuration
 from kai.framework.parameters import Parameters
 from kai.intake import IntakeSettings
 from tests.unit.api.manifests import SHARD

@@ -55,7 +55,7 @@ def test_it_is_found_by_its_entry_point(installed):
     done = run(installed, "kai", "plugins", "--config", str(PACKAGE / "policy.yaml"), "-o", "json")
     assert done.returncode == 0, done.stderr
     (found,) = [each for each in json.loads(done.stdout)["items"] if each["name"] == "same-rack"]
-    assert (found["origin"], found["enabled"], found["hooks"]) == ("kai-same-rack 0.2.0", True, ["score_nodes"])
+    assert (found["origin"], found["enabled"], found["hooks"]) == ("kai-same-rack 0.2.0", True, ["NodeScore"])
     assert found["options"]["weight"] == "number, 0 or more, default 1"
 
 

@@ -1,10 +1,10 @@
 import attrs
 import numpy as np
 
+from kai.engine.observe import Silent
+from kai.engine.profile import Profile
+from kai.engine.session import Session
 from kai.framework.decisions import Recorder
-from kai.framework.observe import Silent
-from kai.framework.profile import Profile
-from kai.framework.session import Session
 from kai.model.constraints import NodeTerm, Requirement
 from tests.unit.plugins.stage import node, pod, snapshot_of
 

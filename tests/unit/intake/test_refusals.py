@@ -2,10 +2,10 @@
 
 import attrs
 
-from kai.framework.cycle import run_cycle
+from kai.engine.cycle import run_cycle
+from kai.explain.messages import reason_text
+from kai.explain.words import Teller
 from kai.framework.decisions import Bind, Evict
-from kai.framework.messages import reason_text
-from kai.framework.words import Teller
 from kai.intake import Intake
 from kai.model.noroom import NoRoom
 from kai.testing import RecordingSink, default_profile_with

@@ -1,9 +1,9 @@
 import attrs
 
-from kai.framework.cycle import run_cycle
+from kai.engine.cycle import run_cycle
+from kai.explain.words import Teller
 from kai.framework.decisions import Bind, Recorder
 from kai.framework.verdict import Code
-from kai.framework.words import Teller
 from kai.intake import Intake, IntakeSettings
 from kai.simulation.shorthand import NOW
 from kai.testing import cluster, default_profile_with

@@ -1,9 +1,9 @@
 import numpy as np
 
+from kai.engine.observe import Silent
+from kai.engine.profile import Profile
+from kai.engine.session import Session
 from kai.framework.decisions import Recorder
-from kai.framework.observe import Silent
-from kai.framework.profile import Profile
-from kai.framework.session import Session
 from kai.kernels import place
 from tests.unit.plugins.stage import node, pod, snapshot_of
 

@@ -9,12 +9,13 @@ import numpy as np
 from kai.actions.allocate import Allocate
 from kai.api.codec import structure_all
 from kai.api.objects import collect
+from kai.engine.observe import Silent
+from kai.engine.opened import Opened
+from kai.engine.profile import Action, Profile
+from kai.engine.session import Session
 from kai.framework.decisions import Bind, Evict, Recorder
-from kai.framework.hooks import Hooks, Plugin
-from kai.framework.observe import Silent
+from kai.framework.hooks import Plugin, PluginUse
 from kai.framework.parameters import Parameters
-from kai.framework.profile import Action, PluginUse, Profile
-from kai.framework.session import Session
 from kai.framework.verdict import Histogram
 from kai.intake import take_snapshot
 from kai.model.rows import PodRow
@@ -110,10 +111,15 @@ def snapshot_of(*manifests: Manifest, minimum: int = 1, **changes: Any) -> Snaps
 
 @attrs.frozen
 class Stage:
-    """A session with the plugin under test, and the plugin's hooks."""
+    """A session with the plugin under test, and what the plugin answers there."""
 
     session: Session
-    hooks: Hooks
+    answers: Opened
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the plugin has nothing to say in this session."""
+        return attrs.asdict(self.answers, recurse=False) == attrs.asdict(Opened(name="tested"), recurse=False)
 
     @classmethod
     def of(cls, plugin: Plugin, snapshot: Snapshot, parameters: Parameters | None = None) -> "Stage":
@@ -122,7 +128,7 @@ class Stage:
             actions=(), plugins=(PluginUse(name="tested", plugin=plugin),), parameters=parameters or Parameters()
         )
         session = Session(snapshot, profile, Recorder(), Silent())
-        return cls(session, session.policy.plugins[0].hooks)
+        return cls(session, session.policy.plugins[0])
 
     def row(self, name: str) -> PodRow:
         """Return the row of a pod by name."""
@@ -131,34 +137,35 @@ class Stage:
     def is_concerned(self, name: str) -> bool:
         """Say whether the plugin is asked about a pod at all."""
         shape = self.session.facts.pods.shape[self.row(name)]
-        return self.hooks.concerns is None or bool(self.hooks.concerns[shape])
+        return self.answers.is_asked(int(shape))
 
     def accepting(self, name: str) -> list[str]:
         """Return the names of the nodes that the filter leaves for a pod."""
-        assert self.hooks.filter_nodes is not None
-        mask = self.hooks.filter_nodes(self.row(name), self.session.all_nodes)
+        assert self.answers.node_filter is not None
+        mask = self.answers.node_filter.filter(self.row(name), self.session.all_nodes)
         assert mask.dtype == np.bool_
         return [each.name for each, accepted in zip(self.session.snapshot.nodes, mask, strict=True) if accepted]
 
     def scores(self, name: str) -> list[float]:
         """Return the scores of all nodes for a pod."""
-        assert self.hooks.score_nodes is not None
-        scores = self.hooks.score_nodes(self.row(name), self.session.all_nodes)
+        assert self.answers.node_score is not None
+        scores = self.answers.node_score.score(self.row(name), self.session.all_nodes)
         assert scores.dtype == np.float64
         return [float(score) for score in scores]
 
     def reasons(self, name: str) -> list[str]:
         """Return the words for each node that the filter refuses, in node order."""
-        assert self.hooks.filter_nodes is not None
-        assert self.hooks.explain_nodes is not None
-        refused = self.session.all_nodes[~self.hooks.filter_nodes(self.row(name), self.session.all_nodes)]
-        return list(self.hooks.explain_nodes(self.row(name), refused))
+        filters = self.answers.node_filter
+        assert filters is not None
+        assert filters.explain is not None
+        refused = self.session.all_nodes[~filters.filter(self.row(name), self.session.all_nodes)]
+        return list(filters.explain(self.row(name), refused))
 
     def refusal(self, name: str) -> str:
         """Return why a pod is refused before any node is looked at, "" if it is not."""
-        if self.hooks.admit_pod is None or not self.is_concerned(name):
+        if self.answers.pod_filter is None or not self.is_concerned(name):
             return ""
-        verdict = self.hooks.admit_pod(self.row(name))
+        verdict = self.answers.pod_filter.admit(self.row(name))
         return "" if verdict else str(verdict.reasons[0].facts["text"])
 
 

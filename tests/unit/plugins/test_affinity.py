@@ -1,6 +1,6 @@
 import pytest
 
-from kai.framework.hooks import Dependence, Hooks
+from kai.framework.hooks import Dependence
 from kai.plugins.affinity import REFUSED, Affinity
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
 
@@ -76,12 +76,12 @@ def test_pods_that_select_nothing_are_not_asked_about():
 
 
 def test_nothing_is_asked_where_no_pod_selects_nodes():
-    assert Stage.of(Affinity(), snapshot_of(*NODES, pod("a-0"))).hooks == Hooks()
+    assert Stage.of(Affinity(), snapshot_of(*NODES, pod("a-0"))).is_silent
 
 
 def test_the_answer_depends_on_the_shape_alone_and_costs_no_call_for_each_pod():
     stage = Stage.of(Affinity(), snapshot_of(*NODES, pod("a-0", nodeSelector={"disk": "ssd"})))
-    assert stage.hooks.filter_depends is Dependence.SHAPE
+    assert stage.answers.node_filter.depends is Dependence.SHAPE
     assert not stage.session.policy.dynamic.any()
 
 

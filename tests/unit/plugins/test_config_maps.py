@@ -1,5 +1,4 @@
-from kai.framework.hooks import Hooks
-from kai.framework.messages import fit_message
+from kai.explain.messages import fit_message
 from kai.plugins.config_maps import ConfigMaps
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
 
@@ -29,7 +28,7 @@ def test_a_map_in_another_namespace_does_not_help():
 
 def test_nobody_pays_where_nothing_is_missing():
     stage = Stage.of(ConfigMaps(), snapshot_of(node("n1"), config_map("have"), needing("a-0", "have"), pod("b-0")))
-    assert stage.hooks == Hooks()
+    assert stage.is_silent
 
 
 def test_only_pods_that_miss_something_are_asked_about():
@@ -39,7 +38,7 @@ def test_only_pods_that_miss_something_are_asked_about():
 
 
 def test_where_config_maps_were_not_listed_none_is_missing():
-    assert Stage.of(ConfigMaps(), snapshot_of(node("n1"), needing("a-0", "lost"))).hooks == Hooks()
+    assert Stage.of(ConfigMaps(), snapshot_of(node("n1"), needing("a-0", "lost"))).is_silent
 
 
 def test_a_cycle_leaves_the_pod_pending_and_says_why_in_the_words_of_the_peer():

@@ -1,4 +1,4 @@
-from kai.framework.hooks import Dependence, Hooks
+from kai.framework.hooks import Dependence
 from kai.plugins.nominated import NominatedNode
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
 
@@ -19,13 +19,13 @@ def test_the_weight_is_an_option():
 
 
 def test_a_node_that_is_gone_nominates_nothing():
-    assert Stage.of(NominatedNode(), snapshot_of(*NODES, nominated("a-0", "n9"))).hooks == Hooks()
+    assert Stage.of(NominatedNode(), snapshot_of(*NODES, nominated("a-0", "n9"))).is_silent
 
 
 def test_only_nominated_pods_are_asked_about_and_only_by_shape():
     stage = Stage.of(NominatedNode(), snapshot_of(*NODES, nominated("a-0", "n2"), pod("b-0")))
     assert (stage.is_concerned("a-0"), stage.is_concerned("b-0")) == (True, False)
-    assert stage.hooks.score_depends is Dependence.SHAPE
+    assert stage.answers.node_score.depends is Dependence.SHAPE
 
 
 def test_a_cycle_brings_a_pod_back_to_its_node():

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kai.framework.hooks import Hooks
 from kai.model.constraints import AffinityTerm
 from kai.model.status import ACTIVE_USED, within
 from kai.plugins.pod_affinity import KEPT_OFF, NOT_AWAY, NOT_NEAR, PodAffinity, PodAffinityScore
@@ -182,7 +181,7 @@ def test_pods_that_no_term_bears_on_are_placed_without_asking():
 
 
 def test_nothing_is_asked_where_no_pod_has_terms():
-    assert filtering(pod("a-0", on="n1", labels=DB)).hooks == Hooks()
+    assert filtering(pod("a-0", on="n1", labels=DB)).is_silent
 
 
 def test_a_gang_that_spreads_by_anti_affinity_takes_a_node_each():
@@ -244,7 +243,7 @@ def test_what_pods_that_are_there_prefer_counts_as_well():
 
 
 def test_required_terms_of_pods_that_are_there_are_worth_nothing():
-    assert scoring(pod("a-0", on="n1", affinity=near(term(WEB, ZONE))), pod("b-0", labels=WEB)).hooks == Hooks()
+    assert scoring(pod("a-0", on="n1", affinity=near(term(WEB, ZONE))), pod("b-0", labels=WEB)).is_silent
 
 
 def test_the_weight_is_an_option_of_the_score():
@@ -380,7 +379,7 @@ ALL = range(4)
 
 
 def asks_about(stage, name):
-    is_open = stage.hooks.filter_nodes is not None or stage.hooks.score_nodes is not None
+    is_open = stage.answers.node_filter is not None or stage.answers.node_score is not None
     return is_open and stage.is_concerned(name)
 
 

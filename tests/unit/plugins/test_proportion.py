@@ -6,10 +6,10 @@ import attrs
 import pytest
 
 from kai.actions.search.solver import Search
-from kai.framework.configuration import default_profile
+from kai.configuration.reading import default_profile
+from kai.engine.observe import Silent
+from kai.engine.session import Session
 from kai.framework.decisions import Recorder
-from kai.framework.observe import Silent
-from kai.framework.session import Session
 from kai.testing import check_scenario
 from tests.unit.plugins.stage import node, pod, snapshot_of
 

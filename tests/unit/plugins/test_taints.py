@@ -1,6 +1,6 @@
 import pytest
 
-from kai.framework.hooks import Dependence, Hooks
+from kai.framework.hooks import Dependence
 from kai.model.constraints import Taint, Toleration
 from kai.plugins.taints import Taints, tolerates
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
@@ -69,11 +69,11 @@ def test_the_first_taint_that_is_not_covered_is_named():
 
 
 def test_nothing_is_asked_where_no_node_repels():
-    assert Stage.of(Taints(), snapshot_of(NODES[0], NODES[3], tolerating())).hooks == Hooks()
+    assert Stage.of(Taints(), snapshot_of(NODES[0], NODES[3], tolerating())).is_silent
 
 
 def test_the_answer_depends_on_the_shape_alone():
-    assert Stage.of(Taints(), snapshot_of(*NODES, tolerating())).hooks.filter_depends is Dependence.SHAPE
+    assert Stage.of(Taints(), snapshot_of(*NODES, tolerating())).answers.node_filter.depends is Dependence.SHAPE
 
 
 def test_tolerating_the_taint_of_a_cordoned_node_does_not_open_it():

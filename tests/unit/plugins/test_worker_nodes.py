@@ -1,4 +1,3 @@
-from kai.framework.hooks import Hooks
 from kai.framework.parameters import Parameters
 from kai.plugins.worker_nodes import WorkerNodes
 from tests.unit.plugins.stage import Stage, node, pod, snapshot_of
@@ -37,4 +36,4 @@ def test_the_labels_are_options():
 
 
 def test_nothing_is_asked_unless_scheduling_is_restricted():
-    assert Stage.of(WorkerNodes(), snapshot_of(*NODES, *PODS)).hooks == Hooks()
+    assert Stage.of(WorkerNodes(), snapshot_of(*NODES, *PODS)).is_silent

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from kai.cluster.port import Term
+from kai.configuration.reading import default_profile
 from kai.errors import InputError
-from kai.framework.configuration import default_profile
 from kai.framework.decisions import Bind
-from kai.framework.hooks import Dependence, Hooks
-from kai.framework.profile import PluginUse
+from kai.framework.hooks import Dependence, Hooks, PluginUse
 from kai.intake.aside import Suspect
 from kai.scheduler import cycling
 from kai.scheduler.cycling import Cycles, Done, Failure, Stream

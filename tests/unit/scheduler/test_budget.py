@@ -1,6 +1,6 @@
 """Search budgets count seconds, and what they answered can be answered again."""
 
-from kai.framework.budget import Grant
+from kai.engine.budget import Grant
 from kai.framework.parameters import SearchBudgets
 from kai.scheduler.budget import Repeated, Timed
 

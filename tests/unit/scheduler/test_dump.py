@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from kai.api.codec import unstructure
+from kai.configuration.reading import read_configuration
 from kai.errors import InputError
-from kai.framework.configuration import read_configuration
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
 from kai.scheduler.dump import Input, archive, raw_objects, write_archive

@@ -4,8 +4,8 @@ import attrs
 import numpy as np
 
 from kai.api.caps import GATE
-from kai.framework.configuration import default_profile
-from kai.framework.cycle import run_cycle
+from kai.configuration.reading import default_profile
+from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.scheduler.explanations import explain
 from tests.unit.intake import making

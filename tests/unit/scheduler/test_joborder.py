@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import anyio
 import attrs
 
-from kai.framework.configuration import default_profile
-from kai.framework.cycle import run_cycle
+from kai.configuration.reading import default_profile
+from kai.engine.cycle import run_cycle
+from kai.engine.waiting_order import waiting_order
 from kai.framework.decisions import Bind, Recorder
 from kai.framework.parameters import Parameters
-from kai.framework.waiting import waiting_order
 from kai.intake import take_snapshot
 from kai.scheduler.dump import Input
 from kai.scheduler.joborder import job_order

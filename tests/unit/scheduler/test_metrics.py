@@ -2,8 +2,8 @@
 
 from prometheus_client import CollectorRegistry
 
-from kai.framework.configuration import default_profile
-from kai.framework.cycle import run_cycle
+from kai.configuration.reading import default_profile
+from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.scheduler.budget import Spent

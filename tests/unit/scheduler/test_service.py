@@ -11,8 +11,7 @@ from structlog.testing import capture_logs
 
 from kai.api.bindrequest import BindRequest
 from kai.cluster.port import Cluster, Term
-from kai.framework.hooks import Hooks
-from kai.framework.profile import PluginUse
+from kai.framework.hooks import Hooks, PluginUse
 from kai.intake.aside import Suspect
 from kai.scheduler import service
 from kai.scheduler.committer import Committer

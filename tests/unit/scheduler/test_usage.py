@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from kai.cluster.clock import SystemClock
+from kai.configuration.past_usage import UsageSettings
 from kai.errors import ConfigError
-from kai.framework.past_usage import UsageSettings
 from kai.model.queue import Shares
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.usage import NONE, PastUsage, Prometheus, past_usage, usage_address

@@ -6,8 +6,8 @@ import json
 import attrs
 import pytest
 
-from kai.framework.cron import Cron
-from kai.framework.past_usage import UsageSettings, WindowType
+from kai.configuration.cron import Cron
+from kai.configuration.past_usage import UsageSettings, WindowType
 from kai.model.queue import Shares
 from kai.scheduler.usage_queries import UsageError, question, read_samples, shares, window_start
 from tests.doubles.prometheus import vector

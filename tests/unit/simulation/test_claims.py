@@ -3,9 +3,10 @@ import attrs
 from kai.actions.allocate import Allocate
 from kai.api.codec import structure_all
 from kai.api.objects import collect
-from kai.framework.cycle import run_cycle
+from kai.engine.cycle import run_cycle
+from kai.engine.profile import Profile
 from kai.framework.decisions import Recorder
-from kai.framework.profile import PluginUse, Profile
+from kai.framework.hooks import PluginUse
 from kai.intake import take_snapshot
 from kai.model.status import Status
 from kai.plugins.dra import Dra

@@ -3,9 +3,9 @@
 import attrs
 import pytest
 
+from kai.configuration.past_usage import UsageSettings
+from kai.configuration.reading import default_configuration
 from kai.errors import InputError
-from kai.framework.configuration import default_configuration
-from kai.framework.past_usage import UsageSettings
 from kai.model.queue import Shares
 from kai.simulation.past_usage import read_past_usage, unread
 from kai.simulation.scenario import read_scenario

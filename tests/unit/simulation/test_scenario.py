@@ -1,7 +1,7 @@
 import pytest
 
+from kai.configuration.peer_settings import Settings
 from kai.errors import ConfigError, InputError
-from kai.framework.peer_settings import Settings
 from kai.simulation.case import Case, FairShareCase
 from kai.simulation.scenario import intake_settings, is_scenario, read_scenario
 

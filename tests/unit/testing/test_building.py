@@ -2,7 +2,6 @@ import attrs
 import pytest
 
 from kai.errors import InputError
-from kai.framework import Hooks
 from kai.testing import cluster, default_profile_with, snapshot
 
 
@@ -28,6 +27,6 @@ def test_a_plugin_can_stand_behind_the_built_in_ones():
     @attrs.frozen
     class Mine:
         def open(self, session):
-            return Hooks()
+            return ()
 
     assert default_profile_with(Mine()).plugins[-1].name == "Mine"

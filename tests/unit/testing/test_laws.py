@@ -4,9 +4,9 @@ import attrs
 import numpy as np
 import pytest
 
+from kai.configuration.registry import Registry
 from kai.errors import ConfigError
-from kai.framework import Dependence, Effect, Hooks
-from kai.framework.registry import Registry
+from kai.framework import Effect, GroupOrder, NodeFilter, NodeScore, Placement, PodOrder
 from kai.testing import BrokenLaw, check_plugin
 
 INSTALLED = Registry.installed()
@@ -23,10 +23,10 @@ class Good:
 
     def open(self, session):
         first = session.label_codes("topology.kubernetes.io/rack")
-        return Hooks(
-            filter_nodes=lambda _, nodes: first[nodes] >= 0,
-            score_nodes=lambda _, nodes: first[nodes] * self.weight,
-            pod_keys=lambda rows: rows.astype(np.float64),
+        return (
+            NodeFilter(lambda _, nodes: first[nodes] >= 0),
+            NodeScore(lambda _, nodes: first[nodes] * self.weight),
+            PodOrder(lambda rows: rows.astype(np.float64)),
         )
 
 
@@ -45,7 +45,7 @@ def scoring(answer, **more):
     @attrs.frozen
     class Scoring:
         def open(self, session):
-            return Hooks(score_nodes=lambda pod, nodes: answer(session, pod, nodes), **more)
+            return [NodeScore(lambda pod, nodes: answer(session, pod, nodes), **more)]
 
     return Scoring
 
@@ -54,7 +54,7 @@ def filtering(answer):
     @attrs.frozen
     class Filtering:
         def open(self, session):
-            return Hooks(filter_nodes=lambda pod, nodes: answer(session, pod, nodes))
+            return [NodeFilter(lambda pod, nodes: answer(session, pod, nodes))]
 
     return Filtering
 
@@ -77,14 +77,14 @@ def writing(session, pod, nodes):
 @pytest.mark.parametrize(
     ("plugin", "law"),
     [
-        (scoring(counting()), "score_nodes gives the same answer twice"),
+        (scoring(counting()), "NodeScore gives the same answer twice"),
         (scoring(lambda _, __, nodes: np.arange(len(nodes), dtype=float)), "does not depend on the order of nodes"),
         (scoring(lambda _, __, nodes: np.full(len(nodes), float(len(nodes)))), "rates each node by itself"),
         (scoring(lambda _, __, nodes: np.full(len(nodes), np.inf)), "scores are finite"),
-        (scoring(lambda _, __, nodes: np.zeros(len(nodes), np.int64)), r"score_nodes returns float64\[5\]"),
-        (scoring(lambda _, __, nodes: np.zeros(len(nodes) + 1)), r"score_nodes returns float64\[5\]"),
-        (scoring(lambda _, __, nodes: [0.0] * len(nodes)), r"score_nodes returns float64\[5\]: found list"),
-        (filtering(lambda _, __, nodes: np.zeros(len(nodes))), r"filter_nodes returns bool\[5\]"),
+        (scoring(lambda _, __, nodes: np.zeros(len(nodes), np.int64)), r"NodeScore returns float64\[5\]"),
+        (scoring(lambda _, __, nodes: np.zeros(len(nodes) + 1)), r"NodeScore returns float64\[5\]"),
+        (scoring(lambda _, __, nodes: [0.0] * len(nodes)), r"NodeScore returns float64\[5\]: found list"),
+        (filtering(lambda _, __, nodes: np.zeros(len(nodes))), r"NodeFilter returns bool\[5\]"),
         (scoring(writing), "a plugin writes nothing"),
     ],
 )
@@ -93,26 +93,26 @@ def test_a_hook_that_breaks_a_law_is_named(plugin, law):
         check_plugin(plugin)
 
 
-def keyed(**hooks):
+def keyed(extension):
     @attrs.frozen
     class Keyed:
         def open(self, session):
-            return Hooks(**hooks)
+            return [extension]
 
     return Keyed
 
 
 @pytest.mark.parametrize(
-    ("hooks", "law"),
+    ("extension", "law"),
     [
-        ({"group_keys": lambda rows: np.full((len(rows), 1), np.nan)}, "group_keys are finite"),
-        ({"group_keys": lambda rows: np.zeros((len(rows), 1), np.int64)}, r"group_keys returns float64\[3, k\]"),
-        ({"pod_keys": lambda rows: np.zeros((len(rows) + 1, 1))}, r"pod_keys returns float64"),
+        (GroupOrder(lambda rows: np.full((len(rows), 1), np.nan)), "keys of GroupOrder are finite"),
+        (GroupOrder(lambda rows: np.zeros((len(rows), 1), np.int64)), r"GroupOrder returns float64\[3, k\]"),
+        (PodOrder(lambda rows: np.zeros((len(rows) + 1, 1))), r"PodOrder returns float64"),
     ],
 )
-def test_keys_must_be_finite_numbers(hooks, law):
+def test_keys_must_be_finite_numbers(extension, law):
     with pytest.raises(BrokenLaw, match=law):
-        check_plugin(keyed(**hooks))
+        check_plugin(keyed(extension))
 
 
 def test_a_plugin_that_remembers_between_cycles_is_caught():
@@ -124,7 +124,7 @@ def test_a_plugin_that_remembers_between_cycles_is_caught():
         seen: int = 0
 
         def open(self, session):
-            return Hooks()
+            return ()
 
     with pytest.raises(BrokenLaw, match="a plugin is frozen"):
         check_plugin(Changing)
@@ -147,7 +147,7 @@ def test_options_with_types_that_nobody_knows_are_caught():
         option: "NoSuchType" = None  # noqa: F821 - that is the point
 
         def open(self, session):
-            return Hooks()
+            return ()
 
     with pytest.raises(BrokenLaw, match="types of a plugin's options can be resolved"):
         check_plugin(Mystery)
@@ -164,7 +164,7 @@ def test_effects_that_are_not_linear_are_caught():
                 asked[0] += 1
                 return (Effect(column, 0, asked[0]),)
 
-            return Hooks(effects=effects)
+            return [Placement(effects=effects)]
 
     with pytest.raises(BrokenLaw, match="what a placement adds, an eviction takes away"):
         check_plugin(Forgetful)
@@ -175,10 +175,9 @@ def test_effects_that_are_linear_are_fine():
     class Counting:
         def open(self, session):
             column = session.track(np.zeros(len(session.nodes), np.int64))
-            return Hooks(
-                effects=lambda _, node, __: (Effect(column, int(node), 3),),
-                filter_nodes=lambda _, nodes: column.values[nodes] < 100,
-                filter_depends=Dependence.SESSION,
+            return (
+                Placement(effects=lambda _, node, __: (Effect(column, int(node), 3),)),
+                NodeFilter(lambda _, nodes: column.values[nodes] < 100),
             )
 
     check_plugin(Counting)
@@ -194,7 +193,7 @@ def test_decisions_that_depend_on_the_order_of_objects_are_caught():
             # Four sessions ask for answers before the two cycles that must agree.
             sign = 1.0 if calls[0] % 2 else -1.0
             first = session.nodes[0] if len(session.nodes) else 0
-            return Hooks(score_nodes=lambda _, nodes: np.where(nodes == first, sign * 1e9, 0.0))
+            return [NodeScore(lambda _, nodes: np.where(nodes == first, sign * 1e9, 0.0))]
 
     with pytest.raises(BrokenLaw):
         check_plugin(Fickle)

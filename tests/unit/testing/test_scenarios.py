@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from kai.errors import InputError
-from kai.framework import Hooks
+from kai.framework import NodeScore
 from kai.testing import check_scenario, load_scenario, run_scenario
 
 SHORT = """
@@ -36,7 +36,7 @@ def test_a_plugin_of_ones_own_can_answer_in_a_scenario(write):
     @attrs.frozen
     class Last:
         def open(self, session):
-            return Hooks(score_nodes=lambda _, nodes: nodes * 1e9)
+            return [NodeScore(lambda _, nodes: nodes * 1e9)]
 
     outcome = run_scenario(load_scenario(write(SHORT)), Last())
     assert np.unique(outcome.last.report.node[outcome.last.report.node >= 0]).tolist() == [1]

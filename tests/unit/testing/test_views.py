@@ -2,8 +2,8 @@ import attrs
 import numpy as np
 import pytest
 
-from kai.framework import Hooks
-from kai.testing import node_row, opened, pod_row, session_view, snapshot
+from kai.framework import NodeScore
+from kai.testing import node_row, only, opened, pod_row, session_view, snapshot
 
 NODES = {"n1": {"gpu": 4, "labels": {"rack": "a"}}, "n2": {"gpu": 4, "labels": {"rack": "b"}}}
 GROUPS = {"g": {"members": 3, "each": {"gpu": 1}, "runs_on": ["n2"]}}
@@ -13,7 +13,7 @@ GROUPS = {"g": {"members": 3, "each": {"gpu": 1}, "runs_on": ["n2"]}}
 class Sample:
     def open(self, session):
         column = session.track(np.zeros(1, np.int64))
-        return Hooks(score_nodes=lambda _, nodes: nodes.astype(np.float64) + column.values[0])
+        return [NodeScore(lambda _, nodes: nodes.astype(np.float64) + column.values[0])]
 
 
 def test_a_view_answers_what_plugins_ask():
@@ -34,7 +34,7 @@ def test_pods_are_found_by_name_with_or_without_namespace():
 
 
 def test_a_plugin_that_tracks_columns_is_opened_with_the_session():
-    session, hooks = opened(Sample(), snapshot(NODES, GROUPS))
-    assert hooks.score_nodes(pod_row(session.view, "g-0"), session.view.nodes).tolist() == [0.0, 1.0]
+    session, extensions = opened(Sample(), snapshot(NODES, GROUPS))
+    assert only(NodeScore, extensions).score(pod_row(session.view, "g-0"), session.view.nodes).tolist() == [0.0, 1.0]
     view = session_view(NODES, GROUPS, plugins=(Sample(),))
     assert view.nodes.tolist() == [0, 1]

@@ -26,7 +26,7 @@ def chosen(*manifests, claims=("c",), node_row=0):
     """Return the devices that a pod with ``claims`` gets on a node, as (request, device); None if it gets none."""
     stage = Stage.of(Dra(), snapshot_of(NODE, *manifests, claiming("a-0", *claims)))
     filtered = stage.session.snapshot.nodes[node_row].name in stage.accepting("a-0")
-    placement = stage.hooks.choose(stage.row("a-0"), NodeRow(node_row))
+    placement = stage.answers.placement.choose(stage.row("a-0"), NodeRow(node_row))
     assert (placement is not None) == filtered
     return None if placement is None else [(each.request, each.device) for each in placement.devices()]
 
@@ -242,7 +242,7 @@ def test_a_search_among_too_many_ways_is_given_up():
 def test_an_allocation_says_from_where_it_can_be_used(terms):
     slices = offer("n1", "d0") if terms else offer("", "d0", allNodes=True)
     stage = Stage.of(Dra(), snapshot_of(NODE, CLASS, slices, claim("c"), claiming("a-0", "c")))
-    allocation = stage.hooks.choose(stage.row("a-0"), NodeRow(0)).claims[0]
+    allocation = stage.answers.placement.choose(stage.row("a-0"), NodeRow(0)).claims[0]
     if terms:
         assert [each.values for each in allocation.nodes[0].fields] == [("n1",)]
     else:

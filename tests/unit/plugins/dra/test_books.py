@@ -83,7 +83,7 @@ class Game:
         out = {}
         for pod, status in enumerate(self.session.columns.status):
             if status in statuses:
-                detail = self.session.details.of(pod).get("claims") or self.stage.hooks.recorded(pod)
+                detail = self.session.details.of(pod).get("claims") or self.stage.answers.placement.recorded(pod)
                 assert isinstance(detail, ClaimPlacement)
                 out[pod] = detail
         return out

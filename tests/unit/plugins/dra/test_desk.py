@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from kai.framework.decisions import Cause
-from kai.framework.hooks import Hooks
 from kai.model.axis import GPU
 from kai.model.rows import NodeRow
 from kai.plugins.dra import Dra
@@ -39,7 +38,7 @@ def evict(stage, name):
 
 def devices_of(stage, name):
     row = stage.row(name)
-    placement = stage.session.details.of(row).get("claims") or stage.hooks.recorded(row)
+    placement = stage.session.details.of(row).get("claims") or stage.answers.placement.recorded(row)
     return [each.device for each in placement.devices()]
 
 
@@ -51,7 +50,7 @@ def gpus(stage, column, at=0):
 
 
 def test_without_claims_the_plugin_says_nothing():
-    assert stage_of(offer("n1", "d0"), pod("a-0")).hooks == Hooks()
+    assert stage_of(offer("n1", "d0"), pod("a-0")).is_silent
 
 
 def test_a_pod_without_claims_is_no_concern():
@@ -348,8 +347,8 @@ def test_an_extended_resource_is_served_by_devices_where_no_plugin_offers_it():
     manifests = (plugged, node("n2"), node("n3"), BACKED, offer("n2", "d0", "d1"), offer("n3", "d0"), wants)
     stage = Stage.of(Dra(), snapshot_of(*manifests))
     assert stage.accepting("a-0") == ["n1", "n2"]
-    assert stage.hooks.choose(stage.row("a-0"), NodeRow(0)).extended is None
-    extended = stage.hooks.choose(stage.row("a-0"), NodeRow(1)).extended
+    assert stage.answers.placement.choose(stage.row("a-0"), NodeRow(0)).extended is None
+    extended = stage.answers.placement.choose(stage.row("a-0"), NodeRow(1)).extended
     assert [each.device for each in extended.devices] == ["d0", "d1"]
     assert extended.containers == ((0, "example.com/accelerator", "container-0-request-0"),)
 

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai.framework.decisions import Cause
-from kai.framework.hooks import Hooks
 from kai.model.placement import NumaPlacement
 from kai.model.rows import NodeRow
 from kai.model.status import Status
@@ -63,7 +62,7 @@ def stage_of(*manifests, **options):
 
 
 def chosen(stage, name, at=0):
-    placement = stage.hooks.choose(stage.row(name), NodeRow(at))
+    placement = stage.answers.placement.choose(stage.row(name), NodeRow(at))
     return None if placement is None else placement.zones
 
 
@@ -77,7 +76,7 @@ N1, N2 = node("n1"), node("n2")
 
 
 def test_without_zones_there_is_nothing_to_say():
-    assert stage_of(N1, guaranteed("a-0")).hooks == Hooks()
+    assert stage_of(N1, guaranteed("a-0")).is_silent
 
 
 def test_only_guaranteed_pods_are_aligned_to_cpus():

@@ -2,10 +2,11 @@ import numpy as np
 
 from kai.actions.allocate import Allocate
 from kai.actions.preempt import Preempt
+from kai.engine.observe import Silent
+from kai.engine.profile import Profile
+from kai.engine.session import Session
 from kai.framework.decisions import Nominate, Recorder
-from kai.framework.observe import Silent
-from kai.framework.profile import PluginUse, Profile
-from kai.framework.session import Session
+from kai.framework.hooks import PluginUse
 from kai.model.constraints import Requirement, Selector
 from kai.model.status import Status
 from kai.model.volume import StorageCapacity
@@ -110,7 +111,7 @@ def leaving(name="x-0", *claims, on="n1", **parts):
 
 def waiting(stage, name):
     """Return the nodes on which a pod must wait."""
-    mask = stage.hooks.must_wait(stage.row(name), stage.session.all_nodes)
+    mask = stage.answers.node_wait.must_wait(stage.row(name), stage.session.all_nodes)
     return [each.name for each, waits in zip(stage.session.snapshot.nodes, mask, strict=True) if waits]
 
 
@@ -216,4 +217,4 @@ def test_a_claim_whose_owner_goes_is_waited_for_everywhere():
 def test_pods_without_claims_never_wait():
     stage = stage_of(LATER, claim(), report("a", 0, None), **SHARED)
     assert waiting(stage, "b-0") == []
-    assert stage_of(LATER, claim(), report("a", 0, None), **SHARED, share_capacity=False).hooks.must_wait is None
+    assert stage_of(LATER, claim(), report("a", 0, None), **SHARED, share_capacity=False).answers.node_wait is None

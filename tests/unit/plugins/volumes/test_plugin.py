@@ -1,8 +1,8 @@
 import attrs
 import pytest
 
-from kai.framework.hooks import Dependence, Hooks
-from kai.framework.messages import fit_message
+from kai.explain.messages import fit_message
+from kai.framework.hooks import Dependence
 from kai.model.constraints import Requirement, Selector
 from kai.model.volume import StorageCapacity
 from kai.plugins.volumes import Volumes
@@ -54,13 +54,13 @@ def test_a_claim_that_cannot_be_used_refuses_its_pod_before_any_node(objects, te
 
 def test_usable_claims_cost_no_call_for_each_pod():
     stage = stage_of(LATER, claim())
-    assert stage.hooks.admit_pod is None
-    assert stage.hooks.filter_depends is Dependence.SHAPE
+    assert stage.answers.pod_filter is None
+    assert stage.answers.node_filter.depends is Dependence.SHAPE
     assert not stage.session.policy.dynamic.any()
 
 
 def test_nothing_is_asked_where_no_pod_has_claims():
-    assert Stage.of(Volumes(), snapshot_of(*NODES, pod("a-0"))).hooks == Hooks()
+    assert Stage.of(Volumes(), snapshot_of(*NODES, pod("a-0"))).is_silent
 
 
 # ------------------------------------------------------------------------------------------------- volumes and classes

@@ -1,0 +1,234 @@
+"""Options of plugins: from values of a configuration to a frozen attrs object, or to errors that say what is right.
+
+A plugin's fields are its options: their names, types, defaults and validators are all there is to know, so that the
+messages here, the output of ``kai plugins`` and the check are made of one source.
+"""
+
+import types
+import typing
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, TypeVar
+
+import attrs
+import cattrs
+from attrs import NOTHING, Attribute
+
+from kai.configuration import durations
+from kai.configuration.registry import UnknownNameError, suggestion
+
+T = TypeVar("T")
+Options = Mapping[str, object]
+
+_WORDS: Mapping[object, str] = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+_BOUNDS = {">=": "{} or more", ">": "more than {}", "<=": "at most {}", "<": "less than {}"}
+
+
+def build(cls: type[T], options: Options, place: str, owner: str) -> T:
+    """Return ``cls`` with these options.
+
+    ``place`` is where they stand (``policy.yaml: plugins.same-rack``), ``owner`` the distribution whose they are.
+
+    Raises: ConfigError with one message for each option that is unknown, missing or wrong.
+    """
+    fields = {field.name: field for field in described(cls)}
+    messages: list[str] = []
+    helps: list[str] = []
+    for name in options:
+        if name not in fields:
+            messages.append(f"{place}.{name} is not an option of {owner}")
+            helps.append(_meant(name, fields))
+    values: dict[str, object] = {}
+    for name, field in fields.items():
+        if name in options:
+            try:
+                values[_argument(field)] = _nested_or_checked(field, options[name], f"{place}.{name}", owner)
+            except UnknownNameError as error:
+                messages += error.messages
+                helps += filter(None, [error.help])
+            except ValueError as error:
+                messages.append(f"{place}.{name}: found {options[name]!r}, expected {wanted(field)}")
+                if str(error):
+                    helps.append(str(error))
+        elif field.default is NOTHING:
+            messages.append(f"{place}.{name}: found nothing, expected {wanted(field)}")
+    if messages:
+        raise UnknownNameError(*messages, help=next(iter(helps), ""))
+    try:
+        return cls(**values)
+    except (TypeError, ValueError) as error:
+        # Validators of one field were tried above: this one looks at several together.
+        raise UnknownNameError(f"{place}: {error}") from error
+
+
+def described(cls: type[object]) -> tuple["Attribute[Any]", ...]:
+    """Return the fields of a plugin that are options, with their types; none for a class that is no attrs class."""
+    if not attrs.has(cls):
+        return ()
+    resolved = attrs.resolve_types(cls)
+    return tuple(field for field in attrs.fields(resolved) if field.init)
+
+
+def wanted(field: "Attribute[Any]") -> str:
+    """Return in words what an option may be: ``number, 0 or more, default 1``."""
+    parts = [_type_words(field.type), *_validator_words(field.validator)]
+    if field.default is not NOTHING and not isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]  # Factory is a class; the stub calls it a function
+        parts.append(f"default {_shown(field.default)}")
+    return ", ".join(part for part in parts if part)
+
+
+def _meant(name: str, fields: Mapping[str, "Attribute[Any]"]) -> str:
+    if not fields:
+        return "it has no options"
+    text = suggestion(name, list(fields))
+    if not text.startswith("did you mean"):
+        return text
+    meant = text.removeprefix("did you mean ").removesuffix("?").split(" or ")[0]
+    return f"did you mean {meant} ({wanted(fields[meant])})?"
+
+
+def _argument(field: "Attribute[Any]") -> str:
+    return field.alias or field.name
+
+
+def _nested_or_checked(field: "Attribute[Any]", value: object, place: str, owner: str) -> object:
+    """Return ``value`` in the type of the field; options of options are read like options.
+
+    Raises: ValueError for a wrong value, ConfigError for wrong ones inside.
+    """
+    kind: object = field.type
+    if isinstance(kind, type) and attrs.has(kind) and isinstance(value, Mapping):
+        return build(kind, value, place, owner)
+    return _checked(field, value)
+
+
+def _checked(field: "Attribute[Any]", value: object) -> object:
+    """Return ``value`` in the type of the field, past its validators.
+
+    Raises: ValueError.
+    """
+    origin = typing.get_origin(field.type)
+    if isinstance(origin, type) and isinstance(value, str) and issubclass(origin, Collection):
+        # A text is a collection of letters to Python, and never to the person who wrote it.
+        raise ValueError  # noqa: TRY004 - whatever is wrong with a value is told in one way
+    try:
+        read = _CONVERTER.structure(value, field.type) if field.type is not None else value
+        if field.validator is not None and field.converter is None:
+            field.validator(None, field, read)
+    except (ValueError, TypeError, KeyError, AttributeError, cattrs.BaseValidationError):
+        raise ValueError from None
+    return read
+
+
+# ------------------------------------------------------------------------------------------------------------ words
+
+
+def _type_words(kind: object) -> str:
+    if kind in _WORDS:
+        return _WORDS[kind]
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        return " or ".join("nothing" if part is type(None) else _type_words(part) for part in typing.get_args(kind))
+    if typing.get_origin(kind) is typing.Literal:
+        return "one of " + ", ".join(str(choice) for choice in typing.get_args(kind))
+    origin = typing.get_origin(kind) or kind
+    if isinstance(origin, type):
+        if issubclass(origin, Mapping):
+            return "mapping"
+        if issubclass(origin, tuple | list | frozenset | set):
+            return "list"
+        return origin.__name__
+    return "value"
+
+
+def _validator_words(validator: object) -> Iterator[str]:
+    """Yield what attrs' own validators ask for. They carry it in attributes; a validator without them stays silent."""
+    for part in getattr(validator, "_validators", (validator,)):
+        bound, operator = getattr(part, "bound", None), getattr(part, "compare_op", None)
+        if operator in _BOUNDS:
+            yield _BOUNDS[operator].format(_shown(bound))
+        choices = getattr(part, "options", None)
+        if choices is not None:
+            yield "one of " + ", ".join(map(str, choices))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    return repr(value) if isinstance(value, str | tuple | list) else str(value)
+
+
+# -------------------------------------------------------------------------------------------------------- converter
+
+
+def _boolean(value: object, _: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError
+
+
+def _whole(value: object, _: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError
+
+
+def _number(value: object, _: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf"):
+        return float(value)
+    raise ValueError
+
+
+def _text(value: object, _: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError
+
+
+def _is_choice(kind: object) -> bool:
+    return typing.get_origin(kind) is typing.Literal
+
+
+def _chosen(value: object, kind: object) -> object:
+    if value in typing.get_args(kind):
+        return value
+    raise ValueError
+
+
+def _make_converter() -> cattrs.Converter:
+    """Make the converter of options: strict, because a word that is silently taken for a number would decide."""
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    converter.register_structure_hook(bool, _boolean)
+    converter.register_structure_hook(int, _whole)
+    converter.register_structure_hook(float, _number)
+    converter.register_structure_hook(str, _text)
+    converter.register_structure_hook_func(_is_choice, _chosen)
+    return converter
+
+
+_CONVERTER = _make_converter()
+
+
+# ------------------------------------------------------------------------------------------------- values from text
+
+
+def from_text(field: "Attribute[Any]", text: str) -> object:
+    """Return the value that ``text`` stands for in a field: the peer's plugin arguments are all strings.
+
+    Raises: ValueError when it stands for none.
+    """
+    kind: object = field.type
+    is_union = typing.get_origin(kind) in (types.UnionType, typing.Union)
+    kinds = typing.get_args(kind) if is_union else (kind,)
+    stripped = text.strip()
+    if bool in kinds:
+        if stripped.lower() not in {"true", "false"}:
+            raise ValueError
+        return stripped.lower() == "true"
+    if float in kinds:
+        return durations.seconds(stripped) if field.name.endswith("_seconds") else float(stripped)
+    if int in kinds:
+        return int(stripped)
+    if str in kinds or typing.get_origin(kind) is typing.Literal:
+        return text
+    return tuple(part.strip() for part in text.split(",") if part.strip())

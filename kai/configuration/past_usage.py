@@ -1,0 +1,236 @@
+"""Past usage of queues: where it is read from, over which window, and how fast it fades.
+
+The keys are the peer's, in its configuration file (``usageDBConfig``) as in a SchedulingShard. What is left out has the
+peer's defaults. The reading itself is the service's: see ``kai.scheduler.usage``.
+
+Source: the peer's pkg/scheduler/cache/usagedb.
+"""
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+import attrs
+
+from kai.configuration import durations
+from kai.configuration.cron import Cron
+from kai.configuration.registry import UnknownNameError, suggestion
+from kai.errors import ConfigError
+
+_KEYS: Final = ("clientType", "connectionString", "connectionStringEnvVar", "usageParams")
+_PARAMS: Final = (
+    *("halfLifePeriod", "windowSize", "windowType", "tumblingWindowStartTime", "cronString"),
+    *("fetchInterval", "stalenessPeriod", "waitTimeout", "extraParams"),
+)
+_STAND_INS: Final = ("fake", "fake-with-history")
+_WEEK: Final = 7 * 86_400.0
+_WINDOW: Final = re.compile(r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?", re.ASCII)
+_WINDOW_UNITS: Final = (365 * 86_400.0, _WEEK, 86_400.0, 3600.0, 60.0, 1.0, 0.001)
+_WANTED_WINDOW: Final = 'a duration as Prometheus writes it, such as "1w", "36h" or "1d12h"'
+_WANTED_TIME: Final = 'a time such as "2026-01-31T12:00:00Z"'
+_LONGEST: Final = 100 * 365 * 86_400.0
+_NODES: Final = 'sum(kube_node_status_capacity{resource="%s"})'
+RESOURCES: Final = ("gpu", "cpu", "memory")
+"""What usage is asked for, in the order of the questions."""
+
+
+class WindowType(StrEnum):
+    """Since when usage counts."""
+
+    SLIDING = "sliding"
+    """For as long as the window is, up to now."""
+    TUMBLING = "tumbling"
+    """Since the window began: one follows the other from a start on."""
+    CRON = "cron"
+    """Since the last of certain times."""
+
+
+@attrs.frozen(kw_only=True)
+class UsageSettings:
+    """How past usage is asked for."""
+
+    address: str = ""
+    address_variable: str = ""
+    """The environment variable that holds the address."""
+    window: WindowType = WindowType.SLIDING
+    window_text: str = "1w"
+    window_seconds: float = _WEEK
+    start: float = 0.0
+    """When the first of tumbling windows began, in seconds since the epoch."""
+    cron: Cron | None = None
+    half_life_seconds: float = 0.0
+    """After how long usage counts half; 0: it does not fade."""
+    fetch_seconds: float = 60.0
+    staleness_seconds: float = 300.0
+    wait_seconds: float = 60.0
+    """For how long the first cycle waits for the first answer."""
+    timeout_seconds: float = 10.0
+    """How long all questions of one reading may take together."""
+    resolution_seconds: float = 60.0
+    allocation: Mapping[str, str] = attrs.field(
+        factory=lambda: {
+            "gpu": "kai_queue_allocated_gpus",
+            "cpu": "kai_queue_allocated_cpu_cores",
+            "memory": "kai_queue_allocated_memory_bytes",
+        }
+    )
+    """By resource: the metric of what queues hold."""
+    capacity: Mapping[str, str] = attrs.field(
+        factory=lambda: {"gpu": _NODES % "nvidia_com_gpu", "cpu": _NODES % "cpu", "memory": _NODES % "memory"}
+    )
+    """By resource: the metric of what there is."""
+
+
+def read_usage(value: object, place: str, notes: list[str]) -> UsageSettings | None:
+    """Return how past usage is asked for; None when the configuration does not ask for it.
+
+    Raises: ConfigError naming the path of the key that cannot be used.
+    """
+    if value is None or value == {}:
+        return None
+    found = _mapping(value, place, _KEYS)
+    client = found.get("clientType") or ""
+    if client in _STAND_INS:
+        notes.append(
+            f"{place}.clientType: found {client!r}, a stand-in for tests, expected prometheus; nothing is read"
+        )
+        return None
+    if client != "prometheus":
+        raise ConfigError(f"{place}.clientType: found {client!r}, expected prometheus")
+    address, variable = (_text(found, key, place) for key in ("connectionString", "connectionStringEnvVar"))
+    if bool(address) == bool(variable):
+        both = "both" if address else "neither"
+        raise ConfigError(f"{place}: found {both}, expected one of connectionString, connectionStringEnvVar")
+    if address:
+        check_address(address, f"{place}.connectionString")
+    settings = UsageSettings(address=address, address_variable=variable)
+    params = found.get("usageParams")
+    return settings if params is None else _with_params(settings, params, f"{place}.usageParams", notes)
+
+
+def check_address(address: str, place: str) -> None:
+    """Raise ConfigError for what is no address of a database."""
+    if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", address):
+        raise ConfigError(f'{place}: found {address!r}, expected an address such as "http://prometheus:9090"')
+
+
+def _with_params(settings: UsageSettings, value: object, place: str, notes: list[str]) -> UsageSettings:
+    params = _mapping(value, place, _PARAMS)
+    extra = _extra(params.get("extraParams"), f"{place}.extraParams")
+    text = _text(params, "windowSize", place) or settings.window_text
+    window = _window_type(params, place)
+    fetch = _duration(params, "fetchInterval", place, settings.fetch_seconds)
+    if fetch <= 0:
+        raise ConfigError(f"{place}.fetchInterval: found {params['fetchInterval']!r}, expected more than nothing")
+    staleness = _duration(params, "stalenessPeriod", place, settings.staleness_seconds)
+    if staleness < fetch:
+        notes.append(f"{place}.stalenessPeriod: found less than fetchInterval, expected at least that; used that")
+    resolution = _extra_duration(extra, "queryResolution", settings.resolution_seconds, place, notes)
+    return attrs.evolve(
+        settings,
+        window=window,
+        window_text=text,
+        window_seconds=_window(text, f"{place}.windowSize"),
+        start=_start(params, place) if window is WindowType.TUMBLING else 0.0,
+        cron=_cron(params, place) if window is WindowType.CRON else None,
+        half_life_seconds=max(0.0, _duration(params, "halfLifePeriod", place, 0.0)),
+        fetch_seconds=fetch,
+        staleness_seconds=max(staleness, fetch),
+        wait_seconds=max(0.0, _duration(params, "waitTimeout", place, settings.wait_seconds)),
+        timeout_seconds=_extra_duration(extra, "usageQueryTimeout", settings.timeout_seconds, place, notes),
+        resolution_seconds=resolution,
+        allocation={each: extra.get(f"{each}AllocationMetric", settings.allocation[each]) for each in RESOURCES},
+        capacity={each: extra.get(f"{each}CapacityMetric", settings.capacity[each]) for each in RESOURCES},
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ values
+
+
+def _mapping(value: object, place: str, known: tuple[str, ...]) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{place}: found {value!r}, expected a mapping with {', '.join(known)}")
+    for key in value:
+        if key not in known:
+            message = f"{place}: found key {key!r}, expected one of {', '.join(known)}"
+            raise UnknownNameError(message, help=suggestion(str(key), known))
+    return value
+
+
+def _text(found: Mapping[str, object], key: str, place: str) -> str:
+    value = found.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ConfigError(f"{place}.{key}: found {value!r}, expected text")
+    return value
+
+
+def _duration(found: Mapping[str, object], key: str, place: str, default: float) -> float:
+    if found.get(key) is None:
+        return default
+    try:
+        return durations.seconds(_text(found, key, place))
+    except ValueError:
+        raise ConfigError(f"{place}.{key}: found {found[key]!r}, expected {durations.WANTED}") from None
+
+
+def _window_type(params: Mapping[str, object], place: str) -> WindowType:
+    text = _text(params, "windowType", place) or WindowType.SLIDING
+    if text not in set(WindowType):
+        raise ConfigError(f"{place}.windowType: found {text!r}, expected one of {', '.join(WindowType)}")
+    return WindowType(text)
+
+
+def _window(text: str, place: str) -> float:
+    match = _WINDOW.fullmatch(text)
+    parts = match.groups() if match and len(text) <= 40 else ()
+    seconds = sum(int(part) * unit for part, unit in zip(parts, _WINDOW_UNITS, strict=False) if part)
+    if not 0 < seconds <= _LONGEST:
+        raise ConfigError(f"{place}: found {text!r}, expected {_WANTED_WINDOW}")
+    return seconds
+
+
+def _start(params: Mapping[str, object], place: str) -> float:
+    text = _text(params, "tumblingWindowStartTime", place)
+    try:
+        moment = dt.datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return moment.timestamp()
+    except (ValueError, OverflowError):
+        pass
+    shown = repr(text) if text else "nothing"
+    raise ConfigError(f"{place}.tumblingWindowStartTime: found {shown}, expected {_WANTED_TIME} for this windowType")
+
+
+def _cron(params: Mapping[str, object], place: str) -> Cron:
+    try:
+        return Cron.read(_text(params, "cronString", place))
+    except ValueError as error:
+        raise ConfigError(f"{place}.cronString: {error}") from None
+
+
+def _extra(value: object, place: str) -> Mapping[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(each, str) for pair in value.items() for each in pair):
+        raise ConfigError(f"{place}: found {value!r}, expected a mapping of text to text")
+    return value
+
+
+def _extra_duration(extra: Mapping[str, str], key: str, default: float, place: str, notes: list[str]) -> float:
+    """Return a duration among the extra parameters; like the peer, the default for one that cannot be read."""
+    text = extra.get(key)
+    if text is None:
+        return default
+    try:
+        seconds = durations.seconds(text)
+    except ValueError:
+        seconds = 0.0
+    if seconds > 0:
+        return seconds
+    wanted = durations.WANTED
+    notes.append(f"{place}.extraParams.{key}: found {text!r}, expected {wanted}; used {durations.text(default)}")
+    return default

@@ -1,0 +1,376 @@
+"""Configuration: from the values of a file to a profile.
+
+Two forms are read. Our own:
+
+    with:
+      same-rack: {weight: 3}
+      proportion: {k: 1.0}
+    actions: [allocate, reclaim]
+    parameters: {max_consolidation_preemptees: 16}
+    usageDBConfig: {clientType: prometheus, connectionString: "http://prometheus:9090"}
+
+``with`` adds plugins to the default ones, or sets options of those. ``plugins`` in its place is the whole list: what it
+does not name is off, and a note says what is lost by that.
+
+The peer's (``tiers``, ``actions`` as one string, arguments as strings) loads unchanged. What is left out of either is
+the peer's default. A name or an option that is unknown stops the start: a policy that silently does not apply is worse
+than none.
+
+Source: the peer's pkg/scheduler/conf and conf_util.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+import attrs
+
+from kai.configuration import aliases
+from kai.configuration.aliases import Arguments, Options, PluginEntry
+from kai.configuration.options import build, described, from_text
+from kai.configuration.past_usage import UsageSettings, read_usage
+from kai.configuration.peer_settings import BUDGETED, read_budgets, read_depths
+from kai.configuration.registry import Registry, UnknownNameError, origin_of, suggestion
+from kai.engine.profile import Action, Profile
+from kai.errors import ConfigError
+from kai.framework.hooks import Plugin, PluginUse
+from kai.framework.parameters import Parameters, SearchBudgets
+
+OUR_KEYS = ("with", "plugins", "actions", "parameters", "usageDBConfig")
+PEER_KEYS = ("actions", "tiers", "queueDepthPerAction", "usageDBConfig", "scenarioSearchBudgets")
+SWITCHES = (
+    *("disableJobOrder", "disableTaskOrder", "disablePreemptable", "disableReclaimable", "disableQueueOrder"),
+    *("disablePredicate", "disableNodeOrder"),
+)
+"""The peer's switches for single callbacks of a plugin: part of its form, and never asked, by the peer neither."""
+_MISSED = {
+    "pods may be placed where node selectors, taints or volumes forbid it": frozenset(aliases.PREDICATES),
+    "queues have no fair share, quotas or limits": frozenset({"proportion"}),
+    "gangs that need several nodes take nothing back from others": frozenset({"gang"}),
+}
+"""What is lost with which of the default plugins."""
+_PEER_ONLY = frozenset(PEER_KEYS) - frozenset(OUR_KEYS)
+
+
+@attrs.frozen(kw_only=True)
+class Configuration:
+    """A configuration that was read: names and options, nothing loaded yet.
+
+    ``notes`` says which values of the peer's form were not usable and what stands in their place; ``place`` names the
+    file in messages.
+    """
+
+    actions: tuple[str, ...]
+    plugins: tuple[PluginEntry, ...]
+    parameters: Parameters = attrs.field(factory=Parameters)
+    usage: UsageSettings | None = None
+    """How past usage is asked for; None: it counts for nothing."""
+    notes: tuple[str, ...] = ()
+    place: str = "configuration"
+
+
+def default_configuration() -> Configuration:
+    """Return the peer's built-in configuration."""
+    return read_configuration(None, "built-in configuration")
+
+
+def read_configuration(document: object, place: str, registry: Registry | None = None) -> Configuration:
+    """Return the configuration in ``document``, in either form; where it names no plugins, the default ones are on.
+
+    ``place`` names the file in messages.
+
+    Raises: ConfigError naming the path of every key that cannot be used.
+    """
+    if document is None:
+        document = {}
+    if not isinstance(document, Mapping):
+        raise ConfigError.about(place, "document", found=document, wanted="a mapping with actions and plugins")
+    ours = {"with", "plugins", "parameters"} & set(document) or isinstance(document.get("actions"), list | tuple)
+    if ours and _PEER_ONLY & set(document):
+        mixed = ", ".join(sorted(_PEER_ONLY & set(document)))
+        raise ConfigError(f"{place}: found {mixed} beside keys of kai's own form, expected one form in a file")
+    refuse_unknown(document, OUR_KEYS if ours else PEER_KEYS, place)
+    return _read_ours(document, place) if ours else read_peer(document, place, registry or Registry.installed())
+
+
+def refuse_unknown(found: Mapping[str, object], known: Sequence[str], place: str) -> None:
+    """Raise ConfigError for the keys of ``found`` that are not ``known``."""
+    strangers = [str(key) for key in found if key not in known]
+    if strangers:
+        messages = [f"{place}: found key {key!r}, expected one of {', '.join(known)}" for key in strangers]
+        raise UnknownNameError(*messages, help=suggestion(strangers[0], known))
+
+
+# ---------------------------------------------------------------------------------------------------------- our form
+
+
+def _read_ours(document: Mapping[str, object], place: str) -> Configuration:
+    default = read_peer({}, place, None)
+    actions = document.get("actions")
+    plugins = _entries(document.get("plugins"), f"{place}: plugins")
+    more = _entries(document.get("with"), f"{place}: with")
+    parameters = document.get("parameters")
+    notes = _missed(plugins, {entry.name for entry in default.plugins}, f"{place}: plugins")
+    return Configuration(
+        actions=default.actions if actions is None else _names(actions, f"{place}: actions"),
+        plugins=_changed(plugins or default.plugins, more),
+        parameters=_parameters(parameters, f"{place}: parameters"),
+        usage=read_usage(document.get("usageDBConfig"), f"{place}: usageDBConfig", notes),
+        notes=tuple(notes),
+        place=place,
+    )
+
+
+def _changed(plugins: Iterable[PluginEntry], more: Iterable[PluginEntry]) -> tuple[PluginEntry, ...]:
+    """Return plugins with options set, and with those that are new after them."""
+    out = {entry.name: dict(entry.options) for entry in plugins}
+    for entry in more:
+        out.setdefault(entry.name, {}).update(entry.options)
+    return tuple(PluginEntry(name, options) for name, options in out.items())
+
+
+def _missed(plugins: Iterable[PluginEntry], default: Iterable[str], place: str) -> list[str]:
+    """Return a note for each thing that a whole list of plugins leaves out, and that should not go unsaid."""
+    named = {entry.name for entry in plugins}
+    if not named:
+        return []
+    off = {loss: sorted(wanted.intersection(default) - named) for loss, wanted in _MISSED.items()}
+    return [
+        f"{place}: {', '.join(names)} off: {loss}; with: adds to the default plugins"
+        for loss, names in off.items()
+        if names
+    ]
+
+
+def _names(value: object, place: str) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value):
+        raise ConfigError(f"{place}: found {value!r}, expected a list of names")
+    return tuple(value)
+
+
+def _entries(value: object, place: str) -> tuple[PluginEntry, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{place}: found {value!r}, expected a mapping from plugin names to their options")
+    return tuple(PluginEntry(str(name), _options(options, f"{place}.{name}")) for name, options in value.items())
+
+
+def _options(value: object, place: str) -> Options:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ConfigError(f"{place}: found {value!r}, expected a mapping from option names to values")
+    return value
+
+
+def _parameters(value: object, place: str) -> Parameters:
+    return build(Parameters, _options(value, place), place, "the scheduler") if value else Parameters()
+
+
+# ------------------------------------------------------------------------------------------------------- peer's form
+
+
+def read_peer(document: Mapping[str, object], place: str, registry: Registry | None) -> Configuration:
+    """Return the configuration in the peer's form.
+
+    ``registry`` is asked for plugins that the peer does not know: a third party's.
+
+    Raises: ConfigError naming the path of every key that cannot be used.
+    """
+    notes: list[str] = []
+    tiers = document.get("tiers")
+    parameters = Parameters()
+    depths = read_depths(document.get("queueDepthPerAction"), f"{place}: queueDepthPerAction")
+    budgets = read_budgets(document.get("scenarioSearchBudgets"), f"{place}: scenarioSearchBudgets")
+    if depths:
+        parameters = attrs.evolve(parameters, queue_depth=depths)
+    if budgets is not None:
+        parameters = attrs.evolve(parameters, budgets=budgets)
+    usage = read_usage(document.get("usageDBConfig"), f"{place}: usageDBConfig", notes)
+    actions = _peer_actions(document.get("actions"), f"{place}: actions")
+    plugins = read_tiers(tiers, place, registry, notes) if tiers else _default_plugins()
+    if budgets is not None:
+        known = {*SearchBudgets().generator, *(entry.name for entry in plugins)}
+        _refuse_strangers(budgets.generator, known, f"{place}: scenarioSearchBudgets.maxGeneratorSearchDuration")
+        _note_strangers(budgets.action, BUDGETED, f"{place}: scenarioSearchBudgets.maxActionSearchDuration", notes)
+    _note_strangers(depths, actions, f"{place}: queueDepthPerAction", notes)
+    return Configuration(
+        actions=actions,
+        plugins=plugins,
+        parameters=parameters,
+        usage=usage,
+        notes=tuple(notes),
+        place=place,
+    )
+
+
+def _refuse_strangers(found: Iterable[str], known: Iterable[str], place: str) -> None:
+    """Raise ConfigError for a name that nothing has, where the peer would decide nothing any more."""
+    names = sorted(known)
+    for name in found:
+        if name not in names:
+            message = f"{place}: found {name!r}, expected one of {', '.join(names)}"
+            raise UnknownNameError(message, help=suggestion(name, names))
+
+
+def _note_strangers(found: Iterable[str], known: Iterable[str], place: str, notes: list[str]) -> None:
+    """Note a name that nothing has, where the peer passes over it."""
+    names = tuple(known)
+    notes += [
+        f"{place}: found {name!r}, expected one of {', '.join(names)}; passed over"
+        for name in found
+        if name not in names
+    ]
+
+
+def _default_plugins() -> tuple[PluginEntry, ...]:
+    return merged(
+        entry for name, values in aliases.DEFAULT_PLUGINS for entry in aliases.PLUGINS[name](Arguments(name, values))
+    )
+
+
+def _peer_actions(value: object, place: str) -> tuple[str, ...]:
+    if not value:
+        return aliases.DEFAULT_ACTIONS
+    if not isinstance(value, str):
+        raise ConfigError(f"{place}: found {value!r}, expected names separated by commas")
+    return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+def read_tiers(tiers: object, place: str, registry: Registry | None, notes: list[str]) -> tuple[PluginEntry, ...]:
+    """Return the plugins of all tiers as one list: the peer treats them as one.
+
+    Raises: ConfigError.
+    """
+    out: list[PluginEntry] = []
+    for at, tier in enumerate(_list(tiers, f"{place}: tiers")):
+        where = f"{place}: tiers[{at}]"
+        if not isinstance(tier, Mapping):
+            raise ConfigError(f"{where}: found {tier!r}, expected a mapping with plugins")
+        refuse_unknown(tier, ("plugins",), where)
+        for number, plugin in enumerate(_list(tier.get("plugins") or (), f"{where}.plugins")):
+            out += _peer_plugin(plugin, f"{where}.plugins[{number}]", registry, notes)
+    return merged(out)
+
+
+def _list(value: object, place: str) -> Sequence[object]:
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{place}: found {value!r}, expected a list")
+    return value
+
+
+def _peer_plugin(plugin: object, place: str, registry: Registry | None, notes: list[str]) -> tuple[PluginEntry, ...]:
+    if not isinstance(plugin, Mapping) or not isinstance(plugin.get("name"), str):
+        raise ConfigError(f"{place}: found {plugin!r}, expected a mapping with the name of a plugin")
+    refuse_unknown(plugin, ("name", "arguments", *SWITCHES), place)
+    notes += [
+        f"{place}.{key}: found {plugin[key]!r}, expected false: neither the peer nor kai asks it; passed over"
+        for key in SWITCHES
+        if plugin.get(key)
+    ]
+    name = plugin["name"]
+    texts = _options(plugin.get("arguments"), f"{place}.arguments")
+    values = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in texts.items()}
+    translation = aliases.PLUGINS.get(name)
+    if translation is None:
+        return (_third_party(name, values, place, registry),)
+    arguments = Arguments(name, values)
+    entries = translation(arguments)
+    strangers = [key for key in values if key not in arguments.known]
+    if strangers:
+        message = f"{place}.arguments: found {strangers[0]!r}, expected an argument of {name}"
+        raise UnknownNameError(
+            message, help=suggestion(strangers[0], sorted(arguments.known)) if arguments.known else "it has none"
+        )
+    notes += [f"{place}: {note}" for note in arguments.notes]
+    return entries
+
+
+def _third_party(name: str, values: Mapping[str, str], place: str, registry: Registry | None) -> PluginEntry:
+    """Return a plugin that is not the peer's, its arguments read by the types of its fields."""
+    known = registry or Registry.installed()
+    if name not in known.plugins:
+        names = sorted({*aliases.PLUGINS, *known.plugins})
+        raise UnknownNameError(
+            f"{place}.name: found {name!r}, expected the name of a plugin", help=suggestion(name, names)
+        )
+    fields = {field.name: field for field in described(known.plugin(name, f"{place}.name"))}
+    options: dict[str, object] = {}
+    for key, text in values.items():
+        try:
+            options[key] = from_text(fields[key], text) if key in fields else text
+        except ValueError:
+            options[key] = text
+    return PluginEntry(name, options)
+
+
+def merged(entries: Iterable[PluginEntry]) -> tuple[PluginEntry, ...]:
+    """Return each plugin once, where it was named first; options of later mentions win, and truths add up.
+
+    ``gpupack`` beside ``gpuspread`` is two plugins, ``nodeplacement`` named twice is one.
+    """
+    out: dict[str, dict[str, object]] = {}
+    for entry in entries:
+        known = out.setdefault(entry.name, {})
+        for key, value in entry.options.items():
+            known[key] = bool(known.get(key)) or value if isinstance(value, bool) and key in known else value
+    return tuple(PluginEntry(name, options) for name, options in out.items())
+
+
+# ----------------------------------------------------------------------------------------------------------- profile
+
+
+def make_profile(configuration: Configuration, registry: Registry | None = None) -> Profile:
+    """Return the profile of a configuration: its actions and plugins loaded, options checked.
+
+    Raises: ConfigError with every name and option that cannot be used.
+    """
+    known = registry or Registry.installed()
+    errors: list[ConfigError] = []
+    actions: list[Action] = []
+    plugins: list[PluginUse] = []
+    for name in configuration.actions:
+        try:
+            actions.append(cast("Action", known.action(name, f"{configuration.place}: actions")()))
+        except ConfigError as error:
+            errors.append(error)
+    for entry in configuration.plugins:
+        try:
+            plugins.append(PluginUse(name=entry.name, plugin=_plugin(entry, configuration.place, known)))
+        except ConfigError as error:
+            errors.append(error)
+    if errors:
+        helps = [error.help for error in errors if isinstance(error, UnknownNameError)]
+        raise UnknownNameError(
+            *(message for error in errors for message in error.messages), help=next(filter(None, helps), "")
+        )
+    return Profile(actions=tuple(actions), plugins=tuple(plugins), parameters=configuration.parameters)
+
+
+def _plugin(entry: PluginEntry, place: str, registry: Registry) -> Plugin:
+    where = f"{place}: plugins.{entry.name}"
+    if entry.name not in registry.plugins and aliases.ours(entry.name):
+        raise UnknownNameError(
+            f"{where}: found the peer's name of a plugin", help=f"did you mean {aliases.ours(entry.name)}?"
+        )
+    cls = registry.plugin(entry.name, where)
+    owner = origin_of(registry.plugins[entry.name][0])
+    return cast("Plugin", build(cls, entry.options, where, str(owner) if owner.distribution else entry.name))
+
+
+def default_profile(registry: Registry | None = None) -> Profile:
+    """Return the peer's built-in profile."""
+    return make_profile(default_configuration(), registry)
+
+
+__all__ = [
+    "Configuration",
+    "PluginEntry",
+    "default_configuration",
+    "default_profile",
+    "make_profile",
+    "merged",
+    "read_configuration",
+    "read_peer",
+    "read_tiers",
+]

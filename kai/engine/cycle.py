@@ -1,0 +1,37 @@
+"""One cycle: a pure function from a snapshot to decisions. Start reading here."""
+
+from kai.engine.budget import Budget
+from kai.engine.observe import Observer, Silent
+from kai.engine.profile import Profile
+from kai.engine.report import CycleReport, report
+from kai.engine.session import UNLIMITED, Session
+from kai.engine.unchanged import Watched, remember, report_at_rest
+from kai.framework.decisions import DecisionSink
+from kai.state.snapshot import Snapshot
+
+SILENT = Silent()
+
+
+def run_cycle(
+    snapshot: Snapshot, profile: Profile, sink: DecisionSink, observer: Observer = SILENT, budget: Budget = UNLIMITED
+) -> CycleReport:
+    """Decide once which pods to bind, which to evict and which to promise a place.
+
+    Holds: the same snapshot and profile give the same decisions in the same order; all decisions of one statement
+        reach the sink together. A cycle that could only repeat one without decisions returns that one's report.
+    """
+    rested = report_at_rest(snapshot, profile)
+    if rested is not None:
+        return rested
+    watched = Watched(budget)
+    with observer.phase("open"):
+        session = Session(snapshot, profile, sink, observer, watched)
+    for action in profile.actions:
+        with observer.phase(action.name):
+            budget.begin_action(action.name)
+            action.run(session)
+    with observer.phase("close"):
+        made = report(session)
+    remember(session, profile, made, watched)
+    session.release()
+    return made

@@ -1,0 +1,136 @@
+"""What pods receive where they are bound: devices by name, portions, what plugins add. Made for many pods at a time."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from kai.engine.details import Details
+from kai.engine.world import World
+from kai.framework.decisions import Bind
+from kai.kernels import booking
+from kai.model.axis import GPU, GPU_UNIT
+from kai.model.pod import GpuKind
+from kai.model.rows import Bools, Int64s
+
+FRACTION = "Fraction"
+
+
+class Grants:
+    """The decisions to bind of one world. What is the same for all pods of a shape is worked out once."""
+
+    def __init__(self, world: World, details: Details, slot_names: Sequence[str]) -> None:
+        """Begin with nothing worked out; ``slot_names`` [S] is empty for devices that nobody shares yet."""
+        self._world = world
+        self._details = details
+        self._opening_names = slot_names
+        self._of_shape: dict[int, tuple[str, int, float | None]] = {}
+
+    def bindings(self, pods: Int64s) -> list[Bind]:
+        """Return the decisions to bind ``pods`` where they are. Cost: a tenth of a microsecond for each."""
+        world = self._world
+        columns, shapes = world.columns, world.facts.pods.shape[pods]
+        rows, nodes = pods.tolist(), columns.node[pods].tolist()
+        placements = columns.placement[pods]
+        distinct = np.unique(shapes).tolist()
+        granted = {shape: self._grant(shape) for shape in distinct}
+        if not placements.any():
+            if len(distinct) == 1:
+                received, count, _ = granted[distinct[0]]
+                return [
+                    Bind(pod=pod, node=node, received=received, gpu_count=count)
+                    for pod, node in zip(rows, nodes, strict=True)
+                ]
+            return [
+                Bind(pod=pod, node=node, received=grant[0], gpu_count=grant[1])
+                for pod, node, grant in zip(rows, nodes, map(granted.__getitem__, shapes.tolist()), strict=True)
+            ]
+        full = self._details.any_of(placements)
+        devices = self._devices(placements)
+        out: list[Bind] = []
+        for pod, node, shape, names, special in zip(rows, nodes, shapes.tolist(), devices, full.tolist(), strict=True):
+            received, count, portion = granted[shape]
+            if special:
+                out.append(self._in_full(pod, node, shape, names))
+            elif received != FRACTION:
+                out.append(Bind(pod=pod, node=node, received=received, gpu_count=count))
+            else:
+                part = self._portion(shape, node) if portion is None else portion
+                out.append(
+                    Bind(pod=pod, node=node, devices=names, received=received, gpu_count=count, gpu_portion=part)
+                )
+        return out
+
+    def names_of(self, pod: int) -> tuple[str, ...]:
+        """Return the names of the shared devices of a pod; ``+node/n`` stands for one that is opened in this cycle."""
+        if not self._world.columns.placement[pod]:
+            return ()
+        return self.devices_of(np.array([pod], np.int64))[0]
+
+    def devices_of(self, pods: Int64s) -> list[tuple[str, ...]]:
+        """Return the names of the shared devices of each pod; ``+node/n`` is one that is opened in this cycle."""
+        return self._devices(self._world.columns.placement[pods])
+
+    def _devices(self, placements: Int64s) -> list[tuple[str, ...]]:
+        slots = self._world.columns.placement_slots[placements]
+        width = int((slots >= 0).sum(axis=1).max(initial=0))
+        if not width:
+            return [()] * len(placements)
+        self._name(slots[slots >= 0])
+        if width == 1:
+            return [*map(self._one_name.__getitem__, slots[:, 0].tolist())]
+        # Slots of a placement come first in its row.
+        names = self._one_name
+        return [tuple([name for slot in row for name in names[slot]]) for row in slots[:, :width].tolist()]
+
+    @cached_property
+    def _one_name(self) -> list[tuple[str, ...]]:
+        """The name of each slot [S], as a tuple of one; at the end that of no slot, which is row -1."""
+        return [*((name,) for name in self._opening_names), ()]
+
+    @cached_property
+    def _named(self) -> Bools:
+        """bool[S]: slots that have a name."""
+        return np.array([bool(name) for name in self._opening_names], np.bool_)
+
+    def _name(self, slots: Int64s) -> None:
+        """Give names to those of ``slots`` that have none yet."""
+        fresh = np.unique(slots[~self._named[slots]])
+        if not len(fresh):
+            return
+        nodes, start = self._world.snapshot.nodes, self._world.facts.nodes.slot_start
+        of_slot = np.searchsorted(start, fresh, side="right") - 1
+        numbers = fresh - start[of_slot]
+        for slot, node, number in zip(fresh.tolist(), of_slot.tolist(), numbers.tolist(), strict=True):
+            self._one_name[slot] = (f"+{nodes[node].name}/{number}",)
+        self._named[fresh] = True
+
+    def _portion(self, shape: int, node: int) -> float:
+        return booking.portion_on_node(self._world.facts, shape, node) / 100
+
+    def _in_full(self, pod: int, node: int, shape: int, devices: tuple[str, ...]) -> Bind:
+        """Return the decision with what plugins chose."""
+        received, count, portion = self._grant(shape)
+        details = self._details.of(pod)
+        return Bind(
+            pod=pod,
+            node=node,
+            devices=devices if received == FRACTION else (),
+            received=received,
+            gpu_count=count,
+            gpu_portion=self._portion(shape, node) if portion is None else portion,
+            details=details,
+        )
+
+    def _grant(self, shape: int) -> tuple[str, int, float | None]:
+        """Return what pods of ``shape`` receive: kind, devices, part of each (None: it depends on the node)."""
+        known = self._of_shape.get(shape)
+        if known is None:
+            gpu = self._world.snapshot.shapes[shape].gpu
+            if gpu.shared:
+                known = (FRACTION, gpu.devices, None if gpu.kind is GpuKind.MEMORY else gpu.portion)
+            else:
+                count = int(self._world.facts.shapes.request[shape, GPU]) // GPU_UNIT
+                known = ("" if gpu.kind is GpuKind.NONE else "Regular", count, 1.0)
+            self._of_shape[shape] = known
+        return known

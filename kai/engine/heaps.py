@@ -1,0 +1,169 @@
+"""The heaps that actions pop groups from: a thin Python hand on the kernels of ``kai.kernels.order``.
+
+A heap keeps one entry for each group, which is the whole group or a part of it. Keys and amounts of entries are
+brought up to date before every operation for those groups whose pods changed status since.
+"""
+
+from typing import Self
+
+import numpy as np
+
+from kai.engine.portion import Portion
+from kai.engine.session import Session
+from kai.kernels.groups import describe_holding, describe_waiting, find_plain
+from kai.kernels.order import Heap, fill, pop, pop_among, pop_open, push
+from kai.model.rows import Bools, GroupRows, Int64s
+
+
+class GroupHeap:
+    """Groups by queue order, best first.
+
+    With ``victims`` in reverse, so that the group that deserves its place least comes first.
+    """
+
+    def __init__(self, session: Session, *, victims: bool = False, depth: int = -1) -> None:
+        """Make an empty heap; ``depth`` bounds how many groups of one queue it keeps."""
+        self._session = session
+        self._victims = victims
+        self._heap = _empty(session, victims=victims, depth=depth)
+        self._parts: dict[int, Portion] = {}
+        self._member = np.zeros(len(session.snapshot.groups), np.bool_)
+        self._seen = session.columns.epoch.copy()
+        self._dropped: Int64s | None = None
+
+    @property
+    def records(self) -> Heap:
+        """The heap as kernels see it."""
+        return self._heap
+
+    def taken(self, group: int) -> Portion:
+        """Return what the entry of ``group``, which a kernel popped, stood for."""
+        self._member[group] = False
+        return self._parts.pop(group, None) or self._session.portion(group)
+
+    def copy(self) -> Self:
+        """Return an equal heap that can be emptied without touching this one."""
+        twin = object.__new__(type(self))
+        twin._session = self._session
+        twin._victims = self._victims
+        heap = self._heap
+        twin._heap = heap.replace(
+            items=heap.items.copy(),
+            length=heap.length.copy(),
+            dirty=heap.dirty.copy(),
+            keys=heap.keys.copy(),
+            amounts=heap.amounts.copy(),
+            popped=heap.popped.copy(),
+        )
+        twin._parts = dict(self._parts)
+        twin._member = self._member.copy()
+        twin._seen = self._seen.copy()
+        twin._dropped = None
+        return twin
+
+    def fill(self, groups: GroupRows) -> None:
+        """Push whole ``groups`` in their order; those of unknown queues, or of queues that are no leaves, stay out."""
+        session = self._session
+        queues = session.facts.groups.queue[groups]
+        usable = (
+            groups[(queues >= 0) & session.facts.queues.leaf[queues]] if len(session.snapshot.queues) else groups[:0]
+        )
+        self._member[usable] = True
+        self._describe(usable)
+        fill(session.facts, session.columns, session.policy.rules, self._heap, usable)
+
+    def push(self, portion: Portion) -> None:
+        """Add a group or what is left of it."""
+        session = self._session
+        group = portion.group
+        queue = int(session.facts.groups.queue[group])
+        if queue < 0 or not session.facts.queues.leaf[queue]:
+            return
+        self._refresh()
+        self._member[group] = True
+        self._parts.pop(group, None)
+        if portion is not session.portion(group):
+            self._parts[group] = portion
+        self._describe(np.array([group], np.int64))
+        push(session.facts, session.columns, session.policy.rules, self._heap, group)
+
+    def pop(self) -> Portion | None:
+        """Take the next one; None when the heap is empty."""
+        self._refresh()
+        group = pop(self._session.facts, self._session.columns, self._session.policy.rules, self._heap)
+        if group < 0:
+            return None
+        self._member[group] = False
+        return self._parts.pop(group, None) or self._session.portion(group)
+
+    def pop_open(self, closed: Bools) -> tuple[Portion | None, GroupRows]:
+        """Take the next one that is not ``closed`` [G]; return it (None: there is none) and the groups before it.
+
+        The latter are dropped.
+        """
+        unbounded = self._heap.depth[0] < 0  # so that all members are in the heap
+        if unbounded and not (self._member & ~closed).any():  # in which order they would come is of no interest
+            dropped = np.flatnonzero(self._member).astype(np.int64)
+            self._member[:] = False
+            self._heap.length[:] = 0
+            return None, dropped
+        self._refresh()
+        session = self._session
+        if self._dropped is None:
+            self._dropped = np.empty(len(self._member) + 1, np.int64)
+        group = pop_open(session.facts, session.columns, session.policy.rules, self._heap, closed, self._dropped)
+        passed = self._dropped[: self._dropped[-1]].copy()
+        self._member[passed] = False
+        return (self.taken(group) if group >= 0 else None), passed
+
+    def pop_among(self, wanted: Bools) -> Portion | None:
+        """Take the next one with ``wanted`` [G], dropping those before it; None when there is none."""
+        self._refresh()
+        group = pop_among(self._session.facts, self._session.columns, self._session.policy.rules, self._heap, wanted)
+        if group < 0:
+            return None
+        self._member[group] = False
+        return self._parts.pop(group, None) or self._session.portion(group)
+
+    def _refresh(self) -> None:
+        epoch = self._session.columns.epoch
+        stale = np.flatnonzero((epoch != self._seen) & self._member)
+        if len(stale):
+            self._describe(stale)
+        self._seen[:] = epoch
+
+    def _describe(self, groups: Int64s) -> None:
+        session, heap = self._session, self._heap
+        elastic = session.policy.rules.elastic_key
+        states = np.zeros(len(self._member), np.float64)
+        described = np.ones(len(groups), np.bool_)
+        if self._victims:
+            describe_holding(session.facts, session.columns, groups, states, heap.amounts)
+        else:
+            describe_waiting(session.facts, session.columns, session.requested, groups, states, heap.amounts)
+            find_plain(session.facts, session.columns, groups, described)
+        for part in self._parts:
+            described[groups == part] = False
+        for group in map(int, groups[~described]):
+            portion = self._parts.get(group) or session.portion(group)
+            states[group] = portion.elastic_state()
+            heap.amounts[group] = portion.counted_amounts() if self._victims else portion.amounts()
+        if elastic >= 0:
+            heap.keys[groups, elastic] = states[groups]
+
+
+def _empty(session: Session, *, victims: bool, depth: int) -> Heap:
+    facts = session.facts
+    queues, groups = len(session.snapshot.queues), len(session.snapshot.groups)
+    return Heap(
+        items=np.zeros(int(session.heap_start[-1]), np.int64),
+        start=session.heap_start,
+        length=np.zeros(queues + 1, np.int64),
+        dirty=np.zeros(queues + 1, np.int64),
+        queue=facts.groups.queue,
+        keys=session.group_keys.copy(),
+        amounts=np.zeros((groups, 3), np.float64),
+        popped=np.zeros((queues + 1, 3), np.float64),
+        depth=np.array([depth], np.int64),
+        victims=np.array([int(victims)], np.int64),
+    )

@@ -1,0 +1,94 @@
+"""How many nodes refuse a pod, and for what: what a kernel counts, with the words of plugins."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from kai.engine.objections import excesses, shortage, shortages
+from kai.engine.policy import checked_mask
+from kai.framework.verdict import Histogram, NodeReason, NodeRefusal
+from kai.kernels import fit, place
+from kai.model.rows import Int64s, NodeRows, PodRow
+
+if TYPE_CHECKING:
+    from kai.engine.session import Session
+
+
+def histogram(session: "Session", pod: int, nodes: NodeRows) -> Histogram:
+    """Return how many of ``nodes`` refuse ``pod`` for what, as things stand; each on its own too, if that is asked for.
+
+    Cost: a pass over ``nodes``; one for each of them where the parameters ask for details.
+    """
+    counts = _objections(session, pod, nodes)
+    ordered = sorted(((count, reason) for reason, count in counts.items()), key=lambda item: (-item[0], item[1]))
+    found = Histogram(counts=tuple(ordered), nodes=len(nodes))
+    return _one_by_one(session, found, pod, nodes) if session.parameters.detailed_fit_errors else found
+
+
+def _one_by_one(session: "Session", found: Histogram, pod: int, nodes: NodeRows) -> Histogram:
+    group = int(session.facts.pods.group[pod])
+    together = group >= 0 and int((session.facts.pods.group == group).sum()) > 1
+    refusals = (_refusal(session, pod, node) for node in nodes.tolist())
+    return attrs.evolve(found, by_node=tuple(each for each in refusals if each.reasons), together=together)
+
+
+def _refusal(session: "Session", pod: int, node: int) -> NodeRefusal:
+    shape = int(session.facts.pods.shape[pod])
+    found = sorted(_objections(session, pod, np.array([node], np.int64)))
+    reasons = tuple((reason, shortage(session, shape, node, reason)) for reason in found)
+    return NodeRefusal(node=session.snapshot.nodes[node].name, reasons=reasons)
+
+
+def _objections(session: "Session", pod: int, nodes: NodeRows) -> Counter[NodeReason]:
+    facts, policy = session.facts, session.policy
+    shape, group = int(facts.pods.shape[pod]), int(facts.pods.group[pod])
+    policy.prepare(shape, PodRow(pod), session.all_nodes)
+    session.grant_credit(pod, nodes)
+    codes = np.empty(len(nodes), np.int64)
+    place.refusals(facts, session.columns, policy.rules, policy.vectors, shape, group, nodes, codes)
+    words = _words(session, pod, nodes, codes)
+    counts = Counter(words.values())
+    told = np.zeros(len(nodes), np.bool_)
+    told[list(words)] = True
+    unready = np.flatnonzero((codes == fit.REFUSED_NOT_READY) & ~told)
+    counts.update(_unready(session, node) for node in nodes[unready].tolist())
+    short = (codes >= fit.SHORT_OF) & ~told
+    counts.update(shortages(session, shape, nodes[short], codes[short]))
+    over = ((codes == fit.REFUSED_OVER_LIMIT) | (codes == fit.REFUSED_OVER_QUOTA)) & ~told
+    counts.update(excesses(session, shape, group, nodes[over], codes[over]))
+    others = codes[(codes != fit.ACCEPTED) & (codes != fit.REFUSED_NOT_READY) & ~told & ~short & ~over]
+    for code, count in zip(*(each.tolist() for each in np.unique(others, return_counts=True)), strict=True):
+        counts[NodeReason(code=code)] += count
+    return counts
+
+
+def _unready(session: "Session", node: int) -> NodeReason:
+    facts = session.snapshot.nodes[node]
+    subject = "unschedulable" if facts.unschedulable else facts.failing_conditions[0]
+    return NodeReason(code=fit.REFUSED_NOT_READY, subject=subject)
+
+
+def _words(session: "Session", pod: int, nodes: NodeRows, codes: Int64s) -> dict[int, NodeReason]:
+    """Return, by position, the words of plugins for nodes that only a plugin refused; marks those in ``codes``."""
+    shape = int(session.facts.pods.shape[pod])
+    out: dict[int, NodeReason] = {}
+    for plugin in session.policy.plugins:
+        if plugin.node_filter is None or not plugin.is_asked(shape):
+            continue
+        open_to_it = np.array(
+            [at for at in np.flatnonzero((codes == fit.ACCEPTED) | (codes == fit.REFUSED_MASK)) if at not in out],
+            np.int64,
+        )
+        if not len(open_to_it):
+            continue
+        refused = open_to_it[~checked_mask(plugin, PodRow(pod), nodes[open_to_it])]
+        if not len(refused):
+            continue
+        explain = plugin.node_filter.explain
+        texts = explain(PodRow(pod), nodes[refused]) if explain else [f"refused by {plugin.name}"] * len(refused)
+        for at, text in zip(refused, texts, strict=True):
+            out[int(at)] = NodeReason(code=fit.REFUSED_HOOK, text=text)
+            codes[at] = fit.REFUSED_HOOK
+    return out

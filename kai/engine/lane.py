@@ -1,0 +1,225 @@
+"""The fast lane of allocate: groups that need no Python are served by one kernel, as many as come in a row.
+
+Decisions come out in bulk. What the kernel cannot do itself, it hands back: groups that plugins must be asked about,
+and refusals that nobody has put into words yet.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from kai.engine.heaps import GroupHeap
+from kai.engine.nesting import make_nests
+from kai.engine.portion import Portion
+from kai.engine.refusals import capacity_verdict, record_no_node
+from kai.engine.session import Session
+from kai.framework.decisions import Decision, Nominate
+from kai.framework.verdict import Reason
+from kai.kernels import allocating
+from kai.kernels.allocating import Work
+from kai.kernels.columns import OP_ALLOCATE
+from kai.kernels.index import ShapeIndex, is_orderly
+from kai.model.rows import Bools, Int64s, PodRow
+
+MOST_CELLS = 8_000_000
+"""Cells (shapes x nodes) that tournaments may take: beyond it, further shapes are placed the plain way."""
+BATCH = 4096
+"""Decisions that are collected before they are handed out."""
+
+
+class Lane:
+    """The kernel loop over one heap."""
+
+    def __init__(self, session: Session, heap: GroupHeap, waiting: Int64s) -> None:
+        """Prepare for the groups that wait."""
+        self._session = session
+        self._heap = heap
+        self._longest = self._longest_chunk(waiting)
+        shapes = session.facts.shapes
+        self._facts = session.facts.replace(shapes=shapes.replace(mask=shapes.mask.copy(), score=shapes.score.copy()))
+        """The facts with what plugins answer for the only pods of groups."""
+        self._alone = self._lonely_pods()
+        self._index = self._make_index(waiting)
+        self._nests, nested = make_nests(session, waiting)
+        self._facts.shapes.mask[nested] = session.facts.shapes.mask[nested]
+        self._facts.shapes.score[nested] = session.facts.shapes.score[nested]
+        self._work = Work(
+            plain=self._plain(waiting),
+            amounts=session.requested,
+            limits=session.limit_amounts,
+            decided=np.empty((BATCH + self._longest, 3), np.int64),
+            statements=np.empty((BATCH, 3), np.int64),
+            refused=np.empty((BATCH, 3), np.int64),
+            refusals=np.full((allocating.SAME_REFUSALS, 4), -1, np.int64),
+            state=np.zeros(8, np.int64),
+            chunk=np.empty(self._longest, np.int64),
+        )
+        self._told: dict[int, Reason] = {}
+        """The refusals that were put into words, by group."""
+        self._free_rules = session.policy.rules.replace(limits=False)
+
+    def others(self) -> Iterator[Portion]:
+        """Serve groups until the heap is empty; yield, in their turn, those that Python must serve."""
+        session, work = self._session, self._work
+        while True:
+            session.ledger.reserve(2 * self._longest)
+            work.state[allocating.STAMP] = session.stamp
+            outcome = allocating.allocate_groups(
+                self._facts,
+                session.columns,
+                session.ledger.places,
+                session.policy.rules,
+                self._free_rules,
+                session.policy.vectors,
+                self._index,
+                self._nests,
+                self._heap.records,
+                work,
+                session.ledger.room_for(2 * self._longest),
+            )
+            group = int(work.state[allocating.GROUP])
+            if outcome == allocating.REFUSED:
+                self._explain(group)
+            self._hand_out()
+            if outcome == allocating.FINISHED:
+                return
+            if outcome == allocating.NOT_PLAIN:
+                yield self._heap.taken(group)
+
+    # ------------------------------------------------------------------ preparing
+
+    def _longest_chunk(self, waiting: Int64s) -> int:
+        groups = self._session.facts.groups
+        sizes = groups.pod_start[groups.first_subgroup[waiting + 1]] - groups.pod_start[groups.first_subgroup[waiting]]
+        return int(sizes.max(initial=1))
+
+    def _waiting_shapes(self, waiting: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the shapes of pods of plain trees that wait, most frequent first, with one pod of each.
+
+        Of shapes that plugins look at groups for: pods that are the only ones of their groups.
+        """
+        session = self._session
+        columns, facts, groups = session.columns, session.facts, session.facts.groups
+        member = np.zeros(len(session.snapshot.groups), np.bool_)
+        member[waiting] = groups.simple[waiting]
+        pods = np.flatnonzero((columns.status == 0) & (facts.pods.group >= 0))
+        pods = pods[member[facts.pods.group[pods]]]
+        pods = pods[~session.policy.dynamic[facts.pods.shape[pods]] | self._alone[pods]]
+        shapes, first, counts = np.unique(facts.pods.shape[pods], return_index=True, return_counts=True)
+        order = np.lexsort((shapes, -counts))
+        return shapes[order], pods[first[order]]
+
+    def _lonely_pods(self) -> Bools:
+        """Return bool[P]: the only pods of their groups, of shapes that need no more of plugins than one answer."""
+        facts = self._session.facts
+        groups = facts.groups
+        sizes = groups.pod_start[groups.first_subgroup[1:]] - groups.pod_start[groups.first_subgroup[:-1]]
+        alone = self._session.policy.lonely[facts.pods.shape] & (facts.pods.group >= 0) & (facts.pods.leaf >= 0)
+        alone[alone] = sizes[facts.pods.group[alone]] == 1
+        return alone
+
+    def _make_index(self, waiting: Int64s) -> ShapeIndex:
+        session, shape_facts = self._session, self._facts.shapes
+        shapes, pods = self._waiting_shapes(waiting)
+        nodes = len(session.all_nodes)
+        leaves = 1 << max(1, (nodes - 1).bit_length())
+        row = np.full(len(session.snapshot.shapes), -1, np.int64)
+        count = 0
+        for shape, pod in zip(map(int, shapes), map(int, pods), strict=True):
+            dynamic = session.policy.dynamic[shape]
+            if (count + 1) * nodes > MOST_CELLS:
+                continue
+            if dynamic:
+                mask, score = session.policy.prepare_lonely(shape, PodRow(pod), session.all_nodes)
+            else:
+                session.policy.prepare(shape, PodRow(pod), session.all_nodes)
+                mask, score = session.facts.shapes.mask[shape], session.facts.shapes.score[shape]
+            if mask < 0:
+                continue
+            shape_facts.mask[shape], shape_facts.score[shape] = mask, score
+            if is_orderly(self._facts, session.policy.vectors, shape):
+                row[shape] = count
+                count += 1
+        return ShapeIndex(
+            row=row,
+            tier=np.empty((count, nodes), np.float64),
+            spare=np.empty((count, nodes), np.int64),
+            winner=np.full((count, 2 * leaves), -1, np.int64),
+            seen=np.full(count, -1, np.int64),
+        )
+
+    def _plain(self, waiting: Int64s) -> Bools:
+        """Return bool[G]: one leaf, all pods of indexed shapes, and no plugin that judges or splits the group."""
+        session, pods = self._session, self._session.facts.pods
+        plain = np.zeros(len(session.snapshot.groups), np.bool_)
+        plain[waiting] = session.facts.groups.simple[waiting] & session.policy.leaves_alone(waiting)
+        indexed = (self._index.row[pods.shape] >= 0) & (~session.policy.dynamic[pods.shape] | self._alone)
+        plain[pods.group[~indexed & (pods.group >= 0) & (pods.leaf >= 0)]] = False
+        return plain
+
+    # ------------------------------------------------------------------ handing out
+
+    def _explain(self, group: int) -> None:
+        """Put the refusal at hand into words while the group's pods stand where they were tried, then undo them."""
+        session, state = self._session, self._work.state
+        portion = session.portion(group)
+        if state[allocating.CODE]:
+            verdict = capacity_verdict(session, portion, portion.chunk())
+            session.refuse(group, verdict)
+            self._told[group] = verdict.reasons[0]
+        else:
+            pod, placed = int(state[allocating.POD]), int(state[allocating.PLACED])
+            self._told[group] = record_no_node(session, portion, portion.root + 1, pod, placed, session.all_nodes)
+        session.ledger.undo_to(0)
+
+    def _hand_out(self) -> None:
+        """Emit what was decided, in order, one statement at a time; settle starts and refusals."""
+        session, work, state = self._session, self._work, self._work.state
+        session.stamp = int(state[allocating.STAMP])
+        if not state[allocating.STATEMENTS] and not state[allocating.REFUSALS]:
+            return
+        count = int(state[allocating.DECISIONS])
+        statements = work.statements[: int(state[allocating.STATEMENTS])]
+        decisions = self._decisions(work.decided[:count, 0], work.decided[:count, 1])
+        if count == len(statements):  # none without a decision: one each
+            session.emit("allocate", *zip(decisions))
+        else:
+            begins = np.searchsorted(work.decided[:count, 2], np.arange(len(statements) + 1))
+            session.emit("allocate", *(tuple(decisions[begin:end]) for begin, end in pairwise(begins.tolist())))
+        started = statements[(statements[:, 1] == 0) & (statements[:, 2] == 0), 0]
+        if len(started):
+            session.last_start[started] = session.clock.read()
+        self._note_refused(work.refused[: int(state[allocating.REFUSALS])])
+        state[allocating.DECISIONS] = state[allocating.STATEMENTS] = state[allocating.REFUSALS] = 0
+
+    def _note_refused(self, refused: Int64s) -> None:
+        """Note the groups that were refused for what another was told, nothing having changed in between."""
+        if not len(refused):
+            return
+        session = self._session
+        refused = refused[np.argsort(refused[:, 2], kind="stable")]
+        tellers, begins = np.unique(refused[:, 2], return_index=True)
+        for told, rows in zip(tellers.tolist(), np.split(refused, begins[1:]), strict=True):
+            groups, pods = rows[:, 0], rows[:, 1]
+            leaves = session.facts.groups.first_subgroup[groups] + 1
+            satisfied = session.columns.occupying[leaves] >= session.facts.groups.minimum[leaves]
+            session.records.refuse_alike(groups, pods, satisfied, self._told[told])
+
+    def _decisions(self, kinds: Int64s, pods: Int64s) -> Sequence[Decision]:
+        session = self._session
+        bound = kinds == OP_ALLOCATE
+        bindings = session.grants.bindings(pods[bound])
+        if bound.all():
+            return bindings
+        remaining = iter(bindings)
+        promised = pods[~bound]
+        promises = zip(promised, session.columns.node[promised], session.grants.devices_of(promised), strict=True)
+        out: list[Decision] = []
+        for is_bound in bound.tolist():
+            if is_bound:
+                out.append(next(remaining))
+            else:
+                pod, node, devices = next(promises)
+                out.append(Nominate(pod=int(pod), node=int(node), devices=devices, action="allocate"))
+        return out

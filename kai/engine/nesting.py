@@ -1,0 +1,110 @@
+"""Kinds of constraints on where the pods of a group may be together, as kernels take them."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from kai.engine.world import World
+from kai.framework.hooks import Nest
+from kai.kernels.columns import PODS
+from kai.kernels.domains import Nests
+from kai.kernels.groups import ROOT_AND_LEAF
+from kai.model.rows import Bools, GroupRow, GroupRows, Int64s, PodRow
+
+MOST_CELLS = 8_000_000
+"""Cells (kinds and shapes x nodes) that tables may take: groups beyond it are asked about."""
+
+
+def make_nests(world: World, waiting: GroupRows) -> tuple[Nests, Int64s]:
+    """Return the kinds of those groups of ``waiting`` that a kernel can serve, and the shapes of their pods.
+
+    Their shapes are prepared.
+    """
+    kinds, kind = _kinds(world, waiting)
+    shapes = _counted_shapes(world, kind, MOST_CELLS // max(1, len(world.all_nodes)) - len(kinds))
+    counted = np.full(len(world.snapshot.shapes), -1, np.int64)
+    counted[shapes] = np.arange(len(shapes))
+    nodes, deepest = len(world.all_nodes), max((len(nest.start) for nest in kinds), default=2)
+    finest_of = np.full((len(kinds), nodes), -1, np.int64)
+    depth_start = np.zeros((len(kinds), deepest), np.int64)
+    for row, nest in enumerate(kinds):
+        finest_of[row, nest.rows] = nest.domains
+        depth_start[row, : len(nest.start)] = nest.start
+    nests = Nests(
+        kind=kind,
+        rows=_joined([nest.rows for nest in kinds]),
+        row_start=_starts([nest.rows for nest in kinds]),
+        domains=_joined([nest.domains for nest in kinds]),
+        parents=_joined([nest.parents for nest in kinds]),
+        domain_start=_starts([nest.parents for nest in kinds]),
+        depth_start=depth_start,
+        finest_of=finest_of,
+        finest=np.array([len(nest.start) - 2 for nest in kinds], np.int64),
+        coarsest=np.array([nest.coarsest for nest in kinds], np.int64),
+        ordered=np.array([nest.ordered for nest in kinds], np.int64),
+        preferred=np.array([nest.preferred for nest in kinds], np.int64),
+        required=np.array([nest.required for nest in kinds], np.bool_),
+        counted=counted,
+        fitting=np.zeros((len(shapes), nodes), np.int64),
+        seen=np.full(len(shapes), -1, np.int64),
+        extra=np.zeros(nodes, np.float64),
+    )
+    return nests, shapes
+
+
+def _joined(parts: Sequence[Int64s]) -> Int64s:
+    return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+def _starts(parts: Sequence[Int64s]) -> Int64s:
+    return np.array([0, *accumulate(map(len, parts))], np.int64)
+
+
+def _kinds(world: World, waiting: GroupRows) -> tuple[list[Nest], Int64s]:
+    """Return the kinds, and int64[G]: which one each group is of, -1 for none."""
+    kind = np.full(len(world.snapshot.groups), -1, np.int64)
+    kinds: list[Nest] = []
+    groups = world.facts.groups
+    others = waiting[~groups.simple[waiting]]
+    roots = groups.first_subgroup[others]
+    flat = (groups.first_subgroup[others + 1] - roots == ROOT_AND_LEAF) & (groups.minimum[roots] == 1)
+    splitter, rows = world.policy.nesting(others[flat])
+    if splitter is None or not len(rows):
+        return kinds, kind
+    trees, first, of_tree = np.unique(world.trees[rows], return_index=True, return_inverse=True)
+    most = MOST_CELLS // (2 * max(1, len(world.all_nodes)))
+    numbers = np.full(len(trees), -1, np.int64)
+    for at, group in enumerate(rows[first].tolist()):
+        nest = splitter(GroupRow(group)) if len(kinds) < most else None
+        if nest is not None:
+            numbers[at] = len(kinds)
+            kinds.append(nest)
+    kind[rows] = numbers[of_tree]
+    return kinds, kind
+
+
+def _counted_shapes(world: World, kind: Int64s, most: int) -> Int64s:
+    """Return the shapes of pods that wait in groups of some kind: those that no plugin is asked about, at ``most``."""
+    facts = world.facts
+    if not (kind >= 0).any():
+        return np.zeros(0, np.int64)
+    pods = np.flatnonzero((world.columns.status == 0) & (facts.pods.group >= 0))
+    pods = pods[kind[facts.pods.group[pods]] >= 0]
+    shapes, first = np.unique(facts.pods.shape[pods], return_index=True)
+    usable = ~world.policy.dynamic[shapes] & _asks(facts.shapes.request[shapes])
+    shapes, first = shapes[usable][: max(0, most)], first[usable][: max(0, most)]
+    for shape, pod in zip(shapes.tolist(), pods[first].tolist(), strict=True):
+        world.policy.prepare(shape, PodRow(pod), world.all_nodes)
+    return shapes
+
+
+def _asks(requests: Int64s) -> Bools:
+    """Return bool[n]: which of ``requests`` [n, R] are for more than a pod's place. Others fit anywhere, uncounted."""
+    asked = requests > 0
+    asked[:, PODS] = requests[:, PODS] > 1
+    some: Bools = np.logical_or.reduce(asked, axis=1)
+    return some
+
+
+__all__ = ["make_nests"]

@@ -1,0 +1,143 @@
+"""What nodes object to, in full: every resource that is short, and whose quota or limit stands in the way.
+
+A kernel stops at the first thing that keeps a pod from a node. Who reads why a job waits wants all of it, as the
+peer's conditions say it.
+
+Source: the peer's FittingError of nodes and NewFitErrorInsufficientResource; its capacity policy for single nodes.
+"""
+
+from collections import Counter
+
+import numpy as np
+
+from kai.engine.world import World
+from kai.framework.verdict import ACCEPTED, Code, NodeReason, Shortage, Verdict
+from kai.kernels import fit
+from kai.model.axis import GPU, GPU_UNIT
+from kai.model.pod import GpuKind
+from kai.model.rows import Float64s, Int64s, NodeRows
+
+RESOURCES = ("cpu", "memory", "gpu")
+GPU_MEMORY = "gpu-memory"
+_OVER = (fit.REFUSED_OVER_LIMIT, fit.REFUSED_OVER_QUOTA)
+
+
+def shortages(world: World, shape: int, nodes: NodeRows, codes: Int64s) -> Counter[NodeReason]:
+    """Return how many of ``nodes``, all short of something by ``codes``, are short of what; one may count for several.
+
+    Short is what pods hold, those included that are leaving.
+    """
+    counts: Counter[NodeReason] = Counter()
+    told = np.zeros(len(nodes), np.bool_)
+    gpu = world.snapshot.shapes[shape].gpu
+    request = world.facts.shapes.request[shape]
+    free = world.facts.nodes.allocatable[nodes] - world.columns.used[nodes]
+    for resource, name in enumerate(world.snapshot.axis.names):
+        if resource == GPU and gpu.kind is not GpuKind.MIG:
+            short = _wanted_gpus(world, shape, nodes) > free[:, GPU] - _shared_gpus(world, nodes)
+        elif (name in RESOURCES and resource != GPU) or (request[resource] > 0 and resource != GPU):
+            # Devices allocated to claims serve what a node has none of.
+            served = session.facts.nodes.claimable[resource] & (session.facts.nodes.allocatable[nodes, resource] == 0)
+            short = (request[resource] > free[:, resource]) & ~served
+        else:
+            continue
+        if short.any():
+            counts[NodeReason(code=fit.SHORT_OF + resource, subject=name)] += int(short.sum())
+            told |= short
+    if gpu.kind is GpuKind.MEMORY:
+        small = gpu.memory > world.facts.nodes.gpu_memory[nodes]
+        if small.any():
+            counts[NodeReason(code=fit.SHORT_OF + GPU, subject=GPU_MEMORY)] += int(small.sum())
+            told |= small
+    for code, count in zip(*np.unique(codes[~told], return_counts=True), strict=True):
+        name = world.snapshot.axis.names[code - fit.SHORT_OF]
+        counts[NodeReason(code=int(code), subject=name)] += int(count)
+    return counts
+
+
+def shortage(world: World, shape: int, node: int, reason: NodeReason) -> Shortage | None:
+    """Return the numbers behind a reason of `shortages`, in units of the axis; None for a reason of another kind."""
+    if reason.code < fit.SHORT_OF:
+        return None
+    facts, rows = world.facts, np.array([node], np.int64)
+    if reason.subject == GPU_MEMORY:
+        memory = float(world.snapshot.shapes[shape].gpu.memory)
+        return Shortage(requested=memory, used=0.0, capacity=float(facts.nodes.gpu_memory[node]))
+    at = reason.code - fit.SHORT_OF
+    requested, used = float(facts.shapes.request[shape, at]), float(world.columns.used[node, at])
+    if at == GPU:
+        requested = float(_wanted_gpus(world, shape, rows)[0])
+        used += float(_shared_gpus(world, rows)[0])
+    return Shortage(requested=requested, used=used, capacity=float(facts.nodes.allocatable[node, at]))
+
+
+def _wanted_gpus(world: World, shape: int, nodes: NodeRows) -> Int64s:
+    """Return the thousandths of GPUs that a pod asks of each node; devices that it claims are counted elsewhere."""
+    if world.snapshot.shapes[shape].gpu.kind is GpuKind.MEMORY:
+        return _counted_gpus(world, shape, nodes)
+    amount = int(world.facts.shapes.request[shape, GPU] - world.facts.shapes.claimed[shape] * GPU_UNIT)
+    return np.full(len(nodes), amount, np.int64)
+
+
+def _counted_gpus(world: World, shape: int, nodes: NodeRows) -> Int64s:
+    """Return the thousandths of GPUs that queues count for a pod on each of ``nodes``, as the kernel's check does."""
+    facts, gpu = world.facts, world.snapshot.shapes[shape].gpu
+    request = facts.shapes.request[shape]
+    if gpu.kind is GpuKind.MIG:
+        return np.full(len(nodes), int(np.delete(facts.nodes.gpu_weight * request, GPU).sum()), np.int64)
+    if not gpu.shared:
+        return np.full(len(nodes), int(request[GPU] - facts.shapes.claimed[shape] * GPU_UNIT), np.int64)
+    device = facts.nodes.gpu_memory[nodes]
+    memory = gpu.memory if gpu.kind is GpuKind.MEMORY else (facts.shapes.portion[shape] * device).astype(np.int64)
+    hundredths: Int64s = (100 * memory + device - 1) // device
+    return hundredths * gpu.devices * (GPU_UNIT // 100)
+
+
+def _shared_gpus(world: World, nodes: NodeRows) -> Int64s:
+    """Return the thousandths of GPUs on each of ``nodes`` that pods share."""
+    start = world.facts.nodes.slot_start
+    used = np.concatenate([np.zeros(1, np.int64), np.cumsum(world.columns.slot_used > 0)])
+    shared: Int64s = used[start[nodes + 1]] - used[start[nodes]]
+    return shared * GPU_UNIT
+
+
+def excesses(world: World, shape: int, group: int, nodes: NodeRows, codes: Int64s) -> Counter[NodeReason]:
+    """Return how many of ``nodes``, which queues forbid by ``codes``, are forbidden by which bound."""
+    counts: Counter[NodeReason] = Counter()
+    request = world.facts.shapes.request[shape]
+    for code in _OVER:
+        mine = nodes[codes == code]
+        amounts = _counted_gpus(world, shape, mine)
+        for amount, count in zip(*np.unique(amounts, return_counts=True), strict=True):
+            wanted = np.array([request[0], request[1], amount], np.float64)
+            verdict = excess(world, group, wanted, code)
+            detail = verdict.reasons[0] if verdict.reasons else None
+            counts[NodeReason(code=code, detail=detail)] += int(count)
+    return counts
+
+
+def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:
+    """Return the refusal ``code`` with the queue, the resource and the numbers that prove it."""
+    facts, columns = world.facts, world.columns
+    over_limit = code == fit.REFUSED_OVER_LIMIT
+    bounds = facts.queues.limit if over_limit else facts.queues.quota
+    used = columns.queue_used if over_limit else columns.queue_fixed
+    queue = int(facts.groups.queue[group])
+    while queue >= 0:
+        for resource, name in enumerate(RESOURCES):
+            bound = float(bounds[queue, resource])
+            if wanted[resource] > 0 and 0 <= bound < used[queue, resource] + wanted[resource]:
+                return Verdict.refused(
+                    Code.OVER_LIMIT if over_limit else Code.OVER_QUOTA,
+                    queue=world.snapshot.queues[queue].title,
+                    queue_row=queue,
+                    resource=name,
+                    bound=bound,
+                    used=float(used[queue, resource]),
+                    requested=float(wanted[resource]),
+                )
+        queue = int(facts.queues.parent[queue])
+    return ACCEPTED
+
+
+__all__ = ["excess", "excesses", "shortage", "shortages"]

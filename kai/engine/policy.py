@@ -1,0 +1,363 @@
+"""Many plugins, one policy: folds extensions and terms into what kernels evaluate and what Python must ask.
+
+Answers that depend on a shape alone become rows of ``Vectors`` and are asked for once; shapes that only such answers
+concern are *plain*: kernels place their pods without calling back.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+
+from kai.engine.distinct_rows import DistinctRows
+from kai.engine.opened import Opened
+from kai.errors import PluginError
+from kai.framework.hooks import Dependence, Domains, GroupOrder, Nest, NodeFilter, NodeScore, Victims
+from kai.framework.terms import (
+    Availability,
+    CpuOnlyNodes,
+    Density,
+    DeviceOrder,
+    ElasticOrder,
+    FairShares,
+    PriorityOrder,
+    SharedDevices,
+    SubGroupFill,
+)
+from kai.framework.verdict import ACCEPTED, Verdict
+from kai.kernels.columns import Facts
+from kai.kernels.fit import Rules, Vectors
+from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, NodeRow, NodeRows, PodRow, PodRows, Scores
+
+
+def fold_rules(plugins: Sequence[Opened], elastic_key: int) -> Rules:
+    """Return the sum of all score terms, and which checks are on."""
+    weights = dict.fromkeys(
+        (
+            "binpack_cpu",
+            "binpack_gpu",
+            "spread_cpu",
+            "spread_gpu",
+            "cpu_only",
+            "availability",
+            "sharing",
+            "pack_slots",
+            "spread_slots",
+        ),
+        0.0,
+    )
+    fair = False
+    for term in (term for plugin in plugins for term in plugin.terms):
+        match term:
+            case Density():
+                weights["binpack_cpu"] += term.cpu_binpack
+                weights["binpack_gpu"] += term.gpu_binpack
+                weights["spread_cpu"] += term.cpu_spread
+                weights["spread_gpu"] += term.gpu_spread
+            case CpuOnlyNodes():
+                weights["cpu_only"] += term.weight
+            case Availability():
+                weights["availability"] += term.weight
+            case SharedDevices():
+                weights["sharing"] += term.weight
+            case DeviceOrder():
+                weights["pack_slots"] += term.pack
+                weights["spread_slots"] += term.spread
+            case FairShares():
+                fair = True
+            case _:
+                pass
+    return Rules(limits=fair, fair_order=fair, elastic_key=elastic_key, **weights)
+
+
+class Policy:
+    """What all plugins of a session say together."""
+
+    def __init__(self, plugins: Sequence[Opened], facts: Facts) -> None:
+        """Fold the extensions; nothing is asked yet."""
+        self.plugins = tuple(plugins)
+        self._facts = facts
+        shapes = facts.shapes.kind.shape[0]
+        nodes = facts.nodes.ready.shape[0]
+        self.prepared = np.zeros(shapes, np.bool_)
+        """Bools [K]: shapes whose static answers are in ``vectors``."""
+        self._static = [plugin for plugin in plugins if _is_static(plugin)]
+        self._dynamic = [plugin for plugin in plugins if _is_dynamic(plugin)]
+        self.dynamic = np.zeros(shapes, np.bool_)
+        """Bools [K]: shapes whose pods need Python for each placement."""
+        for plugin in self._dynamic:
+            self.dynamic |= np.ones(shapes, np.bool_) if plugin.concerns is None else plugin.concerns
+        self._asking: dict[int, list[Opened]] = {}
+        self._first: dict[int, Float64s] = {}
+        self.scored, self.lonely = self._by_answers(shapes)
+        """Bools [K]: shapes for which one plugin is asked, for a mask and scores and nothing else; those of them for
+        which its answers are the same for the only pod of any group."""
+        self._masks = DistinctRows(np.ones(nodes, np.bool_))
+        self._scores = DistinctRows(np.zeros(nodes, np.float64))
+        self.vectors = Vectors(masks=self._masks.table, scores=self._scores.table)
+        self.judges_pods = any(plugin.pod_filter is not None for plugin in plugins)
+        """Whether some plugin refuses pods whatever the node."""
+        terms = [term for plugin in plugins for term in plugin.terms]
+        self.sub_group_fill = any(isinstance(term, SubGroupFill) for term in terms)
+        self.fair_shares = next((term for term in terms if isinstance(term, FairShares)), None)
+        self._key_makers = self._group_key_makers()
+        elastic = [at for at, maker in enumerate(self._key_makers) if isinstance(maker, ElasticOrder)]
+        self.rules = fold_rules(plugins, elastic[0] if elastic else -1)
+        self.waiting_rules = self.rules.replace(availability=0.0)
+        """The rules for nodes on which a pod must wait."""
+
+    def _by_answers(self, shapes: int) -> tuple[Bools, Bools]:
+        """Return bool[K] twice: which shapes one plugin only filters and rates nodes for; where it looks at groups."""
+        askers = np.zeros(shapes, np.int64)
+        others = np.zeros(shapes, np.bool_)
+        wider = np.zeros(shapes, np.bool_)
+        for plugin in self.plugins:
+            concerned = slice(None) if plugin.concerns is None else plugin.concerns
+            if _is_dynamic(plugin):
+                askers[concerned] += 1
+            if plugin.pod_filter is not None or plugin.node_wait is not None or _changes_placements(plugin):
+                others[concerned] = True
+            answers = (plugin.node_filter, plugin.node_score)
+            if any(each is not None and each.depends is Dependence.SESSION for each in answers):
+                wider[concerned] = True
+        scored = (askers == 1) & ~others
+        return scored, scored & ~wider
+
+    def _group_key_makers(self) -> list[PriorityOrder | ElasticOrder | GroupOrder]:
+        makers: list[PriorityOrder | ElasticOrder | GroupOrder] = []
+        for plugin in self.plugins:
+            makers += [term for term in plugin.terms if isinstance(term, PriorityOrder | ElasticOrder)]
+            if plugin.group_order is not None:
+                makers.append(plugin.group_order)
+        return makers
+
+    @cached_property
+    def victims(self) -> tuple[Victims, ...]:
+        """What plugins say about victims, in their order."""
+        return tuple(plugin.victims for plugin in self.plugins if plugin.victims is not None)
+
+    @property
+    def splitting(self) -> Iterator[Domains]:
+        """Yield how plugins split nodes, in their order."""
+        return (plugin.domains for plugin in self.plugins if plugin.domains is not None)
+
+    def asking(self, shape: int) -> list[Opened]:
+        """Return the plugins that must be asked for each placement of a pod of ``shape``."""
+        known = self._asking.get(shape)
+        if known is None:
+            known = self._asking[shape] = [plugin for plugin in self._dynamic if plugin.is_asked(shape)]
+        return known
+
+    def must_wait(self, pod: PodRow, nodes: NodeRows) -> Bools:
+        """Return bool[n]: on which of ``nodes`` some plugin lets ``pod`` wait for what it keeps books of."""
+        waits = np.zeros(len(nodes), np.bool_)
+        for plugin in self.asking(int(self._facts.pods.shape[pod])):
+            if plugin.node_wait is not None:
+                answer = plugin.node_wait.must_wait(pod, nodes)
+                waits |= cast("Bools", _checked(plugin, "NodeWait.must_wait", answer, np.bool_, nodes))
+        return waits
+
+    def prepare(self, shape: int, pod: PodRow, nodes: NodeRows) -> None:
+        """Make sure the static answers for ``shape`` are in ``vectors``; ``pod`` is any pod of it, ``nodes`` all nodes.
+
+        Cost: one call per plugin and shape in a session, and O(N).
+        """
+        if self.prepared[shape]:
+            return
+        self.prepared[shape] = True
+        mask = np.ones(len(nodes), np.bool_)
+        score = np.zeros(len(nodes), np.float64)
+        for plugin in self._static:
+            if not plugin.is_asked(shape):
+                continue
+            if by_shape(plugin.node_filter):
+                mask &= checked_mask(plugin, pod, nodes)
+            if by_shape(plugin.node_score):
+                score += checked_scores(plugin, pod, nodes)
+        self._facts.shapes.mask[shape] = self._masks.row_of(mask)
+        self._facts.shapes.score[shape] = self._scores.row_of(score)
+        self._adopt_rows()
+
+    def answers(self, pod: PodRow, shape: int, nodes: NodeRows) -> Float64s:
+        """Return float64[n]: what the plugin of a ``scored`` shape adds to scores of ``nodes``, NaN where it refuses.
+
+        What it answers for the shape alone is in the vectors. The answer may be the plugin's own array.
+        """
+        (plugin,) = self.asking(shape)
+        if by_placement(plugin.node_score):
+            out = checked_scores(plugin, pod, nodes)
+            if plugin.node_filter is None and out.flags.carray:
+                return out
+            out = out.copy()
+        else:
+            out = np.zeros(len(nodes), np.float64)
+        if by_placement(plugin.node_filter):
+            out[~checked_mask(plugin, pod, nodes)] = np.nan
+        return out
+
+    def first_answers(self, pod: PodRow, shape: int, nodes: NodeRows) -> Float64s:
+        """Return ``answers`` for ``pod``, whose group is nowhere yet; made once for a ``lonely`` shape."""
+        known = self._first.get(shape)
+        if known is None:
+            known = self._first[shape] = self.answers(pod, shape, nodes).copy()
+        return known
+
+    def prepare_lonely(self, shape: int, pod: PodRow, nodes: NodeRows) -> tuple[int, int]:
+        """Return the rows of ``vectors`` for pods of a ``lonely`` shape that are the only ones of their groups.
+
+        ``pod`` is one of them, ``nodes`` are all nodes. (-1, -1): the sum of static scores and of these answers is not
+        exact, so that it must be made where the others are added.
+        """
+        self.prepare(shape, pod, nodes)
+        answers = self.answers(pod, shape, nodes).copy()
+        refused = np.isnan(answers)
+        mask = self.vectors.masks[self._facts.shapes.mask[shape]] & ~refused
+        score = self.vectors.scores[self._facts.shapes.score[shape]]
+        answers[refused] = 0.0
+        if np.ptp(score) and np.ptp(answers):
+            return -1, -1
+        rows = self._masks.row_of(mask), self._scores.row_of(score + answers)
+        self._adopt_rows()
+        return rows
+
+    def _adopt_rows(self) -> None:
+        if self._masks.table is not self.vectors.masks or self._scores.table is not self.vectors.scores:
+            self.vectors = Vectors(masks=self._masks.table, scores=self._scores.table)
+
+    def prepare_all(self, pods: PodRows, nodes: NodeRows) -> None:
+        """Prepare the shapes of ``pods``."""
+        shapes = self._facts.pods.shape[pods]
+        for at in np.flatnonzero(~self.prepared[shapes]):
+            self.prepare(int(shapes[at]), PodRow(int(pods[at])), nodes)
+
+    def group_keys(self, groups: GroupRows, priority: Int64s, elastic: Float64s) -> Float64s:
+        """Return float64[n, k]: the keys that order ``groups``, smaller first; the caller adds the unique last one."""
+        columns: list[Float64s] = []
+        for maker in self._key_makers:
+            match maker:
+                case PriorityOrder():
+                    columns.append(-priority.astype(np.float64)[:, None])
+                case ElasticOrder():
+                    columns.append(elastic[:, None])
+                case GroupOrder():
+                    columns.append(_keys(maker.keys(groups), len(groups), "GroupOrder.keys"))
+        return np.hstack(columns) if columns else np.zeros((len(groups), 0), np.float64)
+
+    def pod_keys(self, pods: PodRows) -> Float64s | None:
+        """Return float64[n, k] that order pods, smaller first, or None when no plugin has an opinion."""
+        columns = [
+            _keys(plugin.pod_order.keys(pods), len(pods), "PodOrder.keys")
+            for plugin in self.plugins
+            if plugin.pod_order is not None
+        ]
+        return np.hstack(columns) if columns else None
+
+    def leaves_alone(self, groups: GroupRows) -> Bools:
+        """Return bool[n]: which of ``groups`` no plugin splits nodes for."""
+        alone = np.ones(len(groups), np.bool_)
+        for domains in self.splitting:
+            alone &= np.zeros(len(groups), np.bool_) if domains.groups is None else ~domains.groups[groups]
+        return alone
+
+    def nesting(self, groups: GroupRows) -> tuple[Callable[[GroupRow], Nest | None] | None, GroupRows]:
+        """Return those of ``groups`` that one plugin alone splits nodes for, and its tree of domains, or None."""
+        splitting = list(self.splitting)
+        nests = [each for each in splitting if each.tree is not None]
+        if len(nests) != 1:
+            return None, groups[:0]
+        alone = np.ones(len(groups), np.bool_)
+        for each in splitting:
+            mine = np.ones(len(groups), np.bool_) if each.groups is None else each.groups[groups]
+            alone &= mine if each is nests[0] else ~mine
+        return nests[0].tree, groups[alone]
+
+    def admit_pod(self, pod: PodRow, shape: int) -> Verdict:
+        """Return all refusals of placing ``pod`` anywhere, joined."""
+        out = ACCEPTED
+        for plugin in self.plugins:
+            if plugin.pod_filter is not None and plugin.is_asked(shape):
+                out = out.plus(plugin.pod_filter.admit(pod))
+        return out
+
+
+def by_shape(extension: NodeFilter | NodeScore | None) -> bool:
+    """Say whether a plugin filters or rates nodes by the shape alone: its answer is in the policy's vectors."""
+    return extension is not None and extension.depends is Dependence.SHAPE
+
+
+def by_placement(extension: NodeFilter | NodeScore | None) -> bool:
+    """Say whether a plugin filters or rates nodes anew for each placement."""
+    return extension is not None and extension.depends is not Dependence.SHAPE
+
+
+def _is_static(plugin: Opened) -> bool:
+    return by_shape(plugin.node_filter) or by_shape(plugin.node_score)
+
+
+def _is_dynamic(plugin: Opened) -> bool:
+    placement = plugin.placement
+    return (
+        by_placement(plugin.node_filter)
+        or by_placement(plugin.node_score)
+        or plugin.pod_filter is not None
+        or plugin.node_wait is not None
+        or (placement is not None and any((placement.choose, placement.effects, placement.lasting_effects)))
+    )
+
+
+def _changes_placements(plugin: Opened) -> bool:
+    """Say whether more than the engine's own books follows from a placement."""
+    each = plugin.placement
+    return each is not None and any((each.choose, each.recorded, each.effects, each.lasting_effects, each.credit))
+
+
+def _keys(answer: object, count: int, hook: str) -> Float64s:
+    """Return a plugin's keys as a table with a row for each of ``count`` things.
+
+    Raises: PluginError when there are not as many.
+    """
+    keys = np.asarray(answer, np.float64)
+    if keys.ndim not in (1, 2) or len(keys) != count:
+        found = f"float64{list(keys.shape)}"
+        raise PluginError(f"returned {found}, expected float64[{count}, k]", plugin="of the profile", hook=hook)
+    return keys[:, None] if keys.ndim == 1 else keys
+
+
+def checked_mask(plugin: Opened, pod: PodRow, nodes: NodeRows) -> Bools:
+    """Return the plugin's mask for ``nodes``; everything, if it has no filter.
+
+    Raises: PluginError when it raised or returned something that is not bool[n].
+    """
+    if plugin.node_filter is None:
+        return np.ones(len(nodes), np.bool_)
+    return cast("Bools", _checked(plugin, "NodeFilter.filter", plugin.node_filter.filter(pod, nodes), np.bool_, nodes))
+
+
+def checked_scores(plugin: Opened, pod: PodRow, nodes: NodeRows) -> Scores:
+    """Return the plugin's scores for ``nodes``; zeros, if it has no opinion.
+
+    Raises: PluginError when it raised or returned something that is not float64[n].
+    """
+    if plugin.node_score is None:
+        return np.zeros(len(nodes), np.float64)
+    return cast("Scores", _checked(plugin, "NodeScore.score", plugin.node_score.score(pod, nodes), np.float64, nodes))
+
+
+def _checked(plugin: Opened, hook: str, answer: object, dtype: type[np.generic], nodes: NodeRows) -> object:
+    """Return ``answer`` if it is an array with one element of ``dtype`` for each of ``nodes``.
+
+    Raises: PluginError.
+    """
+    if not isinstance(answer, np.ndarray) or answer.dtype != dtype or answer.shape != nodes.shape:
+        wanted = f"{dtype.__name__.rstrip('_')}[{len(nodes)}]"
+        message = f"returned {_described(answer)}, expected {wanted}"
+        raise PluginError(message, plugin=plugin.name, origin=plugin.origin, hook=hook)
+    return answer
+
+
+def _described(value: object) -> str:
+    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+__all__ = ["NodeRow", "Policy", "by_placement", "by_shape", "checked_mask", "checked_scores", "fold_rules"]

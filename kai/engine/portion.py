@@ -1,0 +1,340 @@
+"""A pod group, or a part of one, as the actions see it: what to place next, what to give up first.
+
+A whole group is a portion; so is "these running pods and the first k that wait" while a search probes how much of a
+gang can be helped, and so is what is left of a victim after some of its pods were taken. Parts may ask for less than
+the group does (``minimum``) and keep answers of their own.
+
+Source: the peer's podgroup_info (tasks to allocate, tasks to evict), subgroup_info and its sub-group order plugin.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+import numpy as np
+
+from kai.engine.descent import Descent, descend
+from kai.engine.world import World
+from kai.kernels.columns import PENDING, RELEASING
+from kai.kernels.groups import ROOT_AND_LEAF, sum_waiting
+from kai.kernels.order import next_chunk
+from kai.model.rows import Float64s, PodRows
+from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, COUNTED, Status, within
+
+NOTHING: PodRows = np.zeros(0, np.int64)
+
+
+class Portion:
+    """Some pods of one group. Sub-groups are named by their rows in the sub-group table."""
+
+    def __init__(
+        self,
+        world: World,
+        group: int,
+        pods: dict[int, PodRows] | None = None,
+        minimum: dict[int, int] | None = None,
+    ) -> None:
+        """Take all pods of ``group``, or those given by leaf; ``minimum`` overrides what sub-groups need."""
+        self.group = int(group)
+        self.root = int(world.facts.groups.first_subgroup[group])
+        """The row of the group's root sub-group."""
+        self._world = world
+        self._pods = pods
+        self._minimum = minimum or {}
+        self._epoch = -1
+        self._chunk = NOTHING
+        self._reached: dict[int, int] = {}
+        """What `reached` answers about inner sub-groups, in one epoch."""
+        self._reached_epoch = -1
+        self._amounts: Float64s | None = None
+
+    @cached_property
+    def leaves(self) -> list[int]:
+        """The rows of the leaves."""
+        leaf = self._world.facts.groups.leaf
+        return [row for row in self._rows if leaf[row]]
+
+    @property
+    def _rows(self) -> range:
+        """The rows of all sub-groups: parents before children."""
+        return range(self.root, int(self._world.facts.groups.first_subgroup[self.group + 1]))
+
+    def pods_of(self, leaf: int) -> PodRows:
+        """Return the pods of a leaf in pod order."""
+        if self._pods is not None:
+            return self._pods.get(leaf, NOTHING)
+        groups = self._world.facts.groups
+        return groups.pods[groups.pod_start[leaf] : groups.pod_start[leaf + 1]]
+
+    def pods(self, subgroup: int | None = None) -> PodRows:
+        """Return all pods below ``subgroup`` (of the portion, if it is left out)."""
+        if subgroup is None and self._pods is None:
+            return self._world.pods_of(self.group)
+        below = self.leaves if subgroup is None else self.leaves_below(subgroup)
+        return np.concatenate([self.pods_of(leaf) for leaf in below]) if below else NOTHING
+
+    def leaves_below(self, subgroup: int) -> list[int]:
+        """Return the leaves of the tree under ``subgroup``, itself if it is one."""
+        leaf = self._world.facts.groups.leaf
+        found: list[int] = []
+        open_rows = [subgroup]
+        while open_rows:
+            row = open_rows.pop()
+            if leaf[row]:
+                found.append(row)
+            else:
+                open_rows += reversed(self._world.children(row))
+        return found
+
+    def holding(self, statuses: int, pods: PodRows | None = None) -> PodRows:
+        """Return those pods whose status is in the mask ``statuses``."""
+        mine = self.pods() if pods is None else pods
+        return mine[((statuses >> self._world.columns.status[mine]) & 1).astype(np.bool_)]
+
+    def active(self, leaf: int) -> int:
+        """Return how many pods of a leaf have a place."""
+        if self._pods is None:
+            return int(self._world.columns.active[leaf])
+        return len(self.holding(ACTIVE_ALLOCATED, self.pods_of(leaf)))
+
+    def occupying(self, leaf: int) -> int:
+        """Return how many pods of a leaf occupy a node, terminating ones included."""
+        if self._pods is None:
+            return int(self._world.columns.occupying[leaf])
+        return len(self.holding(ACTIVE_USED, self.pods_of(leaf)))
+
+    def minimum(self, subgroup: int) -> int:
+        """Return how many pods a leaf needs, or how many satisfied children an inner sub-group needs."""
+        return self._minimum.get(subgroup, int(self._world.facts.groups.minimum[subgroup]))
+
+    def reached(self, subgroup: int) -> int:
+        """Return how many of what ``minimum`` counts there are."""
+        if self._world.facts.groups.leaf[subgroup]:
+            return self.active(subgroup)
+        epoch = int(self._world.columns.epoch[self.group])
+        if epoch != self._reached_epoch:
+            self._reached, self._reached_epoch = self._counted(self.active), epoch
+        return self._reached[subgroup]
+
+    def _counted(self, count: Callable[[int], int]) -> dict[int, int]:
+        """Return, by sub-group, what ``count`` says of a leaf, and how many satisfied children an inner one has.
+
+        Cost: a look at each sub-group, however deep the tree is.
+        """
+        groups = self._world.facts.groups
+        found = dict.fromkeys(self._rows, 0)
+        for row in reversed(self._rows):
+            if groups.leaf[row]:
+                found[row] = count(row)
+            if row != self.root and found[row] >= self.minimum(row):
+                found[int(groups.parent[row])] += 1
+        return found
+
+    def is_satisfied(self, subgroup: int) -> bool:
+        """Say whether a sub-group has what it needs."""
+        return self.reached(subgroup) >= self.minimum(subgroup)
+
+    def is_ready(self) -> bool:
+        """Say whether enough pods exist, not counting gated ones, for the group to be worth trying."""
+        return self._counted(self._alive)[self.root] >= self.minimum(self.root)
+
+    def _alive(self, leaf: int) -> int:
+        return len(self.holding(ALIVE & ~(1 << Status.GATED), self.pods_of(leaf)))
+
+    def is_gang_satisfied(self) -> bool:
+        """Say whether every leaf that must be filled has enough pods on nodes.
+
+        The group's tree decides which leaves must.
+        """
+        if self._world.facts.groups.simple[self.group]:
+            return self.occupying(self.root + 1) >= self.minimum(self.root + 1)
+        return self._counted(self.occupying)[self.root] >= self.minimum(self.root)
+
+    def has_pending(self) -> bool:
+        """Say whether some pod of the portion waits for a place."""
+        if self._pods is None:
+            return bool(self._world.columns.pending[self.leaves].any())
+        return bool(len(self.holding(1 << Status.PENDING)))
+
+    def in_order(self, subgroups: Iterable[int]) -> list[int]:
+        """Return sub-groups in the order in which they are served: unsatisfied, then the emptiest, then by name."""
+        if not self._world.policy.sub_group_fill:
+            return sorted(subgroups, key=self._world.subgroup_name)
+        return sorted(subgroups, key=self._fill_key)
+
+    def _fill_key(self, subgroup: int) -> tuple[int, int, float, str]:
+        needed = self.minimum(subgroup)
+        reached = self.reached(subgroup)
+        name = self._world.subgroup_name(subgroup)
+        if reached < needed:
+            return (0, 0, 0.0, name)
+        if needed > 0:
+            return (1, 0, reached / needed, name)
+        leaf = self._world.facts.groups.leaf[subgroup]
+        members = len(self.pods_of(subgroup)) if leaf else len(self._world.children(subgroup))
+        return (1, 1, float(members), name)
+
+    # ------------------------------------------------------------------ what to place next
+
+    def chunk(self) -> PodRows:
+        """Return the pods that one attempt places.
+
+        All that are missing to the minimum, or one more, or one more sub-group.
+
+        The answer is kept until a pod of the group changes its status. Pods that the open statement evicted count as
+        waiting; that they stop counting once the statement is committed does not change an answer that was given
+        before. The peer's decisions depend on that.
+        """
+        self._answer()
+        return self._chunk
+
+    def amounts(self) -> Float64s:
+        """Return float64[3]: CPU, memory and GPU that the chunk is taken to want, in axis units.
+
+        Kept as the chunk is, but from the moment it is first asked for: pods of the chunk that no longer wait by then
+        count nothing. The order of queues depends on that.
+        """
+        self._answer()
+        if self._amounts is None:
+            world = self._world
+            self._amounts = sum_waiting(world.facts, world.columns, world.requested, self._chunk)
+        return self._amounts
+
+    def _answer(self) -> None:
+        epoch = int(self._world.columns.epoch[self.group])
+        if epoch == self._epoch:
+            return
+        self._epoch = epoch
+        groups = self._world.facts.groups
+        flat = groups.first_subgroup[self.group + 1] - self.root == ROOT_AND_LEAF and groups.minimum[self.root] == 1
+        if self._pods is None and not self._minimum and flat:
+            leaf = self.root + 1
+            out = np.empty(max(1, len(self.pods_of(leaf))), np.int64)
+            self._chunk = out[: next_chunk(self._world.facts, self._world.columns, leaf, out)]
+        else:
+            self._chunk = np.array(descend(self._chunk_of(self.root)), np.int64)
+        self._amounts = None
+
+    def _waiting(self, pods: PodRows) -> PodRows:
+        """Return those of ``pods`` that are pending, or that the open statement evicted."""
+        columns = self._world.columns
+        status = columns.status[pods]
+        waiting: PodRows = pods[(status == PENDING) | ((status == RELEASING) & (columns.virtual[pods] > 0))]
+        return waiting
+
+    def _chunk_of(self, subgroup: int) -> Descent[list[int]]:
+        if self._world.facts.groups.leaf[subgroup]:
+            missing = self.minimum(subgroup) - self.active(subgroup)
+            mine: list[int] = self._waiting(self.pods_of(subgroup))[: missing if missing > 0 else 1].tolist()
+            return mine
+        children = self.in_order(self._world.children(subgroup))
+        if self.is_satisfied(subgroup):
+            for child in children:
+                first: list[int] = yield self._chunk_of(child)
+                if first:
+                    return first
+            return []
+        chunk: list[int] = []
+        for child in children[: self.minimum(subgroup)]:
+            if not self.is_satisfied(child):
+                chunk += yield self._chunk_of(child)
+        return chunk
+
+    # ------------------------------------------------------------------ what to give up first
+
+    def next_victims(self) -> tuple[PodRows, bool]:
+        """Return the pods to give up first, and whether others with a place remain.
+
+        Surplus pod by pod, surplus sub-groups whole, then everything.
+        """
+        everything = self.holding(ACTIVE_ALLOCATED)
+        surplus = descend(self._surplus(self.root))
+        victims = surplus if len(surplus) else everything
+        return victims, len(everything) > len(victims)
+
+    def _surplus(self, subgroup: int) -> Descent[PodRows]:
+        if self._world.facts.groups.leaf[subgroup]:
+            placed = self.holding(ACTIVE_ALLOCATED, self.pods_of(subgroup))
+            return placed[-1:] if len(placed) > self.minimum(subgroup) else NOTHING
+        satisfied = self.reached(subgroup)
+        if satisfied == 0:
+            return NOTHING
+        children = self.in_order(self._world.children(subgroup))[::-1]
+        for child in children:
+            surplus: PodRows = yield self._surplus(child)
+            if len(surplus):
+                return surplus
+        if satisfied > self.minimum(subgroup):
+            for child in children:
+                victims = self.holding(ACTIVE_ALLOCATED, self.pods(child))
+                if len(victims):
+                    return victims
+        return NOTHING
+
+    # ------------------------------------------------------------------ parts
+
+    def part(self, pods: PodRows, *, shrink: bool = False) -> "Portion":
+        """Return the part with only ``pods``; ``shrink`` lowers every minimum to what the part can have.
+
+        Leaves that are empty in the part keep theirs, as the peer's do: the part then counts as below its minimum.
+        """
+        keep = np.zeros(len(self._world.columns.status), np.bool_)
+        keep[pods] = True
+        kept = {leaf: self.pods_of(leaf)[keep[self.pods_of(leaf)]] for leaf in self.leaves}
+        minimum = dict(self._minimum)
+        if shrink:
+            filled = self._filled(kept)
+            for row in self._rows:
+                if self._world.facts.groups.leaf[row]:
+                    minimum[row] = min(self.minimum(row), len(kept[row]) or self.minimum(row))
+                elif self._world.has_own_minimum(row):
+                    count = sum(child in filled for child in self._world.children(row))
+                    minimum[row] = min(self.minimum(row), count)
+        return Portion(self._world, self.group, kept, minimum)
+
+    def _filled(self, kept: dict[int, PodRows]) -> set[int]:
+        """Return the sub-groups with pods of ``kept``, their own or below them."""
+        parent = self._world.facts.groups.parent
+        filled = {leaf for leaf, pods in kept.items() if len(pods)}
+        for row in reversed(self._rows):
+            if row in filled and row != self.root:
+                filled.add(int(parent[row]))
+        return filled
+
+    def counted_amounts(self) -> Float64s:
+        """Return float64[3]: what the pods of the portion that count as used by their queue hold, in axis units."""
+        columns = self._world.columns
+        total = np.zeros(3, np.float64)
+        for pod in self.pods():
+            if within(int(columns.status[pod]), COUNTED):
+                total += self._world.accepted(int(pod))
+        return total
+
+    def elastic_state(self) -> float:
+        """Return 0 below the minimum of some leaf, 1 exactly at it everywhere, 2 above."""
+        counts = [(self.active(leaf), self.minimum(leaf)) for leaf in self.leaves]
+        if any(active < minimum for active, minimum in counts):
+            return 0.0
+        return 1.0 if all(active == minimum for active, minimum in counts) else 2.0
+
+
+class Portions:
+    """The whole groups of a world, as portions."""
+
+    def __init__(self, world: World) -> None:
+        """Begin with none."""
+        self._world = world
+        self._known: dict[int, Portion] = {}
+
+    def of(self, group: int) -> Portion:
+        """Return the whole of ``group``; the same object every time."""
+        known = self._known.get(group)
+        if known is None:
+            known = self._known[group] = Portion(self._world, group)
+        return known
+
+    def gang_size(self, group: int) -> int:
+        """Return how many pods ``group`` needs at least, over all its leaves; 0 for no group."""
+        if group < 0:
+            return 0
+        portion = self.of(group)
+        return sum(portion.minimum(leaf) for leaf in portion.leaves)

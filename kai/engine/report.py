@@ -1,0 +1,70 @@
+"""What a cycle leaves behind besides its decisions."""
+
+from collections.abc import Mapping
+
+import attrs
+
+from kai.engine.records import GroupRecord
+from kai.engine.session import Session
+from kai.model.rows import Float64s, Int64s
+
+
+@attrs.frozen(kw_only=True)
+class CycleReport:
+    """What a cycle leaves behind besides its decisions.
+
+    Columns are as the last action left them; ``records`` say why groups wait. Shapes: P pods, N nodes, Q queues, G
+    groups.
+    """
+
+    counts: dict[str, int]
+    status: Int64s
+    node: Int64s
+    devices: dict[int, tuple[str, ...]]
+    details: dict[int, dict[str, object]]
+    """What plugins chose for placements, or what is on record for pods that stood there, by pod and kind."""
+    node_details: dict[int, dict[str, object]]
+    """What plugins report about nodes, by node and plugin."""
+    idle: Int64s
+    releasing: Int64s
+    queue_used: Int64s
+    queue_fixed: Int64s
+    queue_requested: Float64s
+    fair_share: Float64s
+    records: Mapping[int, GroupRecord]
+    last_start: Float64s
+    last_eviction: Float64s
+    stale_since: Float64s
+    awaited: tuple[str, ...]
+    """Keys of groups for which pods were evicted and which wait for their places: the next snapshot is to know them."""
+
+
+def report(session: Session) -> CycleReport:
+    """Return the state of ``session`` as plain values."""
+    columns = session.columns
+    sharing = (columns.placement > 0).nonzero()[0]
+    return CycleReport(
+        counts=dict(session.counts),
+        status=columns.status.copy(),
+        node=columns.node.copy(),
+        devices=dict(zip(sharing.tolist(), session.grants.devices_of(sharing), strict=True)),
+        details=session.details.of_pods(),
+        node_details=session.details.of_nodes(),
+        idle=columns.idle.copy(),
+        releasing=columns.releasing.copy(),
+        queue_used=columns.queue_used.copy(),
+        queue_fixed=columns.queue_fixed.copy(),
+        queue_requested=requested(session),
+        fair_share=session.facts.queues.fair_share.copy(),
+        records=session.records,
+        last_start=session.last_start,
+        last_eviction=session.last_eviction,
+        stale_since=session.stale_since,
+        awaited=session.awaited(),
+    )
+
+
+def requested(session: Session) -> Float64s:
+    """Return float64[Q, 3]: what each queue wanted when the session opened."""
+    shares = session.policy.fair_shares
+    return session.facts.queues.fair_share * 0.0 if shares is None else shares.requested

@@ -1,0 +1,208 @@
+"""The session: the world of one cycle, opened for the actions, and the way out for what they decide.
+
+Opening goes in this order: facts, then what plugins answer to them, then the ledger, then what actions share.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Protocol, cast
+
+import numpy as np
+
+from kai.engine.alike import Alike
+from kai.engine.budget import Budget, Unlimited
+from kai.engine.details import Details
+from kai.engine.grants import Grants
+from kai.engine.observe import Observer
+from kai.engine.opened import open_plugins
+from kai.engine.portion import Portion, Portions
+from kai.engine.records import GroupRecord, Records
+from kai.engine.refusing import refusing_nodes
+from kai.engine.statement import Statement
+from kai.engine.unusable import unusable_requests
+from kai.engine.view import WorldView
+from kai.engine.world import World
+from kai.framework.decisions import Bind, Cause, Decision, DecisionSink, Evict, Nominate
+from kai.framework.hooks import PluginUse
+from kai.framework.parameters import Parameters
+from kai.framework.verdict import Code, Reason, Verdict
+from kai.kernels import groups
+from kai.kernels.groups import ROOT_AND_LEAF
+from kai.model.rows import Bools, GroupRows
+from kai.model.status import Status
+from kai.state.base import Base, make_base
+from kai.state.snapshot import Snapshot
+
+UNLIMITED = Unlimited()
+FEW = 8
+"""Decisions that are counted one by one."""
+_COUNTED_AS = {Bind: "binds", Evict: "evictions", Nominate: "pipelines"}
+
+
+class Policies(Protocol):
+    """What a session needs of a profile."""
+
+    @property
+    def plugins(self) -> tuple[PluginUse, ...]:
+        """The plugins, in their order."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """Settings of the scheduler that are no plugin's own."""
+
+
+class Session(World):
+    """Everything one cycle works on. Actions use it directly; plugins see its world through a ``SessionView``."""
+
+    def __init__(
+        self, snapshot: Snapshot, profile: Policies, sink: DecisionSink, observer: Observer, budget: Budget = UNLIMITED
+    ) -> None:
+        """Copy the arena, let every plugin look, fold their answers. Cost: O(arena + plugins)."""
+        super().__init__(snapshot, base_of(snapshot), profile.parameters)
+        self.observer = observer
+        self.budget = budget
+        self._sink = sink
+        self.stamp = 0
+        """Grows with every committed statement: what was refused at this stamp is still refused."""
+        self.counts = {"binds": 0, "evictions": 0, "pipelines": 0}
+        self._helped: dict[str, None] = dict.fromkeys(snapshot.awaited)
+        """Keys of groups for which pods were evicted, in that order, less those that lost pods since."""
+        self.details = Details(self)
+        self.portions = Portions(self)
+        self.records = Records(snapshot, self.facts.groups)
+        self._refuse_crowds()
+        self.alike = Alike(self)
+        self.view = WorldView(self, self.details, self.portions)
+        opened = open_plugins(profile.plugins, self.view, observer)
+        self.adopt([*opened, *refusing_nodes(self.view), *unusable_requests(self.view)])
+        self.reclaim_verdicts: dict[tuple[int, bool, bytes, int], Verdict] = {}
+        """Whether groups of a queue may reclaim: queue, preemptible, amounts, stamp."""
+        self._at_group = -1
+        self._waiting: tuple[int, GroupRows] | None = None
+        """The groups that wait, and how many changes of status there had been by then."""
+        self.grants = Grants(self, self.details, self.base.slot_names)
+
+    def _refuse_crowds(self) -> None:
+        """Note why groups are not considered in this cycle that wait for their turn."""
+        for crowd in self.snapshot.crowds.by_namespace.values():
+            groups, facts = crowd.groups, {"shapes": crowd.shapes, "considered": crowd.considered}
+            reason = Reason(code=Code.WAITS_FOR_TURN, facts={"namespace": crowd.namespace, **facts})
+            nobody = np.full(len(groups), -1, np.int64)
+            self.records.refuse_alike(groups, nobody, np.zeros(len(groups), np.bool_), reason)
+
+    # ------------------------------------------------------------------ groups
+
+    def portion(self, group: int) -> Portion:
+        """Return the whole of ``group``; the same object all through the session."""
+        return self.portions.of(group)
+
+    def waiting_groups(self) -> GroupRows:
+        """Return the groups that have pending pods and enough of them, and whose turn it is, oldest first.
+
+        The order in which heaps are filled.
+        """
+        # Epochs only grow, so their sum tells whether any pod changed its status since.
+        changes = int(self.columns.epoch.sum())
+        if self._waiting is None or self._waiting[0] != changes:
+            waiting = np.zeros(len(self.snapshot.groups), np.bool_)
+            groups.find_waiting(self.facts, self.columns, waiting)
+            waiting[self.snapshot.crowds.waiting] = False
+            rows = np.flatnonzero(waiting).astype(np.int64)
+            self._waiting = changes, self.oldest_first(rows[self.are_ready(rows)])
+        return self._waiting[1]
+
+    def are_ready(self, rows: GroupRows) -> Bools:
+        """Return bool[n]: which groups have enough pods to be worth trying; gated ones do not count."""
+        facts = self.facts.groups
+        roots = facts.first_subgroup[rows]
+        # Of a root that needs its only child just that child's pods matter.
+        flat = (facts.first_subgroup[rows + 1] - roots == ROOT_AND_LEAF) & (facts.minimum[roots] == 1)
+        ready: Bools = np.zeros(len(rows), np.bool_)
+        mine = roots[flat] + 1
+        ready[flat] = self.columns.active[mine] + self.columns.pending[mine] >= facts.minimum[mine]
+        ready[~flat] = [self._is_ready(group) for group in rows[~flat].tolist()]
+        return ready
+
+    def _is_ready(self, group: int) -> bool:
+        before = self.attend(group)
+        ready = self.portion(group).is_ready()
+        self.attend(before)
+        return ready
+
+    def attend(self, group: int) -> int:
+        """Let the observer know which group is looked at, and return which one was before; -1 for none.
+
+        A caller that fails leaves it as it is: that is what the outside wants to know then.
+        """
+        before, self._at_group = self._at_group, group
+        self.observer.group(group)
+        return before
+
+    def record(self, group: int) -> GroupRecord:
+        """Return the record of ``group``."""
+        return self.records.of(group)
+
+    def refuse(self, group: int, verdict: Verdict) -> None:
+        """Remember why ``group`` waits; a reason that is known already is not repeated."""
+        self.records.refuse(group, verdict.reasons)
+
+    # ------------------------------------------------------------------ decisions
+
+    def statement(self, action: str, cause: Cause | None = None, aggressor: int = -1, rule: str = "") -> Statement:
+        """Begin a statement."""
+        return Statement(self, self, action, cause, aggressor, rule)
+
+    def committed(self, action: str, decisions: tuple[Decision, ...], /) -> None:
+        """Take the decisions of one statement."""
+        self.stamp += 1
+        self.emit(action, decisions)
+
+    def emit(self, action: str, *statements: tuple[Decision, ...]) -> None:
+        """Hand out the decisions of committed statements, one statement at a time."""
+        for kind, count in _kinds(statements):
+            self.counts[_COUNTED_AS[kind]] += count
+        if action != "allocate":
+            for decisions in statements:
+                self._note_help(decisions)
+        take, committed = self._sink.take, self.observer.committed
+        for decisions in statements:
+            take(decisions)
+            committed(action, len(decisions))
+
+    def awaited(self) -> tuple[str, ...]:
+        """Return the keys of groups for which pods were evicted, now or before, and which wait for their places.
+
+        They are in the order in which they were helped: what one search found assumes what those before it did.
+        """
+        if not self._helped:
+            return ()
+        waiting = self.snapshot.pod_group[self.pods_in(1 << Status.PIPELINED)]
+        promised = {self.snapshot.groups[row].key for row in np.unique(waiting[waiting >= 0])}
+        return tuple(key for key in self._helped if key in promised)
+
+    def _note_help(self, decisions: tuple[Decision, ...]) -> None:
+        """Remember who gains by a search; who loses pods, or has them moved, has its turn like all others."""
+        of_pod = self.snapshot.pod_group
+        losing = {int(of_pod[each.pod]) for each in decisions if isinstance(each, Evict)}
+        gaining = {int(of_pod[each.pod]) for each in decisions if isinstance(each, Nominate)} - losing
+        for group in losing - {-1}:
+            self._helped.pop(self.snapshot.groups[group].key, None)
+        for group in sorted(gaining):
+            self._helped.setdefault(self.snapshot.groups[group].key)
+
+
+def _kinds(statements: Sequence[tuple[Decision, ...]]) -> Iterable[tuple[type[Decision], int]]:
+    """Return kinds of decisions and how many there are of each; a kind may come twice."""
+    if len(statements) == 1 and len(statements[0]) <= FEW:
+        return [(type(decision), 1) for decision in statements[0]]
+    return Counter(map(type, chain.from_iterable(statements))).items()
+
+
+def base_of(snapshot: Snapshot) -> Base:
+    """Return the base of ``snapshot``, made once."""
+    base = snapshot.__dict__.get("_base")
+    if base is None:
+        base = make_base(snapshot)
+        snapshot.__dict__["_base"] = base
+    return cast("Base", base)

@@ -1,0 +1,309 @@
+"""A statement: changes that belong together. They are committed as one, or they never happened.
+
+The only writer of the ledger. Leaving the ``with`` block without a commit undoes everything, by subtraction.
+
+    with session.statement("allocate") as statement:
+        if place_group(...):
+            statement.commit()
+"""
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+import numpy as np
+
+from kai.engine.details import Details
+from kai.engine.grants import Grants
+from kai.engine.portion import Portions
+from kai.engine.world import World
+from kai.framework.decisions import Cause, Decision, Evict, Nominate
+from kai.framework.verdict import Fact
+from kai.kernels import place
+from kai.kernels.columns import ALLOCATED, OP_ALLOCATE, OP_EVICT, OP_PIPELINE
+from kai.model.rows import Float64s, NodeRow, NodeRows, PodRow, PodRows
+from kai.model.status import Status
+
+
+class Outlet(Protocol):
+    """Where a committed statement hands its decisions out, and what puts them into words."""
+
+    details: Details
+    grants: Grants
+    portions: Portions
+
+    def committed(self, action: str, decisions: tuple[Decision, ...], /) -> None:
+        """Take the decisions of one statement."""
+
+
+class Statement:
+    """Allocations, promises and evictions that are final only together."""
+
+    def __init__(
+        self,
+        world: World,
+        outlet: Outlet,
+        action: str,
+        cause: Cause | None = None,
+        aggressor: int = -1,
+        rule: str = "",
+    ) -> None:
+        """Begin with nothing done; ``cause``, ``aggressor`` and ``rule`` explain the evictions that may follow."""
+        self._world = world
+        self._outlet = outlet
+        self._ledger = world.ledger
+        self.action = action
+        self.cause = cause
+        self.aggressor = aggressor
+        self.rule = rule
+        self.facts: Mapping[int, Mapping[str, Fact]] = {}
+        """What the messages about evictions are made of, by pod."""
+        self._begin = world.ledger.mark
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Undo whatever was not committed."""
+        self.discard()
+
+    def discard(self) -> None:
+        """Undo everything that was not committed."""
+        self._ledger.undo_to(self._begin)
+
+    # ------------------------------------------------------------------ marks
+
+    def mark(self) -> int:
+        """Return a point to roll back to."""
+        return self._ledger.mark
+
+    def roll_back(self, mark: int) -> None:
+        """Undo everything after ``mark``."""
+        self._ledger.undo_to(mark)
+
+    # ------------------------------------------------------------------ verbs
+
+    def evict(self, pods: PodRows) -> None:
+        """Release what ``pods`` hold."""
+        world = self._world
+        for pod in map(int, pods):
+            if world.policy.dynamic[world.facts.pods.shape[pod]]:
+                self._apply(pod, -1, lasting=False)
+            self._ledger.evict(pod)
+
+    def place_pods(self, pods: PodRows, nodes: NodeRows, extra: Float64s, *, promise: bool) -> int:
+        """Place ``pods`` one after the other until one finds no node among ``nodes`` (ascending).
+
+        Return how many were placed.
+
+        ``extra`` [N] is added to the nodes' scores. ``promise``: place on what is being released even where something
+        is idle.
+        """
+        world = self._world
+        world.policy.prepare_all(pods, world.all_nodes)
+        if world.policy.dynamic[world.facts.pods.shape[pods]].any():
+            return self._place_asking(pods, nodes, extra, promise=promise)
+        self._ledger.reserve(2 * len(pods))
+        return place.place_pods(
+            world.facts,
+            world.columns,
+            self._ledger.places,
+            world.policy.rules,
+            world.policy.vectors,
+            pods,
+            nodes,
+            extra,
+            promise,
+        )
+
+    def _place_asking(self, pods: PodRows, nodes: NodeRows, extra: Float64s, *, promise: bool) -> int:
+        """Place pods that plugins must be asked about: one by one."""
+        world = self._world
+        # In parts of the cluster, and where topology rates nodes, the sums are made the long way.
+        everywhere = nodes is world.all_nodes and extra is world.no_extra
+        shapes = world.facts.pods.shape[pods].tolist()
+        self._ledger.reserve(2 * len(shapes))
+        for at, (pod, shape) in enumerate(zip(pods.tolist(), shapes, strict=True)):
+            if everywhere and world.policy.scored[shape]:
+                placed = self._place_scored(pod, shape, promise=promise)
+            else:
+                placed = self._place_one(pod, nodes, extra, promise=promise)
+            if not placed:
+                return at
+        return len(pods)
+
+    def _place_scored(self, pod: int, shape: int, *, promise: bool) -> bool:
+        """Place a pod for which one plugin filters and rates nodes and no more is asked: in one call, on any node."""
+        world = self._world
+        answers = world.answers(pod, shape)
+        if shape not in world.term_scores:
+            world.term_scores[shape] = np.empty(len(world.all_nodes), np.float64), np.full(3, -1, np.int64)
+        return place.place_rated(
+            world.facts,
+            world.columns,
+            self._ledger.places,
+            world.policy.rules,
+            world.policy.vectors,
+            pod,
+            world.all_nodes,
+            world.no_extra,
+            answers,
+            promise,
+            *world.term_scores[shape],
+        )
+
+    def _place_one(self, pod: int, nodes: NodeRows, extra: Float64s, *, promise: bool) -> bool:
+        world = self._world
+        shape = int(world.facts.pods.shape[pod])
+        if world.policy.dynamic[shape] and not world.policy.admit_pod(PodRow(pod), shape):
+            return False
+        scores = world.node_scores(pod, nodes, extra)
+        group = int(world.facts.pods.group[pod])
+        while True:
+            at = place.best_node(
+                world.facts,
+                world.columns,
+                world.policy.rules,
+                world.policy.vectors,
+                shape,
+                group,
+                nodes,
+                scores,
+            )
+            if at < 0:
+                return False
+            if self._put(pod, int(nodes[at]), promise=promise):
+                return True
+            scores[at] = np.nan
+
+    def _put(self, pod: int, node: int, *, promise: bool) -> bool:
+        world = self._world
+        self._ledger.reserve(2)
+        details: dict[str, object] = {}
+        for plugin in world.policy.asking(int(world.facts.pods.shape[pod])):
+            if plugin.placement is not None and plugin.placement.choose is not None:
+                detail = plugin.placement.choose(PodRow(pod), NodeRow(node))
+                if detail is None:
+                    return False
+                details[plugin.kind] = detail
+        was_evicted = bool(world.columns.evicted_status[pod])
+        # A victim keeps its place only if its devices and zones stay the same; else it is moved, be it on its own node.
+        moved = was_evicted and details != self._outlet.details.of_eviction(pod)
+        keep = promise and not moved
+        promise = promise or bool(world.policy.must_wait(PodRow(pod), np.array([node], np.int64))[0])
+        if not self._put_on_devices(pod, node, promise=promise, keep=keep):
+            return False
+        if was_evicted and not world.columns.evicted_status[pod]:
+            self._apply(pod, 1, lasting=False)
+            return True
+        if details:
+            self._outlet.details.attach(pod, details)
+        self._apply(pod, 1, lasting=False)
+        self._apply(pod, 1, lasting=True)
+        return True
+
+    def _put_on_devices(self, pod: int, node: int, *, promise: bool, keep: bool) -> bool:
+        world = self._world
+        if promise and not keep:
+            return place.put_anew(world.facts, world.columns, self._ledger.places, world.policy.rules, pod, node)
+        return place.put(world.facts, world.columns, self._ledger.places, world.policy.rules, pod, node, promise)
+
+    def _apply(self, pod: int, sign: int, *, lasting: bool) -> None:
+        """Add (or take away) what the placement of ``pod`` does to plugins' columns."""
+        world = self._world
+        node = int(world.columns.node[pod])
+        if node < 0:
+            return
+        for plugin in world.policy.asking(int(world.facts.pods.shape[pod])):
+            if plugin.placement is None:
+                continue
+            hook = plugin.placement.lasting_effects if lasting else plugin.placement.effects
+            if hook is None:
+                continue
+            for effect in hook(PodRow(pod), NodeRow(node), self._outlet.details.of(pod).get(plugin.kind)):
+                self._ledger.add(effect.column, effect.index, sign * effect.delta)
+
+    def promise_all(self, group: int) -> None:
+        """Turn every allocation of ``group`` in this statement into a promise: a gang waits together."""
+        world = self._world
+        for kind, pod in self._ledger.operations():
+            if (
+                kind != OP_ALLOCATE
+                or world.facts.pods.group[pod] != group
+                or world.columns.status[pod] != Status.ALLOCATED
+            ):
+                continue
+            node, placement = int(world.columns.node[pod]), int(world.columns.placement[pod])
+            asks = bool(world.policy.dynamic[world.facts.pods.shape[pod]])
+            if asks:
+                # What a placement changes may depend on whether it is a promise.
+                self._apply(int(pod), -1, lasting=False)
+                self._apply(int(pod), -1, lasting=True)
+            self._ledger.unallocate(int(pod))
+            self._ledger.pipeline(int(pod), node, placement, keep=False)
+            if asks:
+                self._apply(int(pod), 1, lasting=False)
+                self._apply(int(pod), 1, lasting=True)
+
+    # ------------------------------------------------------------------ the end
+
+    def commit(self) -> tuple[Decision, ...]:
+        """Make everything final, hand the decisions out and return them."""
+        world = self._world
+        decisions = tuple(self._decisions())
+        for decision in decisions:
+            if isinstance(decision, Evict) and world.facts.pods.group[decision.pod] >= 0:
+                world.last_eviction[world.facts.pods.group[decision.pod]] = world.clock.read()
+        self._ledger.settle()
+        self._ledger.seal()
+        self._begin = self._ledger.mark
+        if decisions:
+            self._outlet.committed(self.action, decisions)
+        return decisions
+
+    def _decisions(self) -> Sequence[Decision]:
+        world = self._world
+        columns = world.columns
+        operations = self._ledger.operations()
+        pods = operations[:, 1]
+        statuses = columns.status[pods]
+        bound = (operations[:, 0] == OP_ALLOCATE) & (statuses == ALLOCATED)
+        if bound.all():
+            return self._outlet.grants.bindings(pods)
+        bindings = iter(self._outlet.grants.bindings(pods[bound]) if bound.any() else ())
+        out: list[Decision] = []
+        evicted: set[int] = set()
+        for kind, pod, status in zip(*operations.T.tolist(), statuses.tolist(), strict=True):
+            if kind == OP_EVICT and columns.evicted_status[pod] and pod not in evicted:
+                evicted.add(pod)
+                if columns.evicted_status[pod] == 1 + Status.PIPELINED:
+                    continue  # it has no place but a promise: nothing is there to be deleted, or it is already
+                out.append(self._eviction(pod, status))
+            elif kind == OP_PIPELINE and status == Status.PIPELINED and columns.virtual[pod]:
+                out.append(
+                    Nominate(
+                        pod=pod,
+                        node=int(columns.node[pod]),
+                        devices=self._outlet.grants.names_of(pod),
+                        action=self.action,
+                    )
+                )
+            elif kind == OP_ALLOCATE and status == Status.ALLOCATED:
+                out.append(next(bindings))
+        return out
+
+    def _eviction(self, pod: int, status: int) -> Evict:
+        world = self._world
+        group = int(world.facts.pods.group[pod])
+        return Evict(
+            pod=pod,
+            cause=self.cause or Cause.STALE,
+            aggressor=self.aggressor,
+            rule=self.rule,
+            facts=self.facts.get(pod, {}),
+            gang_size=self._outlet.portions.gang_size(group),
+            moved_to=int(world.columns.node[pod]) if status == Status.PIPELINED else -1,
+        )

@@ -1,0 +1,86 @@
+"""Rest: a cycle that would repeat an earlier one decision by decision, that is none at all, is not run again.
+
+A cycle is a function of its facts, its profile, its instant and what its budget grants. If the facts and the profile
+are the very same objects, a cycle with the same groups in turn decided nothing, the budget never said no, and no
+deadline that anybody asked about has come since, then this cycle would leave the same report.
+"""
+
+from typing import cast
+
+import attrs
+
+from kai.engine.budget import Budget, Grant
+from kai.engine.profile import Profile
+from kai.engine.report import CycleReport
+from kai.engine.session import Session
+from kai.state.snapshot import Snapshot
+
+_NAME = "cycles at rest"
+
+
+@attrs.frozen(eq=False)
+class _AtRest:
+    version: object
+    profile: Profile
+    since: float
+    until: float
+    report: CycleReport
+
+
+def report_at_rest(snapshot: Snapshot, profile: Profile) -> CycleReport | None:
+    """Return the report of an earlier cycle if this one would only repeat it, else None. Cost: a few comparisons."""
+    if snapshot.awaited:
+        return None
+    known = _known(snapshot).get(_turn_of(snapshot))
+    if known is None or known.version is not snapshot.lineage.version or known.profile is not profile:
+        return None
+    return known.report if known.since <= snapshot.now < known.until else None
+
+
+@attrs.define
+class Watched:
+    """A budget, and whether it ever refused something."""
+
+    budget: Budget
+    has_refused: bool = False
+
+    def begin_action(self, action: str, /) -> None:
+        """Pass it on."""
+        self.budget.begin_action(action)
+
+    def begin_group(self) -> Grant:
+        """Pass it on."""
+        return self._seen(self.budget.begin_group())
+
+    def begin_generator(self, generator: str, /) -> None:
+        """Pass it on."""
+        self.budget.begin_generator(generator)
+
+    def grant(self) -> Grant:
+        """Pass it on."""
+        return self._seen(self.budget.grant())
+
+    def _seen(self, grant: Grant) -> Grant:
+        if grant is not Grant.GO:
+            self.has_refused = True
+        return grant
+
+
+def remember(session: Session, profile: Profile, report: CycleReport, budget: Watched) -> None:
+    """Keep ``report`` for as long as it stays true, if the cycle decided nothing."""
+    snapshot, until = session.snapshot, session.clock.holds_until
+    if any(report.counts.values()) or snapshot.awaited or budget.has_refused or until <= snapshot.now:
+        return
+    version = snapshot.lineage.version
+    known = {turn: each for turn, each in _known(snapshot).items() if each.version is version}
+    known[_turn_of(snapshot)] = _AtRest(version, profile, snapshot.now, until, report)
+    snapshot.memory.keep(_NAME, known)
+
+
+def _known(snapshot: Snapshot) -> dict[bytes, _AtRest]:
+    return cast("dict[bytes, _AtRest] | None", snapshot.memory.recall(_NAME)) or {}
+
+
+def _turn_of(snapshot: Snapshot) -> bytes:
+    """Return what tells cycles on the same facts apart: which groups wait for a turn."""
+    return snapshot.crowds.waiting.tobytes()

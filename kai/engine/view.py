@@ -1,0 +1,107 @@
+"""The window that plugins look through at the world of a cycle."""
+
+from kai.engine.details import Details
+from kai.engine.portion import Portions
+from kai.engine.world import World
+from kai.framework.parameters import Parameters
+from kai.framework.view import SessionView
+from kai.kernels.columns import Columns, Facts
+from kai.kernels.fit import Rules, Vectors
+from kai.model.rows import Bools, Float64s, GroupRow, Int64s, NodeRow, NodeRows, PodRow
+from kai.state.ledger import Tracked
+from kai.state.snapshot import Snapshot
+
+
+class WorldView(SessionView):
+    """What a world shows to plugins."""
+
+    def __init__(self, world: World, details: Details, portions: Portions) -> None:
+        """Look at ``world``."""
+        self._world = world
+        self._details = details
+        self._portions = portions
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The facts of the cycle."""
+        return self._world.snapshot
+
+    @property
+    def parameters(self) -> Parameters:
+        """Settings of the scheduler."""
+        return self._world.parameters
+
+    @property
+    def now(self) -> float:
+        """The instant of the cycle; reading it is noted."""
+        return self._world.clock.read()
+
+    def is_past(self, deadline: float) -> bool:
+        """Say whether ``deadline`` has come, and note that it was asked about."""
+        return self._world.clock.is_past(deadline)
+
+    def are_past(self, deadlines: Float64s) -> Bools:
+        """Say which of ``deadlines`` have come, and note that they were asked about."""
+        return self._world.clock.are_past(deadlines)
+
+    @property
+    def facts(self) -> Facts:
+        """The tables that kernels read."""
+        return self._world.facts
+
+    @property
+    def columns(self) -> Columns:
+        """The live columns."""
+        return self._world.columns
+
+    @property
+    def rules(self) -> Rules:
+        """The folded score terms and checks."""
+        return self._world.policy.rules
+
+    @property
+    def vectors(self) -> Vectors:
+        """The static masks and scores."""
+        return self._world.policy.vectors
+
+    @property
+    def nodes(self) -> NodeRows:
+        """All node rows."""
+        return self._world.all_nodes
+
+    @property
+    def requested(self) -> Float64s:
+        """What one pod of each shape is taken to want."""
+        return self._world.requested
+
+    @property
+    def last_start(self) -> Float64s:
+        """When each group last started."""
+        return self._world.last_start
+
+    @property
+    def constrained_groups(self) -> Bools:
+        """Groups of which some sub-group names a topology."""
+        return self._world.constrained
+
+    def track(self, initial: Int64s) -> Tracked:
+        """Register a column."""
+        return self._world.track(initial)
+
+    def engine_column(self, name: str) -> Tracked:
+        """Return a column of the engine by name."""
+        return self._world.engine_column(name)
+
+    def evicted_detail(self, pod: PodRow, node: NodeRow, kind: str) -> object | None:
+        """Return the detail of the place that the open statement took."""
+        columns = self._world.columns
+        if not columns.evicted_status[pod] or columns.evicted_node[pod] != node:
+            return None
+        return self._details.of_eviction(int(pod)).get(kind)
+
+    def chunk_amounts(self, group: GroupRow) -> Float64s:
+        """Return what the next attempt on ``group`` would place."""
+        return self._portions.of(int(group)).amounts()
+
+
+__all__ = ["WorldView"]

@@ -1,0 +1,304 @@
+"""The world of one cycle: its snapshot, its ledger and its rules, and what follows from these three alone.
+
+Statements change a world, everything else reads it. Portions, heaps, details and statements take a world, so that none
+of them depends on the session, which is opened last and hands decisions out.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from kai.engine.clock import Clock
+from kai.engine.opened import Opened
+from kai.engine.policy import Policy, by_placement, checked_mask, checked_scores
+from kai.framework.parameters import Parameters
+from kai.kernels import booking, score
+from kai.kernels.columns import Columns, Facts
+from kai.kernels.fit import Rules
+from kai.model.podgroup import SubGroup
+from kai.model.rows import Bools, Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
+from kai.state.base import Base
+from kai.state.facts import requested_amounts
+from kai.state.kept import pods_by_leaf
+from kai.state.ledger import Ledger, Tracked
+from kai.state.snapshot import Snapshot
+
+
+class World:
+    """What is decided on. It is made in two steps: first the facts, then ``adopt`` what plugins answer to them."""
+
+    def __init__(self, snapshot: Snapshot, base: Base, parameters: Parameters) -> None:
+        """Show the facts of ``snapshot`` and the columns as they were booked; nothing can be placed yet."""
+        self.snapshot = snapshot
+        self.base = base
+        self.parameters = parameters
+        self.clock = Clock(snapshot.now)
+        self.all_nodes: NodeRows = np.arange(len(snapshot.nodes), dtype=np.int64)
+        self.no_extra: Float64s = np.zeros(len(snapshot.nodes), np.float64)
+        self.last_start = base.groups.last_start.copy()
+        self.last_eviction = base.groups.last_eviction.copy()
+        self.stale_since = base.groups.stale_since.copy()
+        smallest, largest = snapshot.gpu_memory_bounds
+        self.facts: Facts = _own_facts(base.facts)
+        self.requested = requested_amounts(snapshot, self.facts.nodes, smallest)
+        self.limit_amounts = requested_amounts(snapshot, self.facts.nodes, largest)
+        self._booked = base.layout.columns(base.arena, base.room(), np.zeros(len(snapshot.groups), np.int64))
+        self._ledger: Ledger | None = None
+        self._policy: Policy | None = None
+        self._tracked: list[Tracked] = []
+        self._children: dict[int, tuple[int, ...]] = {}
+        self._footprints: dict[int, tuple[int, ...]] = {}
+        self.subgroup_scores: dict[int, Float64s] = {}
+        self.term_scores: dict[int, tuple[Float64s, Int64s]] = {}
+        """Scores of terms on all nodes, by shape, and what they were made of: for pods that plugins rate nodes for."""
+
+    # ------------------------------------------------------------------ opening
+
+    def track(self, initial: Int64s) -> Tracked:
+        """Register a plugin's column; it lives at the end of the arena once plugins have opened."""
+        column = Tracked(initial.astype(np.int64))
+        self._tracked.append(column)
+        return column
+
+    def engine_column(self, name: str) -> Tracked:
+        """Return a column of the engine by name, as a target of effects."""
+        return Tracked(np.zeros(0, np.int64), offset=getattr(self.base.layout.places, name))
+
+    def adopt(self, plugins: Sequence[Opened]) -> None:
+        """Fold what ``plugins`` answered into one policy, and open the ledger. Cost: O(arena + plugins)."""
+        policy = self._policy = Policy(plugins, self.facts)
+        self._adopt_shares(policy)
+        self._order_pods(policy)
+        base = self.base
+        arena = base.fresh_arena(self.snapshot.memory)
+        ledger = self._ledger = Ledger(base.layout, self.facts, arena, base.room(), self._tracked)
+        for plugin in policy.plugins:
+            if plugin.placement is None:
+                continue
+            for effect in plugin.placement.corrections:
+                ledger.add(effect.column, effect.index, effect.delta)
+            if plugin.placement.credit is not None:
+                self.facts.shapes.credit[slice(None) if plugin.concerns is None else plugin.concerns] = True
+        ledger.seal()
+        self.group_keys = self._make_group_keys(policy)
+
+    def _adopt_shares(self, policy: Policy) -> None:
+        shares = policy.fair_shares
+        if shares is not None:
+            queues = self.facts.queues.replace(
+                fair_share=shares.fair_share, allocatable=shares.allocatable, total=shares.total
+            )
+            self.facts = self.facts.replace(queues=queues)
+
+    def _order_pods(self, policy: Policy) -> None:
+        pods = np.arange(len(self.snapshot.pods), dtype=np.int64)
+        keys = policy.pod_keys(pods) if len(pods) else None
+        if keys is not None and (keys != keys[0]).any():
+            rank = np.empty(len(pods), np.float64)
+            rank[self.base.pod_order] = np.arange(len(pods))
+            order = np.lexsort((rank, *keys.T[::-1])).astype(np.int64)
+            _, by_leaf = pods_by_leaf(self.facts.pods.leaf, order, int(self.snapshot.first_subgroup[-1]))
+            self.facts = self.facts.replace(groups=self.facts.groups.replace(pods=by_leaf))
+
+    def _make_group_keys(self, policy: Policy) -> Float64s:
+        count = len(self.snapshot.groups)
+        rows = np.arange(count, dtype=np.int64)
+        keys = policy.group_keys(rows, self.base.groups.priority, np.zeros(count, np.float64))
+        rank = np.empty(count, np.float64)
+        rank[self.base.group_order] = rows
+        return np.ascontiguousarray(np.hstack([keys, rank[:, None]]))
+
+    def release(self) -> None:
+        """Let go of everything: plugins and world hold each other, and megabytes need not wait for the collector."""
+        arena, memory = self.ledger.arena, self.snapshot.memory
+        self.__dict__.clear()
+        Base.leave_arena(arena, memory)
+
+    # ------------------------------------------------------------------ what there is
+
+    @property
+    def columns(self) -> Columns:
+        """The live columns; before the ledger is open, the columns as they were booked."""
+        return self._booked if self._ledger is None else self._ledger.columns
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger, once plugins have opened."""
+        if self._ledger is None:
+            raise AttributeError("the ledger is not open yet: plugins are still opening")
+        return self._ledger
+
+    @property
+    def policy(self) -> Policy:
+        """What all plugins say together, once they have opened."""
+        if self._policy is None:
+            raise AttributeError("there is no policy yet: plugins are still opening")
+        return self._policy
+
+    @property
+    def constrained(self) -> Bools:
+        """bool[G]: groups of which some sub-group names a topology."""
+        return self.base.constrained
+
+    @property
+    def priorities(self) -> Int64s:
+        """int64[G]: the priority of each group."""
+        return self.base.groups.priority
+
+    @property
+    def trees(self) -> Int64s:
+        """int64[G]: equal numbers for groups with the same sub-groups."""
+        return self.base.groups.tree
+
+    def children(self, subgroup: int) -> tuple[int, ...]:
+        """Return the rows of the children of a sub-group, by name."""
+        known = self._children.get(subgroup)
+        if known is None:
+            self._learn_children(self.group_of_subgroup(subgroup))
+            known = self._children[subgroup]
+        return known
+
+    def _learn_children(self, group: int) -> None:
+        """Remember the children of all sub-groups of ``group``. Cost: that of sorting them, once."""
+        groups = self.facts.groups
+        first, last = groups.first_subgroup[group : group + 2].tolist()
+        below: dict[int, list[int]] = {row: [] for row in range(first, last)}
+        for row, parent in enumerate(groups.parent[first + 1 : last].tolist(), first + 1):
+            below[parent].append(row)
+        subgroups = self.snapshot.groups[group].subgroups
+        for row, children in below.items():
+            self._children[row] = tuple(sorted(children, key=lambda child: subgroups[child - first].name))
+
+    def group_of_subgroup(self, subgroup: int) -> int:
+        """Return the group that a sub-group belongs to."""
+        return int(np.searchsorted(self.facts.groups.first_subgroup, subgroup, side="right")) - 1
+
+    def subgroup_name(self, subgroup: int) -> str:
+        """Return the name of a sub-group within its group."""
+        return self._subgroup(subgroup).name
+
+    def has_own_minimum(self, subgroup: int) -> bool:
+        """Say whether an inner sub-group declares how many children it needs, rather than needing all of them."""
+        return self._subgroup(subgroup).minimum is not None
+
+    def _subgroup(self, row: int) -> SubGroup:
+        group = self.group_of_subgroup(row)
+        return self.snapshot.groups[group].subgroups[row - int(self.facts.groups.first_subgroup[group])]
+
+    def pods_of(self, group: int) -> PodRows:
+        """Return all pods of ``group`` that belong to a sub-group, in pod order within each."""
+        groups = self.facts.groups
+        first, last = groups.first_subgroup[group], groups.first_subgroup[group + 1]
+        return groups.pods[groups.pod_start[first] : groups.pod_start[last]]
+
+    def pods_in(self, statuses: int) -> PodRows:
+        """Return all pods whose status is in the mask."""
+        return np.flatnonzero((statuses >> self.columns.status) & 1).astype(np.int64)
+
+    def oldest_first(self, rows: GroupRows) -> GroupRows:
+        """Return group ``rows`` by creation time, then uid."""
+        return rows[np.argsort(self.group_keys[rows, -1])]
+
+    def accepted(self, pod: int) -> Float64s:
+        """Return float64[3]: what ``pod`` counts for in quota where it is, in axis units."""
+        shape = int(self.facts.pods.shape[pod])
+        out = self.facts.shapes.request[shape, :3].astype(np.float64)
+        out[2] = booking.accepted_gpu(self.facts, shape, int(self.columns.node[pod]))
+        return out
+
+    def footprint(self, shape: int) -> tuple[int, ...]:
+        """Return what a pod of ``shape`` asks for, as a tuple that can be compared."""
+        known = self._footprints.get(shape)
+        if known is None:
+            known = self._footprints[shape] = tuple(self.facts.shapes.request[shape].tolist())
+        return known
+
+    @cached_property
+    def heap_start(self) -> Int64s:
+        """int64[Q + 2]: where the storage of each queue's heap of groups begins (the root is queue Q).
+
+        Each has room for one more than can be in it: an entry beyond the depth is appended before the last one is
+        dropped.
+        """
+        queues = len(self.snapshot.queues)
+        owners, parents = self.facts.groups.queue, self.facts.queues.parent
+        counts = 1 + np.bincount(owners[owners >= 0], minlength=queues + 1)
+        counts += np.bincount(np.where(parents >= 0, parents, queues), minlength=queues + 1)
+        start = np.zeros(queues + 2, np.int64)
+        np.cumsum(counts, out=start[1:])
+        return start
+
+    # ------------------------------------------------------------------ nodes for a pod
+
+    def node_scores(self, pod: int, nodes: NodeRows, extra: Float64s) -> Float64s:
+        """Return float64[n]: scores of ``nodes`` for ``pod``, of terms and plugins; NaN where a plugin refused."""
+        policy, shape = self.policy, int(self.facts.pods.shape[pod])
+        policy.prepare(shape, PodRow(pod), self.all_nodes)
+        self.grant_credit(pod, nodes)
+        scores = self._term_scores(shape, nodes, extra, policy.rules)
+        waits = policy.must_wait(PodRow(pod), nodes)
+        if waits.any():
+            scores = np.where(waits, self._term_scores(shape, nodes, extra, policy.waiting_rules), scores)
+        for plugin in policy.asking(shape):
+            # What depends on the shape alone is in the policy's vectors.
+            if by_placement(plugin.node_filter):
+                scores[~checked_mask(plugin, PodRow(pod), nodes)] = np.nan
+            if by_placement(plugin.node_score):
+                scores += checked_scores(plugin, PodRow(pod), nodes)
+        return scores
+
+    def answers(self, pod: int, shape: int) -> Float64s:
+        """Return float64[N]: what ``Policy.answers`` says of all nodes; the caller does not change it.
+
+        Where the plugin looks at nothing but the group, it is asked once for all groups that are nowhere yet.
+        """
+        leaf = int(self.facts.pods.leaf[pod])
+        nowhere = bool(self.policy.lonely[shape] and self.facts.groups.simple[self.facts.pods.group[pod]])
+        if not nowhere or self.columns.occupying[leaf]:
+            return self.policy.answers(PodRow(pod), shape, self.all_nodes)
+        return self.policy.first_answers(PodRow(pod), shape, self.all_nodes)
+
+    def _term_scores(self, shape: int, nodes: NodeRows, extra: Float64s, rules: Rules) -> Float64s:
+        scores = np.empty(len(nodes), np.float64)
+        score.score_nodes(self.facts, self.columns, rules, self.policy.vectors, shape, nodes, extra, scores)
+        return scores
+
+    def grant_credit(self, pod: int, nodes: NodeRows) -> None:
+        """Let ``nodes`` know how much less of a GPU ``pod`` needs there, because what it asks for is in use already."""
+        shape = int(self.facts.pods.shape[pod])
+        if not self.facts.shapes.credit[shape]:
+            return
+        rows = self.facts.nodes.credits
+        rows[:, nodes] = 0
+        for plugin in self.policy.asking(shape):
+            if plugin.placement is not None and plugin.placement.credit is not None:
+                rows[:, nodes] += plugin.placement.credit(PodRow(pod), nodes)
+
+    def scores_below(self, subgroup: int) -> Float64s:
+        """Return float64[N]: what partitions add to node scores for a leaf, of the nearest sub-group that has any."""
+        row = subgroup
+        while row >= 0:
+            if row in self.subgroup_scores:
+                return self.subgroup_scores[row]
+            row = int(self.facts.groups.parent[row])
+        return self.no_extra
+
+
+def _own_facts(facts: Facts) -> Facts:
+    """Return facts whose columns that plugins decide are the world's own."""
+    shapes = facts.shapes.replace(
+        mask=np.zeros_like(facts.shapes.mask),
+        score=np.zeros_like(facts.shapes.score),
+        credit=np.zeros_like(facts.shapes.credit),
+    )
+    nodes = facts.nodes.replace(credits=np.zeros_like(facts.nodes.credits))
+    queues = facts.queues.replace(
+        fair_share=np.zeros_like(facts.queues.fair_share),
+        allocatable=np.zeros_like(facts.queues.allocatable),
+        total=np.zeros_like(facts.queues.total),
+    )
+    return facts.replace(nodes=nodes, shapes=shapes, queues=queues)
+
+
+__all__ = ["World"]

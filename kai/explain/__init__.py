@@ -1,0 +1,1 @@
+"""Verdicts and decisions put into sentences, for people and for conditions. Above the engine, which counts only."""

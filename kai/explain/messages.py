@@ -1,0 +1,405 @@
+"""The peer's words for verdicts and evictions: the texts of its conditions and events, made once, at the edge.
+
+Tools and people read these texts, so they are kept to the character, plural and all. What kai itself says is in
+``kai.explain.words``.
+
+Source: the peer's pkg/scheduler/api (unschedule_info, pod_errors, job_errors), its status updater and topology plugin.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+import attrs
+
+from kai.configuration import durations
+from kai.engine.records import GroupRecord
+from kai.framework.decisions import Cause, Evict
+from kai.framework.verdict import Code, Histogram, NodeReason, NodeRefusal, Reason, Shortage, SmallDomain
+from kai.kernels import fit
+from kai.model.axis import PLUGGED_GPU, mig_slices
+from kai.model.podgroup import DEFAULT_SUBGROUP
+from kai.state.snapshot import Snapshot
+
+NO_DOMAIN = "Not enough resources for the workload"
+NO_NODES = "no nodes with enough resources were found"
+UNABLE_GROUP = "Unable to schedule podgroup"
+UNABLE_POD = "Unable to schedule pod"
+_LEAVES_SHOWN = 5
+
+_DIVISORS = {"cpu": 1000.0, "memory": 1e9, "gpu": 1000.0, PLUGGED_GPU: 1000.0}
+_PLURALS = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs"}
+_UNITS = {"cpu": "cores", "memory": "GB", "gpu": "GPUs"}
+_SHORT = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs", "gpu-memory": "GPU memory"}
+_REFUSALS = {
+    fit.REFUSED_OVER_LIMIT: f"node does not have enough capacity. Reason: {Code.OVER_LIMIT}",
+    fit.REFUSED_OVER_QUOTA: f"node does not have enough capacity. Reason: {Code.OVER_QUOTA}",
+    fit.REFUSED_LEGACY_MIG: "Legacy MIG jobs cannot be scheduled on node",
+    fit.REFUSED_SHARING_ON_DRA: "fractional/shared GPU pods are not yet supported on DRA-only nodes",
+    fit.REFUSED_NOT_MIG: "MIG job cannot be scheduled on non-MIG node",
+    fit.REFUSED_MIG_SINGLE: "only whole gpu jobs can run on a node with MigStrategy='single'",
+    fit.REFUSED_MIG_MIXED: "non MIG jobs cant run on a node with MigStrategy='mixed'",
+    fit.REFUSED_MEMORY_UNKNOWN: "node is not a gpu node or the gpu memory count on the node was not synced yet",
+    fit.REFUSED_PODS: "node(s) pod number exceeded",
+    fit.REFUSED_MASK: "node(s) didn't match what the pod asks for",
+    fit.REFUSED_OUTSIDE: "node(s) outside of the topology domain",
+    fit.REFUSED_LEGACY_MIG_PRESENT: "MIG job cannot be scheduled on node with legacy MIG jobs",
+}
+
+Facts = Mapping[str, object]
+
+
+@attrs.frozen
+class Explanation:
+    """One reason as conditions on pod groups carry it."""
+
+    reason: str
+    message: str
+    of_domain: bool = False
+    """What one domain of a topology lacks; the refusal of the topology follows."""
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"
+
+
+# -------------------------------------------------------------------------------------------------------------- groups
+
+
+def explanations(reasons: Iterable[Reason]) -> tuple[Explanation, ...]:
+    """Return the ``reasons`` of a condition on a pod group, in the order in which they were found."""
+    return tuple(each for reason in reasons for each in _explanations(reason))
+
+
+def _explanations(reason: Reason) -> Iterator[Explanation]:
+    """Yield one reason as the peer does: a refusal of a topology after what each domain lacks."""
+    for domain in _small(reason):
+        yield Explanation(NO_DOMAIN, ", ".join(_domain_lines(domain, reason.facts)), of_domain=True)
+    yield Explanation(wire_reason(reason), reason_text(reason))
+
+
+def _small(reason: Reason) -> Sequence[SmallDomain]:
+    found = reason.facts.get("small", ())
+    return found if isinstance(found, tuple) else ()
+
+
+def _domain_lines(domain: SmallDomain, facts: Facts) -> Iterator[str]:
+    if domain.held >= 0:
+        yield f"node-group {domain.name} can allocate only {domain.held} of {facts.get('pods', 0)} required pods"
+    for resource in domain.short:
+        if mig_slices(resource) != (0, 0) or "/mig-" in resource:
+            yield f"node-group(s) didn't have enough of mig profile: {resource}"
+        else:
+            yield f"node-group(s) didn't have enough resources: {_SHORT.get(resource, resource)}"
+
+
+def group_message(reasons: Sequence[Reason]) -> str:
+    """Return the message of the condition and of the event on a pod group that waits for ``reasons``."""
+    found = explanations(reasons)
+    title = found[0].reason if len(found) == 1 else UNABLE_GROUP
+    lacking = [line for reason in reasons for each in _small(reason) for line in _domain_lines(each, reason.facts)]
+    counts = Counter(lacking + [reason_text(reason) for reason in reasons])
+    lines = sorted(message if count == 1 else f"{count} {message}" for message, count in counts.items())
+    return f"{title}: {_joined(lines)}" if lines else title
+
+
+def detailed_group_message(reasons: Sequence[Reason]) -> str:
+    """Return `group_message` in the form with a line for each reason."""
+    found = explanations(reasons)
+    title = found[0].reason if len(found) == 1 else UNABLE_GROUP
+    lines = [f"<{each.name}>: {', '.join(_domain_lines(each, r.facts))}" for r in reasons for each in _small(r)]
+    return _in_lines(title, lines + [reason_text(reason) for reason in reasons])
+
+
+def pod_message(record: GroupRecord | None, pod: int, *, detailed: bool = False) -> str:
+    """Return the message of the condition and of the event on a pending pod.
+
+    ``detailed``: with a line for each node.
+    """
+    if record is not None and pod in record.pods:
+        facts = record.pods[pod].facts
+        return detailed_fit_message(facts) if detailed else fit_message(facts)
+    if record is not None and record.reasons:
+        return group_message(record.reasons)
+    return UNABLE_POD
+
+
+def wire_reason(reason: Reason) -> str:
+    """Return the reason under which a condition carries it."""
+    return reason.code.wire
+
+
+def reason_text(reason: Reason) -> str:
+    """Return the peer's message for one reason."""
+    write = _WRITERS.get(reason.code)
+    if write is not None:
+        return write(reason.facts)
+    return str(reason.facts.get("text") or reason.facts.get("rule") or reason.code)
+
+
+def _over_limit(facts: Facts) -> str:
+    resource = str(facts["resource"])
+    unit = _UNITS[resource]
+    limit, used, requested = (amount(facts[key], resource) for key in ("bound", "used", "requested"))
+    return (
+        f"{facts['queue']} quota has reached the allowable limit of {_PLURALS[resource]}. "
+        f"Limit is {limit} {unit}, currently {used} {unit} allocated and workload requested {requested} {unit}"
+    )
+
+
+def _over_quota(facts: Facts) -> str:
+    resource = str(facts["resource"])
+    unit = _UNITS[resource]
+    noun = "GB memory" if resource == "memory" else _PLURALS[resource]
+    requested = amount(facts["requested"], resource)
+    if resource == "gpu":
+        # The peer prints what was requested of GPUs, and of GPUs alone, with all its decimals.
+        requested = _shortest(_float(facts["requested"]) / _DIVISORS[resource])
+    return (
+        f"Non-preemptible workload is over quota. Workload requested {requested} {noun}, but {facts['queue']} quota is "
+        f"{amount(facts['bound'], resource)} {unit}, while {amount(facts['used'], resource)} {unit} are already "
+        "allocated for non-preemptible pods. Use a preemptible workload to go over quota."
+    )
+
+
+def _no_node(facts: Facts) -> str:
+    why = fit_message(facts)
+    if not facts.get("gang") or facts.get("satisfied"):
+        return f"Resources were not found for pod {facts.get('pod', '')} due to: {why}"
+    placed, minimum = facts.get("placed", 0), facts.get("minimum", 0)
+    if facts.get("single_leaf"):
+        return (
+            f"Resources were found for {placed} pods while {minimum} are required for gang scheduling. "
+            f"Additional pods cannot be scheduled due to: {why}"
+        )
+    return (
+        f"Resources were found for {placed} pods from all sub-groups while sub-group {facts.get('subgroup', '')} "
+        f"requires {minimum} pods for gang scheduling. "
+        f"Additional pods cannot be scheduled in this sub-group due to: {why}"
+    )
+
+
+ANY_DOMAIN = "any domain"
+"""``where`` of a topology refusal: the common domain is large enough, and none of those that the group asks for is."""
+
+
+def _topology(facts: Facts) -> str:
+    """Return what the topology plugin says; what single domains lack has explanations of its own."""
+    topology = facts.get("topology", "")
+    subgroup = str(facts.get("subgroup", ""))
+    named = subgroup if subgroup != DEFAULT_SUBGROUP else ""
+    if facts.get("missing") == "topology":
+        return f"Requested topology {topology} does not exist"
+    if facts.get("missing") == "level":
+        return (
+            f"topology constraint error: {f'sub-group {named}' if named else 'workload'} specified "
+            f"'{facts.get('level', '')}' as the required topology constraint level, "
+            f"but the topology tree '{topology}' does not contain a level with this name"
+        )
+    whom = f"job <{facts.get('group', '')}>" + (f", subgroup {named}" if named else "")
+    text = f"topology {topology}, requirement {facts.get('requirement', '')} couldn't be satisfied for {whom}"
+    if facts.get("where", ANY_DOMAIN) == ANY_DOMAIN:
+        return text
+    return f"{text}: not enough resources in {facts['where']} to allocate the job"
+
+
+def not_ready(facts: Facts) -> str:
+    """Return the event for a group that lacks pods; ``missing`` lists (sub-group, needed, existing, gated)."""
+    text = "Job is not ready for scheduling."
+    missing = facts.get("missing", ())
+    for subgroup, needed, existing, gated in missing if isinstance(missing, tuple) else ():
+        counts = f"currently {existing} exist, {gated} are gated"
+        if subgroup == DEFAULT_SUBGROUP:
+            text += f" Waiting for {needed} pods, {counts}"
+        else:
+            text += f" Waiting for {needed} pods for SubGroup {subgroup}, {counts}."
+    return text
+
+
+def _preemption_delay(facts: Facts) -> str:
+    until = datetime.fromtimestamp(_float(facts.get("until")), tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    window = durations.text(_float(facts.get("seconds")))
+    return f"Workload is within its preemption delay window ({window}) and may not trigger evictions before {until}"
+
+
+def _queue_missing(facts: Facts) -> str:
+    queue, leaves = facts.get("queue", ""), facts.get("leaves", ())
+    if not isinstance(leaves, tuple) or not leaves:
+        return f"Queue '{queue}' does not exist"
+    shown = ", ".join(leaves[:_LEAVES_SHOWN]) + (", ..." if len(leaves) > _LEAVES_SHOWN else "")
+    return f"Queue '{queue}' has children; only a queue without children runs jobs: {shown}"
+
+
+def _unknown_subgroup(facts: Facts) -> str:
+    subgroup, group = facts.get("subgroup", ""), facts.get("group", "")
+    return f'Pod references subgroup "{subgroup}", which does not exist in PodGroup {group}'
+
+
+def waits_for_turn(facts: Facts) -> str:
+    """Return that a group was not considered in this cycle; the peer has no such bound."""
+    return (
+        f"namespace {facts['namespace']} has pending pods of {facts['shapes']} distinct shapes, and at most"
+        f" {facts['considered']} are considered in a cycle; this one waits for its turn"
+    )
+
+
+_WRITERS: Mapping[Code, Callable[[Facts], str]] = {
+    Code.OVER_LIMIT: _over_limit,
+    Code.OVER_QUOTA: _over_quota,
+    Code.NO_NODE: _no_node,
+    Code.TOPOLOGY: _topology,
+    Code.PREEMPTION_DELAY: _preemption_delay,
+    Code.QUEUE_MISSING: _queue_missing,
+    Code.UNKNOWN_SUBGROUP: _unknown_subgroup,
+    Code.NOT_READY: not_ready,
+    Code.WAITS_FOR_TURN: waits_for_turn,
+}
+
+
+# --------------------------------------------------------------------------------------------------------------- nodes
+
+
+def fit_message(facts: Facts) -> str:
+    """Return why a pod fits no node: what refused it everywhere, or the histogram of what each node objected to."""
+    refusals = facts.get("refusals")
+    if isinstance(refusals, tuple) and refusals:
+        return _prefilter(str(facts.get("pod", "")), [reason for reason in refusals if isinstance(reason, Reason)])
+    histogram = facts.get("histogram")
+    return histogram_text(histogram) if isinstance(histogram, Histogram) else UNABLE_POD
+
+
+def detailed_fit_message(facts: Facts) -> str:
+    """Return `fit_message` in the form with a line for each node."""
+    histogram = facts.get("histogram")
+    if not isinstance(histogram, Histogram):
+        return _in_lines(fit_message(facts), ())
+    lines = [f"<{each.node}>: {', '.join(_details(each, together=histogram.together))}" for each in histogram.by_node]
+    return _in_lines(NO_NODES, lines)
+
+
+def _details(refusal: NodeRefusal, *, together: bool) -> Iterator[str]:
+    for reason, numbers in refusal.reasons:
+        yield node_text(reason) if numbers is None else _shortage(reason, numbers, together=together)
+
+
+def _shortage(reason: NodeReason, numbers: Shortage, *, together: bool) -> str:
+    """Return what one node is short of. Of pods that start together none alone is what a node has no room for."""
+    name = _SHORT.get(reason.subject, reason.subject)
+    if together:
+        return f"Node didn't have enough resources: {name}, taking all considerations into account"
+    if reason.subject == "gpu-memory":
+        return (
+            f"Node didn't have enough resources: Each gpu on the node has a gpu memory capacity of "
+            f"{int(numbers.capacity)} Mib. {int(numbers.requested)} Mib of gpu memory has been requested."
+        )
+    if reason.subject in _DIVISORS:
+        texts = [amount(each, reason.subject) for each in (numbers.requested, numbers.used, numbers.capacity)]
+        return "Node didn't have enough resources: {}, requested: {}, used: {}, capacity: {}".format(name, *texts)
+    whole = [int(each) for each in (numbers.requested, numbers.used, numbers.capacity)]
+    return "Node didn't have enough resource: {}, requested: {}, used: {}, capacity: {}".format(name, *whole)
+
+
+def _in_lines(title: str, lines: Iterable[str]) -> str:
+    return f"\n{title}." + "".join(sorted(f"\n{line}." for line in lines))
+
+
+def _prefilter(pod: str, reasons: Sequence[Reason]) -> str:
+    lines = "".join(f"{reason.facts.get('rule', reason.code)}: {reason.facts.get('text', '')}.\n" for reason in reasons)
+    return f"Scheduling conditions were not met for pod {pod}:\n{lines}"
+
+
+def histogram_text(histogram: Histogram) -> str:
+    """Return how many nodes objected to what. Lines are sorted as text, counts included."""
+    counts: Counter[str] = Counter()
+    for count, reason in histogram.counts:
+        counts[node_text(reason)] += count
+    lines = sorted(f"{count} {text}" for text, count in counts.items())
+    return f"{NO_NODES}: {_joined(lines)}" if lines else NO_NODES
+
+
+def node_text(reason: NodeReason) -> str:
+    """Return why one node refused a pod."""
+    if reason.text:
+        return reason.text
+    if reason.code == fit.REFUSED_NOT_READY:
+        if reason.subject == "unschedulable":
+            return "node is unschedulable"
+        return f"node has {'NotReady' if reason.subject == 'Ready' else reason.subject} condition"
+    if reason.detail is not None:
+        return f"{_REFUSALS[reason.code]}, Details: {reason_text(reason.detail)}"
+    if reason.code < fit.SHORT_OF:
+        return _REFUSALS.get(reason.code, UNABLE_POD)
+    if mig_slices(reason.subject) != (0, 0) or "/mig-" in reason.subject:
+        return f"node(s) didn't have enough of mig profile: {reason.subject}"
+    return f"node(s) didn't have enough resources: {_SHORT.get(reason.subject, reason.subject)}"
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return ". \n".join(lines) + "."
+
+
+# ----------------------------------------------------------------------------------------------------------- evictions
+
+
+def eviction_message(evict: Evict, snapshot: Snapshot) -> str:
+    """Return the text of the event about an eviction."""
+    pod = snapshot.pods[evict.pod].key
+    group = snapshot.groups[evict.aggressor].key if evict.aggressor >= 0 else ""
+    match evict.cause:
+        case Cause.PREEMPT:
+            return f"Pod {pod} was preempted by higher priority workload {group}"
+        case Cause.RECLAIM:
+            queues = [evict.facts.get("victim"), evict.facts.get("aggressor")]
+            lines = [_queue_details(facts) for facts in queues if isinstance(facts, Mapping)]
+            return "\n".join([f"Pod {pod} was preempted by workload {group}.", *lines])
+        case Cause.CONSOLIDATE:
+            return f"Pod {pod} was preempted and rescheduled due to bin packing (resource consolidation) procedure"
+        case Cause.STALE:
+            subgroup = str(evict.facts.get("subgroup", ""))
+            where = f" in sub-group {subgroup}" if subgroup and subgroup != DEFAULT_SUBGROUP else ""
+            return (
+                f"Workload doesn't meet the minimum required number of pods ({evict.facts.get('minimum', 0)}){where}, "
+                f"evicting remaining pod: {pod}"
+            )
+
+
+def _queue_details(facts: Facts) -> str:
+    used, quota, share = (_amounts(facts.get(key)) for key in ("used", "quota", "fair_share"))
+    priority = facts.get("priority", 0)
+    return (
+        f"{facts.get('title', '')} uses <{used}> with a quota of <{quota}>, fair-share of <{share}> "
+        f"and queue priority of <{priority}>."
+    )
+
+
+def _amounts(values: object) -> str:
+    cpu, memory, gpu = values if isinstance(values, tuple) else (0.0, 0.0, 0.0)
+    return f"GPU: {amount(gpu, 'gpu')}, CPU: {amount(cpu, 'cpu')} (cores), memory: {amount(memory, 'memory')} (GB)"
+
+
+def pipelined_message(pod: str, node: str) -> str:
+    """Return the text of the event about a pod that was promised a node."""
+    return f"Pod {pod} was pipelined to node {node}"
+
+
+# ------------------------------------------------------------------------------------------------------------- numbers
+
+
+def amount(value: object, resource: str) -> str:
+    """Return an amount in axis units as the peer prints it: cores, gigabytes or devices, cut off after three decimals.
+
+    Units: millicores, bytes, thousandths of a GPU; -1 is "Unlimited".
+    """
+    number = _float(value)
+    if number < 0:
+        return "Unlimited"
+    scaled = round(number / _DIVISORS[resource], 6)
+    return _shortest(math.floor(scaled * 1000 + 1e-9) / 1000)
+
+
+def _shortest(number: float) -> str:
+    return str(int(number)) if number == int(number) else repr(number)
+
+
+def _float(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

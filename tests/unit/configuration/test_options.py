@@ -1,0 +1,115 @@
+from typing import Literal
+
+import attrs
+import pytest
+
+from kai.configuration.options import build, described, from_text, wanted
+from kai.errors import ConfigError
+
+
+@attrs.frozen(kw_only=True)
+class Sample:
+    number: float = attrs.field(default=1.0, validator=attrs.validators.ge(0.0))
+    count: int = attrs.field(default=2, validator=[attrs.validators.gt(0), attrs.validators.lt(10)])
+    flag: bool = False
+    text: str = "x"
+    choice: Literal["a", "b"] = "a"
+    names: tuple[str, ...] = ()
+    maybe: float | None = None
+    needed: int
+
+
+def built(**options):
+    return build(Sample, {"needed": 1, **options}, "p.yaml: plugins.sample", "sample 1.0")
+
+
+def test_options_are_the_fields_of_the_class():
+    made = built(number=3, count=4, flag=True, text="y", choice="b", names=["p", "q"], maybe=0.5)
+    assert made == Sample(number=3.0, count=4, flag=True, text="y", choice="b", names=("p", "q"), maybe=0.5, needed=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"number": "3"}, "number: found '3', expected number, 0 or more, default 1"),
+        ({"number": -1}, "number: found -1, expected number, 0 or more"),
+        ({"number": True}, "number: found True"),
+        ({"number": float("nan")}, "number: found nan"),
+        ({"number": float("inf")}, "number: found inf"),
+        ({"count": 1.5}, "count: found 1.5, expected whole number, more than 0, less than 10, default 2"),
+        ({"count": 10}, "count: found 10"),
+        ({"flag": "yes"}, "flag: found 'yes', expected true or false, default false"),
+        ({"flag": 1}, "flag: found 1"),
+        ({"text": 5}, "text: found 5, expected text, default 'x'"),
+        ({"choice": "c"}, "choice: found 'c', expected one of a, b, default 'a'"),
+        ({"names": 5}, "names: found 5, expected list"),
+        ({"maybe": "x"}, "maybe: found 'x', expected number or nothing"),
+        ({"needed": None}, "needed: found None, expected whole number"),
+    ],
+)
+def test_a_bad_value_is_refused_with_what_would_be_right(options, message):
+    with pytest.raises(ConfigError) as caught:
+        built(**options)
+    assert str(caught.value).startswith(f"p.yaml: plugins.sample.{message}")
+
+
+def test_an_unknown_option_is_refused_with_what_was_meant():
+    with pytest.raises(ConfigError) as caught:
+        built(nubmer=3)
+    assert str(caught.value) == "p.yaml: plugins.sample.nubmer is not an option of sample 1.0"
+    assert caught.value.help == "did you mean number (number, 0 or more, default 1)?"
+
+
+def test_a_missing_option_is_told():
+    with pytest.raises(ConfigError, match="needed: found nothing, expected whole number"):
+        build(Sample, {}, "p.yaml: plugins.sample", "sample 1.0")
+
+
+def test_everything_that_is_wrong_is_told_at_once():
+    with pytest.raises(ConfigError) as caught:
+        built(number="x", count="y", other=1)
+    assert len(caught.value.messages) == 3
+
+
+def test_a_class_without_options_takes_none():
+    @attrs.frozen
+    class Plain:
+        pass
+
+    assert described(object) == ()
+    with pytest.raises(ConfigError) as caught:
+        build(Plain, {"x": 1}, "here", "plain")
+    assert caught.value.help == "it has no options"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("flag", "True", True),
+        ("count", " 4 ", 4),
+        ("number", "0.5", 0.5),
+        ("text", "abc", "abc"),
+        ("choice", "b", "b"),
+        ("names", "a, b", ("a", "b")),
+        ("maybe", "2", 2.0),
+    ],
+)
+def test_texts_are_read_by_the_type_of_the_field(name, text, value):
+    (field,) = [field for field in described(Sample) if field.name == name]
+    assert from_text(field, text) == value
+
+
+@pytest.mark.parametrize(("name", "text"), [("flag", "yes"), ("count", "1.5"), ("number", "many")])
+def test_a_text_that_stands_for_no_value_is_refused(name, text):
+    (field,) = [field for field in described(Sample) if field.name == name]
+    with pytest.raises(ValueError, match=r"^$|invalid|could not"):
+        from_text(field, text)
+
+
+def test_a_factory_is_not_shown_as_a_default():
+    @attrs.frozen
+    class Listed:
+        names: list[str] = attrs.field(factory=list)
+
+    (field,) = described(Listed)
+    assert wanted(field) == "list"

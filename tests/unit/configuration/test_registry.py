@@ -1,0 +1,70 @@
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from kai.configuration.registry import Registry, UnknownNameError, suggestion
+from kai.errors import ConfigError
+
+
+def point(name, value, group="kai.plugins"):
+    return EntryPoint(name, value, group)
+
+
+def registry(*points):
+    return Registry.of(points, [point("allocate", "kai.actions.allocate:Allocate", "kai.actions")])
+
+
+def test_nothing_is_imported_before_it_is_asked_for():
+    assert list(registry(point("broken", "no_such_module:Plugin")).plugins) == ["broken"]
+
+
+def test_a_plugin_is_found_by_name():
+    assert registry(point("binpack", "kai.plugins.binpack:Binpack")).plugin("binpack", "here").__name__ == "Binpack"
+
+
+def test_an_action_is_found_by_name():
+    assert registry().action("allocate", "here").__name__ == "Allocate"
+
+
+def test_an_unknown_name_is_refused_with_what_may_have_been_meant():
+    with pytest.raises(UnknownNameError, match="found 'binpak', expected the name of an installed plugin") as caught:
+        registry(point("binpack", "kai.plugins.binpack:Binpack")).plugin("binpak", "policy.yaml: plugins.binpak")
+    assert caught.value.help == "did you mean binpack?"
+
+
+def test_two_distributions_with_one_name_are_refused():
+    both = registry(point("mine", "kai.plugins.binpack:Binpack"), point("mine", "kai.plugins.spread:Spread"))
+    with pytest.raises(ConfigError, match="expected one distribution to offer the plugin"):
+        both.plugin("mine", "here")
+
+
+def test_one_distribution_found_twice_is_one():
+    twice = registry(point("mine", "kai.plugins.binpack:Binpack"), point("mine", "kai.plugins.binpack:Binpack"))
+    assert twice.plugin("mine", "here").__name__ == "Binpack"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("no_such_module:Plugin", "cannot be loaded from no_such_module:Plugin"),
+        ("kai.plugins.binpack:NoSuchClass", "cannot be loaded"),
+        ("kai.plugins.binpack:attrs", "expected a class with a method open"),
+        ("kai.errors:KaiError", "expected a class with a method open"),
+    ],
+)
+def test_an_entry_point_that_is_no_plugin_is_refused(value, words):
+    with pytest.raises(ConfigError, match=words):
+        registry(point("mine", value)).plugin("mine", "here")
+
+
+def test_the_built_ins_are_installed_like_everything_else():
+    installed = Registry.installed()
+    assert {"proportion", "gang", "binpack", "spread", "topology", "gpusharing"} <= set(installed.plugins)
+    assert {"allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"} == set(installed.actions)
+    for name in installed.plugins:
+        assert callable(installed.plugin(name, "here").open)
+
+
+def test_everything_there_is_is_listed_when_nothing_is_near():
+    assert suggestion("xyz", ["b", "a"]) == "known are a, b"
+    assert suggestion("xyz", []) == "none is installed"

@@ -1,0 +1,213 @@
+import pytest
+
+from kai.explain.phrases import listed, plain, quantity
+from kai.explain.words import least_pods
+from kai.simulation.overview import overview
+from kai.simulation.run import simulate
+from kai.simulation.scenario import read_short
+from kai.testing import snapshot
+
+QUEUES = {"root": {"quota": 16}, "a": {"parent": "root", "quota": 16}}
+RACKS = {
+    "topologies": {"default": ["rack"]},
+    "nodes": {"n1": {"gpu": 4, "labels": {"rack": "r1"}}, "n2": {"gpu": 4, "labels": {"rack": "r2"}}},
+}
+LACKS = "NoRoom: no node that it may use has all that it asks for: {}"
+
+
+def told(groups, nodes=None, queues=QUEUES, **more):
+    """Return code and text of the dominant reason of the last group."""
+    document = {"about": "x", "cluster": {"nodes": nodes or {"n1": {"gpu": 4}}}, "queues": queues, "groups": groups}
+    outcome = simulate(read_short({**document, "run": ["allocate", "reclaim"], **more}, "words"))
+    jobs = {job.name: job for job in overview(outcome).jobs}
+    return str(jobs[list(groups)[-1]].words)
+
+
+def test_a_queue_with_children_runs_no_job():
+    assert told({"g": {"queue": "root"}}) == "QueueNotLeaf: queue root has children; only a leaf queue runs jobs: a"
+
+
+def test_gates_are_told_before_anything_else():
+    gated = {"queue": "a", "members": 2, "each": {"gpu": 100}, "spec": {"schedulingGates": [{"name": "g"}]}}
+    assert told({"g": gated}) == "Gated: 2 of its 2 pods have scheduling gates that nobody has opened yet"
+
+
+def test_elastic_pods_with_gates_are_told():
+    gated = {"queue": "a", "minimum": 0, "spec": {"schedulingGates": [{"name": "g"}]}}
+    assert told({"g": gated}) == "Gated: its pods have scheduling gates that nobody has opened yet"
+
+
+def test_a_cluster_without_nodes_is_told():
+    document = {
+        "about": "x",
+        "cluster": {"nodes": {}},
+        "queues": QUEUES,
+        "groups": {"g": {"queue": "a"}},
+        "run": ["allocate"],
+    }
+    (job,) = overview(simulate(read_short(document, "words"))).jobs
+    assert str(job.words) == "NoNodes: there are no nodes"
+
+
+@pytest.mark.parametrize(
+    ("each", "text"),
+    [
+        ({"gpu": 8}, "a pod asks for 8 GPUs, the largest node has 4 GPUs"),
+        ({"cpu": 2000}, "a pod asks for 2000 cores, the largest node has 1000 cores"),
+        ({"memory": "8T"}, "a pod asks for 8000 GB, the largest node has 4398 GB"),
+        ({"example.com/x": 1}, "a pod asks for 1 example.com/x, the largest node has 0 example.com/x"),
+    ],
+)
+def test_a_pod_that_no_empty_node_could_hold_is_told_the_largest(each, text):
+    assert told({"g": {"queue": "a", "each": each}}) == f"NoNodeLargeEnough: {text}"
+
+
+def test_a_pod_that_asks_for_what_different_nodes_have_is_told_so():
+    nodes = {"n1": {"gpu": 8, "cpu": 1}, "n2": {"cpu": 64}}
+    asked = {"queue": "a", "each": {"gpu": 1, "cpu": 32}}
+    assert told({"g": asked}, nodes) == "NoNodeLargeEnough: no node has everything that a pod asks for"
+
+
+def test_the_limit_comes_before_the_quota_and_the_room():
+    queues = {"root": {"quota": 4}, "a": {"parent": "root", "quota": 1, "limit": 2}}
+    groups = {"g": {"queue": "a", "preemptible": False, "each": {"gpu": 3}}}
+    assert told(groups, queues=queues) == (
+        "OverLimit: queue a may not use more than 2 GPUs, and this job would make it 3 GPUs"
+    )
+
+
+def test_a_quota_is_told_for_what_cannot_be_taken_back():
+    queues = {"root": {"quota": 4}, "a": {"parent": "root", "quota": 1}}
+    groups = {"g": {"queue": "a", "preemptible": False, "each": {"gpu": 3}}}
+    assert told(groups, queues=queues) == (
+        "NonPreemptibleOverQuota: non-preemptible pods of a may use 1 GPU, and this job would make it 3 GPUs"
+    )
+
+
+def test_a_domain_that_is_too_small_is_impossible_and_a_full_one_is_not():
+    wide = {"queue": "a", "members": 2, "each": {"gpu": 4}, "topology": {"required": "rack"}}
+    assert told({"g": wide}, cluster=RACKS) == (
+        "DomainTooSmall: its 2 pods (8 GPUs) must fit in one rack, and no rack can hold more than 1 of them"
+    )
+    narrow = {"queue": "a", "members": 2, "each": {"gpu": 2}, "topology": {"required": "rack"}}
+    in_both = {"queue": "a", "members": 2, "minimum": 1, "each": {"gpu": 1}, "runs_on": ["n1", "n2"]}
+    assert told({"held": in_both, "g": narrow}, cluster=RACKS).startswith(
+        "TopologyHasNoRoom: no rack has room for its 2 pods together"
+    )
+
+
+def test_what_a_pod_needs_and_does_not_exist_is_told_in_one_line():
+    container = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    volume = {"containers": [container], "volumes": [{"name": "v", "configMap": {"name": "missing"}}]}
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other", "namespace": "default"}}
+    cluster = {"nodes": {"n1": {"gpu": 4}}, "objects": [other]}
+    text = told({"g": {"queue": "a", "each": {"gpu": 1}, "spec": volume}}, cluster=cluster)
+    assert text.startswith("PodRefused: Scheduling conditions were not met for pod default/g-0:")
+    assert "missing" in text
+    assert "\n" not in text
+
+
+def test_nodes_that_are_not_ready_are_counted():
+    nodes = {
+        "n1": {"gpu": 4, "cordoned": True},
+        "n2": {"gpu": 4, "taints": ["a=b"]},
+        "n3": {"gpu": 4, "taints": ["a=b"]},
+    }
+    assert told({"g": {"queue": "a", "each": {"gpu": 1}}}, nodes) == (
+        "NoNodeMatches: no node matches: 2 nodes had untolerated taint {a: b}, 1 node not ready or cordoned"
+    )
+
+
+def test_room_is_told_when_nothing_else_is_in_the_way():
+    groups = {"full": {"queue": "a", "each": {"gpu": 4}, "runs_on": "n1"}, "g": {"queue": "a", "each": {"gpu": 1}}}
+    assert told(groups, run=["allocate"]) == "NoRoom: no node that it may use has 1 GPU idle; 0 idle in all"
+    groups = {"full": {"queue": "a", "each": {"cpu": 999}, "runs_on": "n1"}, "g": {"queue": "a", "each": {"cpu": 2}}}
+    assert told(groups, run=["allocate"]) == LACKS.format("1 lacks CPU")
+
+
+def test_a_group_that_no_action_tried_is_told_so():
+    assert told({"g": {"queue": "a", "each": {"gpu": 1}}}, run=["stalegangeviction"]) == (
+        "NotTried: no action has tried it in this cycle"
+    )
+
+
+def test_a_delay_is_told_when_nothing_else_is_in_the_way():
+    queues = {"root": {"quota": 4}, "a": {"parent": "root", "quota": 2}, "b": {"parent": "root", "quota": 2}}
+    groups = {
+        "full": {"queue": "b", "members": 4, "minimum": 0, "each": {"gpu": 1}, "runs_on": "n1"},
+        "g": {"queue": "a", "each": {"gpu": 1}, "preemption_delay": "2h"},
+    }
+    assert told(groups, queues=queues).startswith(
+        "PreemptionDelayNotElapsed: Workload is within its preemption delay window (2h0m0s)"
+    )
+
+
+def test_the_resource_that_would_pass_the_fair_share_is_told():
+    queues = {"root": {"quota": 4}, "a": {"parent": "root", "quota": {"gpu": 4, "cpu": 10}}, "b": {"parent": "root"}}
+    groups = {
+        "full": {"queue": "b", "members": 4, "minimum": 0, "each": {"gpu": 1}, "runs_on": "n1"},
+        "mine": {"queue": "a", "each": {"cpu": 900}, "runs_on": "n1"},
+        "g": {"queue": "a", "each": {"gpu": 1, "cpu": 200}},
+    }
+    text = told(groups, queues=queues)
+    assert text.startswith("AtFairShare: no room, and queue a may not take from others: it uses 900 cores")
+
+
+def test_the_fewest_pods_of_a_tree_are_those_of_its_cheapest_children():
+    nodes = {"n1": {"gpu": 1}}
+    parts = {"leader": {"members": 1}, "workers": {"members": 4}, "spare": {"members": 2}}
+    whole = snapshot(nodes, {"g": {"subgroups": parts}})
+    some = snapshot(nodes, {"g": {"subgroups": parts, "minimum": 2}})
+    assert (least_pods(whole.groups[0]), least_pods(some.groups[0])) == (7, 3)
+
+
+@pytest.mark.parametrize(
+    ("amount", "resource", "text"),
+    [
+        (8000, "gpu", "8 GPUs"),
+        (1000, "gpu", "1 GPU"),
+        (250, "gpu", "0.25 GPU"),
+        (0, "gpu", "0 GPUs"),
+        (1500, "cpu", "1.5 cores"),
+        (16 * 10**9, "memory", "16 GB"),
+        (3, "pods", "3 pods"),
+        (2, "nvidia.com/mig-1g.5gb", "2 nvidia.com/mig-1g.5gb"),
+        (2000, "example.com/x", "2 example.com/x"),
+    ],
+)
+def test_amounts_carry_their_unit(amount, resource, text):
+    assert quantity(amount, resource) == text
+
+
+def test_long_lists_are_shortened():
+    assert listed(["a", "b"]) == "a, b"
+    assert listed([f"n{at}" for at in range(9)]) == "n0, n1, n2, n3, n4 and 4 more"
+    assert plain(1333.33) == "1.333"
+
+
+def test_nodes_that_lack_different_things_are_told_apart():
+    nodes = {"n1": {"gpu": 1, "cpu": 4}, "n2": {"gpu": 4, "cpu": 4}, "n3": {"gpu": 4, "pods": 1}}
+    groups = {
+        "a": {"queue": "a", "each": {"gpu": 1}, "runs_on": "n1"},
+        "b": {"queue": "a", "each": {"cpu": 4}, "runs_on": "n2"},
+        "c": {"queue": "a", "each": {"gpu": 1}, "runs_on": "n3"},
+        "g": {"queue": "a", "each": {"gpu": 1, "cpu": 2}},
+    }
+    found = told(groups, nodes=nodes, run=["allocate"])
+    assert found == LACKS.format("1 lacks CPU, 1 lacks GPUs, 1 lacks places for pods")
+
+
+def test_a_sub_group_that_is_not_needed_is_told_what_it_alone_lacks():
+    parts = {"left": {"members": 2, "each": {"gpu": 1}}, "right": {"members": 3, "each": {"gpu": 1}}}
+    found = told({"g": {"queue": "a", "minimum": 1, "subgroups": parts}})
+    assert found == "GangDoesNotFit: the 3 pods of its sub-group right must start together, and only 2 fit now"
+
+
+def test_pods_that_share_a_device_by_memory_are_not_called_too_many_for_it():
+    full = {"queue": "a", "each": {"gpu": 1}, "runs_on": "n1"}
+    gang = {"queue": "a", "members": 4, "each": {"gpu_memory": 4000}}
+    nodes = {"n1": {"gpu": 1, "gpu_memory": 16000}}
+    assert told({"full": full, "g": gang}, nodes=nodes, run=["allocate"]).startswith("GangDoesNotFit: its 4 pods must")
+    gang["members"] = 5
+    found = told({"full": full, "g": gang}, nodes=nodes, run=["allocate"])
+    assert found == "ClusterTooSmall: its 5 pods must start together, and only 4 would fit on empty nodes"
