@@ -336,7 +336,7 @@ def make_profile(configuration: Configuration, registry: Registry | None = None)
             errors.append(error)
     for entry in configuration.plugins:
         try:
-            plugins.append(PluginUse(name=entry.name, plugin=_plugin(entry, configuration.place, known)))
+            plugins.append(_use(entry, configuration.place, known))
         except ConfigError as error:
             errors.append(error)
     if errors:
@@ -347,7 +347,7 @@ def make_profile(configuration: Configuration, registry: Registry | None = None)
     return Profile(actions=tuple(actions), plugins=tuple(plugins), parameters=configuration.parameters)
 
 
-def _plugin(entry: PluginEntry, place: str, registry: Registry) -> Plugin:
+def _use(entry: PluginEntry, place: str, registry: Registry) -> PluginUse:
     where = f"{place}: plugins.{entry.name}"
     if entry.name not in registry.plugins and aliases.ours(entry.name):
         raise UnknownNameError(
@@ -355,7 +355,9 @@ def _plugin(entry: PluginEntry, place: str, registry: Registry) -> Plugin:
         )
     cls = registry.plugin(entry.name, where)
     owner = origin_of(registry.plugins[entry.name][0])
-    return cast("Plugin", build(cls, entry.options, where, str(owner) if owner.distribution else entry.name))
+    origin = str(owner) if owner.distribution else ""
+    plugin = cast("Plugin", build(cls, entry.options, where, origin or entry.name))
+    return PluginUse(name=entry.name, plugin=plugin, origin=origin)
 
 
 def default_profile(registry: Registry | None = None) -> Profile:

@@ -37,7 +37,7 @@ def shortages(world: World, shape: int, nodes: NodeRows, codes: Int64s) -> Count
             short = _wanted_gpus(world, shape, nodes) > free[:, GPU] - _shared_gpus(world, nodes)
         elif (name in RESOURCES and resource != GPU) or (request[resource] > 0 and resource != GPU):
             # Devices allocated to claims serve what a node has none of.
-            served = session.facts.nodes.claimable[resource] & (session.facts.nodes.allocatable[nodes, resource] == 0)
+            served = world.facts.nodes.claimable[resource] & (world.facts.nodes.allocatable[nodes, resource] == 0)
             short = (request[resource] > free[:, resource]) & ~served
         else:
             continue
