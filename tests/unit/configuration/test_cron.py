@@ -50,3 +50,8 @@ def test_with_a_date_and_a_weekday_either_suffices():
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(ValueError, match="found"):
         Cron.read(text)
+
+
+def test_the_last_and_the_nth_weekday_of_a_month_are_known():
+    assert Cron.read("0 0 L * *").before(at(2025, 3, 15)) == at(2025, 2, 28)
+    assert Cron.read("0 0 * * 1#2").before(at(2025, 3, 15)) == at(2025, 3, 10)
