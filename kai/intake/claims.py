@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from kai.api import dra as api
 from kai.api import quantity
+from kai.api import selection as api_selection
 from kai.api.bad_value import BadValue
 from kai.api.objects import ClusterObjects
-from kai.api.selection import Toleration
 from kai.intake import selection
 from kai.intake.settings import IntakeSettings
 from kai.intake.shelf import in_order
@@ -21,6 +21,7 @@ from kai.model.claim import (
     DeviceRequest,
     DeviceSlice,
 )
+from kai.model.constraints import Taint, Toleration
 
 _GPU = "gpu"
 
@@ -138,8 +139,8 @@ def _exact(name: str, source: api.ExactDeviceRequest | api.DeviceSubRequest) -> 
     )
 
 
-def _toleration(source: Toleration) -> tuple[str, str, str, str]:
-    return (source.key, source.operator or "Equal", source.value, source.effect)
+def _toleration(source: api_selection.Toleration) -> Toleration:
+    return Toleration(source.key, source.operator or "Equal", source.value, source.effect)
 
 
 def _expressions(selectors: Iterable[api.DeviceSelector]) -> tuple[str, ...]:
@@ -192,7 +193,7 @@ def _device(source: api.Device, driver: str) -> Device:
             for name, counter in sorted(group.counters.items())
         ),
         multiple_allocations=bool(source.allow_multiple_allocations),
-        taints=tuple((each.key, each.value, each.effect) for each in source.taints if each.effect != "None"),
+        taints=tuple(Taint(each.key, each.value, each.effect) for each in source.taints if each.effect != "None"),
     )
 
 

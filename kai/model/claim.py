@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from kai.model.constraints import NodeTerm
+from kai.model.constraints import NodeTerm, Taint, Toleration
 
 
 @attrs.frozen(kw_only=True)
@@ -20,7 +20,7 @@ class DeviceRequest:
     """First available: tried in order; the request itself then only carries the name."""
     capacity: tuple[tuple[str, int], ...] = ()
     admin_access: bool = False
-    tolerations: tuple[tuple[str, str, str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -88,7 +88,7 @@ class Device:
     counters: tuple[tuple[str, str, int], ...] = ()
     """Shared counters that the device takes from: (set, counter, amount)."""
     multiple_allocations: bool = False
-    taints: tuple[tuple[str, str, str], ...] = ()
+    taints: tuple[Taint, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -1,12 +1,13 @@
-"""What a pod demands of its node, and what a node demands of its pods: frozen facts without behaviour of their own.
+"""What a pod demands of its node, and what a node demands of its pods: frozen facts.
 
-Matching lives in the plugins; this module only gives the terms a shape that is hashable, so that equal demands become
-one pod shape.
+The terms are hashable, so that equal demands become one pod shape. When they hold is said in ``matching``.
 """
 
 from collections.abc import Mapping
 
 import attrs
+
+from kai.model import matching
 
 
 @attrs.frozen
@@ -21,25 +22,8 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Say whether ``labels`` satisfy the expression. Unparsable numbers under Gt and Lt never match."""
-        match self.operator:
-            case "In":
-                return labels.get(self.key) in self.values
-            case "NotIn":
-                return labels.get(self.key) not in self.values
-            case "Exists":
-                return self.key in labels
-            case "DoesNotExist":
-                return self.key not in labels
-            case _:
-                return self._compares(labels.get(self.key))
-
-    def _compares(self, found: str | None) -> bool:
-        try:
-            left, right = int(found or ""), int(self.values[0])
-        except (ValueError, IndexError):
-            return False
-        return left > right if self.operator == "Gt" else left < right
+        """Say whether ``labels`` satisfy the expression."""
+        return matching.holds(self, labels)
 
 
 @attrs.frozen

@@ -14,6 +14,7 @@ import numpy as np
 from kai.framework.hooks import Dependence, Extension, NodeFilter
 from kai.framework.view import SessionView
 from kai.model.constraints import Taint, Toleration
+from kai.model.matching import tolerates
 from kai.model.node import Node
 from kai.model.rows import Bools, NodeRows, PodRow
 
@@ -66,21 +67,6 @@ class _Tainted:
 def first_untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
     """Return the first of ``taints`` that none of ``tolerations`` covers, None if all are covered."""
     return next((taint for taint in taints if not any(tolerates(each, taint) for each in tolerations)), None)
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Say whether ``toleration`` covers ``taint``: an empty key or effect covers any, an unknown operator none."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    match toleration.operator:
-        case "Exists":
-            return True
-        case "Equal" | "":
-            return toleration.value == taint.value
-        case _:
-            return False
 
 
 def _refusal(taint: Taint | None) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from kai.api.core import PodDisruptionBudget
 from kai.api.kinds import title
-from kai.api.meta import LabelSelector, LabelSelectorRequirement
+from kai.api.meta import LabelSelector
 from kai.api.pod import Pod
+from kai.model.matching import holds
 
 
 def covering(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> tuple[PodDisruptionBudget, ...]:
@@ -43,16 +44,4 @@ def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Say whether a selector selects an object with these labels."""
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
         return False
-    return all(_holds(each, labels.get(each.key)) for each in selector.match_expressions)
-
-
-def _holds(requirement: LabelSelectorRequirement, value: str | None) -> bool:
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
+    return all(holds(each, labels) for each in selector.match_expressions)

@@ -10,12 +10,11 @@ import attrs
 import numpy as np
 
 from kai.model.claim import Claim, Device, DeviceClass, DeviceRequest
+from kai.model.constraints import Toleration
+from kai.model.matching import tolerates
 from kai.model.rows import Bools
 from kai.plugins.dra.inventory import Inventory
 from kai.plugins.dra.selectors import Fault, Selectors
-
-Tolerations = tuple[tuple[str, str, str, str], ...]
-"""Key, operator, value and effect."""
 
 MOST_DEVICES = 32
 """Devices that one claim may hold; resource.k8s.io/v1, AllocationResultsMaxSize."""
@@ -134,7 +133,7 @@ class Demands:
                     fault = fault or answer.text
         return mask, faulty, fault
 
-    def _tolerated(self, tolerations: Tolerations) -> Bools:
+    def _tolerated(self, tolerations: Sequence[Toleration]) -> Bools:
         """Return bool[D]: devices without a taint that keeps the request away."""
         devices = self._inventory.devices
         return np.array([not device.taints or _is_tolerated(device, tolerations) for device in devices], np.bool_)
@@ -148,16 +147,7 @@ class Demands:
         return np.array(enough, np.bool_)
 
 
-def _is_tolerated(device: Device, tolerations: Tolerations) -> bool:
+def _is_tolerated(device: Device, tolerations: Sequence[Toleration]) -> bool:
     return all(
-        effect not in _REPELLING or any(tolerates(each, key, value, effect) for each in tolerations)
-        for key, value, effect in device.taints
+        taint.effect not in _REPELLING or any(tolerates(each, taint) for each in tolerations) for taint in device.taints
     )
-
-
-def tolerates(toleration: tuple[str, str, str, str], key: str, value: str, effect: str) -> bool:
-    """Say whether a toleration puts up with a taint of a device. An empty key or effect stands for any."""
-    wanted_key, operator, wanted_value, wanted_effect = toleration
-    if wanted_effect not in ("", effect) or wanted_key not in ("", key):
-        return False
-    return operator == "Exists" or (bool(wanted_key) and wanted_value == value)

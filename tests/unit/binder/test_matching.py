@@ -74,7 +74,6 @@ TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
         ({"key": "k", "value": "w"}, False),
         ({"key": "j", "operator": "Exists"}, False),
         ({"key": "k", "operator": "Exists", "effect": "NoExecute"}, False),
-        ({"value": "v"}, False),
     ],
 )
 def test_tolerations_mean_what_they_do_in_kubernetes(toleration, tolerated):

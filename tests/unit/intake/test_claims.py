@@ -1,7 +1,7 @@
 import pytest
 
 from kai.model.claim import AllocatedDevice, DeviceConstraint, DeviceRequest
-from kai.model.constraints import NodeTerm, Requirement
+from kai.model.constraints import NodeTerm, Requirement, Taint, Toleration
 from tests.unit.intake.making import other, taken
 
 VERSION = "resource.k8s.io/v1"
@@ -69,7 +69,7 @@ def test_a_request_says_how_many_devices_of_which_kind():
             selectors=("device.driver == 'x'",),
             capacity=(("memory", 2**30),),
             admin_access=True,
-            tolerations=(("k", "Equal", "", "NoSchedule"),),
+            tolerations=(Toleration("k", "Equal", "", "NoSchedule"),),
         ),
     )
 
@@ -152,7 +152,7 @@ def test_devices_have_qualified_attributes_and_amounts():
     }
     assert made.capacity == {f"{driver}/memory": 1024}
     assert made.counters == (("s", "a", 1), ("s", "b", 2))
-    assert made.taints == (("k", "", "NoSchedule"),)
+    assert made.taints == (Taint("k", "", "NoSchedule"),)
     assert made.multiple_allocations
 
 

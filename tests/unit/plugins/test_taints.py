@@ -1,8 +1,7 @@
 import pytest
 
 from kai.framework.hooks import Dependence
-from kai.model.constraints import Taint, Toleration
-from kai.plugins.taints import Taints, tolerates
+from kai.plugins.taints import Taints
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
 
 
@@ -45,10 +44,6 @@ def test_a_pod_without_tolerations_goes_only_where_nothing_repels():
 )
 def test_a_toleration_covers_what_kubernetes_says(toleration, expected):
     assert sorted(accepting(toleration)) == sorted(expected)
-
-
-def test_an_operator_that_nobody_knows_covers_nothing():
-    assert not tolerates(Toleration("team", "Matches", "red"), Taint("team", "red"))
 
 
 def test_every_taint_must_be_covered():

@@ -2,16 +2,17 @@ import numpy as np
 import pytest
 
 from kai.model.claim import Claim, Device, DeviceClass, DeviceRequest, DeviceSlice
+from kai.model.constraints import Taint, Toleration
 from kai.model.node import Node
-from kai.plugins.dra.demand import Demands, tolerates
+from kai.plugins.dra.demand import Demands
 from kai.plugins.dra.inventory import take_inventory
 from kai.plugins.dra.selectors import Selectors
 
 CLASSES = {"gpu": DeviceClass(name="gpu", selectors=('device.driver == "d"',))}
 DEVICES = (
     Device(name="a", attributes={"d/model": "x"}, capacity={"d/memory": 10}),
-    Device(name="b", attributes={"d/model": "y"}, taints=(("k", "v", "NoSchedule"),)),
-    Device(name="c", taints=(("k", "v", "None"),)),
+    Device(name="b", attributes={"d/model": "y"}, taints=(Taint("k", "v", "NoSchedule"),)),
+    Device(name="c", taints=(Taint("k", "v", "None"),)),
 )
 
 
@@ -32,7 +33,7 @@ def matching(*requests):
 
 def test_a_want_knows_which_devices_match_it():
     assert matching(request()) == [[True, False, True]]
-    assert matching(request(tolerations=(("k", "Exists", "", ""),))) == [[True, True, True]]
+    assert matching(request(tolerations=(Toleration("k", "Exists"),))) == [[True, True, True]]
     assert matching(request(capacity=(("d/memory", 5),))) == [[True, False, False]]
 
 
@@ -73,19 +74,3 @@ def test_equal_requests_share_their_answer():
 )
 def test_counting_is_enough_for_one_plain_request(asked, simple):
     assert demand(*asked).simple == simple
-
-
-@pytest.mark.parametrize(
-    ("toleration", "tolerated"),
-    [
-        (("", "Exists", "", ""), True),
-        (("k", "Exists", "", "NoSchedule"), True),
-        (("k", "Equal", "v", ""), True),
-        (("k", "Equal", "w", ""), False),
-        (("x", "Exists", "", ""), False),
-        (("k", "Exists", "", "NoExecute"), False),
-        (("", "Equal", "v", ""), False),
-    ],
-)
-def test_a_toleration_names_key_value_and_effect_or_leaves_them_open(toleration, tolerated):
-    assert tolerates(toleration, "k", "v", "NoSchedule") == tolerated
