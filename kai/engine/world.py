@@ -7,6 +7,7 @@ of them depends on the session, which is opened last and hands decisions out.
 from collections.abc import Sequence
 from functools import cached_property
 
+import attrs
 import numpy as np
 
 from kai.engine.clock import Clock
@@ -25,8 +26,22 @@ from kai.state.ledger import Ledger, Tracked
 from kai.state.snapshot import Snapshot
 
 
+@attrs.frozen
+class _Booked:
+    """The columns as they were booked: what stands in for a ledger until there is one."""
+
+    columns: Columns
+
+
 class World:
     """What is decided on. It is made in two steps: first the facts, then ``adopt`` what plugins answer to them."""
+
+    policy: Policy
+    """What all plugins say together, once they have opened."""
+    ledger: Ledger
+    """Who is where, once plugins have opened."""
+    group_keys: Float64s
+    """float64[G, k]: what orders groups, once plugins have opened; the last key is unique."""
 
     def __init__(self, snapshot: Snapshot, base: Base, parameters: Parameters) -> None:
         """Show the facts of ``snapshot`` and the columns as they were booked; nothing can be placed yet."""
@@ -43,9 +58,8 @@ class World:
         self.facts: Facts = _own_facts(base.facts)
         self.requested = requested_amounts(snapshot, self.facts.nodes, smallest)
         self.limit_amounts = requested_amounts(snapshot, self.facts.nodes, largest)
-        self._booked = base.layout.columns(base.arena, base.room(), np.zeros(len(snapshot.groups), np.int64))
-        self._ledger: Ledger | None = None
-        self._policy: Policy | None = None
+        booked = base.layout.columns(base.arena, base.room(), np.zeros(len(snapshot.groups), np.int64))
+        self._live: Ledger | _Booked = _Booked(booked)
         self._tracked: list[Tracked] = []
         self._children: dict[int, tuple[int, ...]] = {}
         self._footprints: dict[int, tuple[int, ...]] = {}
@@ -67,12 +81,12 @@ class World:
 
     def adopt(self, plugins: Sequence[Opened]) -> None:
         """Fold what ``plugins`` answered into one policy, and open the ledger. Cost: O(arena + plugins)."""
-        policy = self._policy = Policy(plugins, self.facts)
+        policy = self.policy = Policy(plugins, self.facts)
         self._adopt_shares(policy)
         self._order_pods(policy)
         base = self.base
         arena = base.fresh_arena(self.snapshot.memory)
-        ledger = self._ledger = Ledger(base.layout, self.facts, arena, base.room(), self._tracked)
+        ledger = self.ledger = self._live = Ledger(base.layout, self.facts, arena, base.room(), self._tracked)
         for plugin in policy.plugins:
             if plugin.placement is None:
                 continue
@@ -120,21 +134,7 @@ class World:
     @property
     def columns(self) -> Columns:
         """The live columns; before the ledger is open, the columns as they were booked."""
-        return self._booked if self._ledger is None else self._ledger.columns
-
-    @property
-    def ledger(self) -> Ledger:
-        """The ledger, once plugins have opened."""
-        if self._ledger is None:
-            raise AttributeError("the ledger is not open yet: plugins are still opening")
-        return self._ledger
-
-    @property
-    def policy(self) -> Policy:
-        """What all plugins say together, once they have opened."""
-        if self._policy is None:
-            raise AttributeError("there is no policy yet: plugins are still opening")
-        return self._policy
+        return self._live.columns
 
     @property
     def constrained(self) -> Bools:

@@ -15,7 +15,7 @@ from tests.unit.deploy.rendering import DEPLOY
 TOUCHY = "tests/touchy"
 PLUGIN = f"""\
 import attrs
-from kai.framework import Hooks
+from kai.framework import NodeFilter
 
 
 @attrs.frozen
@@ -28,7 +28,7 @@ class Touchy:
                 raise RuntimeError("cannot bear it")
             return nodes >= 0
 
-        return Hooks(filter_nodes=filter_nodes)
+        return [NodeFilter(filter_nodes)]
 """
 DISTRIBUTION = {
     "touchy.py": PLUGIN,

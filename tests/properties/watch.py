@@ -10,7 +10,7 @@ import numpy as np
 
 from kai.configuration.reading import default_profile
 from kai.engine.observe import Silent
-from kai.engine.profile import Profile
+from kai.engine.profile import Action, Profile
 from kai.engine.report import CycleReport, report
 from kai.engine.session import Session
 from kai.engine.statement import Statement
@@ -45,6 +45,7 @@ class Watch:
     sink: Recorder
     laws: tuple[Law, ...] = ()
     judges: tuple[Callable[["Watch", tuple[Decision, ...]], None], ...] = ()
+    actions: tuple[Action, ...] = ()
     real: dict[int, Place] = attrs.field(init=False)
     """Where pods really are: where they stood when the session opened, or were bound to since."""
     opening_used: Int64s = attrs.field(init=False)
@@ -67,7 +68,7 @@ class Watch:
     def of(cls, snapshot: Snapshot, using: Profile, **options: Any) -> "Watch":
         """Open a session on ``snapshot``."""
         sink = Recorder()
-        return cls(Session(snapshot, using, sink, Silent()), sink, **options)
+        return cls(Session(snapshot, using, sink, Silent()), sink, actions=using.actions, **options)
 
     def look(self) -> None:
         """Audit the ledger and try the laws."""
@@ -99,7 +100,7 @@ class Watch:
         """Run all actions under watch."""
         with self.watching():
             self.look()
-            for action in self.session.profile.actions:
+            for action in self.actions:
                 action.run(self.session)
         return report(self.session)
 

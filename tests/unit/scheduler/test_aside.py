@@ -11,7 +11,7 @@ from kai.cluster.port import Term
 from kai.configuration.reading import default_profile
 from kai.errors import InputError
 from kai.framework.decisions import Bind
-from kai.framework.hooks import Dependence, Hooks, PluginUse
+from kai.framework.hooks import Dependence, GroupOrder, NodeFilter, NodeScore, PluginUse
 from kai.intake.aside import Suspect
 from kai.scheduler import cycling
 from kai.scheduler.cycling import Cycles, Done, Failure, Stream
@@ -55,8 +55,8 @@ class Raising:
                 raise MemoryError
             return np.zeros((len(rows), 1))
 
-        answers = {"filter_nodes": nodes, "score_nodes": nodes, "group_keys": keys}
-        return Hooks(**{self.hook: answers[self.hook]}) if self.hook in answers else Hooks()
+        answers = {"filter_nodes": NodeFilter(nodes), "score_nodes": NodeScore(nodes), "group_keys": GroupOrder(keys)}
+        return [answers[self.hook]] if self.hook in answers else []
 
 
 @attrs.define
@@ -225,7 +225,7 @@ def test_a_file_that_says_it_wrongly_is_refused(tmp_path):
 def test_shape_dependent_hooks_are_searched_for():
     class ByShape(Raising):
         def open(self, session):
-            return attrs.evolve(super().open(session), filter_depends=Dependence.SHAPE)
+            return [attrs.evolve(each, depends=Dependence.SHAPE) for each in super().open(session)]
 
     made = rig(ByShape("filter_nodes"), groups={**GROUPS, "poison": {"members": 1, "each": {"gpu": 2}}})
     *_, done = made.settle()

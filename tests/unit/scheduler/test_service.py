@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from kai.api.bindrequest import BindRequest
 from kai.cluster.port import Cluster, Term
-from kai.framework.hooks import Hooks, PluginUse
+from kai.framework.hooks import NodeFilter, PluginUse
 from kai.intake.aside import Suspect
 from kai.scheduler import service
 from kai.scheduler.committer import Committer
@@ -44,7 +44,7 @@ class Touchy:
                 raise RuntimeError(f"cannot bear {name}")
             return nodes >= 0
 
-        return Hooks(filter_nodes=filter_nodes)
+        return [NodeFilter(filter_nodes)]
 
 
 def job(name):
