@@ -28,6 +28,7 @@ NOJIT = [
     "tests/properties",
     "tests/scenarios",
     "tests/unit/actions",
+    "tests/unit/engine",
     "tests/unit/framework",
     "tests/unit/kernels",
     "tests/unit/state",

@@ -104,13 +104,13 @@ def test_what_was_undone_in_a_cycle_left_no_trace(snapshot):
             remember(self)
 
         def discard(self):
-            open_still = self._session.ledger.mark > self._begin
+            open_still = self._ledger.mark > self._begin
             super().discard()
             if open_still:
                 assert watch.session.ledger.fingerprint() == before[id(self)]
 
     watch.session.statement = lambda action, cause=None, aggressor=-1, rule="": Remembering(
-        watch.session, action, cause, aggressor, rule
+        watch.session, watch.session, action, cause, aggressor, rule
     )
     watch.run()
 
