@@ -17,7 +17,7 @@ import pytest
 
 from kai.api.core import ConfigMap
 from kai.api.node import Node
-from kai.api.plans import Bind, Create, Delete, Emit, Get, List, Patch, Reason, Ref
+from kai.api.plans import Bind, Create, Delete, Emit, Get, List, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
@@ -368,7 +368,10 @@ async def test_many_writes_at_once_all_arrive_and_show(plane):
 async def test_a_restarted_server_is_found_again_by_reads_writes_and_watches(plane):
     async with connected(plane) as cluster:
         plane.restart_apiserver(kill=True)
+        # The event loop stood still meanwhile: first it has to see that idle connections were closed.
+        await anyio.sleep(0.1)
         made = await cluster.api.perform(Create(ref=at(ConfigMap, "after"), manifest=config_map("after")))
+        assert not isinstance(made, Refusal), made
         assert made.metadata.name == "after"
         plane.admin.create(config_map("other"))
         await until(lambda: cluster.store.get(ConfigMap, "other", NAMESPACE) is not None)
@@ -444,7 +447,8 @@ def cut(watcher):
 
     Between two streams there is nothing to cut.
     """
-    open_ = [each.transport for each in watcher.transport._session.connector._acquired if each.transport is not None]
+    client = watcher.transport.inner
+    open_ = [each.transport for each in client._session.connector._acquired if each.transport is not None]
     if not watcher._is_streaming or not open_:
         return False
     for transport in open_:
