@@ -39,7 +39,6 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gpu_count: int = 0
     gpu_portion: float = 1.0
     details: Mapping[str, object] = NOTHING
-    annotations: Mapping[str, str] = NOTHING
 
 
 class Nominate(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -67,8 +67,8 @@ class BindForms:
         place = self._places.get(namespace) or self._place(namespace)
         kind = (node, decision.received, decision.gpu_count, decision.gpu_portion)
         labels, end = self._nodes.get(kind) or self._node(*kind)
-        if decision.annotations or stamp is not BLANK:
-            labels += self._notes(decision, stamp)
+        if stamp is not BLANK:
+            labels += _notes(stamp)
         if devices:
             end += f',"selectedGPUGroups":[{",".join(map(quoted, devices))}]'
         name = quoted(metadata.name)
@@ -92,6 +92,7 @@ class BindForms:
         parts = self._nodes[node, received, count, portion] = labels, f",{to_json(spec).decode()[1:-1]}"
         return parts
 
-    def _notes(self, decision: Bind, stamp: Stamp) -> str:
-        annotations = {**decision.annotations, **stamp.annotations()}
-        return f',"annotations":{to_json(annotations).decode()}' if annotations else ""
+
+def _notes(stamp: Stamp) -> str:
+    annotations = stamp.annotations()
+    return f',"annotations":{to_json(annotations).decode()}' if annotations else ""

@@ -89,7 +89,7 @@ def bind_request(
             name=pod.metadata.name,
             namespace=pod.metadata.namespace,
             labels={names.SELECTED_NODE: node, **pool_label(settings)},
-            annotations={**decision.annotations, **stamp.annotations()},
+            annotations=stamp.annotations(),
             owner_references=(
                 OwnerReference(api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid),
             ),

@@ -105,7 +105,6 @@ def _running(pod: Pod, row: int, after: Aftermath) -> Pod:
     if bind is not None:
         annotations.pop(names.GRANTED, None)  # of a life before; what it has now, its labels say
         annotations |= {names.RECEIVED_RESOURCE_TYPE: bind.received} if bind.received else {}
-        annotations |= {key: _text(value) for key, value in bind.annotations.items()}
         zones = bind.details.get("numa")
         if isinstance(zones, NumaPlacement) and zones.zones:
             record = [{"zone": each.zone, "amount": dict(each.amount)} for each in predicted_zones(zones)]
@@ -117,10 +116,6 @@ def _running(pod: Pod, row: int, after: Aftermath) -> Pod:
         spec=attrs.evolve(pod.spec, node_name=node),
         status=attrs.evolve(pod.status, phase="Running"),
     )
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _terminating(pod: Pod, now: float) -> Pod:

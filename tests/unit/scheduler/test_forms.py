@@ -34,7 +34,6 @@ BINDS = st.builds(
     gpu_count=st.integers(0, 8),
     gpu_portion=st.sampled_from([1.0, 0.5, 0.333]),
     details=st.sampled_from(DETAILS),
-    annotations=st.dictionaries(WORDS, WORDS, max_size=2),
 )
 PODS = st.builds(
     lambda name, namespace, uid: Pod(metadata=ObjectMeta(name=name, namespace=namespace, uid=uid)),
@@ -50,7 +49,7 @@ PODS = st.builds(
     node=WORDS.filter(bool),
     devices=st.lists(WORDS.filter(bool), max_size=2).map(tuple),
     pool=st.one_of(st.just(""), WORDS),
-    stamp=st.sampled_from([BLANK, Stamp(), Stamp(epoch=7, lease="kai", trace="00-1-2-01")]),
+    stamp=st.one_of(st.sampled_from([BLANK, Stamp()]), st.builds(Stamp, epoch=st.just(7), lease=WORDS, trace=WORDS)),
 )
 def test_an_order_is_sent_byte_for_byte_as_the_object_that_it_is(decisions, pods, node, devices, pool, stamp):
     settings = SchedulerSettings(intake=IntakeSettings(node_pool=pool))
