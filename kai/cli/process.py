@@ -57,7 +57,6 @@ _PROBES_FLAGS: Final = ("health-probe-bind-address",)
 _METRICS_PORT: Final = 8080
 _PROBES_PORT: Final = 8081
 _NAMESPACE: Final = "kai-scheduler"
-_GIVING_BACK: Final = 3.0
 
 
 @attrs.define
@@ -215,7 +214,8 @@ class Process:
                     roles.start_soon(each)
                 for role in plan.others:
                     roles.start_soon(_while_leading, role, connection, leadership)
-            await _give_back(connection)
+            if connection.leadership is not None:
+                await connection.leadership.give_back()
             tasks.cancel_scope.cancel()
 
     def _listeners(self, local: Mapping[str, Route], bare: Iterable[str]) -> dict[Address, dict[str, Route]]:
@@ -316,18 +316,6 @@ async def _until_signalled(scope: anyio.CancelScope) -> None:
             structlog.get_logger().info("ending", signal=signal.Signals(number).name)
             scope.cancel()
             return
-
-
-async def _give_back(connection: Connection) -> None:
-    """Give the lease back, if we have it."""
-    leadership = connection.leadership
-    if leadership is None:
-        return
-    leadership.resign()
-    with anyio.move_on_after(_GIVING_BACK):
-        while leadership.term is not None:
-            await connection.clock.sleep(0.02)
-        await connection.clock.sleep(0.2)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

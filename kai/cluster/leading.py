@@ -42,6 +42,8 @@ from kai.cluster.port import Clock, Draw, Leadership, Store, Term
 
 FENCE_DELAY: Final = 1.0
 """How long a server may go on admitting writes of the epoch before, where admission checks epochs (measured: 20 ms)."""
+_GIVING_BACK: Final = 10.0
+"""How long to give a lease back at most: two calls that last as long as they may, a third of a pod's grace period."""
 _BARRIER: Final[tuple[type[ApiObject], ...]] = (Pod, Node, BindRequest)
 
 
@@ -61,6 +63,7 @@ class LeaseLeadership:
         self._changed = anyio.Event()
         self._wake: anyio.CancelScope | None = None
         self._is_resigning = False
+        self._is_over = anyio.Event()
         self.problem = ""
         """Why the lease could not be read or written, in words; empty while it can."""
 
@@ -106,12 +109,23 @@ class LeaseLeadership:
         if self._wake is not None:
             self._wake.cancel()
 
+    async def give_back(self) -> None:
+        """Resign and wait until the lease is given back, or until an API server that is silent is not worth more time.
+
+        A term is over as soon as we resign; the lease is free only when the server has written that. Whoever leaves
+        between the two lets the next leader wait for the whole duration.
+        """
+        self.resign()
+        with anyio.move_on_after(_GIVING_BACK):
+            await self._is_over.wait()
+
     async def run(self) -> None:
         """Compete for the lease until `resign`, or until cancelled, which leaves it to run out."""
         event: Event = Ticked()
         while True:
             effect = self._step(event)
             if isinstance(effect, Finished):
+                self._is_over.set()
                 return
             event = await self._do(effect)
 

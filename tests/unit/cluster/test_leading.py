@@ -28,6 +28,37 @@ async def test_one_of_two_leads_and_the_other_follows_when_it_resigns():
 
 
 @in_virtual_time
+async def test_a_leader_that_ends_stays_until_the_lease_is_given_back_however_slow_the_answers():
+    server = HttpServer()
+    async with running(server, lease="a_1") as cluster:
+        await cluster.leadership.begun()
+        server.faults = Faults(delay=lambda call: 2.0 if "leases" in call.path else 0.0)
+        await cluster.leadership.give_back()
+        assert server.objects[LEASE]["spec"]["holderIdentity"] == ""
+
+
+@in_virtual_time
+async def test_a_leader_that_ends_leaves_its_lease_to_run_out_where_nothing_answers():
+    server = HttpServer()
+    async with running(server, lease="a_1") as cluster:
+        await cluster.leadership.begun()
+        server.faults = Faults(delay=lambda _: 1000.0)
+        start = anyio.current_time()
+        await cluster.leadership.give_back()
+        assert anyio.current_time() - start <= 15.0, "as long as others would wait for it"
+        assert server.objects[LEASE]["spec"]["holderIdentity"] == "a_1"
+
+
+@in_virtual_time
+async def test_whoever_does_not_lead_has_nothing_to_give_back():
+    server = HttpServer()
+    async with running(server, lease="a_1") as first, running(server, lease="b_1", seed=2) as second:
+        await first.leadership.begun()
+        await second.leadership.give_back()
+        assert server.objects[LEASE]["spec"]["holderIdentity"] == "a_1"
+
+
+@in_virtual_time
 async def test_a_leader_that_dies_is_followed_after_the_duration():
     server = HttpServer()
     async with running(server, lease="a_1") as first:
