@@ -1,5 +1,8 @@
 """The contract: what plugins are asked, what they see, and what they answer with. Plugin authors import this.
 
+A plugin imports this package and nothing else of kai. ``docs/plugins.md`` lists all names by purpose. Records that only
+one feature reads are in modules of their own: ``claims`` (devices), ``volumes`` and ``zones`` (NUMA).
+
 The engine that keeps the contract is ``kai.engine``; actions import that.
 """
 
@@ -23,51 +26,150 @@ from kai.framework.hooks import (
     VictimProposals,
     Victims,
 )
-from kai.framework.scenario import Outer, Scenario
-from kai.framework.verdict import ACCEPTED, Code, Reason, Verdict
+from kai.framework.labels import LabelTable
+from kai.framework.parameters import Parameters
+from kai.framework.scenario import Batches, Outer, Scenario
+from kai.framework.terms import (
+    Availability,
+    CpuOnlyNodes,
+    Density,
+    DeviceOrder,
+    ElasticOrder,
+    FairShares,
+    PriorityOrder,
+    SharedDevices,
+    SubGroupFill,
+)
+from kai.framework.verdict import ACCEPTED, Code, Reason, SmallDomain, Verdict
 from kai.framework.view import SessionView
-from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, NodeRow, NodeRows, PodRow, PodRows, Scores
+from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, PLUGGED_GPU, PODS, SHARED_RESOURCES, ResourceAxis
+from kai.model.constraints import (
+    AffinityTerm,
+    HostPort,
+    NodeTerm,
+    Requirement,
+    Selector,
+    Taint,
+    Toleration,
+    TopologyConstraint,
+)
+from kai.model.matching import tolerates
+from kai.model.node import Node
+from kai.model.pod import Constraints, ContainerRequest, GpuKind, GpuRequest, Pod, Shape
+from kai.model.podgroup import PodGroup, SubGroup
+from kai.model.queue import UNLIMITED, Queue
+from kai.model.rows import (
+    NONE,
+    Bools,
+    Float64s,
+    GroupRow,
+    GroupRows,
+    Int64s,
+    NodeRow,
+    NodeRows,
+    PodRow,
+    PodRows,
+    QueueRow,
+    Scores,
+    SubGroupRow,
+)
+from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, COUNTED, Status, status_mask, within
+from kai.state.ledger import Tracked
+from kai.state.snapshot import Snapshot
 
 __all__ = [
     "ACCEPTED",
+    "ACTIVE_ALLOCATED",
+    "ACTIVE_USED",
+    "ALIVE",
+    "COUNTED",
+    "CPU",
+    "GPU",
+    "GPU_UNIT",
+    "MEMORY",
+    "NONE",
+    "PLUGGED_GPU",
+    "PODS",
+    "SHARED_RESOURCES",
+    "UNLIMITED",
+    "AffinityTerm",
+    "Availability",
+    "Batches",
     "Bind",
     "Bools",
     "Cause",
     "Code",
+    "Constraints",
+    "ContainerRequest",
+    "CpuOnlyNodes",
     "Decision",
     "DecisionSink",
+    "Density",
     "Dependence",
+    "DeviceOrder",
     "Domains",
     "Effect",
+    "ElasticOrder",
     "Evict",
     "Extension",
+    "FairShares",
     "Float64s",
+    "GpuKind",
+    "GpuRequest",
     "GroupOrder",
     "GroupRow",
     "GroupRows",
+    "HostPort",
     "Int64s",
+    "LabelTable",
     "Nest",
+    "Node",
     "NodeFilter",
     "NodeRow",
     "NodeRows",
     "NodeScore",
+    "NodeTerm",
     "NodeWait",
     "Nominate",
     "Outer",
+    "Parameters",
     "Partition",
     "Placement",
     "Plugin",
     "PluginUse",
+    "Pod",
     "PodFilter",
+    "PodGroup",
     "PodOrder",
     "PodRow",
     "PodRows",
+    "PriorityOrder",
+    "Queue",
+    "QueueRow",
     "Reason",
     "Recorder",
+    "Requirement",
+    "ResourceAxis",
     "Scenario",
     "Scores",
+    "Selector",
     "SessionView",
+    "Shape",
+    "SharedDevices",
+    "SmallDomain",
+    "Snapshot",
+    "Status",
+    "SubGroup",
+    "SubGroupFill",
+    "SubGroupRow",
+    "Taint",
+    "Toleration",
+    "TopologyConstraint",
+    "Tracked",
     "Verdict",
     "VictimProposals",
     "Victims",
+    "status_mask",
+    "tolerates",
+    "within",
 ]

@@ -140,6 +140,20 @@ class Outer:
         """Return what ``pod`` holds on its node."""
         return int(accepted_gpu(self.view.facts, int(self.view.facts.pods.shape[pod]), self.node_of(pod)))
 
+    def held(self, pods: PodRows) -> Int64s:
+        """Return int64[N]: what ``pods`` hold on each node. Cost: O(nodes + pods)."""
+        out = np.zeros(len(self.free), np.int64)
+        victims.add_held(self.view.facts, self.view.columns, pods, out)
+        return out
+
+    def losing_on(self, node: int) -> Batches:
+        """Return one batch for each group that would lose a pod on ``node``: all its pods that may be taken.
+
+        Groups in the order of their first pods, recorded pods before others.
+        """
+        pods, columns = self.recorded.pods, self.view.columns
+        return Batches(*victims.losing_on(self.view.facts, columns, pods, self.batches.pods, node))
+
     def nodes_of_group(self, group: int) -> list[int]:
         """Return the nodes of all pods of ``group``, in name order."""
         nodes = self.view.columns.node[self.view.pods_of(GroupRow(group))].tolist()

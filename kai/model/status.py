@@ -31,18 +31,18 @@ class Status(IntEnum):
         return "".join(part.capitalize() for part in self.name.split("_"))
 
 
-def mask(*statuses: Status) -> int:
+def status_mask(*statuses: Status) -> int:
     """Return the bit mask of ``statuses``."""
     return sum(1 << status for status in statuses)
 
 
-ACTIVE_ALLOCATED = mask(Status.ALLOCATED, Status.PIPELINED, Status.BINDING, Status.BOUND, Status.RUNNING)
+ACTIVE_ALLOCATED = status_mask(Status.ALLOCATED, Status.PIPELINED, Status.BINDING, Status.BOUND, Status.RUNNING)
 """Already has a place: sizes chunks, says what an elastic group holds, may be a victim."""
-ACTIVE_USED = ACTIVE_ALLOCATED | mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
+ACTIVE_USED = ACTIVE_ALLOCATED | status_mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
 """Occupies its node; the test for gangs that became stale."""
-COUNTED = mask(Status.ALLOCATED, Status.BINDING, Status.BOUND, Status.RUNNING)
+COUNTED = status_mask(Status.ALLOCATED, Status.BINDING, Status.BOUND, Status.RUNNING)
 """Counts as used by its queue when a session opens."""
-ALIVE = ACTIVE_ALLOCATED | mask(Status.PENDING, Status.GATED)
+ALIVE = ACTIVE_ALLOCATED | status_mask(Status.PENDING, Status.GATED)
 """Still wants to run: readiness of a group, candidates for eviction."""
 
 

@@ -10,11 +10,18 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Extension, NodeFilter
-from kai.framework.view import SessionView
-from kai.model.constraints import NodeTerm, Requirement
-from kai.model.pod import Shape
-from kai.model.rows import Bools, NodeRows, PodRow
+from kai.framework import (
+    Bools,
+    Dependence,
+    Extension,
+    NodeFilter,
+    NodeRows,
+    NodeTerm,
+    PodRow,
+    Requirement,
+    SessionView,
+    Shape,
+)
 
 REFUSED = "node(s) didn't match Pod's node affinity/selector"
 

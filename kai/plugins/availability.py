@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from kai.framework.hooks import Extension
-from kai.framework.terms import Availability as Term
-from kai.framework.view import SessionView
+from kai.framework import Availability as Term
+from kai.framework import Extension, SessionView
 
 
 @attrs.frozen(kw_only=True)

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from kai.framework.hooks import Extension
-from kai.framework.terms import Density
-from kai.framework.view import SessionView
+from kai.framework import Density, Extension, SessionView
 
 
 @attrs.frozen(kw_only=True)

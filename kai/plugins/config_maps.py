@@ -8,11 +8,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Extension, PodFilter
-from kai.framework.verdict import Code, Verdict
-from kai.framework.view import SessionView
-from kai.model.pod import Shape
-from kai.model.rows import PodRow
+from kai.framework import Code, Extension, PodFilter, PodRow, SessionView, Shape, Verdict
 
 
 @attrs.frozen(kw_only=True)

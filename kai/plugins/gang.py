@@ -11,11 +11,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Extension, VictimProposals
-from kai.framework.scenario import Batches, Outer, Scenario
-from kai.framework.view import SessionView
-from kai.kernels.victims import add_held
-from kai.model.rows import Int64s, NodeRows
+from kai.framework import Batches, Extension, Int64s, NodeRows, Outer, Scenario, SessionView, VictimProposals
 
 
 @attrs.frozen(kw_only=True)
@@ -65,9 +61,7 @@ def _capacities(outer: Outer) -> tuple[NodeRows, Int64s]:
     where = outer.view.columns.node[outer.batches.pods]
     nodes, first = np.unique(where, return_index=True)
     nodes = nodes[np.argsort(first)]
-    capacity = outer.free.copy()
-    add_held(outer.view.facts, outer.view.columns, outer.recorded.pods, capacity)
-    add_held(outer.view.facts, outer.view.columns, outer.batches.pods, capacity)
+    capacity = outer.free + outer.held(outer.recorded.pods) + outer.held(outer.batches.pods)
     return nodes[nodes >= 0], capacity
 
 

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from kai.framework.hooks import Extension
-from kai.framework.terms import SharedDevices
-from kai.framework.view import SessionView
+from kai.framework import Extension, SessionView, SharedDevices
 
 
 @attrs.frozen(kw_only=True)

@@ -10,12 +10,19 @@ import attrs
 import numpy as np
 from attrs.validators import ge, in_
 
-from kai.framework.decisions import Cause
-from kai.framework.hooks import Extension, Victims
-from kai.framework.scenario import Scenario
-from kai.framework.verdict import ACCEPTED, Code, Verdict
-from kai.framework.view import SessionView
-from kai.model.rows import Bools, GroupRow, GroupRows
+from kai.framework import (
+    ACCEPTED,
+    Bools,
+    Cause,
+    Code,
+    Extension,
+    GroupRow,
+    GroupRows,
+    Scenario,
+    SessionView,
+    Verdict,
+    Victims,
+)
 
 
 @attrs.frozen(kw_only=True)

@@ -8,10 +8,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Extension, VictimProposals
-from kai.framework.scenario import Batches, Outer, Scenario
-from kai.framework.view import SessionView
-from kai.kernels.victims import losing_on
+from kai.framework import Extension, Outer, Scenario, SessionView, VictimProposals
 
 
 @attrs.frozen(kw_only=True)
@@ -31,11 +28,10 @@ def propose(outers: Iterator[Outer]) -> Iterator[Scenario]:
             if len(outer.recorded):
                 yield outer.scenario()
             continue
-        facts, columns = outer.view.facts, outer.view.columns
         tried: set[bytes] = set()
         nodes = outer.nodes_of_group(outer.group_of(int(outer.batches.pods[-1])))
         for node in nodes:
-            potential = Batches(*losing_on(facts, columns, outer.recorded.pods, outer.batches.pods, node))
+            potential = outer.losing_on(node)
             if not len(potential):
                 continue
             if len(nodes) > 1:

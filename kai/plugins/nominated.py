@@ -8,10 +8,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Extension, NodeScore
-from kai.framework.view import SessionView
-from kai.model.pod import Shape
-from kai.model.rows import NONE, NodeRows, PodRow, Scores
+from kai.framework import NONE, Dependence, Extension, NodeRows, NodeScore, PodRow, Scores, SessionView, Shape
 
 
 @attrs.frozen(kw_only=True)

@@ -17,12 +17,23 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Extension, NodeFilter, NodeScore
-from kai.framework.labels import LabelTable
-from kai.framework.view import SessionView
-from kai.model.constraints import AffinityTerm, Selector
-from kai.model.pod import Constraints
-from kai.model.rows import Bools, Int64s, NodeRows, PodRow, PodRows, Scores
+from kai.framework import (
+    AffinityTerm,
+    Bools,
+    Constraints,
+    Dependence,
+    Extension,
+    Int64s,
+    LabelTable,
+    NodeFilter,
+    NodeRows,
+    NodeScore,
+    PodRow,
+    PodRows,
+    Scores,
+    Selector,
+    SessionView,
+)
 
 NOT_NEAR = "node(s) didn't match pod affinity rules"
 NOT_AWAY = "node(s) didn't match pod anti-affinity rules"

@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Extension, PodOrder
-from kai.framework.view import SessionView
-from kai.model.rows import Float64s, PodRows
+from kai.framework import Extension, Float64s, PodOrder, PodRows, SessionView
 
 ROLE_LABEL = "training.kubeflow.org/job-role"
 LEADING_ROLES = frozenset({"master", "launcher"})

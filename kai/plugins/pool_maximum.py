@@ -10,11 +10,22 @@ from collections.abc import Mapping, Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Extension, PodFilter
-from kai.framework.verdict import Code, Verdict
-from kai.framework.view import SessionView
-from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, PLUGGED_GPU, PODS
-from kai.model.rows import Bools, Int64s, PodRow
+from kai.framework import (
+    CPU,
+    GPU,
+    GPU_UNIT,
+    MEMORY,
+    PLUGGED_GPU,
+    PODS,
+    Bools,
+    Code,
+    Extension,
+    Int64s,
+    PodFilter,
+    PodRow,
+    SessionView,
+    Verdict,
+)
 
 LEADING_NAMES: Mapping[int, str] = {GPU: "GPU", CPU: "CPU", MEMORY: "memory"}
 STORAGE = ("ephemeral-storage", "storage")

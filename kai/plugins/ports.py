@@ -10,10 +10,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Extension, NodeFilter
-from kai.framework.view import SessionView
-from kai.model.constraints import HostPort
-from kai.model.rows import Bools, NodeRows, PodRow, PodRows
+from kai.framework import Bools, Dependence, Extension, HostPort, NodeFilter, NodeRows, PodRow, PodRows, SessionView
 
 REFUSED = "node(s) didn't have free ports for the requested pod ports"
 ANY_ADDRESS = ("", "0.0.0.0")  # noqa: S104  how a pod says that it listens on every address; nothing listens here

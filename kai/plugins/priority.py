@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from kai.framework.hooks import Extension
-from kai.framework.terms import PriorityOrder
-from kai.framework.view import SessionView
+from kai.framework import Extension, PriorityOrder, SessionView
 
 
 @attrs.frozen(kw_only=True)

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from kai.framework.hooks import Extension
-from kai.framework.terms import SubGroupFill
-from kai.framework.view import SessionView
+from kai.framework import Extension, SessionView, SubGroupFill
 
 
 @attrs.frozen(kw_only=True)

@@ -11,12 +11,19 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Extension, NodeFilter
-from kai.framework.view import SessionView
-from kai.model.constraints import Taint, Toleration
-from kai.model.matching import tolerates
-from kai.model.node import Node
-from kai.model.rows import Bools, NodeRows, PodRow
+from kai.framework import (
+    Bools,
+    Dependence,
+    Extension,
+    Node,
+    NodeFilter,
+    NodeRows,
+    PodRow,
+    SessionView,
+    Taint,
+    Toleration,
+    tolerates,
+)
 
 REPELLING = ("NoSchedule", "NoExecute")
 

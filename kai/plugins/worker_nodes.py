@@ -11,10 +11,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Extension, NodeFilter
-from kai.framework.view import SessionView
-from kai.model.pod import GpuKind, Shape
-from kai.model.rows import Bools, NodeRows, PodRow
+from kai.framework import Bools, Dependence, Extension, GpuKind, NodeFilter, NodeRows, PodRow, SessionView, Shape
 
 
 @attrs.frozen(kw_only=True)

@@ -25,15 +25,15 @@ from kai.explain import messages
 from kai.framework.verdict import Code, Reason
 from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup
 from kai.model.rows import Bools, Int64s
-from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, Status, mask
+from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, Status, status_mask
 from kai.state.snapshot import Snapshot
 
 NOT_READY: Final = "NotReady"
 STALE: Final = "StaleJob"
 UNSCHEDULABLE: Final = "Unschedulable"
-_WAITING: Final = mask(Status.PENDING, Status.GATED)
-_BEING_BOUND: Final = mask(Status.ALLOCATED, Status.PIPELINED, Status.BINDING)
-_READY: Final = ALIVE & ~mask(Status.GATED)
+_WAITING: Final = status_mask(Status.PENDING, Status.GATED)
+_BEING_BOUND: Final = status_mask(Status.ALLOCATED, Status.PIPELINED, Status.BINDING)
+_READY: Final = ALIVE & ~status_mask(Status.GATED)
 _STAMPS: Final = (
     (names.STALE_SINCE, "stale_since"),
     (names.LAST_START, "last_start"),
@@ -285,7 +285,7 @@ class _Teller:
             satisfied[each.parent] += enough[at]
         if enough.get(0, True):
             return ()
-        alive, gated = self._leaf_counts(row, ALIVE), self._leaf_counts(row, mask(Status.GATED))
+        alive, gated = self._leaf_counts(row, ALIVE), self._leaf_counts(row, status_mask(Status.GATED))
         return tuple(
             (each.name, _needed(each.minimum, 1), alive.get(at, 0), gated.get(at, 0))
             for at, each in sorted(enumerate(subgroups), key=lambda item: item[1].name)

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from kai.model.claim import AllocatedDevice, DeviceConstraint
-from kai.model.rows import Bools, Int64s
+from kai.framework import Bools, Int64s
+from kai.framework.claims import AllocatedDevice, DeviceConstraint
 from kai.plugins.dra.books import Holding
 from kai.plugins.dra.demand import MOST_DEVICES, Demand, Want
 from kai.plugins.dra.inventory import Inventory, Tables

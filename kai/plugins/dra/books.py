@@ -15,16 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Effect
-from kai.framework.view import SessionView
-from kai.model.axis import GPU, GPU_UNIT
-from kai.model.claim import AllocatedDevice, Claim
-from kai.model.constraints import NodeTerm
-from kai.model.placement import ClaimPlacement
-from kai.model.rows import Int64s, NodeRow, PodRow
-from kai.model.status import Status
+from kai.framework import GPU, GPU_UNIT, Effect, Int64s, NodeRow, NodeTerm, PodRow, SessionView, Status, Tracked
+from kai.framework.claims import AllocatedDevice, Claim, ClaimPlacement
 from kai.plugins.dra.inventory import Inventory, Tables
-from kai.state.ledger import Tracked
 
 ClaimKey = tuple[str, str]
 """Namespace and name."""

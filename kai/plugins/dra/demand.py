@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 import attrs
 import numpy as np
 
-from kai.model.claim import Claim, Device, DeviceClass, DeviceRequest
-from kai.model.constraints import Toleration
-from kai.model.matching import tolerates
-from kai.model.rows import Bools
+from kai.framework import Bools, Toleration, tolerates
+from kai.framework.claims import Claim, Device, DeviceClass, DeviceRequest
 from kai.plugins.dra.inventory import Inventory
 from kai.plugins.dra.selectors import Fault, Selectors
 

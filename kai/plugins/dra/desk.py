@@ -6,14 +6,21 @@ from typing import cast
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Effect
-from kai.framework.verdict import ACCEPTED, Code, Verdict
-from kai.framework.view import SessionView
-from kai.model.axis import GPU_UNIT
-from kai.model.claim import Claim
-from kai.model.placement import ClaimPlacement, ExtendedAllocation
-from kai.model.pod import ClaimReference, Shape
-from kai.model.rows import Bools, Int64s, NodeRow, NodeRows, PodRow
+from kai.framework import (
+    ACCEPTED,
+    GPU_UNIT,
+    Bools,
+    Code,
+    Effect,
+    Int64s,
+    NodeRow,
+    NodeRows,
+    PodRow,
+    SessionView,
+    Shape,
+    Verdict,
+)
+from kai.framework.claims import Claim, ClaimPlacement, ClaimReference, ExtendedAllocation
 from kai.plugins.dra.allocator import Allocator
 from kai.plugins.dra.books import Books, Holding
 from kai.plugins.dra.demand import Demand, Demands

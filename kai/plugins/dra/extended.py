@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from kai.model.claim import Claim, DeviceClass, DeviceRequest
-from kai.model.node import Node
-from kai.model.pod import ContainerRequest, Shape
+from kai.framework import ContainerRequest, Node, Shape
+from kai.framework.claims import Claim, DeviceClass, DeviceRequest
 
 _MILLI = 1000
 _GPU = "gpu"

@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import attrs
 import numpy as np
 
-from kai.model.claim import AllocatedDevice, Device, DeviceSlice
-from kai.model.constraints import NodeTerm, Requirement
-from kai.model.node import Node
-from kai.model.rows import NONE, Bools, Int64s
+from kai.framework import NONE, Bools, Int64s, Node, NodeTerm, Requirement
+from kai.framework.claims import AllocatedDevice, Device, DeviceSlice
 
 DeviceKey = tuple[str, str, str]
 """Driver, pool, device."""

@@ -10,10 +10,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Extension, NodeFilter, Placement, PodFilter
-from kai.framework.view import SessionView
-from kai.model.pod import Shape
-from kai.model.rows import Bools
+from kai.framework import Bools, Extension, NodeFilter, Placement, PodFilter, SessionView, Shape
 from kai.plugins.dra.desk import Desk
 from kai.plugins.dra.extended import backing_classes, needed
 from kai.plugins.dra.inventory import Inventory, take_inventory

@@ -14,7 +14,7 @@ import attrs
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
-from kai.model.claim import Device
+from kai.framework.claims import Device
 from kai.plugins.dra.quantity import base_units, is_quantity, is_version, version
 
 Row = tuple[Any, list[Any], bool, Callable[..., Any]]

@@ -4,12 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from kai.framework.view import SessionView
-from kai.model.claim import Claim
-from kai.model.placement import ClaimAllocation, ClaimPlacement
-from kai.model.pod import ClaimReference
-from kai.model.rows import PodRow, PodRows
-from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, within
+from kai.framework import ACTIVE_ALLOCATED, ACTIVE_USED, PodRow, PodRows, SessionView, within
+from kai.framework.claims import Claim, ClaimAllocation, ClaimPlacement, ClaimReference
 from kai.plugins.dra.books import Holding
 from kai.plugins.dra.inventory import Inventory
 

@@ -13,11 +13,22 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Effect, Extension, NodeFilter, NodeScore, Placement
-from kai.framework.view import SessionView
+from kai.framework import (
+    Bools,
+    Effect,
+    Extension,
+    Int64s,
+    NodeFilter,
+    NodeRow,
+    NodeRows,
+    NodeScore,
+    Placement,
+    PodRow,
+    Scores,
+    SessionView,
+)
+from kai.framework.zones import NumaPlacement, ZonesLeft
 from kai.kernels.numa import INFEASIBLE, POLICY_RESTRICTED, Requests, Zones, is_aligned, place, spans
-from kai.model.placement import NumaPlacement, ZonesLeft
-from kai.model.rows import Bools, Int64s, NodeRow, NodeRows, PodRow, Scores
 from kai.plugins.numa.requests import devices_of, is_guaranteed, read_requests
 from kai.plugins.numa.zones import Layouts, read_layouts, recorded_placement
 

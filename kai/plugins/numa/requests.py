@@ -8,10 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from kai.framework import CPU, GPU, PLUGGED_GPU, Bools, ContainerRequest, Int64s, ResourceAxis, Shape
 from kai.kernels.numa import Requests
-from kai.model.axis import CPU, GPU, PLUGGED_GPU, ResourceAxis
-from kai.model.pod import ContainerRequest, Shape
-from kai.model.rows import Bools, Int64s
 
 _WHOLE_CPU = 1000
 _HUGE_PAGES = "hugepages-"

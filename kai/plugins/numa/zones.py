@@ -5,13 +5,9 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 
+from kai.framework import ACTIVE_ALLOCATED, Bools, Int64s, ResourceAxis, Snapshot, within
+from kai.framework.zones import Amounts, NumaLayout, NumaPlacement
 from kai.kernels.numa import POLICY_BEST_EFFORT, POLICY_NONE, POLICY_RESTRICTED, POLICY_SINGLE, Zones
-from kai.model.axis import ResourceAxis
-from kai.model.node import NumaLayout
-from kai.model.placement import Amounts, NumaPlacement
-from kai.model.rows import Bools, Int64s
-from kai.model.status import ACTIVE_ALLOCATED, within
-from kai.state.snapshot import Snapshot
 
 POLICIES: Mapping[str, int] = {
     "none": POLICY_NONE,

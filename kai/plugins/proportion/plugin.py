@@ -13,17 +13,29 @@ import attrs
 import numpy as np
 from attrs.validators import ge
 
-from kai.framework.decisions import Cause
-from kai.framework.hooks import Extension, Victims
-from kai.framework.scenario import Scenario
-from kai.framework.terms import FairShares
-from kai.framework.verdict import ACCEPTED, Code, Verdict
-from kai.framework.view import SessionView
+from kai.framework import (
+    ACCEPTED,
+    ACTIVE_USED,
+    GPU_UNIT,
+    SHARED_RESOURCES,
+    UNLIMITED,
+    Bools,
+    Cause,
+    Code,
+    Extension,
+    FairShares,
+    Float64s,
+    GroupRow,
+    GroupRows,
+    Int64s,
+    PodRows,
+    Scenario,
+    SessionView,
+    Status,
+    Verdict,
+    Victims,
+)
 from kai.kernels.fairshare import divide
-from kai.model.axis import GPU_UNIT, SHARED_RESOURCES
-from kai.model.queue import UNLIMITED
-from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, PodRows
-from kai.model.status import ACTIVE_USED, Status
 from kai.plugins.proportion.reclaim_rules import Judge, LevelPairs, fits_share, greedy_queues, is_beyond_reach
 
 SCALING_POD = "scaling-pod"

@@ -10,9 +10,23 @@ Source: the peer's plugins/proportion/reclaimable.
 import attrs
 import numpy as np
 
-from kai.framework.scenario import Scenario
-from kai.framework.verdict import ACCEPTED, Code, Verdict
-from kai.framework.view import SessionView
+from kai.framework import (
+    ACCEPTED,
+    CPU,
+    GPU,
+    MEMORY,
+    Bools,
+    Code,
+    Float64s,
+    GpuKind,
+    GroupRow,
+    GroupRows,
+    Int64s,
+    PodRows,
+    Scenario,
+    SessionView,
+    Verdict,
+)
 from kai.kernels.fairness import (
     BEYOND_QUOTA,
     FAIR,
@@ -24,9 +38,6 @@ from kai.kernels.fairness import (
     find_level_pairs,
     judge,
 )
-from kai.model.axis import CPU, GPU, MEMORY
-from kai.model.pod import GpuKind
-from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, PodRows
 
 RULES = {NOT_JUSTIFIED: "strategy", TOO_SATURATED: "saturation", BEYOND_QUOTA: "quota"}
 

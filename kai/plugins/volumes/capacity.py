@@ -11,14 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 import numpy as np
 
-from kai.framework.view import SessionView
-from kai.model.rows import NONE, Bools, Int64s, PodRow, PodRows
-from kai.model.status import COUNTED, Status, mask, within
-from kai.model.volume import StorageCapacity, VolumeClaim
+from kai.framework import COUNTED, NONE, Bools, Int64s, PodRow, PodRows, SessionView, Status, status_mask, within
+from kai.framework.volumes import StorageCapacity, VolumeClaim
 from kai.plugins.volumes.mounts import Mounts
 from kai.plugins.volumes.reach import NO_SPACE, Answer
 
-LEAVING = mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
+LEAVING = status_mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
 
 
 @attrs.frozen(eq=False)

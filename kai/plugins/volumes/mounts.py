@@ -2,8 +2,8 @@
 
 import attrs
 
-from kai.model.pod import Shape
-from kai.model.volume import VolumeCatalog, VolumeClaim
+from kai.framework import Shape
+from kai.framework.volumes import VolumeCatalog, VolumeClaim
 
 UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 

@@ -15,10 +15,19 @@ from collections.abc import Iterator, Sequence
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Dependence, Extension, NodeFilter, NodeWait, PodFilter
-from kai.framework.verdict import Code, Verdict
-from kai.framework.view import SessionView
-from kai.model.rows import Bools, NodeRows, PodRow
+from kai.framework import (
+    Bools,
+    Code,
+    Dependence,
+    Extension,
+    NodeFilter,
+    NodeRows,
+    NodeWait,
+    PodFilter,
+    PodRow,
+    SessionView,
+    Verdict,
+)
 from kai.plugins.volumes.capacity import Storage
 from kai.plugins.volumes.mounts import Mounts
 from kai.plugins.volumes.reach import Answer, Reach

@@ -9,10 +9,8 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from kai.framework.view import SessionView
-from kai.model.constraints import NodeTerm
-from kai.model.rows import NONE, Bools, Int64s
-from kai.model.volume import StorageClass, Volume, VolumeClaim
+from kai.framework import NONE, Bools, Int64s, NodeTerm, SessionView
+from kai.framework.volumes import StorageClass, Volume, VolumeClaim
 from kai.plugins.volumes.mounts import Mounts, is_bound
 
 CONFLICT = "node(s) had volume node affinity conflict"
