@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 
 from kai.kernels import warm
 
@@ -11,7 +12,8 @@ def main(arguments: Sequence[str]) -> int:
     if list(arguments) != ["warm"]:
         sys.stderr.write("usage: python -m kai.kernels warm\n")
         return 2
-    found = warm()
+    modules, missing = load_plugins()
+    found = warm(*modules)
     if not found.kernels:
         sys.stderr.write("there are no kernels to compile while NUMBA_DISABLE_JIT is set\n")
         return 1
@@ -19,7 +21,20 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"{found.kernels} kernels run, but nothing can be kept: NUMBA_CACHE_DIR names no such place\n")
         return 1
     sys.stdout.write(f"{found.kernels} kernels ready, {found.compiled} compiled just now, kept in {found.directory}\n")
-    return 0
+    for message in missing:
+        sys.stderr.write(f"{message}\n")
+    return 1 if missing else 0
+
+
+def load_plugins() -> tuple[list[str], list[str]]:
+    """Import all installed plugins, so that their kernels are known; return their modules, and what was not loaded."""
+    modules, missing = [], []
+    for point in sorted(entry_points(group="kai.plugins")):
+        try:
+            modules.append(point.load().__module__)
+        except (ImportError, AttributeError) as error:
+            missing.append(f"plugin {point.name!r} cannot be loaded from {point.value}: {error}")
+    return modules, missing
 
 
 if __name__ == "__main__":

@@ -1,15 +1,19 @@
 """Where compiled kernels are kept, and when they are out of date.
 
 numba looks at the file of a function to see whether its compiled form is still good. Kernels are compiled into each
-other across files, so here one fingerprint of the whole package decides: change one kernel, and all are compiled anew
-into a directory of their own. The first of these places that is writable, or was filled before, is used: the directory
-in NUMBA_CACHE_DIR (an image bakes it in and need not be able to write to it), the package's own ``__pycache__``, the
-user's cache.
+other across files, so here one fingerprint of a whole package decides: change one kernel of it, and all kernels of it
+are compiled anew into a directory of their own. The package is this one, or the folder of a plugin. A plugin's kernels
+depend on its own sources, on those of the packages that it takes kernels and structs from, and on this package. This
+package never depends on a plugin.
+
+The first of these places that is writable, or was filled before, is used: the directory in NUMBA_CACHE_DIR (an image
+bakes it in and need not be able to write to it), the package's own ``__pycache__``, the user's cache.
 """
 
 import contextlib
 import hashlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -18,6 +22,7 @@ import numba
 import numpy as np
 from numba.core import caching, codegen, compiler, config
 
+NAME: Final = __name__.rpartition(".")[0]
 PACKAGE = Path(__file__).parent
 WITHOUT_KERNELS = frozenset({"__init__.py", "__main__.py", "cache.py", "warm.py"})
 """Files of the package that decide nothing about what a kernel compiles to."""
@@ -38,13 +43,59 @@ def fingerprint() -> str:
 
 
 @cache
-def directory() -> Path | None:
-    """Return the directory that compiled kernels are loaded from; None if there is none to be had."""
+def fingerprint_of(package: str) -> str:
+    """Return a digest of the sources in the folder of ``package``; that of other packages holds ours as well."""
+    if package == NAME:
+        return fingerprint()
+    digest = hashlib.sha256(fingerprint().encode())
+    for path in sorted(_folder(package).glob("*.py")):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def package_of(module: str) -> str:
+    """Return the package whose sources decide about the kernels of ``module``; a module without one is its own."""
+    return module.rpartition(".")[0] or module
+
+
+def _folder(package: str) -> Path:
+    loaded = sys.modules[package]
+    return Path(loaded.__file__ or "").parent if loaded.__file__ else Path(next(iter(loaded.__path__)))
+
+
+def _stamp(function: Callable[..., object]) -> str:
+    """Return what the compiled form of ``function`` follows from: sources of packages, and numbers that it may hold."""
+    module = function.__module__
+    if package_of(module) == NAME:
+        return fingerprint()
+    digest = hashlib.sha256()
+    for package in sorted({package_of(each) for each in _modules_behind(module, set())}):
+        digest.update(f"{package} {fingerprint_of(package)}".encode())
+    numbers = {name: value for name, value in vars(sys.modules[module]).items() if isinstance(value, (int, float))}
+    digest.update(repr(sorted(numbers.items())).encode())
+    return digest.hexdigest()[:16]
+
+
+def _modules_behind(module: str, seen: set[str]) -> Iterator[str]:
+    """Return ``module`` and those that it has kernels and structs of by name, and so on."""
+    seen.add(module)
+    yield module
+    for value in list(vars(sys.modules[module]).values()):
+        source = getattr(value, "py_func", value if hasattr(value, "_numba_type_") else None)
+        other = getattr(source, "__module__", None)
+        if isinstance(other, str) and other not in seen and other in sys.modules:
+            yield from _modules_behind(other, seen)
+
+
+@cache
+def directory(package: str = NAME) -> Path | None:
+    """Return the directory that compiled kernels of ``package`` are loaded from; None if there is none to be had."""
     places = [Path(_CONFIG.CACHE_DIR)] if _CONFIG.CACHE_DIR else []
-    places.append(PACKAGE / "__pycache__")
+    places.append(_folder(package) / "__pycache__")
     with contextlib.suppress(RuntimeError):
         places.append(Path.home() / ".cache" / "kai")
-    candidates = [place / f"kernels-{fingerprint()}" for place in places]
+    folder = f"{'kernels' if package == NAME else package}-{fingerprint_of(package)}"
+    candidates = [place / folder for place in places]
     filled = (path for path in candidates if any(path.glob("*.nbi")))
     return next(filled, None) or next((path for path in candidates if is_writable(path)), None)
 
@@ -65,28 +116,32 @@ def is_writable(path: Path) -> bool:
 class KernelCache(_BASE):  # type: ignore[misc]  # numba ships no types for it
     """Tells numba where the compiled form of a kernel is and whether it is good."""
 
-    def __init__(self, function: Callable[..., object], path: Path) -> None:
-        """Remember the function and the directory."""
-        self._line = function.__code__.co_firstlineno
-        self._path = path
+    def __init__(self, function: Callable[..., object]) -> None:
+        """Remember where the kernel is kept, what it follows from, and what tells it from others of its name."""
+        package, _, module = function.__module__.rpartition(".")
+        line = function.__code__.co_firstlineno
+        self.place = directory(package_of(function.__module__))
+        self._stamp = _stamp(function)
+        # Constructors of structs are all compiled as line 1 of one file.
+        self._disambiguator = str(line) if package == NAME else f"{module}-{line}"
 
     @classmethod
-    def from_function(cls, py_func: Callable[..., object], py_file: str) -> Self | None:
-        """Return a locator for functions of this package; None for others, which numba then looks after itself."""
-        path = directory()
-        return cls(py_func, path) if path is not None and Path(py_file).parent == PACKAGE else None
+    def from_function(cls, py_func: Callable[..., object], py_file: str) -> Self | None:  # noqa: ARG003  numba's own
+        """Return a locator for a function of a module; None for others, which numba then looks after itself."""
+        module = sys.modules.get(py_func.__module__)
+        return cls(py_func) if module is not None and getattr(module, "__file__", None) else None
 
     def get_cache_path(self) -> str:
         """Return the directory."""
-        return str(self._path)
+        return str(self.place or PACKAGE / "nowhere")
 
     def get_source_stamp(self) -> str:
-        """Return what the sources of all kernels were."""
-        return fingerprint()
+        """Return what the sources were."""
+        return self._stamp
 
     def get_disambiguator(self) -> str:
         """Return what tells functions of one name apart."""
-        return str(self._line)
+        return self._disambiguator
 
 
 def install() -> bool:
@@ -103,7 +158,9 @@ def spare(dispatcher: Any, *, called_by_python: bool) -> None:
     if not hasattr(dispatcher, "_cache"):
         return
     kept = dispatcher._cache
-    kept.save_overload = partial(_save, kept.save_overload)
+    locator = kept._impl.locator
+    if isinstance(locator, KernelCache):
+        kept.save_overload = partial(_save, kept.save_overload, locator.place)
     if called_by_python:
         kept._load_overload = partial(_load, kept)
 
@@ -113,14 +170,13 @@ _replaced: Final[set[str]] = set()
 """Kernels that were loaded here, and of which another process has put another compilation in their place since."""
 
 
-def _save(save: Callable[[object, object], None], signature: object, compiled: object) -> None:
+def _save(save: Callable[[object, object], None], place: Path | None, signature: object, compiled: object) -> None:
     """Keep what was compiled, where it can be kept and is good for others.
 
     After something was replaced, it is good for this process only: what is compiled with a kernel must hold that
     kernel's code, and here it may name what nobody else has loaded.
     """
-    path = directory()
-    if not _replaced and (path is None or is_writable(path)):
+    if not _replaced and place is not None and is_writable(place):
         save(signature, compiled)
 
 
@@ -164,4 +220,4 @@ def _linkable(library: Any, symbol: str, read: Callable[[], Any]) -> Any:
     return library._shared_module
 
 
-__all__ = ["KernelCache", "directory", "fingerprint", "install", "spare"]
+__all__ = ["KernelCache", "directory", "fingerprint", "fingerprint_of", "install", "package_of", "spare"]

@@ -1,16 +1,19 @@
 """Have every kernel ready before the first cycle needs it: loaded from the cache, or compiled and kept there.
 
+Plugins bring kernels of their own. A caller of ``warm`` imports the plugins first and names their modules.
+
 What a kernel is compiled for is what its parameters are annotated with. Who calls it with anything else has it compiled
 a second time in the middle of a cycle; the suite checks that nobody does.
 """
 
 import importlib
+import inspect
 import pkgutil
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from kai.kernels._jit import KERNELS
-from kai.kernels.cache import PACKAGE, directory
+from kai.kernels.cache import NAME, PACKAGE, directory, package_of
 from kai.kernels.struct import compiled_type
 
 
@@ -22,16 +25,18 @@ class Warmth(NamedTuple):
     directory: Path | None
 
 
-def warm() -> Warmth:
-    """Load or compile every kernel that Python can call. Doing it again changes nothing.
+def warm(*modules: str) -> Warmth:
+    """Load or compile every kernel that Python can call, of ours and of the folders that ``modules`` are in.
+
+    Doing it again changes nothing. Kernels of other packages count as far as their modules are imported.
 
     Cost: a minute or two where nothing is cached yet, else a second or two, then nothing.
+    Raises: TypeError for a kernel that does not say what its parameters are.
     """
     for module in sorted(each.name for each in pkgutil.iter_modules([str(PACKAGE)])):
         if module != "__main__":
-            importlib.import_module(f"kai.kernels.{module}")
-    kernels = [kernel for kernel in KERNELS if kernel.py_func.__module__.startswith("kai.kernels.")]
-    compiled = 0
+            importlib.import_module(f"{NAME}.{module}")
+    kernels, compiled = kernels_of(*modules), 0
     for kernel in kernels:
         before = len(kernel.stats.cache_misses)
         kernel.compile(signature(kernel.py_func))
@@ -39,7 +44,23 @@ def warm() -> Warmth:
     return Warmth(len(kernels), compiled, directory())
 
 
+def kernels_of(*modules: str) -> list[Any]:
+    """Return our kernels and those that were imported from the folders of ``modules`` and below."""
+    packages = tuple(f"{package_of(module)}." for module in (f"{NAME}.", *modules))
+    return [kernel for kernel in KERNELS if f"{kernel.py_func.__module__}.".startswith(packages)]
+
+
 def signature(function: Any) -> tuple[Any, ...]:  # noqa: ANN401  a kernel has any parameters
     """Return the types that a kernel is compiled for."""
     hints = get_type_hints(function, include_extras=True)
-    return tuple(compiled_type(hint) for name, hint in hints.items() if name != "return")
+    return tuple(_compiled(function, name, hints.get(name)) for name in inspect.signature(function).parameters)
+
+
+def _compiled(function: Any, name: str, hint: object) -> Any:  # noqa: ANN401  numba's types have none
+    try:
+        return compiled_type(hint)
+    except (KeyError, IndexError, AttributeError):
+        found = "no type" if hint is None else hint
+        where = f"kernel {function.__module__}.{function.__qualname__}: parameter {name}"
+        expected = "int, float, bool, an array type of kai.framework.kernel, or a Struct"
+        raise TypeError(f"{where}: found {found}, expected {expected}") from None

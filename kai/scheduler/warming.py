@@ -19,10 +19,10 @@ _NODE: Final = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "
 def warm_up(profile: Profile) -> None:
     """Decide once on a made-up cluster: pods of every kind, one that fits, a gang that does not, one in the way.
 
-    Every kernel is loaded before, those of rare kinds included, so that none is compiled in the middle of a cycle.
-    Not for the event loop.
+    Every kernel is loaded before, those of rare kinds and of the profile's plugins included, so that none is compiled
+    in the middle of a cycle. Not for the event loop.
     """
-    warm()
+    warm(*(type(use.plugin).__module__ for use in profile.plugins))
     run_cycle(take_snapshot(small_cluster(), 0.0), profile, Recorder())
 
 

@@ -147,3 +147,107 @@ def test_another_kernel_source_is_another_directory(copied):
     assert run(program, copied) == before
     source.write_text(source.read_text(encoding="utf-8") + "\n# more\n", encoding="utf-8")
     assert run(program, copied) != before
+
+
+STRANGER = """
+from kai.kernels._jit import inner, kernel
+from kai.kernels.struct import Float64s, Struct
+from watts.amounts import EACH, more
+
+class Racks(Struct):
+    drawn: Float64s
+
+@kernel
+def draw(racks: Racks, watts: float) -> float:
+    racks.drawn[0] += more(watts) * EACH
+    return racks.drawn[0]
+"""
+AMOUNTS = """
+from kai.kernels._jit import inner
+
+EACH = 2.0
+
+@inner
+def more(watts: float) -> float:
+    return watts + 1.0
+"""
+DRAW = """
+import numpy as np
+from racks.kernels import Racks, draw
+from kai.kernels import cache
+
+print(draw(Racks(drawn=np.zeros(1)), 1.0))
+hits = [kernel.stats.cache_hits for kernel in (draw, Racks._construct)]
+print(*(bool(found) for found in hits), cache.directory("racks").name)
+"""
+
+
+@pytest.fixture
+def strange(copied):
+    """Return the folder with two packages of strangers beside kai; one takes a kernel and a number of the other."""
+    for package, module, text in (("racks", "kernels", STRANGER), ("watts", "amounts", AMOUNTS)):
+        (copied / package).mkdir()
+        (copied / package / "__init__.py").touch()
+        (copied / package / f"{module}.py").write_text(text, encoding="utf-8")
+    return copied
+
+
+def draw(folder: Path) -> list[str]:
+    return run(DRAW, folder, NUMBA_CACHE_DIR=str(folder / "cache"))
+
+
+def change(file: Path, before: str, after: str) -> None:
+    file.write_text(file.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
+
+
+def test_kernels_of_strangers_are_kept_in_a_directory_of_their_package(strange):
+    kept = draw(strange)[1].split()[-1]
+    assert draw(strange) == ["4.0", f"True True {kept}"]
+    folders = {each.name.rpartition("-")[0] for each in (strange / "cache").iterdir()}
+    assert folders == {"kernels", "racks", "watts"}
+    assert list((strange / "cache" / kept).glob("*.nbi"))
+
+
+def test_an_edit_of_a_strangers_kernel_compiles_its_package_again_and_no_other(strange):
+    draw(strange)
+    ours = {each: each.stat().st_mtime_ns for each in (strange / "cache").glob("kernels-*/*")}
+    change(strange / "racks" / "kernels.py", "+=", "-=")
+    kept = draw(strange)[1].split()[-1]
+    assert draw(strange) == ["-4.0", f"True True {kept}"]
+    assert {each: each.stat().st_mtime_ns for each in (strange / "cache").glob("kernels-*/*")} == ours
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "value"), [("+ 1.0", "+ 3.0", "8.0"), ("EACH = 2.0", "EACH = 5.0", "10.0")]
+)
+def test_an_edit_of_what_a_stranger_takes_of_another_is_seen(strange, before, after, value):
+    draw(strange)
+    change(strange / "watts" / "amounts.py", before, after)
+    assert draw(strange)[0] == value
+
+
+def test_a_struct_of_a_stranger_may_get_another_field(strange):
+    draw(strange)
+    change(strange / "racks" / "kernels.py", "drawn: Float64s", "spare: Float64s\n    drawn: Float64s")
+    program = DRAW.replace("(drawn=", "(spare=np.ones(3), drawn=")
+    assert run(program, strange, NUMBA_CACHE_DIR=str(strange / "cache"))[0] == "4.0"
+
+
+def test_a_kernel_without_types_is_named_when_it_is_warmed(strange):
+    change(strange / "racks" / "kernels.py", "watts: float)", "watts)")
+    program = """
+import racks.kernels
+from kai.kernels.warm import kernels_of, signature
+
+print(*(each.py_func.__name__ for each in kernels_of("racks.plugin") if each.py_func.__module__ == "racks.kernels"))
+print(racks.kernels.draw in kernels_of("watts.plugin"))
+try:
+    signature(racks.kernels.draw.py_func)
+except TypeError as error:
+    print(error)
+"""
+    out = run(program, strange, NUMBA_CACHE_DIR=str(strange / "cache"))
+    assert out[:2] == ["make_Racks draw", "False"]
+    assert out[2].startswith(
+        "kernel racks.kernels.draw: parameter watts: found no type, expected int, float, bool, an array type"
+    )

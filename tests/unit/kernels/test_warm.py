@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numba
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from kai.kernels import Warmth, warm
-from kai.kernels.__main__ import main
+from kai.kernels.__main__ import load_plugins, main
 from kai.kernels._jit import KERNELS
 from kai.kernels.fit import Rules
 from kai.kernels.struct import Float64s, Float64Table
@@ -92,8 +93,20 @@ def test_the_name_that_a_struct_has_in_compiled_code_is_short_and_its_own():
 def test_the_program_says_where_kernels_are_kept(capsys):
     assert main(["warm"]) == (0 if warm().directory else 1)
     said = capsys.readouterr()
-    assert str(warm().directory or "nothing can be kept") in said.out + said.err
-    assert f"{warm().kernels} kernels" in said.out + said.err
+    warmth = warm(*load_plugins()[0])
+    assert str(warmth.directory or "nothing can be kept") in said.out + said.err
+    assert f"{warmth.kernels} kernels" in said.out + said.err
+
+
+def test_plugins_are_loaded_before_kernels_are_compiled_and_one_that_is_missing_is_named(monkeypatch):
+    points = (
+        EntryPoint("topology", "kai.plugins.topology:Topology", "kai.plugins"),
+        EntryPoint("gone", "kai_gone:Gone", "kai.plugins"),
+    )
+    monkeypatch.setattr("kai.kernels.__main__.entry_points", lambda group: points if group == "kai.plugins" else ())
+    modules, missing = load_plugins()
+    assert modules == ["kai.plugins.topology.plugin"]
+    assert missing == ["plugin 'gone' cannot be loaded from kai_gone:Gone: No module named 'kai_gone'"]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +117,7 @@ def test_the_program_says_where_kernels_are_kept(capsys):
     ],
 )
 def test_a_build_that_keeps_no_kernels_fails(warmth, text, monkeypatch, capsys):
-    monkeypatch.setattr("kai.kernels.__main__.warm", lambda: warmth)
+    monkeypatch.setattr("kai.kernels.__main__.warm", lambda *_modules: warmth)
     assert main(["warm"]) == 1
     assert capsys.readouterr().err == text
 
