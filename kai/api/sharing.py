@@ -17,7 +17,7 @@ import attrs
 
 from kai.api import names
 from kai.api.bad_value import BadValue
-from kai.api.numerals import signed
+from kai.api.numerals import floating, signed
 
 # The keys of the config maps and the environment variables that read them.
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
@@ -32,6 +32,9 @@ MAP_SUFFIX: Final = "shared-gpu"
 MAP_DRAWN: Final = 7
 """How many characters of such a name are drawn."""
 _DRAWN_NAME: Final = re.compile(rf"-[a-z0-9]{{{MAP_DRAWN}}}-{MAP_SUFFIX}-i?\d+(-evar)?$")
+
+LEAST_SHARE: Final = 0.01
+"""Queues count GPUs in hundredths."""
 
 WANTED_CONTAINER: Final = "the name of a container or init container of the pod"
 WANTED_DEVICES: Final = "a whole number of devices"
@@ -63,6 +66,12 @@ class SharedMaps:
 def requests_fraction(annotations: Mapping[str, str]) -> bool:
     """Return whether the pod asks for a part of a GPU, whatever it writes as the amount."""
     return names.GPU_FRACTION in annotations or names.GPU_MEMORY in annotations
+
+
+def is_share(text: str) -> bool:
+    """Return whether a text is a portion of a GPU that can be given and counted."""
+    portion = floating(text)
+    return portion is not None and LEAST_SHARE <= portion <= 1
 
 
 def sharing_container(

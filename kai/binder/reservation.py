@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from kai.api import names, sharing
 from kai.api.codec import unstructure
 from kai.api.meta import ObjectMeta
-from kai.api.plans import Plan, Ref, RefusedError, create, delete, every, find, holding, patch, wait_until
+from kai.api.plans import Plan, Ref, create, delete, every, find, holding, patch, wait_until
 from kai.api.pod import Pod
 from kai.api.selection import Toleration
 from kai.binder.outcome import BindFailureError
@@ -161,7 +161,6 @@ def _device_of(
     usable = [known for known in existing if _holds_device(known)]
     if usable:
         return (yield from _device_of_existing(usable[0], node, group, settings))
-    yield from _refuse_while_scaling(settings)
     made = yield from _make(pod, node, group, settings, gate)
     device = yield from _told_device(made, settings)
     if device is None:
@@ -241,18 +240,3 @@ def _silent(reservation: Pod) -> BindFailureError:
     where = f"{reservation.metadata.namespace}/{reservation.metadata.name}"
     message = f"failed waiting for GPU reservation pod to allocate: {where} does not tell its GPU"
     return BindFailureError(message, retryable=True)
-
-
-def _refuse_while_scaling(settings: ReservationSettings) -> Plan[None]:
-    """Raise BindFailureError while scaling pods find no place: the autoscaler is adding nodes for these very shares.
-
-    Source: as in the peer, not being able to tell means no.
-    """
-    try:
-        scaling_pods = yield from every(Pod, namespace=settings.scaling_namespace)
-    except RefusedError:
-        return
-    for pod in scaling_pods:
-        for condition in pod.status.conditions:
-            if condition.type == names.POD_SCHEDULED_CONDITION and condition.status != "True":
-                raise BindFailureError("cluster is scaling up, could not create reservation pod", retryable=True)

@@ -30,7 +30,6 @@ class ReservationSettings:
     """What is given to the image, where it can do other things as well."""
     runtime_class: str = ""
     timeout_seconds: float = 40.0
-    scaling_namespace: str = names.SCALE_ADJUST_NAMESPACE
     fake_gpu_nodes: bool = False
     """Nodes without real GPUs, in tests: the pod only sleeps, and something else names its device."""
     resources: PodResources = PodResources()

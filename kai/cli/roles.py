@@ -180,7 +180,6 @@ def binder(given: Given, observe: Observe, tracing: Tracing | None = None) -> tu
         image=given.text("resource-reservation-pod-image"),
         runtime_class=given.text("runtime-class-name"),
         timeout_seconds=float(given.whole("resource-reservation-allocation-timeout")),
-        scaling_namespace=given.text("scale-adjust-namespace"),
         fake_gpu_nodes=given.truth("fake-gpu-nodes"),
         resources=structure_as(PodResources, resources),
         pod_security_context=given.mapping("resource-reservation-pod-security-context"),

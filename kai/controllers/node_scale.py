@@ -4,28 +4,36 @@ An autoscaler understands requests for `nvidia.com/gpu`, not annotations. So whi
 pods are created that ask for as many whole GPUs as the shares add up to; the cluster's default scheduler finds no place
 for them either, and the autoscaler acts. Their program ends at once when they do run.
 
+A pod whose bind is ordered has found a place, so nothing is asked for on its behalf any more: its reservation pod may
+hold the GPU of a new node while the pod itself still waits, and the autoscaler would add another node for it.
+
 `adjust` is one pass: what to delete, what to create, and when to look again. It is a function of what it sees and of
 the state it returned before; the shell keeps the state, reads the clock and writes.
 
 Source: the peer's node-scale adjuster. We differ in that names which would be too long, or would be shared by two pods,
-get a hash instead of failing.
+get a hash instead of failing; that no GPU is asked for where none could give what a pod wants; and that an ordered bind
+ends the need, where the peer's binder refuses to share any further GPU while a scaling pod waits.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import attrs
 
 from kai.api import names, sharing
 from kai.api.amounts import Amount, exact
 from kai.api.bad_value import BadValue
+from kai.api.bindrequest import BindRequest, is_for
 from kai.api.codec import unstructure
 from kai.api.numerals import floating, signed
 from kai.api.pod import Pod
+
+Key: TypeAlias = tuple[str, str]
+"""Namespace and name."""
 
 _CONTAINER: Final = "scaling-pod"
 _LONGEST_NAME: Final = 253
@@ -90,6 +98,7 @@ UNSCHEDULABLE_STATUS: Final = {
 def adjust(
     pods: Iterable[Pod],
     scaling_pods: Iterable[Pod],
+    orders: Iterable[BindRequest],
     state: ScaleState,
     settings: ScaleSettings,
     *,
@@ -97,22 +106,23 @@ def adjust(
 ) -> Adjustment:
     """Return which scaling pods to delete and to create.
 
-    `pods` are those of all namespaces, `scaling_pods` those of the namespace of scaling pods. Malformed pods ask for
-    nothing.
+    `pods` and `orders` are those of all namespaces, `scaling_pods` those of the namespace of scaling pods. Malformed
+    pods ask for nothing.
 
     Holds: after a deletion nothing is created for the cool-down, so that a node that was just added can fill.
     """
-    by_name = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}
-    ordered = sorted(scaling_pods, key=_key)
-    kept = [scaling for scaling in ordered if _is_needed(scaling, by_name)]
-    deletions = tuple(scaling for scaling in ordered if not _is_needed(scaling, by_name))
+    by_name = {_key(pod): pod for pod in pods}
+    placed = _placed(by_name, orders)
+    in_order = sorted(scaling_pods, key=_key)
+    kept = [scaling for scaling in in_order if _is_needed(scaling, by_name, placed)]
+    deletions = tuple(scaling for scaling in in_order if not _is_needed(scaling, by_name, placed))
     if deletions:
         state = attrs.evolve(state, cooling_since=now)
     if state.cooling_since is not None:
         left = state.cooling_since + settings.cool_down_seconds - now
         if left > 0:
             return Adjustment(state=state, deletions=deletions, look_again_after=left)
-    creations = _creations([by_name[key] for key in sorted(by_name)], kept, settings)
+    creations = _creations([by_name[key] for key in sorted(by_name) if key not in placed], kept, settings)
     return Adjustment(state=state, deletions=deletions, creations=creations)
 
 
@@ -123,6 +133,17 @@ def is_relevant(pod: Pod, settings: ScaleSettings) -> bool:
     pod starts a pass there.
     """
     return pod.metadata.namespace == settings.namespace or pod.spec.scheduler_name == settings.scheduler_name
+
+
+def _placed(by_name: Mapping[Key, Pod], orders: Iterable[BindRequest]) -> frozenset[Key]:
+    """Return the pods that an order gives a place, unless its last attempt failed."""
+    placed = set()
+    for order in orders:
+        key = (order.metadata.namespace, order.spec.pod_name)
+        pod = by_name.get(key)
+        if pod is not None and order.status.phase != "Failed" and is_for(order, pod.metadata.uid):
+            placed.add(key)
+    return frozenset(placed)
 
 
 def _creations(pods: Iterable[Pod], existing: Sequence[Pod], settings: ScaleSettings) -> tuple[dict[str, Any], ...]:
@@ -175,12 +196,10 @@ def _demand(pod: Pod, settings: ScaleSettings) -> _Demand | None:
 
 
 def _portion(fraction: str, memory: str, settings: ScaleSettings) -> float | None:
+    """Return how much of each device a pod needs; None for one that wants what no GPU can give, however many come."""
     if fraction:
-        portion = floating(fraction)
-        return portion if portion is not None and 0 < portion < math.inf else None
-    if memory and signed(memory) is not None:
-        return settings.gpu_memory_to_fraction_ratio
-    return None
+        return floating(fraction) if sharing.is_share(fraction) else None
+    return settings.gpu_memory_to_fraction_ratio if (signed(memory) or 0) > 0 else None
 
 
 def _rounded(value: float) -> int:
@@ -188,12 +207,11 @@ def _rounded(value: float) -> int:
     return math.floor(value + 0.5)
 
 
-def _is_needed(scaling: Pod, by_name: dict[tuple[str, str], Pod]) -> bool:
+def _is_needed(scaling: Pod, by_name: Mapping[Key, Pod], placed: Collection[Key]) -> bool:
     """Return whether the pod that a scaling pod stands for still finds no place."""
-    if scaling.status.phase == "Succeeded":
-        return False
-    pod = by_name.get(stands_for(scaling))
-    if pod is None:
+    key = stands_for(scaling)
+    pod = by_name.get(key)
+    if scaling.status.phase == "Succeeded" or pod is None or key in placed:
         return False
     # Without the condition nothing is known yet: it is written with the first failed attempt.
     return _is_unschedulable(pod) or not any(c.type == names.POD_SCHEDULED_CONDITION for c in pod.status.conditions)
@@ -206,11 +224,11 @@ def _is_unschedulable(pod: Pod) -> bool:
     return False
 
 
-def _key(pod: Pod) -> tuple[str, str]:
+def _key(pod: Pod) -> Key:
     return pod.metadata.namespace, pod.metadata.name
 
 
-def stands_for(scaling: Pod) -> tuple[str, str]:
+def stands_for(scaling: Pod) -> Key:
     """Return the namespace and name of the pod that a scaling pod stands for."""
     annotations, labels = scaling.metadata.annotations, scaling.metadata.labels
     name = annotations.get(names.SCALING_POD_NAME) or labels.get(names.SCALING_POD_NAME, "")

@@ -1,4 +1,4 @@
-"""The node-scale adjuster at work: one pass over all pods whenever one that matters changed, one at a time."""
+"""The node-scale adjuster at work: one pass over all pods whenever one, or its order, changed; one at a time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import anyio
 import attrs
 import structlog
 
+from kai.api.bindrequest import BindRequest
 from kai.api.kinds import ApiObject
 from kai.api.plans import Create, Delete, Get, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
@@ -23,7 +24,7 @@ from kai.controllers.node_scale import (
     stands_for,
 )
 
-WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod,)
+WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, BindRequest)
 """The kinds that the node-scale adjuster needs in its store."""
 PACE: Final = Pace(concurrency=1, gather=1.0)
 _EVERYTHING: Final = "everything"
@@ -58,19 +59,22 @@ class NodeScaleAdjuster:
         await self.cluster.store.synced()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._workers.run)
-            with self.cluster.store.changes(Pod) as changes:
+            with self.cluster.store.changes(Pod, BindRequest) as changes:
                 async for batch in changes:
                     if self._matters(batch):
                         self._workers.want(_EVERYTHING)
 
     def _matters(self, batch: Iterable[Change[Any]]) -> bool:
-        return any(is_relevant(change.present, self.settings) for change in batch)
+        return any(
+            isinstance(change.present, BindRequest) or is_relevant(change.present, self.settings) for change in batch
+        )
 
     async def _look(self, _: Look[str]) -> Ended:
         pods = self.cluster.store.all(Pod)
         scaling_pods = [pod for pod in pods if pod.metadata.namespace == self.settings.namespace]
         now = self.cluster.clock.monotonic()
-        adjustment = adjust(pods, scaling_pods, self._state, self.settings, now=now)
+        orders = self.cluster.store.all(BindRequest)
+        adjustment = adjust(pods, scaling_pods, orders, self._state, self.settings, now=now)
         failures: list[str] = []
         deleted = created = 0
         for pod in adjustment.deletions:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import attrs
 
-from kai.api import names, numerals, quantity
+from kai.api import names, numerals, quantity, sharing
 from kai.api.grants import Grant
 from kai.api.pod import Container, Pod, ResourceRequirements
 from kai.model.axis import GPU_UNIT
@@ -23,9 +23,6 @@ LARGEST_AMOUNT = 2**53
 MOST_DEVICES = 1024
 MOST_MEMORY = 2**40
 """More devices, and MiB of one device, than any node has: anybody can write an annotation, and tables are as wide."""
-
-LEAST_SHARE = 0.01
-"""Queues count GPUs in hundredths."""
 
 _GPU = "gpu"
 _LONGEST = 64
@@ -215,8 +212,8 @@ def _refusal(key: ResourceKey, total: Mapping[str, int]) -> str:
     """
     shares = key.fraction is not None or key.memory is not None
     whole = total.get(_GPU, 0)
-    if key.fraction is not None and not is_share(key.fraction):
-        return _found(names.GPU_FRACTION, key.fraction, f"a number from {LEAST_SHARE:g} to 1")
+    if key.fraction is not None and not sharing.is_share(key.fraction):
+        return _found(names.GPU_FRACTION, key.fraction, f"a number from {sharing.LEAST_SHARE:g} to 1")
     if key.memory is not None and (numerals.signed(key.memory) or 0) <= 0:
         return _found(names.GPU_MEMORY, key.memory, "a positive number of MiB")
     if shares and key.devices is not None and (numerals.signed(key.devices) or 0) <= 0:
@@ -227,12 +224,6 @@ def _refusal(key: ResourceKey, total: Mapping[str, int]) -> str:
         wanted = f"whole ones, or the annotation {names.GPU_FRACTION} to share one"
         return f"spec.containers: found {whole / GPU_UNIT:g} GPUs, expected {wanted}"
     return ""
-
-
-def is_share(text: str) -> bool:
-    """Return whether a text is a portion of a GPU that can be given and counted."""
-    portion = numerals.floating(text)
-    return portion is not None and LEAST_SHARE <= portion <= 1
 
 
 def _found(annotation: str, text: str, wanted: str) -> str:

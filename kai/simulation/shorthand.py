@@ -19,9 +19,8 @@ queues used before stands in ``past_usage: {a: {gpu: 0.6}}``, as fractions of th
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kai.api import names, times
+from kai.api import names, sharing, times
 from kai.errors import InputError
-from kai.intake.requests import LEAST_SHARE, is_share
 from kai.simulation.values import Values, fields, mapping, seconds, spread, texts, whole
 
 NOW = times.instant("2026-01-01T12:00:00Z")
@@ -368,8 +367,8 @@ def _requests(each: Values, place: str) -> tuple[dict[str, str], dict[str, str]]
     for key, value in each.items():
         if key in marks:
             name, text = marks[key](value)
-            if key == "fraction" and not is_share(text):
-                wanted = f"a number from {LEAST_SHARE:g} to 1; whole GPUs are written gpu: 2"
+            if key == "fraction" and not sharing.is_share(text):
+                wanted = f"a number from {sharing.LEAST_SHARE:g} to 1; whole GPUs are written gpu: 2"
                 raise InputError(f"{place}.fraction: found {value}, expected {wanted}")
             annotations[name] = text
         elif key == "gpu":

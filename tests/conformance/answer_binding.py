@@ -163,7 +163,6 @@ def _settings(case: dict[str, Any]) -> ReservationSettings:
         service_account=config.get("serviceAccountName", names.RESERVATION_APP),
         app_label=config.get("appLabelValue", names.RESERVATION_APP),
         image=config.get("reservationPodImage", ""),
-        scaling_namespace=config.get("scalingPodNamespace", names.SCALE_ADJUST_NAMESPACE),
         runtime_class=config.get("runtimeClassName") or "",
         fake_gpu_nodes=config.get("fakeGPuNodes", False),
         resources=PodResources(requests=resources.get("requests") or {}, limits=resources.get("limits") or {}),

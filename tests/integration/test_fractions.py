@@ -9,7 +9,7 @@ import pytest
 from tests.integration.behaviour import Job
 from tests.integration.client import until
 from tests.integration.installation import install
-from tests.integration.stage import BIND_REQUEST, node, queue, scene, staged
+from tests.integration.stage import BIND_REQUEST, an_object, node, queue, scene, staged
 from tests.unit.deploy.rendering import DEPLOY
 
 POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
@@ -58,3 +58,22 @@ def test_a_lone_pod_whose_fraction_no_gpu_can_give_is_told_so_and_never_bound(st
     assert {each["metadata"]["name"] for each in stage.waiting()} == set(pods)
     requests = {each["metadata"]["name"] for each in stage.api.list(BIND_REQUEST, "BindRequest", stage.space)}
     assert not requests & set(pods)
+
+
+def test_a_share_that_fits_nowhere_holds_up_none_that_fits(stage):
+    lost = submit(stage, "lost", fraction="0.5", spec={"nodeSelector": {"tests/there": "yes"}})
+    until(scaling_pods_of(stage, lost), "a scaling pod of the share that fits nowhere")
+    usable = submit(stage, "usable", fraction="0.5")
+    until(lambda: stage.pod(usable)["spec"].get("nodeName"), "the share that fits to be bound")
+    # The node that it waits for comes, and with it the end of its need.
+    stage.change(an_object("v1", "Node", "n1", metadata={"labels": {"tests/there": "yes"}}))
+    until(lambda: stage.pod(lost)["spec"].get("nodeName"), "the share that fits now to be bound")
+    until(lambda: not scaling_pods_of(stage, lost)(), "its scaling pod to go")
+
+
+def scaling_pods_of(stage, pod):
+    return lambda: [
+        each
+        for each in stage.api.list("v1", "Pod", "kai-scale-adjust")
+        if each["metadata"]["labels"].get("shared-gpu-pod-name") == pod
+    ]

@@ -1,7 +1,7 @@
 import pytest
 
 from kai.api.codec import structure_as
-from kai.api.plans import Await, Create, Hold, List, Reason, Refusal, RefusedError, carry_out
+from kai.api.plans import Await, Create, Hold, List, Reason, RefusedError, carry_out
 from kai.api.pod import Pod
 from kai.binder.outcome import BindFailureError
 from kai.binder.reservation import leave_groups, reservation_name, reservation_pod, reserve_device
@@ -108,24 +108,10 @@ def test_a_group_on_another_node_is_refused():
     assert not caught.value.retryable
 
 
-def test_nothing_is_reserved_while_nodes_are_being_added():
+def test_a_share_that_waits_for_a_node_keeps_no_gpu_from_those_that_have_one():
     scaling = pod("s", "kai-scale-adjust")
-    scaling["status"]["conditions"] = [{"type": "PodScheduled", "status": "False"}]
-    server = cluster(sharing_pod(), scaling)
-    with pytest.raises(BindFailureError, match="cluster is scaling up"):
-        reserve(server)
-    server.change(
-        "Pod", "s", "kai-scale-adjust", {"status": {"conditions": [{"type": "PodScheduled", "status": "True"}]}}
-    )
-    assert reserve(server)[1] == "GPU-g1"
-
-
-def test_not_knowing_whether_nodes_are_being_added_stops_nothing():
-    server = cluster(sharing_pod())
-    server.fault = lambda r: (
-        Refusal(reason=Reason.REJECTED) if isinstance(r, List) and r.namespace == "kai-scale-adjust" else None
-    )
-    assert reserve(server)[1] == "GPU-g1"
+    scaling["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    assert reserve(cluster(sharing_pod(), scaling))[1] == "GPU-g1"
 
 
 def test_the_node_is_held_while_the_gate_looks_and_the_pod_is_made():

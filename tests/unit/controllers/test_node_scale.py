@@ -1,6 +1,8 @@
 import pytest
 
+from kai.api.bindrequest import BindRequest, BindRequestSpec, BindRequestStatus
 from kai.api.codec import structure_as
+from kai.api.meta import ObjectMeta, OwnerReference
 from kai.api.pod import Pod
 from kai.controllers.node_scale import ScaleSettings, ScaleState, adjust, is_relevant, scaling_pod
 
@@ -12,7 +14,7 @@ def pod(name="p", fraction="0.5", reason="Unschedulable", namespace="ns", device
     if devices is not None:
         annotations["gpu-fraction-num-devices"] = str(devices)
     manifest = {
-        "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "annotations": annotations},
         "spec": {"schedulerName": "kai-scheduler", **spec},
         "status": {
             "phase": phase,
@@ -29,12 +31,21 @@ def scaling(target, devices=1, phase="Pending", **metadata):
     return structure_as(Pod, manifest)
 
 
+def order(name, uid="", phase=""):
+    owner = OwnerReference(api_version="v1", kind="Pod", name=name, uid=uid or f"uid-{name}")
+    return BindRequest(
+        metadata=ObjectMeta(name=name, namespace="ns", owner_references=(owner,)),
+        spec=BindRequestSpec(pod_name=name, selected_node="n"),
+        status=BindRequestStatus(phase=phase),
+    )
+
+
 def names(adjustment):
     return [manifest["metadata"]["name"] for manifest in adjustment.creations]
 
 
-def run(pods, scaling_pods=(), state=ScaleState(), now=0.0, settings=SETTINGS):  # noqa: B008 -- a frozen value
-    return adjust(pods, scaling_pods, state, settings, now=now)
+def run(pods, scaling_pods=(), state=ScaleState(), now=0.0, settings=SETTINGS, orders=()):  # noqa: B008 -- a frozen value
+    return adjust(pods, scaling_pods, orders, state, settings, now=now)
 
 
 def test_shares_are_rounded_up_to_whole_gpus():
@@ -89,6 +100,10 @@ def test_a_pod_has_at_most_one_scaling_pod():
         pod(fraction="plenty"),
         pod(fraction="-1"),
         pod(fraction="inf"),
+        pod(fraction="nan"),
+        pod(fraction=" 0.5"),
+        pod(fraction="1.5"),
+        pod(fraction="0.001"),
         pod(devices="x"),
         pod(devices=0),
     ],
@@ -114,6 +129,19 @@ def test_scaling_pods_go_when_their_pod_is_gone_placed_or_they_ran():
     adjustment = run([placed, pod("ran"), pod("waits")], existing, now=100.0)
     assert [deleted.metadata.name for deleted in adjustment.deletions] == ["ns-gone", "ns-placed", "ns-ran"]
     assert adjustment.state.cooling_since == 100.0
+
+
+def test_a_pod_that_was_given_a_place_asks_for_no_other_even_before_it_is_bound():
+    waits = run([pod("a"), pod("b", "0.9")], orders=[order("a")])
+    assert names(waits) == ["ns-b"]
+    adjustment = run([pod("a"), pod("b")], [scaling(pod("a"))], orders=[order("a")])
+    assert [deleted.metadata.name for deleted in adjustment.deletions] == ["ns-a"]
+
+
+@pytest.mark.parametrize("useless", [order("a", phase="Failed"), order("a", uid="a namesake")])
+def test_an_order_that_failed_or_is_for_a_pod_of_the_past_gives_no_place(useless):
+    assert names(run([pod("a")], orders=[useless])) == ["ns-a"]
+    assert run([pod("a")], [scaling(pod("a"))], orders=[useless]).deletions == ()
 
 
 def test_a_scaling_pod_stays_while_nothing_is_known_about_its_pod():

@@ -306,6 +306,19 @@ def wanting(name="p", fraction="0.5"):
     return pod(name, annotations={"gpu-fraction": fraction}, scheduled="False")
 
 
+def ordered(name):
+    return {
+        "apiVersion": "scheduling.run.ai/v1alpha2",
+        "kind": "BindRequest",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}"}],
+        },
+        "spec": {"podName": name, "selectedNode": "n"},
+    }
+
+
 def scaling_pods(cluster):
     return [name for kind, namespace, name in sorted(cluster.server.objects) if namespace == "kai-scale-adjust"]
 
@@ -330,6 +343,15 @@ async def test_a_scaling_pod_goes_with_its_need_and_nothing_is_made_while_nodes_
         assert scaling_pods(cluster) == []
         await cluster.pass_time(40.0)
         assert scaling_pods(cluster) == ["ns-late"]
+
+
+async def test_a_scaling_pod_goes_as_soon_as_the_bind_of_its_pod_is_ordered():
+    cluster = MemoryCluster(wanting())
+    async with running(cluster, adjust_nodes, SCALE):
+        assert scaling_pods(cluster) == ["ns-p"]
+        cluster.server.add(ordered("p"))
+        await cluster.pass_time(2.0)
+        assert scaling_pods(cluster) == []
 
 
 async def test_a_scaling_pod_is_not_deleted_because_the_store_lacks_its_pod():
