@@ -57,7 +57,8 @@ from kai.cluster.credentials import Source
 from kai.cluster.lease import LeaseSettings
 from kai.cluster.port import Change, Cluster
 from kai.cluster.serving import role_options, serve_alone
-from kai.cluster.work import Alarm, Observe, place_of, unobserved
+from kai.cluster.signals import BindEnded, Observe, unobserved
+from kai.cluster.work import Alarm, place_of
 
 R = TypeVar("R")
 _LONGEST_PAUSE: Final = 60.0
@@ -83,22 +84,6 @@ WATCHED: Final[tuple[type[ApiObject], ...]] = (
 def untraced(_: str, __: str) -> Iterator[Callable[[str], None]]:
     """Record nothing."""
     yield lambda _: None
-
-
-@attrs.frozen(kw_only=True)
-class BindEnded:
-    """An attempt at a bind ended; for metrics."""
-
-    verdict: Verdict
-    seconds: float
-
-
-@attrs.frozen(kw_only=True)
-class Swept:
-    """A sweep ended; for metrics."""
-
-    deleted: int
-    succeeded: bool
 
 
 @attrs.define
@@ -224,7 +209,7 @@ class BinderService:
                 outcome = Outcome(verdict=Verdict.INTERRUPTED, message=outcome)
             ended(outcome.verdict.value)
         _log(effect.ref, outcome)
-        self.observe(BindEnded(verdict=outcome.verdict, seconds=self.cluster.clock.monotonic() - began))
+        self.observe(BindEnded(result=outcome.verdict.value, seconds=self.cluster.clock.monotonic() - began))
         self._step(AttemptEnded(effect.ref, outcome))
 
     async def _carry_out(self, request: BindRequest, done: Callable[[str], None]) -> None:
@@ -238,7 +223,7 @@ class BinderService:
                 outcome = found if isinstance(found, Outcome) else Outcome(verdict=Verdict.FAILED, message=found)
                 ended(outcome.verdict.value)
             _log(request_ref(request), outcome)
-            self.observe(BindEnded(verdict=outcome.verdict, seconds=self.cluster.clock.monotonic() - began))
+            self.observe(BindEnded(result=outcome.verdict.value, seconds=self.cluster.clock.monotonic() - began))
             if outcome.verdict is not Verdict.INTERRUPTED:
                 break
             count += 1
@@ -255,7 +240,6 @@ class BinderService:
         elif deleted:
             log.info("swept", group=effect.group, deleted=list(deleted))
         succeeded = not isinstance(deleted, str)
-        self.observe(Swept(deleted=0 if isinstance(deleted, str) else len(deleted), succeeded=succeeded))
         self._step(SweepEnded(effect.group, succeeded))
 
     async def _carried_out(self, plan: Plan[R]) -> R | str:

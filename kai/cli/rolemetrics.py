@@ -6,7 +6,7 @@ Source: the queue controller's names, labels and roundings are the peer's; the o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import attrs
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -16,6 +16,7 @@ from kai.api import names
 from kai.api.bad_value import BadValue
 from kai.api.quantity import amount
 from kai.api.queue import Queue
+from kai.cluster.signals import BindEnded, QueueCounted, QueueGone, Signal, WorkEnded
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _OWN: Final = ("queue_name", "queue_metadata_name", "queue_display_name")
@@ -67,23 +68,19 @@ class RoleMetrics:
         )
         self._known: dict[str, tuple[str, ...]] = {}
 
-    def observe(self, value: object) -> None:
-        """Take a value; what is not known here is passed over."""
-        # By name: a role is imported only where it runs.
-        seen: Any = value
-        match type(value).__name__:
-            case "QueueCounted":
-                self._count(seen.queue)
-            case "QueueGone":
-                self._remove(seen.queue.metadata.name)
-            case "BindEnded":
-                self._binds.labels(seen.verdict.value).inc()
-                self._bind_seconds.observe(seen.seconds)
-            case "WorkEnded":
-                self._looks.labels(seen.work, "failed" if seen.failed else "done").inc()
-                self._look_seconds.labels(seen.work).observe(seen.seconds)
-            case _:
-                pass
+    def observe(self, signal: Signal) -> None:
+        """Count what a role did."""
+        match signal:
+            case QueueCounted():
+                self._count(signal.queue)
+            case QueueGone():
+                self._remove(signal.queue.metadata.name)
+            case BindEnded():
+                self._binds.labels(signal.result).inc()
+                self._bind_seconds.observe(signal.seconds)
+            case WorkEnded():
+                self._looks.labels(signal.work, "failed" if signal.failed else "done").inc()
+                self._look_seconds.labels(signal.work).observe(signal.seconds)
 
     def _count(self, queue: Queue) -> None:
         labels = (

@@ -16,7 +16,7 @@ from kai.cli.flags import Given
 from kai.cli.ownpod import END_AT_ONCE, HOLD_GPU, own_image
 from kai.cli.roleflags import BINDER, POD_GROUPS, PODGROUPER, QUEUES, SCALE, SCHEDULER, TOGETHER
 from kai.cluster.port import Cluster
-from kai.cluster.work import Observe
+from kai.cluster.signals import Observe
 from kai.errors import ConfigError
 
 if TYPE_CHECKING:  # OpenTelemetry takes a quarter of a second, which not every role needs

@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import traceback
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeVar
 
 import anyio
 import anyio.abc
@@ -23,19 +23,13 @@ import structlog
 
 from kai.api.plans import Reason, Refusal
 from kai.cluster.port import Clock, Draw
+from kai.cluster.signals import Observe, WorkEnded, unobserved
 
 K = TypeVar("K", bound=Hashable)
 
 _DOUBLINGS: Final = 30
 _JITTER: Final = 0.25
 _DEEPEST: Final = 8
-
-Observe: TypeAlias = Callable[[object], None]
-"""Takes a frozen value that says what happened, for metrics; telemetry knows which values there are."""
-
-
-def unobserved(_: object) -> None:
-    """Take no notice."""
 
 
 @attrs.frozen(kw_only=True)
@@ -180,18 +174,6 @@ class WorkQueue(Generic[K]):
 
 
 # --- The loop ------------------------------------------------------------------------------------------------------
-
-
-@attrs.frozen(kw_only=True)
-class WorkEnded:
-    """A look that ended, for metrics."""
-
-    work: str
-    failed: bool
-    seconds: float
-    """How long it took."""
-    waited: float
-    """How long the key had been asked for when the look ended."""
 
 
 @attrs.define

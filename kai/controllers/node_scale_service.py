@@ -14,7 +14,8 @@ from kai.api.kinds import ApiObject
 from kai.api.plans import Create, Delete, Get, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.cluster.port import Change, Cluster
-from kai.cluster.work import Ended, Look, Observe, Pace, Workers, WorkQueue, unobserved
+from kai.cluster.signals import Observe, unobserved
+from kai.cluster.work import Ended, Look, Pace, Workers, WorkQueue
 from kai.controllers.node_scale import (
     UNSCHEDULABLE_STATUS,
     ScaleSettings,
@@ -28,14 +29,6 @@ WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, BindRequest)
 """The kinds that the node-scale adjuster needs in its store."""
 PACE: Final = Pace(concurrency=1, gather=1.0)
 _EVERYTHING: Final = "everything"
-
-
-@attrs.frozen
-class Scaled:
-    """A pass that changed something; for metrics."""
-
-    created: int
-    deleted: int
 
 
 @attrs.define
@@ -76,20 +69,17 @@ class NodeScaleAdjuster:
         orders = self.cluster.store.all(BindRequest)
         adjustment = adjust(pods, scaling_pods, orders, self._state, self.settings, now=now)
         failures: list[str] = []
-        deleted = created = 0
+        deleted = 0
         for pod in adjustment.deletions:
             refusal = await self._delete(pod)
             deleted += refusal is None
             failures += [refusal] if refusal else []
         for manifest in adjustment.creations:
             refusal = await self._create(manifest)
-            created += refusal is None
             failures += [refusal] if refusal else []
         # A deletion that was not done starts no cool-down.
         if deleted or not adjustment.deletions:
             self._state = adjustment.state
-        if created or deleted:
-            self.observe(Scaled(created=created, deleted=deleted))
         if failures:
             structlog.get_logger().warning("scaling pods not adjusted", why=failures)
             return Ended(failure=failures[0])

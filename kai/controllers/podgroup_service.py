@@ -22,7 +22,8 @@ from kai.api.plans import Patch, Ref
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup, PodGroupResources
 from kai.cluster.port import Change, Cluster, Index
-from kai.cluster.work import DONE, Ended, Look, Observe, Pace, Workers, WorkQueue, ended_by, unobserved
+from kai.cluster.signals import Observe, unobserved
+from kai.cluster.work import DONE, Ended, Look, Pace, Workers, WorkQueue, ended_by
 from kai.controllers.podgroup import Surroundings, pod_group_resources, status_patch
 from kai.errors import InputError
 

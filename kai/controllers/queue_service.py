@@ -19,7 +19,8 @@ from kai.api.plans import Create, List, Patch, Reason, Ref, Refusal
 from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
 from kai.cluster.port import Change, Cluster, Index
-from kai.cluster.work import DONE, Ended, Look, Observe, Pace, Workers, WorkQueue, ended_by, unobserved
+from kai.cluster.signals import Observe, QueueCounted, QueueGone, unobserved
+from kai.cluster.work import DONE, Ended, Look, Pace, Workers, WorkQueue, ended_by
 from kai.controllers.first_queues import first_queues
 from kai.controllers.queue import QueueTotals, queue_totals, status_patch
 from kai.controllers.queue_tree import conditions_after, tree_findings
@@ -41,20 +42,6 @@ def _queue(group: PodGroup) -> Iterable[str]:
 
 CHILDREN: Final = Index(Queue, "queue-controller: parent", _parent)
 GROUPS: Final = Index(PodGroup, "queue-controller: queue", _queue)
-
-
-@attrs.frozen
-class QueueCounted:
-    """A queue as it is after a look at it; for metrics."""
-
-    queue: Queue
-
-
-@attrs.frozen
-class QueueGone:
-    """A queue that was deleted; its metrics end."""
-
-    queue: Queue
 
 
 @attrs.define

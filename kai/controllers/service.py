@@ -9,7 +9,7 @@ from kai.cluster.credentials import Source
 from kai.cluster.lease import LeaseSettings
 from kai.cluster.port import Cluster
 from kai.cluster.serving import role_options, serve_alone
-from kai.cluster.work import Observe, unobserved
+from kai.cluster.signals import Observe, unobserved
 from kai.controllers import node_scale_service, podgroup_service, queue_service
 from kai.controllers.node_scale import ScaleSettings
 from kai.controllers.node_scale_service import NodeScaleAdjuster

@@ -1,7 +1,7 @@
 """One cycle: a pure function from a snapshot to decisions. Start reading here."""
 
 from kai.engine.budget import Budget
-from kai.engine.observe import Observer, Silent
+from kai.engine.observe import Observer, Phase, Silent
 from kai.engine.profile import Profile
 from kai.engine.report import CycleReport, report
 from kai.engine.session import UNLIMITED, Session
@@ -24,13 +24,13 @@ def run_cycle(
     if rested is not None:
         return rested
     watched = Watched(budget)
-    with observer.phase("open"):
+    with observer.phase(Phase.OPEN):
         session = Session(snapshot, profile, sink, observer, watched)
     for action in profile.actions:
         with observer.phase(action.name):
             budget.begin_action(action.name)
             action.run(session)
-    with observer.phase("close"):
+    with observer.phase(Phase.CLOSE):
         made = report(session)
     remember(session, profile, made, watched)
     session.release()

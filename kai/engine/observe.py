@@ -5,14 +5,24 @@ The core calls; clocks and spans live in the implementations at the edge.
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from enum import StrEnum
 from typing import Protocol
+
+
+class Phase(StrEnum):
+    """A part of a cycle besides the actions, which have names of their own."""
+
+    SNAPSHOT = "snapshot"
+    OPEN = "open"
+    CLOSE = "close"
+    EXPLAIN = "explain"
 
 
 class Observer(Protocol):
     """Told when phases begin and end."""
 
     def phase(self, name: str, /) -> AbstractContextManager[None]:
-        """Return a context that lasts as long as the phase: ``open``, or the name of an action."""
+        """Return a context that lasts as long as the phase: a `Phase`, or the name of an action."""
 
     def plugin(self, name: str, /) -> None:
         """Learn that from now on this plugin opens or closes, as the phase says; "" when the last one is done."""

@@ -31,7 +31,8 @@ from kai.cluster.credentials import Source
 from kai.cluster.lease import LeaseSettings
 from kai.cluster.port import Apply, Change, Cluster
 from kai.cluster.serving import role_options, serve_alone
-from kai.cluster.work import DONE, STEADY, Ended, Look, Observe, Pace, Workers, WorkQueue, unobserved
+from kai.cluster.signals import Observe, unobserved
+from kai.cluster.work import DONE, STEADY, Ended, Look, Pace, Workers, WorkQueue
 from kai.podgrouper.decide import Grouping, group_pod
 from kai.podgrouper.grouper import Groupers
 from kai.podgrouper.lookup import Absent, Answers, Get, Why
@@ -55,14 +56,6 @@ _BINDING_SECONDS: Final = 2.0
 _LONGEST_WAIT: Final = 60.0
 # What other parts of kai write on a pod says nothing about its workload.
 _FOREIGN: Final = frozenset({names.RECEIVED_RESOURCE_TYPE, names.NUMA_PREDICTED, names.NUMA_OBSERVED})
-
-
-@attrs.frozen
-class PodGrouped:
-    """A pod got a group, or its group changed; for metrics."""
-
-    wrote_group: bool
-    wrote_pod: bool
 
 
 @attrs.frozen
@@ -103,7 +96,7 @@ class PodGrouper:
         self._fetcher = Fetcher(self.cluster.api, self.cluster.clock, lambda kind: not self.groupers.knows(kind))
         queue: WorkQueue[Key] = WorkQueue(self.pace, self.cluster.draw)
         self._workers = Workers("podgrouper", queue, self._look, self.cluster.clock, self.observe)
-        self._upfront = Upfront(self.cluster, MANAGER, self._again, self._group_written, self.observe)
+        self._upfront = Upfront(self.cluster, MANAGER, self._again, self.observe)
 
     async def run(self) -> None:
         """Group pods until cancelled."""
@@ -153,9 +146,6 @@ class PodGrouper:
         self._riding.pop(key, None)
         self._want(key)
 
-    def _group_written(self) -> None:
-        self.observe(PodGrouped(wrote_group=True, wrote_pod=False))
-
     def _is_settled(self, pod: Pod) -> bool:
         """Return whether a pod that is seen for the first time was dealt with in an earlier life."""
         name = pod.metadata.annotations.get(names.POD_GROUP)
@@ -179,20 +169,19 @@ class PodGrouper:
         manifest = unstructure(pod)
         grouping, answers = await self._decide(manifest, since, Answers())
         if grouping.group is None or grouping.group.verb is Verb.NOTHING:
-            return await self._settle(pod, grouping, wrote=False)
+            return await self._settle(pod, grouping)
         if self._may_come_later(pod, grouping, grouping.group) and self._upfront.show(pod, grouping.group):
-            return await self._settle(pod, grouping, wrote=False)
+            return await self._settle(pod, grouping)
         async with self._writing(_path_of(grouping.group)) as waited:
             if waited:
                 grouping, answers = await self._decide(manifest, since, answers)
             if grouping.group is not None and grouping.group.verb is Verb.CREATE:
                 grouping = await self._decide_on_hidden(pod, manifest, since, answers, grouping)
-            wrote = grouping.group is not None and grouping.group.verb is not Verb.NOTHING
-            if grouping.group is not None and wrote:
+            if grouping.group is not None and grouping.group.verb is not Verb.NOTHING:
                 refusal = await self._write_group(grouping.group)
                 if refusal is not None:
                     return await self._refused(pod, refusal)
-        return await self._settle(pod, grouping, wrote=wrote)
+        return await self._settle(pod, grouping)
 
     async def _decide(self, pod: Mapping[str, Any], since: int, answers: Answers) -> tuple[Grouping, Answers]:
         """Return the decision and what was read from the API server for it."""
@@ -229,7 +218,7 @@ class PodGrouper:
         self._upfront.note(namespace, refused=isinstance(reply, Refusal))
         return reply if isinstance(reply, Refusal) else None
 
-    async def _settle(self, pod: Pod, grouping: Grouping, *, wrote: bool) -> Ended:
+    async def _settle(self, pod: Pod, grouping: Grouping) -> Ended:
         """Write the pod, once its group is as it should be, and remember that nothing is left to do about it."""
         log = structlog.get_logger()
         key = _key(pod)
@@ -245,7 +234,6 @@ class PodGrouper:
             self._riding[key] = (pod.metadata.uid, until)
             self.cluster.store.adorn(Pod, key, _map(patch["metadata"])["annotations"])
             log.info("grouped", pod="/".join(key), changes=patch["metadata"])
-            self.observe(PodGrouped(wrote_group=wrote, wrote_pod=False))
             self._said.pop(key, None)
             return self._rest(key)
         if patch is not None:
@@ -255,8 +243,6 @@ class PodGrouper:
                 self._settled.pop(key, None)
                 return await self._refused(pod, reply)
             log.info("grouped", pod="/".join(key), changes=patch["metadata"])
-        if wrote or patch is not None:
-            self.observe(PodGrouped(wrote_group=wrote, wrote_pod=patch is not None))
         self._said.pop(key, None)
         if self.cluster.store.get(Pod, key[1], key[0]) is None:
             self._settled.pop(key, None)
@@ -315,7 +301,6 @@ class PodGrouper:
         if isinstance(reply, Refusal):
             return await self._refused(pod, reply)
         self._riding.pop(_key(pod), None)
-        self.observe(PodGrouped(wrote_group=False, wrote_pod=True))
         return DONE
 
     def _rest(self, key: Key) -> Ended:

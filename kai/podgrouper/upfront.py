@@ -22,7 +22,8 @@ from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.times import instant_text
 from kai.cluster.port import Apply, Cluster, Key
-from kai.cluster.work import DONE, Ended, Look, Observe, Pace, Workers, WorkQueue, unobserved
+from kai.cluster.signals import Observe, unobserved
+from kai.cluster.work import DONE, Ended, Look, Pace, Workers, WorkQueue
 from kai.errors import InputError
 from kai.podgrouper.resource import Manifest
 from kai.podgrouper.update import GroupWrite
@@ -48,8 +49,6 @@ class Upfront:
     manager: str
     again: Callable[[Key], None]
     """Has a pod grouped anew: its group could not be written."""
-    written: Callable[[], None]
-    """Takes note that a group was written."""
     observe: Observe = unobserved
     _shown: dict[Key, _Shown] = attrs.field(factory=dict)
     _open: dict[str, None] = attrs.field(factory=dict)
@@ -109,8 +108,6 @@ class Upfront:
         self.note(namespace, refused=isinstance(reply, Refusal))
         if isinstance(reply, Refusal):
             self.again(shown.pod)
-        else:
-            self.written()
         return DONE
 
     def _end(self, key: Key) -> None:

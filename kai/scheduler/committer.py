@@ -1,6 +1,6 @@
 """The committer: from decisions to writes, and what becomes of the writes. A machine without I/O.
 
-`Committer.step` takes one event and returns effects (`kai.scheduler.signals`); the shell (`kai.scheduler.outbox`)
+`Committer.step` takes one event and returns effects (`kai.scheduler.effects`); the shell (`kai.scheduler.outbox`)
 carries them out and nothing else, so a simulation runs this very code. A statement is looked at once more against the
 newest store (`kai.scheduler.verifying`), then *assumed*: the store shows its outcome at once, so that the next cycle
 does not decide it again. An assumption outlives its write until the watch, a reply or a read decides. What each write
@@ -30,11 +30,7 @@ from kai.model.noroom import NoRoom
 from kai.scheduler import orders
 from kai.scheduler.budgets import covering
 from kai.scheduler.cooling import Cooling
-from kai.scheduler.forms import BindForms
-from kai.scheduler.orders import Stamp
-from kai.scheduler.refused import Refused
-from kai.scheduler.settings import EvictBy, SchedulerSettings
-from kai.scheduler.signals import (
+from kai.scheduler.effects import (
     Answered,
     Assume,
     Carry,
@@ -43,12 +39,16 @@ from kai.scheduler.signals import (
     Event,
     Expired,
     Forget,
-    Noted,
     Send,
     TermBegan,
     TermEnded,
     WakeAt,
 )
+from kai.scheduler.forms import BindForms
+from kai.scheduler.orders import Stamp
+from kai.scheduler.refused import Refused
+from kai.scheduler.settings import EvictBy, SchedulerSettings
+from kai.scheduler.signals import StatementRejected, WriteDropped, WriteGivenUp
 from kai.scheduler.verifying import Reader, verify
 from kai.scheduler.works import Ask, BindWork, End, Entrust, EvictionWork, Moment, RemovalWork, Step, Work, key_of
 from kai.state.snapshot import Snapshot
@@ -146,7 +146,7 @@ class Committer:
             self._promised = {uid: told for uid, told in kept if told[1] > event.cycle - _PROMISES_KEPT}
         pods = self._busy_with(event) or verify(self.reader, self.settings, event.snapshot, event.decisions)
         if isinstance(pods, str):
-            return [Noted("statement rejected", {"why": pods, "decisions": len(event.decisions)})]
+            return [StatementRejected(why=pods, decisions=len(event.decisions))]
         epoch = event.term.epoch if self.settings.leader_elect else 0
         stamp = Stamp(epoch=epoch, lease=self.settings.lease_name, trace=event.trace)
         victims = Counter(
@@ -246,7 +246,7 @@ class Committer:
 
     def _answered(self, work: Work, reply: object, now: float) -> list[Effect]:
         if isinstance(reply, NotLeading):
-            return self._follow(work, End(noted=Noted("write dropped: the term is over", {})), now)
+            return self._follow(work, End(signal=WriteDropped(what=work.name)), now)
         if isinstance(reply, Refusal) and reply.reason is Reason.UNAVAILABLE:
             return self._pause(work, now, reply.retry_after or 0.0)
         return self._follow(work, work.answered(reply, Moment(now, self.now())), now)
@@ -269,7 +269,7 @@ class Committer:
     def _pause(self, work: Work, now: float, at_least: float = 0.0) -> list[Effect]:
         work.attempts += 1
         if work.attempts > _ATTEMPTS:
-            return self._end(work, End(noted=Noted("write given up", {"what": work.name})), now)
+            return self._end(work, End(signal=WriteGivenUp(what=work.name)), now)
         pause = max(at_least, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** (work.attempts - 1)))
         self._tickets += 1
         heapq.heappush(self._waiting, (now + pause, self._tickets, work))
@@ -283,7 +283,7 @@ class Committer:
             self._shielded = {uid: until for uid, until in self._shielded.items() if until > self.now()}
             self._shielded[end.shielded] = self.now() + _BUDGET_PAUSE
         effects: list[Effect] = [] if end.stands else [Forget(*work.target)]
-        return [*effects, end.noted, *(Send(request) for request in end.then)]
+        return [*effects, end.signal, *(Send(request) for request in end.then)]
 
 
 def _is_there(request: BindRequest) -> Callable[[BindRequest | None], bool]:

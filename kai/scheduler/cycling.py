@@ -23,6 +23,7 @@ from kai.api.wire import EMPTY
 from kai.cluster.port import Term
 from kai.engine.budget import Grant
 from kai.engine.cycle import run_cycle
+from kai.engine.observe import Phase
 from kai.engine.profile import Profile
 from kai.engine.report import CycleReport
 from kai.errors import KaiError
@@ -35,10 +36,10 @@ from kai.model.status import Status
 from kai.scheduler.aside import with_aside
 from kai.scheduler.budget import Spent, Timed
 from kai.scheduler.dump import Input, write_archive
+from kai.scheduler.effects import Decided
 from kai.scheduler.explanations import Overall, explain
 from kai.scheduler.observe import CycleObserver
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.signals import Decided
 from kai.scheduler.suspects import Blame, Inquiry
 from kai.state.snapshot import Snapshot
 
@@ -62,6 +63,8 @@ class Failure:
     """The object that it was at; "" if at none in particular."""
     again: bool = False
     """Whether another cycle is to follow at once: without what this one may have failed at."""
+    is_abandoned: bool = False
+    """Whether the cycle was told to stop, and nothing failed."""
 
 
 @attrs.frozen(kw_only=True)
@@ -207,7 +210,7 @@ class Cycles:
             return attrs.evolve(done, overall=overall, again=again)
         except AbandonedError as stop:
             error = str(stop)
-            return Failure(kind=type(stop).__name__, message=error)
+            return Failure(kind=type(stop).__name__, message=error, is_abandoned=True)
         except Exception as failure:  # noqa: BLE001 - the boundary of a cycle: a bug or a plugin costs one cycle
             error = type(failure).__name__
             named = self._named(stream)
@@ -289,7 +292,7 @@ class Cycles:
         observer = stream.observer
         if self._intake is None:
             self._intake = Intake(self.settings.intake)
-        with observer.phase("snapshot"):
+        with observer.phase(Phase.SNAPSHOT):
             snapshot = stream.snapshot = self._intake.take(
                 self._rest(given),
                 given.now,
@@ -302,7 +305,7 @@ class Cycles:
         self.awaited = report.awaited
         told = self._told
         if told is None or told[0] is not report:  # a cycle at rest leaves the report of the one before
-            with observer.phase("explain"):
+            with observer.phase(Phase.EXPLAIN):
                 told = self._told = (report, self._explain(snapshot, report, observer.group))
         overall = told[1]
         waits = bool(((report.status == Status.PENDING) | (report.status == Status.PIPELINED)).any())

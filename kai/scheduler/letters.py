@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from kai.api.plans import Patch, Reason, Refusal
-from kai.scheduler.signals import Send
+from kai.scheduler.effects import Send
 
 _ECHO: Final = 60.0
 """So long at most the store may take to show what the API server refused a write for."""

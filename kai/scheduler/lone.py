@@ -13,7 +13,7 @@ from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.times import instant_text
 from kai.cluster.port import Key
-from kai.scheduler.signals import Adorn
+from kai.scheduler.effects import Adorn
 from kai.scheduler.verifying import Reader
 
 

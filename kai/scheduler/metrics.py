@@ -17,10 +17,13 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import Metric
 
+from kai.engine.observe import Phase
 from kai.engine.report import CycleReport
+from kai.framework.decisions import Cause
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.status import Status
 from kai.scheduler.budget import Spent
+from kai.scheduler.signals import BindOrdered, BindRefused, Evicted, EvictionRefused, Signal, StatementRejected
 from kai.state.snapshot import Snapshot
 
 _MILLISECONDS: Final = tuple(5.0 * 2**power for power in range(10))
@@ -29,7 +32,7 @@ _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 _WAITS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 _MOST_GROUPS: Final = 1000
 _GIGABYTE: Final = 1e9
-_MOMENTS: Final = {"open": "OnSessionOpen", "close": "OnSessionClose"}
+_MOMENTS: Final[Mapping[str, str]] = {Phase.OPEN: "OnSessionOpen", Phase.CLOSE: "OnSessionClose"}
 _QUEUE: Final = ("queue_name", "queue_metadata_name", "queue_display_name")
 
 BARE: Final = (
@@ -189,11 +192,11 @@ class SchedulerMetrics:
         """Count a part of a cycle."""
         self._phase_seconds.labels(name).observe(seconds)
         match name:
-            case "open":
+            case Phase.OPEN:
                 self._open.set(seconds * 1000)
-            case "close":
+            case Phase.CLOSE:
                 self._close.set(seconds * 1000)
-            case "snapshot" | "explain":
+            case Phase.SNAPSHOT | Phase.EXPLAIN:
                 pass
             case _:
                 self._action.labels(name).set(seconds * 1000)
@@ -223,7 +226,7 @@ class SchedulerMetrics:
         """Count what the searches of a cycle cost."""
         for action, each in spent.items():
             self.bare.values["scenarios_simulation_by_action"][action] += sum(each.scenarios.values())
-            self.bare.preemptions += each.groups if action == "preempt" else 0
+            self.bare.preemptions += each.groups if action == Cause.PREEMPT else 0
             done = each.groups - each.stopped
             for result, reduced, count in (
                 ("completed", "false", max(0, done - each.reduced_groups)),
@@ -305,26 +308,28 @@ class SchedulerMetrics:
         self.bare.values["podgroups_scheduled_by_action"][action] += bound
         self.bare.values["podgroups_acted_on_by_action"][action] += acted_on
 
-    def queueing(self, seconds: float) -> None:
-        """Count how long a pod waited until its bind was ordered."""
-        self._queueing.observe(seconds)
-        self._task.observe(seconds * 1000)
+    def take(self, signal: Signal) -> None:
+        """Count what became of a decision or a write."""
+        match signal:
+            case BindOrdered():
+                self._binds.labels("ordered").inc()
+                self._bind.observe(signal.seconds * 1000)
+                self._queueing.observe(signal.waited)
+                self._task.observe(signal.waited * 1000)
+            case BindRefused():
+                self._binds.labels("refused").inc()
+            case Evicted():
+                self._evictions.labels("done", signal.cause).inc()
+                if signal.group is not None:
+                    self._count_evicted((*signal.group, self._pool, signal.cause))
+            case EvictionRefused():
+                self._evictions.labels("refused", signal.cause).inc()
+            case StatementRejected():
+                self._rejected.inc()
+            case _:
+                pass
 
-    def bind_ordered(self, seconds: float) -> None:
-        """Count a bind request that was written."""
-        self._bind.observe(seconds * 1000)
-        self._binds.labels("ordered").inc()
-
-    def bind_ended(self, result: str) -> None:
-        """Count what else became of a bind."""
-        self._binds.labels(result).inc()
-
-    def evicted(self, result: str, cause: str, group: tuple[str, str, str] | None = None) -> None:
-        """Count an eviction; ``group`` is the name, namespace and UID of the victim's."""
-        self._evictions.labels(result, cause).inc()
-        if group is None:
-            return
-        labels = (*group, self._pool, cause)
+    def _count_evicted(self, labels: tuple[str, ...]) -> None:
         self._evicted_groups.pop(labels, None)
         self._evicted_groups[labels] = None
         self._evicted.labels(*labels).inc()
@@ -332,10 +337,6 @@ class SchedulerMetrics:
             oldest = next(iter(self._evicted_groups))
             del self._evicted_groups[oldest]
             self._evicted.remove(*oldest)
-
-    def statement_rejected(self) -> None:
-        """Count a statement that was not carried out."""
-        self._rejected.inc()
 
     def under_way(self, count: int) -> None:
         """Show how many writes have not ended."""

@@ -16,29 +16,28 @@ import structlog
 from kai.api.bindrequest import BindRequest
 from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.cluster.port import Api, Cluster, NotLeading, Request, Store, Term
+from kai.scheduler import effects
 from kai.scheduler import publisher as publications
-from kai.scheduler import signals
 from kai.scheduler.committer import Committer
-from kai.scheduler.metrics import SchedulerMetrics
-from kai.scheduler.orders import create_bind_request
-from kai.scheduler.publisher import Publisher
-from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.signals import (
+from kai.scheduler.effects import (
     Adorn,
     Answered,
     Assume,
     Carried,
     Carry,
     Forget,
-    Noted,
     Send,
     TermBegan,
     TermEnded,
     WakeAt,
 )
+from kai.scheduler.metrics import SchedulerMetrics
+from kai.scheduler.orders import create_bind_request
+from kai.scheduler.publisher import Publisher
+from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.signal_log import log_signal
 
 _MOST_EXPLANATIONS: Final = 50_000
-_WARNINGS: Final = frozenset({"bind refused", "eviction refused", "write given up"})
 
 HandOver: TypeAlias = Callable[[BindRequest], None]
 """Takes an order that the API server confirmed, to carry it out in this process."""
@@ -91,11 +90,11 @@ class Outbox:
         self._publish_due = None
         self.publisher.step(publications.Silenced(), self.cluster.clock.monotonic())
 
-    def commit(self, event: signals.Event) -> None:
+    def commit(self, event: effects.Event) -> None:
         """Give the committer an event and carry out what follows."""
         self._commit_due = None
-        effects = self.committer.step(event, self.cluster.clock.monotonic())
-        for effect in effects:
+        found = self.committer.step(event, self.cluster.clock.monotonic())
+        for effect in found:
             if isinstance(effect, WakeAt):
                 self._commit_due = effect.time
                 self._changed.set()
@@ -113,7 +112,7 @@ class Outbox:
             else:
                 self._carry_out(effect)
 
-    def _carry_out(self, effect: signals.Effect) -> None:
+    def _carry_out(self, effect: effects.Effect) -> None:
         match effect:
             case Send():
                 self._put(effect)
@@ -125,10 +124,11 @@ class Outbox:
                 self.cluster.store.forget(effect.cls, effect.key)
             case Adorn():
                 self.cluster.store.adorn(effect.cls, effect.key, effect.annotations)
-            case Noted():
-                self._note(effect)
             case WakeAt():
                 pass
+            case _:
+                log_signal(effect)
+                self.metrics.take(effect)
 
     def _put(self, send: Send) -> None:
         if self._api is None:
@@ -155,27 +155,6 @@ class Outbox:
 
         if self._api is not None and not (self.carry_out is not None and self.carry_out(carry.request, done)):
             self._put(Send(create_bind_request(carry.request), carry.ticket))
-
-    def _note(self, noted: Noted) -> None:
-        log = structlog.get_logger()
-        facts = {key: value for key, value in noted.facts.items() if value is not None}
-        (log.warning if noted.what in _WARNINGS else log.info)(noted.what, **facts)
-        match noted.what:
-            case "bind ordered":
-                self.metrics.bind_ordered(float(str(facts["seconds"])))
-                self.metrics.queueing(float(str(facts["waited"])))
-            case "bind refused":
-                self.metrics.bind_ended("refused")
-            case "evicted":
-                group = facts.get("group")
-                known = group if isinstance(group, tuple) and len(group) == 3 else None
-                self.metrics.evicted("done", str(facts["cause"]), known)
-            case "eviction refused":
-                self.metrics.evicted("refused", str(facts["cause"]))
-            case "statement rejected":
-                self.metrics.statement_rejected()
-            case _:
-                pass
 
     # --- Writers -------------------------------------------------------------------------------------------------
 
@@ -247,7 +226,7 @@ class Outbox:
             self._changed = anyio.Event()
             now = clock.monotonic()
             if self._commit_due is not None and self._commit_due <= now:
-                self.commit(signals.Tick())
+                self.commit(effects.Tick())
             elif self._publish_due is not None and self._publish_due <= now:
                 self.publish(publications.Moment())
             else:

@@ -24,6 +24,7 @@ from kai.api.podgroup import PodGroup, SchedulingCondition
 from kai.api.queue import Queue
 from kai.cluster.port import Key
 from kai.scheduler import orders
+from kai.scheduler.effects import Adorn, Send, WakeAt
 from kai.scheduler.explanations import (
     NOT_READY,
     STALE,
@@ -35,7 +36,7 @@ from kai.scheduler.explanations import (
 from kai.scheduler.letters import Letters
 from kai.scheduler.lone import is_of_one_pod
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.signals import Adorn, Noted, Send, WakeAt
+from kai.scheduler.signals import NotExplained
 from kai.scheduler.verifying import Reader
 
 _REMEMBERED: Final = 200_000
@@ -68,7 +69,7 @@ class Written:
 
 
 Event: TypeAlias = Told | Moment | Silenced | Written
-Effect: TypeAlias = Send | Adorn | Noted | WakeAt
+Effect: TypeAlias = Send | Adorn | NotExplained | WakeAt
 
 
 @attrs.define
@@ -132,7 +133,7 @@ class Publisher:
             return tuple(self._group(account, now))
         except Exception as error:  # noqa: BLE001 - the boundary of an account: what is said of other groups is said
             group = f"{account.namespace}/{account.name}"
-            return (Noted("not explained", {"group": group, "kind": type(error).__name__, "why": str(error)}),)
+            return (NotExplained(group=group, kind=type(error).__name__, why=str(error)),)
 
     def _group(self, account: GroupAccount, now: float) -> Iterable[Effect]:
         group = self.reader.get(PodGroup, account.name, account.namespace)

@@ -28,8 +28,9 @@ from kai.model.queue import Shares
 from kai.scheduler.ahead import read_ahead
 from kai.scheduler.aside import common_error
 from kai.scheduler.committer import Committer
-from kai.scheduler.cycling import AbandonedError, Cycles, Done, Failure, Stream
+from kai.scheduler.cycling import Cycles, Done, Failure, Stream
 from kai.scheduler.dump import Input, archive
+from kai.scheduler.effects import Expired
 from kai.scheduler.joborder import JOB_ORDER_PATH, NOT_READY, job_order
 from kai.scheduler.lone import recalled_starts
 from kai.scheduler.metrics import SchedulerMetrics
@@ -38,7 +39,6 @@ from kai.scheduler.outbox import CarryOut, HandOver, Outbox
 from kai.scheduler.pausing import pause_after
 from kai.scheduler.publisher import Publisher, Told
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.signals import Expired
 from kai.scheduler.usage import NONE, PastUsage, past_usage
 from kai.scheduler.warming import warm_up
 from kai.telemetry.connections import Response
@@ -228,7 +228,7 @@ class Scheduler:
     def _report(self, outcome: Done | Failure, seconds: float) -> None:
         log = structlog.get_logger().bind(cycle=self.number)
         self._tell_aside()
-        if isinstance(outcome, Failure) and outcome.kind == AbandonedError.__name__:
+        if isinstance(outcome, Failure) and outcome.is_abandoned:
             log.info("cycle ended with its term", what=outcome.message)
             return
         if isinstance(outcome, Failure):

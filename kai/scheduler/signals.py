@@ -1,142 +1,128 @@
-"""What the committer and the publisher are told, and what they want done: values that a shell hands to and fro.
+"""Signals: what became of decisions and writes, one frozen class for each thing that happens.
 
-The shell is `kai.scheduler.outbox`; a simulation is another.
+The committer and the publisher return signals among their effects. Each signal has two subscribers: the metrics
+(`SchedulerMetrics.take`) and the log (`kai.scheduler.signal_log`), which alone has the texts. Both match the class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
-from kai.api.bindrequest import BindRequest
-from kai.api.kinds import ApiObject
-from kai.cluster.port import Key, Request, Term
-from kai.framework.decisions import Decision
-from kai.state.snapshot import Snapshot
 
-# --- What the committer is told ------------------------------------------------------------------------------------
+@attrs.frozen(kw_only=True)
+class BindOrdered:
+    """A bind request was written, or the pod was bound without one."""
 
-
-@attrs.frozen
-class TermBegan:
-    """We lead. What an earlier life assumed is not known here."""
-
-    term: Term
-
-
-@attrs.frozen
-class TermEnded:
-    """We lead no more."""
+    pod: str
+    node: str
+    seconds: float
+    """How long the write took since the decision."""
+    waited: float
+    """How long the pod had existed."""
 
 
 @attrs.frozen(kw_only=True)
-class Decided:
-    """A statement became final in a cycle that began in ``term``."""
+class BindRefused:
+    """A bind failed for good; the pod is decided anew."""
 
-    term: Term
-    cycle: int
-    snapshot: Snapshot
-    decisions: tuple[Decision, ...]
-    trace: str = ""
+    pod: str
+    why: str
 
 
-@attrs.frozen
-class Expired:
-    """Bind requests that no snapshot counts any more."""
+@attrs.frozen(kw_only=True)
+class BindDropped:
+    """A bind was not written, because it is no longer needed."""
 
-    requests: tuple[BindRequest, ...]
-
-
-@attrs.frozen
-class Answered:
-    """The reply to the request that was sent under ``ticket``."""
-
-    ticket: int
-    reply: Any
+    pod: str
+    why: str
 
 
-@attrs.frozen
-class Carried:
-    """The reply to `Carry`: the pod is bound, unless `failure` says why it is not. The pod was told."""
+@attrs.frozen(kw_only=True)
+class Evicted:
+    """A pod is leaving because its eviction was asked for."""
 
-    failure: str = ""
-
-
-@attrs.frozen
-class Tick:
-    """Time has passed."""
-
-
-Event: TypeAlias = TermBegan | TermEnded | Decided | Expired | Answered | Tick
+    pod: str
+    cause: str
+    seconds: float
+    """How long the write took since the decision."""
+    group: tuple[str, str, str] | None
+    """Name, namespace and UID of the pod's group; None for a pod without one."""
 
 
-# --- What is to be done --------------------------------------------------------------------------------------------
+@attrs.frozen(kw_only=True)
+class EvictionRefused:
+    """The API server refused an eviction."""
+
+    pod: str
+    why: str
+    cause: str
 
 
-@attrs.frozen
-class Send:
-    """Perform a request in the present term and answer it; without a ticket nobody waits for the answer.
+@attrs.frozen(kw_only=True)
+class VictimGone:
+    """A pod was gone before it was evicted."""
 
-    Of the writes about one topic that were not sent yet, only the last is sent, and one at a time; the publisher is
-    told how it ended.
-    """
-
-    request: Request
-    ticket: int = 0
-    topic: str = ""
+    pod: str
 
 
-@attrs.frozen
-class Carry:
-    """Have the binder of this process carry out an order that is not written, and answer it with `Carried`.
+@attrs.frozen(kw_only=True)
+class RequestDeleted:
+    """A bind request that is over was deleted."""
 
-    Where no binder is at work, the order is written under the same ticket instead.
-    """
-
-    request: BindRequest
-    ticket: int
+    name: str
 
 
-@attrs.frozen
-class Assume:
-    """Let the store show an object."""
+@attrs.frozen(kw_only=True)
+class RequestKept:
+    """A bind request was not deleted, because its node is there."""
 
-    obj: ApiObject
-    until: Callable[[Any], bool]
-
-
-@attrs.frozen
-class Adorn:
-    """Let the store show annotations that need not be written."""
-
-    cls: type[ApiObject]
-    key: Key
-    annotations: Mapping[str, str]
+    name: str
 
 
-@attrs.frozen
-class Forget:
-    """Let the store show what is really there."""
+@attrs.frozen(kw_only=True)
+class StatementRejected:
+    """The newest objects forbid a statement; none of its decisions is carried out."""
 
-    cls: type[ApiObject]
-    key: Key
-
-
-@attrs.frozen
-class WakeAt:
-    """Send a `Tick` then."""
-
-    time: float
+    why: str
+    decisions: int
 
 
-@attrs.frozen
-class Noted:
-    """Something worth a line in the log and a count in the metrics."""
+@attrs.frozen(kw_only=True)
+class WriteDropped:
+    """A write was not carried out, because this process leads no more."""
 
     what: str
-    facts: Mapping[str, object]
 
 
-Effect: TypeAlias = Send | Carry | Assume | Forget | Adorn | WakeAt | Noted
+@attrs.frozen(kw_only=True)
+class WriteGivenUp:
+    """A write failed as often as it is tried."""
+
+    what: str
+
+
+@attrs.frozen(kw_only=True)
+class NotExplained:
+    """The account of a group could not be written down."""
+
+    group: str
+    kind: str
+    why: str
+
+
+Signal: TypeAlias = (
+    BindOrdered
+    | BindRefused
+    | BindDropped
+    | Evicted
+    | EvictionRefused
+    | VictimGone
+    | RequestDeleted
+    | RequestKept
+    | StatementRejected
+    | WriteDropped
+    | WriteGivenUp
+    | NotExplained
+)

@@ -9,7 +9,6 @@ the same UID's eviction, is written again if it is not there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar, Final, Literal, Protocol, TypeAlias
 
 import attrs
@@ -25,8 +24,19 @@ from kai.intake.binding import has_failed
 from kai.intake.nodes import is_wanted
 from kai.model.noroom import NoRoom
 from kai.scheduler import orders
+from kai.scheduler.effects import Carried
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.signals import Carried, Noted
+from kai.scheduler.signals import (
+    BindDropped,
+    BindOrdered,
+    BindRefused,
+    Evicted,
+    EvictionRefused,
+    RequestDeleted,
+    RequestKept,
+    Signal,
+    VictimGone,
+)
 from kai.scheduler.verifying import Reader
 
 _PATIENCE: Final = 3
@@ -69,7 +79,8 @@ class Pause:
 class End:
     """There is nothing more to do."""
 
-    noted: Noted
+    signal: Signal
+    """What became of the write."""
     then: tuple[Request, ...] = ()
     """What is to be written besides; nobody waits for the answers."""
     stands: bool = False
@@ -167,9 +178,9 @@ class BindWork:
             return self._look()
         pod = reader.get(Pod, self.pod.metadata.name, self.pod.metadata.namespace)
         if pod is None or pod.metadata.uid != self.pod.metadata.uid or pod.metadata.deletion_timestamp is not None:
-            return self._dropped("bind dropped: the pod is gone")
+            return self._dropped("the pod is gone")
         if pod.spec.node_name:
-            return self._dropped("bind dropped: the pod has a node")
+            return self._dropped("the pod has a node")
         return self._create()
 
     def _create(self) -> Step:
@@ -191,7 +202,7 @@ class BindWork:
                     return self._blocked(found, at)
                 self._stage = "clear"
                 return Ask(plans.Delete(ref=_ref(found), uid=found.metadata.uid))
-            return self._dropped("bind dropped: another order stands")
+            return self._dropped("another bind request for the pod is there")
         if isinstance(found, Refusal) and found.reason is Reason.NOT_FOUND:
             self._stage = "create"
         return Pause()
@@ -206,22 +217,18 @@ class BindWork:
 
     def _bound(self, at: Moment) -> Step:
         created, node = self.pod.metadata.creation_timestamp, self.request.spec.selected_node
-        facts = {
-            "pod": _title(self.pod),
-            "node": node,
-            "seconds": at.now - self.since,
-            "waited": 0.0 if created is None else max(0.0, at.wall - created),
-        }
+        waited = 0.0 if created is None else max(0.0, at.wall - created)
+        ordered = BindOrdered(pod=_title(self.pod), node=node, seconds=at.now - self.since, waited=waited)
         said = (orders.scheduled_event(self.pod, node, self.settings),) if self.settings.announce_binds else ()
-        return End(noted=Noted("bind ordered", facts), then=said)
+        return End(signal=ordered, then=said)
 
     def _refused(self, why: str, said: tuple[Request, ...] = ()) -> Step:
-        noted = Noted("bind refused", {"pod": _title(self.pod), "why": why})
+        refused = BindRefused(pod=_title(self.pod), why=why)
         refusal = orders.lack_of_room(self.request, self.pod.metadata.uid, why)
-        return End(noted=noted, then=said, cools=self.pod.metadata.uid, refusal=refusal)
+        return End(signal=refused, then=said, cools=self.pod.metadata.uid, refusal=refusal)
 
-    def _dropped(self, what: str) -> Step:
-        return End(noted=Noted(what, {"pod": _title(self.pod)}))
+    def _dropped(self, why: str) -> Step:
+        return End(signal=BindDropped(pod=_title(self.pod), why=why))
 
 
 # --- Evictions -----------------------------------------------------------------------------------------------------
@@ -263,10 +270,10 @@ class EvictionWork:
             self._stage = "look"
             return Pause()
         if refusal.reason is Reason.NOT_FOUND:
-            return End(noted=Noted("victim was gone", {"pod": _title(self.pod)}))
-        facts = {"pod": _title(self.pod), "why": refusal.message, "cause": self.cause}
+            return End(signal=VictimGone(pod=_title(self.pod)))
+        refused = EvictionRefused(pod=_title(self.pod), why=refusal.message, cause=self.cause)
         shielded = self.pod.metadata.uid if isinstance(refusal, BudgetExhausted) else ""
-        return End(noted=Noted("eviction refused", facts), shielded=shielded)
+        return End(signal=refused, shielded=shielded)
 
     def resumed(self, reader: Reader) -> Step:
         """Look again, or ask again; the API server knows whether the pod is there."""
@@ -287,13 +294,9 @@ class EvictionWork:
 
     def _evicted(self, at: Moment) -> Step:
         event = self.event
-        facts: Mapping[str, object] = {
-            "pod": _title(self.pod),
-            "cause": self.cause,
-            "seconds": at.now - self.since,
-            "group": None if event is None else (event.ref.name, event.ref.namespace, event.uid),
-        }
-        return End(noted=Noted("evicted", facts), then=() if event is None else (event,), stands=True)
+        group = None if event is None else (event.ref.name, event.ref.namespace, event.uid)
+        evicted = Evicted(pod=_title(self.pod), cause=self.cause, seconds=at.now - self.since, group=group)
+        return End(signal=evicted, then=() if event is None else (event,), stands=True)
 
 
 # --- Removals ------------------------------------------------------------------------------------------------------
@@ -325,11 +328,11 @@ class RemovalWork:
         if refusal is not None and refusal.reason is Reason.UNKNOWN:
             return Pause()
         if self._stage == "delete":
-            return self._ended("bind request deleted")
+            return End(signal=RequestDeleted(name=self.request.metadata.name))
         is_gone = refusal is not None and refusal.reason is Reason.NOT_FOUND
         if is_gone or (isinstance(reply, Node) and not is_wanted(reply, self.settings.intake)):
             return self._delete()
-        return self._ended("bind request kept: its node is there")
+        return End(signal=RequestKept(name=self.request.metadata.name))
 
     def resumed(self, reader: Reader) -> Step:
         """Do what was interrupted."""
@@ -343,9 +346,6 @@ class RemovalWork:
     def _delete(self) -> Step:
         self._stage = "delete"
         return Ask(plans.Delete(ref=_ref(self.request), uid=self.request.metadata.uid))
-
-    def _ended(self, what: str) -> Step:
-        return End(noted=Noted(what, {"name": self.request.metadata.name}))
 
 
 def key_of(obj: Pod | BindRequest) -> Key:

@@ -8,7 +8,8 @@ from kai.api.bindrequest import BindRequest
 from kai.api.codec import structure_as
 from kai.api.plans import Bind, Create, Delete, Emit, Reason, Ref, Refusal
 from kai.binder.outcome import Verdict
-from kai.binder.service import WATCHED, BindEnded, BinderService
+from kai.binder.service import WATCHED, BinderService
+from kai.cluster.signals import BindEnded
 from kai.telemetry.tracing import make_tracing
 from tests.doubles.cluster import MemoryCluster
 from tests.unit.binder.clusters import (
@@ -74,7 +75,7 @@ async def test_an_order_is_carried_out_as_soon_as_it_is_seen():
         await memory.pass_time()
         assert node_of(memory) == "n1"
         assert status(memory)["phase"] == "Succeeded"
-    assert [fact.verdict for fact in facts if isinstance(fact, BindEnded)] == [Verdict.BOUND]
+    assert [fact.result for fact in facts if isinstance(fact, BindEnded)] == [Verdict.BOUND.value]
 
 
 async def test_an_offered_order_is_carried_out_before_the_watch_brings_it_and_once():

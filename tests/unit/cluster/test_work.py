@@ -2,7 +2,8 @@ import anyio
 import attrs
 import pytest
 
-from kai.cluster.work import DONE, Alarm, Ended, Pace, WorkEnded, Workers, WorkQueue
+from kai.cluster.signals import WorkEnded
+from kai.cluster.work import DONE, Alarm, Ended, Pace, Workers, WorkQueue
 from tests.doubles.cluster import VirtualClock
 
 

@@ -6,8 +6,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from kai.api.plans import Create, Delete, Patch, Reason, Refusal
+from kai.cluster.signals import QueueCounted, QueueGone
 from kai.controllers.node_scale import ScaleSettings
-from kai.controllers.queue_service import QueueCounted, QueueGone
 from kai.controllers.service import adjust_nodes, keep_pod_groups, keep_queues
 from tests.doubles.cluster import MemoryCluster
 

@@ -10,8 +10,8 @@ from kai.api.node import Node
 from kai.api.pod import Pod
 from kai.cluster.port import Evict as EvictRequest
 from kai.framework.decisions import Cause
+from kai.scheduler.effects import Send
 from kai.scheduler.settings import EvictBy, SchedulerSettings
-from kai.scheduler.signals import Send
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World
 
@@ -111,7 +111,7 @@ def test_a_bind_that_the_binder_could_not_carry_out_leaves_its_place_to_others_f
     world.decide(world.bind("p0", "n1"))
     world.answer("node n1 has taint x")
     assert world.get(BindRequest, "p0", "default") is None
-    assert world.noted[-1].facts["why"] == "node n1 has taint x"
+    assert world.signals[-1].why == "node n1 has taint x"
     assert world.committer.cooling.resting(world.time) == {world.server.get("Pod", "p0", "default")["metadata"]["uid"]}
     assert world.said() == []
 
@@ -181,7 +181,7 @@ def test_a_statement_is_carried_out_whole_or_not_at_all():
     world.decide(world.bind("p0", "n1"), world.bind("p1", "n1"), world.bind("p2", "n1"))
     assert world.wires == []
     assert world.assumed == {}
-    assert world.noted[-1].facts["why"] == "pod default/p2: is gone"
+    assert world.signals[-1].why == "pod default/p2: is gone"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_what_changed_since_the_snapshot_stops_a_bind(kind, name, namespace, pat
     world.server.change(kind, name, namespace, patch)
     world.sync()
     world.decide(world.bind("p0", "n1"))
-    assert why in world.noted[-1].facts["why"]
+    assert why in world.signals[-1].why
     assert world.wires == []
 
 
@@ -210,7 +210,7 @@ def test_a_node_that_is_gone_stops_a_bind():
     world.server.remove("Node", "n1")
     world.sync()
     world.decide(world.bind("p0", "n1"))
-    assert "node n1 is gone" in world.noted[-1].facts["why"]
+    assert "node n1 is gone" in world.signals[-1].why
 
 
 def test_the_same_decision_twice_is_written_once():
@@ -349,11 +349,11 @@ def test_nobody_is_evicted_on_old_knowledge_or_while_a_bind_is_written():
     world = cluster()
     world.silence = 76.0
     world.decide(world.evict("old"))
-    assert "a watch is silent" in world.noted[-1].facts["why"]
+    assert "a watch is silent" in world.signals[-1].why
     world.silence = 0.0
     world.decide(world.bind("p0", "n1"))
     world.decide(world.evict("p0"))
-    assert "is being written" in world.noted[-1].facts["why"]
+    assert "is being written" in world.signals[-1].why
     assert [type(wire.send.request).__name__ for wire in world.wires] == ["Create"]
 
 
@@ -366,7 +366,7 @@ def budget(allowed):
 def test_a_budget_that_allows_nothing_saves_the_whole_statement():
     world = cluster(budget(0))
     world.decide(world.evict("old"), world.promise("p0", "n2"))
-    assert world.noted[-1].facts["why"] == "poddisruptionbudget default/pdb allows 0 disruptions, 1 are needed"
+    assert world.signals[-1].why == "poddisruptionbudget default/pdb allows 0 disruptions, 1 are needed"
     assert world.wires == []
 
 

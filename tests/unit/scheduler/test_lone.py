@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 from kai.api.codec import structure_as
 from kai.api.podgroup import PodGroup
+from kai.scheduler.effects import Adorn
 from kai.scheduler.explanations import GroupAccount, Overall
 from kai.scheduler.lone import recalled_starts
 from kai.scheduler.publisher import Publisher, Told
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.signals import Adorn
 from tests.unit.intake import making
 from tests.unit.scheduler.world import WALL, World
 

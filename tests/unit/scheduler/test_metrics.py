@@ -8,6 +8,7 @@ from kai.framework.decisions import Recorder
 from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.scheduler.budget import Spent
 from kai.scheduler.metrics import SchedulerMetrics
+from kai.scheduler.signals import BindOrdered, BindRefused, Evicted, EvictionRefused, StatementRejected, VictimGone
 from kai.scheduler.warming import small_cluster
 from kai.simulation.shorthand import NOW
 from kai.telemetry.exposition import exposition
@@ -61,11 +62,35 @@ def test_queues_and_idle_gpus_are_shown_after_a_cycle():
 def test_what_is_counted_by_group_keeps_the_newest_groups_only():
     def act(metrics):
         for number in range(1100):
-            metrics.evicted("done", "reclaim", (f"g{number}", "default", f"u{number}"))
+            group = (f"g{number}", "default", f"u{number}")
+            metrics.take(Evicted(pod="default/p", cause="reclaim", seconds=0.1, group=group))
 
     lines = [line for line in shown(act).splitlines() if line.startswith("kai_pod_group_evicted_pods_total{")]
     assert len(lines) == 1000
     assert 'podgroup="g1099"' in lines[-1]
+
+
+def test_each_signal_of_a_write_is_counted_by_its_class():
+    def act(metrics):
+        metrics.take(BindOrdered(pod="default/p", node="n", seconds=0.002, waited=3.0))
+        metrics.take(BindRefused(pod="default/p", why="no room"))
+        metrics.take(Evicted(pod="default/p", cause="reclaim", seconds=0.1, group=None))
+        metrics.take(EvictionRefused(pod="default/p", why="a budget", cause="preempt"))
+        metrics.take(StatementRejected(why="a watch is silent", decisions=2))
+        metrics.take(VictimGone(pod="default/p"))
+
+    lines = shown(act).splitlines()
+    for line in (
+        'kai_binds_total{result="ordered"} 1.0',
+        'kai_binds_total{result="refused"} 1.0',
+        "kai_task_bind_latency_milliseconds_sum 2.0",
+        "kai_task_scheduling_latency_milliseconds_sum 3000.0",
+        "kai_pod_queueing_seconds_sum 3.0",
+        'kai_evictions_total{cause="reclaim",result="done"} 1.0',
+        'kai_evictions_total{cause="preempt",result="refused"} 1.0',
+        "kai_statements_rejected_total 1.0",
+    ):
+        assert line in lines, line
 
 
 def test_a_namespace_with_a_crowd_is_shown_with_its_shapes_and_who_waits_for_a_turn():

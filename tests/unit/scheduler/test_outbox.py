@@ -7,11 +7,11 @@ from kai.api.plans import Patch, Ref
 from kai.api.podgroup import PodGroup
 from kai.cluster.port import Cluster, Term
 from kai.scheduler.committer import Committer
+from kai.scheduler.effects import Send
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.outbox import Outbox
 from kai.scheduler.publisher import Publisher
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.signals import Send
 from tests.doubles.virtual_time import VirtualClock, run
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World

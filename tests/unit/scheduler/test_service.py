@@ -16,8 +16,8 @@ from kai.intake.aside import Suspect
 from kai.scheduler import service
 from kai.scheduler.committer import Committer
 from kai.scheduler.cycling import Done, Failure
+from kai.scheduler.effects import Decided
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.signals import Decided
 from tests.doubles import virtual_time
 from tests.doubles.cluster import MemoryCluster
 from tests.unit.intake import making

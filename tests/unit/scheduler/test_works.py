@@ -3,7 +3,7 @@
 import pytest
 
 from kai.scheduler import works
-from kai.scheduler.signals import Decided
+from kai.scheduler.effects import Decided
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World
 

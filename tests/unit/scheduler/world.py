@@ -22,8 +22,7 @@ from kai.cluster.port import Evict as EvictRequest
 from kai.framework.decisions import Bind, Cause, Evict, Nominate
 from kai.intake import take_snapshot
 from kai.scheduler.committer import Committer
-from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.signals import (
+from kai.scheduler.effects import (
     Answered,
     Assume,
     Carried,
@@ -31,13 +30,14 @@ from kai.scheduler.signals import (
     Decided,
     Expired,
     Forget,
-    Noted,
     Send,
     TermBegan,
     TermEnded,
     Tick,
     WakeAt,
 )
+from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.signals import Signal
 from kai.state.snapshot import Snapshot
 from tests.doubles.api_server import ApiServer
 from tests.unit.intake import making
@@ -63,7 +63,7 @@ class World:
         self.shown: dict[tuple[type, tuple[str, str]], Any] = {}
         self.assumed: dict[tuple[type, tuple[str, str]], tuple[Any, Any]] = {}
         self.wires: list[Wire] = []
-        self.noted: list[Noted] = []
+        self.signals: list[Signal] = []
         self.carried: list[Carry] = []
         self.silence = 0.0
         self.time = 0.0
@@ -141,8 +141,8 @@ class World:
                     self.carried.append(effect)
                 case WakeAt():
                     self.wake = effect.time
-                case Noted():
-                    self.noted.append(effect)
+                case _ if isinstance(effect, Signal):
+                    self.signals.append(effect)
         return list(effects)
 
     def lead(self, epoch: int = 1) -> None:

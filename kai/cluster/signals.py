@@ -1,0 +1,59 @@
+"""Signals of the roles besides the scheduler: what they did, one frozen class for each thing that happens.
+
+Roles send signals and metrics take them (`kai.cli.rolemetrics`). The classes are beneath all roles, so that metrics
+import no role that does not run in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import attrs
+
+from kai.api.queue import Queue
+
+
+@attrs.frozen(kw_only=True)
+class BindEnded:
+    """An attempt at a bind ended."""
+
+    result: str
+    """The value of the binder's verdict."""
+    seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class WorkEnded:
+    """A look at an object ended."""
+
+    work: str
+    failed: bool
+    seconds: float
+    """How long it took."""
+    waited: float
+    """How long the key had been asked for when the look ended."""
+
+
+@attrs.frozen
+class QueueCounted:
+    """A queue as it is after a look at it."""
+
+    queue: Queue
+
+
+@attrs.frozen
+class QueueGone:
+    """A queue was deleted; its metrics end."""
+
+    queue: Queue
+
+
+Signal: TypeAlias = BindEnded | WorkEnded | QueueCounted | QueueGone
+
+Observe: TypeAlias = Callable[[Signal], None]
+"""Takes a signal. Called on the event loop."""
+
+
+def unobserved(_: Signal) -> None:
+    """Take no notice."""

@@ -1,0 +1,136 @@
+"""What the committer and the publisher are told, and what they want done: values that a shell hands to and fro.
+
+The shell is `kai.scheduler.outbox`; a simulation is another. What happened, for logs and metrics, is a signal
+(`kai.scheduler.signals`), which is an effect as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import attrs
+
+from kai.api.bindrequest import BindRequest
+from kai.api.kinds import ApiObject
+from kai.cluster.port import Key, Request, Term
+from kai.framework.decisions import Decision
+from kai.scheduler.signals import Signal
+from kai.state.snapshot import Snapshot
+
+# --- What the committer is told ------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class TermBegan:
+    """We lead. What an earlier life assumed is not known here."""
+
+    term: Term
+
+
+@attrs.frozen
+class TermEnded:
+    """We lead no more."""
+
+
+@attrs.frozen(kw_only=True)
+class Decided:
+    """A statement became final in a cycle that began in ``term``."""
+
+    term: Term
+    cycle: int
+    snapshot: Snapshot
+    decisions: tuple[Decision, ...]
+    trace: str = ""
+
+
+@attrs.frozen
+class Expired:
+    """Bind requests that no snapshot counts any more."""
+
+    requests: tuple[BindRequest, ...]
+
+
+@attrs.frozen
+class Answered:
+    """The reply to the request that was sent under ``ticket``."""
+
+    ticket: int
+    reply: Any
+
+
+@attrs.frozen
+class Carried:
+    """The reply to `Carry`: the pod is bound, unless `failure` says why it is not. The pod was told."""
+
+    failure: str = ""
+
+
+@attrs.frozen
+class Tick:
+    """Time has passed."""
+
+
+Event: TypeAlias = TermBegan | TermEnded | Decided | Expired | Answered | Tick
+
+
+# --- What is to be done --------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Send:
+    """Perform a request in the present term and answer it; without a ticket nobody waits for the answer.
+
+    Of the writes about one topic that were not sent yet, only the last is sent, and one at a time; the publisher is
+    told how it ended.
+    """
+
+    request: Request
+    ticket: int = 0
+    topic: str = ""
+
+
+@attrs.frozen
+class Carry:
+    """Have the binder of this process carry out an order that is not written, and answer it with `Carried`.
+
+    Where no binder is at work, the order is written under the same ticket instead.
+    """
+
+    request: BindRequest
+    ticket: int
+
+
+@attrs.frozen
+class Assume:
+    """Let the store show an object."""
+
+    obj: ApiObject
+    until: Callable[[Any], bool]
+
+
+@attrs.frozen
+class Adorn:
+    """Let the store show annotations that need not be written."""
+
+    cls: type[ApiObject]
+    key: Key
+    annotations: Mapping[str, str]
+
+
+@attrs.frozen
+class Forget:
+    """Let the store show what is really there."""
+
+    cls: type[ApiObject]
+    key: Key
+
+
+@attrs.frozen
+class WakeAt:
+    """Send a `Tick` then."""
+
+    time: float
+
+
+Effect: TypeAlias = Send | Carry | Assume | Forget | Adorn | WakeAt | Signal
