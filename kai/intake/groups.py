@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -11,10 +11,12 @@ from kai.api import podgroup as api
 from kai.api.bad_value import BadValue
 from kai.api.core import PriorityClass
 from kai.intake.accounts import Accounts
-from kai.intake.membership import Places
+from kai.intake.membership import Leaves, Places
+from kai.intake.packing import Packing
 from kai.intake.settings import IntakeSettings
 from kai.model.constraints import TopologyConstraint
 from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup, SubGroup
+from kai.model.rows import NONE
 from kai.model.topology import Topology
 
 ROOT = ""
@@ -56,6 +58,10 @@ def is_wanted(source: api.PodGroup, settings: IntakeSettings) -> bool:
     return newest.node_pool != (settings.pool(labels) or names.DEFAULT_NODE_POOL)
 
 
+PACKING: Final = Packing(6)
+"""In the order of ``kai.intake.table.GroupColumns``."""
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class GroupCell:
     """What intake made of one pod group object."""
@@ -65,39 +71,47 @@ class GroupCell:
     """Name and namespace: the order of rows."""
     group: PodGroup | None
     """None for a group that is not part of the snapshot."""
-    place: int
-    account: int
-    """Number of the queue and node pool that it says."""
-    leaves: Mapping[str, int]
-    """Position of each leaf among the sub-groups."""
-    stands_in: bool = False
-    """There is no such pod group (any more), but there are pods that hold something on its account."""
+    row: bytes
+    """The numbers of its columns, as ``PACKING`` packs them."""
 
 
 class GroupReader:
     """Reads pod groups in fixed surroundings; equal trees become one object."""
 
-    def __init__(self, settings: IntakeSettings, around: GroupSurroundings, places: Places, accounts: Accounts) -> None:
+    def __init__(
+        self,
+        settings: IntakeSettings,
+        around: GroupSurroundings,
+        places: Places,
+        accounts: Accounts,
+        leaves: Leaves,
+    ) -> None:
         self.around = around
         self._settings = settings
         self._places = places
         self._accounts = accounts
+        self._leaves = leaves
         self._trees: dict[_TreeKey, _Tree] = {}
 
     def read(self, source: api.PodGroup) -> GroupCell:
         """Return the cell of a group."""
-        metadata = source.metadata
-        order = (metadata.name, metadata.namespace)
-        place = self._places.of(order)
-        account = self._accounts.of(source.spec.queue, self._settings.pool(metadata.labels))
+        order = (source.metadata.name, source.metadata.namespace)
         if not is_wanted(source, self._settings):
-            return GroupCell(source=source, order=order, group=None, place=place, account=account, leaves={})
+            return GroupCell(source=source, order=order, group=None, row=self._row(source, NONE))
         key = _tree_key(source.spec)
         tree = self._trees.get(key)
         if tree is None:
             tree = self._trees[key] = _tree(source.spec, self.around.topologies)
-        group = self._group(source, tree)
-        return GroupCell(source=source, order=order, group=group, place=place, account=account, leaves=tree.leaves)
+        row = self._row(source, self._leaves.tree(tree.leaves), held=bool(tree.held))
+        return GroupCell(source=source, order=order, group=self._group(source, tree), row=row)
+
+    def read_missing(self, source: api.PodGroup, order: tuple[str, str], held: str) -> GroupCell:
+        """Return the cell of a group that is gone, whose pods still hold something; ``held`` says why it waits."""
+        group = self.read(source).group
+        if group is None:
+            return GroupCell(source=source, order=order, group=None, row=self._row(source, NONE, stands_in=True))
+        row = self._row(source, self._leaves.tree(_ONE_LEAF), held=True, stands_in=True)
+        return GroupCell(source=source, order=order, group=attrs.evolve(group, held=held), row=row)
 
     def read_as(self, source: api.PodGroup, queue: str, pool: str) -> GroupCell:
         """Return the cell of a group as if it said another queue and node pool."""
@@ -107,6 +121,13 @@ class GroupReader:
             labels[label] = pool
         metadata, spec = attrs.evolve(source.metadata, labels=labels), attrs.evolve(source.spec, queue=queue)
         return self.read(attrs.evolve(source, metadata=metadata, spec=spec))
+
+    def _row(self, source: api.PodGroup, leaves: int, *, held: bool = False, stands_in: bool = False) -> bytes:
+        """Return the numbers of a group; one without ``leaves`` is no part of the snapshot."""
+        metadata = source.metadata
+        place = self._places.of((metadata.name, metadata.namespace))
+        account = self._accounts.of(source.spec.queue, self._settings.pool(metadata.labels))
+        return PACKING.pack(place, account, leaves, leaves != NONE, held, stands_in)
 
     def _group(self, source: api.PodGroup, tree: "_Tree") -> PodGroup:
         metadata, spec, around = source.metadata, source.spec, self.around
@@ -182,6 +203,9 @@ class OneLeaf(Mapping[str, int]):
 
     def __iter__(self) -> Iterator[str]:
         yield DEFAULT_SUBGROUP
+
+
+_ONE_LEAF: Final = OneLeaf()
 
 
 def _tree_key(spec: api.PodGroupSpec) -> _TreeKey:

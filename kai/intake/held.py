@@ -19,8 +19,9 @@ from kai.intake.accounts import Accounts
 from kai.intake.groups import GroupCell, GroupReader
 from kai.intake.pods import PodCell
 from kai.intake.shelf import Shelf
-from kai.model.rows import NONE, Int64s
-from kai.state.edition import Carrier, Edition
+from kai.intake.table import GroupColumns, PodColumns
+from kai.model.rows import NONE
+from kai.state.edition import Edition
 
 
 @attrs.frozen
@@ -43,20 +44,19 @@ class HeldGroups:
     """Of the cells as the groups say; it is ``edition`` itself while all of them say what was granted."""
     _held: dict[int, _Held] = attrs.field(factory=dict)
     """By row."""
-    _rows: Carrier = attrs.field(factory=Carrier)
 
     def settle(
         self,
         groups: Shelf[api_podgroup.PodGroup, GroupCell],
-        pods: Shelf[api.Pod, PodCell],
+        columns: GroupColumns,
+        granted: "Granted",
         reader: GroupReader,
-        places: int,
     ) -> None:
-        """Take groups and pods as they are now; ``places`` is how many places there are.
+        """Take groups and what pods were granted, as they are now; ``columns`` are those of the groups.
 
         Cost: columns; a look at each group that says another account, and a copy of the list while there are any.
         """
-        rows = self._differing(groups, pods, places)
+        rows = granted.differing(columns)
         said, base = groups.cells, groups.edition
         if not rows and not self._held:
             self.cells, self.edition, self._base = said, base, base
@@ -98,37 +98,34 @@ class HeldGroups:
             source[changed] = NONE
         return Edition(before=self.edition.mark, source=source, fresh=changed)
 
-    def _differing(
-        self, groups: Shelf[api_podgroup.PodGroup, GroupCell], pods: Shelf[api.Pod, PodCell], places: int
-    ) -> dict[int, int]:
+
+@attrs.frozen(eq=False)
+class Granted:
+    """The pods with the places and accounts that they were bound for."""
+
+    pods: PodColumns
+    cells: Sequence[PodCell]
+    places: int
+    """How many places there are."""
+
+    def differing(self, groups: GroupColumns) -> dict[int, int]:
         """Return the accounts on which groups are held that say another one, by row."""
-
-        def read_pods(rows: Sequence[int]) -> tuple[Int64s, Int64s]:
-            cells = [pods.cells[row] for row in rows]
-            return _column([cell.place for cell in cells]), _column([cell.account for cell in cells])
-
-        def read_groups(rows: Sequence[int]) -> tuple[Int64s, Int64s]:
-            cells = [groups.cells[row] for row in rows]
-            return _column([cell.place for cell in cells]), _column([cell.account for cell in cells])
-
-        place, account = self._rows.columns("pods", pods.edition, len(pods.cells), read_pods)
-        said_at, said = self._rows.columns("groups", groups.edition, len(groups.cells), read_groups)
+        place, account = self.pods.place, self.pods.account
         granted = np.flatnonzero(account >= 0)
         if not len(granted):
             return {}
-        held = np.full(places, NONE, np.int64)
+        held = np.full(self.places, NONE, np.int64)
         held[place[granted]] = account[granted]
         at_odds = granted[held[place[granted]] != account[granted]]
         if len(at_odds):
             members = granted[np.isin(place[granted], place[at_odds])]
-            for row in sorted(members.tolist(), key=lambda row: (bound_at(pods.cells[row].source), row), reverse=True):
+            for row in sorted(members.tolist(), key=self._by_age, reverse=True):
                 held[place[row]] = account[row]
-        wanted = held[said_at]
-        return {row: int(wanted[row]) for row in np.flatnonzero((wanted >= 0) & (wanted != said)).tolist()}
+        wanted = held[groups.place]
+        return {row: int(wanted[row]) for row in np.flatnonzero((wanted >= 0) & (wanted != groups.account)).tolist()}
 
-
-def _column(values: Sequence[int]) -> Int64s:
-    return np.array(values, np.int64)
+    def _by_age(self, row: int) -> tuple[float, int]:
+        return bound_at(self.cells[row].source), row
 
 
 def bound_at(pod: api.Pod) -> float:

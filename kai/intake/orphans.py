@@ -15,23 +15,17 @@ import attrs
 import numpy as np
 
 from kai.api import names
-from kai.api import pod as api
 from kai.api import podgroup as api_podgroup
 from kai.api.meta import ObjectMeta
 from kai.intake.accounts import Accounts
-from kai.intake.groups import GroupCell, GroupReader, OneLeaf
+from kai.intake.groups import GroupCell, GroupReader
 from kai.intake.held import bound_at
 from kai.intake.pods import PodCell
-from kai.intake.shelf import Shelf
-from kai.model.rows import NONE, Int64s
-from kai.state.edition import Carrier
+from kai.intake.table import GroupColumns, PodColumns
 
-_LEAF: Final = OneLeaf()
 _HELD: Final = "found no pod group of this name, expected one"
 _STAND_IN: Final = "\0"
 """Behind the namespace by which a cell is ordered, so that there may be a group of the name beside it."""
-
-_Groups = Shelf[api_podgroup.PodGroup, GroupCell]
 
 
 class _Missing(NamedTuple):
@@ -51,7 +45,6 @@ class Orphans:
     pool_label: str
     _made: Mapping[_Missing, api_podgroup.PodGroup] = attrs.field(factory=dict)
     _ids: frozenset[int] = frozenset()
-    _rows: Carrier = attrs.field(factory=Carrier)
 
     def among(self, sources: Sequence[api_podgroup.PodGroup]) -> Sequence[api_podgroup.PodGroup]:
         """Return the pod groups that there are, and those that stand in."""
@@ -61,32 +54,28 @@ class Orphans:
         """Return what reads any of them."""
 
         def read(source: api_podgroup.PodGroup) -> GroupCell:
-            cell = reader.read(source)
             if id(source) not in self._ids:
-                return cell
-            group = None if cell.group is None else attrs.evolve(cell.group, held=_HELD)
-            name, namespace = cell.order
-            return attrs.evolve(cell, order=(name, namespace + _STAND_IN), group=group, leaves=_LEAF, stands_in=True)
+                return reader.read(source)
+            metadata = source.metadata
+            return reader.read_missing(source, (metadata.name, metadata.namespace + _STAND_IN), _HELD)
 
         return read
 
-    def settle(self, groups: _Groups, pods: Shelf[api.Pod, PodCell], places: int) -> bool:
+    def settle(self, groups: GroupColumns, pods: PodColumns, cells: Sequence[PodCell], places: int) -> bool:
         """Take groups and pods as they are now; return whether other groups stand in than those that were ``among``.
 
-        Cost: columns; a look at each pod whose group is gone.
+        ``cells`` are those of the pods. Cost: columns; a look at each pod whose group is gone.
         """
-        place, account = self._rows.columns("pods", pods.edition, len(pods.cells), lambda rows: _granted(pods, rows))
-        (there,) = self._rows.columns("groups", groups.edition, len(groups.cells), lambda rows: _there(groups, rows))
         exists = np.zeros(places, np.bool_)
-        exists[there[there >= 0]] = True
-        rows = np.flatnonzero(account >= 0)
-        rows = rows[~exists[place[rows]]]
+        exists[groups.place[~groups.stands_in]] = True
+        rows = np.flatnonzero(pods.account >= 0)
+        rows = rows[~exists[pods.place[rows]]]
         if not len(rows) and not self._made:
             return False
-        first: dict[int, PodCell] = {}
-        for row in sorted(rows.tolist(), key=lambda row: (bound_at(pods.cells[row].source), row)):
-            first.setdefault(int(place[row]), pods.cells[row])
-        wanted = [_missing(first[each]) for each in sorted(first)]
+        first: dict[int, int] = {}
+        for row in sorted(rows.tolist(), key=lambda row: (bound_at(cells[row].source), row)):
+            first.setdefault(int(pods.place[row]), row)
+        wanted = [_missing(cells[first[each]], int(pods.account[first[each]])) for each in sorted(first)]
         if self._made.keys() == set(wanted):
             return False
         self._made = {each: self._made.get(each) or self._stand_in(each) for each in wanted}
@@ -103,16 +92,5 @@ class Orphans:
         return api_podgroup.PodGroup(metadata=metadata, spec=spec)
 
 
-def _missing(cell: PodCell) -> _Missing:
-    return _Missing(cell.pod.group, cell.pod.namespace, cell.account, cell.source.metadata.creation_timestamp)
-
-
-def _granted(pods: Shelf[api.Pod, PodCell], rows: Sequence[int]) -> tuple[Int64s, Int64s]:
-    cells = [pods.cells[row] for row in rows]
-    accounts = [cell.account if cell.pod.group else NONE for cell in cells]
-    return np.array([cell.place for cell in cells], np.int64), np.array(accounts, np.int64)
-
-
-def _there(groups: _Groups, rows: Sequence[int]) -> tuple[Int64s]:
-    cells = [groups.cells[row] for row in rows]
-    return (np.array([NONE if cell.stands_in else cell.place for cell in cells], np.int64),)
+def _missing(cell: PodCell, account: int) -> _Missing:
+    return _Missing(cell.pod.group, cell.pod.namespace, account, cell.source.metadata.creation_timestamp)

@@ -1,5 +1,7 @@
 """Pods: what one pod object says by itself, read once for as long as the object does not change."""
 
+from typing import Final
+
 import attrs
 
 from kai.api import names
@@ -9,6 +11,7 @@ from kai.api.grants import Grant, grant_of
 from kai.api.sharing import gpu_groups
 from kai.intake.accounts import Accounts
 from kai.intake.membership import Leaves, Places
+from kai.intake.packing import Packing
 from kai.intake.requests import Demand, ResourceKey, demand, resource_key
 from kai.intake.settings import IntakeSettings
 from kai.intake.traits import TraitKey, Traits, read_traits, trait_key
@@ -18,6 +21,8 @@ from kai.model.rows import NONE
 from kai.model.status import Status
 from kai.state.kinds import PodKind
 
+PACKING: Final = Packing(8)
+"""In the order of ``kai.intake.table.PodColumns``."""
 _FINISHED = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED, "Unknown": Status.UNKNOWN}
 
 
@@ -29,8 +34,8 @@ class PodCell:
     order: tuple[str, str]
     """Namespace and name: the order of rows."""
     pod: Pod
-    status: int
-    """Without a bind request, and before the clock is asked about a terminating pod."""
+    row: bytes
+    """The numbers of its columns, as ``PACKING`` packs them."""
     waiting: bool
     """A live bind request makes the pod ``Binding``."""
     leaving_since: float | None
@@ -40,19 +45,6 @@ class PodCell:
     """Names of the shared devices that it was granted, or that its labels name."""
     granted: bool
     """What it holds was written with its binding."""
-    place: int
-    """Number of the place of the group that it was bound for, else of the one that it names."""
-    account: int
-    """Number of the queue and node pool on whose account it was bound; -1 if it holds nothing, or that is not known."""
-    reservation: bool
-    watched: bool
-    """The pod is leaving, or shares devices: more than its phase decides where it stands."""
-    node_number: int
-    """Number of the name of its node, in the tables of the reader."""
-    subgroup_number: int
-    """Number of the name of its sub-group."""
-    kind: int
-    """Number of the scheduler that it names and of the names of its labels."""
     demand: Demand
     traits: Traits
     shape: int = -1
@@ -120,19 +112,21 @@ class PodReader:
                 refused=_refusal(spec),
                 node_pool=self._settings.pool(labels) if grant is None else grant.pool,
             ),
-            status=int(status),
+            row=PACKING.pack(
+                status,
+                nodes.setdefault(node, len(nodes)),
+                self._places.of((group, metadata.namespace)),
+                NONE if finished or grant is None or not group else self._account_of(grant),
+                self._leaves.name(subgroup),
+                self.kinds.setdefault((spec.scheduler_name, *labels), len(self.kinds)),
+                labels.get(names.APP) == self._settings.reservation_app,
+                bool(devices) or leaving_since is not None,
+            ),
             waiting=waiting,
             leaving_since=leaving_since,
             node=node,
             devices=devices,
             granted=grant is not None,
-            watched=bool(devices) or leaving_since is not None,
-            place=self._places.of((group, metadata.namespace)),
-            account=NONE if finished or grant is None else self._account_of(grant),
-            reservation=labels.get(names.APP) == self._settings.reservation_app,
-            node_number=nodes.setdefault(node, len(nodes)),
-            subgroup_number=self._leaves.name(subgroup),
-            kind=self.kinds.setdefault((spec.scheduler_name, *labels), len(self.kinds)),
             demand=amounts,
             traits=traits,
         )

@@ -23,7 +23,7 @@ from kai.intake.accounts import Accounts
 from kai.intake.binding import assumed_claims, live_bind_requests
 from kai.intake.catalog import Library, read_library, read_topologies
 from kai.intake.groups import GroupCell, GroupReader, GroupSurroundings, priorities
-from kai.intake.held import HeldGroups
+from kai.intake.held import Granted, HeldGroups
 from kai.intake.membership import Leaves, Places
 from kai.intake.neighbours import Neighbours, neighbours_of
 from kai.intake.nodes import NodeCell, NodeReader
@@ -111,14 +111,15 @@ class Intake:
         self._node_reader = NodeReader(self._settings)
         self._nodes: Shelf[api_node.Node, NodeCell] = Shelf()
         self._groups: Shelf[api_podgroup.PodGroup, GroupCell] = Shelf()
-        self._group_reader = GroupReader(self._settings, GroupSurroundings({}, {}, 0, {}), self._places, self._accounts)
+        self._leaves = Leaves()
+        self._group_reader = self._reader(GroupSurroundings({}, {}, 0, {}))
         self._held_groups = HeldGroups(self._accounts)
         self._orphans = Orphans(self._accounts, self._settings.node_pool_label)
         self._pods: Shelf[api_pod.Pod, PodCell] = Shelf()
         self._zones: Shelf[api_numa.NodeResourceTopology, NumaCell] = Shelf()
-        leaves, node_names = Leaves(), dict[str, int]()
-        self._pod_reader = PodReader(self._settings, self._places, self._accounts, leaves, node_names)
-        self._pod_table, self._group_table = PodTable(self._places, leaves, node_names), GroupTable(leaves)
+        node_names = dict[str, int]()
+        self._pod_reader = PodReader(self._settings, self._places, self._accounts, self._leaves, node_names)
+        self._pod_table, self._group_table = PodTable(self._places, self._leaves, node_names), GroupTable()
         self._node_table = NodeTable()
         self._library: Library | None = None
         self._neighbours: Neighbours | None = None
@@ -243,11 +244,21 @@ class Intake:
         self._put_groups(objects, queues)
         self._nodes.put(objects.nodes, self._node_reader.read)
         self._pods.put(objects.pods, self._pod_reader.read)
-        if self._orphans.settle(self._groups, self._pods, len(self._places)):
+        self._settle_groups(objects)
+
+    def _settle_groups(self, objects: ClusterObjects) -> None:
+        """Read groups as their members were granted them, those that are gone included."""
+        groups, table, cells = self._groups, self._group_table, self._pods.cells
+        granted = Granted(self._pod_table.read(cells, self._pods.edition), cells, len(self._places))
+        said = table.read(groups.cells, groups.edition)
+        if self._orphans.settle(said, granted.pods, cells, granted.places):
             self._put_sources(objects)
+            said = table.read(groups.cells, groups.edition)
         held = self._held_groups
-        held.settle(self._groups, self._pods, self._group_reader, len(self._places))
-        self._group_table.settle(held.cells, held.edition)
+        held.settle(groups, said, granted, self._group_reader)
+        if held.edition is not groups.edition:
+            said = table.read(held.cells, held.edition, "held")
+        table.settle(held.cells, held.edition, said)
 
     def _settle_nodes(self, library: Library) -> NodeTable:
         cells, zones, gpus = self._nodes.cells, self._zones.cells, library.node_gpus
@@ -286,9 +297,12 @@ class Intake:
         queue_rows = {queue.name: row for row, queue in enumerate(queues)}
         around = GroupSurroundings(queue_rows, classes, default_priority, read_topologies(in_order(objects.topologies)))
         if around != self._group_reader.around:
-            self._group_reader = GroupReader(self._settings, around, self._places, self._accounts)
+            self._group_reader = self._reader(around)
             self._groups = Shelf()
         self._put_sources(objects)
+
+    def _reader(self, around: GroupSurroundings) -> GroupReader:
+        return GroupReader(self._settings, around, self._places, self._accounts, self._leaves)
 
     def _put_sources(self, objects: ClusterObjects) -> None:
         orphans = self._orphans

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import attrs
 import numpy as np
 
+from kai.intake import groups, pods
 from kai.intake.groups import GroupCell
 from kai.intake.membership import Leaves, Places
 from kai.intake.pods import PodCell
@@ -29,17 +30,27 @@ class PodColumns(NamedTuple):
     """What columns need of pods, by row."""
 
     status: Int64s
+    """Without a bind request, and before the clock is asked about a terminating pod."""
     node: Int64s
     """Number of the name of the pod's node."""
     place: Int64s
-    """Number of the place of the group that it names."""
+    """Number of the place of the group that it was bound for, else of the one that it names."""
+    account: Int64s
+    """Number of the queue and node pool on whose account it was bound; -1 if it holds nothing, or that is not known."""
     subgroup: Int64s
     """Number of the name of its sub-group."""
     kind: Int64s
-    """Number of its kind."""
+    """Number of the scheduler that it names and of the names of its labels."""
     reservation: Bools
     watched: Bools
-    """The pod is leaving, or shares devices."""
+    """The pod is leaving, or shares devices: more than its phase decides where it stands."""
+
+    @classmethod
+    def of(cls, cells: Iterable[PodCell]) -> "PodColumns":
+        """Return the columns of cells."""
+        status, node, place, account, subgroup, kind, *flags = pods.PACKING.columns([cell.row for cell in cells])
+        reservation, watched = [flag.astype(np.bool_) for flag in flags]
+        return cls(status, node, place, account, subgroup, kind, reservation, watched)
 
 
 @attrs.define(eq=False)
@@ -60,7 +71,7 @@ class PodTable:
     _rows: Carrier = attrs.field(factory=Carrier)
 
     def __attrs_post_init__(self) -> None:
-        self.columns = self._read_rows(())
+        self.columns = PodColumns.of(())
 
     def selective(self, cells: Sequence[PodCell], edition: Edition) -> list[PodCell]:
         """Return the cells that have terms about other pods."""
@@ -71,6 +82,10 @@ class PodTable:
         (chosen,) = self._rows.columns("selective", edition, len(cells), is_selective)
         return [cells[row] for row in np.flatnonzero(chosen).tolist()]
 
+    def read(self, cells: Sequence[PodCell], edition: Edition) -> PodColumns:
+        """Return the columns of the cells as they are now."""
+        return PodColumns(*self._rows.columns("pods", edition, len(cells), lambda rows: _read_pods(cells, rows)))
+
     def settle(self, cells: Sequence[PodCell], edition: Edition) -> None:
         """Take the cells as they are now, shapes and signatures included."""
         if edition is self.edition:
@@ -80,7 +95,7 @@ class PodTable:
         else:
             self.pods = tuple([cell.pod for cell in cells])
         self.cells, self.edition = cells, edition
-        self.columns = PodColumns(*self._rows.columns("pods", edition, len(cells), self._read))
+        self.columns = self.read(cells, edition)
 
     def node_rows(self, rows: Mapping[str, int]) -> Int64s:
         """Return int64[P]: the row of each pod's node, -1 for none or one outside the snapshot."""
@@ -95,37 +110,44 @@ class PodTable:
         """Whether most names are of nodes and sub-groups of the past."""
         return len(self.node_names) + len(self.leaves) > (1 << 16) + 4 * len(self.cells)
 
-    def _read(self, rows: Sequence[int]) -> PodColumns:
-        return self._read_rows([self.cells[row] for row in rows])
 
-    def _read_rows(self, cells: Sequence[PodCell]) -> PodColumns:
-        return PodColumns(
-            status=np.array([cell.status for cell in cells], np.int64),
-            node=np.array([cell.node_number for cell in cells], np.int64),
-            place=np.array([cell.place for cell in cells], np.int64),
-            subgroup=np.array([cell.subgroup_number for cell in cells], np.int64),
-            kind=np.array([cell.kind for cell in cells], np.int64),
-            reservation=np.array([cell.reservation for cell in cells], np.bool_),
-            watched=np.array([cell.watched for cell in cells], np.bool_),
-        )
+def _read_pods(cells: Sequence[PodCell], rows: Sequence[int]) -> PodColumns:
+    return PodColumns.of(cells if len(rows) == len(cells) else [cells[row] for row in rows])
 
 
 class GroupColumns(NamedTuple):
-    """What columns need of groups."""
+    """What columns need of groups, by row."""
 
     place: Int64s
     """Number of the place that pods name."""
+    account: Int64s
+    """Number of the queue and node pool that it says."""
     leaves: Int64s
-    """Number of the leaves of its tree."""
+    """Number of the leaves of its tree; -1 for a group that is no part of the snapshot."""
+    wanted: Bools
+    """The group is part of the snapshot."""
     held: Bools
     """Nothing of the group may be tried."""
+    stands_in: Bools
+    """There is no such pod group (any more), but there are pods that hold something on its account."""
+
+    @classmethod
+    def of(cls, cells: Iterable[GroupCell]) -> "GroupColumns":
+        """Return the columns of cells."""
+        place, account, leaves, *flags = groups.PACKING.columns([cell.row for cell in cells])
+        wanted, held, stands_in = [flag.astype(np.bool_) for flag in flags]
+        return cls(place, account, leaves, wanted, held, stands_in)
+
+    def among(self, chosen: Bools) -> "GroupColumns":
+        """Return the columns of the ``chosen`` rows."""
+        place, account, leaves = self.place[chosen], self.account[chosen], self.leaves[chosen]
+        return GroupColumns(place, account, leaves, self.wanted[chosen], self.held[chosen], self.stands_in[chosen])
 
 
 @attrs.define(eq=False)
 class GroupTable:
     """The groups that are part of the snapshot, of all that there are."""
 
-    leaves: Leaves
     members: Sequence[GroupCell] = ()
     groups: Sequence[PodGroup] = ()
     edition: Edition = attrs.field(factory=Edition)
@@ -135,19 +157,19 @@ class GroupTable:
     _rows: Carrier = attrs.field(factory=Carrier)
 
     def __attrs_post_init__(self) -> None:
-        self.columns = self._read(())
+        self.columns = GroupColumns.of(())
 
-    def settle(self, cells: Sequence[GroupCell], whole: Edition) -> None:
+    def read(self, cells: Sequence[GroupCell], edition: Edition, name: str = "said") -> GroupColumns:
+        """Return the columns of the cells of all groups as they are now; each table that is read has a ``name``."""
+        return GroupColumns(*self._rows.columns(name, edition, len(cells), lambda rows: _read_groups(cells, rows)))
+
+    def settle(self, cells: Sequence[GroupCell], whole: Edition, columns: GroupColumns) -> None:
         """Take the cells of all groups as they are now; ``whole`` is the edition of their table."""
         if whole.mark is self.edition.mark:
             return
-
-        def is_wanted(rows: Sequence[int]) -> tuple[Bools]:
-            return (np.array([cells[row].group is not None for row in rows], np.bool_),)
-
-        before = self._wanted
-        (self._wanted,) = self._rows.columns("wanted", whole, len(cells), is_wanted)
-        members = cells if self._wanted.all() else list(compress(cells, self._wanted.tolist()))
+        before, self._wanted = self._wanted, columns.wanted
+        everything = bool(self._wanted.all())
+        members = cells if everything else list(compress(cells, self._wanted.tolist()))
         if whole.before is self.edition.mark:
             edition = whole.among(before, self._wanted)
             fresh = _groups(members[row] for row in edition.fresh.tolist())
@@ -155,16 +177,11 @@ class GroupTable:
         else:
             edition, groups = Edition(mark=whole.mark), tuple(_groups(members))
         self.members, self.groups, self.edition = members, groups, edition
-        self.columns = GroupColumns(*self._rows.columns("groups", edition, len(members), self._read_rows))
+        self.columns = columns if everything else columns.among(self._wanted)
 
-    def _read_rows(self, rows: Sequence[int]) -> GroupColumns:
-        return self._read([self.members[row] for row in rows])
 
-    def _read(self, members: Sequence[GroupCell]) -> GroupColumns:
-        places = np.array([each.place for each in members], np.int64)
-        leaves = np.array([self.leaves.tree(each.leaves) for each in members], np.int64)
-        held = np.array([each.group is not None and bool(each.group.held) for each in members], np.bool_)
-        return GroupColumns(places, leaves, held)
+def _read_groups(cells: Sequence[GroupCell], rows: Sequence[int]) -> GroupColumns:
+    return GroupColumns.of(cells if len(rows) == len(cells) else [cells[row] for row in rows])
 
 
 def _groups(cells: Iterable[GroupCell]) -> list[PodGroup]:
