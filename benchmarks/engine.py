@@ -48,6 +48,8 @@ class _Timing:
     """An observer that times the phases of a cycle."""
 
     watch: Stopwatch
+    stopwatch: None = None
+    """Plugins are not timed."""
 
     def phase(self, name: str, /) -> AbstractContextManager[None]:
         """Time the phase ``name``."""

@@ -3,10 +3,23 @@
 The core calls; clocks and spans live in the implementations at the edge.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
-from typing import Protocol
+from typing import ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Stopwatch(Protocol):
+    """Times what plugins do."""
+
+    def timed(self, plugin: str, hook: str, function: Callable[P, R], /) -> Callable[P, R]:
+        """Return ``function`` with its time counted for ``plugin``, which is asked ``hook``."""
+
+    def paused(self, function: Callable[P, R], /) -> Callable[P, R]:
+        """Return ``function``, whose time counts for no plugin, whichever calls it."""
 
 
 class Phase(StrEnum):
@@ -20,6 +33,10 @@ class Phase(StrEnum):
 
 class Observer(Protocol):
     """Told when phases begin and end."""
+
+    @property
+    def stopwatch(self) -> Stopwatch | None:
+        """What times the functions of plugins; None leaves them as they are, at no cost."""
 
     def phase(self, name: str, /) -> AbstractContextManager[None]:
         """Return a context that lasts as long as the phase: a `Phase`, or the name of an action."""
@@ -36,6 +53,8 @@ class Observer(Protocol):
 
 class Silent:
     """An observer that looks away."""
+
+    stopwatch: Stopwatch | None = None
 
     @contextmanager
     def phase(self, name: str, /) -> Iterator[None]:

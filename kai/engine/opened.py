@@ -2,17 +2,17 @@
 
 A plugin returns small extensions. ``open_plugins`` is the one place where they become what the engine asks. Every
 function of a plugin is wrapped there, so that whatever it raises names the plugin, where it comes from, and what it was
-asked. Two plugins that claim the same exclusive thing are told there, too.
+asked. Two plugins that want the same exclusive thing are told there, too.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Final, ParamSpec, TypeVar, get_args
 
 import attrs
 import numpy as np
 
-from kai.engine.observe import Observer
+from kai.engine.observe import Observer, Stopwatch
 from kai.errors import ConfigError, KaiError, PluginError
 from kai.framework.hooks import (
     Domains,
@@ -28,6 +28,7 @@ from kai.framework.hooks import (
     VictimProposals,
     Victims,
 )
+from kai.framework.scenario import Outer, Scenario
 from kai.framework.terms import FairShares, Term
 from kai.framework.view import SessionView
 from kai.model.rows import Bools
@@ -85,110 +86,134 @@ def open_plugins(uses: Sequence[PluginUse], view: SessionView, observer: Observe
     """Return what the plugins answer to what ``view`` shows, in their order; at least one entry for each plugin.
 
     Raises: PluginError for a plugin that cannot be opened, or that returns what is no extension; ConfigError for two
-        plugins that claim the same.
+        plugins that want the same.
     """
     found: list[Opened] = []
     for use in uses:
         observer.plugin(use.name)
-        opening = guarded(use, "open", use.plugin.open)
-        found += grouped(use, opening(view))
+        asking = Asking(use, observer.stopwatch)
+        opening = asking.guarded("open", use.plugin.open)
+        found += asking.grouped(opening(view))
     observer.plugin("")
     _refuse_clashes(found)
     return found
 
 
-def grouped(use: PluginUse, extensions: object) -> list[Opened]:
-    """Return the extensions of one plugin by the shapes that they concern.
+@attrs.frozen
+class Asking:
+    """How one plugin is asked: what it raises names the plugin, and its time is taken if there is a stopwatch."""
 
-    Raises: PluginError for what is no extension, and for two of one class that concern the same shapes.
-    """
-    if not isinstance(extensions, Sequence) or isinstance(extensions, str):
-        raise _blamed(use, "open", f"returned {type(extensions).__name__}, expected a sequence of extensions")
-    out: list[dict[str, Any]] = []
-    for extension in extensions:
-        if isinstance(extension, _TERMS):
-            fields = _fields_for(out, use, None)
-            fields["terms"] = (*fields.get("terms", ()), extension)
-            continue
-        place = _PLACES.get(type(extension))
-        if place is None:
-            raise _blamed(use, "open", f"returned {type(extension).__name__} among extensions, which is none")
-        fields = _fields_for(out, use, getattr(extension, "concerns", None))
-        if place in fields:
-            raise _blamed(use, "open", f"returned two of {type(extension).__name__} for the same pods, expected one")
-        fields[place] = _guarded_extension(use, extension)
-    return [Opened(**fields) for fields in out] or [Opened(name=use.name, origin=use.origin)]
+    use: PluginUse
+    stopwatch: Stopwatch | None = None
+
+    def grouped(self, extensions: object) -> list[Opened]:
+        """Return the extensions of the plugin by the shapes that they concern.
+
+        Raises: PluginError for what is no extension, and for two of one class that concern the same shapes.
+        """
+        if not isinstance(extensions, Sequence) or isinstance(extensions, str):
+            raise self._blamed("open", f"returned {type(extensions).__name__}, expected a sequence of extensions")
+        out: list[dict[str, Any]] = []
+        for extension in extensions:
+            if isinstance(extension, _TERMS):
+                fields = self._fields_for(out, None)
+                fields["terms"] = (*fields.get("terms", ()), extension)
+                continue
+            kind = type(extension).__name__
+            place = _PLACES.get(type(extension))
+            if place is None:
+                raise self._blamed("open", f"returned {kind} among extensions, which is none")
+            fields = self._fields_for(out, getattr(extension, "concerns", None))
+            if place in fields:
+                raise self._blamed("open", f"returned two of {kind} for the same pods, expected one")
+            fields[place] = self._guarded_extension(extension)
+        return [Opened(**fields) for fields in out] or [Opened(name=self.use.name, origin=self.use.origin)]
+
+    def _fields_for(self, known: list[dict[str, Any]], concerns: Bools | None) -> dict[str, Any]:
+        for fields in known:
+            mine = fields["concerns"]
+            if mine is concerns or (mine is not None and concerns is not None and np.array_equal(mine, concerns)):
+                return fields
+        known.append({"name": self.use.name, "origin": self.use.origin, "concerns": concerns})
+        return known[-1]
+
+    def _guarded_extension(self, extension: Extension) -> Extension:
+        """Return ``extension`` with each function wrapped by ``guarded``."""
+        cls = type(extension)
+        changes: dict[str, Any] = {}
+        for field in attrs.fields(cls):
+            value = getattr(extension, field.name)
+            if callable(value):
+                wrap = self._guarded_generator if cls is VictimProposals else self.guarded
+                changes[field.name] = wrap(f"{cls.__name__}.{field.name}", value)
+        return attrs.evolve(extension, **changes)
+
+    def guarded(self, hook: str, function: Callable[P, R]) -> Callable[P, R]:
+        """Return ``function``, which blames the plugin for whatever it raises.
+
+        Cost: a tenth of a microsecond a call.
+        """
+        timed = function if self.stopwatch is None else self.stopwatch.timed(self.use.name, hook, function)
+
+        @wraps(function)
+        def ask(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return timed(*args, **kwargs)
+            except KaiError:
+                raise
+            except Exception as error:
+                raise self._blamed(hook, f"raised {type(error).__name__}: {error}") from error
+
+        return ask
+
+    def _guarded_generator(
+        self, hook: str, function: Callable[[Iterator[Outer]], Iterator[Scenario]]
+    ) -> Callable[[Iterator[Outer]], Iterator[Scenario]]:
+        """Do the same for a function whose results are made one by one."""
+        timed = function if self.stopwatch is None else _timed_generator(self.stopwatch, self.use.name, hook, function)
+
+        @wraps(function)
+        def ask(outers: Iterator[Outer]) -> Iterator[Scenario]:
+            try:
+                yield from timed(outers)
+            except KaiError:
+                raise
+            except Exception as error:
+                raise self._blamed(hook, f"raised {type(error).__name__}: {error}") from error
+
+        return ask
+
+    def _blamed(self, hook: str, message: str) -> PluginError:
+        return PluginError(message, plugin=self.use.name, origin=self.use.origin, hook=hook)
 
 
-def _fields_for(known: list[dict[str, Any]], use: PluginUse, concerns: Bools | None) -> dict[str, Any]:
-    for fields in known:
-        mine = fields["concerns"]
-        if mine is concerns or (mine is not None and concerns is not None and np.array_equal(mine, concerns)):
-            return fields
-    known.append({"name": use.name, "origin": use.origin, "concerns": concerns})
-    return known[-1]
+def _timed_generator(
+    stopwatch: Stopwatch, plugin: str, hook: str, function: Callable[[Iterator[Outer]], Iterator[Scenario]]
+) -> Callable[[Iterator[Outer]], Iterator[Scenario]]:
+    """Return ``function`` with the time of each result counted, less what the engine needs for each outer scenario."""
 
-
-def _guarded_extension(use: PluginUse, extension: Extension) -> Extension:
-    """Return ``extension`` with each function wrapped by ``guarded``."""
-    cls = type(extension)
-    changes: dict[str, Any] = {}
-    for field in attrs.fields(cls):
-        value = getattr(extension, field.name)
-        if callable(value):
-            wrap = _guarded_generator if cls is VictimProposals else guarded
-            changes[field.name] = wrap(use, f"{cls.__name__}.{field.name}", value)
-    return attrs.evolve(extension, **changes)
-
-
-def guarded(use: PluginUse, hook: str, function: Callable[P, R]) -> Callable[P, R]:
-    """Return ``function``, which blames the plugin for whatever it raises. Cost: a tenth of a microsecond a call."""
-
-    @wraps(function)
-    def ask(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except KaiError:
-            raise
-        except Exception as error:
-            raise _blamed(use, hook, f"raised {type(error).__name__}: {error}") from error
+    def ask(outers: Iterator[Outer]) -> Iterator[Scenario]:
+        grow = stopwatch.paused(partial(next, outers, None))
+        step = stopwatch.timed(plugin, hook, partial(next, iter(function(iter(grow, None))), None))
+        yield from iter(step, None)
 
     return ask
-
-
-def _guarded_generator(use: PluginUse, hook: str, function: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
-    """Do the same for a function whose results are made one by one."""
-
-    @wraps(function)
-    def ask(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
-        try:
-            yield from function(*args, **kwargs)
-        except KaiError:
-            raise
-        except Exception as error:
-            raise _blamed(use, hook, f"raised {type(error).__name__}: {error}") from error
-
-    return ask
-
-
-def _blamed(use: PluginUse, hook: str, message: str) -> PluginError:
-    return PluginError(message, plugin=use.name, origin=use.origin, hook=hook)
 
 
 def _refuse_clashes(plugins: Sequence[Opened]) -> None:
-    """Refuse two plugins that claim what only one can have.
+    """Refuse two plugins that want what only one can have.
 
     Raises: ConfigError.
     """
     owners: dict[str, str] = {}
     for plugin in plugins:
-        for claim in claims(plugin):
-            owner = owners.setdefault(claim, plugin.name)
+        for right in exclusive_of(plugin):
+            owner = owners.setdefault(right, plugin.name)
             if owner != plugin.name:
-                raise ConfigError(f"plugins: found {owner} and {plugin.name} that both {claim}, expected one of them")
+                raise ConfigError(f"plugins: found {owner} and {plugin.name} that both {right}, expected one of them")
 
 
-def claims(plugin: Opened) -> Iterator[str]:
+def exclusive_of(plugin: Opened) -> Iterator[str]:
     """Yield what ``plugin`` does that only one plugin can do, in words."""
     if any(isinstance(term, FairShares) for term in plugin.terms):
         yield "give the shares of queues"
@@ -198,4 +223,4 @@ def claims(plugin: Opened) -> Iterator[str]:
         yield "say who may reclaim"
 
 
-__all__ = ["Opened", "claims", "grouped", "guarded", "open_plugins"]
+__all__ = ["Asking", "Opened", "exclusive_of", "open_plugins"]

@@ -42,6 +42,7 @@ from kai.scheduler.observe import CycleObserver
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.suspects import Blame, Inquiry
 from kai.state.snapshot import Snapshot
+from kai.telemetry.plugin_times import Taken
 
 _MOST_DUMPS: Final = 3
 _FIELDS: Final = tuple(field.name for field in attrs.fields(ClusterObjects))
@@ -78,6 +79,8 @@ class Done:
     """How long each phase took."""
     plugins: Mapping[tuple[str, str], float]
     """How long each plugin took to open and to close, by its name and the phase."""
+    taken: Mapping[tuple[str, str], Taken]
+    """How long each function of a plugin took in this cycle, by the names of both."""
     spent: Mapping[str, Spent]
     groups: Mapping[str, tuple[int, int]]
     """By action: how many groups it bound, and for how many it decided something."""
@@ -315,6 +318,7 @@ class Cycles:
             overall=overall,
             seconds=dict(observer.seconds),
             plugins=observer.plugins,
+            taken=observer.stopwatch.taken,
             spent=dict(budget.finish()),
             groups=dict(stream.groups),
             decisions=stream.count,

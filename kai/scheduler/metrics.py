@@ -25,6 +25,7 @@ from kai.model.status import Status
 from kai.scheduler.budget import Spent
 from kai.scheduler.signals import BindOrdered, BindRefused, Evicted, EvictionRefused, Signal, StatementRejected
 from kai.state.snapshot import Snapshot
+from kai.telemetry.plugin_times import Taken
 
 _MILLISECONDS: Final = tuple(5.0 * 2**power for power in range(10))
 _SEARCH: Final = tuple(0.001 * 2**power for power in range(16))
@@ -160,6 +161,8 @@ class SchedulerMetrics:
         self._cycle_seconds = histogram("cycle_duration_seconds", "How long cycles take.", _SECONDS)
         self._phase_seconds = histogram("phase_duration_seconds", "How long parts of cycles take.", _SECONDS, "phase")
         namespace = "of a namespace with more shapes than a cycle considers"
+        self._plugin_seconds = counter("plugin_seconds_total", "How long plugins took.", "plugin", "hook")
+        self._plugin_calls = counter("plugin_calls_total", "How often plugins were asked.", "plugin", "hook")
         self._shapes = gauge("namespace_pending_shapes", f"Distinct shapes of pending pods {namespace}.", "namespace")
         self._later = gauge(
             "namespace_deferred_groups", f"Pod groups that wait for their turn {namespace}.", "namespace"
@@ -204,6 +207,11 @@ class SchedulerMetrics:
     def plugin(self, name: str, phase: str, seconds: float) -> None:
         """Show how long a plugin took to open or to close."""
         self._plugin.labels(name, _MOMENTS[phase]).set(seconds * 1000)
+
+    def plugin_asked(self, name: str, hook: str, taken: Taken) -> None:
+        """Count what the calls of one function of a plugin took in a cycle."""
+        self._plugin_seconds.labels(name, hook).inc(taken.seconds)
+        self._plugin_calls.labels(name, hook).inc(taken.calls)
 
     def cycle(self, seconds: float) -> None:
         """Count a whole cycle."""

@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 from opentelemetry.trace import Span, Tracer, set_span_in_context
 
+from kai.telemetry.plugin_times import PluginTimes
 from kai.telemetry.tracing import trace_parent
 
 IDLE: Final = ""
@@ -27,6 +28,8 @@ class CycleObserver:
     tracer: Tracer
     clock: Callable[[], float]
     root: Span
+    stopwatch: PluginTimes
+    """Times the functions of plugins."""
     seconds: dict[str, float] = attrs.field(factory=dict)
     """How long each phase took, in their order."""
     plugins: dict[tuple[str, str], float] = attrs.field(factory=dict)
@@ -45,7 +48,7 @@ class CycleObserver:
         """Begin a trace."""
         root = tracer.start_span("cycle")
         root.set_attribute("kai.cycle", number)
-        return cls(tracer=tracer, clock=clock, root=root)
+        return cls(tracer=tracer, clock=clock, root=root, stopwatch=PluginTimes(clock))
 
     @property
     def trace(self) -> str:

@@ -246,6 +246,8 @@ class Scheduler:
         self.metrics.cycle(seconds)
         for phase, took in outcome.seconds.items():
             self.metrics.phase(phase, took)
+        for (plugin, hook), taken in outcome.taken.items():
+            self.metrics.plugin_asked(plugin, hook, taken)
         for (plugin, phase), took in outcome.plugins.items():
             self.metrics.plugin(plugin, phase, took)
         for action, (bound, acted_on) in outcome.groups.items():

@@ -11,6 +11,7 @@ from kai.api.bad_value import BadValue
 from kai.api.wire import EMPTY
 from kai.configuration.reading import Configuration
 from kai.configuration.registry import Registry
+from kai.engine.observe import Observer
 from kai.errors import InputError
 from kai.intake import IntakeSettings
 from kai.simulation.answer import answer
@@ -97,15 +98,15 @@ class Request:
         """What is installed, looked up once for all cases."""
         return Registry.installed()
 
-    def run(self, path: str) -> Result:
-        """Read the case at ``path`` and simulate it.
+    def run(self, path: str, observer: Observer | None = None) -> Result:
+        """Read the case at ``path`` and simulate it, watched by ``observer``.
 
         Raises: InputError or ConfigError that names what is wrong.
         """
         case = read_case(path)
         if isinstance(case, FairShareCase):
             return Result(case=case, answer=divide_case(case))
-        outcome = simulate(self._changed(case), self.registry)
+        outcome = simulate(self._changed(case), self.registry, observer)
         return Result(case=outcome.case, answer=answer(outcome), outcome=outcome)
 
     def _changed(self, case: Case) -> Case:

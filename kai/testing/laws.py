@@ -15,7 +15,7 @@ from kai.api.objects import ClusterObjects
 from kai.configuration.options import build
 from kai.configuration.reading import default_profile
 from kai.engine.cycle import run_cycle
-from kai.engine.opened import claims
+from kai.engine.opened import exclusive_of
 from kai.engine.profile import Profile
 from kai.engine.session import Session
 from kai.errors import ConfigError
@@ -257,7 +257,7 @@ def _check_cycle(plugin: Plugin, objects: ClusterObjects, where: str) -> None:
 def _claimed(plugin: Plugin, objects: ClusterObjects) -> set[str]:
     """Return what ``plugin`` does that only one plugin can do: it then stands in for the built-in one."""
     session = open_session(take_snapshot(objects, NOW), plugin)
-    return {claim for each in session.policy.plugins for claim in claims(each) if "detail" not in claim}
+    return {right for each in session.policy.plugins for right in exclusive_of(each) if "detail" not in right}
 
 
 def _decisions(objects: ClusterObjects, profile: Profile) -> list[str]:

@@ -66,3 +66,25 @@ def test_a_configuration_that_names_what_is_not_installed_is_refused(capsys, tmp
     assert "found 'binpak', expected the name of an installed plugin" in told
     assert "weigth" in told
     assert "did you mean binpack?" in told
+
+
+def test_each_function_of_a_plugin_is_timed_on_a_cluster_that_is_written_down(capsys):
+    path = "examples/lab"
+    assert run(["plugins", "--time", path, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["kind"] == "PluginTimes"
+    by_name = {(each["plugin"], each["hook"]): each for each in found["items"]}
+    assert by_name["proportion", "open"]["calls"] == 1
+    assert all(each["calls"] > 0 and 0 <= each["seconds"] <= found["seconds"] for each in found["items"])
+    assert sum(each["share"] for each in found["items"]) <= 1
+    assert run(["plugins", "--time", path]) == 0
+    told = capsys.readouterr()
+    head, *rows = told.out.splitlines()
+    assert head.split() == ["PLUGIN", "HOOK", "CALLS", "TOTAL", "MS", "SHARE"]
+    assert {(row.split()[0], row.split()[1]) for row in rows} == set(by_name)
+    assert told.err.startswith("plugins took ")
+
+
+def test_a_case_without_a_cluster_cannot_be_timed(capsys, tmp_path):
+    assert run(["plugins", "--time", str(tmp_path / "missing")]) == 4
+    assert "missing" in capsys.readouterr().err

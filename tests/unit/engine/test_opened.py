@@ -154,3 +154,57 @@ def test_two_plugins_that_claim_the_same_are_an_error(extension, claim):
     opened([extension])
     with pytest.raises(ConfigError, match=f"found p0 and p1 that both {claim}, expected one of them"):
         opened([extension], [extension])
+
+
+@attrs.define
+class Counting:
+    """A stopwatch that writes down what is called within what."""
+
+    asked: list = attrs.field(factory=list)
+
+    def timed(self, plugin, hook, function):
+        return self._noted(f"{plugin} {hook}", function)
+
+    def paused(self, function):
+        return self._noted("engine", function)
+
+    def _noted(self, name, function):
+        def ask(*args):
+            self.asked.append(name)
+            return function(*args)
+
+        return ask
+
+
+class Watching(Silent):
+    def __init__(self, stopwatch):
+        self.stopwatch = stopwatch
+
+
+def test_a_stopwatch_is_put_around_each_function_of_a_plugin():
+    stopwatch = Counting()
+    use = PluginUse(name="p", plugin=Saying([PodFilter(lambda pod: pod), Density(gpu_binpack=1.0)]))
+    (first,) = open_plugins([use], VIEW, Watching(stopwatch))
+    assert first.pod_filter.admit(7) == 7
+    assert stopwatch.asked == ["p open", "p PodFilter.admit"]
+
+
+def test_a_proposal_is_timed_without_the_time_that_the_engine_needs_for_outer_scenarios():
+    stopwatch = Counting()
+
+    def propose(outers):
+        for outer in outers:
+            yield outer * 2
+
+    use = PluginUse(name="p", plugin=Saying([VictimProposals(propose)]))
+    (plugin,) = open_plugins([use], VIEW, Watching(stopwatch))
+    assert list(plugin.proposals.propose(iter([1, 2]))) == [2, 4]
+    assert stopwatch.asked[1:] == ["p VictimProposals.propose", "engine"] * 3
+
+
+def test_without_a_stopwatch_a_plugin_is_asked_directly():
+    def admit(pod):
+        return pod
+
+    (plugin,) = opened([PodFilter(admit)])
+    assert plugin.pod_filter.admit.__wrapped__ is admit

@@ -232,4 +232,8 @@ def test_each_plugin_is_timed_when_it_opens():
     done = cycles.run(small_cluster(), 0.0, Stream(TERM, 1, observer, lambda: None, lambda: False))
     opened = {name for name, phase in done.plugins if phase == "open"}
     assert opened == {use.name for use in profile.plugins}
-    assert set(done.plugins.values()) == {1.0}
+    # The clock goes on by one at each look, and the stopwatch looks twice in between.
+    assert set(done.plugins.values()) == {3.0}
+    opening = {plugin: taken for (plugin, hook), taken in done.taken.items() if hook == "open"}
+    assert set(opening) == opened
+    assert {(taken.calls, taken.seconds) for taken in opening.values()} == {(1, 1.0)}
