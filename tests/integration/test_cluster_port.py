@@ -168,11 +168,20 @@ async def test_a_compacted_history_is_noticed_inside_of_the_stream_and_made_good
 
 @asynchronous
 async def test_a_watch_from_a_compacted_version_lists_again(plane):
+    """A stream that was cut goes on at the version that was heard of last, and only one that is too old is listed."""
+    plane.restart_apiserver(kill=True)  # so that its cache begins long after the first version
     async with connected(plane) as cluster:
         watcher = next(each for each in cluster.watchers if each.watched.cls is ConfigMap)
         before = watcher.machine.completed
-        watcher.machine.version = "1"
-        plane.restart_apiserver(kill=True)
+
+        def is_cut_and_outdated():
+            # One step, and only while the stream is open: one that is being opened asks for what was known before.
+            is_cut = cut(watcher)
+            if is_cut:
+                watcher.machine.version = "1"
+            return is_cut
+
+        await until(is_cut_and_outdated)
         plane.admin.ensure(config_map("later"))
         await until(lambda: watcher.machine.completed > before)
         await until(lambda: cluster.store.get(ConfigMap, "later", NAMESPACE) is not None)
