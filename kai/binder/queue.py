@@ -78,11 +78,16 @@ class SweepEnded:
 
 
 @attrs.frozen
+class ServerBack:
+    """The API server answers again: what was interrupted need not wait any longer."""
+
+
+@attrs.frozen
 class Tick:
     """Time has passed."""
 
 
-Event: TypeAlias = Started | RequestSeen | RequestGone | PodSeen | AttemptEnded | SweepEnded | Tick
+Event: TypeAlias = Started | RequestSeen | RequestGone | PodSeen | AttemptEnded | SweepEnded | ServerBack | Tick
 
 
 # --- Effects -------------------------------------------------------------------------------------------------------
@@ -166,6 +171,8 @@ class BindQueue:
                 self._end_attempt(ref, outcome, now)
             case SweepEnded(group, succeeded):
                 self._end_sweep(group, succeeded=succeeded, now=now)
+            case ServerBack():
+                self._hurry(now)
             case Tick():
                 pass
         effects += self._start_sweeps(now)
@@ -235,6 +242,15 @@ class BindQueue:
             pause = max(outcome.delay or 0.0, retry_delay(count, _LONGEST_PAUSE))
             self._schedule(key, _Entry(entry.request, due=now + pause, interruptions=count))
 
+    def _hurry(self, now: float) -> None:
+        """Let what was interrupted go on at once; a bind that failed goes on backing off."""
+        for key, entry in self._entries.items():
+            if entry.interruptions and not entry.running and entry.due > now:
+                entry.due = now
+                heapq.heappush(self._heap, (now, key))
+        for group in self._sweeps:
+            heapq.heappush(self._sweep_heap, (now, group))
+
     def _schedule(self, key: Key, entry: _Entry) -> None:
         self._entries[key] = entry
         heapq.heappush(self._heap, (entry.due, key))
@@ -273,8 +289,9 @@ class BindQueue:
         effects: list[Effect] = []
         while self._sweep_heap and self._sweep_heap[0][0] <= now:
             _, group = heapq.heappop(self._sweep_heap)
-            self._sweeping[group] = False
-            effects.append(StartSweep(group))
+            if group in self._sweeps and group not in self._sweeping:
+                self._sweeping[group] = False
+                effects.append(StartSweep(group))
         return effects
 
     def _end_sweep(self, group: str, *, succeeded: bool, now: float) -> None:

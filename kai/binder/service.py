@@ -4,6 +4,9 @@ Orders come from the watch of bind requests, or, from a scheduler in the same pr
 as they are written; either way the bind request in the cluster is what counts, and is read before anything is done. An
 order that is only assumed to be written yet is none.
 
+While the API server is away no attempt begins. What it interrupted goes on as soon as it is back, and the log says
+nothing of single binds: that the server is away is one line for all of them.
+
 Besides what the queue asks for, everything is swept at the start and now and then: a reservation pod may have been
 deleted by somebody whom nobody watches.
 """
@@ -39,6 +42,7 @@ from kai.binder.queue import (
     PodSeen,
     RequestGone,
     RequestSeen,
+    ServerBack,
     StartAttempt,
     Started,
     StartSweep,
@@ -144,6 +148,7 @@ class BinderService:
         await self.cluster.store.synced()
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
+            self.cluster.way.listen(self._go_on)
             try:
                 self._alarm = Alarm(self.cluster.clock, tasks)
                 tasks.start_soon(self._keep_time, self._alarm)
@@ -152,7 +157,11 @@ class BinderService:
                     async for batch in changes:
                         self._take(batch)
             finally:
+                self.cluster.way.unlisten(self._go_on)
                 self._tasks = self._alarm = None
+
+    def _go_on(self, _: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told
+        self._step(ServerBack())
 
     def _take(self, batch: Sequence[Change[Any]]) -> None:
         for change in batch:
@@ -201,6 +210,7 @@ class BinderService:
     # --- Plans ---------------------------------------------------------------------------------------------------
 
     async def _attempt(self, effect: StartAttempt) -> None:
+        await self.cluster.way.opened()
         began = self.cluster.clock.monotonic()
         known = self.cluster.store.get(BindRequest, effect.ref.name, effect.ref.namespace)
         with self.traced("bind", _trace_of(known)) as ended:
@@ -208,7 +218,7 @@ class BinderService:
             if not isinstance(outcome, Outcome):
                 outcome = Outcome(verdict=Verdict.INTERRUPTED, message=outcome)
             ended(outcome.verdict.value)
-        _log(effect.ref, outcome)
+        self._log(effect.ref, outcome)
         self.observe(BindEnded(result=outcome.verdict.value, seconds=self.cluster.clock.monotonic() - began))
         self._step(AttemptEnded(effect.ref, outcome))
 
@@ -217,25 +227,46 @@ class BinderService:
         began = self.cluster.clock.monotonic()
         count = 0
         while True:
+            await self.cluster.way.opened()
             patient = count < self.binder.settings.patience
             with self.traced("bind", _trace_of(request)) as ended:
                 found = await self._carried_out(attempt_unwritten(self.binder, request, patient=patient))
                 outcome = found if isinstance(found, Outcome) else Outcome(verdict=Verdict.FAILED, message=found)
                 ended(outcome.verdict.value)
-            _log(request_ref(request), outcome)
+            self._log(request_ref(request), outcome)
             self.observe(BindEnded(result=outcome.verdict.value, seconds=self.cluster.clock.monotonic() - began))
             if outcome.verdict is not Verdict.INTERRUPTED:
                 break
             count += 1
-            await self.cluster.clock.sleep(max(outcome.delay or 0.0, retry_delay(count, _LONGEST_PAUSE)))
+            await self._rest(max(outcome.delay or 0.0, retry_delay(count, _LONGEST_PAUSE)))
         done("" if outcome.verdict is Verdict.BOUND else outcome.message or outcome.verdict.value)
 
+    async def _rest(self, seconds: float) -> None:
+        """Wait for so long, or until the API server answers again."""
+        clock, way = self.cluster.clock, self.cluster.way
+        async with anyio.create_task_group() as tasks:
+            alarm = Alarm(clock, tasks)
+
+            def wake(_: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told
+                alarm.ring()
+
+            alarm.set_for(clock.monotonic() + seconds)
+            way.listen(wake)
+            try:
+                await alarm.wait()
+            finally:
+                way.unlisten(wake)
+            tasks.cancel_scope.cancel()
+
     async def _sweep(self, effect: StartSweep) -> None:
+        await self.cluster.way.opened()
         settings = self.binder.settings
         plan = sweep_group(effect.group, settings) if effect.group else sweep_everything(settings)
         deleted = await self._carried_out(plan)
         log = structlog.get_logger()
-        if isinstance(deleted, str):
+        if isinstance(deleted, str) and self.cluster.way.is_doubtful:
+            log.debug("sweep interrupted", group=effect.group, why=deleted)
+        elif isinstance(deleted, str):
             log.warning("sweep failed", group=effect.group, why=deleted)
         elif deleted:
             log.info("swept", group=effect.group, deleted=list(deleted))
@@ -252,22 +283,24 @@ class BinderService:
             structlog.get_logger().error("plan failed", why=str(error), kind=type(error).__name__, at=place_of(error))
             return f"{type(error).__name__}: {error}"
 
+    def _log(self, ref: Ref[BindRequest], outcome: Outcome) -> None:
+        log = structlog.get_logger().bind(bind_request=f"{ref.namespace}/{ref.name}")
+        is_doubtful = self.cluster.way.is_doubtful  # the log says the same once for all
+        if outcome.leftovers:
+            (log.debug if is_doubtful else log.warning)("could not be undone yet", leftovers=list(outcome.leftovers))
+        match outcome.verdict:
+            case Verdict.BOUND:
+                log.info("bound")
+            case Verdict.NOTHING_TO_DO:
+                log.debug("nothing to do", why=outcome.message)
+            case Verdict.INTERRUPTED if is_doubtful:
+                log.debug(outcome.verdict.value, why=outcome.message)
+            case _:
+                log.warning(outcome.verdict.value, why=outcome.message, again_after=outcome.delay)
+
 
 def _trace_of(request: BindRequest | None) -> str:
     return "" if request is None else request.metadata.annotations.get(names.TRACE_PARENT, "")
-
-
-def _log(ref: Ref[BindRequest], outcome: Outcome) -> None:
-    log = structlog.get_logger().bind(bind_request=f"{ref.namespace}/{ref.name}")
-    if outcome.leftovers:
-        log.warning("could not be undone yet", leftovers=list(outcome.leftovers))
-    match outcome.verdict:
-        case Verdict.BOUND:
-            log.info("bound")
-        case Verdict.NOTHING_TO_DO:
-            log.debug("nothing to do", why=outcome.message)
-        case _:
-            log.warning(outcome.verdict.value, why=outcome.message, again_after=outcome.delay)
 
 
 def make_binder(

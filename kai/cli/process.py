@@ -298,7 +298,11 @@ async def _while_leading(role: Role, connection: Connection, leadership: Leaders
 
 async def _in_term(role: Role, connection: Connection, leadership: Leadership, term: Term) -> None:
     cluster = Cluster(
-        store=connection.store, api=connection.api.fenced(term), clock=connection.clock, draw=connection.draw
+        store=connection.store,
+        api=connection.api.fenced(term),
+        clock=connection.clock,
+        draw=connection.draw,
+        way=connection.way,
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_work, role, cluster)

@@ -378,6 +378,48 @@ class Api(Protocol):
         ...
 
 
+# --- The way to the server -----------------------------------------------------------------------------------------
+
+Listener: TypeAlias = Callable[[bool], None]
+"""Is told that others can go on again; True says that the server had been away."""
+
+
+class Way(Protocol):
+    """Whether the API server can be reached; the log says so once for all who use the port."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the server is away, or may be: a call without an answer is then no news to the log."""
+        ...
+
+    async def opened(self) -> None:
+        """Wait until the server can be reached."""
+        ...
+
+    def listen(self, listener: Listener) -> None:
+        """Tell a listener when others can go on again."""
+        ...
+
+    def unlisten(self, listener: Listener) -> None:
+        """Tell a listener nothing any more."""
+        ...
+
+
+class AlwaysOpen:
+    """The way to a server in the same process."""
+
+    is_doubtful = False
+
+    async def opened(self) -> None:
+        """Return at once."""
+
+    def listen(self, listener: Listener) -> None:
+        """Have nothing to tell."""
+
+    def unlisten(self, listener: Listener) -> None:
+        """Have nothing to tell."""
+
+
 @attrs.frozen(kw_only=True)
 class Cluster:
     """The port as one value, for a service to be given."""
@@ -386,3 +428,4 @@ class Cluster:
     api: Api
     clock: Clock
     draw: Draw
+    way: Way = attrs.field(factory=AlwaysOpen)

@@ -19,7 +19,7 @@ import attrs
 import structlog
 
 from kai.cluster.calls import Answer, Call, NoAnswer, Stream, Transport
-from kai.cluster.port import Clock, Draw
+from kai.cluster.port import Clock, Draw, Listener
 from kai.cluster.rights import Rights
 
 _PATH: Final = "/livez"
@@ -32,9 +32,6 @@ _BETWEEN_DOUBTS: Final = 1.0
 _REMINDER: Final = 180.0
 _BETWEEN_NEWS: Final = 1.0
 _GATEWAY: Final = frozenset({502, 503, 504})
-
-Listener = Callable[[bool], None]
-"""Is told that others can go on again; True says that the server had been away."""
 
 
 @attrs.define(eq=False)
@@ -62,9 +59,18 @@ class Reachability:
         lasting = in_words(self.clock.monotonic() - self.away_since)
         return f"the API server {self.server()} cannot be reached for {lasting}: {self.why}"
 
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the server is away, or a call ended in a way that the next probe looks into."""
+        return self.away_since is not None or self._doubted.is_set()
+
     def listen(self, listener: Listener) -> None:
         """Tell a listener when others can go on again."""
         self._listeners.append(listener)
+
+    def unlisten(self, listener: Listener) -> None:
+        """Tell a listener nothing any more."""
+        self._listeners.remove(listener)
 
     def improved(self) -> None:
         """Note that something works again that did not: it may be so for others too."""
@@ -143,7 +149,7 @@ class Reachability:
         self._tell(was_away=True)
 
     def _tell(self, *, was_away: bool) -> None:
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(was_away)
 
 

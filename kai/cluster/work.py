@@ -6,7 +6,8 @@ plain machine without clock, randomness or tasks. `Workers` is the thin loop aro
 
 Holds: one key is looked at by one task at a time; what is asked for during a look is looked at once more after it. A
 look that failed is repeated after a pause that doubles, shortened at random so that many do not come back at once; an
-event in between ends the pause. As many keys wait as there are objects, never more.
+event in between ends the pause, and so does the return of the API server. As many keys wait as there are objects, never
+more. While the API server is away, no look begins.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import attrs
 import structlog
 
 from kai.api.plans import Reason, Refusal
-from kai.cluster.port import Clock, Draw
+from kai.cluster.port import AlwaysOpen, Clock, Draw, Way
 from kai.cluster.signals import Observe, WorkEnded, unobserved
 
 K = TypeVar("K", bound=Hashable)
@@ -58,6 +59,8 @@ class Ended:
     failure: str = ""
     after: float | None = None
     """Seconds until the next look: at least, after a failure; exactly, otherwise, and None for none."""
+    unwritten: str = ""
+    """The object that could not be written, for the log; "" if the look has said what there is to say."""
 
 
 DONE: Final = Ended()
@@ -67,9 +70,7 @@ def ended_by(reply: object, subject: str) -> Ended:
     """Return how a look ends whose last write was answered with this; an object that is gone needs no more."""
     if not isinstance(reply, Refusal) or reply.reason is Reason.NOT_FOUND:
         return DONE
-    why = reply.message or reply.reason.value
-    structlog.get_logger().warning("not written", subject=subject, why=why)
-    return Ended(failure=why, after=reply.retry_after)
+    return Ended(failure=reply.message or reply.reason.value, after=reply.retry_after, unwritten=subject)
 
 
 @attrs.frozen
@@ -143,6 +144,14 @@ class WorkQueue(Generic[K]):
             self._put_back(key, max(now, item.again + self.pace.gather), 0, since=item.again)
         elif ended.after is not None:
             self._put_back(key, now + ended.after, 0)
+
+    def hurry(self, now: float) -> None:
+        """Repeat what failed within a second: what was in its way may be gone."""
+        for key, item in self._items.items():
+            soon = now + self.draw()
+            if item.failures and not item.running and soon < item.due:
+                item.due = soon
+                self._push(soon, key)
 
     @property
     def next_due(self) -> float | None:
@@ -220,6 +229,7 @@ class Workers(Generic[K]):
     look: Callable[[Look[K]], Awaitable[Ended]]
     clock: Clock
     observe: Observe = unobserved
+    way: Way = attrs.field(factory=AlwaysOpen)
     _alarm: Alarm | None = None
 
     def want(self, key: K, *, after: float = 0.0) -> None:
@@ -230,13 +240,23 @@ class Workers(Generic[K]):
 
     async def run(self) -> None:
         """Look at whatever is due."""
-        async with anyio.create_task_group() as tasks:
-            alarm = self._alarm = Alarm(self.clock, tasks)
-            while True:
-                for look in self.queue.take(self.clock.monotonic()):
-                    tasks.start_soon(self._carry_out, look)
-                alarm.set_for(self.queue.next_due)
-                await alarm.wait()
+        self.way.listen(self._go_on)
+        try:
+            async with anyio.create_task_group() as tasks:
+                alarm = self._alarm = Alarm(self.clock, tasks)
+                while True:
+                    await self.way.opened()
+                    for look in self.queue.take(self.clock.monotonic()):
+                        tasks.start_soon(self._carry_out, look)
+                    alarm.set_for(self.queue.next_due)
+                    await alarm.wait()
+        finally:
+            self.way.unlisten(self._go_on)
+
+    def _go_on(self, _: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told
+        self.queue.hurry(self.clock.monotonic())
+        if self._alarm is not None:
+            self._alarm.ring()
 
     async def _carry_out(self, look: Look[K]) -> None:
         began = self.clock.monotonic()
@@ -247,6 +267,8 @@ class Workers(Generic[K]):
             structlog.get_logger().error(
                 "work failed", work=self.name, key=look.key, why=ended.failure, at=place_of(error)
             )
+        if ended.unwritten and not self.way.is_doubtful:  # else the log says the same once for all
+            structlog.get_logger().warning("not written", subject=ended.unwritten, why=ended.failure)
         now = self.clock.monotonic()
         self.queue.end(look.key, now, ended)
         if self._alarm is not None:

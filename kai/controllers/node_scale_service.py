@@ -45,7 +45,8 @@ class NodeScaleAdjuster:
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
         queue: WorkQueue[str] = WorkQueue(self.pace, self.cluster.draw)
-        self._workers = Workers("node-scale-adjuster", queue, self._look, self.cluster.clock, self.observe)
+        clock, way = self.cluster.clock, self.cluster.way
+        self._workers = Workers("node-scale-adjuster", queue, self._look, clock, self.observe, way)
 
     async def run(self) -> None:
         """Adjust until cancelled."""
@@ -81,7 +82,8 @@ class NodeScaleAdjuster:
         if deleted or not adjustment.deletions:
             self._state = adjustment.state
         if failures:
-            structlog.get_logger().warning("scaling pods not adjusted", why=failures)
+            if not self.cluster.way.is_doubtful:
+                structlog.get_logger().warning("scaling pods not adjusted", why=failures)
             return Ended(failure=failures[0])
         return Ended(after=adjustment.look_again_after)
 

@@ -69,7 +69,8 @@ class PodGroupController:
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
         queue: WorkQueue[Key] = WorkQueue(self.pace, self.cluster.draw)
-        self._workers = Workers("podgroup-controller", queue, self._look, self.cluster.clock, self.observe)
+        clock, way = self.cluster.clock, self.cluster.way
+        self._workers = Workers("podgroup-controller", queue, self._look, clock, self.observe, way)
 
     async def run(self) -> None:
         """Keep statuses until cancelled."""

@@ -56,7 +56,8 @@ class QueueController:
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
         queue: WorkQueue[str] = WorkQueue(self.pace, self.cluster.draw)
-        self._workers = Workers("queue-controller", queue, self._look, self.cluster.clock, self.observe)
+        clock, way = self.cluster.clock, self.cluster.way
+        self._workers = Workers("queue-controller", queue, self._look, clock, self.observe, way)
 
     async def run(self) -> None:
         """Keep statuses until cancelled."""
@@ -151,8 +152,10 @@ class QueueController:
             refusal = await self._try_first_queues()
             if refusal is None:
                 return
-            structlog.get_logger().warning("first queues not made", why=refusal.message or refusal.reason.value)
+            if not self.cluster.way.is_doubtful:
+                structlog.get_logger().warning("first queues not made", why=refusal.message or refusal.reason.value)
             await self.cluster.clock.sleep(max(_AGAIN, refusal.retry_after or 0.0))
+            await self.cluster.way.opened()
 
     async def _try_first_queues(self) -> Refusal | None:
         """Make the queues that are to be made; the second not before the first, so stop at a refusal and return it."""

@@ -95,7 +95,8 @@ class PodGrouper:
         """Make the parts that need the others."""
         self._fetcher = Fetcher(self.cluster.api, self.cluster.clock, lambda kind: not self.groupers.knows(kind))
         queue: WorkQueue[Key] = WorkQueue(self.pace, self.cluster.draw)
-        self._workers = Workers("podgrouper", queue, self._look, self.cluster.clock, self.observe)
+        clock, way = self.cluster.clock, self.cluster.way
+        self._workers = Workers("podgrouper", queue, self._look, clock, self.observe, way)
         self._upfront = Upfront(self.cluster, MANAGER, self._again, self.observe)
 
     async def run(self) -> None:

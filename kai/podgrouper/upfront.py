@@ -58,7 +58,8 @@ class Upfront:
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
         queue: WorkQueue[Key] = WorkQueue(_PACE, self.cluster.draw)
-        self._workers = Workers("podgrouper-upfront", queue, self._look, self.cluster.clock, self.observe)
+        clock, way = self.cluster.clock, self.cluster.way
+        self._workers = Workers("podgrouper-upfront", queue, self._look, clock, self.observe, way)
 
     async def run(self) -> None:
         """Write what is shown, until cancelled."""

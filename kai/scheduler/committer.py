@@ -58,6 +58,8 @@ _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 10.0
 _BUDGET_PAUSE: Final = 60.0
 _PROMISES_KEPT: Final = 600
+_KEPT_PAUSE: Final = 30.0
+"""For so long a bind request whose node is there is not asked about again, although the store lacks the node."""
 _ELSEWHERE_AT_ONCE: Final = 2
 """So often a pod that one node had no room for tries another without a rest."""
 
@@ -88,6 +90,8 @@ class Committer:
     """Which node each pod was told that it was promised, and in which cycle last."""
     _shielded: dict[str, float] = attrs.field(factory=dict)
     """Pods, by UID, that a disruption budget protects: until when not to ask again."""
+    _kept: dict[str, float] = attrs.field(factory=dict)
+    """Bind requests, by UID, whose nodes are there: until when not to ask again."""
 
     def __attrs_post_init__(self) -> None:
         """Begin with blank forms."""
@@ -127,6 +131,11 @@ class Committer:
     def under_way(self) -> int:
         """How many writes have not ended."""
         return len(self._works) + len(self._waiting)
+
+    def hurry(self, now: float) -> None:
+        """Let what pauses go on with the next event: the API server answers again."""
+        self._waiting = [(min(due, now), ticket, work) for due, ticket, work in self._waiting]
+        heapq.heapify(self._waiting)
 
     def _drop(self) -> list[Effect]:
         effects: list[Effect] = [Forget(cls, key) for cls, key in sorted(self._busy, key=lambda each: each[1])]
@@ -225,7 +234,8 @@ class Committer:
         effects: list[Effect] = []
         for request in requests:
             target = (BindRequest, key_of(request))
-            if target in self._busy or self.reader.is_assumed(*target) or not request.metadata.uid:
+            uid = request.metadata.uid
+            if target in self._busy or self.reader.is_assumed(*target) or not uid or self._kept.get(uid, 0.0) > now:
                 continue
             if has_failed(request):
                 for owner in request.metadata.owner_references:
@@ -283,7 +293,16 @@ class Committer:
             self._shielded = {uid: until for uid, until in self._shielded.items() if until > self.now()}
             self._shielded[end.shielded] = self.now() + _BUDGET_PAUSE
         effects: list[Effect] = [] if end.stands else [Forget(*work.target)]
+        if end.kept and self._keep(end.kept, now):
+            return effects
         return [*effects, end.signal, *(Send(request) for request in end.then)]
+
+    def _keep(self, uid: str, now: float) -> bool:
+        """Ask no more about a bind request for a while; return whether the log has said already that it is kept."""
+        is_known = uid in self._kept
+        self._kept = {each: until for each, until in self._kept.items() if until > now - _KEPT_PAUSE}
+        self._kept[uid] = now + _KEPT_PAUSE
+        return is_known
 
 
 def _is_there(request: BindRequest) -> Callable[[BindRequest | None], bool]:

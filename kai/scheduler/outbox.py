@@ -127,7 +127,7 @@ class Outbox:
             case WakeAt():
                 pass
             case _:
-                log_signal(effect)
+                log_signal(effect, is_doubtful=self.cluster.way.is_doubtful)
                 self.metrics.take(effect)
 
     def _put(self, send: Send) -> None:
@@ -160,6 +160,17 @@ class Outbox:
 
     async def run(self) -> None:
         """Write until cancelled."""
+        self.cluster.way.listen(self._go_on)
+        try:
+            await self._write_all()
+        finally:
+            self.cluster.way.unlisten(self._go_on)
+
+    def _go_on(self, _: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told
+        self.committer.hurry(self.cluster.clock.monotonic())
+        self.commit(effects.Tick())
+
+    async def _write_all(self) -> None:
         async with anyio.create_task_group() as tasks:
             for _ in range(max(1, self.settings.senders)):
                 tasks.start_soon(self._write_urgent)
@@ -215,8 +226,9 @@ class Outbox:
         elif isinstance(reply, Refusal) and not isinstance(reply, NotLeading):
             what = type(send.request).__name__.lower()
             log = structlog.get_logger()
-            # An object that went or changed meanwhile is nothing that anybody could do something about.
-            tell = log.debug if reply.reason in {Reason.NOT_FOUND, Reason.CONFLICT} else log.info
+            # Of an object that went or changed meanwhile there is nothing to do, of an outage is said elsewhere.
+            is_usual = reply.reason in {Reason.NOT_FOUND, Reason.CONFLICT} or self.cluster.way.is_doubtful
+            tell = log.debug if is_usual else log.info
             tell("not written", what=what, why=reply.message or reply.reason.value)
         return reply
 

@@ -91,6 +91,8 @@ class End:
     """The node that had no room for it, if that was why."""
     shielded: str = ""
     """The UID of a pod that a disruption budget protected."""
+    kept: str = ""
+    """The UID of a bind request that was not deleted, because its node is there after all."""
 
 
 Step: TypeAlias = Ask | Entrust | Pause | End
@@ -332,7 +334,7 @@ class RemovalWork:
         is_gone = refusal is not None and refusal.reason is Reason.NOT_FOUND
         if is_gone or (isinstance(reply, Node) and not is_wanted(reply, self.settings.intake)):
             return self._delete()
-        return End(signal=RequestKept(name=self.request.metadata.name))
+        return End(signal=RequestKept(name=self.request.metadata.name), kept=self.request.metadata.uid)
 
     def resumed(self, reader: Reader) -> Step:
         """Do what was interrupted."""

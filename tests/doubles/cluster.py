@@ -23,6 +23,7 @@ from kai.api.plans import List as ListRequest
 from kai.cluster.port import Apply, Cluster, Fetch, FetchAll, NoSuchKind
 from kai.cluster.store import Watched, WatchedStore
 from tests.doubles.api_server import ApiServer, Manifest, _key, _missing, _stale
+from tests.doubles.outage import Outage
 
 _SPINS = 40
 CLASSES = {kind.kind: kind.cls for kind in KINDS}
@@ -247,6 +248,7 @@ class MemoryCluster:
         self._behind: list[tuple[Manifest, bool]] = []
         self.lagging = False
         self._classes = tuple(classes)
+        self.way = Outage()
         self.server.on_change = self._changed
         self.api: MemoryApi
         self.store: WatchedStore
@@ -264,7 +266,7 @@ class MemoryCluster:
 
     @property
     def port(self) -> Cluster:
-        return Cluster(store=self.store, api=self.api, clock=self.clock, draw=lambda: 0.0)
+        return Cluster(store=self.store, api=self.api, clock=self.clock, draw=lambda: 0.0, way=self.way)
 
     async def pass_time(self, seconds: float = 0.0) -> None:
         await self.clock.pass_time(seconds)

@@ -3,6 +3,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from structlog.testing import capture_logs
 
 from kai.api.bindrequest import BindRequest
 from kai.api.codec import structure_as
@@ -252,6 +253,46 @@ async def test_an_outage_leaves_an_order_open_and_ends_in_a_bind(reason):
         await memory.pass_time(60.0)
         assert node_of(memory) == "n1"
         assert status(memory)["phase"] == "Succeeded"
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+async def test_an_outage_is_no_news_of_single_binds_and_they_go_on_as_soon_as_it_is_over(is_written):
+    memory = cluster(node(), *(pod(f"p{number}") for number in range(8)))
+
+    def lose(_):
+        memory.way.begin()
+        return Refusal(reason=Reason.UNAVAILABLE)
+
+    memory.server.fault = lose
+    with capture_logs() as logs:
+        async with binding(memory) as service:
+            told_of = []
+            for number in range(8):
+                if is_written:
+                    memory.server.add(bind_request(f"p{number}"))
+                else:
+                    told_of.append(told(service, f"p{number}"))
+            await memory.pass_time(3600.0)
+            assert len(memory.server.requests) < 50, "no attempt begins during an outage"
+            memory.server.fault = lambda _: None
+            memory.way.end()
+            await memory.pass_time(1.0)
+            assert [node_of(memory, f"p{number}") for number in range(8)] == ["n1"] * 8
+    assert {line["event"] for line in logs if line["log_level"] != "debug"} <= {"bound"}
+    assert memory.way.listeners == []
+    assert told_of in ([], [[""]] * 8)
+
+
+async def test_what_was_interrupted_often_before_an_outage_ended_does_not_rest_any_longer():
+    memory = cluster(node(), pod())
+    memory.server.fault = lambda _: Refusal(reason=Reason.UNAVAILABLE)
+    async with binding(memory):
+        memory.server.add(bind_request())
+        await memory.pass_time(70.0)
+        memory.server.fault = lambda _: None
+        memory.way.end()
+        await memory.pass_time(1.0)
+        assert node_of(memory) == "n1"
 
 
 async def test_a_bug_in_a_plan_costs_one_bind_and_not_the_process():

@@ -89,7 +89,8 @@ def lead(memory, play, *plugins):
     """Let a scheduler lead in virtual time while a test plays, and return what it logged."""
 
     async def led():
-        port = Cluster(store=memory.store, api=memory.api, clock=virtual_time.VirtualClock(), draw=lambda: 0.0)
+        clock = virtual_time.VirtualClock()
+        port = Cluster(store=memory.store, api=memory.api, clock=clock, draw=lambda: 0.0, way=memory.way)
         leadership = SimpleNamespace(holds=lambda _: True)
         scheduler = service.make_scheduler(port, SchedulerSettings(dump_folder="/nonexistent"), leadership)
         profile = scheduler.cycles.profile
@@ -188,6 +189,22 @@ def test_a_statement_that_cannot_become_orders_costs_its_own_groups_their_places
     logs = lead(cluster_of("good", "poison", "well"), play)
     (told,) = events(logs, "set aside")
     assert (told["kind"], told["what"]) == ("LookupError", "podgroup default/poison")
+
+
+def test_no_cycle_is_run_while_the_api_server_is_away_and_one_as_soon_as_it_is_back():
+    async def play(rig):
+        await rig.until(lambda: rig.bound() == ["good-0"])
+        rig.memory.way.begin()
+        await anyio.sleep(10.0)
+        during = len(rig.cycles)
+        for manifest in job("later"):
+            rig.memory.server.add(manifest)
+        await anyio.sleep(3600.0)
+        assert len(rig.cycles) - during <= 1  # one may have been about to begin
+        rig.memory.way.end()
+        await rig.until(lambda: rig.bound() == ["good-0", "later-0"], seconds=1.0)
+
+    lead(cluster_of("good"), play)
 
 
 def test_a_plugin_that_fails_where_it_opens_makes_cycles_rare_and_the_process_not_ready():
