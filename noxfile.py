@@ -21,6 +21,8 @@ nox.options.sessions = ["lint", "contracts", "types", "nojit", "integration", "t
 nox.options.error_on_missing_interpreters = True
 
 INTEGRATION = "tests/integration"
+# A process for each core, four at most, and tests parted evenly. What is named after ``--`` runs in one process.
+EVENLY = ("--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal")
 
 # What runs through kernels, and is therefore run again as plain Python.
 NOJIT = [
@@ -69,13 +71,18 @@ def nojit(session: nox.Session) -> None:
     if not chosen:
         session.skip("none of the folders it runs exists yet")
     # Plain kernels are a hundred times slower; many examples are for the compiled run.
-    python(session, "-m", "pytest", "-q", *chosen, env={"NUMBA_DISABLE_JIT": "1", "HYPOTHESIS_PROFILE": "dev"})
+    workers = () if session.posargs else EVENLY
+    env = {"NUMBA_DISABLE_JIT": "1", "HYPOTHESIS_PROFILE": "dev"}
+    python(session, "-m", "pytest", "-q", *workers, *chosen, env=env)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the suite, or what is named after ``--``, but what runs on a real API server only if it is named."""
     rest = () if any(INTEGRATION in each for each in session.posargs) else (f"--ignore={INTEGRATION}",)
+    if not session.posargs:
+        rest = (*rest, *EVENLY)
+        python(session, "-m", "kai.kernels", "warm")  # once, rather than in each of the processes
     python(session, "-m", "pytest", *rest, *session.posargs)
 
 

@@ -10,7 +10,8 @@ import ssl
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -102,13 +103,15 @@ class Api:
     def _connection(self) -> http.client.HTTPSConnection:
         connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
         if connection is None:
-            at = urlsplit(self.url)
-            context = ssl.create_default_context(cafile=self.ca_file)
-            connection = http.client.HTTPSConnection(at.hostname or "", at.port, timeout=60, context=context)
-            self._local.connection = connection
+            connection = self._local.connection = self._connected()
             # Kept open between requests, of each thread, for as long as this view of the server lives.
             self._closers.append(weakref.finalize(self, connection.close))
         return connection
+
+    def _connected(self) -> http.client.HTTPSConnection:
+        at = urlsplit(self.url)
+        context = ssl.create_default_context(cafile=self.ca_file)
+        return http.client.HTTPSConnection(at.hostname or "", at.port, timeout=60, context=context)
 
     def close(self) -> None:
         """Close what is open; the next request opens it again."""
@@ -187,6 +190,17 @@ class Api:
         """Return the objects of a kind, in all namespaces or one, complete with what a list leaves out of its items."""
         answer = self.request("GET", self.collection(api_version, kind, namespace), **query)
         return [{"apiVersion": api_version, "kind": kind, **item} for item in answer["items"]]
+
+    def watch(self, api_version: str, kind: str, *, seconds: int = 10) -> Iterator[Manifest]:
+        """Yield what happens to the objects of a kind in all namespaces, those that are there first, for a while."""
+        where = f"{self.collection(api_version, kind)}?{urlencode({'watch': 1, 'timeoutSeconds': seconds})}"
+        with closing(self._connected()) as connection:
+            connection.request("GET", where, headers={"Authorization": f"Bearer {self.token}", "Accept": JSON})
+            response = connection.getresponse()
+            if response.status >= http.client.BAD_REQUEST:
+                raise Refused(f"GET {where}", response.status, {"message": response.read().decode()})
+            while (line := response.readline()).endswith(b"\n"):  # what is cut off is no event
+                yield json.loads(line)
 
     def patch(
         self,

@@ -25,7 +25,7 @@ from typing import Any, Final, Self
 import attrs
 import yaml
 
-from tests.integration.client import Api, Manifest, Refused, until
+from tests.integration.client import PATIENCE, Api, Manifest, Refused, until
 from tests.integration.programs import Programs
 
 HOST: Final = "127.0.0.1"
@@ -87,7 +87,7 @@ class Daemon:
             return
         self._process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
         try:
-            self._process.wait(timeout=20)
+            self._process.wait(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

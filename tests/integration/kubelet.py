@@ -7,7 +7,7 @@ the controller of resource claims: what a pod had claimed is free when it is gon
 """
 
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.client import HTTPException
 from typing import Any
 
@@ -22,12 +22,15 @@ GPU = "nvidia.com/gpu"
 
 @attrs.define
 class Kubelet:
-    """Looks at all pods now and then, in a thread of its own."""
+    """Looks at all pods when one has changed, in a thread of its own, and now and then anyway.
+
+    A second thread watches pods. Looking often instead would cost the machine more than the tests themselves.
+    """
 
     admin: Api
     reservation: Api
     """The account of reservation pods."""
-    pause: float = 0.05
+    pause: float = 0.25
     devices: dict[str, str] = attrs.field(factory=dict)
     """Which GPU each reservation pod has, by UID."""
     claimed: dict[str, list[Manifest]] = attrs.field(factory=dict)
@@ -35,23 +38,29 @@ class Kubelet:
     is_paused: bool = False
     """While true, nothing happens to any pod."""
     _stop: threading.Event = attrs.field(factory=threading.Event)
+    _changed: threading.Event = attrs.field(factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin."""
         self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
         self._thread.start()
+        threading.Thread(target=self._watch, name="kubelet's watch", daemon=True).start()
 
     def stop(self) -> None:
         """End, and wait for it."""
         self._stop.set()
+        self._changed.set()
         if self._thread is not None:
             self._thread.join(timeout=10)
 
     def _run(self) -> None:
-        while not self._stop.wait(self.pause):
+        while not self._stop.is_set():
+            self._changed.wait(self.pause)
             if self.is_paused:
+                self._stop.wait(self.pause)
                 continue
+            self._changed.clear()
             try:
                 pods = self.admin.list("v1", "Pod")
             except (Refused, HTTPException, OSError):  # the API server is being restarted
@@ -66,6 +75,15 @@ class Kubelet:
                 # Gone, or changed, or nobody answers: seen again in a moment.
                 with suppress(Refused, HTTPException, OSError):
                     self._see(pod)
+
+    def _watch(self) -> None:
+        """Say when a pod has changed, which one does not matter; a watch that ends is begun anew."""
+        while not self._stop.wait(0.05):
+            with suppress(Refused, HTTPException, OSError), closing(self.admin.watch("v1", "Pod")) as changes:
+                for _ in changes:
+                    self._changed.set()
+                    if self._stop.is_set():
+                        return
 
     def _see(self, pod: Manifest) -> None:
         metadata, node = pod["metadata"], pod["spec"].get("nodeName")
