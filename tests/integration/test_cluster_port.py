@@ -456,13 +456,13 @@ def cut(watcher):
 
     Between two streams there is nothing to cut.
     """
+    if not watcher._is_streaming:
+        return False
     client = watcher.transport.inner
     open_ = [each.transport for each in client._session.connector._acquired if each.transport is not None]
-    if not watcher._is_streaming or not open_:
-        return False
     for transport in open_:
         transport.abort()
-    return True
+    return bool(open_)
 
 
 def config_map(name):
