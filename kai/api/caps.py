@@ -15,13 +15,12 @@ MOST_VALUES: Final = 16_384
 """Values in all expressions of affinity: names of nodes may be listed there."""
 NAMESPACE_SHAPES: Final = 16
 """Shapes of pending pods of one namespace that a cycle considers, unless a flag says otherwise."""
-LARGE: Final = 3 * MOST_TERMS
-"""Bytes of JSON within which no cap can be exceeded: the shortest term, and a comma, are three."""
 GATE: Final = "kai.scheduler/refused "
 """How the gate begins that a pod beyond a cap is shown with; the rest says what is too much."""
 
 _AFFINITY: Final = ("nodeAffinity", "podAffinity", "podAntiAffinity")
-_PARTS: Final = ("affinity", "nodeSelector", "tolerations", "topologySpreadConstraints")
+_LISTS: Final = ("nodeSelector", "tolerations", "topologySpreadConstraints")
+_PARTS: Final = ("affinity", *_LISTS)
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -30,6 +29,8 @@ def excess(spec: object) -> str:
     """Return which cap the spec of a pod exceeds, in words; "" if none. What is no spec exceeds none."""
     if not isinstance(spec, Mapping):
         return ""
+    if spec.get("affinity") is None and all(_count(spec.get(name)) <= MOST_TERMS for name in _LISTS):
+        return ""  # as nearly all pods are, and each is asked about
     terms = list(_terms(spec.get("affinity")))
     expressions = [each for term in terms for each in _expressions(term)]
     values = sum(_count(each.get("values")) for each in expressions if isinstance(each, Mapping))
@@ -87,4 +88,4 @@ def _list(value: object) -> list[object]:
 
 
 def _count(value: object) -> int:
-    return len(value) if isinstance(value, list | Mapping) else 0
+    return 0 if value is None else len(value) if isinstance(value, list | Mapping) else 0

@@ -73,12 +73,6 @@ def structure_as(cls: type[T], manifest: Mapping[str, Any]) -> T:
         raise bad.of(subject_of(manifest, kind.kind if kind else cls.__name__)) from None
 
 
-def part_reader(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - type hints are of many unrelated classes
-    """Return what reads a value of a type; it raises BadValue, and never sees null."""
-    read: Any = _CONVERTER.get_structure_hook(hint)
-    return cast("Callable[[Any], Any]", read)
-
-
 def structure_all(manifests: Iterable[Mapping[str, Any]], *, namespace: str = "default") -> Structured:
     """Return the api objects of many manifests, and which were passed over because their kind is unknown.
 

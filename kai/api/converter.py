@@ -23,7 +23,7 @@ from kai.api.drafts import draft_of
 from kai.api.known import shared
 from kai.api.reading import Reader
 from kai.api.templates import templated
-from kai.api.wire import Bounds, Format, Int64, Pattern, name_on_the_wire, sharing_of, without_none
+from kai.api.wire import Bounds, Format, Int64, Pattern, is_shared, name_on_the_wire, without_none
 
 Writer: TypeAlias = Callable[[Any], Any]
 # Type hints are of many unrelated classes; only `typing` knows how to take them apart.
@@ -85,8 +85,7 @@ def _class_reader(cls: Hint, converter: cattrs.Converter) -> Reader:
         reader = converter.get_structure_hook(hint)
         # A value of exactly this type is fine as it is; that saves a call for half of all fields.
         as_it_is = hint if hint in {str, bool} else None
-        sharing = sharing_of(field)
-        if sharing is not None and not sharing.each:
+        if is_shared(field):
             reader = shared(reader)
         table[wire] = (field.alias or field.name, as_it_is, reader)
         if field.default is attrs.NOTHING:

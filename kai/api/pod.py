@@ -248,7 +248,7 @@ class PodStatus:
     """Where a pod stands."""
 
     phase: PodPhase = ""
-    conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=shared(each=True))
+    conditions: tuple[Condition, ...] = attrs.field(default=())
     nominated_node_name: str = ""
     start_time: Time | None = None
     qos_class: str = ""
@@ -263,4 +263,4 @@ class Pod:
     metadata: ObjectMeta = ObjectMeta()
     spec: TemplatedSpec = PodSpec()
     # What containers report is different in each pod that runs.
-    status: PodStatus = attrs.field(default=PodStatus(), metadata=shared(longest=512))
+    status: PodStatus = attrs.field(default=PodStatus(), metadata=shared())

@@ -130,4 +130,4 @@ class PodGroup:
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = attrs.field(default=PodGroupSpec(), metadata=shared())
-    status: PodGroupStatus = attrs.field(default=PodGroupStatus(), metadata=shared(longest=512))
+    status: PodGroupStatus = attrs.field(default=PodGroupStatus(), metadata=shared())

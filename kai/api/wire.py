@@ -94,26 +94,14 @@ def wire_name(name: str) -> dict[str, str]:
     return {"wire": name}
 
 
-@attrs.frozen
-class Sharing:
-    """How equal values of a field are one object: the elements of a list or the whole, if its JSON is not too long."""
-
-    each: bool = False
-    longest: int = 1 << 16
+def shared() -> dict[str, bool]:
+    """Return field metadata for parts that many objects have in common: equal values are read into one object."""
+    return {"shared": True}
 
 
-def shared(*, each: bool = False, longest: int = 1 << 16) -> dict[str, Sharing]:
-    """Return field metadata for parts that many objects have in common: equal values are read into one object.
-
-    What is longer than so many bytes of JSON need not be, where long values are seldom equal.
-    """
-    return {"shared": Sharing(each, longest)}
-
-
-def sharing_of(field: attrs.Attribute[object]) -> Sharing | None:
-    """Return how equal values of a field are one object; None where each is an object of its own."""
-    found = field.metadata.get("shared")
-    return found if isinstance(found, Sharing) else None
+def is_shared(field: attrs.Attribute[object]) -> bool:
+    """Return whether equal values of a field are one object."""
+    return bool(field.metadata.get("shared"))
 
 
 def without_none(hint: Any) -> Any:  # noqa: ANN401 - type hints are of many unrelated classes

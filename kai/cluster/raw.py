@@ -1,46 +1,19 @@
-"""Reading JSON no further than needed: which object and version it is, and then the rest without what nobody reads.
+"""From the bytes of lists and streams to the shelf: pages, lines, and the keys of an object that its class declares.
 
-Most of what a list or a stream brings is known already or is ``managedFields``; neither becomes Python values here.
+Half of what a list or a stream brings is ``managedFields``, which no class declares and no Python value is made of.
 """
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from typing import Any, Final
 
 import msgspec
 
-from kai.api.caps import LARGE, kept
-from kai.api.codec import structure_as
 from kai.api.outline import decode_as
-from kai.api.pod import Pod
-from kai.api.quick import REFUSED, open_object, read_opened
-from kai.cluster.shelf import Peek, Shelf, peek, version_of
+from kai.cluster.shelf import Peek, Shelf
 
 _ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
-
-
-class _Metadata(msgspec.Struct):
-    """What is needed to tell an object and its version; anything may stand there."""
-
-    name: Any = None
-    namespace: Any = None
-    uid: Any = None
-    resource_version: Any = msgspec.field(default=None, name="resourceVersion")
-
-
-class _Head(msgspec.Struct):
-    metadata: _Metadata
-
-
-class _Parts(msgspec.Struct, rename="camel"):
-    """Where a pod wants to be, undecoded."""
-
-    affinity: msgspec.Raw = msgspec.Raw()
-    node_selector: msgspec.Raw = msgspec.Raw()
-    tolerations: msgspec.Raw = msgspec.Raw()
-    topology_spread_constraints: msgspec.Raw = msgspec.Raw()
 
 
 class ListMetadata(msgspec.Struct):
@@ -66,8 +39,6 @@ class Line(msgspec.Struct):
 
 _PAGES: Final = msgspec.json.Decoder(Page)
 _LINES: Final = msgspec.json.Decoder(Line)
-_HEADS: Final = msgspec.json.Decoder(_Head)
-_PARTS: Final = msgspec.json.Decoder(_Parts)
 
 
 def page_of(body: bytes) -> Page | None:
@@ -86,57 +57,14 @@ def line_of(line: bytes) -> Line | None:
         return None
 
 
-def head_of(raw: msgspec.Raw) -> Peek | None:
-    """Return key, UID and version of an object; None for something without a name."""
-    try:
-        found = _HEADS.decode(raw).metadata
-    except _ERRORS:
-        return None
-    metadata = {"name": found.name, "namespace": found.namespace, "uid": found.uid}
-    return peek({"metadata": {**metadata, "resourceVersion": found.resource_version}})
-
-
 def take(shelf: Shelf[Any], raw: msgspec.Raw) -> Peek | None:
-    """Put an object on its shelf, reading no more of it than is news; return which it is, None if it has no name."""
-    opened = None
-    with contextlib.suppress(*REFUSED):
-        opened = open_object(shelf.cls, raw)
-    metadata = None if opened is None else opened.metadata
-    if metadata is None or not metadata.name:
-        head = head_of(raw)
-        if head is None or not shelf.knows(head):
-            shelf.see(manifest_of(raw, shelf.cls))
-        return head
-    # Thousands of objects are in one namespace: it is one string for all of them.
-    namespace = metadata.namespace = sys.intern(metadata.namespace)
-    seen = Peek((namespace, metadata.name), metadata.uid, version_of(metadata.resource_version))
-    shelf.take(seen, lambda: _read(shelf.cls, opened, raw))
-    return seen
-
-
-def _read(cls: type[Any], opened: object, raw: msgspec.Raw) -> Any:  # noqa: ANN401 - an object of the class
-    """Return an object of which the metadata are read.
-
-    Raises: InputError for a bad value.
-    """
-    if cls is Pod and _may_be_too_much(opened):
-        return structure_as(cls, kept(manifest_of(raw, cls)))
-    try:
-        return read_opened(cls, opened)
-    except REFUSED:
-        return structure_as(cls, manifest_of(raw, cls))
-
-
-def _may_be_too_much(opened: Any) -> bool:  # noqa: ANN401 - a struct that is made for the class
-    """Say whether what a pod says about where it wants to be is long enough to exceed a cap."""
-    spec = getattr(opened, "spec", None)
-    if not isinstance(spec, msgspec.Raw) or len(spec) <= LARGE:
-        return False
-    try:
-        parts = msgspec.structs.astuple(_PARTS.decode(spec))
-    except _ERRORS:
-        return True
-    return sum(map(len, parts)) > LARGE
+    """Put an object on its shelf, reading it only if it is news; return which it is, None if it has no name."""
+    manifest = manifest_of(raw, shelf.cls)
+    metadata = manifest.get("metadata") if manifest is not None else None
+    if type(metadata) is dict and type(metadata.get("namespace")) is str:
+        # Thousands of objects are in one namespace: it is one string for all of them.
+        metadata["namespace"] = sys.intern(metadata["namespace"])
+    return shelf.see(manifest)
 
 
 def manifest_of(raw: msgspec.Raw, cls: type[Any]) -> Any:  # noqa: ANN401 - JSON from outside; the codec says what it is

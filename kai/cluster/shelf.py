@@ -173,26 +173,17 @@ class Shelf(Generic[T]):
 
     # --- Taking what there is --------------------------------------------------------------------------------------
 
-    def see(self, manifest: object) -> None:
-        """Take an object as it is, or was at its version."""
+    def see(self, manifest: object) -> Peek | None:
+        """Take an object as it is, or was at its version; return which it is, None if it has no name."""
         seen = peek(manifest)
         if seen is None:
             self._reject(("", ""), "metadata.name: found nothing, expected a name")
-            return
-        if not self.knows(seen):
-            whole: Any = kept(manifest) if cast("Any", self.cls) is Pod else manifest
-            self._put(seen, lambda: structure_as(self.cls, whole))
-
-    def take(self, seen: Peek, read: Callable[[], T]) -> None:
-        """Take an object as it is, or was at its version, reading it only if it is news."""
-        if not self.knows(seen):
-            self._put(seen, read)
-
-    def knows(self, seen: Peek) -> bool:
-        """Take it that an object exists in some version; return whether the rest of it need not be read."""
+            return None
         if self._listing is not None:
             self._listing.add(seen.key)
-        return not self._is_news(seen)
+        if self._is_news(seen):
+            self._put(seen, manifest)
+        return seen
 
     def bury(self, manifest: object) -> None:
         """Take the end of an object, with its last form."""
@@ -220,13 +211,13 @@ class Shelf(Generic[T]):
             return False
         return known is None or seen.version < 0 or known[1] < 0 or seen.version > known[1]
 
-    def _put(self, seen: Peek, read: Callable[[], T]) -> None:
+    def _put(self, seen: Peek, manifest: Any) -> None:  # noqa: ANN401 - JSON from outside; the codec says what it is
         known_uid = self._versions.get(seen.key, ("", 0))[0]
         self._versions[seen.key] = (seen.uid, seen.version)
         if known_uid and known_uid != seen.uid:
             self._bury_uid(known_uid, seen.version)
         try:
-            obj = read()
+            obj = structure_as(self.cls, kept(manifest) if cast("Any", self.cls) is Pod else manifest)
         except InputError as error:
             self._reject(seen.key, str(error))
             if known_uid != seen.uid:

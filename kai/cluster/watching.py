@@ -27,9 +27,9 @@ from kai.cluster.calls import (
 from kai.cluster.encoding import page_query
 from kai.cluster.paths import Served, collection
 from kai.cluster.port import Clock
-from kai.cluster.raw import Line, Page, head_of, line_of, manifest_of, page_of, take
+from kai.cluster.raw import Line, Page, line_of, manifest_of, page_of, take
 from kai.cluster.reachability import Reachability
-from kai.cluster.shelf import version_of
+from kai.cluster.shelf import peek, version_of
 from kai.cluster.store import Watched, WatchedStore
 from kai.cluster.watch import (
     Effect,
@@ -257,9 +257,10 @@ class Watcher:
         if event.type in {"ADDED", "MODIFIED"}:
             head = take(shelf, event.object)
         else:
-            head = head_of(event.object)
-            if event.type == "DELETED" and head is not None:
-                shelf.bury_key(head.key, head.uid, head.version)
+            manifest = manifest_of(event.object, self.watched.cls)
+            head = peek(manifest)
+            if event.type == "DELETED":
+                shelf.bury(manifest)
         return "" if head is None or head.version < 0 else str(head.version)
 
     # --- Calls -----------------------------------------------------------------------------------------------------

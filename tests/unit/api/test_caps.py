@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from kai.api.caps import GATE, LARGE, excess, kept
+from kai.api.caps import GATE, excess, kept
 from kai.api.pod import Pod
 from kai.cluster.raw import line_of, take
 from kai.cluster.shelf import Shelf
@@ -90,7 +90,7 @@ def test_one_that_has_a_node_is_counted_there(raw):
 def test_a_large_pod_within_the_caps_is_kept_whole(raw):
     spec = node_terms(1000)
     spec["affinity"]["nodeAffinity"][NODE]["nodeSelectorTerms"][0] = {
-        "matchExpressions": [{"key": "zone", "operator": "In", "values": ["x" * 50] * (LARGE // 50)}]
+        "matchExpressions": [{"key": "zone", "operator": "In", "values": ["x" * 50] * 100}]
     }
     found = shelved(manifest(**spec), raw)
     assert found.spec.affinity.node_affinity.required is not None

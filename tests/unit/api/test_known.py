@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.api import known
-from kai.api.known import shared, shared_bytes
+from kai.api.known import shared
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.0, 1.0, "", "1", "true", "ü"]),
@@ -77,20 +77,3 @@ def test_a_value_that_is_too_long_is_not_remembered(monkeypatch):
         read(text)
     assert seen == ["short", "x" * 30, "x" * 30]
     assert len(marshal.dumps("x" * 30, 2)) > 20
-
-
-def test_where_nothing_comes_twice_it_is_looked_for_only_now_and_then(monkeypatch):
-    monkeypatch.setattr(known, "_PATIENCE", 3)
-    monkeypatch.setattr(known, "_REST", 5)
-    read = shared_bytes(lambda text: [text], 1 << 16)
-    for number in range(4):
-        read(b"%d" % number)
-    resting = [read(b"same") for _ in range(5)]
-    assert len({id(each) for each in resting}) == 5
-    assert read(b"same") is read(b"same")
-
-
-def test_a_text_that_is_longer_than_it_may_be_is_read_afresh():
-    read = shared_bytes(lambda text: [text], 4)
-    assert read(b"four") is read(b"four")
-    assert read(b"fiver") is not read(b"fiver")

@@ -1,7 +1,7 @@
 import attrs
 import pytest
 
-from kai.api.wire import Sharing, by_content, by_json, camel, name_on_the_wire, shared, sharing_of, wire_name
+from kai.api.wire import by_content, by_json, camel, is_shared, name_on_the_wire, shared, wire_name
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def test_a_field_may_pin_its_name_or_be_shared() -> None:
         two_words: str = attrs.field(default="", metadata=shared())
 
     one, two = attrs.fields(Part)
-    assert (name_on_the_wire(one), sharing_of(one)) == ("Other", None)
-    assert (name_on_the_wire(two), sharing_of(two)) == ("twoWords", Sharing())
+    assert (name_on_the_wire(one), is_shared(one)) == ("Other", False)
+    assert (name_on_the_wire(two), is_shared(two)) == ("twoWords", True)
 
 
 def test_mappings_compare_by_content_whatever_their_order() -> None:

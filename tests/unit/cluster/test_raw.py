@@ -4,17 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.api.pod import Pod
-from kai.cluster.raw import head_of, line_of, manifest_of, page_of, take
+from kai.cluster.raw import line_of, manifest_of, page_of, take
 from kai.cluster.shelf import Peek, Shelf
 
 POD = (
     b'{"kind":"Pod","metadata":{"name":"p","namespace":"team","uid":"u","resourceVersion":"7",'
     b'"managedFields":[{"x":{}}],"labels":{"a":"b"}},"spec":{"nodeName":"n"}}'
 )
-
-
-def test_the_head_says_which_object_and_version_it_is():
-    assert head_of(msgspec.Raw(POD)) == Peek(("team", "p"), "u", 7)
 
 
 def test_the_rest_comes_without_the_record_of_managers():
@@ -42,19 +38,10 @@ def test_what_is_no_line_is_none(line):
     assert line_of(line) is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [b"7", b"null", b'{"metadata":null}', b'{"metadata":[]}', b'{"metadata":{"name":7}}', b'{"metadata":{"name":""}}'],
-)
-def test_what_has_no_name_has_no_head(text):
-    assert head_of(msgspec.Raw(text)) is None
-
-
 @given(st.binary(max_size=60))
 def test_bytes_of_any_kind_are_survived(data):
     for reader in (page_of, line_of):
         reader(data)
-    head_of(msgspec.Raw(data))
     manifest_of(msgspec.Raw(data), Pod)
 
 
@@ -68,6 +55,13 @@ def test_an_object_is_taken_from_its_bytes():
     shelf, (seen,) = pods_taken(POD)
     assert seen == Peek(("team", "p"), "u", 7)
     assert shelf.get(("team", "p")).spec.node_name == "n"
+
+
+def test_pods_of_a_namespace_and_a_node_share_the_names():
+    shelf, _ = pods_taken(POD, POD.replace(b'"p"', b'"q"').replace(b'"u"', b'"v"'))
+    one, other = shelf.all()
+    assert one.metadata.namespace is other.metadata.namespace
+    assert one.spec.node_name is other.spec.node_name
 
 
 def test_an_older_version_is_not_read():
@@ -89,7 +83,18 @@ def test_nulls_are_taken_for_absent():
     assert shelf.get(("team", "p")).metadata.generate_name == ""
 
 
-@pytest.mark.parametrize("text", [b"7", b"null", b'{"metadata":null}', b'{"metadata":{"name":""}}', b"{}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"7",
+        b"null",
+        b'{"metadata":null}',
+        b'{"metadata":[]}',
+        b'{"metadata":{"name":7}}',
+        b'{"metadata":{"name":""}}',
+        b"{}",
+    ],
+)
 def test_what_has_no_name_is_rejected(text):
     shelf, seen = pods_taken(text)
     assert seen == [None]
