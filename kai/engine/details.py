@@ -1,4 +1,4 @@
-"""What plugins chose for the placements of one world, beyond a node: devices of claims, NUMA zones.
+"""What plugins chose for the placements of one world, beyond a node.
 
 Details hang on a placement, not on a pod: a statement that is undone takes the placement back, and its details with it.
 """

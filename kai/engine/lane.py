@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from kai.engine.domain_trees import make_trees
 from kai.engine.heaps import GroupHeap
-from kai.engine.nesting import make_nests
 from kai.engine.portion import Portion
 from kai.engine.refusals import capacity_verdict, record_no_node
 from kai.engine.session import Session
@@ -41,9 +41,9 @@ class Lane:
         """The facts with what plugins answer for the only pods of groups."""
         self._alone = self._lonely_pods()
         self._index = self._make_index(waiting)
-        self._nests, nested = make_nests(session, waiting)
-        self._facts.shapes.mask[nested] = session.facts.shapes.mask[nested]
-        self._facts.shapes.score[nested] = session.facts.shapes.score[nested]
+        self._trees, counted = make_trees(session, waiting)
+        self._facts.shapes.mask[counted] = session.facts.shapes.mask[counted]
+        self._facts.shapes.score[counted] = session.facts.shapes.score[counted]
         self._work = Work(
             plain=self._plain(waiting),
             amounts=session.requested,
@@ -73,7 +73,7 @@ class Lane:
                 self._free_rules,
                 session.policy.vectors,
                 self._index,
-                self._nests,
+                self._trees,
                 self._heap.records,
                 work,
                 session.ledger.room_for(2 * self._longest),

@@ -13,7 +13,7 @@ import numpy as np
 from kai.engine.distinct_rows import DistinctRows
 from kai.engine.opened import Opened
 from kai.errors import PluginError
-from kai.framework.hooks import Dependence, Domains, GroupOrder, Nest, NodeFilter, NodeScore, Victims
+from kai.framework.hooks import Dependence, Domains, DomainTree, GroupOrder, NodeFilter, NodeScore, Victims
 from kai.framework.terms import (
     Availability,
     CpuOnlyNodes,
@@ -260,17 +260,17 @@ class Policy:
             alone &= np.zeros(len(groups), np.bool_) if domains.groups is None else ~domains.groups[groups]
         return alone
 
-    def nesting(self, groups: GroupRows) -> tuple[Callable[[GroupRow], Nest | None] | None, GroupRows]:
+    def tree_of_domains(self, groups: GroupRows) -> tuple[Callable[[GroupRow], DomainTree | None] | None, GroupRows]:
         """Return those of ``groups`` that one plugin alone splits nodes for, and its tree of domains, or None."""
         splitting = list(self.splitting)
-        nests = [each for each in splitting if each.tree is not None]
-        if len(nests) != 1:
+        trees = [each for each in splitting if each.tree is not None]
+        if len(trees) != 1:
             return None, groups[:0]
         alone = np.ones(len(groups), np.bool_)
         for each in splitting:
             mine = np.ones(len(groups), np.bool_) if each.groups is None else each.groups[groups]
-            alone &= mine if each is nests[0] else ~mine
-        return nests[0].tree, groups[alone]
+            alone &= mine if each is trees[0] else ~mine
+        return trees[0].tree, groups[alone]
 
     def admit_pod(self, pod: PodRow, shape: int) -> Verdict:
         """Return all refusals of placing ``pod`` anywhere, joined."""

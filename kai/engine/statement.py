@@ -122,7 +122,7 @@ class Statement:
     def _place_asking(self, pods: PodRows, nodes: NodeRows, extra: Float64s, *, promise: bool) -> int:
         """Place pods that plugins must be asked about: one by one."""
         world = self._world
-        # In parts of the cluster, and where topology rates nodes, the sums are made the long way.
+        # In parts of the cluster, and where domains rate nodes, the sums are made the long way.
         everywhere = nodes is world.all_nodes and extra is world.no_extra
         shapes = world.facts.pods.shape[pods].tolist()
         self._ledger.reserve(2 * len(shapes))
@@ -190,7 +190,7 @@ class Statement:
                     return False
                 details[plugin.kind] = detail
         was_evicted = bool(world.columns.evicted_status[pod])
-        # A victim keeps its place only if its devices and zones stay the same; else it is moved, be it on its own node.
+        # A victim keeps its place only if what plugins chose stays the same; else it is moved, be it on its own node.
         moved = was_evicted and details != self._outlet.details.of_eviction(pod)
         keep = promise and not moved
         promise = promise or bool(world.policy.must_wait(PodRow(pod), np.array([node], np.int64))[0])

@@ -81,7 +81,7 @@ class WorldView(SessionView):
 
     @property
     def constrained_groups(self) -> Bools:
-        """Groups of which some sub-group names a topology."""
+        """Groups of which some sub-group says where its pods are together."""
         return self._world.constrained
 
     def track(self, initial: Int64s) -> Tracked:

@@ -138,7 +138,7 @@ class World:
 
     @property
     def constrained(self) -> Bools:
-        """bool[G]: groups of which some sub-group names a topology."""
+        """bool[G]: groups of which some sub-group says where its pods are together."""
         return self.base.constrained
 
     @property

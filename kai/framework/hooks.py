@@ -93,7 +93,7 @@ class Partition:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Nest:
+class DomainTree:
     """The domains that a group of one leaf may be placed in, for kernels that try the first one.
 
     Domains are numbered depth by depth from 0, which holds all others; parents come before their children. Pods go into
@@ -114,7 +114,9 @@ class Nest:
     ordered: int
     """The deepest depth at which tightness counts."""
     preferred: int = -1
-    """The depth of which ten steps of score are made (the engine's ``kai.kernels.domains.STEP`` each), -1: none."""
+    """The depth of which ten steps of score are made, -1: none."""
+    step: float = 0.0
+    """The score of each of these steps."""
     required: bool = False
     """Pods go into coarsest domains where pods of their leaf are, once there are any."""
 
@@ -200,7 +202,7 @@ class Domains:
 
     partition: PartitionNodes
     groups: Bools | None = attrs.field(default=None, kw_only=True, eq=False)
-    tree: Callable[[GroupRow], Nest | None] | None = attrs.field(default=None, kw_only=True)
+    tree: Callable[[GroupRow], DomainTree | None] | None = attrs.field(default=None, kw_only=True)
 
 
 @attrs.frozen(kw_only=True)

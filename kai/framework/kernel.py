@@ -31,6 +31,7 @@ from kai.kernels.columns import (
     Columns,
     Facts,
 )
+from kai.kernels.room import domain_room, pods_on_node
 from kai.kernels.struct import Bools, BoolTable, Float64s, Float64Table, Int64s, Int64Table, Struct
 
 __all__ = [
@@ -50,6 +51,8 @@ __all__ = [
     "Int64Table",
     "Int64s",
     "Struct",
+    "domain_room",
     "inner",
     "kernel",
+    "pods_on_node",
 ]

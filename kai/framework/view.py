@@ -97,7 +97,7 @@ class SessionView(Protocol):
     @property
     @abstractmethod
     def constrained_groups(self) -> Bools:
-        """bool[G]: groups of which some sub-group names a topology."""
+        """bool[G]: groups of which some sub-group says where its pods are together."""
 
     @abstractmethod
     def track(self, initial: Int64s) -> Tracked:

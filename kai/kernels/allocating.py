@@ -1,9 +1,9 @@
 """The allocate loop as one kernel: pop the next group, place its chunk, keep it or undo it, push it back.
 
-It serves *plain* groups, whose pods only static answers of plugins concern and whose tree is one leaf, and *nested*
-ones, which are the same but for a constraint on where their pods may be together. For any other group, for nested ones
-that do not fit where they are tried first, and for a refusal that has to be put into words, it returns to Python and is
-called again. The Python path in ``kai.actions.allocate`` does the same the long way; the suite compares the two.
+It serves *plain* groups, whose pods only static answers of plugins concern and whose tree is one leaf, and groups that
+are the same but for a tree of domains, in one of which their pods go together. It returns to Python for any other
+group, for one that does not fit into the domain that is tried first, and for a refusal that has to be put into words;
+then it is called again. ``kai.actions.allocate`` does the same the long way; the suite compares the two.
 """
 
 from kai.kernels._jit import inner, kernel
@@ -22,7 +22,7 @@ from kai.kernels.columns import (
     Places,
     undo_to,
 )
-from kai.kernels.domains import Nests, place_nested
+from kai.kernels.domains import DomainTrees, place_in_domain
 from kai.kernels.fit import ACCEPTED, Rules, Vectors, gpu_on_node, over_capacity
 from kai.kernels.groups import elastic_state
 from kai.kernels.index import ShapeIndex, best, drop, refresh
@@ -217,7 +217,7 @@ def allocate_groups(
     free_rules: Rules,
     vectors: Vectors,
     index: ShapeIndex,
-    nests: Nests,
+    trees: DomainTrees,
     heap: Heap,
     work: Work,
     room: int,
@@ -238,7 +238,7 @@ def allocate_groups(
         if group < 0:
             return FINISHED
         work.state[GROUP] = group
-        kind = nests.kind[group]
+        kind = trees.kind[group]
         if not work.plain[group] and kind < 0:
             return NOT_PLAIN
         leaf = facts.groups.first_subgroup[group] + 1
@@ -248,7 +248,7 @@ def allocate_groups(
         first = facts.pods.shape[work.chunk[0]]
         alike = _class_of(facts, first, group)
         uniform, cpu, memory, gpu = _sum(facts, work, first, count)
-        if kind >= 0 and (not uniform or nests.counted[first] < 0):
+        if kind >= 0 and (not uniform or trees.counted[first] < 0):
             return NOT_PLAIN
         if rules.limits:
             code = over_capacity(facts, columns, group, cpu, memory, gpu, False)
@@ -262,7 +262,7 @@ def allocate_groups(
         started = columns.counted[group] > 0
         if kind >= 0:
             mark, pods = columns.cursor[0], work.chunk[:count]
-            if place_nested(facts, columns, places, rules, vectors, nests, kind, leaf, pods) < count:
+            if place_in_domain(facts, columns, places, rules, vectors, trees, kind, leaf, pods) < count:
                 undo_to(facts, columns, places, mark)
                 return NOT_PLAIN
         else:

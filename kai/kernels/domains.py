@@ -1,8 +1,8 @@
 """Keeping a group together: the domain of nodes that it goes to first, and placing it there.
 
-What the topology plugin does for any tree of sub-groups, for the groups that most are: one leaf, alike pods. Only the
-first domain is tried. Where none has room, or the pods find no place in it, Python looks again the long way, and finds
-the words.
+A plugin splits nodes into domains for any tree of sub-groups. Here it is done for the groups that most are: one leaf,
+alike pods, domains that are a tree. Only the first domain is tried. Where none has room, or the pods find no place in
+it, Python asks the plugin, and finds the words.
 
 Domains of a kind of constraint are a tree. They are numbered depth by depth, by name within a depth, from 0, the
 narrowest that holds all nodes; parents come before their children.
@@ -16,15 +16,13 @@ from kai.kernels._jit import inner, kernel
 from kai.kernels.columns import ACTIVE_ALLOCATED, PODS, Columns, Facts, Places
 from kai.kernels.fit import Rules, Vectors
 from kai.kernels.place import place_pods
+from kai.kernels.room import domain_room, pods_on_node
 from kai.kernels.struct import Bools, Float64s, Int64s, Int64Table, Struct
-from kai.kernels.topology import domain_room, pods_on_node
 
-STEP = 100_000.0
-"""Score of one tenth of the preferred domains."""
 NOWHERE = -1
 
 
-class Nests(Struct):
+class DomainTrees(Struct):
     """Kinds of constraints. Shapes: C kinds, X the most depths of one, F shapes that are counted; domains as above."""
 
     kind: Int64s  # [G] of each group, -1: none of these
@@ -39,6 +37,7 @@ class Nests(Struct):
     coarsest: Int64s  # [C] the depth of the coarsest ones that pods may be placed in
     ordered: Int64s  # [C] the deepest depth at which the tightest domain goes first; beyond it, names decide
     preferred: Int64s  # [C] the depth that is preferred, -1: none
+    step: Float64s  # [C] the score of one tenth of the domains of that depth
     required: Bools  # [C] pods go where pods of their leaf are: into the same domains of the coarsest depth
     counted: Int64s  # [K] row of ``fitting`` of each shape, -1: its pods are not counted
     fitting: Int64Table  # [F, N] how many pods fit on each node
@@ -47,46 +46,46 @@ class Nests(Struct):
 
 
 @inner
-def _ancestor(nests: Nests, kind: int, domain: int, depth: int) -> int:
+def _ancestor(trees: DomainTrees, kind: int, domain: int, depth: int) -> int:
     """Return the domain of ``depth`` that ``domain`` lies in; itself if it is of that depth."""
-    first = nests.domain_start[kind]
-    past = nests.depth_start[kind, depth + 1]
+    first = trees.domain_start[kind]
+    past = trees.depth_start[kind, depth + 1]
     while domain >= past:
-        domain = nests.parents[first + domain]
+        domain = trees.parents[first + domain]
     return domain
 
 
 @inner
-def count_fitting(facts: Facts, columns: Columns, nests: Nests, shape: int) -> None:
+def count_fitting(facts: Facts, columns: Columns, trees: DomainTrees, shape: int) -> None:
     """Bring the counts of ``shape`` up to date. Cost: O(N) the first time, then a count for each node that changed."""
-    row = nests.counted[shape]
+    row = trees.counted[shape]
     request = facts.shapes.request[shape]
-    nodes, ring = nests.fitting.shape[1], columns.touched.shape[0]
-    seen, now = nests.seen[row], columns.touches[0]
+    nodes, ring = trees.fitting.shape[1], columns.touched.shape[0]
+    seen, now = trees.seen[row], columns.touches[0]
     if seen < 0 or now - seen > min(ring, nodes):
         for node in range(nodes):
-            nests.fitting[row, node] = pods_on_node(facts, columns, request, 0, node)
+            trees.fitting[row, node] = pods_on_node(facts, columns, request, 0, node)
     else:
         for change in range(seen, now):
             node = columns.touched[change % ring]
-            nests.fitting[row, node] = pods_on_node(facts, columns, request, 0, node)
-    nests.seen[row] = now
+            trees.fitting[row, node] = pods_on_node(facts, columns, request, 0, node)
+    trees.seen[row] = now
 
 
 @inner
-def _rank(nests: Nests, kind: int, parents: Int64s, tightness: Float64s, ranks: Int64s) -> None:
+def _rank(trees: DomainTrees, kind: int, parents: Int64s, tightness: Float64s, ranks: Int64s) -> None:
     """Fill ``ranks`` [D]: the place of each domain among those of its depth.
 
     Domains below one parent stay together. There the tightest goes first, then the first by name.
     """
     ranks[0] = 0
-    for depth in range(1, nests.finest[kind] + 1):
+    for depth in range(1, trees.finest[kind] + 1):
         above, first, past = (
-            nests.depth_start[kind, depth - 1],
-            nests.depth_start[kind, depth],
-            nests.depth_start[kind, depth + 1],
+            trees.depth_start[kind, depth - 1],
+            trees.depth_start[kind, depth],
+            trees.depth_start[kind, depth + 1],
         )
-        if depth <= nests.ordered[kind]:
+        if depth <= trees.ordered[kind]:
             order = np.argsort(-tightness[first:past], kind="mergesort")
         else:
             order = np.arange(past - first)
@@ -102,7 +101,7 @@ def _rank(nests: Nests, kind: int, parents: Int64s, tightness: Float64s, ranks: 
 
 
 @inner
-def _mark_held(facts: Facts, columns: Columns, nests: Nests, kind: int, leaf: int, held: Bools) -> bool:
+def _mark_held(facts: Facts, columns: Columns, trees: DomainTrees, kind: int, leaf: int, held: Bools) -> bool:
     """Mark the coarsest domains with pods of ``leaf``; say whether a pod of it has a place anywhere."""
     found = False
     for at in range(facts.groups.pod_start[leaf], facts.groups.pod_start[leaf + 1]):
@@ -110,41 +109,41 @@ def _mark_held(facts: Facts, columns: Columns, nests: Nests, kind: int, leaf: in
         if (ACTIVE_ALLOCATED >> columns.status[pod]) & 1:
             found = True
             node = columns.node[pod]
-            if node >= 0 and nests.finest_of[kind, node] >= 0:
-                held[_ancestor(nests, kind, nests.finest_of[kind, node], nests.coarsest[kind])] = True
+            if node >= 0 and trees.finest_of[kind, node] >= 0:
+                held[_ancestor(trees, kind, trees.finest_of[kind, node], trees.coarsest[kind])] = True
     return found
 
 
 @inner
 def choose_domain(
-    facts: Facts, columns: Columns, nests: Nests, kind: int, leaf: int, shape: int, count: int, ranks: Int64s
+    facts: Facts, columns: Columns, trees: DomainTrees, kind: int, leaf: int, shape: int, count: int, ranks: Int64s
 ) -> int:
     """Return the domain that ``count`` pods of ``shape`` go to first, NOWHERE if none holds that many; fills ``ranks``.
 
     The finest depth goes first, and within it the order of the tree. Cost: O(nodes x resources + D log D).
     """
-    rows = nests.rows[nests.row_start[kind] : nests.row_start[kind + 1]]
-    domains = nests.domains[nests.row_start[kind] : nests.row_start[kind + 1]]
-    parents = nests.parents[nests.domain_start[kind] : nests.domain_start[kind + 1]]
-    count_fitting(facts, columns, nests, shape)
+    rows = trees.rows[trees.row_start[kind] : trees.row_start[kind + 1]]
+    domains = trees.domains[trees.row_start[kind] : trees.row_start[kind + 1]]
+    parents = trees.parents[trees.domain_start[kind] : trees.domain_start[kind + 1]]
+    count_fitting(facts, columns, trees, shape)
     fitting = np.empty(rows.shape[0], np.int64)
     for at in range(rows.shape[0]):
-        fitting[at] = nests.fitting[nests.counted[shape], rows[at]]
+        fitting[at] = trees.fitting[trees.counted[shape], rows[at]]
     wanted = facts.shapes.request[shape] * count
     wanted[PODS] = 0
     tightness, room = np.empty(parents.shape[0], np.float64), np.empty(parents.shape[0], np.int64)
     domain_room(columns, rows, domains, parents, wanted, fitting, tightness, room)
     if room[0] < count:
         return NOWHERE
-    _rank(nests, kind, parents, tightness, ranks)
+    _rank(trees, kind, parents, tightness, ranks)
     held = np.zeros(parents.shape[0], np.bool_)
-    stays = nests.required[kind] and _mark_held(facts, columns, nests, kind, leaf, held)
-    for depth in range(nests.finest[kind], nests.coarsest[kind] - 1, -1):
+    stays = trees.required[kind] and _mark_held(facts, columns, trees, kind, leaf, held)
+    for depth in range(trees.finest[kind], trees.coarsest[kind] - 1, -1):
         best = NOWHERE
-        for domain in range(nests.depth_start[kind, depth], nests.depth_start[kind, depth + 1]):
+        for domain in range(trees.depth_start[kind, depth], trees.depth_start[kind, depth + 1]):
             if room[domain] < count or (best >= 0 and ranks[domain] > ranks[best]):
                 continue
-            if not stays or held[_ancestor(nests, kind, domain, nests.coarsest[kind])]:
+            if not stays or held[_ancestor(trees, kind, domain, trees.coarsest[kind])]:
                 best = domain
         if best >= 0:
             return best
@@ -152,40 +151,40 @@ def choose_domain(
 
 
 @inner
-def _nodes_of(nests: Nests, kind: int, domain: int) -> Int64s:
+def _nodes_of(trees: DomainTrees, kind: int, domain: int) -> Int64s:
     """Return the nodes of ``domain``, ascending."""
     depth = 0
-    while nests.depth_start[kind, depth + 1] <= domain:
+    while trees.depth_start[kind, depth + 1] <= domain:
         depth += 1
-    out = np.empty(nests.row_start[kind + 1] - nests.row_start[kind], np.int64)
+    out = np.empty(trees.row_start[kind + 1] - trees.row_start[kind], np.int64)
     count = 0
-    for at in range(nests.row_start[kind], nests.row_start[kind + 1]):
-        if _ancestor(nests, kind, nests.domains[at], depth) == domain:
-            out[count] = nests.rows[at]
+    for at in range(trees.row_start[kind], trees.row_start[kind + 1]):
+        if _ancestor(trees, kind, trees.domains[at], depth) == domain:
+            out[count] = trees.rows[at]
             count += 1
     return out[:count]
 
 
 @inner
-def _rate(nests: Nests, kind: int, nodes: Int64s, ranks: Int64s) -> None:
+def _rate(trees: DomainTrees, kind: int, nodes: Int64s, ranks: Int64s) -> None:
     """Fill ``extra`` for ``nodes``: ten steps over the preferred domains in tree order, the roomiest highest."""
-    preferred = nests.preferred[kind]
+    preferred, step = trees.preferred[kind], trees.step[kind]
     for node in nodes:
-        nests.extra[node] = 0.0
+        trees.extra[node] = 0.0
         if preferred >= 0:
-            count = nests.depth_start[kind, preferred + 1] - nests.depth_start[kind, preferred]
-            place = ranks[_ancestor(nests, kind, nests.finest_of[kind, node], preferred)]
-            nests.extra[node] = math.floor((place + 1) / count * 10) * STEP
+            count = trees.depth_start[kind, preferred + 1] - trees.depth_start[kind, preferred]
+            place = ranks[_ancestor(trees, kind, trees.finest_of[kind, node], preferred)]
+            trees.extra[node] = math.floor((place + 1) / count * 10) * step
 
 
 @kernel
-def place_nested(
+def place_in_domain(
     facts: Facts,
     columns: Columns,
     places: Places,
     rules: Rules,
     vectors: Vectors,
-    nests: Nests,
+    trees: DomainTrees,
     kind: int,
     leaf: int,
     pods: Int64s,
@@ -194,11 +193,11 @@ def place_nested(
 
     Return how many were placed, NOWHERE if no domain holds them all.
     """
-    ranks = np.empty(nests.domain_start[kind + 1] - nests.domain_start[kind], np.int64)
+    ranks = np.empty(trees.domain_start[kind + 1] - trees.domain_start[kind], np.int64)
     shape = facts.pods.shape[pods[0]]
-    domain = choose_domain(facts, columns, nests, kind, leaf, shape, pods.shape[0], ranks)
+    domain = choose_domain(facts, columns, trees, kind, leaf, shape, pods.shape[0], ranks)
     if domain == NOWHERE:
         return NOWHERE
-    nodes = _nodes_of(nests, kind, domain)
-    _rate(nests, kind, nodes, ranks)
-    return place_pods(facts, columns, places, rules, vectors, pods, nodes, nests.extra, False)
+    nodes = _nodes_of(trees, kind, domain)
+    _rate(trees, kind, nodes, ranks)
+    return place_pods(facts, columns, places, rules, vectors, pods, nodes, trees.extra, False)

@@ -8,10 +8,11 @@ TWINS = ROOT / "tests" / "kernels"
 
 
 def kernels() -> dict[str, str]:
-    """Return name and place of every function under ``@kernel``."""
+    """Return name and place of every function under ``@kernel``, those of built-in plugins included."""
     return {
         function.name: f"{module.place}:{function.lineno}"
-        for module in modules(ROOT / "kai" / "kernels")
+        for folder in ("kernels", "plugins")
+        for module in modules(ROOT / "kai" / folder)
         for function in module.functions()
         if is_kernel(function)
     }
@@ -25,12 +26,17 @@ def is_kernel(function: AnyFunction) -> bool:
     )
 
 
+def is_home(module: str) -> bool:
+    """Say whether kernels may be imported from ``module``: ours, the public door, a plugin's own."""
+    return module.startswith(("kai.kernels", "kai.framework.kernel", "kai.plugins."))
+
+
 def names_taken(module: Module) -> set[str]:
-    """Return the names that ``module`` takes from kai.kernels, imported or reached through one of its modules."""
+    """Return the names that ``module`` takes from where kernels are, imported or reached through one of its modules."""
     taken: set[str] = set()
     reached_through: set[str] = set()
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kai.kernels"):
+        if isinstance(node, ast.ImportFrom) and is_home(node.module or ""):
             taken |= {name.name for name in node.names}
             reached_through |= {name.asname or name.name for name in node.names}
         if isinstance(node, ast.ImportFrom) and node.module == "kai":

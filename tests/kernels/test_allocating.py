@@ -8,7 +8,7 @@ from kai.model.axis import PODS
 from tests.kernels.naive import allocating as naive
 from tests.kernels.naive import domains
 from tests.kernels.stage import stages
-from tests.kernels.test_domains import columns_of, nests, tree_of
+from tests.kernels.test_domains import bounds, columns_of, tree_of
 from tests.kernels.test_order import Pair, amounts, many, usable
 
 
@@ -49,7 +49,7 @@ def work_of(stage, plain, ordering, limiting):
     )
 
 
-def events_of(stage, pair, work, nests):
+def events_of(stage, pair, work, bounds):
     """Drive the kernel to its end as the engine does; return what became of each group, in order."""
     events = []
     codes = {}
@@ -67,7 +67,7 @@ def events_of(stage, pair, work, nests):
             free_rules,
             stage.vectors,
             index,
-            nests,
+            bounds,
             pair.heap,
             work,
             256,
@@ -92,23 +92,23 @@ def events_of(stage, pair, work, nests):
             return events
 
 
-def nests_of(stage, drawn, chosen):
-    """Return one kind of constraint, and the same for the twins by group, for the ``chosen`` groups that are flat."""
+def trees_of(stage, drawn, chosen):
+    """Return one kind of bound, and the same for the twins by group, for the ``chosen`` groups that are flat."""
     world = stage.world
     zones, racks, finest, coarsest, ordered, preferred, required = drawn
     count = len(world.nodes)
     top = tree_of(zones[:count], racks[:count], finest) or tree_of(["a"] * count, racks[:count], finest)
-    nest = domains.Nest(top, finest, min(coarsest, finest), min(ordered, finest), min(preferred, finest), required)
-    columns = columns_of(nest, len(world.groups), len(world.shapes), count)
+    bound = domains.Bounds(top, finest, min(coarsest, finest), min(ordered, finest), min(preferred, finest), required)
+    columns = columns_of(bound, len(world.groups), len(world.shapes), count)
     rows = [row for row in chosen if len(world.groups[row].subgroups) == 2]
     columns.kind[:] = -1
     columns.kind[rows] = 0
     asking = np.array([any(shape.request[:PODS]) for shape in world.shapes], np.bool_)
     columns.counted[~asking] = -1
-    return columns, dict.fromkeys(rows, nest)
+    return columns, dict.fromkeys(rows, bound)
 
 
-@given(stages(**many), st.lists(amounts, min_size=9, max_size=9), nests, st.randoms(use_true_random=False))
+@given(stages(**many), st.lists(amounts, min_size=9, max_size=9), bounds, st.randoms(use_true_random=False))
 def test_groups_are_served_as_by_the_twin(stage, wanted, drawn, random):
     stage.seal()
     world = stage.world
@@ -118,7 +118,7 @@ def test_groups_are_served_as_by_the_twin(stage, wanted, drawn, random):
         kind == "plain" and group.simple and all(orderly[pod.shape.row] for pod in group.pods)
         for kind, group in zip(kinds, world.groups, strict=True)
     ]
-    columns, twins = nests_of(stage, drawn, [row for row, kind in enumerate(kinds) if kind == "nested"])
+    columns, twins = trees_of(stage, drawn, [row for row, kind in enumerate(kinds) if kind == "nested"])
     limiting = stage.requested()
     ordering = np.round(limiting * 0.5)
     pair = Pair.of(stage, [0.0] * 9, wanted, victims=False, depth=-1)

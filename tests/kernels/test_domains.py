@@ -2,12 +2,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.kernels.domains import Nests, place_nested
+from kai.kernels.domains import DomainTrees, place_in_domain
 from kai.model.status import Status
 from tests.kernels.naive import domains as naive
 from tests.kernels.stage import stages
 
-nests = st.tuples(
+bounds = st.tuples(
     st.lists(st.sampled_from(("", "a", "a", "b")), min_size=6, max_size=6),  # zone of each node
     st.lists(st.sampled_from(("p", "p", "q", "r")), min_size=6, max_size=6),  # rack of each node
     st.sampled_from((1, 2, 2)),  # finest
@@ -34,17 +34,17 @@ def tree_of(zones, racks, finest):
     return top
 
 
-def columns_of(nest, groups, shapes, nodes):
+def columns_of(bound, groups, shapes, nodes):
     """Return the tables of a kernel for one kind: domains numbered by depth, then as they are listed."""
-    zones = nest.top.below
-    depths = [[nest.top], zones, [rack for zone in zones for rack in zone.below]][: nest.finest + 1]
+    zones = bound.top.below
+    depths = [[bound.top], zones, [rack for zone in zones for rack in zone.below]][: bound.finest + 1]
     domains = [each for depth in depths for each in depth]
     finest_of = np.full((1, nodes), -1, np.int64)
     for number, each in enumerate(domains):
         finest_of[0, each.nodes] = number
     parent = {id(child): number for number, each in enumerate(domains) for child in each.below}
-    rows = np.array(nest.top.nodes, np.int64)
-    return Nests(
+    rows = np.array(bound.top.nodes, np.int64)
+    return DomainTrees(
         kind=np.zeros(groups, np.int64),
         rows=rows,
         row_start=np.array([0, len(rows)]),
@@ -53,11 +53,12 @@ def columns_of(nest, groups, shapes, nodes):
         domain_start=np.array([0, len(domains)]),
         depth_start=np.cumsum([[0, *map(len, depths)]], axis=1),
         finest_of=finest_of,
-        finest=np.array([nest.finest]),
-        coarsest=np.array([nest.coarsest]),
-        ordered=np.array([nest.ordered]),
-        preferred=np.array([nest.preferred]),
-        required=np.array([nest.required]),
+        finest=np.array([bound.finest]),
+        coarsest=np.array([bound.coarsest]),
+        ordered=np.array([bound.ordered]),
+        preferred=np.array([bound.preferred]),
+        step=np.array([float(naive.TENTH)]),
+        required=np.array([bound.required]),
         counted=np.arange(shapes, dtype=np.int64),
         fitting=np.zeros((shapes, nodes), np.int64),
         seen=np.full(shapes, -1, np.int64),
@@ -65,7 +66,7 @@ def columns_of(nest, groups, shapes, nodes):
     )
 
 
-@given(stages(nodes=(2, 6), pods=6), nests, st.lists(st.tuples(st.integers(0, 20), st.integers(1, 3)), max_size=5))
+@given(stages(nodes=(2, 6), pods=6), bounds, st.lists(st.tuples(st.integers(0, 20), st.integers(1, 3)), max_size=5))
 def test_pods_go_into_the_domain_that_the_twin_chooses(stage, drawn, steps):
     zones, racks, finest, coarsest, ordered, preferred, required = drawn
     ledger, world = stage.ledger, stage.world
@@ -73,8 +74,8 @@ def test_pods_go_into_the_domain_that_the_twin_chooses(stage, drawn, steps):
     top = tree_of(zones[:count], racks[:count], finest)
     if top is None:
         return
-    nest = naive.Nest(top, finest, min(coarsest, finest), min(ordered, finest), min(preferred, finest), required)
-    columns = columns_of(nest, len(world.groups), len(world.shapes), count)
+    bound = naive.Bounds(top, finest, min(coarsest, finest), min(ordered, finest), min(preferred, finest), required)
+    columns = columns_of(bound, len(world.groups), len(world.shapes), count)
     for which, chunk in steps:
         waiting = [
             pod
@@ -87,7 +88,7 @@ def test_pods_go_into_the_domain_that_the_twin_chooses(stage, drawn, steps):
         alike = [pod for pod in waiting if pod.shape is first.shape and pod.leaf is first.leaf][:chunk]
         ledger.reserve(2 * len(alike))
         rows = np.array([pod.row for pod in alike])
-        found = place_nested(
+        found = place_in_domain(
             ledger.facts,
             ledger.columns,
             ledger.places,
@@ -98,5 +99,5 @@ def test_pods_go_into_the_domain_that_the_twin_chooses(stage, drawn, steps):
             first.leaf.row,
             rows,
         )
-        assert found == naive.place_nested(world, stage.rules, nest, first.leaf, alike)
+        assert found == naive.place_in_domain(world, stage.rules, bound, first.leaf, alike)
         stage.agree()

@@ -2,9 +2,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.kernels import fit, place, score, topology, victims
+from kai.kernels import fit, place, room, score, victims
 from kai.model.rows import Int64s
 from kai.model.status import Status
+from kai.plugins.topology.kernels import pods_per_node
 from tests.kernels.naive import fit as naive_fit
 from tests.kernels.naive import place as naive_place
 from tests.kernels.naive import score as naive_score
@@ -109,7 +110,7 @@ def test_nodes_hold_as_many_pods_as_the_twin_says(stage, request):
     ledger, world = stage.ledger, stage.world
     nodes = np.arange(len(world.nodes))
     out = np.empty(len(nodes), np.int64)
-    topology.pods_per_node(ledger.facts, ledger.columns, np.array(request, np.int64), 7, nodes, out)
+    pods_per_node(ledger.facts, ledger.columns, np.array(request, np.int64), 7, nodes, out)
     assert out.tolist() == naive_searching.pods_per_node(world, request, 7, nodes.tolist())
 
 
@@ -123,7 +124,7 @@ def test_domains_hold_what_the_twin_says_they_hold(stage, wanted, seed):
     domains = np.random.default_rng(seed).integers(3, 6, len(nodes))
     wanted = np.array(wanted, np.int64)[: ledger.columns.idle.shape[1]]
     tightness, held = np.empty(len(parents), np.float64), np.empty(len(parents), np.int64)
-    topology.domain_room(ledger.columns, nodes, domains, parents, wanted, fitting, tightness, held)
+    room.domain_room(ledger.columns, nodes, domains, parents, wanted, fitting, tightness, held)
     sets = [[node for node in nodes.tolist() if domains[node] in each] for each in below]
     expected = naive_searching.domain_room(world, sets, wanted.tolist(), fitting.tolist())
     assert list(zip(tightness.tolist(), held.tolist(), strict=True)) == expected

@@ -16,15 +16,27 @@ from itertools import pairwise
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Domains, Extension, Nest, Partition
-from kai.framework.verdict import Code, SmallDomain, Verdict
-from kai.framework.view import SessionView
-from kai.kernels.domains import STEP
-from kai.kernels.topology import domain_room, pods_per_node
-from kai.model.axis import GPU, PODS
-from kai.model.constraints import TopologyConstraint
-from kai.model.rows import Bools, Float64s, GroupRow, Int64s, NodeRows, PodRows, SubGroupRow
-from kai.plugins.topology.tree import Branch, DomainTree
+from kai.framework import (
+    Bools,
+    Code,
+    Domains,
+    DomainTree,
+    Extension,
+    Float64s,
+    GroupRow,
+    Int64s,
+    NodeRows,
+    Partition,
+    PodRows,
+    SessionView,
+    SmallDomain,
+    SubGroupRow,
+    TopologyConstraint,
+    Verdict,
+)
+from kai.framework.kernel import GPU, PODS, domain_room
+from kai.plugins.topology.kernels import pods_per_node
+from kai.plugins.topology.tree import STEP, Branch, TopologyTree
 
 KINDS = 64
 """Kinds of pods that are kept count of."""
@@ -55,7 +67,7 @@ class Topology:
                 return Partition(
                     verdict=Verdict.refused(Code.TOPOLOGY, topology=constraint.topology, missing="topology")
                 )
-            tree = DomainTree.of(session, topology)
+            tree = TopologyTree.of(session, topology)
             search = _DomainSearch(session, tree, constraint, pods, nodes, fitting, stop=self.stop_at_required)
             partition = search.run()
             if partition.verdict:
@@ -64,20 +76,20 @@ class Topology:
             told = {"group": facts.key, "subgroup": facts.subgroups[at].name, "topology": constraint.topology}
             return attrs.evolve(partition, verdict=Verdict.refused(reason.code, **{**told, **reason.facts}))
 
-        def nest(group: GroupRow) -> Nest | None:
+        def tree(group: GroupRow) -> DomainTree | None:
             constraints = [each.constraint for each in session.snapshot.groups[group].subgroups if each.constraint]
             given = [each for each in constraints if each.topology]
             topology = session.snapshot.topologies.get(given[0].topology) if len(given) == 1 else None
             if topology is None:
                 return None
-            tree, required, preferred = DomainTree.of(session, topology), given[0].required, given[0].preferred
-            return tree.nest(
-                tree.depth_of(required) if required else 0,
-                tree.depth_of(preferred) if preferred else 0,
+            known, required, preferred = TopologyTree.of(session, topology), given[0].required, given[0].preferred
+            return known.domain_tree(
+                known.depth_of(required) if required else 0,
+                known.depth_of(preferred) if preferred else 0,
                 stop=self.stop_at_required,
             )
 
-        return (Domains(partition, groups=session.constrained_groups, tree=nest),)
+        return (Domains(partition, groups=session.constrained_groups, tree=tree),)
 
 
 MOST_TOLD = 100
@@ -113,7 +125,7 @@ class _DomainSearch:
     def __init__(
         self,
         session: SessionView,
-        tree: DomainTree,
+        tree: TopologyTree,
         constraint: TopologyConstraint,
         pods: PodRows,
         nodes: NodeRows,

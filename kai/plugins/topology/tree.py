@@ -10,10 +10,11 @@ from itertools import accumulate
 import attrs
 import numpy as np
 
-from kai.framework.hooks import Nest
-from kai.framework.view import SessionView
-from kai.model.rows import Bools, Int64s, NodeRows
-from kai.model.topology import Topology
+from kai.framework import Bools, DomainTree, Int64s, NodeRows, SessionView
+from kai.framework.topologies import Topology
+
+STEP = 100_000.0
+"""Score of one tenth of the preferred domains."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -55,7 +56,7 @@ class Branch:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class DomainTree:
+class TopologyTree:
     """Domains by level. Depth 0 is the root, depth d the d-th level from the top; codes of nodes outside are -1."""
 
     levels: tuple[str, ...]
@@ -66,16 +67,16 @@ class DomainTree:
     names: tuple[tuple[str, ...], ...]
     """Names of the domains at each depth: values joined by dots."""
     _branches: dict[tuple[int, int], Branch] = attrs.field(factory=dict)
-    _nests: dict[tuple[int, int, bool], Nest | None] = attrs.field(factory=dict)
+    _domain_trees: dict[tuple[int, int, bool], DomainTree | None] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, session: SessionView, topology: Topology) -> "DomainTree":
+    def of(cls, session: SessionView, topology: Topology) -> "TopologyTree":
         """Return the tree that a topology spans over the nodes of ``session``, kept while both are the same objects."""
         inputs = (session.snapshot.nodes, topology)
         return session.once(f"tree of {topology.name}", inputs, lambda: cls._made(session, topology.levels))
 
     @classmethod
-    def _made(cls, session: SessionView, levels: Sequence[str]) -> "DomainTree":
+    def _made(cls, session: SessionView, levels: Sequence[str]) -> "TopologyTree":
         """Return the tree that ``levels`` span over the nodes of ``session``. Cost: O(N L)."""
         labels = [session.label_codes(level) for level in levels]
         member = (
@@ -137,18 +138,18 @@ class DomainTree:
             )
         return known
 
-    def nest(self, required: int, preferred: int, *, stop: bool) -> Nest | None:
+    def domain_tree(self, required: int, preferred: int, *, stop: bool) -> DomainTree | None:
         """Return the domains for groups that may use all nodes, by the depths of their constraint (0: not given).
 
         None if a level is unknown, or if all nodes are in one domain below the levels; ``stop`` says that nobody looks
         there. Made once.
         """
         key = (required, preferred, stop)
-        if key not in self._nests:
-            self._nests[key] = self._nest(required, preferred, stop=stop)
-        return self._nests[key]
+        if key not in self._domain_trees:
+            self._domain_trees[key] = self._domain_tree(required, preferred, stop=stop)
+        return self._domain_trees[key]
 
-    def _nest(self, required: int, preferred: int, *, stop: bool) -> Nest | None:
+    def _domain_tree(self, required: int, preferred: int, *, stop: bool) -> DomainTree | None:
         rows, finest = np.flatnonzero(self.member).astype(np.int64), max(required, preferred)
         if not len(rows) or min(required, preferred) < 0 or not finest:
             return None
@@ -158,7 +159,7 @@ class DomainTree:
             return None
         branch = self.branch(top, int(self.codes[top, rows[0]]))
         start = branch.start[: finest - top + 2]
-        return Nest(
+        return DomainTree(
             rows=branch.rows,
             domains=branch.domains[finest - top],
             parents=branch.parents[: start[-1]],
@@ -166,5 +167,6 @@ class DomainTree:
             coarsest=max(required - top, 0),
             ordered=(preferred or required) - top,
             preferred=preferred - top if preferred else -1,
+            step=STEP,
             required=required > 0,
         )

@@ -13,7 +13,7 @@ from kai.model.axis import CPU, GPU, PODS
 from kai.model.pod import GpuKind
 from kai.model.status import ACTIVE_ALLOCATED, Status
 from tests.kernels.naive.booking import pipeline, set_status, unallocate
-from tests.kernels.naive.domains import Nest, place_nested
+from tests.kernels.naive.domains import Bounds, place_in_domain
 from tests.kernels.naive.fit import over_capacity
 from tests.kernels.naive.groups import elastic_state
 from tests.kernels.naive.order import Heap, next_chunk, pop, push
@@ -44,22 +44,22 @@ def is_orderly(shape: Shape) -> bool:
 
 
 def allocate_groups(
-    world: World, rules: Rules, heap: Heap, plain: Sequence[bool], nests: Mapping[int, Nest], amounts: Amounts
+    world: World, rules: Rules, heap: Heap, plain: Sequence[bool], bounds: Mapping[int, Bounds], amounts: Amounts
 ) -> list[Event]:
     """Serve the groups of a heap; return what became of each: served, refused with the reason, or left to others.
 
-    ``nests`` are the constraints of groups that have one, of which some may be served.
+    ``bounds`` are the bounds of groups that have one, of which some may be served.
     """
     events: list[Event] = []
     while (row := pop(heap)) >= 0:
         group = world.groups[row]
-        if not plain[row] and row not in nests:
+        if not plain[row] and row not in bounds:
             events.append(("not plain", row))
             continue
         chunk = next_chunk(group.leaves()[0])
         if not chunk:
             continue
-        if row in nests and not _are_countable(chunk):
+        if row in bounds and not _are_countable(chunk):
             events.append(("not plain", row))
             continue
         wanted = [sum(amounts.limiting[pod.shape.row][at] for pod in chunk) for at in range(3)]
@@ -68,8 +68,8 @@ def allocate_groups(
             events.append(("refused", row, -1, 0, code))
             continue
         before = world.remember()
-        if row in nests:
-            if place_nested(world, rules, nests[row], group.leaves()[0], chunk) < len(chunk):
+        if row in bounds:
+            if place_in_domain(world, rules, bounds[row], group.leaves()[0], chunk) < len(chunk):
                 events.append(("not plain", row))
                 world.recall(before)
             else:

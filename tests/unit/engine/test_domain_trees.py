@@ -20,7 +20,7 @@ def tree(minimum, root=None, leaf=None):
     )
 
 
-NESTED = (
+TREES = (
     tree(2, (RACK, "")),
     tree(3, (ZONE, "")),
     tree(2, ("", RACK)),
@@ -46,8 +46,8 @@ def outcome(taken, *plugins, shortcuts):
     return list(sink.decisions), reasons, report.idle.tolist(), report.last_start.tolist()
 
 
-@given(snapshots(nodes=(2, 7), groups=(1, 5), trees=NESTED, shapes=EVERY_SHAPE[:4]))
-def test_nested_groups_fare_as_they_do_the_long_way(taken):
+@given(snapshots(nodes=(2, 7), groups=(1, 5), trees=TREES, shapes=EVERY_SHAPE[:4]))
+def test_groups_with_domains_fare_as_they_do_the_long_way(taken):
     fast, slow = (repr(outcome(taken, shortcuts=shortcuts)) for shortcuts in (True, False))
     assert fast == slow
 

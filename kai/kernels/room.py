@@ -37,16 +37,6 @@ def pods_on_node(facts: Facts, columns: Columns, request: Int64s, most: int, nod
 
 
 @kernel
-def pods_per_node(facts: Facts, columns: Columns, request: Int64s, most: int, nodes: Int64s, out: Int64s) -> None:
-    """Fill ``out`` [n] with how many pods of ``request`` [R] each of ``nodes`` [n] could hold.
-
-    ``most`` if they ask for nothing but a pod's place.
-    """
-    for at in range(nodes.shape[0]):
-        out[at] = pods_on_node(facts, columns, request, most, nodes[at])
-
-
-@kernel
 def domain_room(
     columns: Columns,
     nodes: Int64s,

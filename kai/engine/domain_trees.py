@@ -1,4 +1,4 @@
-"""Kinds of constraints on where the pods of a group may be together, as kernels take them."""
+"""Trees of domains in one of which the pods of a group go together, as kernels take them."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -6,9 +6,9 @@ from itertools import accumulate
 import numpy as np
 
 from kai.engine.world import World
-from kai.framework.hooks import Nest
+from kai.framework.hooks import DomainTree
 from kai.kernels.columns import PODS
-from kai.kernels.domains import Nests
+from kai.kernels.domains import DomainTrees
 from kai.kernels.groups import ROOT_AND_LEAF
 from kai.model.rows import Bools, GroupRow, GroupRows, Int64s, PodRow
 
@@ -16,7 +16,7 @@ MOST_CELLS = 8_000_000
 """Cells (kinds and shapes x nodes) that tables may take: groups beyond it are asked about."""
 
 
-def make_nests(world: World, waiting: GroupRows) -> tuple[Nests, Int64s]:
+def make_trees(world: World, waiting: GroupRows) -> tuple[DomainTrees, Int64s]:
     """Return the kinds of those groups of ``waiting`` that a kernel can serve, and the shapes of their pods.
 
     Their shapes are prepared.
@@ -25,32 +25,33 @@ def make_nests(world: World, waiting: GroupRows) -> tuple[Nests, Int64s]:
     shapes = _counted_shapes(world, kind, MOST_CELLS // max(1, len(world.all_nodes)) - len(kinds))
     counted = np.full(len(world.snapshot.shapes), -1, np.int64)
     counted[shapes] = np.arange(len(shapes))
-    nodes, deepest = len(world.all_nodes), max((len(nest.start) for nest in kinds), default=2)
+    nodes, deepest = len(world.all_nodes), max((len(tree.start) for tree in kinds), default=2)
     finest_of = np.full((len(kinds), nodes), -1, np.int64)
     depth_start = np.zeros((len(kinds), deepest), np.int64)
-    for row, nest in enumerate(kinds):
-        finest_of[row, nest.rows] = nest.domains
-        depth_start[row, : len(nest.start)] = nest.start
-    nests = Nests(
+    for row, tree in enumerate(kinds):
+        finest_of[row, tree.rows] = tree.domains
+        depth_start[row, : len(tree.start)] = tree.start
+    trees = DomainTrees(
         kind=kind,
-        rows=_joined([nest.rows for nest in kinds]),
-        row_start=_starts([nest.rows for nest in kinds]),
-        domains=_joined([nest.domains for nest in kinds]),
-        parents=_joined([nest.parents for nest in kinds]),
-        domain_start=_starts([nest.parents for nest in kinds]),
+        rows=_joined([tree.rows for tree in kinds]),
+        row_start=_starts([tree.rows for tree in kinds]),
+        domains=_joined([tree.domains for tree in kinds]),
+        parents=_joined([tree.parents for tree in kinds]),
+        domain_start=_starts([tree.parents for tree in kinds]),
         depth_start=depth_start,
         finest_of=finest_of,
-        finest=np.array([len(nest.start) - 2 for nest in kinds], np.int64),
-        coarsest=np.array([nest.coarsest for nest in kinds], np.int64),
-        ordered=np.array([nest.ordered for nest in kinds], np.int64),
-        preferred=np.array([nest.preferred for nest in kinds], np.int64),
-        required=np.array([nest.required for nest in kinds], np.bool_),
+        finest=np.array([len(tree.start) - 2 for tree in kinds], np.int64),
+        coarsest=np.array([tree.coarsest for tree in kinds], np.int64),
+        ordered=np.array([tree.ordered for tree in kinds], np.int64),
+        preferred=np.array([tree.preferred for tree in kinds], np.int64),
+        step=np.array([tree.step for tree in kinds], np.float64),
+        required=np.array([tree.required for tree in kinds], np.bool_),
         counted=counted,
         fitting=np.zeros((len(shapes), nodes), np.int64),
         seen=np.full(len(shapes), -1, np.int64),
         extra=np.zeros(nodes, np.float64),
     )
-    return nests, shapes
+    return trees, shapes
 
 
 def _joined(parts: Sequence[Int64s]) -> Int64s:
@@ -61,26 +62,26 @@ def _starts(parts: Sequence[Int64s]) -> Int64s:
     return np.array([0, *accumulate(map(len, parts))], np.int64)
 
 
-def _kinds(world: World, waiting: GroupRows) -> tuple[list[Nest], Int64s]:
+def _kinds(world: World, waiting: GroupRows) -> tuple[list[DomainTree], Int64s]:
     """Return the kinds, and int64[G]: which one each group is of, -1 for none."""
     kind = np.full(len(world.snapshot.groups), -1, np.int64)
-    kinds: list[Nest] = []
+    kinds: list[DomainTree] = []
     groups = world.facts.groups
     others = waiting[~groups.simple[waiting]]
     roots = groups.first_subgroup[others]
     flat = (groups.first_subgroup[others + 1] - roots == ROOT_AND_LEAF) & (groups.minimum[roots] == 1)
-    splitter, rows = world.policy.nesting(others[flat])
+    splitter, rows = world.policy.tree_of_domains(others[flat])
     if splitter is None or not len(rows):
         return kinds, kind
-    trees, first, of_tree = np.unique(world.trees[rows], return_index=True, return_inverse=True)
+    forms, first, of_form = np.unique(world.trees[rows], return_index=True, return_inverse=True)
     most = MOST_CELLS // (2 * max(1, len(world.all_nodes)))
-    numbers = np.full(len(trees), -1, np.int64)
+    numbers = np.full(len(forms), -1, np.int64)
     for at, group in enumerate(rows[first].tolist()):
-        nest = splitter(GroupRow(group)) if len(kinds) < most else None
-        if nest is not None:
+        tree = splitter(GroupRow(group)) if len(kinds) < most else None
+        if tree is not None:
             numbers[at] = len(kinds)
-            kinds.append(nest)
-    kind[rows] = numbers[of_tree]
+            kinds.append(tree)
+    kind[rows] = numbers[of_form]
     return kinds, kind
 
 
@@ -107,4 +108,4 @@ def _asks(requests: Int64s) -> Bools:
     return some
 
 
-__all__ = ["make_nests"]
+__all__ = ["make_trees"]
