@@ -54,7 +54,7 @@ def _facts(each: "JobExplanation") -> str:
 def _wire(each: "JobExplanation") -> Iterator[tuple[str, str]]:
     """Yield the texts of conditions and events: what many pods say only once, what the group says not again."""
     job = each.job
-    said = Counter(str(one) for one in job.explanations if not one.of_domain)
+    said = Counter(str(one) for one in job.explanations if not one.is_detail)
     for text, count in said.items():
         yield from _lines("wire" if count == 1 else f"wire, {count}x", text)
     pods: dict[str, list[str]] = {}

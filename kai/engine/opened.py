@@ -2,7 +2,7 @@
 
 A plugin returns small extensions. ``open_plugins`` is the one place where they become what the engine asks. Every
 function of a plugin is wrapped there, so that whatever it raises names the plugin, where it comes from, and what it was
-asked. Two plugins that do what only one can do are told there, too.
+asked. Two plugins that want the same exclusive thing are told there, too.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -86,7 +86,7 @@ def open_plugins(uses: Sequence[PluginUse], view: SessionView, observer: Observe
     """Return what the plugins answer to what ``view`` shows, in their order; at least one entry for each plugin.
 
     Raises: PluginError for a plugin that cannot be opened, or that returns what is no extension; ConfigError for two
-        plugins that do what only one can do.
+        plugins that want the same.
     """
     found: list[Opened] = []
     for use in uses:
@@ -201,19 +201,19 @@ def _timed_generator(
 
 
 def _refuse_clashes(plugins: Sequence[Opened]) -> None:
-    """Refuse two plugins that do what only one can do.
+    """Refuse two plugins that want what only one can have.
 
     Raises: ConfigError.
     """
     owners: dict[str, str] = {}
     for plugin in plugins:
-        for deed in exclusive(plugin):
-            owner = owners.setdefault(deed, plugin.name)
+        for right in exclusive_of(plugin):
+            owner = owners.setdefault(right, plugin.name)
             if owner != plugin.name:
-                raise ConfigError(f"plugins: found {owner} and {plugin.name} that both {deed}, expected one of them")
+                raise ConfigError(f"plugins: found {owner} and {plugin.name} that both {right}, expected one of them")
 
 
-def exclusive(plugin: Opened) -> Iterator[str]:
+def exclusive_of(plugin: Opened) -> Iterator[str]:
     """Yield what ``plugin`` does that only one plugin can do, in words."""
     if any(isinstance(term, FairShares) for term in plugin.terms):
         yield "give the shares of queues"
@@ -223,4 +223,4 @@ def exclusive(plugin: Opened) -> Iterator[str]:
         yield "say who may reclaim"
 
 
-__all__ = ["Asking", "Opened", "exclusive", "open_plugins"]
+__all__ = ["Asking", "Opened", "exclusive_of", "open_plugins"]

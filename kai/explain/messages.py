@@ -3,7 +3,7 @@
 Tools and people read these texts, so they are kept to the character, plural and all. What kai itself says is in
 ``kai.explain.words``.
 
-Source: the peer's pkg/scheduler/api (unschedule_info, pod_errors, job_errors), its status updater and topology plugin.
+Source: the peer's pkg/scheduler/api (unschedule_info, pod_errors, job_errors), and its status updater.
 """
 
 import math
@@ -16,13 +16,13 @@ import attrs
 from kai.configuration import durations
 from kai.engine.records import GroupRecord
 from kai.framework.decisions import Cause, Evict
-from kai.framework.verdict import Code, Histogram, NodeReason, NodeRefusal, Reason, Shortage, SmallDomain
+from kai.framework.verdict import Code, Histogram, NodeReason, NodeRefusal, Reason, Shortage
+from kai.framework.words import Detail, Words
 from kai.kernels import fit
 from kai.model.axis import PLUGGED_GPU, mig_slices
 from kai.model.podgroup import DEFAULT_SUBGROUP
 from kai.state.snapshot import Snapshot
 
-NO_DOMAIN = "Not enough resources for the workload"
 NO_NODES = "no nodes with enough resources were found"
 UNABLE_GROUP = "Unable to schedule podgroup"
 UNABLE_POD = "Unable to schedule pod"
@@ -56,8 +56,8 @@ class Explanation:
 
     reason: str
     message: str
-    of_domain: bool = False
-    """What one domain of a topology lacks; the refusal of the topology follows."""
+    is_detail: bool = False
+    """A part of a refusal that is told on its own; the refusal follows."""
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.message}"
@@ -72,32 +72,22 @@ def explanations(reasons: Iterable[Reason]) -> tuple[Explanation, ...]:
 
 
 def _explanations(reason: Reason) -> Iterator[Explanation]:
-    """Yield one reason as the peer does: a refusal of a topology after what each domain lacks."""
-    for domain in _small(reason):
-        yield Explanation(NO_DOMAIN, ", ".join(_domain_lines(domain, reason.facts)), of_domain=True)
+    """Yield one reason as the peer does: a refusal after what is told on its own."""
+    for detail in _details_of(reason):
+        yield Explanation(detail.reason, ", ".join(detail.lines), is_detail=True)
     yield Explanation(wire_reason(reason), reason_text(reason))
 
 
-def _small(reason: Reason) -> Sequence[SmallDomain]:
-    found = reason.facts.get("small", ())
-    return found if isinstance(found, tuple) else ()
-
-
-def _domain_lines(domain: SmallDomain, facts: Facts) -> Iterator[str]:
-    if domain.held >= 0:
-        yield f"node-group {domain.name} can allocate only {domain.held} of {facts.get('pods', 0)} required pods"
-    for resource in domain.short:
-        if mig_slices(resource) != (0, 0) or "/mig-" in resource:
-            yield f"node-group(s) didn't have enough of mig profile: {resource}"
-        else:
-            yield f"node-group(s) didn't have enough resources: {_SHORT.get(resource, resource)}"
+def _details_of(reason: Reason) -> Sequence[Detail]:
+    words = own_words(reason)
+    return words.details(reason.facts) if words is not None and words.details is not None else ()
 
 
 def group_message(reasons: Sequence[Reason]) -> str:
     """Return the message of the condition and of the event on a pod group that waits for ``reasons``."""
     found = explanations(reasons)
     title = found[0].reason if len(found) == 1 else UNABLE_GROUP
-    lacking = [line for reason in reasons for each in _small(reason) for line in _domain_lines(each, reason.facts)]
+    lacking = [line for reason in reasons for each in _details_of(reason) for line in each.lines]
     counts = Counter(lacking + [reason_text(reason) for reason in reasons])
     lines = sorted(message if count == 1 else f"{count} {message}" for message, count in counts.items())
     return f"{title}: {_joined(lines)}" if lines else title
@@ -107,7 +97,7 @@ def detailed_group_message(reasons: Sequence[Reason]) -> str:
     """Return `group_message` in the form with a line for each reason."""
     found = explanations(reasons)
     title = found[0].reason if len(found) == 1 else UNABLE_GROUP
-    lines = [f"<{each.name}>: {', '.join(_domain_lines(each, r.facts))}" for r in reasons for each in _small(r)]
+    lines = [f"<{each.subject}>: {', '.join(each.lines)}" for reason in reasons for each in _details_of(reason)]
     return _in_lines(title, lines + [reason_text(reason) for reason in reasons])
 
 
@@ -129,9 +119,14 @@ def wire_reason(reason: Reason) -> str:
     return reason.code.wire
 
 
+def own_words(reason: Reason) -> Words | None:
+    """Return the words that the plugin which refused has for it; None if the code is the engine's."""
+    return reason.code if isinstance(reason.code, Words) else None
+
+
 def reason_text(reason: Reason) -> str:
     """Return the peer's message for one reason."""
-    write = _WRITERS.get(reason.code)
+    write = reason.code.text if isinstance(reason.code, Words) else _WRITERS.get(reason.code)
     if write is not None:
         return write(reason.facts)
     return str(reason.facts.get("text") or reason.facts.get("rule") or reason.code)
@@ -179,30 +174,6 @@ def _no_node(facts: Facts) -> str:
     )
 
 
-ANY_DOMAIN = "any domain"
-"""``where`` of a topology refusal: the common domain is large enough, and none of those that the group asks for is."""
-
-
-def _topology(facts: Facts) -> str:
-    """Return what the topology plugin says; what single domains lack has explanations of its own."""
-    topology = facts.get("topology", "")
-    subgroup = str(facts.get("subgroup", ""))
-    named = subgroup if subgroup != DEFAULT_SUBGROUP else ""
-    if facts.get("missing") == "topology":
-        return f"Requested topology {topology} does not exist"
-    if facts.get("missing") == "level":
-        return (
-            f"topology constraint error: {f'sub-group {named}' if named else 'workload'} specified "
-            f"'{facts.get('level', '')}' as the required topology constraint level, "
-            f"but the topology tree '{topology}' does not contain a level with this name"
-        )
-    whom = f"job <{facts.get('group', '')}>" + (f", subgroup {named}" if named else "")
-    text = f"topology {topology}, requirement {facts.get('requirement', '')} couldn't be satisfied for {whom}"
-    if facts.get("where", ANY_DOMAIN) == ANY_DOMAIN:
-        return text
-    return f"{text}: not enough resources in {facts['where']} to allocate the job"
-
-
 def not_ready(facts: Facts) -> str:
     """Return the event for a group that lacks pods; ``missing`` lists (sub-group, needed, existing, gated)."""
     text = "Job is not ready for scheduling."
@@ -247,7 +218,6 @@ _WRITERS: Mapping[Code, Callable[[Facts], str]] = {
     Code.OVER_LIMIT: _over_limit,
     Code.OVER_QUOTA: _over_quota,
     Code.NO_NODE: _no_node,
-    Code.TOPOLOGY: _topology,
     Code.PREEMPTION_DELAY: _preemption_delay,
     Code.QUEUE_MISSING: _queue_missing,
     Code.UNKNOWN_SUBGROUP: _unknown_subgroup,

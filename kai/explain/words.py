@@ -2,7 +2,7 @@
 
 Several reasons can hold at once. The first of these that applies is told, because without its removal the others do not
 matter: the queue is missing; too few pods exist; impossible with these nodes, even if they were empty; a limit; a
-quota that non-preemptible pods may not pass; no node matches; the gang or its topology has no room; fairness forbids
+quota that non-preemptible pods may not pass; no node matches; a plugin or the gang finds no room; fairness forbids
 taking; others are in the way.
 """
 
@@ -209,7 +209,7 @@ class Teller:
             size = f" ({quantity(gpus, 'gpu')})" if gpus else ""
             text = f"its {needed} pods{size} must fit in one {level}, and no {level} can hold more than {best} of them"
             numbers = {"level": level, "needed": needed, "best": best, "domains": tuple(sorted(domains.items()))}
-            yield Words(Code.TOPOLOGY, text, numbers)
+            yield Words("DomainTooSmall", text, numbers)
 
     # ------------------------------------------------------------------ nodes that never match
 
@@ -338,10 +338,11 @@ def _lacking(record: GroupRecord) -> Mapping[str, int]:
 
 
 def _no_room(record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
-    """Yield what the whole gang, or its topology, does not find."""
+    """Yield what plugins say, and what the whole gang does not find."""
     for reason in record.reasons:
-        if reason.code is Code.TOPOLOGY:
-            yield Words("TopologyHasNoRoom", _topology_text(reason, facts), reason.facts)
+        words = messages.own_words(reason)
+        if words is not None:
+            yield Words(words.plain_code or words.code, (words.plain or words.text)(reason.facts), reason.facts)
     needed = least_pods(facts)
     for reason in record.reasons:
         if reason.code is Code.NO_NODE and reason.facts.get("gang") and not reason.facts.get("satisfied"):
@@ -353,18 +354,6 @@ def _no_room(record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
                 whose = f"the {least} pods of its sub-group {reason.facts.get('subgroup')}"
             text = f"{whose} must start together, and {fit} now"
             yield Words("GangDoesNotFit", text, {**reason.facts, "needed": least})
-
-
-def _topology_text(reason: Reason, group: PodGroup) -> str:
-    facts = reason.facts
-    if "missing" in facts:
-        return messages.reason_text(reason)
-    level = str(facts.get("requirement", "")).rpartition("/")[2] or "domain"
-    if facts.get("where", messages.ANY_DOMAIN) == messages.ANY_DOMAIN:
-        return f"no {level} has room for its {facts.get('pods', '')} pods together"
-    required = any(part.constraint is not None and part.constraint.required for part in group.subgroups)
-    wish = "must" if required else "should"
-    return f"{facts['where']} has no room for its {facts.get('pods', '')} pods, which {wish} share a {level}"
 
 
 def least_pods(facts: PodGroup) -> int:

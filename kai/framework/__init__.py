@@ -40,9 +40,10 @@ from kai.framework.terms import (
     SharedDevices,
     SubGroupFill,
 )
-from kai.framework.verdict import ACCEPTED, Code, Reason, SmallDomain, Verdict
+from kai.framework.verdict import ACCEPTED, Code, Reason, Verdict
 from kai.framework.view import SessionView
-from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, PLUGGED_GPU, PODS, SHARED_RESOURCES, ResourceAxis
+from kai.framework.words import Detail, Words
+from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, PLUGGED_GPU, PODS, SHARED_RESOURCES, ResourceAxis, mig_slices
 from kai.model.constraints import (
     AffinityTerm,
     HostPort,
@@ -56,7 +57,7 @@ from kai.model.constraints import (
 from kai.model.matching import tolerates
 from kai.model.node import Node
 from kai.model.pod import Constraints, ContainerRequest, GpuKind, GpuRequest, Pod, Shape
-from kai.model.podgroup import PodGroup, SubGroup
+from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup, SubGroup
 from kai.model.queue import UNLIMITED, Queue
 from kai.model.rows import (
     NONE,
@@ -84,6 +85,7 @@ __all__ = [
     "ALIVE",
     "COUNTED",
     "CPU",
+    "DEFAULT_SUBGROUP",
     "GPU",
     "GPU_UNIT",
     "MEMORY",
@@ -106,6 +108,7 @@ __all__ = [
     "DecisionSink",
     "Density",
     "Dependence",
+    "Detail",
     "DeviceOrder",
     "DomainTree",
     "Domains",
@@ -156,7 +159,6 @@ __all__ = [
     "SessionView",
     "Shape",
     "SharedDevices",
-    "SmallDomain",
     "Snapshot",
     "Status",
     "SubGroup",
@@ -169,6 +171,8 @@ __all__ = [
     "Verdict",
     "VictimProposals",
     "Victims",
+    "Words",
+    "mig_slices",
     "status_mask",
     "tolerates",
     "within",

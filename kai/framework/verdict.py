@@ -8,6 +8,8 @@ from enum import StrEnum
 
 import attrs
 
+from kai.framework.words import Words
+
 Fact = object
 
 
@@ -22,7 +24,6 @@ class Code(StrEnum):
     QUEUE_MISSING = "QueueDoesNotExist"
     PREEMPTION_DELAY = "PreemptionDelayNotElapsed"
     NO_NODE = "PodSchedulingErrors"
-    TOPOLOGY = "DomainTooSmall"
     NOT_READY = "NotReady"
     UNKNOWN_SUBGROUP = "UnknownSubGroup"
     HELD = "PodGroupRefused"
@@ -38,28 +39,15 @@ class Code(StrEnum):
         """The reason under which conditions on pod groups carry this code."""
         if self in (Code.NO_NODE, Code.POD_REFUSED, Code.UNKNOWN_SUBGROUP, Code.PLUGIN):
             return Code.NO_NODE.value
-        if self is Code.TOPOLOGY:
-            # The peer reports topology refusals with the same reason as pods that do not fit.
-            return Code.NO_NODE.value
         return self.value
 
 
 @attrs.frozen(kw_only=True)
 class Reason:
-    """One reason: a code and the facts that its text is made of."""
+    """One reason: a code, the engine's or a plugin's, and the facts that its text is made of."""
 
-    code: Code
+    code: Code | Words
     facts: Mapping[str, Fact] = attrs.field(factory=dict, hash=False)
-
-
-@attrs.frozen(kw_only=True)
-class SmallDomain:
-    """A domain that is too small: for how many of the pods it has room, or what it is short of where pods differ."""
-
-    name: str
-    held: int = -1
-    """-1: the pods were not counted."""
-    short: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -72,7 +60,7 @@ class Verdict:
         return not self.reasons
 
     @classmethod
-    def refused(cls, code: Code, **facts: Fact) -> "Verdict":
+    def refused(cls, code: Code | Words, **facts: Fact) -> "Verdict":
         """Return the refusal with one reason."""
         return cls((Reason(code=code, facts=facts),))
 

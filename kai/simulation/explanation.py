@@ -127,7 +127,7 @@ def _explanation(job: Job, site: Site, suggestions: Suggestions) -> JobExplanati
         state=state,
         summary=_summary(job, state, reason.text.rstrip(". ")),
         reason=reason,
-        wire_reason=next((each.reason for each in job.explanations if not each.of_domain), ""),
+        wire_reason=next((each.reason for each in job.explanations if not each.is_detail), ""),
         also=tuple(each for each in site.reasons[1:] if each.code not in told and _tells_more(each))[:_MOST_ALSO],
         evidence=proof,
         suggestions=suggestions,

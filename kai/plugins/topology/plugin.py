@@ -18,7 +18,6 @@ import numpy as np
 
 from kai.framework import (
     Bools,
-    Code,
     Domains,
     DomainTree,
     Extension,
@@ -29,7 +28,6 @@ from kai.framework import (
     Partition,
     PodRows,
     SessionView,
-    SmallDomain,
     SubGroupRow,
     TopologyConstraint,
     Verdict,
@@ -37,6 +35,7 @@ from kai.framework import (
 from kai.framework.kernel import GPU, PODS, domain_room
 from kai.plugins.topology.kernels import pods_per_node
 from kai.plugins.topology.tree import STEP, Branch, TopologyTree
+from kai.plugins.topology.words import ANY_DOMAIN, DOMAIN_TOO_SMALL, SmallDomain
 
 KINDS = 64
 """Kinds of pods that are kept count of."""
@@ -65,7 +64,7 @@ class Topology:
             topology = session.snapshot.topologies.get(constraint.topology)
             if topology is None:
                 return Partition(
-                    verdict=Verdict.refused(Code.TOPOLOGY, topology=constraint.topology, missing="topology")
+                    verdict=Verdict.refused(DOMAIN_TOO_SMALL, topology=constraint.topology, missing="topology")
                 )
             tree = TopologyTree.of(session, topology)
             search = _DomainSearch(session, tree, constraint, pods, nodes, fitting, stop=self.stop_at_required)
@@ -73,7 +72,12 @@ class Topology:
             if partition.verdict:
                 return partition
             reason = partition.verdict.reasons[0]
-            told = {"group": facts.key, "subgroup": facts.subgroups[at].name, "topology": constraint.topology}
+            told = {
+                "group": facts.key,
+                "subgroup": facts.subgroups[at].name,
+                "topology": constraint.topology,
+                "required": any(part.constraint is not None and part.constraint.required for part in facts.subgroups),
+            }
             return attrs.evolve(partition, verdict=Verdict.refused(reason.code, **{**told, **reason.facts}))
 
         def tree(group: GroupRow) -> DomainTree | None:
@@ -156,7 +160,9 @@ class _DomainSearch:
         if not fits[self._top][0]:
             return self._refused(tree.names[self._top][code] or "the cluster")
         if -1 in (self._required, self._preferred):
-            return Partition(verdict=Verdict.refused(Code.TOPOLOGY, missing="level", level=self._constraint.required))
+            return Partition(
+                verdict=Verdict.refused(DOMAIN_TOO_SMALL, missing="level", level=self._constraint.required)
+            )
         order = self._tree_order(branch, ratio)
         scores = self._preferred_scores(branch, order) if self._preferred else None
         allowed = self._allowed(branch)
@@ -170,13 +176,13 @@ class _DomainSearch:
             valid[self._valid] = True
             parts = [part[valid[part]] for part in parts]
         if not parts:
-            return attrs.evolve(self._refused("any domain", self._too_small(branch, fits, allowed)), scores=scores)
+            return attrs.evolve(self._refused(ANY_DOMAIN, self._too_small(branch, fits, allowed)), scores=scores)
         return Partition(parts=parts, scores=scores)
 
     def _refused(self, where: str, small: tuple[SmallDomain, ...] = ()) -> Partition:
         requirement = self._constraint.required or self._constraint.preferred
         facts = {"requirement": requirement, "where": where, "pods": len(self._pods), "small": small}
-        return Partition(verdict=Verdict.refused(Code.TOPOLOGY, **facts))
+        return Partition(verdict=Verdict.refused(DOMAIN_TOO_SMALL, **facts))
 
     def _too_small(
         self, branch: Branch, fits: dict[int, Bools], allowed: dict[int, Bools] | None

@@ -16,6 +16,7 @@ from kai.explain.messages import (
 from kai.framework.decisions import Cause, Evict
 from kai.framework.verdict import Code, Histogram, NodeReason, Reason
 from kai.kernels import fit
+from kai.plugins.topology.words import DOMAIN_TOO_SMALL
 from kai.testing import snapshot
 
 GB = 10**9
@@ -122,18 +123,18 @@ def test_a_sub_group_of_a_gang_is_told_how_far_the_gang_came():
 )
 def test_a_topology_is_told_with_what_it_lacks(facts, tail):
     known = {"topology": "lab", "requirement": "rack", "group": "ns/job", **facts}
-    told = reason_text(Reason(code=Code.TOPOLOGY, facts=known))
+    told = reason_text(Reason(code=DOMAIN_TOO_SMALL, facts=known))
     assert told == f"topology lab, requirement rack couldn't be satisfied for job <ns/job>{tail}"
 
 
 def test_a_topology_that_does_not_exist_is_told():
     facts = {"topology": "lab", "missing": "topology"}
-    assert reason_text(Reason(code=Code.TOPOLOGY, facts=facts)) == "Requested topology lab does not exist"
+    assert reason_text(Reason(code=DOMAIN_TOO_SMALL, facts=facts)) == "Requested topology lab does not exist"
 
 
 def test_a_level_that_does_not_exist_is_told():
     facts = {"topology": "lab", "missing": "level", "level": "row"}
-    assert reason_text(Reason(code=Code.TOPOLOGY, facts=facts)) == (
+    assert reason_text(Reason(code=DOMAIN_TOO_SMALL, facts=facts)) == (
         "topology constraint error: workload specified 'row' as the required topology constraint level, "
         "but the topology tree 'lab' does not contain a level with this name"
     )

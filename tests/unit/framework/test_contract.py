@@ -11,7 +11,13 @@ import pytest
 import kai.framework
 
 ROOT = Path(__file__).parents[3]
-MODULES = ("kai.framework", "kai.framework.claims", "kai.framework.volumes", "kai.framework.zones")
+MODULES = (
+    "kai.framework",
+    "kai.framework.claims",
+    "kai.framework.topologies",
+    "kai.framework.volumes",
+    "kai.framework.zones",
+)
 
 
 def imports(path):
