@@ -31,12 +31,17 @@ from kai.podgrouper.karta.tree import (
     Variable,
 )  # fmt: skip
 from kai.podgrouper.karta.values import (
+    MOST_WORK,
+    ExhaustedError,
     QueryError,
     arithmetic,
     compare,
     entries_of,
     is_truth,
+    limited,
     number,
+    spend,
+    spend_on,
     text_of,
     type_name,
 )
@@ -44,6 +49,8 @@ from kai.podgrouper.karta.values import (
 MOST_RESULTS = 1000
 
 _Variables: TypeAlias = Mapping[str, object]
+_MAKERS = (Array, Binary, Call, Slice, Table)
+"""Nodes whose results may be new values; those of the others are parts of what is there."""
 
 
 def evaluate(expression: str, value: object) -> tuple[object, ...]:
@@ -51,7 +58,11 @@ def evaluate(expression: str, value: object) -> tuple[object, ...]:
 
     Raises: QuerySyntaxError when it is no query; QueryError when it cannot be answered, or by too many results.
     """
-    results = tuple(islice(_run(parse(expression), value, {}), MOST_RESULTS))
+    try:
+        with limited(MOST_WORK):
+            results = tuple(islice(_run(parse(expression), value, {}), MOST_RESULTS))
+    except (ExhaustedError, RecursionError):
+        raise QueryError(f"the query does too much work: {expression[:100]}") from None
     if len(results) == MOST_RESULTS:
         raise QueryError(f"the query has {MOST_RESULTS} results or more")
     return results
@@ -59,6 +70,7 @@ def evaluate(expression: str, value: object) -> tuple[object, ...]:
 
 def _run(tree: Query, value: object, variables: _Variables) -> Iterator[object]:
     """Yield the results of ``tree`` on ``value``."""
+    spend()
     if isinstance(tree, Identity):
         yield value
     elif isinstance(tree, Literal):
@@ -68,7 +80,10 @@ def _run(tree: Query, value: object, variables: _Variables) -> Iterator[object]:
             raise QueryError(f"${tree.name} is not defined")
         yield variables[tree.name]
     else:
-        yield from _node(tree, value, variables)
+        for result in _node(tree, value, variables):
+            if isinstance(tree, _MAKERS):
+                spend_on(result)
+            yield result
 
 
 @functools.singledispatch
@@ -80,7 +95,9 @@ def _node(tree: object, _value: object, _variables: _Variables) -> Iterator[obje
 @_node.register
 def _text(tree: Text, value: object, variables: _Variables) -> Iterator[object]:
     for parts in _product(tree.parts, value, variables):
-        yield "".join(text_of(part) for part in parts)
+        texts = [text_of(part) for part in parts]
+        spend(sum(map(len, texts)) // 4)
+        yield "".join(texts)
 
 
 @_node.register
@@ -122,7 +139,9 @@ def _part(target: object, low: object, high: object) -> object:
 @_node.register
 def _iterate(tree: Iterate, value: object, variables: _Variables) -> Iterator[object]:
     for target in _run(tree.target, value, variables):
-        yield from (item for _, item in entries_of(target))
+        for _, item in entries_of(target):
+            spend()
+            yield item
 
 
 @_node.register

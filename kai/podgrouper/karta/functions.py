@@ -16,9 +16,14 @@ from kai.podgrouper.karta.values import (
     number,
     order,
     sort_key,
+    spend,
     text_of,
     type_name,
 )  # fmt: skip
+
+_REPEATED_GROUP = re.compile(r"\)[*+{]")
+_MOST_TRIES = 20_000_000
+_LONGEST = 1000
 
 Filter: TypeAlias = Callable[[object], Iterator[object]]
 """An argument: a query that waits for its value."""
@@ -119,6 +124,7 @@ def _unique(value: object) -> object:
 def _flatten(value: object) -> list[object]:
     flat: list[object] = []
     for item in _items(value, "flatten"):
+        spend()
         flat += _flatten(item) if isinstance(item, list | tuple) else [item]
     return flat
 
@@ -224,6 +230,7 @@ def _has(value: object, keys: Filter) -> Iterator[object]:
 
 
 def _is_within(inner: object, outer: object) -> bool:
+    spend()
     if isinstance(inner, str) and isinstance(outer, str):
         return inner in outer
     if isinstance(inner, Mapping) and isinstance(outer, Mapping):
@@ -241,6 +248,10 @@ def _with_text(name: str, run: Callable[[str, str], object]) -> Callable[[object
 
 
 def _matches(value: str, pattern: str) -> bool:
+    # A search takes one more power of the length for each repetition; a repeated group repeats its own repetitions.
+    repetitions = sum(map(pattern.count, "*+{"))
+    if _REPEATED_GROUP.search(pattern) or len(value) ** (repetitions + 1) > _MOST_TRIES or len(pattern) > _LONGEST:
+        raise QueryError(f"the regular expression could take too long: {pattern[:100]}")
     try:
         return re.search(pattern, value) is not None
     except (re.error, RecursionError) as error:
@@ -250,6 +261,7 @@ def _matches(value: str, pattern: str) -> bool:
 def _join(value: object, separators: Filter) -> Iterator[object]:
     for separator in separators(value):
         parts = ["" if item is None else text_of(item) for item in _items(value, "join")]
+        spend(sum(map(len, parts)) // 4 + len(parts) * (1 + len(_text(separator, "join")) // 4))
         yield _text(separator, "join").join(parts)
 
 

@@ -1,8 +1,10 @@
-"""What jq does with values: compare, calculate, write out."""
+"""What jq does with values: compare, calculate, write out. Each step is paid for, so that no query runs for ever."""
 
 import json
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cmp_to_key
 
 from kai.errors import InputError
@@ -10,6 +12,49 @@ from kai.errors import InputError
 
 class QueryError(InputError):
     """A query cannot be answered on the value it was given."""
+
+
+class ExhaustedError(Exception):
+    """A query did as much as a query may do. No `try` of the query's own catches this."""
+
+
+MOST_WORK = 200_000
+"""Steps, items and quarters of characters that one query may make or walk through; a comparison is a few steps."""
+_COMPARISON = 4
+MOST_BITS = 1024
+"""The size of the largest whole number that a query may calculate."""
+
+_WORK: ContextVar[list[int] | None] = ContextVar("work", default=None)
+
+
+@contextmanager
+def limited(work: int) -> Iterator[None]:
+    """Let what is done inside spend so much in all."""
+    token = _WORK.set([work])
+    try:
+        yield
+    finally:
+        _WORK.reset(token)
+
+
+def spend(work: int = 1) -> None:
+    """Pay for work.
+
+    Raises: ExhaustedError when nothing is left.
+    """
+    left = _WORK.get()
+    if left is not None:
+        left[0] -= work
+        if left[0] < 0:
+            raise ExhaustedError
+
+
+def spend_on(value: object) -> None:
+    """Pay for a value that was made: for its items, not for what is in them."""
+    if isinstance(value, str):
+        spend(1 + len(value) // 4)
+    else:
+        spend(1 + len(value) if isinstance(value, list | tuple | dict) else 1)
 
 
 def type_name(value: object) -> str:
@@ -50,6 +95,7 @@ def entries_of(value: object) -> Iterator[tuple[object, object]]:
 
 def order(left: object, right: object) -> int:
     """Return -1, 0 or 1: null < false < true < numbers < strings < arrays < objects."""
+    spend(_COMPARISON)
     ranks = _rank(left), _rank(right)
     if ranks[0] != ranks[1]:
         return -1 if ranks[0] < ranks[1] else 1
@@ -116,6 +162,7 @@ def json_of(value: object) -> str:
 
 
 def _plain(value: object) -> object:
+    spend_on(value)
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -132,6 +179,13 @@ def _rank(value: object) -> int:
 
 
 def _of_numbers(operator: str, left: float, right: float) -> float:
+    found = _calculated(operator, left, right)
+    if isinstance(found, int) and found.bit_length() > MOST_BITS:
+        raise QueryError(f"the result of {operator} has more than {MOST_BITS} bits")
+    return found
+
+
+def _calculated(operator: str, left: float, right: float) -> float:
     try:
         if operator == "+":
             return left + right

@@ -147,3 +147,40 @@ def test_too_many_results_are_a_problem():
     with pytest.raises(QueryError, match="1000 results or more"):
         evaluate(".[]", list(range(1000)))
     assert len(evaluate(".[]", list(range(999)))) == 999
+
+
+def chained(start, step, times=40):
+    """A query that does the same thing again and again, within the number of parts that a query may have."""
+    return " | ".join([start, *[step] * times])
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        (chained('"x"', "(. + .)") + " | length", "too much work"),
+        (chained("[1]", "(. + .)") + " | length", "too much work"),
+        (chained("3", "(. * .)"), "more than 1024 bits"),
+        (chained(". as $a | [.]", "[.,.]", 30) + " | tojson | length", "too much work"),
+        (chained(". as $a | [.]", "[.,.]", 30) + " | flatten | length", "too much work"),
+        (chained(". as $a | [.]", "[.,.]", 30) + " | . == .", "too much work"),
+        ("[.[] as $a | .[] as $b | .[] as $c | .[] as $d | 1] | length", "too much work"),
+        ("[.[] as $a | (.[] as $b | (.[] as $c | (.[] as $d | 1)?)?)?] | length", "too much work"),
+        ("[.[] | tostring] - [.[]] | . - . | length", "too much work"),
+        ("reduce .[] as $x (0; [.]) | tojson | length", "too much work"),
+        ('([.[] | tostring] | join("")) as $t | [.[] | $t] | join($t) | length', "too much work"),
+        ('"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" | test("(a+)+b")', "take too long"),
+        ('([.[] | "a"] | join("")) | test("a*a*a*b")', "take too long"),
+    ],
+)  # fmt: skip
+def test_a_query_that_would_take_for_ever_ends(query, problem):
+    with pytest.raises(QueryError, match=problem):
+        evaluate(query, list(range(5000)))
+
+
+def test_a_regular_expression_of_the_usual_kind_is_matched():
+    assert evaluate('test("^train-[0-9]+-.*-worker$")', "train-17-a-worker") == (True,)
+
+
+def test_work_is_counted_for_each_query_by_itself():
+    for _ in range(3):
+        assert evaluate("[.[] | . + 1] | length", list(range(10_000))) == (10_000,)
