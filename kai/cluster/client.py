@@ -175,7 +175,7 @@ class Client:
                 yield await self._complete(response, call)
         finally:
             # Whatever is still in it: a stream that is left is not read to its end.
-            response.close()
+            _abort(response)
 
     async def _send(self, call: Call) -> Answer | NoAnswer:
         try:
@@ -296,6 +296,14 @@ class _Body:
 def user_agent(component: str, version: str) -> str:
     """Return how we call ourselves to a server."""
     return f"kai/{version} ({sys.platform}) {component}"
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """End the connection of a response at once, without a goodbye that a server may be too slow to return."""
+    transport = response.connection.transport if response.connection is not None else None
+    if transport is not None:
+        transport.abort()
+    response.close()
 
 
 def _failure(error: BaseException, call: Call, *, answered: bool = False) -> NoAnswer:

@@ -1,17 +1,20 @@
 """The client against a server of a few lines that answers as it is told, on a real socket."""
 
 import json
+import ssl
 from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 from anyio.abc import SocketAttribute
+from anyio.streams.tls import TLSListener
 from structlog.testing import capture_logs
 
 from kai.cluster.calls import Answer, Call, NoAnswer
 from kai.cluster.client import Account, Client, UnauthorizedError, user_agent
 from kai.cluster.clock import SystemClock
 from kai.cluster.credentials import Source
+from tests.unit.admission.test_serving import made
 
 pytestmark = pytest.mark.anyio
 GET = Call(method="GET", path="/version", timeout=5.0)
@@ -53,24 +56,26 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(*answers):
+async def serving(*answers, tls=None):
     server = Server(*answers)
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra_attributes[SocketAttribute.local_port]()
+    if tls is not None:
+        listener = TLSListener(listener, tls)
     async with listener, anyio.create_task_group() as tasks:
-        port = listener.extra_attributes[SocketAttribute.local_port]()
-        server.address = f"http://127.0.0.1:{port}"
+        server.address = f"http://127.0.0.1:{port}" if tls is None else f"https://localhost:{port}"
         tasks.start_soon(listener.serve, server.handle)
         yield server
         tasks.cancel_scope.cancel()
 
 
-def write_config(path, address, token="one"):  # noqa: S107 - not a secret
+def write_config(path, address, token="one", authority=""):  # noqa: S107 - not a secret
     path.write_text(
         json.dumps(
             {
                 "current-context": "c",
                 "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-                "clusters": [{"name": "k", "cluster": {"server": address}}],
+                "clusters": [{"name": "k", "cluster": {"server": address, "certificate-authority": authority}}],
                 "users": [{"name": "u", "user": {"token": token}}],
             }
         )
@@ -78,8 +83,8 @@ def write_config(path, address, token="one"):  # noqa: S107 - not a secret
 
 
 @asynccontextmanager
-async def client_of(server, path, **options):
-    await anyio.to_thread.run_sync(write_config, path, server.address)
+async def client_of(server, path, authority="", **options):
+    await anyio.to_thread.run_sync(write_config, path, server.address, "one", authority)
     account = await Account.open(Source(kubeconfig=str(path)), SystemClock())
     async with Client(account, user_agent=user_agent("test", "1.0"), **options) as client:
         yield client, account
@@ -197,6 +202,22 @@ async def test_a_stream_that_is_cut_says_so(config):
                 pieces.append(await stream.read())
         assert pieces[0] == b"ab\n"
         assert pieces[-1].was_sent
+
+
+async def test_a_stream_that_is_left_is_over_at_once_though_the_server_says_no_goodbye(config, tmp_path):
+    certificate = (await anyio.to_thread.run_sync(made, tmp_path / "certificate")).folder
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate / "tls.crt", certificate / "tls.key")
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with (
+        serving((head, b"3\r\nab\n\r\n", 1000.0), tls=context) as server,
+        client_of(server, config, str(certificate / "tls.crt")) as (client, _),
+    ):
+        async with client.stream(GET) as stream:
+            assert await stream.read() == b"ab\n"
+            socket = stream._response.connection.transport.get_extra_info("socket")
+        await anyio.sleep(0.02)
+        assert socket.fileno() == -1
 
 
 async def test_a_stream_that_is_refused_is_an_answer(config):
