@@ -18,7 +18,6 @@ import attrs
 import structlog
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from kai.admission.serving import Certificate, serve_webhooks
 from kai.api.bindrequest import BindRequest
 from kai.api.core import ConfigMap
 from kai.api.kinds import ApiObject
@@ -196,6 +195,7 @@ class Process:
                 carry_out=plan.neighbour.carry_out if plan.neighbour else None,
             )
             self.probes.add(SCHEDULER, scheduler.problem)
+            self.probes.add_note(SCHEDULER, scheduler.note)
             local, bare = scheduler.routes(), scheduler.metrics.bare.names
             work.append(scheduler.run)
         async with anyio.create_task_group() as tasks:
@@ -203,10 +203,10 @@ class Process:
                 await tasks.start(listen, address, routes)
             tasks.start_soon(connection.run)
             if plan.certificate is not None:
-                port, open_doors = (
-                    self.given.whole("webhook-addr"),
-                    doors(admission_settings(self.given), connection.store),
-                )
+                from kai.admission.serving import serve_webhooks
+
+                port = self.given.whole("webhook-addr")
+                open_doors = doors(admission_settings(self.given), connection.store)
                 await tasks.start(serve_webhooks, port, plan.certificate, open_doors)
             async with anyio.create_task_group() as roles:
                 roles.start_soon(_until_signalled, roles.cancel_scope)
@@ -256,8 +256,8 @@ class _Plan:
     """The binder, where it runs here and takes orders from the scheduler itself."""
     kinds: list[type[ApiObject]] = attrs.field(factory=list)
     """Kinds that are needed besides those of roles."""
-    certificate: Certificate | None = None
-    """With which webhooks are served; None where they are not."""
+    certificate: Any = None
+    """With which webhooks are served (`kai.admission.serving.Certificate`); None where they are not."""
 
     def component(self, scheduler_name: str) -> str:
         """Return under which name events are reported."""

@@ -24,6 +24,9 @@ component, in Go's form (--name=value, --name value, -name); docs/operations.md 
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ROLE...] [FLAG...]")
 def run(arguments: tuple[str, ...]) -> int:
     """Run the service in a cluster."""
+    if not {"-h", "--help"}.isdisjoint(arguments):
+        click.echo(click.get_current_context().get_help())
+        return 0
     import anyio
 
     from kai.cli.flags import read_flags

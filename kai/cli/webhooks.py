@@ -1,4 +1,7 @@
-"""The webhooks of a process: which roles bring them, their settings from flags, and the doors that they open."""
+"""The webhooks of a process: which roles bring them, their settings from flags, and the doors that they open.
+
+What serves them is imported where they are served: most processes start without it.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,15 @@ import string
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kai.admission import AdmissionSettings, mutate, validate
-from kai.admission.serving import MUTATING, VALIDATING, Certificate, Decide, queue_finder
 from kai.cli.flags import Given
 from kai.cli.roleflags import ADMISSION, POD_GROUPS, QUEUES
 from kai.cluster.port import Store
+
+if TYPE_CHECKING:
+    from kai.admission import AdmissionSettings
+    from kai.admission.serving import Certificate, Decide
 
 _LETTERS: Final = string.ascii_lowercase + string.digits
 _SWITCHES: Final = {QUEUES: "enable-webhook", POD_GROUPS: "enable-podgroup-webhook"}
@@ -25,15 +30,21 @@ def wanted_certificate(given: Given, roles: Collection[str]) -> Certificate | No
     The role admission always does. The two controllers do where they are not told otherwise and somebody gave them a
     certificate: the peer's webhook configurations send queues to the one and pod groups to the other.
     """
-    certificate = Certificate(folder=Path(given.text("webhook-cert-dir")))
-    if ADMISSION in roles:
-        return certificate
+    folder = Path(given.text("webhook-cert-dir"))
+    is_admission = ADMISSION in roles
     switched_on = any(role in roles and given.truth(switch) for role, switch in _SWITCHES.items())
-    return certificate if switched_on and certificate.exists else None
+    if not is_admission and not (switched_on and folder.is_dir()):
+        return None
+    from kai.admission.serving import Certificate
+
+    certificate = Certificate(folder=folder)
+    return certificate if is_admission or certificate.exists else None
 
 
 def admission_settings(given: Given) -> AdmissionSettings:
     """Return the settings of admission."""
+    from kai.admission import AdmissionSettings
+
     runtime_class = given.text("gpu-fraction-runtime-class-name")
     if "gpu-pod-runtime-class-name" in given.named and "gpu-fraction-runtime-class-name" not in given.named:
         runtime_class = given.text("gpu-pod-runtime-class-name")
@@ -49,6 +60,9 @@ def admission_settings(given: Given) -> AdmissionSettings:
 
 def doors(settings: AdmissionSettings, store: Store) -> Mapping[str, Decide]:
     """Return who decides, by path."""
+    from kai.admission import mutate, validate
+    from kai.admission.serving import MUTATING, VALIDATING, queue_finder
+
     change = partial(mutate, settings=settings, draw=_draw)
     check = partial(validate, settings=settings, find_queue=queue_finder(store))
     return {**dict.fromkeys(MUTATING, change), **dict.fromkeys(VALIDATING, check)}

@@ -10,11 +10,53 @@ from tests.architecture.source import modules
 HEAVY = ("numba", "numpy", "kubernetes_asyncio", "aiohttp", "opentelemetry", "kai.kernels", "kai.framework")
 
 
+HELP = (["--help"], ["run", "--help"], ["run", "scheduler", "--help"], ["run", "scheduler", "binder", "-h"])
+"""What a person types to read: nothing that works is needed for it."""
+SERVING = ("anyio", "attr", "cattrs", "msgspec", "structlog", "rich", "prometheus_client", "yaml")
 LIGHT = [name for name in ("kai", "kai.errors", "kai.cli") if name in {module.name for module in modules()}]
 
 
 @pytest.mark.parametrize("module", LIGHT)
 def test_importing_loads_nothing_heavy(module: str) -> None:
     look = f"import sys, {module}; print(*sorted(set(sys.modules) & set({HEAVY!r})))"
+    seen = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=False)
+    assert (seen.returncode, seen.stdout.split()) == (0, []), seen.stderr
+
+
+@pytest.mark.parametrize("words", HELP, ids=" ".join)
+def test_a_help_text_loads_nothing_that_works(words: list[str]) -> None:
+    look = (
+        "import sys, kai.cli.command as command\n"
+        f"status = command.run({words!r})\n"
+        f"print(*sorted(set(sys.modules) & set({(*HEAVY, *SERVING)!r})), file=sys.stderr)\n"
+        "sys.exit(status)"
+    )
+    seen = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=False)
+    assert (seen.returncode, seen.stderr.split()) == (0, [])
+    assert seen.stdout.startswith("Usage: kai")
+
+
+ROLES = {
+    "scheduler": ("kai.admission", "kai.binder", "kai.podgrouper", "kai.controllers"),
+    "binder": ("kai.admission", "kai.scheduler", "kai.podgrouper", "numba", "numpy"),
+    "podgrouper": ("kai.admission", "kai.scheduler", "kai.binder", "numba", "numpy"),
+    "queue-controller": ("kai.admission", "kai.scheduler", "kai.binder", "numba", "numpy"),
+    "podgroup-controller": ("kai.admission", "kai.scheduler", "kai.binder", "numba", "numpy"),
+}
+"""What a process with one role has no need of. Plugins are named by entry points, so theirs count for the scheduler."""
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_process_loads_the_parts_of_its_role_alone(role: str) -> None:
+    look = (
+        "import sys\n"
+        "from kai.cli.flags import read_flags\n"
+        "from kai.cli.process import Process\n"
+        "from kai.cli.roleflags import FLAGS, ROLES, TOGETHER\n"
+        "from kai.telemetry.tracing import make_tracing\n"
+        f"process = Process.of(read_flags([{role!r}], FLAGS, ROLES, TOGETHER), {{}})\n"
+        "process._plan(make_tracing('kai', endpoint=''))\n"
+        f"print(*sorted(set(sys.modules) & set({ROLES[role]!r})))"
+    )
     seen = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=False)
     assert (seen.returncode, seen.stdout.split()) == (0, []), seen.stderr
