@@ -12,7 +12,6 @@ from kai.cluster.port import Evict as EvictRequest
 from kai.framework.decisions import Cause
 from kai.scheduler.effects import Send
 from kai.scheduler.settings import EvictBy, SchedulerSettings
-from kai.scheduler.signals import RequestKept
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World
 
@@ -445,30 +444,6 @@ def test_an_order_for_a_node_that_only_the_store_lacks_is_kept():
     world.expire("p0")
     world.settle()
     assert world.requests() == {}
-
-
-def test_a_request_whose_node_is_there_is_asked_about_now_and_then_and_said_to_be_kept_once():
-    world = cluster(making.bind_request("p0", "n1"))
-    before = len(world.server.requests)
-    for _ in range(120):  # a cycle each second
-        world.expire("p0")
-        world.settle()
-        world.pass_time(1.0)
-    assert len(world.server.requests) - before == 4
-    assert [each for each in world.signals if isinstance(each, RequestKept)] == [RequestKept(name="p0")]
-
-
-def test_a_write_that_pauses_is_tried_again_as_soon_as_the_server_is_back():
-    world = cluster()
-    world.decide(world.bind("p0", "n1"))
-    for _ in range(6):
-        world.deliver(fault="unavailable")
-        world.pass_time(max(0.0, world.wake - world.time))
-    world.deliver(fault="unavailable")
-    assert not world.wires
-    world.committer.hurry(world.time)
-    world.pass_time(0.0)
-    assert world.wires
 
 
 # --- Leading -------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import pytest
 
 from kai.scheduler import works
 from kai.scheduler.effects import Decided
+from kai.scheduler.signals import RequestKept
 from tests.unit.intake import making
 from tests.unit.scheduler.world import World
 
@@ -31,3 +32,29 @@ def test_a_statement_that_cannot_be_put_into_orders_leaves_nothing_under_way(mon
     world.decide(world.bind("p0", "n1"))
     world.settle()
     assert world.requests() == {"p0": "n1"}
+
+
+def test_a_request_whose_node_is_there_is_asked_about_now_and_then_and_said_to_be_kept_once():
+    world = World(making.node("n1"), making.pod("p0"), making.bind_request("p0", "n1"))
+    world.lead()
+    before = len(world.server.requests)
+    for _ in range(120):  # a cycle each second
+        world.expire("p0")
+        world.settle()
+        world.pass_time(1.0)
+    assert len(world.server.requests) - before == 4
+    assert [each for each in world.signals if isinstance(each, RequestKept)] == [RequestKept(name="p0")]
+
+
+def test_a_write_that_pauses_is_tried_again_as_soon_as_the_server_is_back():
+    world = World(making.queue("q"), making.group("gang"), making.node("n1"), making.pod("p0", group="gang"))
+    world.lead()
+    world.decide(world.bind("p0", "n1"))
+    for _ in range(6):
+        world.deliver(fault="unavailable")
+        world.pass_time(max(0.0, world.wake - world.time))
+    world.deliver(fault="unavailable")
+    assert not world.wires
+    world.committer.hurry(world.time)
+    world.pass_time(0.0)
+    assert world.wires
