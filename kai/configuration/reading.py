@@ -32,9 +32,11 @@ from kai.configuration.peer_settings import BUDGETED, read_budgets, read_depths
 from kai.configuration.registry import Registry, UnknownNameError, origin_of, suggestion
 from kai.engine.profile import Action, Profile
 from kai.errors import ConfigError
-from kai.framework.hooks import Plugin, PluginUse
+from kai.framework.hooks import OnFailure, Plugin, PluginUse
 from kai.framework.parameters import Parameters, SearchBudgets
 
+ON_FAILURE = "on_failure"
+"""The option of every plugin that says how cycles go on when it fails."""
 OUR_KEYS = ("with", "plugins", "actions", "parameters", "usageDBConfig")
 PEER_KEYS = ("actions", "tiers", "queueDepthPerAction", "usageDBConfig", "scenarioSearchBudgets")
 SWITCHES = (
@@ -356,8 +358,22 @@ def _use(entry: PluginEntry, place: str, registry: Registry) -> PluginUse:
     cls = registry.plugin(entry.name, where)
     owner = origin_of(registry.plugins[entry.name][0])
     origin = str(owner) if owner.distribution else ""
-    plugin = cast("Plugin", build(cls, entry.options, where, origin or entry.name))
-    return PluginUse(name=entry.name, plugin=plugin, origin=origin)
+    options = dict(entry.options)
+    wanted = None if any(field.name == ON_FAILURE for field in described(cls)) else options.pop(ON_FAILURE, None)
+    plugin = cast("Plugin", build(cls, options, where, origin or entry.name))
+    return PluginUse(name=entry.name, plugin=plugin, origin=origin, on_failure=_on_failure(wanted, where))
+
+
+def _on_failure(wanted: object, where: str) -> OnFailure | None:
+    if wanted is None:
+        return None
+    known = [each.value for each in OnFailure]
+    if wanted not in known:
+        raise UnknownNameError(
+            f"{where}.{ON_FAILURE}: found {wanted!r}, expected one of {', '.join(known)}",
+            help=suggestion(str(wanted), known),
+        )
+    return OnFailure(wanted)
 
 
 def default_profile(registry: Registry | None = None) -> Profile:

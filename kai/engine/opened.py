@@ -12,6 +12,7 @@ from typing import Any, Final, ParamSpec, TypeVar, get_args
 import attrs
 import numpy as np
 
+from kai.engine.failing import OPEN, Failures, with_stand_ins
 from kai.engine.observe import Observer, Stopwatch
 from kai.errors import ConfigError, KaiError, PluginError
 from kai.framework.hooks import (
@@ -21,6 +22,7 @@ from kai.framework.hooks import (
     NodeFilter,
     NodeScore,
     NodeWait,
+    OnFailure,
     Placement,
     PluginUse,
     PodFilter,
@@ -82,8 +84,12 @@ _PLACES: Final[dict[type[object], str]] = {
 _TERMS: Final = get_args(Term)
 
 
-def open_plugins(uses: Sequence[PluginUse], view: SessionView, observer: Observer) -> list[Opened]:
+def open_plugins(
+    uses: Sequence[PluginUse], view: SessionView, observer: Observer, failures: Failures | None = None
+) -> list[Opened]:
     """Return what the plugins answer to what ``view`` shows, in their order; at least one entry for each plugin.
+
+    ``failures`` takes what goes wrong in hooks that are known to fail.
 
     Raises: PluginError for a plugin that cannot be opened, or that returns what is no extension; ConfigError for two
         plugins that want the same.
@@ -92,8 +98,7 @@ def open_plugins(uses: Sequence[PluginUse], view: SessionView, observer: Observe
     for use in uses:
         observer.plugin(use.name)
         asking = Asking(use, observer.stopwatch)
-        opening = asking.guarded("open", use.plugin.open)
-        found += asking.grouped(opening(view))
+        found += _failing(asking, view, failures) if use.failing and failures is not None else asking.opened(view)
     observer.plugin("")
     _refuse_clashes(found)
     return found
@@ -105,6 +110,13 @@ class Asking:
 
     use: PluginUse
     stopwatch: Stopwatch | None = None
+
+    def opened(self, view: SessionView) -> list[Opened]:
+        """Return the extensions that the plugin has in a session.
+
+        Raises: PluginError.
+        """
+        return self.grouped(self.guarded(OPEN, self.use.plugin.open)(view))
 
     def grouped(self, extensions: object) -> list[Opened]:
         """Return the extensions of the plugin by the shapes that they concern.
@@ -185,6 +197,29 @@ class Asking:
 
     def _blamed(self, hook: str, message: str) -> PluginError:
         return PluginError(message, plugin=self.use.name, origin=self.use.origin, hook=hook)
+
+
+def _failing(asking: Asking, view: SessionView, failures: Failures) -> list[Opened]:
+    """Return the extensions of a plugin that is known to fail, with what stands for the answers that fail.
+
+    Raises: PluginError.
+    """
+    use = asking.use
+    try:
+        opened = asking.opened(view)
+    except PluginError as error:
+        if error.hook != OPEN or use.failing.get(OPEN) is not OnFailure.LEAVE_OUT:
+            raise
+        failures.note(error)
+        return [Opened(name=use.name, origin=use.origin)]
+
+    def changed(each: Opened) -> Opened:
+        extensions = {place: getattr(each, place) for place in _PLACES.values()}
+        present = {place: extension for place, extension in extensions.items() if extension is not None}
+        changes: dict[str, Any] = {at: with_stand_ins(use, known, view, failures) for at, known in present.items()}
+        return attrs.evolve(each, **changes)
+
+    return [changed(each) for each in opened]
 
 
 def _timed_generator(

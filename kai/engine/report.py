@@ -4,8 +4,10 @@ from collections.abc import Mapping
 
 import attrs
 
+from kai.engine.failing import PluginFailure
 from kai.engine.records import GroupRecord
 from kai.engine.session import Session
+from kai.framework.verdict import Code, Verdict
 from kai.model.rows import Float64s, Int64s
 
 
@@ -37,11 +39,16 @@ class CycleReport:
     stale_since: Float64s
     awaited: tuple[str, ...]
     """Keys of groups for which pods were evicted and which wait for their places: the next snapshot is to know them."""
+    failures: tuple[PluginFailure, ...] = ()
+    """Hooks that are known to fail and did."""
 
 
 def report(session: Session) -> CycleReport:
     """Return the state of ``session`` as plain values."""
     columns = session.columns
+    for group, text in session.failures.refused.items():
+        if session.portion(group).has_pending():
+            session.refuse(group, Verdict.refused(Code.PLUGIN, text=text))
     sharing = (columns.placement > 0).nonzero()[0]
     return CycleReport(
         counts=dict(session.counts),
@@ -61,6 +68,7 @@ def report(session: Session) -> CycleReport:
         last_eviction=session.last_eviction,
         stale_since=session.stale_since,
         awaited=session.awaited(),
+        failures=tuple(session.failures.found.values()),
     )
 
 

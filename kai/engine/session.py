@@ -13,6 +13,7 @@ import numpy as np
 from kai.engine.alike import Alike
 from kai.engine.budget import Budget, Unlimited
 from kai.engine.details import Details
+from kai.engine.failing import Failures
 from kai.engine.grants import Grants
 from kai.engine.observe import Observer
 from kai.engine.opened import open_plugins
@@ -74,7 +75,9 @@ class Session(World):
         self._refuse_crowds()
         self.alike = Alike(self)
         self.view = WorldView(self, self.details, self.portions)
-        opened = open_plugins(profile.plugins, self.view, observer)
+        self.failures = Failures()
+        """What plugins that are known to fail failed at."""
+        opened = open_plugins(profile.plugins, self.view, observer, self.failures)
         self.adopt([*opened, *refusing_nodes(self.view), *unusable_requests(self.view)])
         self.reclaim_verdicts: dict[tuple[int, bool, bytes, int], Verdict] = {}
         """Whether groups of a queue may reclaim: queue, preemptible, amounts, stamp."""
@@ -103,11 +106,12 @@ class Session(World):
         The order in which heaps are filled.
         """
         # Epochs only grow, so their sum tells whether any pod changed its status since.
-        changes = int(self.columns.epoch.sum())
+        changes = int(self.columns.epoch.sum()) + len(self.failures.refused)
         if self._waiting is None or self._waiting[0] != changes:
             waiting = np.zeros(len(self.snapshot.groups), np.bool_)
             groups.find_waiting(self.facts, self.columns, waiting)
             waiting[self.snapshot.crowds.waiting] = False
+            waiting[list(self.failures.refused)] = False
             rows = np.flatnonzero(waiting).astype(np.int64)
             self._waiting = changes, self.oldest_first(rows[self.are_ready(rows)])
         return self._waiting[1]

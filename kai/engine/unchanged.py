@@ -71,6 +71,8 @@ def remember(session: Session, profile: Profile, report: CycleReport, budget: Wa
     snapshot, until = session.snapshot, session.clock.holds_until
     if any(report.counts.values()) or snapshot.awaited or budget.has_refused or until <= snapshot.now:
         return
+    if report.failures:
+        return  # a plugin that fails may work the next time, on the same facts
     version = snapshot.lineage.version
     known = {turn: each for turn, each in _known(snapshot).items() if each.version is version}
     known[_turn_of(snapshot)] = _AtRest(version, profile, snapshot.now, until, report)

@@ -10,7 +10,7 @@ extension is asked (None: for all); pods of other shapes are placed without it, 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Protocol
 
 import attrs
@@ -284,6 +284,17 @@ Extension = (
 """What ``open`` may return instances of."""
 
 
+class OnFailure(StrEnum):
+    """What becomes of what a hook is asked once its plugin, not a group, is known to be why it fails."""
+
+    STOP = "stop"
+    """The cycle ends there: nothing more is decided in it."""
+    REFUSE = "refuse"
+    """What the hook fails at is refused: decisions that need its answer are left undone."""
+    LEAVE_OUT = "leave-out"
+    """The cycle goes on as if the plugin had no opinion."""
+
+
 class Plugin(Protocol):
     """What an entry point of ``kai.plugins`` must be: a frozen attrs class with this one method."""
 
@@ -301,3 +312,7 @@ class PluginUse:
     name: str
     plugin: Plugin
     origin: str = ""
+    on_failure: OnFailure | None = None
+    """What the configuration wants for all hooks; None: what is usual for each extension point."""
+    failing: Mapping[str, OnFailure] = attrs.field(factory=dict)
+    """Hooks that are known to fail, and what becomes of their answers; any other failure ends the cycle."""

@@ -2,7 +2,8 @@
 
 The event loop is never held: what the thread decides lies in a deque, and the loop is told once that there is
 something, however much follows. A cycle that fails is one value like any other; its input is written to a file. What
-it failed at is set aside (`kai.scheduler.suspects`), and the cycle is repeated without it.
+it failed at is set aside (`kai.scheduler.suspects`), and the cycle is repeated without it; what a plugin fails at again
+and again is the plugin's fault (`kai.scheduler.faults`).
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from kai.engine.cycle import run_cycle
 from kai.engine.observe import Phase
 from kai.engine.profile import Profile
 from kai.engine.report import CycleReport
-from kai.errors import KaiError
+from kai.errors import KaiError, PluginError
 from kai.framework.decisions import Bind, Decision, Evict
+from kai.framework.hooks import OnFailure
 from kai.intake import Intake
 from kai.intake.aside import Suspect, without
 from kai.model.noroom import NoRoom
@@ -38,6 +40,7 @@ from kai.scheduler.budget import Spent, Timed
 from kai.scheduler.dump import Input, write_archive
 from kai.scheduler.effects import Decided
 from kai.scheduler.explanations import Overall, explain
+from kai.scheduler.faults import Faults
 from kai.scheduler.observe import CycleObserver
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.suspects import Blame, Inquiry
@@ -170,6 +173,7 @@ class Cycles:
     """Keys of groups for which the last cycle evicted pods; what another process evicted for is not known."""
     _intake: Intake | None = None
     inquiry: Inquiry = attrs.field(factory=Inquiry)
+    faults: Faults = attrs.field(factory=Faults)
     _left: tuple[ClusterObjects, Mapping[Suspect, bool], ClusterObjects] | None = None
     """The last objects, what was left out of them, and what remained."""
     _told: tuple[CycleReport, Overall] | None = None
@@ -209,6 +213,7 @@ class Cycles:
             with paused() if self._is_frozen else growing():
                 done = self._decide(given, stream, budget)
             again, inquiry = self.inquiry.ended(), self.inquiry
+            self.faults.ended(done.report.failures, self.clock())
             overall = with_aside(done.overall, objects, inquiry.records, inquiry.left_out)
             return attrs.evolve(done, overall=overall, again=again)
         except AbandonedError as stop:
@@ -222,7 +227,7 @@ class Cycles:
             is_first = not self.inquiry.left_out
             dump = self._dump(attrs.evolve(given, grants=budget.grants)) if is_first else ""
             message = place_of(failure, self._origins)
-            again = self.inquiry.failed(Blame(kind=error, message=message, dump=dump), named)
+            again = self._judge(failure, Blame(kind=error, message=message, dump=dump), named)
             return Failure(kind=error, message=message, dump=dump, named=str(named or ""), again=again)
         finally:
             self.last = attrs.evolve(given, grants=budget.grants)
@@ -256,6 +261,18 @@ class Cycles:
             self._intake = None
         finally:
             self._freeze()
+
+    def _judge(self, failure: Exception, blame: Blame, named: Suspect | None) -> bool:
+        """Find who is at fault, an object or a plugin; return whether another cycle is to follow at once."""
+        if not isinstance(failure, PluginError):
+            return self.inquiry.failed(blame, named)
+        hook = (failure.plugin, failure.hook)
+        groups = self.inquiry.failed_at(hook, named)
+        reaction = self.faults.judge(failure, self.profile, groups, self.clock(), blame.dump)
+        if reaction is None:
+            return self.inquiry.failed(attrs.evolve(blame, hook=hook), named)
+        self.inquiry.acquit(hook)
+        return reaction is not OnFailure.STOP
 
     def _named(self, stream: Stream) -> Suspect | None:
         """Return what the cycle was at; None if at nothing in particular."""
@@ -304,7 +321,7 @@ class Cycles:
                 refused=given.refused,
                 revision=stream.number,
             )
-        report = run_cycle(snapshot, self.profile, stream, observer, Stoppable(budget, stream))
+        report = run_cycle(snapshot, self.faults.in_force(self.profile), stream, observer, Stoppable(budget, stream))
         self.awaited = report.awaited
         told = self._told
         if told is None or told[0] is not report:  # a cycle at rest leaves the report of the one before

@@ -179,6 +179,12 @@ class SchedulerMetrics:
             "error",
         )
         self._aside = gauge("groups_set_aside", "Objects that are left out because cycles failed at them.")
+        self._failing = gauge(
+            "plugin_failing", "1 while a plugin is known to fail; then: what follows.", "plugin", "hook", "then"
+        )
+        self._plugin_failures = counter(
+            "plugin_failures_total", "Answers that plugins known to fail did not give.", "plugin", "hook"
+        )
         self._fragmentation = gauge(
             "gpu_fragmentation_ratio", "The part of idle GPUs that are on nodes where other GPUs are in use."
         )
@@ -225,6 +231,14 @@ class SchedulerMetrics:
     def cycle_repeated(self, error: str) -> None:
         """Count a cycle that failed and is repeated without what it may have failed at."""
         self._repeated.labels(error).inc()
+
+    def plugin_failing(self, plugin: str, hook: str, then: str, *, is_failing: bool) -> None:
+        """Show that a plugin is known to fail, or not any longer."""
+        self._failing.labels(plugin, hook, then).set(int(is_failing))
+
+    def plugin_failed(self, plugin: str, hook: str, times: int) -> None:
+        """Count what a plugin that is known to fail did not answer."""
+        self._plugin_failures.labels(plugin, hook).inc(times)
 
     def set_aside(self, count: int) -> None:
         """Show how many objects are set aside."""

@@ -165,7 +165,9 @@ class Scheduler:
         """Return after how long to decide again if nothing changes; None if only a change can matter."""
         now = self.cluster.clock.monotonic()
         committer = self.outbox.committer
-        dues = (committer.cooling.next_due(now), committer.refused.next_due(now), self.cycles.inquiry.due())
+        cycles = self.cycles
+        resting = (committer.cooling.next_due(now), committer.refused.next_due(now))
+        dues = (*resting, cycles.inquiry.due(), cycles.faults.due())
         due_in = [due - now for due in dues if due is not None]
         return pause_after(self.settings, turns=outcome.turns, idle=idle, restless=outcome.restless, dues=due_in)
 
@@ -229,6 +231,7 @@ class Scheduler:
     def _report(self, outcome: Done | Failure, seconds: float) -> None:
         log = structlog.get_logger().bind(cycle=self.number)
         self._tell_aside()
+        self._tell_faults()
         if isinstance(outcome, Failure) and outcome.is_abandoned:
             log.info("cycle ended with its term", what=outcome.message)
             return
@@ -254,6 +257,8 @@ class Scheduler:
         for action, (bound, acted_on) in outcome.groups.items():
             self.metrics.decided(action, bound=bound, acted_on=acted_on)
         self.metrics.searches(outcome.spent)
+        for each in outcome.report.failures:
+            self.metrics.plugin_failed(each.plugin, each.hook, each.times)
         self.metrics.state(outcome.snapshot, outcome.report)
         self.outbox.publish(Told(outcome.overall))
         counts = {name: count for name, count in outcome.report.counts.items() if count}
@@ -271,6 +276,28 @@ class Scheduler:
                     "set aside", what=str(suspect), kind=blame.kind, why=blame.message, snapshot=blame.dump or None
                 )
         inquiry.fresh.clear()
+
+    def _tell_faults(self) -> None:
+        """Name each plugin once that is known to fail, and once more when it does not any longer."""
+        faults, log = self.cycles.faults, structlog.get_logger()
+        for each in faults.fresh:
+            log.error(
+                "plugin fails",
+                plugin=each.plugin,
+                package=each.origin,
+                hook=each.hook,
+                groups=each.groups,
+                then=each.reaction.value,
+                why=each.message,
+                snapshot=each.dump or None,
+            )
+        for each in faults.over:
+            log.info("plugin works again", plugin=each.plugin, hook=each.hook)
+            self.metrics.plugin_failing(each.plugin, each.hook, each.reaction.value, is_failing=False)
+        for each in faults.known.values():
+            self.metrics.plugin_failing(each.plugin, each.hook, each.reaction.value, is_failing=True)
+        faults.fresh.clear()
+        faults.over.clear()
 
     def _tell_common(self, outcome: Done) -> None:
         """Say once that one error is behind most of what is set aside: then no group is at fault.
@@ -293,7 +320,14 @@ class Scheduler:
             return "the store is not complete yet"
         if self.cluster.store.age() > self.settings.stale_store_seconds:
             return "a watch is silent"
-        return "cycles fail" if self._failures > 1 else ""
+        if self._failures <= 1:
+            return ""
+        why = self.cycles.faults.problem
+        return f"cycles fail: {why}" if why else "cycles fail"
+
+    def note(self) -> str:
+        """Return in words what does not keep this role from its work, but should not go on; "" if there is nothing."""
+        return self.cycles.faults.note
 
     def routes(self) -> dict[str, Route]:
         """Return the paths of the peer's plugins that serve something, for this machine only."""

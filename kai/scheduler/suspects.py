@@ -38,6 +38,8 @@ class Blame:
     message: str
     dump: str = attrs.field(default="", eq=False)
     """The file with what the cycle was given; "" if there is none."""
+    hook: tuple[str, str] | None = attrs.field(default=None, eq=False)
+    """The plugin that failed, and what it was asked; None if it was none."""
 
 
 @attrs.frozen(kw_only=True)
@@ -138,6 +140,21 @@ class Inquiry:
         self._trial.update(dict.fromkeys(fresh, False))
         if not self._tries:
             self._accept()
+
+    def failed_at(self, hook: tuple[str, str], named: Suspect | None) -> int:
+        """Return at how many objects a plugin's hook failed that are left out for it, counting what is ``named``."""
+        blames = {each: record.blame for each, record in self.records.items()}
+        blames |= {each: self._blames[each] for each in self._trial if each in self._blames}
+        return len({each for each, blame in blames.items() if blame.hook == hook} | ({named} - {None}))
+
+    def acquit(self, hook: tuple[str, str]) -> None:
+        """Let in again what is left out for a hook that is at fault itself, and search no longer."""
+        for each, record in list(self.records.items()):
+            if record.blame.hook == hook:
+                del self.records[each]
+                self._times.pop(each, None)
+                self._known.pop(each, None)
+        self._reset()
 
     def due(self) -> float | None:
         """Return when something is to be tried again, if nothing changes; None if nothing is set aside."""

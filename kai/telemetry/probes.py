@@ -21,10 +21,15 @@ class Probes:
     """The checks of all roles of a process."""
 
     _checks: dict[str, Check] = attrs.field(factory=dict)
+    _notes: dict[str, Check] = attrs.field(factory=dict)
 
     def add(self, name: str, check: Check) -> None:
         """Let readiness depend on a check."""
         self._checks[name] = check
+
+    def add_note(self, name: str, note: Check) -> None:
+        """Show what is not right, although readiness does not depend on it."""
+        self._notes[name] = note
 
     def problems(self) -> Mapping[str, str]:
         """Return what is not right, by the name of its check."""
@@ -46,7 +51,9 @@ class Probes:
     async def _ready(self) -> Response:
         problems = self.problems()
         if not problems:
-            return Response(body=b"ok")
+            notes = {name: note() for name, note in self._notes.items()}
+            lines = [f"{name}: {_on_one_line(notes[name])}" for name in sorted(notes) if notes[name]]
+            return Response(body="\n".join(["ok", *lines]).encode())
         # Who asks is not known, and a reason may quote what it stumbled over: so much of it, on one line.
         lines = [f"not ready: {', '.join(sorted(problems))}"]
         lines += [f"{name}: {_on_one_line(problems[name])}" for name in sorted(problems)]

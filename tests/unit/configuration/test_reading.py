@@ -10,6 +10,7 @@ from kai.configuration.reading import (
     read_configuration,
 )
 from kai.errors import ConfigError
+from kai.framework.hooks import OnFailure
 
 OPERATOR_RENDERED = {
     "actions": "allocate, consolidation, reclaim, preempt, stalegangeviction",
@@ -131,6 +132,23 @@ def test_with_adds_to_the_default_plugins_and_sets_options_of_them():
     assert [entry.name for entry in read.plugins] == [*(entry.name for entry in default.plugins), "spread"]
     assert options_of(read, "proportion") == {**options_of(default, "proportion"), "k": 2.0}
     assert (read.actions, read.notes) == (default.actions, ())
+
+
+def test_every_plugin_may_say_what_is_to_happen_when_it_fails():
+    read = read_configuration({"with": {"binpack": {"cpu": False, "on_failure": "leave-out"}}}, "policy.yaml")
+    uses = {use.name: use for use in make_profile(read).plugins}
+    assert uses["binpack"].on_failure is OnFailure.LEAVE_OUT
+    assert uses["binpack"].plugin.cpu is False
+    assert uses["proportion"].on_failure is None
+
+
+def test_an_unknown_word_for_what_is_to_happen_when_a_plugin_fails_stops_the_start():
+    read = read_configuration({"with": {"binpack": {"on_failure": "leave_out"}}}, "policy.yaml")
+    with pytest.raises(
+        ConfigError, match=r"binpack\.on_failure: found 'leave_out', expected one of stop, refuse, leave"
+    ) as e:
+        make_profile(read)
+    assert "leave-out" in e.value.help
 
 
 def test_with_adds_to_a_list_as_well():

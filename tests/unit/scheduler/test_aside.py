@@ -100,7 +100,7 @@ def rig(*plugins, folder="/nonexistent", groups=GROUPS):
     return Rig(cycles, attrs.evolve(objects, pod_groups=tuple(labelled)))
 
 
-@pytest.mark.parametrize("hook", ["filter_nodes", "score_nodes", "group_keys", "open"])
+@pytest.mark.parametrize("hook", ["filter_nodes", "score_nodes", "open"])
 def test_one_group_that_a_plugin_fails_at_is_set_aside_and_the_others_are_bound(hook):
     made = rig(Raising(hook))
     *failures, done = made.settle()
@@ -222,12 +222,21 @@ def test_a_file_that_says_it_wrongly_is_refused(tmp_path):
         read_archive(tmp_path / path.rpartition("/")[2], "snapshot")
 
 
-def test_shape_dependent_hooks_are_searched_for():
+def test_an_order_that_fails_is_left_out_and_no_group_is_at_fault():
+    made = rig(Raising("group_keys"))
+    failure, done = made.settle()
+    assert isinstance(failure, Failure)
+    assert made.bound(done) == ["good-0", "good-1", "poison-0", "well-0"]
+    assert not made.cycles.inquiry.records
+
+
+def test_a_failure_of_an_answer_for_a_shape_costs_the_pods_of_that_shape_and_no_search():
     class ByShape(Raising):
         def open(self, session):
             return [attrs.evolve(each, depends=Dependence.SHAPE) for each in super().open(session)]
 
     made = rig(ByShape("filter_nodes"), groups={**GROUPS, "poison": {"members": 1, "each": {"gpu": 2}}})
-    *_, done = made.settle()
+    failure, done = made.settle()
+    assert isinstance(failure, Failure)
     assert made.bound(done) == ["good-0", "good-1", "well-0"]
-    assert list(made.cycles.inquiry.records) == [POISON]
+    assert not made.cycles.inquiry.records

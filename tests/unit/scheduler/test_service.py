@@ -9,6 +9,7 @@ import attrs
 import pytest
 from structlog.testing import capture_logs
 
+from kai.actions import allocate
 from kai.api.bindrequest import BindRequest
 from kai.cluster.port import Cluster, Term
 from kai.framework.hooks import NodeFilter, PluginUse
@@ -216,6 +217,7 @@ def test_a_plugin_that_fails_where_it_opens_makes_cycles_rare_and_the_process_no
         assert pauses == sorted(pauses)
         assert pauses[-1] == pytest.approx(60.0, abs=1.0)
         assert rig.scheduler.problem() == "cycles fail"
+        assert rig.scheduler.note() == ""
         assert not rig.scheduler.cycles.inquiry.left_out
 
     logs = lead(cluster_of("good", "well"), play, Touchy("", opens=False))
@@ -225,16 +227,58 @@ def test_a_plugin_that_fails_where_it_opens_makes_cycles_rare_and_the_process_no
     assert not events(logs, "set aside")
 
 
-def test_an_error_at_most_groups_is_told_as_one():
+def test_an_error_at_most_groups_is_told_as_one(monkeypatch):
     poisoned = [f"poison-{number:02}" for number in range(30)]
+    place = allocate.place_group
+
+    def failing(session, statement, portion, nodes, *, promise):
+        if session.snapshot.groups[portion.group].name.startswith("poison"):
+            raise LookupError("a bug")
+        return place(session, statement, portion, nodes, promise=promise)
+
+    monkeypatch.setattr(allocate, "place_group", failing)
 
     async def play(rig):
+        rig.scheduler.cycles.profile = attrs.evolve(
+            rig.scheduler.cycles.profile,
+            parameters=attrs.evolve(rig.scheduler.cycles.profile.parameters, shortcuts=False),
+        )
         await rig.until(lambda: rig.bound() == ["good-0"])
         for _ in range(3):
             await rig.touch()
 
-    logs = lead(cluster_of("good", *poisoned), play, Touchy("poison"))
+    logs = lead(cluster_of("good", *poisoned), play)
     assert Counter(each["event"] for each in logs)["set aside"] == len(poisoned)
     (told,) = events(logs, "one error at most groups")
-    assert (told["groups"], told["waiting"], told["kind"]) == (30, 30, "PluginError")
-    assert "(at filter_nodes in tests.unit.scheduler.test_service, line " in told["why"]
+    assert (told["groups"], told["waiting"], told["kind"]) == (30, 30, "LookupError")
+
+
+def test_a_plugin_that_fails_at_many_groups_is_at_fault_and_is_named_once_and_trusted_again():
+    many = [f"poison-{number:03}" for number in range(200)]
+    name = "touchy-0"
+
+    async def play(rig):
+        scheduler = rig.scheduler
+        scheduler._is_warm = True
+        await rig.until(lambda: rig.bound() == ["good-0"])
+        assert len(rig.names(Failure)) <= 10
+        for _ in range(3):
+            await rig.touch()
+        assert len(rig.names(Failure)) <= 10
+        assert not scheduler.cycles.inquiry.left_out
+        assert scheduler.problem() == ""
+        assert "NodeFilter.filter: raised RuntimeError: cannot bear poison-" in scheduler.note()
+        assert scheduler.metrics._failing.labels(name, "NodeFilter.filter", "refuse")._value.get() == 1
+        assert scheduler.metrics._plugin_failures.labels(name, "NodeFilter.filter")._value.get() >= 200
+        for group in many:
+            rig.memory.server.remove("Pod", f"{group}-0", "default")
+        await rig.until(lambda: not scheduler.cycles.faults.known, seconds=200)
+        assert scheduler.note() == ""
+
+    logs = lead(cluster_of("good", *many), play, Touchy("poison"))
+    (told,) = events(logs, "plugin fails")
+    assert (told["log_level"], told["plugin"], told["hook"]) == ("error", name, "NodeFilter.filter")
+    assert (told["groups"], told["then"]) == (3, "refuse")
+    (over,) = events(logs, "plugin works again")
+    assert over["plugin"] == name
+    assert not events(logs, "set aside")

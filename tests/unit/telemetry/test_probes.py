@@ -35,3 +35,12 @@ def test_a_reason_is_one_line_of_bounded_length():
 
 def test_who_is_ready_says_so():
     assert asked(Probes()).status == 200
+
+
+def test_what_should_not_go_on_is_shown_although_the_process_is_ready():
+    probes = Probes()
+    probes.add_note("scheduler", lambda: 'plugin "rack" fails')
+    probes.add_note("binder", lambda: "")
+    answer = asked(probes)
+    assert answer.status == 200
+    assert answer.body.decode().splitlines() == ["ok", 'scheduler: plugin "rack" fails']

@@ -1,0 +1,240 @@
+"""Hooks that are known to fail: they are asked still, and what one fails at costs that alone.
+
+A hook that fails ends its cycle, and the error names the plugin. The caller of cycles may then say how to go on
+(``PluginUse.failing``). What the hook fails at is *refused*: no node, no place, no victims, so the decision is left
+undone. Or the answer of the hook is *left out*, as if the plugin had no opinion.
+
+Holds: an answer that the hook gives is used as ever. A group that a failing hook refuses is not tried again in this
+cycle, so that a plugin that fails everywhere costs no searches. What nothing safe can stand in for stops the cycle.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar, cast
+
+import attrs
+import numpy as np
+
+from kai.errors import PluginError
+from kai.framework.hooks import Extension, NodeFilter, OnFailure, Partition, PluginUse, VictimProposals
+from kai.framework.verdict import ACCEPTED, Code, Verdict
+from kai.framework.view import SessionView
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+OPEN: Final = "open"
+Answer = Callable[[str, SessionView, tuple[Any, ...]], object]
+"""Makes an answer of why the hook failed, the session, and what the hook was asked."""
+
+
+@attrs.frozen
+class _Instead:
+    """What may stand for the answer of a hook; None: nothing may."""
+
+    refuse: Answer | None = None
+    leave_out: Answer | None = None
+    default: OnFailure = OnFailure.REFUSE
+
+
+def _none(_: str, __: SessionView, asked: tuple[Any, ...]) -> object:
+    return np.zeros(len(asked[1]), np.bool_)
+
+
+def _every(_: str, __: SessionView, asked: tuple[Any, ...]) -> object:
+    return np.ones(len(asked[1]), np.bool_)
+
+
+def _scores(value: float) -> Answer:
+    return lambda _, __, asked: np.full(len(asked[1]), value, np.float64)
+
+
+def _plain(value: object) -> Answer:
+    return lambda *_: value
+
+
+def _refused(text: str, _: SessionView, __: tuple[Any, ...]) -> Verdict:
+    return Verdict.refused(Code.PLUGIN, text=text)
+
+
+def _pod_refused(text: str, _: SessionView, __: tuple[Any, ...]) -> Verdict:
+    return Verdict.refused(Code.POD_REFUSED, rule="Plugin", text=text)
+
+
+def _no_part(text: str, _: SessionView, __: tuple[Any, ...]) -> Partition:
+    return Partition(verdict=Verdict.refused(Code.PLUGIN, text=text))
+
+
+def _no_queues(_: str, view: SessionView, __: tuple[Any, ...]) -> object:
+    return np.zeros(len(view.snapshot.queues), np.bool_)
+
+
+def _no_credit(_: str, __: SessionView, asked: tuple[Any, ...]) -> object:
+    return np.zeros((2, len(asked[1])), np.int64)
+
+
+def _same_keys(_: str, __: SessionView, asked: tuple[Any, ...]) -> object:
+    return np.zeros((len(asked[0]), 1), np.float64)
+
+
+def _texts(text: str, _: SessionView, asked: tuple[Any, ...]) -> object:
+    return [text] * len(asked[1])
+
+
+_ACCEPTED: Final = _plain(ACCEPTED)
+_NOTHING: Final = _plain(None)
+_INSTEAD: Final[Mapping[str, _Instead]] = {
+    "NodeFilter.filter": _Instead(_none, _every),
+    "NodeFilter.explain": _Instead(None, _texts, OnFailure.LEAVE_OUT),
+    "NodeScore.score": _Instead(_scores(np.nan), _scores(0.0), OnFailure.LEAVE_OUT),
+    "NodeWait.must_wait": _Instead(_every, _none),
+    "PodFilter.admit": _Instead(_pod_refused, _ACCEPTED),
+    "PodOrder.keys": _Instead(None, _same_keys, OnFailure.LEAVE_OUT),
+    "GroupOrder.keys": _Instead(None, _same_keys, OnFailure.LEAVE_OUT),
+    "Domains.partition": _Instead(_no_part, _NOTHING),
+    "Domains.tree": _Instead(_NOTHING, _NOTHING),  # then the partition is asked for
+    "Placement.choose": _Instead(_NOTHING),
+    "Placement.credit": _Instead(_no_credit, _no_credit),
+    "Placement.report": _Instead(None, lambda *_: {}, OnFailure.LEAVE_OUT),
+    "Victims.queues": _Instead(_no_queues, _NOTHING),
+    "Victims.groups": _Instead(_none, _every),
+    "Victims.hopeless": _Instead(_plain(value=True), _plain(value=False)),
+    "Victims.may_reclaim": _Instead(_refused, _ACCEPTED),
+    "Victims.accept": _Instead(_refused, _ACCEPTED),
+    "VictimProposals.propose": _Instead(None, _NOTHING, OnFailure.LEAVE_OUT),
+    OPEN: _Instead(None, _NOTHING, OnFailure.STOP),
+}
+_ABOUT_PODS: Final = ("NodeFilter.", "NodeScore.", "NodeWait.", "PodFilter.", "Placement.choose", "Placement.credit")
+_ABOUT_GROUPS: Final = ("Domains.", "Victims.queues", "Victims.groups", "Victims.hopeless", "Victims.may_reclaim")
+_ARRAYS: Final = {"NodeFilter.filter": np.bool_, "NodeScore.score": np.float64, "NodeWait.must_wait": np.bool_}
+
+
+def reaction_to(wanted: OnFailure | None, hook: str) -> OnFailure:
+    """Return what becomes of what ``hook`` fails at: what is wanted, or else what is possible and safe."""
+    instead = _INSTEAD.get(hook, _Instead())
+    chosen = instead.default if wanted is None else wanted
+    possible = {OnFailure.STOP: True, OnFailure.REFUSE: instead.refuse, OnFailure.LEAVE_OUT: instead.leave_out}
+    if chosen is OnFailure.STOP or possible[chosen] is not None:
+        return chosen
+    return instead.default if possible[instead.default] is not None else OnFailure.STOP
+
+
+@attrs.frozen(kw_only=True)
+class PluginFailure:
+    """A hook that failed in a cycle, which went on."""
+
+    plugin: str
+    hook: str
+    message: str
+    """Of the first failure."""
+    times: int
+
+
+@attrs.define
+class Failures:
+    """What hooks failed at in one cycle that are known to fail."""
+
+    found: dict[tuple[str, str], PluginFailure] = attrs.field(factory=dict)
+    refused: dict[int, str] = attrs.field(factory=dict)
+    """Groups that are left alone for the rest of the cycle, and why."""
+
+    def note(self, error: PluginError, group: int = -1) -> None:
+        """Note a failure; a ``group`` that is given is left alone from now on."""
+        key = (error.plugin, error.hook)
+        known = self.found.get(key)
+        self.found[key] = (
+            PluginFailure(plugin=error.plugin, hook=error.hook, message=str(error), times=1)
+            if known is None
+            else attrs.evolve(known, times=known.times + 1)
+        )
+        if group >= 0:
+            self.refused.setdefault(group, str(error))
+
+
+def with_stand_ins(use: PluginUse, extension: Extension, view: SessionView, failures: Failures) -> Extension:
+    """Return ``extension``, whose functions blame their plugin when they fail, with what stands for their answers then.
+
+    Holds: only what ``use.failing`` names changes.
+    """
+    cls = type(extension)
+    changes: dict[str, Any] = {}
+    for field in attrs.fields(cls):
+        hook, value = f"{cls.__name__}.{field.name}", getattr(extension, field.name)
+        if callable(value) and hook in use.failing:
+            wrap = _ending if cls is VictimProposals else _reacting
+            changes[field.name] = wrap(use, hook, value, view, failures)
+    if use.failing.get("NodeFilter.filter") is OnFailure.REFUSE and cls is NodeFilter:
+        # Which nodes were refused and at which the plugin failed is not told apart: the group's own reason says it.
+        changes["explain"] = lambda _, nodes: [f"node(s) were refused: plugin {use.name} fails"] * len(nodes)
+    return attrs.evolve(extension, **changes) if changes else extension
+
+
+def _reacting(
+    use: PluginUse, hook: str, function: Callable[P, R], view: SessionView, failures: Failures
+) -> Callable[P, R]:
+    reaction = use.failing[hook]
+    instead = _INSTEAD.get(hook, _Instead())
+    made = instead.refuse if reaction is OnFailure.REFUSE else instead.leave_out
+    if reaction is OnFailure.STOP or made is None:
+        return function
+
+    @wraps(function)
+    def ask(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            answer = function(*args, **kwargs)
+            _check(use, hook, answer, args)
+        except PluginError as error:
+            if not _is_mine(error, use, hook):
+                raise
+            failures.note(error, _group_of(hook, view, args) if reaction is OnFailure.REFUSE else -1)
+            return cast("R", made(str(error), view, args))
+        return answer
+
+    return ask
+
+
+def _ending(
+    use: PluginUse, hook: str, function: Callable[P, Iterator[R]], _: SessionView, failures: Failures
+) -> Callable[P, Iterator[R]]:
+    """Do the same for a function whose results are made one by one: there are no more of them."""
+    if use.failing[hook] is OnFailure.STOP:
+        return function
+
+    @wraps(function)
+    def ask(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        try:
+            yield from function(*args, **kwargs)
+        except PluginError as error:
+            if not _is_mine(error, use, hook):
+                raise
+            failures.note(error)
+
+    return ask
+
+
+def _is_mine(error: PluginError, use: PluginUse, hook: str) -> bool:
+    """Say whether the hook failed itself, not another that it led to."""
+    return (error.plugin, error.hook) == (use.name, hook)
+
+
+def _check(use: PluginUse, hook: str, answer: object, asked: tuple[Any, ...]) -> None:
+    """Refuse an answer that the engine would refuse as well, where it is still known who gave it.
+
+    Raises: PluginError.
+    """
+    shape = np.shape(cast("Any", answer)) if hook in _ARRAYS or hook.endswith(".keys") else ()
+    wrong = hook.endswith(".keys") and (len(shape) not in (1, 2) or shape[:1] != (len(asked[0]),))
+    if hook in _ARRAYS:
+        wrong = getattr(answer, "dtype", None) != _ARRAYS[hook] or shape != np.shape(asked[1])
+    if wrong:
+        message = f"returned {type(answer).__name__}{list(shape)}, expected an element for each row"
+        raise PluginError(message, plugin=use.name, origin=use.origin, hook=hook)
+
+
+def _group_of(hook: str, view: SessionView, asked: tuple[Any, ...]) -> int:
+    if hook.startswith(_ABOUT_PODS):
+        return int(view.group_of(asked[0]))
+    return int(asked[0]) if hook.startswith(_ABOUT_GROUPS) else -1
+
+
+__all__ = ["OPEN", "Failures", "PluginFailure", "reaction_to", "with_stand_ins"]
