@@ -13,7 +13,7 @@ MOST_TERMS: Final = 1024
 """Terms of affinity, expressions in them, labels of a node selector, tolerations, or spread constraints."""
 MOST_VALUES: Final = 16_384
 """Values in all expressions of affinity: names of nodes may be listed there."""
-NAMESPACE_SHAPES: Final = 16
+NAMESPACE_SHAPES: Final = 12
 """Shapes of pending pods of one namespace that a cycle considers, unless a flag says otherwise."""
 GATE: Final = "kai.scheduler/refused "
 """How the gate begins that a pod beyond a cap is shown with; the rest says what is too much."""
