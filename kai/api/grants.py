@@ -7,18 +7,21 @@ was bound by others, or before grants were written, has none; then its labels an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from functools import lru_cache
+from math import inf
 from typing import Annotated, Final
 
 import msgspec
 
 from kai.api import names
 from kai.api.pod import Pod
+from kai.api.sharing import gpu_groups
 
 _LONGEST: Final = 512
 """Texts up to this length are remembered; anybody can write a longer one."""
+_ENDED: Final = frozenset({"Succeeded", "Failed", "Unknown"})
 _SHARE: Final = frozenset(
     {names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_DEVICES, names.RECEIVED_RESOURCE_TYPE}
 )
@@ -65,18 +68,71 @@ def grant_of(pod: Pod) -> Grant | None:
     return read_grant(text) if text is not None and pod.spec.node_name else None
 
 
+def held_under(pod: Pod) -> Grant | None:
+    """Return the grant under which a pod holds something; None for one that has ended, or was granted on no account."""
+    grant = None if pod.status.phase in _ENDED else grant_of(pod)
+    return grant if grant is not None and grant.queue else None
+
+
+def account_of(pods: Iterable[Pod]) -> Grant | None:
+    """Return the grant on whose account the pods of a group are held; None if they hold nothing that was granted.
+
+    The pod that was bound first decides, of several the first by name.
+    """
+    first: tuple[float, str] | None = None
+    found: Grant | None = None
+    for pod in pods:
+        grant = held_under(pod)
+        if grant is not None:
+            order = (bound_at(pod), pod.metadata.name)
+            if first is None or order < first:
+                first, found = order, grant
+    return found
+
+
+def bound_at(pod: Pod) -> float:
+    """Return when a pod got its node; infinity if that is not known."""
+    for condition in pod.status.conditions:
+        if condition.type == names.POD_SCHEDULED_CONDITION and condition.status == "True":
+            return inf if condition.last_transition_time is None else condition.last_transition_time
+    return inf
+
+
+def is_foreign(pod: Pod, grant: Grant | None, scheduler_name: str) -> bool:
+    """Return whether a pod was bound by others than the scheduler of that name, so that it shares no GPU.
+
+    One without a grant is told by the scheduler that it names, which cannot be edited; the API server lets none be
+    without, so that only a manifest that never was there names none.
+    """
+    return grant is None and bool(pod.spec.node_name) and pod.spec.scheduler_name not in {"", scheduler_name}
+
+
+def shared_gpus(pod: Pod, scheduler_name: str) -> tuple[str, ...]:
+    """Return the GPU groups that a pod was bound to, sorted, whether or not it runs still."""
+    grant = grant_of(pod)
+    if grant is not None:
+        return tuple(sorted(set(grant.gpus)))
+    return gpu_groups(pod.metadata.labels) if pod.spec.scheduler_name == scheduler_name else ()
+
+
 def group_of(pod: Pod) -> str:
     """Return the name of the group for which a pod was bound, else of the one that it names; empty for none."""
     grant = grant_of(pod)
     return (grant.group if grant is not None else "") or pod.metadata.annotations.get(names.POD_GROUP, "")
 
 
-def told_share(pod: Pod) -> Mapping[str, str]:
-    """Return the annotations of a pod, with those about its share of GPUs as it was granted."""
+def told_share(pod: Pod, scheduler_name: str) -> Mapping[str, str]:
+    """Return the annotations of a pod, with those about its share of GPUs as it was granted.
+
+    Without those, for a pod that another scheduler than ``scheduler_name`` bound.
+    """
     annotations, grant = pod.metadata.annotations, grant_of(pod)
-    if grant is None or not grant.is_whole:
+    is_told = grant is not None and grant.is_whole
+    if not is_told and not is_foreign(pod, grant, scheduler_name):
         return annotations
     told = {key: text for key, text in annotations.items() if key not in _SHARE}
+    if grant is None or not is_told:
+        return told
     if grant.gpus:
         told |= {names.RECEIVED_RESOURCE_TYPE: names.FRACTION, names.GPU_FRACTION_DEVICES: str(len(grant.gpus))}
     if grant.portion is not None:

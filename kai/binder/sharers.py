@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kai.api import names, sharing
+from kai.api import names
 from kai.api.bindrequest import BindRequest, is_for
-from kai.api.grants import grant_of
+from kai.api.grants import grant_of, shared_gpus
 from kai.api.node import Node
 from kai.api.numerals import floating, signed
 from kai.api.pod import Pod
@@ -24,15 +24,7 @@ def groups_used(pod: Pod, settings: BinderSettings) -> tuple[str, ...]:
     """Return the GPU groups that a pod uses on its node, sorted; none for a reservation pod, which holds a group."""
     if not pod.spec.node_name or pod.status.phase in _ENDED or pod.metadata.namespace == settings.reservation.namespace:
         return ()
-    return groups_bound_to(pod, settings.scheduler_name)
-
-
-def groups_bound_to(pod: Pod, scheduler_name: str) -> tuple[str, ...]:
-    """Return the GPU groups that a pod was bound to, sorted, whether or not it runs still."""
-    grant = grant_of(pod)
-    if grant is not None:
-        return tuple(sorted(set(grant.gpus)))
-    return sharing.gpu_groups(pod.metadata.labels) if pod.spec.scheduler_name == scheduler_name else ()
+    return shared_gpus(pod, settings.scheduler_name)
 
 
 def portion_used(pod: Pod, group: str, node: Node, request: BindRequest | None, settings: BinderSettings) -> float:

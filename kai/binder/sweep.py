@@ -20,11 +20,12 @@ import attrs
 
 from kai.api import sharing
 from kai.api.bindrequest import BindRequest
+from kai.api.grants import shared_gpus
 from kai.api.plans import Plan, delete, every, holding
 from kai.api.pod import Pod
 from kai.binder.reservation import group_key, pod_ref
 from kai.binder.settings import BinderSettings
-from kai.binder.sharers import groups_bound_to, groups_used
+from kai.binder.sharers import groups_used
 
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
@@ -156,4 +157,4 @@ def groups_to_sweep(before: Pod | None, after: Pod | None, scheduler_name: str) 
         return ()
     sides = [side for side in (before, after) if side is not None]
     labelled = {group for side in sides for group in sharing.gpu_groups(side.metadata.labels)}
-    return tuple(sorted(labelled.union(*(groups_bound_to(side, scheduler_name) for side in sides))))
+    return tuple(sorted(labelled.union(*(shared_gpus(side, scheduler_name) for side in sides))))

@@ -29,6 +29,8 @@ SETTING_OF: Final = {
     "partition-label-value": "node_pool",
     "stuck-in-releasing-threshold": "stuck_in_releasing_seconds",
     "full-hierarchy-fairness": "full_hierarchy_fairness",
+    "scheduler-name": "scheduler_name",
+    "resource-reservation-namespace": "reservation_namespace",
     "resource-reservation-app-label": "reservation_app",
     "queue-label-key": "queue_label_key",
     "restrict-node-scheduling": "restrict_node_scheduling",

@@ -51,6 +51,7 @@ _SHARED: Final[Mapping[tuple[str, ...], tuple[_Row, ...]]] = {
     (SCHEDULER, BINDER): (
         ("feature-gates", "text", ""),
         ("resource-reservation-app-label", "text", names.RESERVATION_APP),
+        ("resource-reservation-namespace", "text", names.RESERVATION_NAMESPACE),
     ),
     (SCHEDULER, QUEUES): (("metrics-namespace", "text", "kai"),),
     (BINDER, PODGROUPER, POD_GROUPS): (("max-concurrent-reconciles", "whole", 10),),
@@ -110,7 +111,6 @@ _OWN: Final[Mapping[str, tuple[_Row, ...]]] = {
         ("max-pending-shapes-per-namespace", "whole", NAMESPACE_SHAPES),
     ),
     BINDER: (
-        ("resource-reservation-namespace", "text", names.RESERVATION_NAMESPACE),
         ("resource-reservation-service-account", "text", names.RESERVATION_APP),
         ("resource-reservation-pod-image", "text", ""),
         ("resource-reservation-allocation-timeout", "whole", 40),

@@ -141,6 +141,8 @@ def intake_of(given: Given) -> Any:  # noqa: ANN401 - as above
         node_pool=given.text("partition-label-value"),
         stuck_in_releasing_seconds=given.number("stuck-in-releasing-threshold"),
         full_hierarchy_fairness=given.truth("full-hierarchy-fairness"),
+        scheduler_name=given.text("scheduler-name"),
+        reservation_namespace=given.text("resource-reservation-namespace"),
         reservation_app=given.text("resource-reservation-app-label"),
         queue_label_key=given.text("queue-label-key"),
         restrict_node_scheduling=given.truth("restrict-node-scheduling"),
@@ -260,10 +262,10 @@ def _pod_groups(given: Given, observe: Observe) -> Role:
     from kai.controllers.podgroup_service import WATCHED
     from kai.controllers.service import keep_pod_groups
 
-    del given
+    scheduler_name = given.text("scheduler-name")
 
     async def work(cluster: Cluster) -> None:
-        await keep_pod_groups(cluster, observe=observe)
+        await keep_pod_groups(cluster, scheduler_name=scheduler_name, observe=observe)
 
     return Role(name=POD_GROUPS, watched=WATCHED, work=work)
 

@@ -296,6 +296,7 @@ def _config_flags(config: Config) -> dict[str, str]:
         "scheduler-name": shared.scheduler_name if shared else "",
         "nodepool-label-key": shared.node_pool_label_key if shared else "",
         "queue-label-key": shared.queue_label_key if shared else "",
+        "resource-reservation-namespace": reservation.get("namespace"),
         "resource-reservation-app-label": reservation.get("appLabel"),
         "metrics-namespace": spec.queue_controller.get("metricsNamespace"),
     }

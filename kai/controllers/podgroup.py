@@ -48,6 +48,8 @@ class Surroundings:
     node: FindNode
     claim: FindClaim
     priority_classes: tuple[PriorityClass, ...] = ()
+    scheduler_name: str = names.SCHEDULER_NAME
+    """Pods that other schedulers bound share no GPU, whatever their annotations say."""
 
 
 def is_preemptible(group: PodGroup, classes: Iterable[PriorityClass]) -> bool:
@@ -121,13 +123,13 @@ def _count(pod: Pod, around: Surroundings) -> tuple[dict[str, Amount], dict[str,
     """Return what a pod asks for and what it holds; a pod that has ended counts nothing, its claims may be gone."""
     if pod.status.phase in {"Succeeded", "Failed"}:
         return {}, {}
-    devices = _claimed_devices(pod, around.claim)
+    devices, told = _claimed_devices(pod, around.claim), told_share(pod, around.scheduler_name)
     requested: dict[str, Amount] = {}
     allocated: dict[str, Amount] = {}
     if pod.status.phase in {"Pending", "Running"}:
-        requested = plus(plus(effective_requests(pod), _requested_share(pod)), devices)
+        requested = plus(plus(effective_requests(pod), _requested_share(told)), devices)
     if _is_placed(pod):
-        allocated = plus(plus(effective_requests(pod), _received_share(pod, around.node)), devices)
+        allocated = plus(plus(effective_requests(pod), _received_share(told, pod.spec.node_name, around.node)), devices)
     return requested, allocated
 
 
@@ -140,12 +142,11 @@ def _is_placed(pod: Pod) -> bool:
     return False
 
 
-def _requested_share(pod: Pod) -> dict[str, Amount]:
+def _requested_share(annotations: Mapping[str, str]) -> dict[str, Amount]:
     """Return the share of GPUs that a pod asks for, on all of its devices.
 
     Raises: BadValue if one of its annotations is not a quantity.
     """
-    annotations = told_share(pod)
     share: dict[str, Amount] = {}
     devices = _devices(annotations)
     if names.GPU_FRACTION in annotations:
@@ -164,18 +165,17 @@ def _devices(annotations: Mapping[str, str]) -> int:
     return whole
 
 
-def _received_share(pod: Pod, find: FindNode) -> dict[str, Amount]:
+def _received_share(annotations: Mapping[str, str], node: str, find: FindNode) -> dict[str, Amount]:
     """Return the share of GPUs that a pod was given, on all of its devices; nothing unless it was given one.
 
     Raises: BadValue if the pod or its node does not say how large it is.
     """
-    annotations = told_share(pod)
     if annotations.get(names.RECEIVED_RESOURCE_TYPE) != names.FRACTION:
         return {}
     if names.GPU_FRACTION in annotations:
         portion = _annotated(annotations, names.GPU_FRACTION)
     elif names.GPU_MEMORY in annotations:
-        portion = _portion_of_memory(annotations, pod.spec.node_name, find)
+        portion = _portion_of_memory(annotations, node, find)
     else:
         wanted = f"{names.GPU_FRACTION} or {names.GPU_MEMORY} beside {names.RECEIVED_RESOURCE_TYPE}"
         raise BadValue(None, wanted, path=("metadata", "annotations"))

@@ -24,6 +24,7 @@ from kai.api.podgroup import PodGroup, PodGroupResources
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, unobserved
 from kai.cluster.work import DONE, Ended, Look, Pace, Workers, WorkQueue, ended_by
+from kai.controllers.holdings import MEMBERS
 from kai.controllers.podgroup import Surroundings, pod_group_resources, status_patch
 from kai.errors import InputError
 
@@ -36,21 +37,18 @@ FIRST_COUNT: Final = 5.0
 """How old a group is at least, in seconds, when it is counted while nothing of it runs."""
 
 
-def _group_of(pod: Pod) -> Iterable[str]:
-    group = group_of(pod)
-    return (f"{pod.metadata.namespace}/{group}",) if group else ()
-
-
 def _claimed_in(pod: Pod) -> Iterable[str]:
     return (pod.metadata.namespace,) if pod.spec.resource_claims else ()
 
 
 def _shares_by_memory(pod: Pod) -> Iterable[str]:
-    return (pod.spec.node_name,) if pod.spec.node_name and names.GPU_MEMORY in told_share(pod) else ()
+    return (
+        (pod.spec.node_name,)
+        if pod.spec.node_name and names.GPU_MEMORY in told_share(pod, pod.spec.scheduler_name)
+        else ()
+    )
 
 
-MEMBERS: Final = Index(Pod, "podgroup-controller: group", _group_of)
-"""Pods by ``namespace/name`` of their group."""
 CLAIMANTS: Final = Index(Pod, "podgroup-controller: claims", _claimed_in)
 SHARERS: Final = Index(Pod, "podgroup-controller: memory of a node", _shares_by_memory)
 
@@ -60,6 +58,7 @@ class PodGroupController:
     """Keeps the statuses of pod groups."""
 
     cluster: Cluster
+    scheduler_name: str = names.SCHEDULER_NAME
     pace: Pace = PACE
     observe: Observe = unobserved
     _said: dict[Key, str] = attrs.field(factory=dict)
@@ -122,6 +121,7 @@ class PodGroupController:
             node=lambda node: store.get(Node, node),
             claim=lambda place, claim: store.get(ResourceClaim, claim, place),
             priority_classes=store.all(PriorityClass),
+            scheduler_name=self.scheduler_name,
         )
         try:
             resources = pod_group_resources(group, store.find(MEMBERS, f"{namespace}/{name}"), around)

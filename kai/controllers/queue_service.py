@@ -1,7 +1,7 @@
 """The queue controller at work: the status of each queue, what is wrong with the tree, and the first two queues.
 
-One look at one queue adds up its children and its own pod groups and says what is wrong with it; what it writes is a
-change of the queue, which leads to a look at its parent, so totals travel up the tree.
+One look at one queue adds up its children and the pod groups that are held on its account, and says what is wrong with
+it; what it writes is a change of the queue, which leads to a look at its parent, so totals travel up the tree.
 """
 
 from __future__ import annotations
@@ -14,20 +14,25 @@ import attrs
 import structlog
 
 from kai.api.codec import unstructure
+from kai.api.dra import ResourceClaim
 from kai.api.kinds import ApiObject, title
+from kai.api.node import Node
 from kai.api.plans import Create, List, Patch, Reason, Ref, Refusal
+from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, QueueCounted, QueueGone, unobserved
 from kai.cluster.work import DONE, Ended, Look, Pace, Workers, WorkQueue, ended_by
 from kai.controllers.first_queues import first_queues
+from kai.controllers.holdings import GROUPS, Holdings, Key, held_by
 from kai.controllers.queue import QueueTotals, queue_totals, status_patch
 from kai.controllers.queue_tree import conditions_after, tree_findings
 from kai.errors import InputError
 
-WATCHED: Final[tuple[type[ApiObject], ...]] = (Queue, PodGroup)
+WATCHED: Final[tuple[type[ApiObject], ...]] = (Queue, PodGroup, Pod, Node, ResourceClaim)
 """The kinds that the queue controller needs in its store."""
+_CHANGES: Final = (Queue, PodGroup, Pod)
 PACE: Final = Pace(gather=1.0)
 _AGAIN: Final = 5.0
 
@@ -36,12 +41,7 @@ def _parent(queue: Queue) -> Iterable[str]:
     return (queue.spec.parent_queue,) if queue.spec.parent_queue else ()
 
 
-def _queue(group: PodGroup) -> Iterable[str]:
-    return (group.spec.queue,) if group.spec.queue else ()
-
-
 CHILDREN: Final = Index(Queue, "queue-controller: parent", _parent)
-GROUPS: Final = Index(PodGroup, "queue-controller: queue", _queue)
 
 
 @attrs.define
@@ -51,10 +51,12 @@ class QueueController:
     cluster: Cluster
     pace: Pace = PACE
     observe: Observe = unobserved
+    _holdings: Holdings = attrs.field(init=False)
     _workers: Workers[str] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
+        self._holdings = Holdings(self.cluster.store)
         queue: WorkQueue[str] = WorkQueue(self.pace, self.cluster.draw)
         clock, way = self.cluster.clock, self.cluster.way
         self._workers = Workers("queue-controller", queue, self._look, clock, self.observe, way)
@@ -65,7 +67,7 @@ class QueueController:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._workers.run)
             tasks.start_soon(self._make_first_queues)
-            with self.cluster.store.changes(*WATCHED) as changes:
+            with self.cluster.store.changes(*_CHANGES) as changes:
                 async for batch in changes:
                     for name in self._concerned(batch):
                         self._workers.want(name)
@@ -75,11 +77,18 @@ class QueueController:
     def _concerned(self, batch: Iterable[Change[Any]]) -> Iterable[str]:
         """Return the queues that changes may have an effect on, each once, in the order of the changes."""
         found: dict[str, None] = {}
+        groups: dict[Key, None] = {}
         for change in batch:
-            if isinstance(change.present, Queue):
+            present = change.present
+            if isinstance(present, Queue):
                 found |= dict.fromkeys(self._around(change))
+            elif isinstance(present, Pod):
+                groups |= dict.fromkeys(sorted(held_by(change)))
             elif _counts(change):
                 found |= {side.spec.queue: None for side in (change.before, change.after) if side is not None}
+                groups[present.metadata.namespace, present.metadata.name] = None
+        for key in groups:
+            found |= dict.fromkeys(sorted(self._holdings.settle(key)))
         found.pop("", None)
         return found
 
@@ -112,15 +121,15 @@ class QueueController:
         if queue is None:
             return DONE
         around = (*self._ancestors(queue), *self.cluster.store.find(CHILDREN, look.key))
-        groups = self.cluster.store.find(GROUPS, look.key)
         try:
-            totals = queue_totals(queue, (queue, *around), groups)
+            totals = queue_totals(queue, (queue, *around), self._holdings.groups(look.key))
         except InputError as error:
             structlog.get_logger().warning("cannot be counted", queue=look.key, why=str(error))
             return Ended(failure=str(error))
         counted = _counted(queue, totals)
         # What is wrong with one queue shows in it, the queues above, its children and its groups.
-        findings = tree_findings((counted, *around), groups).get(look.key, ())
+        naming = self.cluster.store.find(GROUPS, look.key)
+        findings = tree_findings((counted, *around), naming).get(look.key, ())
         conditions = conditions_after(queue.status.conditions, findings, now=self.cluster.clock.now())
         patch = status_patch(queue, totals) or {"status": {}}
         if conditions != queue.status.conditions:

@@ -5,6 +5,7 @@ Read `podgroup_service`, `queue_service` and `node_scale_service` for what each 
 
 from __future__ import annotations
 
+from kai.api import names
 from kai.cluster.credentials import Source
 from kai.cluster.lease import LeaseSettings
 from kai.cluster.port import Cluster
@@ -17,9 +18,11 @@ from kai.controllers.podgroup_service import PodGroupController
 from kai.controllers.queue_service import QueueController
 
 
-async def keep_pod_groups(cluster: Cluster, *, observe: Observe = unobserved) -> None:
+async def keep_pod_groups(
+    cluster: Cluster, *, scheduler_name: str = names.SCHEDULER_NAME, observe: Observe = unobserved
+) -> None:
     """Keep the statuses of pod groups, until cancelled."""
-    await PodGroupController(cluster, observe=observe).run()
+    await PodGroupController(cluster, scheduler_name, observe=observe).run()
 
 
 async def keep_queues(cluster: Cluster, *, observe: Observe = unobserved) -> None:

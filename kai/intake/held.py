@@ -7,14 +7,12 @@ were granted on different accounts, the one that was bound first decides, of sev
 """
 
 from collections.abc import Sequence
-from math import inf
 
 import attrs
 import numpy as np
 
-from kai.api import names
-from kai.api import pod as api
 from kai.api import podgroup as api_podgroup
+from kai.api.grants import bound_at
 from kai.intake.accounts import Accounts
 from kai.intake.groups import GroupCell, GroupReader
 from kai.intake.pods import PodCell
@@ -126,11 +124,3 @@ class Granted:
 
     def _by_age(self, row: int) -> tuple[float, int]:
         return bound_at(self.cells[row].source), row
-
-
-def bound_at(pod: api.Pod) -> float:
-    """Return when a pod got its node."""
-    for condition in pod.status.conditions:
-        if condition.type == names.POD_SCHEDULED_CONDITION and condition.status == "True":
-            return inf if condition.last_transition_time is None else condition.last_transition_time
-    return inf

@@ -16,10 +16,10 @@ import numpy as np
 
 from kai.api import names
 from kai.api import podgroup as api_podgroup
+from kai.api.grants import bound_at
 from kai.api.meta import ObjectMeta
 from kai.intake.accounts import Accounts
 from kai.intake.groups import GroupCell, GroupReader
-from kai.intake.held import bound_at
 from kai.intake.pods import PodCell
 from kai.intake.table import GroupColumns, PodColumns
 

@@ -78,7 +78,8 @@ class PodReader:
     def read(self, source: api.Pod) -> PodCell:
         """Return the cell of a pod.
 
-        What a bound pod holds is what it was granted; labels and annotations speak for pods without a grant.
+        What a bound pod holds is what it was granted. Labels and annotations speak for pods of our scheduler without a
+        grant; other schedulers give no shares of devices, so that what they bound holds what it requests.
 
         Source: the peer's pod_info; finished pods keep what counts them, not what they asked for.
         """
@@ -90,8 +91,9 @@ class PodReader:
         traits = self._traits_of(trait_key(source, finished=finished))
         grant = grant_of(source) if spec.node_name else None
         group = (grant.group if grant is not None else "") or annotations.get(names.POD_GROUP, "")
-        amounts = self._bare if finished else self._demand_of(resource_key(source, grant))
-        devices = (gpu_groups(labels) if grant is None else tuple(sorted(grant.gpus))) if amounts.gpu.shared else ()
+        scheduler = self._settings.scheduler_name
+        amounts = self._bare if finished else self._demand_of(resource_key(source, grant, scheduler))
+        devices = () if not amounts.gpu.shared else gpu_groups(labels) if grant is None else tuple(sorted(grant.gpus))
         leaving_since = deleted if phase == "Running" else None
         subgroup = labels.get(names.SUBGROUP, DEFAULT_SUBGROUP)
         node, nodes = spec.node_name, self._node_names
@@ -119,7 +121,7 @@ class PodReader:
                 NONE if finished or grant is None or not group else self._account_of(grant),
                 self._leaves.name(subgroup),
                 self.kinds.setdefault((spec.scheduler_name, *labels), len(self.kinds)),
-                labels.get(names.APP) == self._settings.reservation_app,
+                self._settings.holds_device(metadata),
                 bool(devices) or leaving_since is not None,
             ),
             waiting=waiting,

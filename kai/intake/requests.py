@@ -8,7 +8,7 @@ from typing import NamedTuple
 import attrs
 
 from kai.api import names, numerals, quantity, sharing
-from kai.api.grants import Grant
+from kai.api.grants import Grant, is_foreign
 from kai.api.pod import Container, Pod, ResourceRequirements
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import ContainerRequest, GpuKind, GpuRequest
@@ -94,8 +94,10 @@ class Demand:
     gpu: GpuRequest
 
 
-def resource_key(pod: Pod, grant: Grant | None = None) -> ResourceKey:
+def resource_key(pod: Pod, grant: Grant | None = None, scheduler_name: str = names.SCHEDULER_NAME) -> ResourceKey:
     """Return what the amounts of ``pod`` follow from: of a pod with a ``grant``, its share of GPUs follows from that.
+
+    One without, that another scheduler than ``scheduler_name`` bound, has no share.
 
     Source: the peer reads the annotations again, which whoever owns the pod may have edited since it was bound.
     """
@@ -109,6 +111,8 @@ def resource_key(pod: Pod, grant: Grant | None = None) -> ResourceKey:
     )
     if grant is not None and grant.is_whole:
         return ResourceKey(*fixed, *_share(grant))
+    if is_foreign(pod, grant, scheduler_name):
+        return ResourceKey(*fixed, legacy_mig=any(map(_is_profile, annotations)))
     return ResourceKey(
         *fixed,
         annotations.get(names.GPU_FRACTION),

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import attrs
 
 from kai.api import names
+from kai.api.meta import ObjectMeta
 
 
 @attrs.frozen(kw_only=True)
@@ -22,8 +23,12 @@ class IntakeSettings:
     """A running pod that has been terminating for longer is no longer expected to leave."""
     full_hierarchy_fairness: bool = True
     """False: one synthetic, unlimited parent for all queues that have a parent; top queues are dropped."""
+    scheduler_name: str = names.SCHEDULER_NAME
+    """The scheduler whose bound pods share devices, also where no grant says so."""
+    reservation_namespace: str = names.RESERVATION_NAMESPACE
+    """Where pods that hold a device for pods that share it are; such a label counts for nothing elsewhere."""
     reservation_app: str = names.RESERVATION_APP
-    """Value of the ``app`` label of pods that hold a device for pods that share it."""
+    """Value of their ``app`` label."""
     queue_label_key: str = names.QUEUE
     """Label that says to which queue a shared resource claim belongs."""
     restrict_node_scheduling: bool = False
@@ -43,6 +48,15 @@ class IntakeSettings:
         if not self.node_pool:
             return self.node_pool_label not in labels
         return labels.get(self.node_pool_label) == self.node_pool
+
+    def holds_device(self, metadata: ObjectMeta) -> bool:
+        """Say whether a pod holds a device for pods that share it.
+
+        Source: the peer goes by the label alone, which whoever may make pods can write.
+        """
+        return (
+            metadata.labels.get(names.APP) == self.reservation_app and metadata.namespace == self.reservation_namespace
+        )
 
     def pool(self, labels: Mapping[str, str]) -> str:
         """Return the node pool that ``labels`` name, "" for none."""

@@ -75,7 +75,7 @@ class Committer:
     now: Callable[[], float]
     """Returns the wall clock, for what people read."""
     cooling: Cooling = attrs.field(factory=Cooling)
-    refused: Refused = attrs.field(factory=Refused)
+    refused: Refused = attrs.field(init=False)
     _forms: BindForms = attrs.field(init=False)
     _term: Term | None = None
     _tickets: int = 0
@@ -94,7 +94,8 @@ class Committer:
     """Bind requests, by UID, whose nodes are there: until when not to ask again."""
 
     def __attrs_post_init__(self) -> None:
-        """Begin with blank forms."""
+        """Begin with blank forms, and nothing refused."""
+        self.refused = Refused(self.settings.intake)
         self._forms = BindForms(self.settings)
 
     def step(self, event: Event, now: float) -> tuple[Effect, ...]:

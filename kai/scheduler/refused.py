@@ -15,9 +15,10 @@ from typing import Final
 
 import attrs
 
-from kai.api import names, sharing
+from kai.api.grants import shared_gpus
 from kai.api.node import Node
 from kai.api.pod import Pod
+from kai.intake import IntakeSettings
 from kai.model.noroom import NoRoom
 
 MOST: Final = 1000
@@ -49,6 +50,7 @@ class Refused:
     Units: seconds of a clock that does not go back.
     """
 
+    settings: IntakeSettings = attrs.field(factory=IntakeSettings)
     _entries: dict[tuple[str, str], _Entry] = attrs.field(factory=dict)
     _counts: dict[str, tuple[int, float]] = attrs.field(factory=dict)
     """How often each pod was refused, and until when that is remembered."""
@@ -81,7 +83,7 @@ class Refused:
             return ()
         wanted = {node for _, node in self._entries}
         seen = {node.metadata.name: _facts(node) for node in nodes if node.metadata.name in wanted}
-        users, waiting = _look(pods, wanted, {uid for uid, _ in self._entries})
+        users, waiting = self._look(pods, wanted, {uid for uid, _ in self._entries})
         kept: dict[tuple[str, str], _Entry] = {}
         for (uid, node), entry in self._entries.items():
             if entry.until > now and uid in waiting and node in seen:
@@ -97,24 +99,24 @@ class Refused:
         """Return when the next refusal is forgotten; None if none is remembered."""
         return min((entry.until for entry in self._entries.values() if entry.until > now), default=None)
 
+    def _look(
+        self, pods: Iterable[Pod], nodes: set[str], uids: set[str]
+    ) -> tuple[Mapping[str, frozenset[User]], frozenset[str]]:
+        """Return who is on each of ``nodes``, and which of the pods ``uids`` still wait.
 
-def _look(pods: Iterable[Pod], nodes: set[str], uids: set[str]) -> tuple[Mapping[str, frozenset[User]], frozenset[str]]:
-    """Return who is on each of ``nodes``, and which of the pods ``uids`` still wait.
-
-    Reservation pods come and go with the attempts themselves.
-    """
-    users: dict[str, set[User]] = {node: set() for node in nodes}
-    waiting: set[str] = set()
-    for pod in pods:
-        node, metadata = pod.spec.node_name, pod.metadata
-        if not node:
-            if metadata.uid in uids:
-                waiting.add(metadata.uid)
-        elif (
-            node in users and pod.status.phase not in _ENDED and metadata.labels.get(names.APP) != names.RESERVATION_APP
-        ):
-            users[node].add((metadata.uid, sharing.gpu_groups(metadata.labels)))
-    return {node: frozenset(found) for node, found in users.items()}, frozenset(waiting)
+        Reservation pods come and go with the attempts themselves.
+        """
+        settings = self.settings
+        users: dict[str, set[User]] = {node: set() for node in nodes}
+        waiting: set[str] = set()
+        for pod in pods:
+            node, metadata = pod.spec.node_name, pod.metadata
+            if not node:
+                if metadata.uid in uids:
+                    waiting.add(metadata.uid)
+            elif node in users and pod.status.phase not in _ENDED and not settings.holds_device(metadata):
+                users[node].add((metadata.uid, shared_gpus(pod, settings.scheduler_name)))
+        return {node: frozenset(found) for node, found in users.items()}, frozenset(waiting)
 
 
 def _facts(node: Node) -> object:

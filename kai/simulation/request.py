@@ -131,6 +131,6 @@ class Request:
         known = policy.configuration.parameters
         said = {name: getattr(known, name) for name in policy.said}
         parameters = attrs.evolve(case.configuration.parameters, **said)
-        restrict = parameters.restrict_node_scheduling
-        settings = attrs.evolve(case.settings, **{**policy.settings, "restrict_node_scheduling": restrict})
+        both = {name: getattr(parameters, name) for name in ("scheduler_name", "restrict_node_scheduling")}
+        settings = attrs.evolve(case.settings, **{**policy.settings, **both})
         return attrs.evolve(policy.configuration, parameters=parameters), settings

@@ -142,7 +142,10 @@ def read_short(document: Document, name: str) -> Case:
         objects=objects,
         now=NOW if document.get("now") is None else _instant(document["now"], f"{name}: now"),
         configuration=configuration,
-        settings=IntakeSettings(restrict_node_scheduling=configuration.parameters.restrict_node_scheduling),
+        settings=IntakeSettings(
+            scheduler_name=configuration.parameters.scheduler_name,
+            restrict_node_scheduling=configuration.parameters.restrict_node_scheduling,
+        ),
         cycles=max(1, _count(document.get("cycles", 1), f"{name}: cycles")),
         usage=read_past_usage(document.get("past_usage"), name, "past_usage"),
         sentences=read_expected(document, name),
@@ -190,6 +193,7 @@ def intake_settings(settings: Settings) -> IntakeSettings:
     value = pool.get("NodePoolLabelValue", settings.values.get("nodePoolLabelValue", default.node_pool))
     restrict = "restrictSchedulingNodes" if settings.zeroed else "restrictNodeScheduling"
     return IntakeSettings(
+        scheduler_name=settings.text("schedulerName", default.scheduler_name),
         node_pool_label=str(label),
         node_pool=str(value),
         stuck_in_releasing_seconds=settings.seconds("stuckInReleasingThreshold", default.stuck_in_releasing_seconds),

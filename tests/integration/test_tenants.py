@@ -89,6 +89,33 @@ def test_a_label_on_a_pod_of_nobody_holds_no_reservation(stage):
     await_running(stage, add(stage, "whole", gpu=1))
 
 
+def test_a_label_of_reservations_elsewhere_hides_no_gpu(stage):
+    furnish(stage, node("n1", gpu=1), gpu={"limit": 1})
+    label = {"app": "kai-resource-reservation"}
+    named = add(stage, "named", gpu=1, labels=label)
+    await_running(stage, named)
+    whole = add(stage, "whole", gpu=1, group_queue="other")
+    sharer = add(stage, "sharer", fraction="0.5", group_queue="other")
+    await_running(stage, add(stage, "canary"))
+    stage.settle()
+    assert stage.reservations() == []
+    assert stage.events(reason="BindingError") == []  # the scheduler knows, no binder had to say so
+    assert not any(stage.pod(name)["spec"].get("nodeName") for name in (whole, sharer))
+
+
+def test_a_pod_that_another_scheduler_bound_uses_no_share_of_a_gpu(stage):
+    furnish(stage, node("n1", gpu=1))
+    first = add(stage, "first", fraction="0.5")
+    await_running(stage, first)
+    label = {GROUP: stage.pod(first)["metadata"]["labels"][GROUP]}
+    foreign = Part(labels=label, fraction="0.5", spec={"schedulerName": "another"}, node="n1").pod("foreign")
+    stage.create(foreign)
+    stage.settle()
+    second = add(stage, "second", fraction="0.5")
+    await_running(stage, second)
+    assert stage.pod(second)["metadata"]["labels"][GROUP] == label[GROUP]
+
+
 def test_a_share_that_is_edited_down_makes_no_room_on_its_gpu(stage):
     furnish(stage, node("n1", gpu=2))
     first = add(stage, "first", fraction="0.9")

@@ -162,7 +162,7 @@ def test_flags_are_those_of_the_shard_and_of_its_config():
         config(
             namespace="elsewhere",
             **{"global": {"schedulerName": "big", "nodePoolLabelKey": "pool", "queueLabelKey": "queue"}},
-            binder={"resourceReservation": {"appLabel": "held"}},
+            binder={"resourceReservation": {"appLabel": "held", "namespace": "holding"}},
             queueController={"metricsNamespace": "metrics"},
             scheduler={"replicas": 2},
         ),
@@ -175,6 +175,7 @@ def test_flags_are_those_of_the_shard_and_of_its_config():
         "scheduler-name": "big",
         "nodepool-label-key": "pool",
         "resource-reservation-app-label": "held",
+        "resource-reservation-namespace": "holding",
         "metrics-namespace": "metrics",
         "leader-elect": "true",
     }

@@ -235,6 +235,13 @@ def test_preemptibility_is_what_the_group_says_or_follows_from_its_priority(spec
     assert is_preemptible(group(**spec), around(classes=classes).priority_classes) is expected
 
 
+def test_a_pod_that_another_scheduler_bound_counts_what_it_requests():
+    share = {"gpu-fraction": "0.5", "received-resource-type": "Fraction"}
+    bound = {"schedulerName": "another", "nodeName": "n", "annotations": share}
+    assert count(pod(**bound)) == count(pod())
+    assert count(pod(**{**bound, "schedulerName": "kai-scheduler"})).allocated["nvidia.com/gpu"] == "500m"
+
+
 def test_a_group_that_turned_preemptible_no_longer_shows_what_it_held_before():
     status = {"resourcesStatus": {"allocatedNonPreemptible": {"cpu": "1"}, "allocated": {"cpu": "1"}}}
     before = group(status, preemptibility="preemptible")

@@ -215,6 +215,50 @@ async def test_a_group_that_moves_leaves_one_queue_and_enters_the_other():
         assert status(cluster, "b")["allocated"] == {"cpu": "1"}
 
 
+def granted(name, queue, number=0, phase="Running", requests=None):
+    """Make a pod that was bound on the account of a queue."""
+    made = pod(name, phase=phase, requests=requests, annotations={"kai.scheduler/granted": f'{{"queue":"{queue}"}}'})
+    made["spec"]["nodeName"] = "n"
+    when = f"2026-01-01T00:00:{number:02}Z"
+    made["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": when}]
+    return made
+
+
+async def test_a_group_that_moves_while_its_pods_run_stays_on_the_account_on_which_they_were_bound():
+    cluster = MemoryCluster(
+        queue("a"), queue("b"), group(queue="a", status=holding({"cpu": "1"})), granted("p", "a"), granted("r", "b", 1)
+    )
+    async with running(cluster, keep_queues):
+        cluster.server.change("PodGroup", "g", "ns", {"spec": {"queue": "b"}})
+        await cluster.pass_time(5.0)
+        assert status(cluster, "a")["allocated"] == {"cpu": "1"}
+        assert "allocated" not in status(cluster, "b")
+        cluster.server.change("PodGroup", "g", "ns", {"status": holding({"cpu": "2"})})
+        await cluster.pass_time(5.0)
+        assert status(cluster, "a")["allocated"] == {"cpu": "2"}
+        cluster.server.remove("Pod", "p", "ns")
+        await cluster.pass_time(5.0)
+        assert "allocated" not in status(cluster, "a")
+        assert status(cluster, "b")["allocated"] == {"cpu": "2"}
+
+
+async def test_pods_whose_group_is_gone_stay_on_the_account_on_which_they_were_bound():
+    lost = granted("lost", "q", requests={"cpu": "4"})
+    lost["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "gone"}]
+    cluster = MemoryCluster(queue("top"), queue("q", "top"), group(queue="q"), granted("p", "q"), pod("never"), lost)
+    async with running(cluster, keep_queues):
+        assert "allocated" not in status(cluster, "q")
+        cluster.server.remove("PodGroup", "g", "ns")
+        await cluster.pass_time(5.0)
+        assert status(cluster, "q")["allocated"] == status(cluster, "top")["allocated"] == {"cpu": "5"}
+        cluster.server.change("Pod", "p", "ns", {"status": {"phase": "Succeeded"}})
+        await cluster.pass_time(5.0)
+        assert status(cluster, "q")["allocated"] == {"cpu": "4"}
+        cluster.server.remove("Pod", "lost", "ns")
+        await cluster.pass_time(5.0)
+        assert "allocated" not in status(cluster, "q")
+
+
 async def test_faults_of_the_tree_become_conditions_and_end():
     cluster = MemoryCluster(queue("lost", "nowhere"), queue("below", "lost"), queue("a", "b"), queue("b", "a"))
     async with running(cluster, keep_queues):

@@ -99,10 +99,37 @@ def test_neither_waiting_pods_nor_pods_that_share_nothing_hold_devices():
     assert taken(waiting, whole, node("n")).pod_devices == {}
 
 
-def test_reservation_pods_are_known_by_their_label():
-    reservation = pod("a", labels={"app": "kai-resource-reservation"})
-    assert taken(reservation, pod("b")).pod_reservation.tolist() == [True, False]
+def test_reservation_pods_are_known_by_label_and_namespace():
+    label, where = {"app": "kai-resource-reservation"}, {"namespace": "kai-resource-reservation"}
+    reservation = pod("r", labels=label, metadata=where)
+    labelled, beside = pod("a", labels=label), pod("b", metadata=where)
+    snapshot = taken(labelled, reservation, beside)
+    assert [each.name for each in snapshot.pods] == ["a", "b", "r"]
+    assert snapshot.pod_reservation.tolist() == [False, False, True]
     assert taken(reservation, reservation_app="another").pod_reservation.tolist() == [False]
+    assert taken(labelled, reservation_namespace="default").pod_reservation.tolist() == [True]
+
+
+def test_a_pod_that_another_scheduler_bound_shares_no_device():
+    labels, half = {"runai-gpu-group": "g"}, {"gpu-fraction": "0.5"}
+    foreign = pod("a", node="n", phase="Running", labels=labels, annotations=half, spec={"schedulerName": "another"})
+    snapshot = taken(foreign, node("n"))
+    assert snapshot.pod_devices == {}
+    assert snapshot.shapes[snapshot.pod_shape[0]].request == (("pods", 1),)
+    assert taken(foreign, node("n"), scheduler_name="another").pod_devices == {0: ("g",)}
+
+
+def test_a_grant_is_believed_whatever_scheduler_the_pod_names():
+    grant = {"kai.scheduler/granted": '{"gpus":["g"],"portion":0.5}'}
+    assert taken(pod("a", node="n", annotations=grant, spec={"schedulerName": "b"}), node("n")).pod_devices == {
+        0: ("g",)
+    }
+
+
+def test_a_pod_that_waits_for_another_scheduler_is_read_as_it_asks():
+    waiting = pod("a", annotations={"gpu-fraction": "0.5"}, spec={"schedulerName": "another"})
+    (shape,) = taken(waiting).shapes
+    assert shape.gpu.shared
 
 
 def test_a_finished_pod_keeps_its_membership_and_asks_for_nothing():

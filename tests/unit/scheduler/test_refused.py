@@ -73,12 +73,31 @@ def test_a_refusal_is_forgotten_when(after):
 
 def test_more_pods_a_heartbeat_and_reservations_make_no_room():
     refused = noted(refusal())
-    reservation = making.pod("r", node="n1", labels={"app": "kai-resource-reservation"})
+    where = {"namespace": "kai-resource-reservation"}
+    reservation = making.pod("r", node="n1", labels={"app": "kai-resource-reservation"}, metadata=where)
     assert standing(refused, NODE, WAITING, SHARING, reservation)
     beaten = making.node("n1", allocatable={"nvidia.com/gpu": "4"}, status={"conditions": []})
     another = making.pod("another", node="n1", phase="Running")
     assert standing(refused, beaten, WAITING, SHARING, another, now=1.0)
     assert standing(refused, NODE, WAITING, SHARING, now=2.0) == ()  # one that came later has left
+
+
+def test_a_pod_that_calls_itself_a_reservation_makes_room_when_it_leaves():
+    refused = noted(refusal())
+    named = making.pod("named", node="n1", labels={"app": "kai-resource-reservation"})
+    assert standing(refused, NODE, WAITING, named)
+    assert standing(refused, NODE, WAITING, now=1.0) == ()
+
+
+def test_neither_an_edited_label_nor_one_on_a_foreign_pod_is_a_device_that_lost_a_user():
+    grant = {"kai.scheduler/granted": '{"gpus":["g1"],"portion":0.5}'}
+    foreign = {"schedulerName": "another"}
+    refused, labels = noted(refusal()), {"runai-gpu-group": "g1"}
+    sharing = making.pod("user", node="n1", labels=labels, annotations=grant)
+    stranger = making.pod("stranger", node="n1", labels=labels, spec=foreign)
+    assert standing(refused, NODE, WAITING, sharing, stranger)
+    unlabelled = making.pod("user", node="n1", annotations=grant), making.pod("stranger", node="n1", spec=foreign)
+    assert standing(refused, NODE, WAITING, *unlabelled, now=1.0)
 
 
 def test_refusals_come_in_one_order_and_the_oldest_go_first_when_there_are_too_many():

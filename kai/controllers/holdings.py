@@ -1,0 +1,132 @@
+"""On whose account pod groups are held, where that is not the queue that they name.
+
+Whoever may write a namespace may name another queue in a pod group while its pods run, or delete it. What these pods
+hold was granted on the account of one queue and stays there until they are gone, in the books of the scheduler
+(`kai.intake.held`, `kai.intake.orphans`) as in the statuses of queues. Only what is at odds is kept here: the groups
+that exist and say what was granted are found by what they say.
+
+Source: the peer adds a group to the queue that it names, and forgets pods whose group is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+from kai.api import names
+from kai.api.amounts import add_up, effective_requests, texts
+from kai.api.dra import ResourceClaim
+from kai.api.grants import account_of, grant_of, group_of, held_under
+from kai.api.meta import ObjectMeta
+from kai.api.node import Node
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup, PodGroupResources, PodGroupSpec, PodGroupStatus
+from kai.cluster.port import Change, Index, Store
+from kai.controllers.podgroup import Surroundings, pod_group_resources
+from kai.errors import InputError
+
+Key = tuple[str, str]
+"""Namespace and name of a pod group, which need not exist."""
+
+
+def _group(pod: Pod) -> Iterable[str]:
+    group = group_of(pod)
+    return (f"{pod.metadata.namespace}/{group}",) if group else ()
+
+
+def _queue(group: PodGroup) -> Iterable[str]:
+    return (group.spec.queue,) if group.spec.queue else ()
+
+
+MEMBERS: Final = Index(Pod, "controllers: group", _group)
+"""Pods by ``namespace/name`` of their group."""
+GROUPS: Final = Index(PodGroup, "controllers: queue", _queue)
+"""Pod groups by the queue that they name."""
+
+
+@attrs.define
+class Holdings:
+    """The groups that are counted on another queue than the one that they name."""
+
+    store: Store
+    _queues: dict[Key, str] = attrs.field(factory=dict)
+    """On which queue each is held; only those at odds."""
+    _keys: dict[str, set[Key]] = attrs.field(factory=dict)
+    """The same by queue."""
+
+    def settle(self, key: Key) -> set[str]:
+        """Take a group and its pods as they are now; return the queues that it concerns, and concerned before.
+
+        Cost: a look at each of its pods.
+        """
+        group = self.store.get(PodGroup, key[1], key[0])
+        said = group.spec.queue if group is not None else ""
+        account = account_of(self.store.find(MEMBERS, "/".join(key)))
+        held = account.queue if account is not None else said
+        before = self._queues.pop(key, said)
+        if before in self._keys:
+            self._keys[before].discard(key)
+            if not self._keys[before]:
+                del self._keys[before]
+        if held != said:
+            self._queues[key] = held
+            self._keys.setdefault(held, set()).add(key)
+        return {said, before, held} - {""}
+
+    def groups(self, queue: str) -> list[PodGroup]:
+        """Return the pod groups that count on a queue, each as if it named it; for those that are gone, others."""
+        found = [group for group in self.store.find(GROUPS, queue) if _key(group) not in self._queues]
+        for key in sorted(self._keys.get(queue, ())):
+            group = self.store.get(PodGroup, key[1], key[0])
+            if group is None:
+                found.append(self._stand_in(key, queue))
+            else:
+                found.append(attrs.evolve(group, spec=attrs.evolve(group.spec, queue=queue)))
+        return found
+
+    def _stand_in(self, key: Key, queue: str) -> PodGroup:
+        """Return a group that holds what its pods hold.
+
+        Of a pod that cannot be counted, because a claim or a node is gone, what it requests; it must not hide others.
+        """
+        metadata = ObjectMeta(namespace=key[0], name=key[1])
+        spec = PodGroupSpec(queue=queue, preemptibility=names.PREEMPTIBLE)
+        group, parts = PodGroup(metadata=metadata, spec=spec), list[PodGroupResources]()
+        around = Surroundings(
+            node=lambda node: self.store.get(Node, node),
+            claim=lambda place, claim: self.store.get(ResourceClaim, claim, place),
+        )
+        for pod in self.store.find(MEMBERS, "/".join(key)):
+            if held_under(pod) is not None:
+                try:
+                    parts.append(pod_group_resources(group, [pod], around))
+                except InputError:
+                    amounts = texts(effective_requests(pod))
+                    parts.append(PodGroupResources(allocated=amounts, requested=amounts))
+        held = PodGroupResources(
+            allocated=texts(add_up(part.allocated for part in parts)),
+            requested=texts(add_up(part.requested for part in parts)),
+        )
+        return attrs.evolve(group, status=PodGroupStatus(resources_status=held))
+
+
+def held_by(change: Change[Pod]) -> set[Key]:
+    """Return the groups on whose account the change of a pod may have an effect.
+
+    Cost: next to nothing for pods to which nothing was granted, or of which nothing changed that counts.
+    """
+    before, after = change.before, change.after
+    sides = [side for side in (before, after) if side is not None and grant_of(side) is not None]
+    if not sides or (before is not None and after is not None and _standing(before) == _standing(after)):
+        return set()
+    return {(side.metadata.namespace, group_of(side)) for side in sides if group_of(side)}
+
+
+def _standing(pod: Pod) -> object:
+    return grant_of(pod), group_of(pod), pod.status.phase, pod.status.conditions, pod.spec
+
+
+def _key(group: PodGroup) -> Key:
+    return group.metadata.namespace, group.metadata.name
