@@ -90,12 +90,12 @@ def test_a_label_on_a_pod_of_nobody_holds_no_reservation(stage):
 
 
 def test_a_label_of_reservations_elsewhere_hides_no_gpu(stage):
-    furnish(stage, node("n1", gpu=1), gpu={"limit": 1})
+    furnish(stage, node("n1", gpu=1))
     label = {"app": "kai-resource-reservation"}
     named = add(stage, "named", gpu=1, labels=label)
     await_running(stage, named)
-    whole = add(stage, "whole", gpu=1, group_queue="other")
-    sharer = add(stage, "sharer", fraction="0.5", group_queue="other")
+    whole = add(stage, "whole", gpu=1)
+    sharer = add(stage, "sharer", fraction="0.5")
     await_running(stage, add(stage, "canary"))
     stage.settle()
     assert stage.reservations() == []
