@@ -16,11 +16,10 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import attrs
-from msgspec.structs import replace
 
 from kai.api import names, sharing
 from kai.api.bindrequest import BindRequest
-from kai.api.grants import Grant, grant_of, read_grant
+from kai.api.grants import grant_of
 from kai.api.kinds import title
 from kai.api.node import Node
 from kai.api.plans import Bind, Plan, Reason, Ref, Refusal, RefusedError, every, find, find_for_sure, holding
@@ -39,7 +38,7 @@ from kai.binder.gpusharing import shares_gpu
 from kai.binder.outcome import BindFailureError
 from kai.binder.reservation import group_key, leave_groups, node_key, pod_ref, reserve_device
 from kai.binder.settings import BinderSettings
-from kai.binder.sharers import groups_used, portion_granted, portion_used
+from kai.binder.sharers import granted, portion_used
 from kai.binder.sweep import sweep_node
 
 _ATTEMPTS: Final = 5
@@ -129,19 +128,6 @@ def bind_annotations(request: BindRequest) -> dict[str, str]:
     return annotations
 
 
-def granted(request: BindRequest) -> Grant:
-    """Return what a request grants: the account that it tells, if it does, and the devices that it names."""
-    spec = request.spec
-    told = read_grant(request.metadata.annotations.get(names.GRANTED, "")) or Grant()
-    account = Grant(queue=told.queue, pool=told.pool, group=told.group)
-    if spec.received_resource_type != names.FRACTION:
-        return account
-    portion, memory = told.portion, told.memory
-    if portion is None and memory is None:
-        portion = portion_granted(request) or None
-    return replace(account, gpus=spec.selected_gpu_groups, portion=portion, memory=memory)
-
-
 # --- Shared GPUs ---------------------------------------------------------------------------------------------------
 
 
@@ -177,8 +163,6 @@ def _check_share(binder: Binder, context: BindContext, group: str) -> Plan[None]
     others = {pod.metadata.uid: pod for pod in found if pod.metadata.uid != context.pod.metadata.uid}
     portions = []
     for pod in others.values():
-        if pod.spec.node_name and group not in groups_used(pod, binder.settings):
-            continue
         grant, request = grant_of(pod), None
         if grant is None or not grant.is_whole:
             request = yield from find(Ref(BindRequest, pod.metadata.name, pod.metadata.namespace))

@@ -52,6 +52,7 @@ from kai.binder.queue import (
 )
 from kai.binder.reading import IndexedApi
 from kai.binder.reporting import request_ref
+from kai.binder.restoring import restore_grants
 from kai.binder.settings import BinderSettings
 from kai.binder.steps import StepOptions, resolve_steps
 from kai.binder.sweep import sweep_everything, sweep_group
@@ -103,6 +104,8 @@ class BinderService:
     _terms: Terms = attrs.field(factory=Terms)
     _queue: BindQueue = attrs.field(init=False)
     _api: IndexedApi = attrs.field(init=False)
+    _lost: frozenset[str] = frozenset()
+    """UIDs of the pods that had lost their grants at the last look."""
     _keys: KeyRing = attrs.field(factory=KeyRing)
     _tasks: anyio.abc.TaskGroup | None = None
     _due: float | None = None
@@ -258,8 +261,21 @@ class BinderService:
                 way.unlisten(wake)
             tasks.cancel_scope.cancel()
 
+    async def _restore(self) -> None:
+        """Write lost grants again, and say so once for each pod."""
+        found = await self._carried_out(restore_grants(self.binder.settings))
+        if isinstance(found, str):
+            structlog.get_logger().debug("grants not restored", why=found)
+            return
+        for each in found:
+            if each.uid not in self._lost:
+                structlog.get_logger().warning("grant lost", why=each.message, restored=each.is_restored)
+        self._lost = frozenset(each.uid for each in found)
+
     async def _sweep(self, effect: StartSweep) -> None:
         await self.cluster.way.opened()
+        if not effect.group:
+            await self._restore()
         settings = self.binder.settings
         plan = sweep_group(effect.group, settings) if effect.group else sweep_everything(settings)
         deleted = await self._carried_out(plan)

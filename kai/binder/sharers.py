@@ -1,17 +1,20 @@
 """Which pods use a shared GPU, and how much of it.
 
 A user of a GPU group is a pod that was bound to the node of the group's reservation and has not ended: one whose grant
-names the group or, where it was bound without a grant, one of our scheduler with the label of the group. What labels
-say of any other pod counts for nothing, since anybody can write them: a label takes nobody into a group or out of it.
+names the group. Where a pod has no grant, or none that can be read, the bind request by which it was bound tells it,
+which the owner of the pod may not write; only where that is gone as well, and the pod is of our scheduler, its labels
+do. What labels say of any other pod counts for nothing, since anybody can write them.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from kai.api import names
 from kai.api.bindrequest import BindRequest, is_for
-from kai.api.grants import grant_of, shared_gpus
+from kai.api.grants import Grant, grant_of, read_grant, shared_gpus
 from kai.api.node import Node
 from kai.api.numerals import floating, signed
 from kai.api.pod import Pod
@@ -20,11 +23,44 @@ from kai.binder.settings import BinderSettings
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
-def groups_used(pod: Pod, settings: BinderSettings) -> tuple[str, ...]:
-    """Return the GPU groups that a pod uses on its node, sorted; none for a reservation pod, which holds a group."""
+def groups_used(pod: Pod, settings: BinderSettings, request: BindRequest | None = None) -> tuple[str, ...]:
+    """Return the GPU groups that a pod uses on its node, sorted; none for a reservation pod, which holds a group.
+
+    ``request`` is the bind request of the pod's name; only a pod that `misses_grant` needs it.
+    """
     if not pod.spec.node_name or pod.status.phase in _ENDED or pod.metadata.namespace == settings.reservation.namespace:
         return ()
+    if request is not None and grant_of(pod) is None and has_bound(request, pod):
+        return tuple(sorted(set(request.spec.selected_gpu_groups)))
     return shared_gpus(pod, settings.scheduler_name)
+
+
+def misses_grant(pod: Pod, settings: BinderSettings) -> bool:
+    """Return whether a pod of ours runs without a grant that can be read: it was lost, or never written."""
+    return (
+        bool(pod.spec.node_name)
+        and pod.spec.scheduler_name == settings.scheduler_name
+        and pod.status.phase not in _ENDED
+        and grant_of(pod) is None
+    )
+
+
+def has_bound(request: BindRequest, pod: Pod) -> bool:
+    """Return whether it is by a request that a pod has its node."""
+    return is_for(request, pod.metadata.uid) and request.spec.selected_node == pod.spec.node_name
+
+
+def granted(request: BindRequest) -> Grant:
+    """Return what a request grants: the account that it tells, if it does, and the devices that it names."""
+    spec = request.spec
+    told = read_grant(request.metadata.annotations.get(names.GRANTED, "")) or Grant()
+    account = Grant(queue=told.queue, pool=told.pool, group=told.group)
+    if spec.received_resource_type != names.FRACTION:
+        return account
+    portion, memory = told.portion, told.memory
+    if portion is None and memory is None:
+        portion = portion_granted(request) or None
+    return replace(account, gpus=spec.selected_gpu_groups, portion=portion, memory=memory)
 
 
 def portion_used(pod: Pod, group: str, node: Node, request: BindRequest | None, settings: BinderSettings) -> float:
@@ -37,7 +73,7 @@ def portion_used(pod: Pod, group: str, node: Node, request: BindRequest | None, 
         request = None
     if not pod.spec.node_name:
         return _portion_awaited(pod, group, request)
-    if pod.spec.node_name != node.metadata.name or group not in groups_used(pod, settings):
+    if pod.spec.node_name != node.metadata.name or group not in groups_used(pod, settings, request):
         return 0.0
     grant = grant_of(pod)
     if grant is not None and grant.portion is not None:

@@ -21,11 +21,11 @@ import attrs
 from kai.api import sharing
 from kai.api.bindrequest import BindRequest
 from kai.api.grants import shared_gpus
-from kai.api.plans import Plan, delete, every, holding
+from kai.api.plans import Plan, Ref, delete, every, find, holding
 from kai.api.pod import Pod
 from kai.binder.reservation import group_key, pod_ref
 from kai.binder.settings import BinderSettings
-from kai.binder.sharers import groups_used
+from kai.binder.sharers import groups_used, misses_grant
 
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
@@ -103,8 +103,15 @@ def _members(group: str, settings: BinderSettings, nodes: frozenset[str], *, fre
     users: list[Pod] = []
     for node in sorted(where - {""}):
         found = yield from every(Pod, node=node, fresh=fresh)
-        users += [pod for pod in found if group in groups_used(pod, settings)]
+        for pod in found:
+            request = (yield from _request_of(pod, fresh=fresh)) if misses_grant(pod, settings) else None
+            if group in groups_used(pod, settings, request):
+                users.append(pod)
     return _Members(reservations=reservations, users=tuple(users))
+
+
+def _request_of(pod: Pod, *, fresh: bool) -> Plan[BindRequest | None]:
+    return (yield from find(Ref(BindRequest, pod.metadata.name, pod.metadata.namespace), fresh=fresh))
 
 
 def _is_awaited(group: str) -> Plan[bool]:

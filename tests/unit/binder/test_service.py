@@ -221,6 +221,21 @@ async def test_a_reservation_that_is_left_over_is_swept_at_the_start_and_a_lost_
         assert memory.server.get("Pod", "p", "ns") is None
 
 
+async def test_a_lost_grant_is_written_again_and_said_once():
+    grant, key = '{"queue":"q"}', "kai.scheduler/granted"
+    bound = pod("p", annotations={key: "nonsense"}, phase="Running", nodeName="n1")
+    order = bind_request(status={"phase": "Succeeded"})
+    order["metadata"]["annotations"] = {key: grant}
+    unknown = pod("r", annotations={key: "nonsense"}, phase="Running", nodeName="n1")
+    memory = cluster(node(), bound, order, unknown)
+    with capture_logs() as logs:
+        async with binding(memory):
+            assert memory.server.get("Pod", "p", "ns")["metadata"]["annotations"][key] == grant
+            await memory.pass_time(300.0)
+    lines = [line for line in logs if line["event"] == "grant lost"]
+    assert [(line["why"][:11], line["restored"]) for line in lines] == [("pod ns/p: m", True), ("pod ns/r: m", False)]
+
+
 async def test_nothing_is_deleted_because_the_store_lacks_it():
     running = sharing_pod(labels={"runai-gpu-group": "g1"}, phase="Running", nodeName="n1")
     memory = cluster(node(), running, reservation())
