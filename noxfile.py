@@ -101,7 +101,9 @@ def integration(session: nox.Session) -> None:
     python(session, "-m", "tests.integration.programs")
     # Once, rather than by every program that the tests start before the first of them has kept anything.
     python(session, "-m", "kai.kernels", "warm")
-    python(session, "-m", "pytest", INTEGRATION, "--numprocesses=3", "--dist=loadscope", *session.posargs)
+    # Modules go out in the order of tests/integration/conftest.py, not those with the most tests first.
+    spread = ("--numprocesses=3", "--dist=loadscope", "--no-loadscope-reorder")
+    python(session, "-m", "pytest", INTEGRATION, *spread, *session.posargs)
 
 
 @nox.session
