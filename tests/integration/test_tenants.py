@@ -14,6 +14,7 @@ from tests.unit.deploy.rendering import DEPLOY
 
 POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 GROUP = "runai-gpu-group"
+GRANTED = "kai.scheduler/granted"
 POOL = "kai.scheduler/node-pool"
 
 
@@ -75,6 +76,19 @@ def test_a_pod_that_drops_its_label_keeps_its_gpu_reserved(stage):
     whole = add(stage, "whole", gpu=1)
     stage.settle()
     assert not stage.pod(whole)["spec"].get("nodeName")
+
+
+def test_a_grant_that_is_made_unreadable_is_written_again_and_frees_no_gpu(stage):
+    furnish(stage, node("n1", gpu=1))
+    sharer = add(stage, "sharer", fraction="0.9")
+    await_running(stage, sharer)
+    until(lambda: request(stage, sharer).get("status", {}).get("phase") == "Succeeded", "the request to be finished")
+    (reservation,) = stage.reservations()
+    granted = stage.pod(sharer)["metadata"]["annotations"][GRANTED]
+    edit(stage, "Pod", sharer, metadata={"labels": {GROUP: None}, "annotations": {GRANTED: "x", "gpu-fraction": None}})
+    await_running(stage, add(stage, "canary"))  # each bind sweeps its node first
+    until(lambda: stage.pod(sharer)["metadata"]["annotations"][GRANTED] == granted, "the grant to be written again")
+    assert [each["metadata"]["uid"] for each in stage.reservations()] == [reservation["metadata"]["uid"]]
 
 
 def test_a_label_on_a_pod_of_nobody_holds_no_reservation(stage):
