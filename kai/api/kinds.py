@@ -9,6 +9,7 @@ import attrs
 from kai.api.bindrequest import BindRequest
 from kai.api.core import ConfigMap, Namespace, PodDisruptionBudget, PriorityClass
 from kai.api.dra import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from kai.api.foreign import Foreign
 from kai.api.node import Node
 from kai.api.numa import NodeResourceTopology
 from kai.api.pod import Pod
@@ -41,8 +42,9 @@ ApiObject: TypeAlias = (
     | ResourceSlice
     | DeviceClass
     | NodeResourceTopology
+    | Foreign
 )
-"""An object of a kind that kai knows."""
+"""An object of a kind that kai knows, or that a plugin reads."""
 
 
 @attrs.frozen

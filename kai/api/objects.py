@@ -14,6 +14,7 @@ import attrs
 from kai.api.bindrequest import BindRequest
 from kai.api.core import ConfigMap, Namespace, PodDisruptionBudget, PriorityClass
 from kai.api.dra import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from kai.api.foreign import Foreign
 from kai.api.kinds import BY_CLASS, ApiObject, title
 from kai.api.node import Node
 from kai.api.numa import NodeResourceTopology
@@ -49,6 +50,8 @@ class ClusterObjects:
     resource_slices: tuple[ResourceSlice, ...] = ()
     device_classes: tuple[DeviceClass, ...] = ()
     node_resource_topologies: tuple[NodeResourceTopology, ...] = ()
+    foreign: Sequence[Foreign] = ()
+    """Objects of all kinds that only plugins read."""
 
 
 FIELD_OF: Final[dict[type[ApiObject], str]] = {
@@ -96,7 +99,7 @@ def collect(objects: Iterable[ApiObject]) -> ClusterObjects:
             errors.append(InputError.about(title(obj), "metadata.name", found="a second one", wanted=wanted))
             continue
         seen.add(key)
-        field = FIELD_OF.get(cls)
+        field = "foreign" if issubclass(cls, Foreign) else FIELD_OF.get(cls)
         if field is not None:
             fields.setdefault(field, []).append(obj)
     if errors:

@@ -25,6 +25,8 @@ class Installed:
     target: str
     hooks: tuple[str, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
+    rights: tuple[str, ...] = ()
+    """Resources that the scheduler must be allowed to get, list and watch for it."""
     problem: str = ""
 
 
@@ -47,6 +49,7 @@ def as_values(installed: Installed) -> dict[str, Any]:
         "enabled": installed.position is not None,
         "hooks": list(installed.hooks),
         "options": dict(installed.options),
+        "rights": list(installed.rights),
     }
 
 
@@ -60,6 +63,7 @@ def _described(point: EntryPoint, kind: str, position: int | None) -> Installed:
     origin = origin_of(point)
     hooks: tuple[str, ...] = ("run",) if kind == "action" else ()
     options: tuple[tuple[str, str], ...] = ()
+    rights: tuple[str, ...] = ()
     problem = ""
     try:
         cls = point.load()
@@ -68,6 +72,7 @@ def _described(point: EntryPoint, kind: str, position: int | None) -> Installed:
     else:
         if kind == "plugin":
             hooks = tuple(hooks_of(cls))
+            rights = tuple(each.right for each in getattr(cls, "reads", ()))
             options = tuple((field.name, wanted(field)) for field in described(cls))
     return Installed(
         name=point.name,
@@ -78,5 +83,6 @@ def _described(point: EntryPoint, kind: str, position: int | None) -> Installed:
         target=point.value,
         hooks=hooks,
         options=options,
+        rights=rights,
         problem=problem,
     )

@@ -25,12 +25,13 @@ def plugins(console: Console, path: str | None, case: str | None) -> None:
         items = [as_values(each) for each in found]
         _write_document(console, {"apiVersion": "output.kai/v1", "kind": "PluginList", "items": items})
         return
-    rows = [["NAME", "KIND", "ENABLED", "ORIGIN", "HOOKS", *(["OPTIONS", "TARGET"] if console.wide else [])]]
+    rows = [["NAME", "KIND", "ENABLED", "ORIGIN", "HOOKS", *(["OPTIONS", "RIGHTS", "TARGET"] if console.wide else [])]]
     for each in found:
         hooks = each.problem or ", ".join(each.hooks) or "-"
         row = [each.name, each.kind, str(each.position or "-"), each.origin, hooks]
         if console.wide:
-            row += ["; ".join(f"{name}: {text}" for name, text in each.options) or "-", each.target]
+            row += ["; ".join(f"{name}: {text}" for name, text in each.options) or "-"]
+            row += [", ".join(each.rights) or "-", each.target]
         rows.append(row)
     console.write(columns(rows, right={2}))
     enabled = sum(each.position is not None for each in found)

@@ -36,6 +36,7 @@ from kai.cli.roles import (
     configuration_path,
     controller,
     scheduler_settings,
+    watches_of_plugins,
 )
 from kai.cli.version import DISTRIBUTION, installed
 from kai.cli.webhooks import admission_settings, doors, wanted_certificate
@@ -267,7 +268,9 @@ class _Plan:
 
     def watched(self) -> Sequence[Watched]:
         """Return the kinds that some role here needs, once each."""
-        wanted: dict[type[ApiObject], None] = dict.fromkeys(SCHEDULER_WATCHES if self.settings is not None else ())
+        wanted: dict[type[ApiObject], None] = {}
+        if self.settings is not None:
+            wanted = dict.fromkeys((*SCHEDULER_WATCHES, *watches_of_plugins(self.settings.configuration)))
         for kinds in (self.kinds, *(role.watched for role in self.others)):
             wanted.update(dict.fromkeys(kinds))
         # Failed pods hold nothing and want nothing; only the scheduler can do without them.

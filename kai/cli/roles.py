@@ -157,6 +157,18 @@ def intake_of(given: Given) -> Any:  # noqa: ANN401 - as above
 SCHEDULER_WATCHES: tuple[type[ApiObject], ...] = tuple(FIELD_OF)
 
 
+def watches_of_plugins(configuration: Any) -> tuple[type[ApiObject], ...]:  # noqa: ANN401 - as above
+    """Return the kinds that plugins of a configuration read besides those of kai.
+
+    Raises: ConfigError for a kind that kai reads itself.
+    """
+    from kai.api.declaring import declare
+    from kai.configuration.registry import Registry
+
+    found = Registry.installed().objects(entry.name for entry in configuration.plugins)
+    return tuple(declare(each.api_version, each.kind, each.plural, namespaced=each.namespaced) for each in found)
+
+
 # --- The others ----------------------------------------------------------------------------------------------------
 
 
@@ -305,4 +317,14 @@ def _scale(given: Given, observe: Observe) -> Role:
     return Role(name=SCALE, watched=WATCHED, work=work)
 
 
-__all__ = ["SCHEDULER", "SCHEDULER_WATCHES", "Neighbour", "Role", "Work", "binder", "controller", "scheduler_settings"]
+__all__ = [
+    "SCHEDULER",
+    "SCHEDULER_WATCHES",
+    "Neighbour",
+    "Role",
+    "Work",
+    "binder",
+    "controller",
+    "scheduler_settings",
+    "watches_of_plugins",
+]

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import anyio
 import attrs
 
+from kai.api.foreign import Foreign
 from kai.api.kinds import BY_CLASS, ApiObject
 from kai.api.objects import FIELD_OF, ClusterObjects
 from kai.cluster.arrivals import Arrivals
@@ -99,6 +100,7 @@ class WatchedStore:
         self._waiting_for: dict[tuple[type[ApiObject], Key], list[anyio.Event]] = {}
         self._revision = 0
         self._whole: tuple[int, ClusterObjects] | None = None
+        self._foreign: tuple[list[Any], tuple[Foreign, ...]] = ([], ())
 
     # --- Looking ---------------------------------------------------------------------------------------------------
 
@@ -155,8 +157,15 @@ class WatchedStore:
             fields: dict[str, Any] = {
                 FIELD_OF[cls]: shelf.listing() for cls, shelf in self._shelves.items() if cls in FIELD_OF
             }
-            self._whole = (self._revision, ClusterObjects(**fields))
+            self._whole = (self._revision, ClusterObjects(**fields, foreign=self._foreign_objects()))
         return self._whole[1]
+
+    def _foreign_objects(self) -> tuple[Foreign, ...]:
+        """Return the objects that only plugins read; the same tuple while none of them changed."""
+        listings = [shelf.listing() for cls, shelf in self._shelves.items() if issubclass(cls, Foreign)]
+        if [*map(id, listings)] != [*map(id, self._foreign[0])]:
+            self._foreign = listings, tuple(each for listing in listings for each in listing)
+        return self._foreign[1]
 
     def age(self) -> float:
         """Return for how long the most silent kind has been silent."""

@@ -4,6 +4,7 @@ Built-ins come by the same door as a third party's: ``[project.entry-points."kai
 installed distribution.
 """
 
+import contextlib
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -13,6 +14,7 @@ from typing import Self
 import attrs
 
 from kai.errors import ConfigError
+from kai.framework.objects import Objects
 
 PLUGINS = "kai.plugins"
 ACTIONS = "kai.actions"
@@ -72,6 +74,14 @@ class Registry:
         Raises: ConfigError for a name that is unknown, ambiguous, or whose entry point cannot be loaded.
         """
         return self._load(ACTIONS, self.actions, name, place)
+
+    def objects(self, names: Iterable[str] | None = None) -> Sequence[Objects]:
+        """Return the kinds that plugins read besides those of kai: of ``names``, or of all that can be loaded."""
+        found: dict[Objects, None] = {}
+        for name in self.plugins if names is None else names:
+            with contextlib.suppress(ConfigError):
+                found.update(dict.fromkeys(getattr(self.plugin(name, "plugins"), "reads", ())))
+        return list(found)
 
     @cached_property
     def _loaded(self) -> dict[tuple[str, str], type[object]]:

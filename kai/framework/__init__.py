@@ -27,6 +27,7 @@ from kai.framework.hooks import (
     Victims,
 )
 from kai.framework.labels import LabelTable
+from kai.framework.objects import Objects, RawObject, Unreadable
 from kai.framework.parameters import Parameters
 from kai.framework.scenario import Batches, Outer, Scenario
 from kai.framework.terms import (
@@ -134,6 +135,7 @@ __all__ = [
     "NodeTerm",
     "NodeWait",
     "Nominate",
+    "Objects",
     "Outer",
     "Parameters",
     "Partition",
@@ -149,6 +151,7 @@ __all__ = [
     "PriorityOrder",
     "Queue",
     "QueueRow",
+    "RawObject",
     "Reason",
     "Recorder",
     "Requirement",
@@ -168,6 +171,7 @@ __all__ = [
     "Toleration",
     "TopologyConstraint",
     "Tracked",
+    "Unreadable",
     "Verdict",
     "VictimProposals",
     "Victims",

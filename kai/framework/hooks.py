@@ -296,7 +296,10 @@ class OnFailure(StrEnum):
 
 
 class Plugin(Protocol):
-    """What an entry point of ``kai.plugins`` must be: a frozen attrs class with this one method."""
+    """What an entry point of ``kai.plugins`` must be: a frozen attrs class with this one method.
+
+    A class variable ``reads``, a tuple of ``Objects``, names the kinds of objects that it reads besides those of kai.
+    """
 
     def open(self, session: SessionView, /) -> Sequence[Extension]:
         """Look at the session once; return the extensions that the plugin has in this cycle."""

@@ -5,13 +5,14 @@ is the same for every engine.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
 
 from kai.framework.labels import LabelTable
+from kai.framework.objects import Objects
 from kai.framework.parameters import Parameters
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules, Vectors
@@ -124,6 +125,20 @@ class SessionView(Protocol):
         depend on nothing but ``inputs``, and what it returned is not to be changed. ``name`` is the plugin's own.
         """
         return self.snapshot.memory.once(f"plugin: {name}", inputs, make)
+
+    def values(self, objects: Objects) -> Mapping[str, object]:
+        """Return what ``objects.read`` made of each object of its kind, by name (``namespace/name``), in name order.
+
+        The same mapping for as long as no object of the kind changed. Cost: a call for each object that did.
+        """
+        memory, name = self.snapshot.memory, f"objects of {objects.api_version} {objects.kind} for {id(objects)}"
+        found = self.snapshot.foreign.get((objects.api_version, objects.kind), ())
+
+        def read() -> Mapping[str, object]:
+            values = memory.each(name, found, objects.value_of, (objects,))
+            return {raw.key: value for raw, value in zip(found, values, strict=True)}
+
+        return memory.once(name, (found, objects), read)
 
     def pods_labelled(self, label: str) -> PodRows:
         """Return the rows of pods that have ``label``, ascending."""

@@ -22,6 +22,7 @@ from kai.api.objects import ClusterObjects
 from kai.intake.accounts import Accounts
 from kai.intake.binding import assumed_claims, live_bind_requests
 from kai.intake.catalog import Library, read_library, read_topologies
+from kai.intake.foreign import read_foreign
 from kai.intake.groups import GroupCell, GroupReader, GroupSurroundings, priorities
 from kai.intake.held import Granted, HeldGroups
 from kai.intake.membership import Leaves, Places
@@ -187,6 +188,7 @@ class Intake:
             groups=self._group_table.groups,
             queues=queues,
             topologies=self._group_reader.around.topologies,
+            foreign=read_foreign(objects.foreign, self._memory),
             catalog=_with_assumed_claims(library.catalog, base, standing),
             pod_shape=pod_shape,
             pod_group=base.group,

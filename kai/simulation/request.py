@@ -19,6 +19,7 @@ from kai.simulation.case import Case, FairShareCase
 from kai.simulation.check import Differences, compare
 from kai.simulation.explanation import Explained, explained
 from kai.simulation.fairness import divide_case
+from kai.simulation.kinds import declare_kinds
 from kai.simulation.overview import Overview, overview
 from kai.simulation.past_usage import unread
 from kai.simulation.run import Outcome, simulate
@@ -103,6 +104,7 @@ class Request:
 
         Raises: InputError or ConfigError that names what is wrong.
         """
+        declare_kinds(self.registry)
         case = read_case(path)
         if isinstance(case, FairShareCase):
             return Result(case=case, answer=divide_case(case))

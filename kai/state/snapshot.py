@@ -15,6 +15,7 @@ import numpy as np
 from kai.model.axis import PLUGGED_GPU, ResourceAxis
 from kai.model.catalog import Catalog
 from kai.model.crowd import Crowds
+from kai.model.foreign import RawObject
 from kai.model.node import UNKNOWN_GPU_MEMORY, Node
 from kai.model.noroom import NoRoom
 from kai.model.pod import Pod, Shape
@@ -47,6 +48,8 @@ class Snapshot:
     queues: tuple[Queue, ...] = ()
     """By name."""
     topologies: Mapping[str, Topology] = attrs.field(factory=dict)
+    foreign: Mapping[tuple[str, str], tuple[RawObject, ...]] = attrs.field(factory=dict)
+    """Objects that only plugins read, by apiVersion and kind; in name order."""
     catalog: Catalog = attrs.field(factory=Catalog)
     pod_shape: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64), eq=False)
     pod_group: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64), eq=False)

@@ -23,6 +23,7 @@ Place = tuple[str, str, str]
 """Plural, namespace, name."""
 
 KINDS = {
+    "rackpowercaps": ("power.example.com/v1", "RackPowerCap"),
     "pods": ("v1", "Pod"),
     "nodes": ("v1", "Node"),
     "configmaps": ("v1", "ConfigMap"),

@@ -22,7 +22,7 @@ def test_objects_are_sorted_by_kind_in_their_order() -> None:
 
 def test_every_kind_has_a_place_except_configuration() -> None:
     assert {kind.cls for kind in KINDS} - set(FIELD_OF) == {Config, SchedulingShard}
-    assert sorted(FIELD_OF.values()) == sorted(field.name for field in attrs.fields(ClusterObjects))
+    assert sorted([*FIELD_OF.values(), "foreign"]) == sorted(field.name for field in attrs.fields(ClusterObjects))
 
 
 def test_configuration_is_left_out() -> None:

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai.api.core import ConfigMap
+from kai.api.declaring import declare
 from kai.api.node import Node
 from kai.api.numa import NodeResourceTopology
 from kai.api.plans import Get, Ref
@@ -12,6 +13,7 @@ from kai.api.pod import Pod
 from kai.cluster.calls import METADATA, METADATA_LIST, Answer, NoAnswer
 from kai.cluster.store import Watched
 from tests.doubles.http_server import Faults, HttpServer
+from tests.doubles.own_kinds import declared_for_a_while
 from tests.unit.cluster.assembled import in_virtual_time, port, running, versions
 
 CONFIG_MAPS = (Watched(cls=ConfigMap),)
@@ -282,3 +284,20 @@ def test_whatever_goes_wrong_the_store_equals_the_server_soon_after_it_ends(seed
             tasks.cancel_scope.cancel()
 
     schedule()
+
+
+@in_virtual_time
+async def test_objects_of_a_kind_that_a_plugin_brings_are_part_of_the_cluster_and_change_with_it():
+    server = HttpServer()
+    server.put("rackpowercaps", "a", spec={"watts": 700})
+    with declared_for_a_while():
+        cap = declare("power.example.com/v1", "RackPowerCap", "rackpowercaps", namespaced=False)
+        async with running(server, watched=(Watched(cls=cap), Watched(cls=ConfigMap))) as cluster:
+            before = cluster.store.cluster_objects().foreign
+            assert [each.spec for each in before] == [{"watts": 700}]
+            server.put("configmaps", "c", "team")
+            await anyio.sleep(0.1)
+            assert cluster.store.cluster_objects().foreign is before
+            server.put("rackpowercaps", "a", spec={"watts": 900})
+            await anyio.sleep(0.1)
+            assert [each.spec for each in cluster.store.cluster_objects().foreign] == [{"watts": 900}]

@@ -1,0 +1,57 @@
+"""Kinds of objects that a plugin reads besides those of kai: its own custom resources.
+
+A plugin names them in ``reads`` of its class, since they are watched before any session opens:
+
+    CAPS = Objects(api_version="power.example.com/v1", kind="RackPowerCap", plural="rackpowercaps", read=watts_of)
+
+    @attrs.frozen
+    class RackPower:
+        reads: ClassVar = (CAPS,)
+
+        def open(self, session: SessionView) -> Sequence[Extension]:
+            caps = session.values(CAPS)  # by name: what watts_of made of each object
+
+``read`` is a pure function of one object, asked once for each version of it. The scheduler must be allowed to get, list
+and watch the kind; ``kai plugins`` says so. In simulations the objects stand among the others.
+"""
+
+from collections.abc import Callable
+
+import attrs
+
+from kai.model.foreign import RawObject
+
+
+@attrs.frozen(kw_only=True)
+class Objects:
+    """A kind of objects, and what a plugin makes of each."""
+
+    api_version: str
+    kind: str
+    plural: str
+    read: Callable[[RawObject], object]
+    """A value that is never changed. ValueError says what is wrong with the object; its value is ``Unreadable``."""
+    namespaced: bool = False
+
+    @property
+    def right(self) -> str:
+        """The resource that the scheduler must be allowed to get, list and watch: plural and group."""
+        group, slash, _ = self.api_version.partition("/")
+        return f"{self.plural}.{group}" if slash else self.plural
+
+    def value_of(self, raw: RawObject) -> object:
+        """Return the value of one object."""
+        try:
+            return self.read(raw)
+        except ValueError as error:
+            return Unreadable(message=f"{self.kind.lower()} {raw.key}: {error}")
+
+
+@attrs.frozen
+class Unreadable:
+    """The value of an object that cannot be read, and why. The plugin decides what follows from it."""
+
+    message: str
+
+
+__all__ = ["Objects", "RawObject", "Unreadable"]

@@ -1,0 +1,37 @@
+"""Objects of plugins' own kinds: handed on as they are, by kind and in name order."""
+
+from collections.abc import Mapping, Sequence
+
+from kai.api.foreign import Foreign
+from kai.api.kinds import BY_CLASS
+from kai.model.foreign import RawObject
+from kai.state.memory import Memory
+
+Raws = Mapping[tuple[str, str], tuple[RawObject, ...]]
+
+
+def read_foreign(sources: Sequence[Foreign], memory: Memory) -> Raws:
+    """Return the objects by apiVersion and kind; the same values for the same objects. Cost: O(1) if none changed."""
+    return memory.once("foreign", (sources,), lambda: _by_kind(sources, memory))
+
+
+def _by_kind(sources: Sequence[Foreign], memory: Memory) -> Raws:
+    ordered = sorted(sources, key=lambda each: (each.metadata.namespace, each.metadata.name))
+    raws = memory.each("foreign objects", tuple(ordered), _raw)
+    out: dict[tuple[str, str], list[RawObject]] = {}
+    for source, raw in zip(ordered, raws, strict=True):
+        kind = BY_CLASS[type(source)]
+        out.setdefault((kind.api_version, kind.kind), []).append(raw)
+    return {kind: tuple(found) for kind, found in out.items()}
+
+
+def _raw(source: Foreign) -> RawObject:
+    metadata = source.metadata
+    return RawObject(
+        name=metadata.name,
+        namespace=metadata.namespace,
+        labels=metadata.labels,
+        annotations=metadata.annotations,
+        spec=source.spec,
+        status=source.status,
+    )

@@ -1,0 +1,62 @@
+"""The plugin of examples/kai-rack-power: a kind of its own, a column, a compiled filter."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kai.api.documents import load_values
+
+ROOT = Path(__file__).parents[3]
+PACKAGE = ROOT / "examples" / "kai-rack-power"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Return a folder that holds the package as an installer leaves it."""
+    target = tmp_path_factory.mktemp("site")
+    shutil.copytree(PACKAGE / "kai_rack_power", target / "kai_rack_power")
+    described = target / "kai_rack_power-0.1.0.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: kai-rack-power\nVersion: 0.1.0\n")
+    (described / "entry_points.txt").write_text("[kai.plugins]\nrack-power = kai_rack_power:RackPower\n")
+    return target
+
+
+def run(installed, *arguments):
+    environment = {**os.environ, "PYTHONPATH": f"{installed}:{ROOT}", "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "kai", *arguments], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_a_rack_takes_as_many_pods_as_its_cap_allows_and_simulate_says_so(installed):
+    done = run(installed, "simulate", str(PACKAGE / "capped.yaml"), "--explain")
+    assert "2 node(s) are in a rack that would exceed its power cap" in done.stdout
+    assert "passed over" not in done.stderr
+    found = json.loads(run(installed, "simulate", str(PACKAGE / "capped.yaml"), "-o", "json").stdout)
+    assert found["pods"]["second-0"]["node"] == "n1"
+    assert not found["pods"]["third-0"].get("node")
+
+
+def test_plugins_are_listed_with_the_rights_that_they_need(installed):
+    done = run(installed, "plugins", "--config", str(PACKAGE / "policy.yaml"), "-o", "json")
+    (found,) = [each for each in json.loads(done.stdout)["items"] if each["name"] == "rack-power"]
+    assert found["rights"] == ["rackpowercaps.power.example.com"]
+
+
+def test_the_rights_that_are_shipped_are_those_that_are_shown():
+    role, _ = load_values((PACKAGE / "rights.yaml").read_bytes(), "rights.yaml")
+    (rule,) = role["rules"]
+    assert (rule["apiGroups"], rule["resources"]) == (["power.example.com"], ["rackpowercaps"])
+    assert rule["verbs"] == ["get", "list", "watch"]
+
+
+def test_it_has_at_most_150_lines():
+    assert sum(len(file.read_text().splitlines()) for file in (PACKAGE / "kai_rack_power").glob("*.py")) <= 150
