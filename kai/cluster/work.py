@@ -70,7 +70,9 @@ def ended_by(reply: object, subject: str) -> Ended:
     """Return how a look ends whose last write was answered with this; an object that is gone needs no more."""
     if not isinstance(reply, Refusal) or reply.reason is Reason.NOT_FOUND:
         return DONE
-    return Ended(failure=reply.message or reply.reason.value, after=reply.retry_after, unwritten=subject)
+    # An object that changed meanwhile is read and looked at again: that is no news.
+    unwritten = "" if reply.reason is Reason.CONFLICT else subject
+    return Ended(failure=reply.message or reply.reason.value, after=reply.retry_after, unwritten=unwritten)
 
 
 @attrs.frozen

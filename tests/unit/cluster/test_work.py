@@ -3,8 +3,9 @@ import attrs
 import pytest
 from structlog.testing import capture_logs
 
+from kai.api.plans import Reason, Refusal
 from kai.cluster.signals import WorkEnded
-from kai.cluster.work import DONE, Alarm, Ended, Pace, Workers, WorkQueue
+from kai.cluster.work import DONE, Alarm, Ended, Pace, Workers, WorkQueue, ended_by
 from tests.doubles.cluster import VirtualClock
 from tests.doubles.outage import Outage
 
@@ -189,6 +190,14 @@ async def test_what_is_not_written_although_the_server_answers_is_said():
     way, clock = Outage(), VirtualClock()
     _, (line, *_) = await looked_at(lambda: clock.time == 1000.0, 1.0, way, clock)
     assert (line["event"], line["subject"], line["why"]) == ("not written", "queue q", "no answer")
+
+
+@pytest.mark.parametrize(
+    ("reason", "unwritten"), [(Reason.CONFLICT, ""), (Reason.REJECTED, "queue q"), (Reason.UNAVAILABLE, "queue q")]
+)
+def test_an_object_that_changed_before_it_was_written_is_looked_at_again_without_a_word(reason, unwritten):
+    ended = ended_by(Refusal(reason=reason, message="no"), "queue q")
+    assert (ended.failure, ended.unwritten) == ("no", unwritten)
 
 
 # --- The alarm -----------------------------------------------------------------------------------------------------
