@@ -30,7 +30,7 @@ _BAD_REQUEST: Final = {"code": 400, "reason": "BadRequest"}
 
 @attrs.frozen(kw_only=True)
 class AdmissionRequest:
-    """Somebody wants to create, change or delete an object.
+    """A user wants to create, change or delete an object.
 
     `object` is the object as it would be, `old_object` as it is; of a deletion only the latter is known.
     """

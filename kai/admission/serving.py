@@ -57,7 +57,7 @@ Decide: TypeAlias = Callable[[AdmissionRequest], AdmissionResponse]
 
 @attrs.frozen(kw_only=True)
 class Certificate:
-    """The certificate and its key, in files that somebody else writes."""
+    """The certificate and its key, in files that another program writes."""
 
     folder: Path
 

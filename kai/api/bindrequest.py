@@ -54,7 +54,7 @@ class BindRequestSpec:
     pod_name: str = ""
     selected_node: str = ""
     received_resource_type: str = ""
-    """Regular, Fraction or MigInstance; a type that nobody knows stands for whole GPUs or none."""
+    """Regular, Fraction or MigInstance; an unknown type stands for whole GPUs or none."""
     received_gpu: ReceivedGpu | None = None
     selected_gpu_groups: tuple[str, ...] = ()
     resource_claim_allocations: tuple[ResourceClaimAllocation, ...] = ()

@@ -1,7 +1,7 @@
 """How much a pod may say about where it wants to be: what is beyond that is neither kept nor obeyed.
 
 A pod may hold more than a megabyte of affinity. As objects that is ten times as much for as long as the pod exists, and
-each cycle compares it with all nodes. Nobody who schedules pods needs that many terms; who floods does. A pod beyond a
+each cycle compares it with all nodes. No workload needs that many terms; an attack does. A pod beyond a
 cap is not scheduled, which the webhook says when it is created and a condition says where there is no webhook. One that
 has a node already is counted there, without its terms.
 """

@@ -76,7 +76,7 @@ def _is_union(hint: Hint) -> bool:
 
 
 def _class_reader(cls: Hint, converter: cattrs.Converter) -> Reader:
-    """Make the reader of an api class: it looks at the keys that are there and ignores those nobody declared."""
+    """Make the reader of an api class: it looks at the keys that are there and ignores those that no class declares."""
     hints = typing.get_type_hints(cls, include_extras=True)
     table: dict[object, tuple[str, type | None, Reader]] = {}
     required: list[tuple[str, str]] = []

@@ -133,7 +133,7 @@ class AllocationResult:
 
 @attrs.frozen(kw_only=True)
 class ResourceClaimConsumer:
-    """Somebody, in practice a pod, who uses a claim."""
+    """A user of a claim, in practice a pod."""
 
     api_group: str = ""
     resource: str = ""

@@ -3,7 +3,7 @@
 A frozen class keeps its own constructor from storing a field the plain way, which makes it three times as slow as that
 of a class that is not frozen. Where hundreds of thousands of objects are read from JSON, that is a good part of all the
 time. So they are made as drafts, of a class that has the same fields and is not frozen, and become what they are when
-they are complete, before anybody has seen them.
+they are complete, before other code sees them.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from kai.api.pod import Pod
 from kai.api.sharing import gpu_groups
 
 _LONGEST: Final = 512
-"""Texts up to this length are remembered; anybody can write a longer one."""
+"""Texts up to this length are remembered; any user can write a longer one."""
 _ENDED: Final = frozenset({"Succeeded", "Failed", "Unknown"})
 _SHARE: Final = frozenset(
     {names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_DEVICES, names.RECEIVED_RESOURCE_TYPE}

@@ -1,7 +1,7 @@
 """One object for all equal pieces of JSON, as long as they keep coming.
 
 Pods of a workload agree in nearly all they ask for. Reading that once is quicker, holding it once is smaller, and
-whoever compares shapes finds them identical.
+code that compares shapes finds them identical.
 """
 
 from __future__ import annotations

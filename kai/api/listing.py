@@ -15,7 +15,7 @@ class Listing(Sequence[T]):
 
     Who knows the earlier listing need not compare all objects to find out, nor look at them: to copy pointers to a
     hundred thousand objects takes milliseconds, because each object is touched. So a listing that follows another
-    shares that one's objects, and puts its own together when somebody looks.
+    shares that one's objects, and puts its own together when it is looked at.
     """
 
     __slots__ = ("_added", "_base", "_removed", "_whole", "before", "come", "gone", "mark")

@@ -25,7 +25,7 @@ class OwnerReference:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class ObjectMeta:
-    """The part of `metadata` that somebody in kai reads or writes."""
+    """The part of `metadata` that a module of kai reads or writes."""
 
     name: str = ""
     generate_name: str = ""

@@ -1,6 +1,6 @@
 """Decoders that make Python values of those keys only that some class of kai.api declares.
 
-Half of what an API server says about a pod is read by nobody here: who set which field, what containers report, mounts.
+Half of what an API server says about a pod is not read here: who set which field, what containers report, mounts.
 A key that an outline does not have is skipped byte by byte, which costs a fifth of making its value. An outline is
 about keys, not about values: whether a value is right is for the codec to say, and JSON that has an array where an
 object should be is decoded whole, so that it can.

@@ -1,7 +1,7 @@
 """Plans: what a service wants of the API server, one request at a time, without talking to it.
 
-A plan is a generator. It yields a request, a frozen value, is sent the reply to it, and returns its result. Whoever
-carries a plan out performs the requests: over the network in production, against a model of an API server in a
+A plan is a generator. It yields a request, a frozen value, is sent the reply to it, and returns its result. The
+shell that carries it out performs the requests: over the network in production, against a model of an API server in a
 simulation, from a table in a test. `carry_out` does it for anything that answers at once; an asynchronous shell is the
 same loop with one ``await`` in it.
 
@@ -325,7 +325,7 @@ def holding(key: str, plan: Plan[R]) -> Plan[R]:
     """Carry out a plan while holding a key.
 
     The key is let go of when the plan fails as well, before anything is cleaned up that may need other keys. It is not
-    when the plan is dropped: whoever drops it lets go of all its keys.
+    when the plan is dropped: its caller lets go of all its keys.
     """
     yield Hold(key=key)
     try:

@@ -5,7 +5,7 @@ type, a bound or a pattern, the API server refuses first. What annotations do no
 several fields) is added by `kai.api.crd`.
 
 A class that describes an object of Kubernetes itself declares only what kai reads. Its schema is therefore open: what
-somebody else writes beside it is stored, not pruned.
+another program writes beside it is stored, not pruned.
 """
 
 from __future__ import annotations

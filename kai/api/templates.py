@@ -2,7 +2,7 @@
 
 Pods of a template differ in nothing but the node that they stand on and the name of a volume: the API server puts one
 into each pod, called ``kube-api-access-`` and five random characters, from which containers take the token of their
-account. Nobody needs to know these characters, only which containers mount the volume; so all such volumes have one
+account. These characters do not matter, only which containers mount the volume; so all such volumes have one
 name here, and specs that differ in them alone are equal.
 """
 

@@ -85,7 +85,7 @@ def run(arguments: list[str]) -> int:
     except KaiError as error:
         return report_error(error)
     except BrokenPipeError:
-        # Whoever reads the output has seen enough; Python would complain once more while it closes the stream.
+        # The reader of the output has seen enough; Python would complain once more while it closes the stream.
         sys.stderr.close()
         return 0
     except Exception as error:  # noqa: BLE001 - the boundary of the program: a bug becomes one line and a file

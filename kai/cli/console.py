@@ -37,7 +37,7 @@ class Console:
         sys.stdout.write((text.translate(_PLAIN) if self.plain else text) + "\n")
 
     def talk(self, text: str, level: int = 0) -> None:
-        """Write talk, unless nobody wants to hear it."""
+        """Write talk, unless the user asked for silence."""
         if not self.quiet and self.verbose >= level:
             say(text.translate(_PLAIN) if self.plain else text)
 

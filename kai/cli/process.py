@@ -177,7 +177,7 @@ class Process:
 
     async def _serve(self, connection: Connection, plan: _Plan, tracing: Tracing) -> None:
         leadership: Leadership = connection.leadership or SoleLeadership(fresh_identity(platform.node()))
-        connection.api.leadership = leadership  # what fences writes, also where nobody elects
+        connection.api.leadership = leadership  # what fences writes, also without an election
         self.probes.add("cluster", lambda: "; ".join(connection.problems()))
         self.registry.register(ApiCalls(connection.sender.sent, self.given.text("metrics-namespace")))
         local: dict[str, Route] = {}

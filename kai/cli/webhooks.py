@@ -27,8 +27,8 @@ _SWITCHES: Final = {QUEUES: "enable-webhook", POD_GROUPS: "enable-podgroup-webho
 def wanted_certificate(given: Given, roles: Collection[str]) -> Certificate | None:
     """Return the certificate with which this process serves webhooks; None where it serves none.
 
-    The role admission always does. The two controllers do where they are not told otherwise and somebody gave them a
-    certificate: the peer's webhook configurations send queues to the one and pod groups to the other.
+    The role admission always does. The two controllers do where they are not told otherwise and have a certificate:
+    the peer's webhook configurations send queues to the one and pod groups to the other.
     """
     folder = Path(given.text("webhook-cert-dir"))
     is_admission = ADMISSION in roles

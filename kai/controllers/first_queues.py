@@ -2,7 +2,7 @@
 
 They cannot be part of what is applied at installation: a client that applies a kind and an object of it at once does
 not know the kind yet. So the queue controller makes them, once its list of queues is complete and if it is empty. Where
-there is a single queue, whoever made it decides which there are, also that there is no default queue; unless it is the
+there is a single queue, its author decides which there are, also that there is no default queue; unless it is the
 first of ours, alone, since then we were cut off between the two.
 
 Source: names and values of the peer's chart, which makes them at installation and never again.
@@ -26,7 +26,7 @@ _PARTS: Final = ("cpu", "gpu", "memory")
 
 
 def first_queues(existing: Iterable[Queue]) -> tuple[dict[str, Any], ...]:
-    """Return the manifests of the queues to create, the parent first; none if there is any queue of somebody else."""
+    """Return the manifests of the queues to create, the parent first; none if there is any queue of another author."""
     first = _manifest(names.DEFAULT_PARENT_QUEUE, "")
     second = _manifest(names.DEFAULT_QUEUE, names.DEFAULT_PARENT_QUEUE)
     known = tuple(existing)

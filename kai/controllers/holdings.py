@@ -1,6 +1,6 @@
 """On whose account pod groups are held, where that is not the queue that they name.
 
-Whoever may write a namespace may name another queue in a pod group while its pods run, or delete it. What these pods
+A user who may write a namespace may name another queue in a pod group while its pods run, or delete it. What these pods
 hold was granted on the account of one queue and stays there until they are gone, in the books of the scheduler
 (`kai.intake.held`, `kai.intake.orphans`) as in the statuses of queues. Only what is at odds is kept here: the groups
 that exist and say what was granted are found by what they say.

@@ -1,6 +1,6 @@
 """What is wrong with the tree of queues, said as conditions on the queues.
 
-Nobody is stopped from writing a parent that does not exist, a circle of parents, quotas of children beyond the quota of
+The API server accepts a parent that does not exist, a circle of parents, quotas of children beyond the quota of
 their parent, or pod groups for a queue that has children; the scheduler then quietly does something else than people
 expect. Here each of these becomes a condition on the queue that it concerns. A condition is written when it becomes
 true and set to False when it no longer is; a queue that never had the fault never carries it.

@@ -8,7 +8,7 @@ from kai.podgrouper.resource import Resource
 def pod_patch(pod: Resource, draft: GroupDraft) -> dict[str, object] | None:
     """Return the merge patch that puts ``pod`` into its group and sub-group, or nothing when it is there already.
 
-    A sub-group label that somebody else set stays when the grouper knows no sub-group.
+    A sub-group label that another writer set stays when the grouper knows no sub-group.
     """
     metadata: dict[str, object] = {}
     if pod.annotations.get(names.POD_GROUP) != draft.name:

@@ -112,7 +112,7 @@ def _reason_to_ignore(pod: Resource, reader: Reader, settings: Settings) -> str:
     if _is_skipped(pod):
         return f"the pod carries {names.SKIP}"
     if names.POD_GROUP in pod.annotations and not pod.owner_references and not _lacks_own_group(pod, reader):
-        return "the pod has no owner and was put into a group by somebody else"
+        return "the pod has no owner and was put into a group by another writer"
     if settings.namespace_labels:
         namespace = reader.get(Get(kinds.NAMESPACE, "", pod.namespace))
         if isinstance(namespace, Absent) or not _matches(namespace, settings.namespace_labels):

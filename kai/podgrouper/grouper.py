@@ -16,7 +16,7 @@ from kai.podgrouper.resource import Kind, Resource
 from kai.podgrouper.settings import ANY_VERSION, KindPattern, Settings
 
 DEFAULT = "default"
-"""The entry point name of the grouper of kinds that nobody claims."""
+"""The entry point name of the grouper of kinds that no other grouper claims."""
 
 
 @attrs.frozen
@@ -72,7 +72,7 @@ class Groupers:
 
     @property
     def default(self) -> Grouper:
-        """Return the grouper of kinds that nobody claims."""
+        """Return the grouper of kinds that no other grouper claims."""
         return self.by_name[DEFAULT]
 
     def of_kind(self, kind: Kind) -> Grouper | None:

@@ -195,7 +195,7 @@ class Fetcher:
         return FetchAll(api_version=version, kind=kind, namespace=read.namespace, labels=dict(read.labels))
 
     def _prune(self, now: float) -> None:
-        """Forget reads that nobody can use any more, once there are many."""
+        """Forget reads that no decision can use any more, once there are many."""
         if len(self._reads) >= _KEPT:
             young = {read: kept for read, kept in self._reads.items() if now - kept.time < _KEPT_SECONDS}
             self._reads = young if len(young) < _KEPT else {}

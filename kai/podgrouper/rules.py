@@ -21,7 +21,7 @@ from kai.podgrouper.resource import Resource, spec_text
 from kai.podgrouper.top_owner import top_owner_text
 
 BUILD, TRAIN, INFERENCE = "build", "train", "inference"
-"""Priority classes of work that somebody waits for, of a batch of work, and of a service."""
+"""Priority classes of work that a person waits for, of a batch of work, and of a service."""
 
 PREEMPTIBILITIES = (names.PREEMPTIBLE, names.NON_PREEMPTIBLE, "")
 """The empty one says "as the priority says", and is as good an answer as the others."""

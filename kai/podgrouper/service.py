@@ -5,7 +5,7 @@ A pod that is grouped and bound when the process starts is left alone until it c
 
 What a decision reads comes from the store where the store has the kind, else from the API server. Pods of one workload
 come in crowds, so a read that began after a pod was last asked about serves that pod too: a gang costs one read of its
-owner, not one for each member. A group is written by one task at a time, and whoever had to wait decides again.
+owner, not one for each member. A group is written by one task at a time, and a task that had to wait decides again.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class PodGrouper:
     ) -> Grouping:
         """Decide again if a group of that name exists after all: others may have made it, and the store only lags.
 
-        A group whose owner is the pod itself is named after the pod's UID, so nobody made it before the pod was seen.
+        A group whose owner is the pod itself is named after the pod's UID, so it was not made before the pod was seen.
         """
         if grouping.group is None or _owner(grouping.group) == pod.metadata.uid:
             return grouping
@@ -250,7 +250,7 @@ class PodGrouper:
         return self._rest(key)
 
     def _may_come_later(self, pod: Pod, grouping: Grouping, group: GroupWrite) -> bool:
-        """Return whether a pod's group may be written after the pod is decided on: nobody else has a part in it."""
+        """Return whether a pod's group may be written after the pod is decided on: no other pod is in it."""
         return (
             group.verb is Verb.CREATE
             and _owner(group) == pod.metadata.uid
@@ -311,7 +311,7 @@ class PodGrouper:
         return Ended(after=max(0.0, self._riding[key][1] - self.cluster.clock.monotonic()))
 
     async def _refused(self, pod: Pod, refusal: Refusal) -> Ended:
-        """Try again at once where somebody was faster; say it on the pod where only a person can help."""
+        """Try again at once where another writer was faster; say it on the pod where only a person can help."""
         if refusal.reason in {Reason.CONFLICT, Reason.NOT_FOUND}:
             current = self.cluster.store.get(Pod, pod.metadata.name, pod.metadata.namespace)
             return DONE if current is None else Ended(failure=refusal.message or refusal.reason.value)
@@ -339,7 +339,7 @@ class PodGrouper:
 
     @asynccontextmanager
     async def _writing(self, key: Key) -> AsyncIterator[bool]:
-        """Hold a group; the value says whether somebody else held it before, so that it may have changed."""
+        """Hold a group; the value says whether another task held it before, so that it may have changed."""
         entry = self._locks.setdefault(key, _Lock())
         waited = bool(entry.users)
         entry.users.append(None)

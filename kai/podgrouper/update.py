@@ -1,8 +1,8 @@
 """From the group that exists and the one that should, to what is to be written.
 
 Others write to a group too: its queue, its node pool, whether it is marked unschedulable, its back-off, and a topology
-constraint that the workload does not state belong to whoever set them last. The rest of ``spec`` and the owner follow
-the workload; labels and annotations are added to, never removed. An object that would stay the same is not written.
+constraint that the workload does not state belong to their last writer. The rest of ``spec`` and the owner follow the
+workload; labels and annotations are added to, never removed. An object that would stay the same is not written.
 """
 
 import enum

@@ -1,11 +1,11 @@
 """Groups of lone pods, shown in the store of this process before they are written.
 
-Where one process groups, decides and binds, nobody needs a lone pod's group in the API server for the pod to be placed.
+Where one process groups, decides and binds, a lone pod is placed without its group in the API server.
 So it is shown as it will be, the pod is decided on at once, and the write follows: at once in calm times, and in a rush
 when the binds leave room for it.
 
 Holds: a group is shown ahead of its write only in a namespace where the last write of a group went through; the first
-refusal ends that, and whoever is concerned is grouped anew, with the write before all else. What is shown and not
+refusal ends that, and the pods concerned are grouped anew, with the write before all else. What is shown and not
 written is lost with the process: the next one finds pods that name no group, or one that is missing, and makes it.
 """
 
@@ -97,7 +97,7 @@ class Upfront:
             return DONE
         pod = self.cluster.store.get(Pod, shown.pod[1], shown.pod[0])
         if pod is None or pod.metadata.uid != shown.uid:
-            self._end(look.key)  # and nobody would ever take the group away
+            self._end(look.key)  # since nothing would ever delete the group
             return DONE
         namespace, name = look.key
         ref = Ref(PodGroup, name, namespace)

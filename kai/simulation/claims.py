@@ -21,7 +21,7 @@ def claims_after(
 ) -> tuple[ResourceClaim, ...]:
     """Return the claims as the next cycle finds them.
 
-    They are reserved for pods that were bound, or stay where they are, and for whoever is beyond the snapshot. What
+    They are reserved for pods that were bound, or stay where they are, and for pods that the snapshot lacks. What
     promised pods were to get is forgotten.
     """
     given: dict[ClaimKey, AllocationResult] = {}

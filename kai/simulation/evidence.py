@@ -310,7 +310,7 @@ _WAITING = {
     "PodRefused": "does not help while the nodes and the job stay as they are",
     "QueueDoesNotExist": "does not help while the queues and the job stay as they are",
     "QueueNotLeaf": "does not help while the queues and the job stay as they are",
-    "Gated": "until somebody opens the gates",
+    "Gated": "until the gates are removed",
     "NotReady": "until the missing pods exist",
     "HeldForLeaving": "nothing to do: it starts when they have left",
 } | dict.fromkeys(
@@ -320,7 +320,7 @@ _WAITING = {
 
 
 def waiting(site: Site) -> str:
-    """Return what waiting leads to. How long it takes is never told: nobody knows when pods end."""
+    """Return what waiting leads to. How long it takes is never told: when pods end is unknown."""
     reason = site.reasons[0]
     if reason.code not in ("OverLimit", "NonPreemptibleOverQuota"):
         return _WAITING.get(reason.code, "until others end; when that is cannot be known")

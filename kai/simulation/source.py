@@ -1,4 +1,4 @@
-"""What a path holds: a scenario, manifests in a file or a folder, or a snapshot of the peer; nobody need say which."""
+"""What a path holds: a scenario, manifests in a file or a folder, or a snapshot of the peer, found out by looking."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence

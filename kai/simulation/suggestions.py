@@ -28,7 +28,7 @@ def allowance(groups: int) -> int:
 
 
 def suggest(site: Site, trials: Trials) -> Suggestions:
-    """Return the changes that help; what starts without anybody losing a place comes first, then as they were tried."""
+    """Return the changes that help; what starts without an eviction comes first, then as they were tried."""
     best: dict[str, Trial] = {}
     for family in families(site):
         known = best.get(family.topic)
@@ -51,7 +51,7 @@ def _proved(family: Family, site: Site, trials: Trials) -> Trial | None:
 
 
 def _first(family: Family, site: Site, trials: Trials) -> Trial | None:
-    """Return the best of alternatives; they are tried until one lets the group start at nobody's cost."""
+    """Return the best of alternatives; they are tried until one lets the group start without an eviction."""
     best: Trial | None = None
     for step in family.steps:
         trial = trials.run(site, step())

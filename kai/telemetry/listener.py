@@ -1,7 +1,7 @@
 """What is answered to those who look at a process: probes, metrics, snapshots. GET and HEAD, one answer each.
 
 A path has a route; who may connect, and for how long, is `kai.telemetry.connections`. Each listener has limits of its
-own, so that whoever holds the port of metrics holds nothing of the port of probes.
+own, so that a client that holds the port of metrics holds nothing of the port of probes.
 """
 
 from __future__ import annotations

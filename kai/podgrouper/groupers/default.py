@@ -9,7 +9,7 @@ from kai.podgrouper.settings import KindPattern
 
 
 class Default:
-    """One group for each top owner. Listed kinds are certain to come here; every kind that nobody claims does too."""
+    """One group for each top owner. Listed kinds come here, and every kind that no other grouper claims."""
 
     kinds: ClassVar[tuple[KindPattern, ...]] = (
         KindPattern("apps", "v1", "ReplicaSet"),

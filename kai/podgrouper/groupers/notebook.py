@@ -9,7 +9,7 @@ from kai.podgrouper.settings import KindPattern
 
 
 class Notebook:
-    """One group for the notebook, of build priority unless it says otherwise: somebody sits in front of it."""
+    """One group for the notebook, of build priority unless it says otherwise: a person sits in front of it."""
 
     kinds: ClassVar[tuple[KindPattern, ...]] = (KindPattern("kubeflow.org", "v1beta1", "Notebook"),)
 

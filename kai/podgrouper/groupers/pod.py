@@ -1,4 +1,4 @@
-"""Pods that belong to nobody, and Spark's, whose executors belong to the driver pod."""
+"""Pods without an owner, and Spark's, whose executors belong to the driver pod."""
 
 from typing import ClassVar
 

@@ -1,8 +1,8 @@
 """The query language of Karta: jq, as far as it reads a value and never writes or recurses.
 
 What enters is an expression; what leaves is its tree. ``kai.podgrouper.karta.evaluate`` runs trees. Forms of jq that
-are not here (``def``, ``foreach``, ``label``, destructuring) are told apart from mistakes, so that an expression nobody
-evaluates is not held against its Karta.
+are not here (``def``, ``foreach``, ``label``, destructuring) are told apart from mistakes, so that an expression that
+is never evaluated is not held against its Karta.
 """
 
 import re

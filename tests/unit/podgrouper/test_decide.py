@@ -41,7 +41,7 @@ def test_a_pod_joins_the_group_of_its_owner():
     [
         (pod_of(SET, spec={"schedulerName": "default-scheduler"}), 'for scheduler "default-scheduler"'),
         (pod_of(SET, annotations={"kai.scheduler/skip-podgrouper": "true"}), "carries kai.scheduler/skip-podgrouper"),
-        (pod_of(annotations={"pod-group-name": "mine"}), "put into a group by somebody else"),
+        (pod_of(annotations={"pod-group-name": "mine"}), "put into a group by another writer"),
     ],
 )
 def test_a_pod_that_is_not_ours_is_left_alone(pod, reason):

@@ -159,7 +159,7 @@ def test_a_fair_share_that_the_job_would_not_pass_is_no_reason():
     [
         ({"queue": "b"}, "does not help while the queues and the job stay as they are"),
         ({"queue": "a", "minimum": 2}, "until the missing pods exist"),
-        ({"queue": "a", "spec": {"schedulingGates": [{"name": "g"}]}}, "until somebody opens the gates"),
+        ({"queue": "a", "spec": {"schedulingGates": [{"name": "g"}]}}, "until the gates are removed"),
         ({"queue": "a", "each": {"gpu": 9}}, "does not help: these nodes could not hold it if they were empty"),
         (
             {"queue": "a", "selector": {"x": "y"}},
