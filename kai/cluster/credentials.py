@@ -1,15 +1,24 @@
 """Who we are to which API server: from a kubeconfig file, or from what a pod finds in its files.
 
 Everything is read anew every minute, and at once when the server does not know us any more: tokens are replaced every
-hour, certificates now and then, and nobody restarts a process for that. Reading is blocking; it is done in a thread.
+hour, certificates now and then, and no process is restarted for that. Reading blocks, and runs an event loop of its own
+where other programs make credentials: call it in a thread.
+
+Source: kubernetes_asyncio reads kubeconfig files (contexts, files that are merged, tokens, certificates, programs and
+identity providers). It is loaded only where there is such a file: whoever imports any part of it imports its generated
+models, a third of a second and 34 MiB in every process. A pod's own account is two files, which are read here.
+
+The library names what it misses by where it stands, and with that prints users with their tokens. So no more of its
+errors is shown than what comes before the first object in them, and nothing of what it logs.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
-import binascii
 import ipaddress
 import json
+import logging
 import os
 import ssl
 import tempfile
@@ -20,12 +29,15 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from kai.api.documents import load_documents
-from kai.errors import ConfigError, InputError
+from kai.errors import ConfigError
 
 ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _HOST: Final = "KUBERNETES_SERVICE_HOST"
 _PORT: Final = "KUBERNETES_SERVICE_PORT"
+_PROGRAM_TIMEOUT: Final = 60.0
+"""So long a program may take to make credentials."""
+_ANONYMOUS: Final = "without a user"
+_LONGEST_REASON: Final = 300
 
 
 @attrs.frozen(kw_only=True)
@@ -40,8 +52,8 @@ class Credentials:
     """The header of this name."""
     certificate: str = attrs.field(default="", repr=False)
     key: str = attrs.field(default="", repr=False)
-    foreign: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
-    """The user of a kubeconfig file whose credentials another program or provider makes."""
+    proxy: str = attrs.field(default="", repr=False)
+    """The address of a proxy; it may name a password."""
     user: str = ""
     """What a kubeconfig file calls the user."""
 
@@ -51,9 +63,9 @@ class Credentials:
         return _subject_of(self.authorization) or self.user or "unknown"
 
     @property
-    def tls(self) -> tuple[str, bool, str, str, str]:
+    def tls(self) -> tuple[str | bool, ...]:
         """Return what connections are made with; other values than before ask for new connections."""
-        return self.authority, self.is_insecure, self.certificate, self.key, self.server_name
+        return self.server, self.authority, self.is_insecure, self.certificate, self.key, self.server_name, self.proxy
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return how connections are encrypted; None where they are not.
@@ -94,11 +106,11 @@ class Source:
 
         Raises: ConfigError if there are none, or they cannot be read.
         """
-        path = self.kubeconfig or self.environment.get("KUBECONFIG", "").split(os.pathsep)[0]
-        if not path and not self.environment.get(_HOST):
+        paths = self.kubeconfig or self.environment.get("KUBECONFIG", "")
+        if not paths and not self.environment.get(_HOST):
             home = Path(self.environment.get("HOME", "/")) / ".kube" / "config"
-            path = str(home) if home.is_file() else ""
-        loaded = self._from_file(Path(path)) if path else self._from_pod()
+            paths = str(home) if home.is_file() else ""
+        loaded = _from_files(paths, self.context) if paths else self._from_pod()
         return attrs.evolve(loaded, server=self.server.rstrip("/")) if self.server else loaded
 
     def _from_pod(self) -> Credentials:
@@ -112,44 +124,77 @@ class Source:
             authorization=_bearer(_text_of(self.account / "token")),
         )
 
-    def _from_file(self, path: Path) -> Credentials:
-        try:
-            (config,) = load_documents(_text_of(path), str(path))
-        except (InputError, ValueError) as error:
-            raise ConfigError(f"{path}: {error}") from None
-        chosen = self.context or str(config.get("current-context") or "")
-        context = _named(config, "contexts", chosen, path).get("context")
-        context = context if isinstance(context, Mapping) else {}
-        cluster = _part(_named(config, "clusters", str(context.get("cluster") or ""), path), "cluster")
-        user: Mapping[str, Any] = {}
-        if context.get("user"):
-            user = _part(_named(config, "users", str(context["user"]), path), "user")
-        server = str(cluster.get("server") or "")
-        if urlsplit(server).scheme not in {"http", "https"}:
-            raise ConfigError.about(str(path), "clusters.server", found=server, wanted="an http or https address")
-        return Credentials(
-            server=server.rstrip("/"),
-            authority=_material(cluster, "certificate-authority", path),
-            is_insecure=bool(cluster.get("insecure-skip-tls-verify")),
-            server_name=str(cluster.get("tls-server-name") or ""),
-            authorization=_authorization(user, path),
-            certificate=_material(user, "client-certificate", path),
-            key=_material(user, "client-key", path),
-            user=str(context.get("user") or ""),
-            foreign={"path": str(path), "context": chosen} if user.keys() & {"exec", "auth-provider"} else None,
-        )
+
+def _from_files(paths: str, context: str) -> Credentials:
+    """Return the credentials of a context, the current one where none is named.
+
+    Raises: ConfigError.
+    """
+    each = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
+    if not any(path.exists() for path in each):
+        _text_of(each[0] if each else Path(paths))
+    try:
+        user, found = asyncio.run(asyncio.wait_for(_read(paths, context), _PROGRAM_TIMEOUT))
+    except Exception as error:  # noqa: BLE001 - files and programs of others fail in ways of their own
+        wanted = "a kubeconfig file with a context, its cluster and its user"
+        raise ConfigError(f"{paths}: found nothing to use ({_reason(error)}), expected {wanted}") from None
+    return Credentials(
+        server=_address(found.host, "clusters.server", paths).rstrip("/"),
+        authority=_material(found.ssl_ca_cert, "certificate-authority", paths),
+        is_insecure=not found.verify_ssl,
+        server_name=str(found.tls_server_name or ""),
+        authorization=_authorization(str(found.api_key.get("BearerToken") or "")),
+        certificate=_material(found.cert_file, "client-certificate", paths),
+        key=_material(found.key_file, "client-key", paths),
+        proxy=_address(found.proxy, "clusters.proxy-url", paths) if found.proxy else "",
+        user=user,
+    )
 
 
-def _authorization(user: Mapping[str, Any], path: Path) -> str:
-    token = user.get("token")
-    if isinstance(token, str) and token:
-        return _bearer(token)
-    if user.get("tokenFile"):
-        return _bearer(_text_of(path.parent / str(user["tokenFile"])))
-    if user.get("username"):
-        pair = f"{user['username']}:{user.get('password') or ''}"
-        return f"Basic {base64.b64encode(pair.encode()).decode()}"
-    return ""
+async def _read(paths: str, context: str) -> tuple[str, Any]:
+    """Return what the user is called, and the configuration that the library makes of files."""
+    from kubernetes_asyncio.client.configuration import Configuration  # noqa: PLC0415 - 34 MiB, see above
+    from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger  # noqa: PLC0415 - as above
+
+    logging.getLogger("kubernetes_asyncio").setLevel(logging.CRITICAL + 1)
+    merged: Any = KubeConfigMerger(paths).config
+    chosen = merged["contexts"].get_with_name(context or merged["current-context"])
+    user = str(chosen["context"].safe_get("user") or "")
+    if user:
+        merged["users"].get_with_name(user)  # one that is missing would be anonymous
+    else:  # the library reads certificates from a user even where there is none
+        merged.value["users"].append({"name": _ANONYMOUS, "user": {}})
+        chosen["context"].value["user"] = _ANONYMOUS
+    configuration = Configuration(host="")
+    loader = KubeConfigLoader(config_dict=merged, active_context=chosen["name"], config_base_path=None)
+    await loader.load_and_set(configuration)
+    return user, configuration
+
+
+def _address(found: object, field: str, paths: str) -> str:
+    address = str(found or "")
+    if urlsplit(address).scheme not in {"http", "https"}:
+        raise ConfigError.about(paths, field, found=address or None, wanted="an http or https address")
+    return address
+
+
+def _authorization(found: str) -> str:
+    return _bearer(found.removeprefix("Bearer ")) if found.startswith("Bearer ") else found
+
+
+def _material(path: str | None, field: str, paths: str) -> str:
+    """Return what stands in a file of PEM that the configuration names."""
+    text = _text_of(Path(path)) if path else ""
+    if path and not text.strip():
+        raise ConfigError.about(paths, field, found=None, wanted="PEM, in a file or in base64")
+    return text
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no credentials within {_PROGRAM_TIMEOUT:g} seconds"
+    words = " ".join(str(error).partition("{")[0].split())[:_LONGEST_REASON]
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 def _subject_of(authorization: str) -> str:
@@ -171,30 +216,6 @@ def _bearer(token: str) -> str:
         found = "an empty text" if not stripped else "a text that is none"
         raise ConfigError(f"credentials: token: found {found}, expected a token")
     return f"Bearer {stripped}"
-
-
-def _material(section: Mapping[str, Any], name: str, path: Path) -> str:
-    """Return PEM that stands in a file of this name, or in the section itself."""
-    data, file = section.get(f"{name}-data"), section.get(name)
-    if data:
-        try:
-            return base64.b64decode(str(data), validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            raise ConfigError(f"{path}: {name}-data: found no base64, expected PEM in base64") from None
-    return _text_of(path.parent / str(file)) if file else ""
-
-
-def _named(config: Mapping[str, Any], section: str, name: str, path: Path) -> Mapping[str, Any]:
-    entries = config.get(section)
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, Mapping) and entry.get("name") == name:
-            return entry
-    raise ConfigError.about(str(path), section, found=name or None, wanted="the name of an entry of this list")
-
-
-def _part(entry: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = entry.get(name)
-    return part if isinstance(part, Mapping) else {}
 
 
 def _text_of(path: Path) -> str:

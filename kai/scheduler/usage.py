@@ -17,11 +17,10 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 import anyio
 import attrs
 import structlog
-from anyio import to_thread
 
-from kai.cluster.calls import Answer, NoAnswer
+from kai.cluster.calls import Answer, Call, NoAnswer, Query
+from kai.cluster.connections import Connections
 from kai.cluster.port import Clock
-from kai.cluster.wires import Wires
 from kai.configuration.past_usage import RESOURCES, UsageSettings, check_address
 from kai.errors import ConfigError
 from kai.model.queue import Shares
@@ -29,6 +28,7 @@ from kai.scheduler.usage_queries import UsageError, question, read_samples, shar
 
 NONE: Final[Mapping[str, Shares]] = MappingProxyType({})
 _PATH: Final = "/api/v1/query"
+_FORM: Final = "application/x-www-form-urlencoded"
 _NO_POST: Final = frozenset({405, 501})
 
 
@@ -42,7 +42,7 @@ class UsageDatabase(Protocol):
         """
         ...
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Give up connections."""
         ...
 
@@ -67,7 +67,7 @@ class Prometheus:
     address: str
     settings: UsageSettings
     clock: Clock
-    _wires: Wires | None = None
+    _connections: Connections | None = None
     _posts: bool = True
     """Whether it takes questions in a body: long ones fit into no address."""
 
@@ -87,20 +87,18 @@ class Prometheus:
             held[resource] = await self._ask(question(settings.allocation[resource], settings, now), now, until)
         return shares(capacity, held)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Give up connections."""
-        if self._wires is not None:
-            self._wires.close()
-            self._wires = None
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.close()
 
     async def _ask(self, text: str, now: float, until: float) -> dict[str, float]:
-        if self._wires is None:  # in a thread, because certificates are read for https
-            self._wires = await to_thread.run_sync(Wires, self.address, None, "", 1)
-        body = urlencode({"query": text, "time": f"{now:.3f}"}, quote_via=quote)
-        answer = await self._exchange(self._wires, body, until)
+        query = (("query", text), ("time", f"{now:.3f}"))
+        answer = await self._exchange(query, until)
         if isinstance(answer, Answer) and answer.status in _NO_POST and self._posts:
             self._posts = False
-            answer = await self._exchange(self._wires, body, until)
+            answer = await self._exchange(query, until)
         if isinstance(answer, NoAnswer):
             raise UsageError(f"{text}: {answer.message}")
         try:
@@ -108,32 +106,27 @@ class Prometheus:
         except UsageError as error:
             raise UsageError(f"{text}: {error}") from None
 
-    async def _exchange(self, wires: Wires, body: str, until: float) -> Answer | NoAnswer:
+    async def _exchange(self, query: Query, until: float) -> Answer | NoAnswer:
         remaining = until - self.clock.monotonic()
         if remaining <= 0:
             return NoAnswer(was_sent=False, message="no answer in time")
-        target = wires.prefix + _PATH
-        lines = [
-            f"POST {target} HTTP/1.1" if self._posts else f"GET {target}?{body} HTTP/1.1",
-            f"Host: {wires.host}",
-            "User-Agent: kai",
-            "Accept: application/json",
-            "Accept-Encoding: identity",
-            *_authorization(self.address),
-        ]
+        if self._connections is None:
+            self._connections = Connections(self.address, most=1)
         if self._posts:
-            lines += ["Content-Type: application/x-www-form-urlencoded", f"Content-Length: {len(body)}"]
-        request = "\r\n".join(lines) + "\r\n\r\n" + (body if self._posts else "")
-        return await wires.exchange(request.encode(), remaining)
+            body = urlencode(query, quote_via=quote).encode()
+            call = Call(method="POST", path=_PATH, body=body, content_type=_FORM, timeout=remaining)
+        else:
+            call = Call(method="GET", path=_PATH, query=query, timeout=remaining)
+        return await self._connections.exchange(call, _authorization(self.address))
 
 
-def _authorization(address: str) -> tuple[str, ...]:
+def _authorization(address: str) -> str:
     """Return the header for a name and password in an address, as Go's client sends them."""
     at = urlsplit(address)
     if at.username is None:
-        return ()
+        return ""
     words = f"{unquote(at.username)}:{unquote(at.password or '')}"
-    return (f"Authorization: Basic {b64encode(words.encode()).decode()}",)
+    return f"Basic {b64encode(words.encode()).decode()}"
 
 
 @attrs.define(eq=False)
@@ -161,7 +154,8 @@ class PastUsage:
                 due = max(due + self.settings.fetch_seconds, self.clock.monotonic())
                 await self._wait(due)
         finally:
-            self.database.close()
+            with anyio.CancelScope(shield=True):
+                await self.database.close()
 
     async def tried(self) -> None:
         """Wait for the first answer, or that there is none, but not for longer than settings allow."""

@@ -459,7 +459,7 @@ def cut(watcher):
     if not watcher._is_streaming:
         return False
     client = watcher.transport.inner
-    open_ = [each.transport for each in client._session.connector._acquired if each.transport is not None]
+    open_ = [each.transport for each in client._made[-1][1]._session.connector._acquired if each.transport is not None]
     for transport in open_:
         transport.abort()
     return bool(open_)

@@ -6,67 +6,18 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
-from anyio.abc import SocketAttribute
-from anyio.streams.tls import TLSListener
 from structlog.testing import capture_logs
 
 from kai.cluster.calls import Answer, Call, NoAnswer
 from kai.cluster.client import Account, Client, UnauthorizedError, user_agent
 from kai.cluster.clock import SystemClock
 from kai.cluster.credentials import Source
+from tests.doubles.scripted_http import OK, serving
 from tests.unit.admission.test_serving import made
 
 pytestmark = pytest.mark.anyio
 GET = Call(method="GET", path="/version", timeout=5.0)
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 UNAUTHORIZED = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
-
-
-class Server:
-    """Answers each request with the next of its answers; the last one again and again."""
-
-    def __init__(self, *answers):
-        self.answers = list(answers)
-        self.requests = []
-        self.connections = 0
-        self.address = ""
-
-    async def handle(self, stream):
-        self.connections += 1
-        async with stream:
-            buffer = b""
-            while True:
-                try:
-                    buffer += await stream.receive()
-                except (anyio.EndOfStream, anyio.BrokenResourceError):
-                    return
-                head, end, rest = buffer.partition(b"\r\n\r\n")
-                length = next((int(line.split(b":")[1]) for line in head.split(b"\r\n") if b"ngth:" in line), 0)
-                if not end or len(rest) < length:
-                    continue
-                buffer = b""
-                self.requests.append((head.decode(), rest[:length]))
-                answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-                if answer is None:
-                    return
-                for piece in answer if isinstance(answer, tuple) else (answer,):
-                    await (anyio.sleep(piece) if isinstance(piece, float) else stream.send(piece))
-                if isinstance(answer, tuple):
-                    return  # an answer in pieces ends with its connection
-
-
-@asynccontextmanager
-async def serving(*answers, tls=None):
-    server = Server(*answers)
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = listener.extra_attributes[SocketAttribute.local_port]()
-    if tls is not None:
-        listener = TLSListener(listener, tls)
-    async with listener, anyio.create_task_group() as tasks:
-        server.address = f"http://127.0.0.1:{port}" if tls is None else f"https://localhost:{port}"
-        tasks.start_soon(listener.serve, server.handle)
-        yield server
-        tasks.cancel_scope.cancel()
 
 
 def write_config(path, address, token="one", authority=""):  # noqa: S107 - not a secret
@@ -105,31 +56,6 @@ async def test_bytes_go_out_and_come_in_as_they_are(config):
         assert "Content-Type: application/x\r\n" in head
         assert "User-Agent: kai/1.0 (" in head
         assert body == b"{}"
-
-
-async def test_connections_are_kept_and_not_more_than_allowed(config):
-    slow = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-    async with serving(slow) as server, client_of(server, config, connections=2) as (client, _):
-        async with anyio.create_task_group() as tasks:
-            for _ in range(10):
-                tasks.start_soon(client.request, GET)
-        assert len(server.requests) == 10
-        assert server.connections <= 2
-
-
-async def test_what_may_not_be_sent_once_there_is_a_connection_is_not_sent(config):
-    """A process may be frozen while it connects, and its term be over when it wakes."""
-    async with serving(OK) as server, client_of(server, config, connections=1) as (client, _):
-        late = Call(method="POST", path="/x", body=b"{}", may_send=lambda: server.connections == 0)
-        while not server.connections:  # the server notices a connection in a turn of its own
-            answer = await client.request(late)
-            await anyio.sleep(0.01)
-        answer = await client.request(late)
-        assert answer == NoAnswer(was_sent=False, message="POST /x: it may not be sent any more")
-        sent = len(server.requests)
-        assert await client.request(GET) == Answer(status=200, body=b"ok")
-        assert len(server.requests) == sent + 1
-        assert server.connections == 1, "the connection is as good as before"
 
 
 async def test_what_may_not_be_sent_any_more_is_not_sent_again_with_another_token(config):

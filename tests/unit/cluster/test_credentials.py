@@ -108,24 +108,67 @@ def test_an_address_may_be_given_beside_the_file(tmp_path):
     assert loaded(kubeconfig(tmp_path), server="http://else:1/").server == "http://else:1"
 
 
-def test_credentials_that_a_program_makes_are_left_to_it(tmp_path):
-    path = kubeconfig(tmp_path, user={"exec": {"command": "aws"}})
-    assert loaded(path).foreign == {"path": str(path), "context": "c"}
+def two_files(folder):
+    """Return the paths of a file with a context and of one with its cluster, its user, and another context."""
+    first, second = folder / "first", folder / "second"
+    first.write_text(json.dumps({"contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}]}))
+    kubeconfig(folder, user={"token": "t"}, contexts=[{"name": "d", "context": {"cluster": "k"}}]).rename(second)
+    return f"{first}:{second}"
+
+
+def test_files_that_the_environment_names_are_read_as_one(tmp_path):
+    paths = two_files(tmp_path)
+    assert Source(environment={"KUBECONFIG": paths}).load().authorization == "Bearer t"
+    assert Source(environment={"KUBECONFIG": paths}, context="d").load().authorization == ""
+
+
+def test_how_a_server_is_reached_is_read(tmp_path):
+    cluster = {"insecure-skip-tls-verify": True, "tls-server-name": "api", "proxy-url": "http://proxy:3128"}
+    found = loaded(kubeconfig(tmp_path, cluster=cluster))
+    assert (found.is_insecure, found.server_name, found.proxy) == (True, "api", "http://proxy:3128")
+    with pytest.raises(
+        ConfigError, match=r"clusters\.proxy-url: found 'socks5://p', expected an http or https address"
+    ):
+        loaded(kubeconfig(tmp_path, cluster={"proxy-url": "socks5://p"}))
 
 
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"current-context": "x"}, "contexts: found 'x', expected the name of an entry"),
-        ({"clusters": 7}, "clusters: found 'k'"),
+        ({"current-context": "x"}, "object with name x in"),
+        ({"current-context": None}, "Expected key current-context in"),
+        ({"clusters": 7}, "found nothing to use (TypeError"),
+        ({"clusters": []}, "object with name k in"),
         ({"clusters": [{"name": "k", "cluster": {"server": "ftp://x"}}]}, "expected an http or https address"),
-        ({"users": []}, "users: found 'u'"),
+        (
+            {"clusters": [{"name": "k", "cluster": {"tls-server-name": "a"}}]},
+            "clusters.server: found nothing, expected",
+        ),
+        ({"users": []}, "object with name u in"),
     ],
 )
 def test_a_file_that_does_not_fit_together_says_where(tmp_path, changed, words):
     with pytest.raises(ConfigError) as caught:
         loaded(kubeconfig(tmp_path, **changed))
     assert words in str(caught.value)
+    assert str(tmp_path / "kubeconfig") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"auth-provider": {"name": "oidc", "config": {"refresh-token": "SECRET"}}},
+        {"exec": {"command": "false", "env": [{"name": "SECRET"}]}},
+        {"exec": {"args": ["SECRET"]}},
+    ],
+    ids=["identity provider", "environment", "no command"],
+)
+def test_an_error_shows_no_secret_and_the_log_neither(tmp_path, caplog, user):
+    with pytest.raises(ConfigError) as caught:
+        loaded(kubeconfig(tmp_path, user=user))
+    assert "SECRET" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("text", ["", "- a", "{", "a: 1\n---\nb: 2\n"])
@@ -140,7 +183,7 @@ def test_what_is_no_certificate_is_refused(tmp_path):
     found = loaded(kubeconfig(tmp_path, cluster={"certificate-authority-data": base64.b64encode(b"x").decode()}))
     with pytest.raises(ConfigError, match="credentials: TLS: found"):
         found.ssl_context()
-    with pytest.raises(ConfigError, match="found no base64"):
+    with pytest.raises(ConfigError, match="certificate-authority: found nothing, expected PEM"):
         loaded(kubeconfig(tmp_path, cluster={"certificate-authority-data": "%%%"}))
 
 

@@ -39,7 +39,7 @@ class Scripted:
             raise UsageError(answer)
         return answer
 
-    def close(self):
+    async def close(self):
         self.closed = True
 
 
@@ -150,7 +150,7 @@ def read_from(server, settings=SETTINGS, address="{}/base", times=1):
             except UsageError as error:
                 return error  # raised here, it would be one of a group
             finally:
-                database.close()
+                await database.close()
 
     found = really_run(ask)
     if isinstance(found, UsageError):
@@ -187,7 +187,7 @@ def test_a_name_and_a_password_in_the_address_are_sent_as_such():
             address = server.address.replace("http://", "http://kai:p%40ss@")
             database = Prometheus(address, SETTINGS, SystemClock())
             await database.read()
-            database.close()
+            await database.close()
 
     really_run(ask)
     assert "Authorization: Basic a2FpOnBAc3M=" in server.asked[0].head
@@ -205,7 +205,11 @@ def test_nobody_at_the_address_is_a_failure():
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
         port = port_of(listener)
         await listener.aclose()
-        await Prometheus(f"http://127.0.0.1:{port}", SETTINGS, SystemClock()).read()
+        database = Prometheus(f"http://127.0.0.1:{port}", SETTINGS, SystemClock())
+        try:
+            await database.read()
+        finally:
+            await database.close()
 
     with pytest.raises(UsageError, match="ConnectionRefusedError"):
         really_run(ask)
@@ -220,7 +224,7 @@ def test_a_server_that_never_answers_costs_the_timeout():
             try:
                 await database.read()
             finally:
-                database.close()
+                await database.close()
 
     with pytest.raises(UsageError, match="no answer in time"):
         really_run(ask)
