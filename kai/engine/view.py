@@ -1,4 +1,10 @@
-"""The window that plugins look through at the world of a cycle."""
+"""The window that plugins look through at the world of a cycle.
+
+What it shows cannot be written. Structs are locked anew when the world has others: facts when shares are known, columns
+when logs grow.
+"""
+
+from functools import cached_property
 
 from kai.engine.details import Details
 from kai.engine.portion import Portions
@@ -7,7 +13,7 @@ from kai.framework.parameters import Parameters
 from kai.framework.view import SessionView
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules, Vectors
-from kai.model.rows import Bools, Float64s, GroupRow, Int64s, NodeRow, NodeRows, PodRow
+from kai.model.rows import Bools, Float64s, GroupRow, Int64s, NodeRow, NodeRows, PodRow, locked
 from kai.state.ledger import Tracked
 from kai.state.snapshot import Snapshot
 
@@ -20,11 +26,18 @@ class WorldView(SessionView):
         self._world = world
         self._details = details
         self._portions = portions
+        self._facts, self._facts_of = world.facts.locked(), world.facts
+        self._columns, self._columns_of = world.columns.locked(), world.columns
+        self._vectors: tuple[Vectors, Vectors] | None = None
+        self._nodes = locked(world.all_nodes)
+        self._requested = locked(world.requested)
+        self._last_start = locked(world.last_start)
+        self._constrained = locked(world.constrained)
 
-    @property
+    @cached_property
     def snapshot(self) -> Snapshot:
         """The facts of the cycle."""
-        return self._world.snapshot
+        return self._world.snapshot.locked()
 
     @property
     def parameters(self) -> Parameters:
@@ -47,12 +60,18 @@ class WorldView(SessionView):
     @property
     def facts(self) -> Facts:
         """The tables that kernels read."""
-        return self._world.facts
+        facts = self._world.facts
+        if facts is not self._facts_of:
+            self._facts, self._facts_of = facts.locked(), facts
+        return self._facts
 
     @property
     def columns(self) -> Columns:
         """The live columns."""
-        return self._world.columns
+        columns = self._world.columns
+        if columns is not self._columns_of:
+            self._columns, self._columns_of = columns.locked(), columns
+        return self._columns
 
     @property
     def rules(self) -> Rules:
@@ -62,27 +81,30 @@ class WorldView(SessionView):
     @property
     def vectors(self) -> Vectors:
         """The static masks and scores."""
-        return self._world.policy.vectors
+        vectors = self._world.policy.vectors
+        if self._vectors is None or self._vectors[0] is not vectors:
+            self._vectors = (vectors, vectors.locked())
+        return self._vectors[1]
 
     @property
     def nodes(self) -> NodeRows:
         """All node rows."""
-        return self._world.all_nodes
+        return self._nodes
 
     @property
     def requested(self) -> Float64s:
         """What one pod of each shape is taken to want."""
-        return self._world.requested
+        return self._requested
 
     @property
     def last_start(self) -> Float64s:
         """When each group last started."""
-        return self._world.last_start
+        return self._last_start
 
     @property
     def constrained_groups(self) -> Bools:
         """Groups of which some sub-group says where its pods are together."""
-        return self._world.constrained
+        return self._constrained
 
     def track(self, initial: Int64s) -> Tracked:
         """Register a column."""

@@ -20,6 +20,7 @@ A kernel writes to arrays that its plugin made. ``Facts`` and ``Columns`` are th
 """
 
 from kai.kernels._jit import inner, kernel
+from kai.kernels.booking import accepted_gpu
 from kai.kernels.columns import (
     ACTIVE_ALLOCATED,
     CPU,
@@ -51,6 +52,7 @@ __all__ = [
     "Int64Table",
     "Int64s",
     "Struct",
+    "accepted_gpu",
     "domain_room",
     "inner",
     "kernel",

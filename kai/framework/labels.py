@@ -30,6 +30,7 @@ class LabelTable:
             values = [row.get(key) for row in self._rows]
             numbers = {value: code for code, value in enumerate(sorted({v for v in values if v is not None}), start=1)}
             codes = np.array([0 if value is None else numbers[value] for value in values], np.int64)
+            codes.flags.writeable = False  # kept for as long as the labels are the same, and shown to plugins
             found = self._columns[key] = (codes, numbers)
         return found
 

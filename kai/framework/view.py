@@ -29,7 +29,10 @@ T = TypeVar("T")
 
 
 class SessionView(Protocol):
-    """A read-only window on a session. ``columns`` is live: what it holds follows every placement and every undo."""
+    """A read-only window on a session. ``columns`` is live: what it holds follows every placement and every undo.
+
+    Arrays that it shows cannot be written. A kernel takes them in a struct, such as ``columns`` itself, or as a copy.
+    """
 
     # ------------------------------------------------------------------ what an engine gives
 
@@ -158,7 +161,9 @@ class SessionView(Protocol):
 
         def rows() -> PodRows:
             chosen = np.array([holds(kind) for kind in found.kinds], np.bool_)
-            return np.flatnonzero(chosen[found.numbers]).astype(np.int64) if chosen.any() else np.zeros(0, np.int64)
+            pods = np.flatnonzero(chosen[found.numbers]).astype(np.int64) if chosen.any() else np.zeros(0, np.int64)
+            pods.flags.writeable = False
+            return pods
 
         return snapshot.memory.once(name, (found.numbers,), rows)
 

@@ -1,6 +1,6 @@
 """Row types: which table an integer indexes. A ``PodRow`` is not a ``NodeRow``; a bare ``int`` is neither."""
 
-from typing import NewType
+from typing import Any, NewType, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,5 +21,14 @@ NodeRows = NDArray[np.int64]
 PodRows = NDArray[np.int64]
 GroupRows = NDArray[np.int64]
 
+A = TypeVar("A", bound=NDArray[Any])
+
 NONE = -1
 """The row that says "nowhere": a pod without a node, a queue without a parent."""
+
+
+def locked(array: A) -> A:
+    """Return a view of ``array`` that cannot be written; it shows what is written to ``array`` itself."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

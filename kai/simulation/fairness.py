@@ -10,7 +10,7 @@ import numpy as np
 
 from kai.api import times
 from kai.errors import InputError
-from kai.kernels.fairshare import divide, give_surplus
+from kai.framework.division import divide, give_surplus
 from kai.model.rows import Float64s
 from kai.simulation.case import FairShareCase
 

@@ -52,6 +52,7 @@ class Ledger:
         for column in tracked:
             column.offset = at
             view = self.arena[at : at + column.initial.size].reshape(column.initial.shape)
+            view.flags.writeable = False  # the plugin reads it; what it adds, it adds by effects
             column.values = view
             at += column.initial.size
         self.columns: Columns = layout.columns(self.arena, room, self._epoch)

@@ -6,6 +6,7 @@ so decisions do not depend on the order in which objects arrived.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import TypeVar
 
@@ -21,7 +22,7 @@ from kai.model.noroom import NoRoom
 from kai.model.pod import Pod, Shape
 from kai.model.podgroup import PodGroup
 from kai.model.queue import Queue
-from kai.model.rows import Bools, Int64s
+from kai.model.rows import Bools, Int64s, locked
 from kai.model.topology import Topology
 from kai.state.memory import Lineage, Memory
 
@@ -84,6 +85,16 @@ class Snapshot:
     def at(self, now: float, revision: int, awaited: tuple[str, ...] = ()) -> "Snapshot":
         """Return the same facts at another instant."""
         return attrs.evolve(self, now=now, revision=revision, awaited=awaited).descending(self.lineage)
+
+    def locked(self) -> "Snapshot":
+        """Return the same facts in arrays that cannot be written. Cost: that of ten views."""
+        shown = copy(self)
+        # Those that are worked out on demand are worked out here, so that what is shown later is locked as well.
+        for name in ("first_subgroup", "requests", *vars(self)):
+            value = getattr(self, name)
+            if isinstance(value, np.ndarray):
+                vars(shown)[name] = locked(value)
+        return shown
 
     @property
     def memory(self) -> Memory:

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai.kernels import numa
+from kai.plugins.numa import kernels as numa
 from tests.kernels.naive import numa as naive
 
 NAMES = ("cpu", "memory", "gpu")

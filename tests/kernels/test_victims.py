@@ -3,8 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.framework.scenario import Batches
-from kai.kernels import fairness, filling, growth, trying, victims
+from kai.kernels import filling, growth, trying, victims
 from kai.model.status import ACTIVE_ALLOCATED, Status
+from kai.plugins.proportion import kernels as fairness
 from tests.kernels.naive import fairness as naive_fairness
 from tests.kernels.naive import victims as naive
 from tests.kernels.naive.groups import describe_waiting, elastic_state, find_waiting

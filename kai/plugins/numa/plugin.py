@@ -28,7 +28,7 @@ from kai.framework import (
     SessionView,
 )
 from kai.framework.zones import NumaPlacement, ZonesLeft
-from kai.kernels.numa import INFEASIBLE, POLICY_RESTRICTED, Requests, Zones, is_aligned, place, spans
+from kai.plugins.numa.kernels import INFEASIBLE, POLICY_RESTRICTED, Requests, Zones, is_aligned, place, spans
 from kai.plugins.numa.requests import devices_of, is_guaranteed, read_requests
 from kai.plugins.numa.zones import Layouts, read_layouts, recorded_placement
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from kai.framework import CPU, GPU, PLUGGED_GPU, Bools, ContainerRequest, Int64s, ResourceAxis, Shape
-from kai.kernels.numa import Requests
+from kai.plugins.numa.kernels import Requests
 
 _WHOLE_CPU = 1000
 _HUGE_PAGES = "hugepages-"

@@ -7,7 +7,7 @@ import numpy as np
 
 from kai.framework import ACTIVE_ALLOCATED, Bools, Int64s, ResourceAxis, Snapshot, within
 from kai.framework.zones import Amounts, NumaLayout, NumaPlacement
-from kai.kernels.numa import POLICY_BEST_EFFORT, POLICY_NONE, POLICY_RESTRICTED, POLICY_SINGLE, Zones
+from kai.plugins.numa.kernels import POLICY_BEST_EFFORT, POLICY_NONE, POLICY_RESTRICTED, POLICY_SINGLE, Zones
 
 POLICIES: Mapping[str, int] = {
     "none": POLICY_NONE,

@@ -35,7 +35,7 @@ from kai.framework import (
     Verdict,
     Victims,
 )
-from kai.kernels.fairshare import divide
+from kai.framework.division import divide
 from kai.plugins.proportion.reclaim_rules import Judge, LevelPairs, fits_share, greedy_queues, is_beyond_reach
 
 SCALING_POD = "scaling-pod"

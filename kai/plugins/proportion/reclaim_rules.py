@@ -27,7 +27,7 @@ from kai.framework import (
     SessionView,
     Verdict,
 )
-from kai.kernels.fairness import (
+from kai.plugins.proportion.kernels import (
     BEYOND_QUOTA,
     FAIR,
     NOT_JUSTIFIED,

@@ -111,7 +111,7 @@ class _Fitting:
         columns, kind = session.columns, (request.tobytes(), most)
         now, ring = int(columns.touches[0]), len(columns.touched)
         counts, seen = self._known.get(kind, (np.zeros(len(session.nodes), np.int64), -1))
-        changed = session.nodes
+        changed = session.nodes.copy()  # a kernel takes no array that cannot be written
         if seen >= 0 and now - seen < min(ring, len(changed)):
             changed = columns.touched[np.arange(seen, now) % ring]
         out = np.empty(len(changed), np.int64)

@@ -1,4 +1,4 @@
-"""Twins of ``kai.kernels.numa``: zones as dictionaries, and every choice of zones tried."""
+"""Twins of ``kai.plugins.numa.kernels``: zones as dictionaries, and every choice of zones tried."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations

@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[3]
 MODULES = (
     "kai.framework",
     "kai.framework.claims",
+    "kai.framework.division",
+    "kai.framework.kernel",
     "kai.framework.topologies",
     "kai.framework.volumes",
     "kai.framework.zones",

@@ -11,8 +11,7 @@ Source: the peer's plugins/numa, after the kubelet's topology manager.
 
 import numpy as np
 
-from kai.kernels._jit import inner, kernel
-from kai.kernels.struct import Bools, BoolTable, Int64s, Int64Table, Struct
+from kai.framework.kernel import Bools, BoolTable, Int64s, Int64Table, Struct, inner, kernel
 
 POLICY_NONE, POLICY_BEST_EFFORT, POLICY_RESTRICTED, POLICY_SINGLE = 0, 1, 2, 3
 

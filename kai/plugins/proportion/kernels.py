@@ -5,10 +5,25 @@ Source: the peer's plugins/proportion/reclaimable.
 
 import numpy as np
 
-from kai.kernels._jit import inner, kernel
-from kai.kernels.booking import accepted_gpu
-from kai.kernels.columns import ACTIVE_ALLOCATED, CPU, GPU, GPU_UNIT, MEMORY, SHARED_RESOURCES, Columns, Facts
-from kai.kernels.struct import Bools, BoolTable, Float64s, Float64Table, Int64s, Struct
+from kai.framework.kernel import (
+    ACTIVE_ALLOCATED,
+    CPU,
+    GPU,
+    GPU_UNIT,
+    MEMORY,
+    SHARED_RESOURCES,
+    Bools,
+    BoolTable,
+    Columns,
+    Facts,
+    Float64s,
+    Float64Table,
+    Int64s,
+    Struct,
+    accepted_gpu,
+    inner,
+    kernel,
+)
 
 FAIR, NOT_JUSTIFIED, TOO_SATURATED, BEYOND_QUOTA = 0, 1, 2, 3
 
