@@ -52,7 +52,7 @@ def test_others_are_bound_while_a_flood_of_unlike_pods_waits(stage):
     flooded = stage.space
     for at in range(FLOOD):
         submit(stage, f"flood-{at:03}", gpu=1, cpu=f"{100 + at}m")
-    until(lambda: len(stage.running()) == LIMIT, "the queue of the flood to be full")
+    until(lambda: len(stage.running()) == LIMIT, "the queue of the flood to be full", every=0.5)
     stage.open()  # another namespace, of another tenant
     for at in range(4):
         submit(stage, f"canary-{at}", gpu=1)
@@ -62,8 +62,12 @@ def test_others_are_bound_while_a_flood_of_unlike_pods_waits(stage):
         bound = {each["metadata"]["name"].rpartition("-")[0] for each in running_in(stage, flooded)}
         return {name: told for name, told in reasons(stage, flooded).items() if name not in bound}
 
-    until(lambda: len(waiting()) == FLOOD - LIMIT and all(waiting().values()), "every group to have a reason")
-    until(lambda: all(told == {"OverLimit"} for told in waiting().values()), "every group to have had its turn")
+    until(
+        lambda: len(waiting()) == FLOOD - LIMIT and all(waiting().values()), "every group to have a reason", every=0.5
+    )
+    until(
+        lambda: all(told == {"OverLimit"} for told in waiting().values()), "every group to have had its turn", every=0.5
+    )
     assert len(running_in(stage, flooded)) == LIMIT
     stage.clear()
     stage.space = flooded
