@@ -5,15 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import re
-from fractions import Fraction
 from typing import Final
 
+from kai import durations
 from kai.api.bad_value import BadValue
 from kai.api.wire import INT64_MAX
 
 WANTED_TIME: Final = 'a time such as "2026-01-31T12:00:00Z"'
-WANTED_DURATION: Final = 'a duration such as "90s", "1h30m" or "2d"'
-WANTED_SHORTER: Final = "a duration of at most 292 years"
+WANTED_DURATION: Final = durations.WANTED
 
 _TIME: Final = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,30}))?([Zz]|[+-][0-9]{2}:[0-9]{2})",
@@ -22,21 +21,6 @@ _TIME: Final = re.compile(
 _USUAL: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9](?:\.[0-9]{3}(?:[0-9]{3})?)?Z",
 )
-_DURATION: Final = re.compile(r"([0-9]+)(?:\.([0-9]*))?([a-zµμ]+)|\.([0-9]+)([a-zµμ]+)")
-_LONGEST: Final = 80
-_NANOSECONDS: Final = {
-    "ns": 1,
-    "us": 10**3,
-    "µs": 10**3,  # micro sign
-    "μs": 10**3,  # Greek mu
-    "ms": 10**6,
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-    "d": 86400 * 10**9,
-    "w": 7 * 86400 * 10**9,
-}
-_SECOND: Final = 10**9
 
 
 @functools.lru_cache(maxsize=1 << 10)
@@ -99,31 +83,15 @@ def instant_text(seconds: float) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-@functools.lru_cache(maxsize=1 << 12)
 def nanoseconds(text: str) -> int:
-    """Return a Go duration, which may also use days and weeks, as nanoseconds, cut off towards zero.
+    """Return a duration as nanoseconds; see `kai.durations.nanoseconds`.
 
     Raises: BadValue if the text is no duration or the result does not fit into 64 bits.
-    Source: Go's time.ParseDuration; the peer's plugin arguments add ``d`` and ``w``.
     """
-    unsigned = text[1:] if text[:1] in {"-", "+"} else text
-    if unsigned == "0":
-        return 0
-    total = 0
-    place = 0
-    for match in _DURATION.finditer(unsigned) if len(text) <= _LONGEST else ():
-        whole, fraction, unit, bare_fraction, bare_unit = match.groups()
-        scale = _NANOSECONDS.get(unit or bare_unit)
-        if match.start() != place or scale is None:
-            break
-        digits = fraction or bare_fraction or ""
-        total += int((whole or "") + digits or "0") * scale // int(10 ** len(digits))
-        place = match.end()
-    if place == 0 or place != len(unsigned):
-        raise BadValue(text, WANTED_DURATION)
-    if total > INT64_MAX:
-        raise BadValue(text, WANTED_SHORTER)
-    return -total if text.startswith("-") else total
+    try:
+        return durations.nanoseconds(text)
+    except durations.DurationError as error:
+        raise BadValue(text, error.wanted) from None
 
 
 def seconds(text: str) -> float:
@@ -131,7 +99,7 @@ def seconds(text: str) -> float:
 
     Raises: BadValue if the text is no duration.
     """
-    return nanoseconds(text) / _SECOND
+    return nanoseconds(text) / durations.SECOND
 
 
 def seconds_of_nanoseconds(count: int) -> float:
@@ -140,8 +108,8 @@ def seconds_of_nanoseconds(count: int) -> float:
     Raises: BadValue if the count does not fit into 64 bits.
     """
     if abs(count) > INT64_MAX:
-        raise BadValue(count, WANTED_SHORTER)
-    return count / _SECOND
+        raise BadValue(count, durations.WANTED_SHORTER)
+    return count / durations.SECOND
 
 
 def duration_text(duration: float) -> str:
@@ -149,24 +117,7 @@ def duration_text(duration: float) -> str:
 
     Raises: BadValue if it does not fit into 64 bits of nanoseconds.
     """
-    if not abs(duration) * _SECOND <= INT64_MAX:  # also refuses NaN
-        raise BadValue(repr(duration), WANTED_SHORTER)
-    total = round(Fraction(duration) * _SECOND)  # a float has not as many digits as nanoseconds have
-    sign = "-" if total < 0 else ""
-    total = abs(total)
-    if total == 0:
-        return "0s"
-    if total < _SECOND:
-        unit = "ns" if total < 1000 else "µs" if total < 10**6 else "ms"
-        return f"{sign}{_decimal(total, _NANOSECONDS[unit])}{unit}"
-    minutes, rest = divmod(total, 60 * _SECOND)
-    hours, minutes = divmod(minutes, 60)
-    text = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
-    return f"{sign}{text}{_decimal(rest, _SECOND)}s"
-
-
-def _decimal(value: int, scale: int) -> str:
-    whole, rest = divmod(value, scale)
-    if not rest:
-        return str(whole)
-    return f"{whole}.{str(scale + rest)[1:].rstrip('0')}"
+    try:
+        return durations.text(duration)
+    except durations.DurationError as error:
+        raise BadValue(repr(duration), error.wanted) from None

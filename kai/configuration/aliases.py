@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import attrs
 
-from kai.configuration import durations
+from kai import durations
 
 T = TypeVar("T")
 Options = Mapping[str, object]

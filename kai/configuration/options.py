@@ -13,7 +13,7 @@ import attrs
 import cattrs
 from attrs import NOTHING, Attribute
 
-from kai.configuration import durations
+from kai import durations
 from kai.configuration.registry import UnknownNameError, suggestion
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from kai.configuration import durations
+from kai import durations
 from kai.configuration.cron import Cron
 from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import ConfigError

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from kai.configuration import durations
+from kai import durations
 from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import ConfigError
 from kai.framework.parameters import UNBOUNDED, Parameters, SearchBudgets

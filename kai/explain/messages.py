@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import attrs
 
-from kai.configuration import durations
+from kai import durations
 from kai.engine.records import GroupRecord
 from kai.framework.decisions import Cause, Evict
 from kai.framework.verdict import Code, Histogram, NodeReason, NodeRefusal, Reason, Shortage

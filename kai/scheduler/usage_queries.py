@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kai.configuration import durations
+from kai import durations
 from kai.configuration.past_usage import RESOURCES, UsageSettings, WindowType
 from kai.errors import KaiError
 from kai.model.queue import Shares
