@@ -76,8 +76,7 @@ class Outcome:
 
 def warm() -> None:
     """Compile or load every kernel, and import every plugin and action."""
-    kernels.warm()
-    _profile()
+    kernels.warm(*(type(use.plugin).__module__ for use in _profile().plugins))
 
 
 @cache
