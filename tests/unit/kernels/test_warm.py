@@ -19,6 +19,7 @@ compiled = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="with the J
 
 SIMULATION = """
 from kai.kernels import warm
+from kai.kernels.__main__ import load_plugins
 from kai.kernels._jit import KERNELS
 from kai.simulation import simulate
 from kai.simulation.scenario import read_scenario
@@ -27,7 +28,7 @@ from tests.generate.scenario import generate
 def signatures():
     return {kernel.py_func.__qualname__: list(kernel.signatures) for kernel in KERNELS}
 
-warm()
+warm(*load_plugins()[0])
 before = signatures()
 decisions = 0
 for seed in range(SEEDS):
@@ -61,7 +62,7 @@ def test_warming_again_changes_nothing():
 
 @compiled
 def test_every_kernel_is_warmed_constructors_of_structs_included():
-    warm()
+    warm(*load_plugins()[0])
     names = {kernel.py_func.__name__ for kernel in KERNELS}
     assert {"add", "allocate_groups", "divide", "place_pods", "spans", "make_Columns", "make_Zones"} <= names
     assert all(signature(kernel.py_func) in kernel.signatures for kernel in KERNELS)
@@ -72,7 +73,7 @@ def test_a_signature_is_what_the_parameters_are_annotated_with():
     zeros = {"limits": False, "fair_order": False, "elastic_key": 0}
     rules = Rules(**{name: zeros.get(name, 0.0) for name in Rules._fields})
 
-    def of_everything(*_arguments):
+    def of_everything(rules, count, flag, vector, table):
         """Do nothing."""
 
     kinds = {"rules": Rules, "count": int, "flag": bool, "vector": Float64s, "table": Float64Table, "return": int}
