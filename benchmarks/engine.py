@@ -28,7 +28,7 @@ from kai.cluster.encoding import encode_write
 from kai.cluster.paths import Served
 from kai.cluster.port import Arrivals
 from kai.cluster.port import Evict as EvictRequest
-from kai.cluster.raw import head_of, line_of, take
+from kai.cluster.raw import line_of, manifest_of, take
 from kai.cluster.shelf import Shelf
 from kai.cluster.store import Watched, WatchedStore
 from kai.configuration.reading import default_profile
@@ -134,8 +134,8 @@ class Live:
                     raise ValueError(f"event: found {body[:80]!r}, expected a line of a watch stream")
                 if line.type != "DELETED":
                     take(shelf, line.object)
-                elif head := head_of(line.object):
-                    shelf.bury_key(head.key, head.uid, head.version)
+                else:
+                    shelf.bury(manifest_of(line.object, cls))
 
     def settle(self) -> None:
         """Do what the service does after its first cycle: let the collector pass over what lives long."""
