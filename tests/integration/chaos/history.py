@@ -18,6 +18,8 @@ from tests.integration.client import Api
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 _WRITES = {"create", "update", "patch", "delete"}
 LEASE = "leases"
+_FENCED = {"pods/binding", "pods/eviction"}
+"""What names its term, so that the API server refuses it in a later one; bind requests do when they are created."""
 
 
 def life_of(api: Api) -> str:
@@ -38,6 +40,11 @@ class Write:
     """The plural of a kind, with a subresource behind a slash."""
     key: tuple[str, str]
     verb: str
+
+    @property
+    def decides(self) -> bool:
+        """Whether the write decides about a pod. Others prepare or report what the next leader does anew."""
+        return self.what in _FENCED or (self.what, self.verb) == ("bindrequests", "create")
 
 
 @attrs.frozen

@@ -30,7 +30,9 @@ class Report:
     overfilled: list[str] = attrs.field(factory=list)
     orphans: list[str] = attrs.field(factory=list)
     late: list[str] = attrs.field(factory=list)
-    """What was written by lives that did not lead."""
+    """What was decided by lives that did not lead."""
+    arrived_late: list[str] = attrs.field(factory=list)
+    """What such lives wrote that decides nothing: it was on its way when another led."""
     bindings: int = 0
     evictions: int = 0
     pods: int = 0
@@ -45,7 +47,9 @@ class Report:
         self.bindings = history.bindings()
         self.evictions = sum(each.what == "pods/eviction" for each in history.writes)
         self.terms = len(history.terms())
-        self.late = [f"{each.received} {each.verb} {each.what} {'/'.join(each.key)}" for each in history.late()]
+        late = [(each, f"{each.received} {each.verb} {each.what} {'/'.join(each.key)}") for each in history.late()]
+        self.late = [text for each, text in late if each.decides]
+        self.arrived_late = [text for each, text in late if not each.decides]
         self.calls = history.calls
         self.overfilled = list(observer.check())
         self.pods = load.submitted
@@ -58,7 +62,7 @@ class Report:
             *(f"bound twice: {each}" for each in self.bound_twice),
             *self.overfilled,
             *(f"left over: {each}" for each in self.orphans),
-            *(f"written by a replica that did not lead: {each}" for each in self.late),
+            *(f"decided by a replica that did not lead: {each}" for each in self.late),
         ]
 
     def document(self) -> dict[str, Any]:
@@ -77,7 +81,8 @@ class Report:
             "bound twice": self.bound_twice,
             "over-filled": self.overfilled,
             "left over": self.orphans,
-            "written by a replica that did not lead": self.late,
+            "decided by a replica that did not lead": self.late,
+            "other writes of such a replica": self.arrived_late,
         }
         lines = [
             f"seed {self.seed}: {events}; {work}; came to rest {self.settled} times",
