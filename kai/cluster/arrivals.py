@@ -1,4 +1,4 @@
-"""What came or changed, for somebody who prepares for it: only the newest form of each object, and in no order."""
+"""Objects that came or changed, for a reader that prepares for them: the newest form of each, in no order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kai.cluster.port import Change, Key
 
 @attrs.define(eq=False)
 class Arrivals:
-    """Objects that nobody took yet. Those that went meanwhile, or changed again, are not among them."""
+    """Objects that the reader has not taken yet, in their newest form. Deleted objects are not among them."""
 
     _waiting: dict[tuple[type[ApiObject], Key], ApiObject] = attrs.field(factory=dict)
     _wake: anyio.Event | None = None

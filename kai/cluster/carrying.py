@@ -15,13 +15,13 @@ R = TypeVar("R")
 
 @attrs.define
 class KeyRing:
-    """The keys that plans of a process hold, each held by one at a time; who came first is next."""
+    """The keys that plans of a process hold, each held by one plan at a time, in the order of asking."""
 
     _locks: dict[str, anyio.Semaphore] = attrs.field(factory=dict)
     _wanted: dict[str, int] = attrs.field(factory=dict)
 
     async def hold(self, key: str) -> None:
-        """Wait until nobody holds a key, and hold it."""
+        """Wait until a key is free, and hold it."""
         lock = self._locks.setdefault(key, anyio.Semaphore(1))
         self._wanted[key] = self._wanted.get(key, 0) + 1
         try:

@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 
 class UnauthorizedError(ApiError):
-    """The API server has not known us for too long: whoever runs this process must give it other credentials."""
+    """The API server has refused the credentials of this process for too long: its operator must replace them."""
 
 
 @attrs.define(eq=False)

@@ -153,7 +153,7 @@ def _watchers(
 
 @asynccontextmanager
 async def connect(options: Options) -> AsyncIterator[Connection]:
-    """Connect to the cluster; whoever entered runs `Connection.run` beside its own work.
+    """Connect to the cluster; the caller runs `Connection.run` beside its own work.
 
     Raises: ConfigError if there are no credentials.
     """

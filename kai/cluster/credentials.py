@@ -5,8 +5,8 @@ hour, certificates now and then, and no process is restarted for that. Reading b
 where other programs make credentials: call it in a thread.
 
 Source: kubernetes_asyncio reads kubeconfig files (contexts, files that are merged, tokens, certificates, programs and
-identity providers). It is loaded only where there is such a file: whoever imports any part of it imports its generated
-models, a third of a second and 34 MiB in every process. A pod's own account is two files, which are read here.
+identity providers). It is loaded only where there is such a file: importing any part of it imports its generated
+models, which takes a third of a second and 34 MiB in every process. A pod's own account is two files, read here.
 
 The library names what it misses by where it stands, and with that prints users with their tokens. So no more of its
 errors is shown than what comes before the first object in them, and nothing of what it logs.

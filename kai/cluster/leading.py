@@ -112,8 +112,8 @@ class LeaseLeadership:
     async def give_back(self) -> None:
         """Resign and wait until the lease is given back, or until an API server that is silent is not worth more time.
 
-        A term is over as soon as we resign; the lease is free only when the server has written that. Whoever leaves
-        between the two lets the next leader wait for the whole duration.
+        A term is over as soon as we resign; the lease is free only when the server has written that. A process
+        that exits between the two makes the next leader wait for the whole duration.
         """
         self.resign()
         with anyio.move_on_after(_GIVING_BACK):
@@ -139,7 +139,7 @@ class LeaseLeadership:
         return effect
 
     def _tell(self) -> None:
-        """Wake whoever waits for the beginning or the end of a term."""
+        """Wake the tasks that wait for the beginning or the end of a term."""
         self._changed.set()
         self._changed = anyio.Event()
 

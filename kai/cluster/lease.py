@@ -11,8 +11,8 @@ every beginning of a term counts ``leaseTransitions`` up, and that number is the
 Holds: a term ends `renew_within` seconds after the *sending* of the last renewal that succeeded, on a clock that does
 not go back, whether this process noticed or not; others can begin theirs only after `duration`. So two lead at once
 only if clocks run at speeds that differ by more than the quotient of the two, or if a write that was sent within a term
-takes effect after it. Against the second helps the epoch, checked where writes land, and the barrier read of whoever
-begins a term.
+takes effect after it. The epoch, checked where writes land, and the barrier read at the beginning of a term help
+against such a write.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LeaseSettings:
     retry: float = 2.0
 
     def __attrs_post_init__(self) -> None:
-        """Refuse times with which two could lead at once, or nobody for long.
+        """Refuse times with which two processes could lead at once, or none for long.
 
         Raises: ConfigError.
         """
@@ -97,7 +97,7 @@ class WriteDone:
 
 @attrs.frozen
 class WriteRefused:
-    """A write failed for sure: somebody else wrote first, or the server did not do it."""
+    """A write failed for sure: another process wrote first, or the server did not do it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -200,7 +200,7 @@ class Election:
                     self._doubtful_since = event.sent_at
                 return ReadLease()
             case WriteRefused():
-                # Somebody else was first, or the server is in trouble. Whoever leads wants to know at once.
+                # Another process was first, or the server is in trouble. A leader wants to know at once.
                 is_urgent = self._resigning or self.term is not None
                 return ReadLease() if is_urgent else WakeAt(now + self._retry())
             case ReadFailed():
@@ -243,9 +243,9 @@ class Election:
         return WakeAt(self._next_look(record, now))
 
     def _next_look(self, record: Record | None, now: float) -> float:
-        """Return when to look at a lease of somebody else again: often, and at the moment in which it runs out.
+        """Return when to look at the lease of another process again: often, and at the moment in which it runs out.
 
-        How late a renewal is seen is how late its end is: what is saved here is missed by the cluster.
+        A lease is taken to end as late as its last renewal was seen, and until then the cluster lacks a leader.
         """
         soon = now + self._retry() / _LOOKS
         end = soon if record is None else self._changed_at + record.duration

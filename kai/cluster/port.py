@@ -46,7 +46,7 @@ class Apply:
     manager: str
     subresource: str = ""
     can_wait: bool = False
-    """Whether binds may go before it: whoever needs the object is shown it already."""
+    """Whether binds may go before it: the store shows the object to its readers already."""
 
 
 @attrs.frozen(kw_only=True)
@@ -162,7 +162,7 @@ class Term:
     epoch: int
     identity: str
     lease: str = attrs.field(default="", eq=False)
-    """The name of the lease that is held; empty where nobody elects."""
+    """The name of the lease that is held; empty without leader election."""
 
 
 class Leadership(Protocol):
@@ -198,8 +198,8 @@ class Leadership(Protocol):
 class Change(Generic[T]):
     """How one object changed; a side is None where it did not exist.
 
-    `before` and `after` are never of different UIDs: an object that was made anew is two changes. Changes that nobody
-    took in time are joined, so what lies between the two sides is not seen.
+    `before` and `after` are never of different UIDs: an object that was made anew is two changes. Changes that a
+    reader did not take in time are joined, so what lies between the two sides is not seen.
     """
 
     before: T | None
@@ -245,7 +245,7 @@ class Changes(Protocol[T]):
 
 
 class Arrivals(Protocol):
-    """Objects that came or changed and that nobody took yet; of each only the newest form."""
+    """Objects that came or changed and that the reader has not taken yet; of each only the newest form."""
 
     def take(self, most: int) -> list[ApiObject]:
         """Return some of them, in no order and at most so many; they are not returned again."""
@@ -303,12 +303,12 @@ class Store(Protocol):
     def changes(self, *classes: type[Any]) -> AbstractContextManager[Changes[Any]]:
         """Subscribe to changes of kinds. The first batch brings what exists, as if it had just appeared.
 
-        What nobody takes is joined object by object, so nothing piles up behind a slow reader.
+        Changes that the reader has not taken are joined object by object, so nothing piles up behind a slow reader.
         """
         ...
 
     def arrivals(self, *classes: type[Any]) -> AbstractContextManager[Arrivals]:
-        """Collect what comes or changes from now on, for somebody who prepares for it; not what goes."""
+        """Collect objects that come or change from now on, for a reader that prepares for them; not those that go."""
         ...
 
     async def newer(self, revision: int) -> int:
@@ -368,8 +368,8 @@ class Api(Protocol):
         """Return the reply to a request, or a `Refusal`; raises nothing that a server or a network can cause.
 
         Requests for one object are carried out in the order in which they were made; others side by side. What was
-        written shows in the store before the reply is returned. `Hold` and `Free` belong to whoever runs a plan
-        (`kai.cluster.carrying`) and are no requests here.
+        written shows in the store before the reply is returned. `Hold` and `Free` belong to the code that runs a
+        plan (`kai.cluster.carrying`) and are no requests here.
         """
         ...
 

@@ -28,7 +28,7 @@ _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _READ_ATTEMPTS: Final = 4
 _AWAY: Final = 15.0
-"""So long a call waits for a server that is away; then whoever made it may look whether it still makes sense."""
+"""How long a call waits for a server that is away; then its caller may check whether it still makes sense."""
 _RIGHTS_PAUSES: Final = (1.5, 3.0, 6.0)
 
 

@@ -4,8 +4,8 @@ A shelf takes manifests as they come, from pages of lists, watch events and answ
 number of times: the version of each object decides what is newer. It reads only what changed.
 
 Holds: an object whose new form cannot be read stays as it was, as long as it is the same object (UID); one that could
-never be read is not there. A pod that runs must not vanish, and free its node, because somebody wrote nonsense into an
-annotation of it.
+never be read is not there. A pod that runs must not vanish, and free its node, because one of its annotations holds
+nonsense.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The store: the shelves of all kinds, who is told of changes, and the cluster as one value.
 
-Everything here runs on the event loop and returns at once; only the waiting is asynchronous. Whoever brings news takes
-it in as one batch (`taking`), so subscribers are woken once for each read from the network, not once for each object.
+Everything here runs on the event loop and returns at once; only the waiting is asynchronous. A watch takes
+in each read from the network as one batch (`taking`), so subscribers are woken once for a read, not for each object.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Sync:
 
 
 class _Subscription:
-    """Changes that somebody has not taken yet, joined object by object."""
+    """Changes that a subscriber has not taken yet, joined object by object."""
 
     def __init__(self) -> None:
         self._pending: dict[tuple[type[ApiObject], Key, str], Change[Any]] = {}
@@ -178,13 +178,13 @@ class WatchedStore:
     def shelf(self, cls: type[T]) -> Shelf[T]:
         """Return the shelf of a kind.
 
-        Raises: LookupError for one that is not watched, a mistake of whoever put the service together.
+        Raises: LookupError for one that is not watched, a mistake in the setup of the service.
         """
         wanted: type[Any] = cls
         found: Shelf[T] | None = self._shelves.get(wanted)
         if found is None:
             plural = BY_CLASS[wanted].plural
-            raise LookupError(f"store: found no watch of {plural}, expected one by whoever reads them")
+            raise LookupError(f"store: found no watch of {plural}, expected the service to watch what it reads")
         return found
 
     # --- Waiting ---------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class WatchedStore:
             await self._any_news()
 
     async def refresh(self, *classes: type[ApiObject]) -> None:
-        """Wait for lists that began after this call; of kinds that nobody watches there is nothing to wait for."""
+        """Wait for lists that began after this call; a kind that is not watched needs no wait."""
         wanted: dict[type[ApiObject], int] = {}
         for cls in self._syncs.keys() & set(classes):
             ask = self._syncs[cls].refresh
@@ -288,7 +288,7 @@ class WatchedStore:
 
     @contextmanager
     def taking(self) -> Iterator[None]:
-        """Take what happens inside as one batch: whoever waits wakes up after it."""
+        """Take what happens inside as one batch: waiting tasks wake up after it."""
         before = self._revision
         yield
         if self._revision != before:

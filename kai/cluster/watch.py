@@ -108,7 +108,7 @@ class TimeCame:
 
 @attrs.frozen
 class RefreshWanted:
-    """Somebody wants a list that begins from now on; the next event of another kind leads to it."""
+    """A caller wants a list that begins from now on; the next event of another kind leads to it."""
 
 
 Event: TypeAlias = Started | PageCame | Refused | Opened | Heard | Failed | Ended | TimeCame | RefreshWanted

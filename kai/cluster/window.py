@@ -5,8 +5,8 @@ increase, multiplicative decrease. It keeps a width of eight, because a far serv
 server that is busy says for how long it wants to be left alone. Requests with the same key go one after the other, in
 the order in which they were offered.
 
-In a rush, when hurried requests come thick and fast or are answered slowly, unhurried ones stand back: what a server
-does for a report that nobody waits for, a bind waits for. The longer they have waited, the more of them go anyway.
+In a rush, when hurried requests come thick and fast or are answered slowly, unhurried requests stand back: a bind
+would wait while the server works on a report. The longer unhurried requests have waited, the more of them go anyway.
 
 Holds: at most `widest` requests are on the way, half of them at most unhurried ones; nothing is sent before the time
 until which the server asked to be left alone. Whatever was offered is sent at last, however long a rush lasts.
@@ -110,9 +110,9 @@ class Window:
         return tuple(taken)
 
     def next_due(self, number: int, now: float) -> float | None:
-        """Return when to take again for the sake of a request that waits, although nobody offers and nothing ends.
+        """Return when to call `take` again while request `number` waits, if no other request begins or ends before.
 
-        None if there is no such time.
+        None if only the beginning or the end of another request can let it go.
         """
         if now < self._hold_until:
             return self._hold_until
@@ -150,7 +150,7 @@ class Window:
         self._lane(ticket).appendleft(ticket)
 
     def withdraw(self, number: int) -> None:
-        """Forget a request, sent or not: whoever made it does not wait any more."""
+        """Forget a request, sent or not: its caller does not wait any more."""
         ticket = self._tickets[number]
         if ticket.sent_at >= 0:
             self._land(number)

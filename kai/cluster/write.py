@@ -335,7 +335,7 @@ def _can_wait(request: Write) -> bool:
 
 
 def _alone() -> object:
-    """Return a key that nobody else has."""
+    """Return a key that no other request has."""
     return object()
 
 
