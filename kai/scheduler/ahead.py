@@ -1,7 +1,7 @@
 """Reading ahead: what arrives is read at once, in small portions, so that the next cycle finds it read.
 
 All of it happens on the event loop. What is made of objects is interned in tables that a cycle, in its thread, uses as
-well; whoever touches them holds one lock, so nothing is read while a cycle is at work.
+well; a reader of the tables holds one lock, so nothing is read ahead while a cycle is at work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AT_ONCE: Final = 100
 
 
 async def read_ahead(store: Store, read: Callable[[Iterable[ApiObject]], None], in_use: anyio.Lock) -> None:
-    """Give pods and groups to ``read`` as they arrive, while nobody else holds ``in_use``; until cancelled."""
+    """Give pods and groups to ``read`` as they arrive, holding ``in_use`` meanwhile; until cancelled."""
     with store.arrivals(Pod, PodGroup) as arrivals:
         while True:
             await arrivals.wait()

@@ -1,6 +1,6 @@
 """Pods whose binds failed leave their capacity to others for a while, a little longer each time.
 
-Without that a pod that nobody can bind would win every cycle and starve those behind it.
+Without that a pod that cannot be bound would win every cycle and starve the pods behind it.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ Event: TypeAlias = TermBegan | TermEnded | Decided | Expired | Answered | Tick
 
 @attrs.frozen
 class Send:
-    """Perform a request in the present term and answer it; without a ticket nobody waits for the answer.
+    """Perform a request in the present term and answer it; without a ticket no machine waits for the answer.
 
     Of the writes about one topic that were not sent yet, only the last is sent, and one at a time; the publisher is
     told how it ended.

@@ -249,7 +249,7 @@ class _Teller:
                 yield self._pod(pod, self._with_pool(group, text), on_pod=True)
 
     def _refused(self, row: int, group: PodGroup) -> Iterator[PodAccount]:
-        """Yield pods that are not scheduled for what they say of themselves, which no gate says to anybody else."""
+        """Yield pods whose manifest exceeds a cap; the cluster has no scheduling gate that would say so to users."""
         rows = self._rows(row)
         for pod in rows[self._report.status[rows] == Status.GATED].tolist():
             if self._snapshot.pods[pod].refused:

@@ -7,7 +7,7 @@ what the hook fails at is refused, its opinion is left out, or cycles stop, by i
 
 Holds: a plugin that fails at everything costs three repeated cycles, and no group its turn afterwards. Where nothing
 safe can stand for an answer, so that cycles must stop, more groups have to fail before the plugin is at fault: a tenant
-with three odd groups stops nobody else.
+with three odd groups stops no other tenant.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _OWNER: Final = ',"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":'
 _UID: Final = ',"uid":'
 _SPEC: Final = '}]},"spec":{"podName":'
 _MOST_PARTS: Final = 1 << 17
-"""Parts that are kept: as many nodes as anybody has, times what pods receive."""
+"""Parts that are kept: more than the nodes of a large cluster, times what pods receive."""
 
 
 @attrs.define

@@ -1,6 +1,6 @@
 """The order of jobs as others read it: what the peer's plugin reflectjoborder serves under ``/get-job-order``.
 
-It is made when somebody asks, of the cluster as it is then; no cycle pays for it.
+It is made for each request, of the cluster as it is then; no cycle pays for it.
 """
 
 from __future__ import annotations

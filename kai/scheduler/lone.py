@@ -26,7 +26,7 @@ def is_of_one_pod(group: PodGroup) -> bool:
 
 
 def recalled_starts(reader: Reader) -> Iterator[Adorn]:
-    """Yield when groups of one pod started, where nobody wrote it down."""
+    """Yield the start times of groups of one pod that carry no annotation of it."""
     for group in reader.all(PodGroup):
         metadata = group.metadata
         if names.LAST_START in metadata.annotations or not is_of_one_pod(group):

@@ -48,7 +48,7 @@ class Stamp:
     """What is written on orders besides what was decided."""
 
     epoch: int = 0
-    """0: nobody elects leaders here."""
+    """0: without leader election."""
     lease: str = ""
     trace: str = ""
     granted: str = ""

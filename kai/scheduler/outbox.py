@@ -45,13 +45,13 @@ HandOver: TypeAlias = Callable[[BindRequest], None]
 CarryOut: TypeAlias = Callable[[BindRequest, Callable[[str], None]], bool]
 """Carries out an order that is not written, in this process, and tells why it failed, or "" once the pod is bound.
 
-False if nobody here does such work at the moment; then nothing will be told.
+False if no binder of this process takes orders at the moment; then nothing will be told.
 """
 
 
 @attrs.define
 class Outbox:
-    """What is to be written, and whoever writes it."""
+    """Writes the requests of the committer and the publisher."""
 
     cluster: Cluster
     settings: SchedulerSettings
@@ -144,7 +144,7 @@ class Outbox:
             self._more_urgent.set()
 
     def _drop(self, send: Send) -> None:
-        """Write nothing of it; the next cycle explains again whatever still waits."""
+        """Leave a request unwritten; the next cycle explains again what still waits."""
         if send.topic:
             dropped = Refusal(reason=Reason.UNAVAILABLE, message="dropped, too much is to be written")
             self.publish(publications.Written(send.topic, send.request, dropped))
@@ -203,7 +203,7 @@ class Outbox:
         return None
 
     async def _write_about(self, send: Send) -> None:
-        """Write what nobody waits for, unless the store says that it would be refused."""
+        """Write a patch or an event, unless the store says that it would be refused."""
         reply: object = _objection(self.cluster.store, send.request)
         if not send.topic:
             await self._write(send) if reply is None else None

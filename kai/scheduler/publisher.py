@@ -1,7 +1,7 @@
 """The publisher: writes of what users should read only what changed. A machine without I/O, like the committer.
 
 It compares accounts with the objects as the store shows them, so it needs no memory of its own to stay silent, except
-for events, which nobody reads back: what an object's condition says already was announced in an earlier life.
+for events, which it does not read back: what an object's condition says already was announced in an earlier life.
 
 Holds: with nothing new there are no writes, and none is sent again before it was answered (`kai.scheduler.letters`). An
 explanation that only changed its figures waits until the last one has stood for a while; a change in kind does not

@@ -265,7 +265,7 @@ class Scheduler:
         (log.info if counts else log.debug)("cycle", seconds=round(seconds, 4), **counts)
 
     def _tell_aside(self) -> None:
-        """Name what was set aside since the last cycle, once."""
+        """Name each object once that was set aside since the last cycle."""
         inquiry = self.cycles.inquiry
         self.metrics.set_aside(len(inquiry.records))
         for suspect in inquiry.fresh:

@@ -57,7 +57,7 @@ class SchedulerSettings:
     quiet_seconds: float = 10.0
     """How long an explanation stands before another that says nothing new in kind may replace it."""
     stale_store_seconds: float = 75.0
-    """After so long without a word from some watch nobody is evicted, and the process is not ready.
+    """After so long without a word from some watch no pod is evicted, and the process is not ready.
 
     A watch of a kind that does not change is silent but for bookmarks, and the API server sends one every minute or so:
     anything shorter would take a healthy watch for a dead one most of the time.

@@ -60,7 +60,7 @@ class Inquiry:
 
     records: dict[Suspect, Record] = attrs.field(factory=dict)
     fresh: list[Suspect] = attrs.field(factory=list)
-    """What was set aside since somebody looked, and had not been so for the same reason before."""
+    """Objects that were set aside since the caller last read this list, each for a reason that is new to it."""
     _objects: ClusterObjects = attrs.field(factory=ClusterObjects)
     _now: float = 0.0
     _sound: ClusterObjects = attrs.field(factory=ClusterObjects)

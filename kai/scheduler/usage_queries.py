@@ -73,9 +73,9 @@ def window_start(settings: UsageSettings, now: float) -> float:
 
 
 def read_samples(status: int, body: bytes) -> dict[str, float]:
-    """Return the samples of an answer by queue, those of a queue that stands there several times added up.
+    """Return the samples of an answer by queue; several samples of one queue are added up.
 
-    A queue stands there once for each process that told about it: whoever reports queues was started anew.
+    A queue has one sample for each process that reported it, so several where the reporting process was restarted.
 
     Raises: UsageError for what is no such answer, and for amounts that cannot be.
     """
@@ -115,8 +115,8 @@ def _sample(item: Any) -> tuple[str, float]:  # noqa: ANN401 - JSON from outside
 def shares(capacity: Mapping[str, float | None], held: Mapping[str, Mapping[str, float]]) -> dict[str, Shares]:
     """Return the past usage of each queue from what there was and what queues held, by resource.
 
-    Raises: UsageError for a resource that queues held and that there was nothing of, and where there was nothing at
-        all: a window without a sample, or nobody who reports nodes. Then what is known had better stay.
+    Raises: UsageError for a resource that queues held and that had no capacity, and where no resource had any: a
+        window without a sample, or nodes that no process reports. The caller should keep the usage it knows.
     """
     if not any(capacity.values()):
         wanted = "that of cpu at least; is the window longer than the resolution, and are nodes reported?"

@@ -82,7 +82,7 @@ class End:
     signal: Signal
     """What became of the write."""
     then: tuple[Request, ...] = ()
-    """What is to be written besides; nobody waits for the answers."""
+    """Requests that are to be written besides; the committer does not wait for the answers."""
     stands: bool = False
     """What was assumed is true, although no reply shows it: it is shown until the watch does."""
     cools: str = ""
