@@ -34,7 +34,7 @@ def attempt(binder: Binder, ref: Ref[BindRequest], *, patient: bool = True) -> P
     """Try to carry out a bind request, and return how that went.
 
     An API server that does not answer interrupts the attempt as long as the caller is `patient`, and fails it
-    otherwise; an answer that was lost always interrupts it, since nobody knows what is true then.
+    otherwise; an answer that was lost always interrupts it, since the binder cannot know then what is true.
     """
     try:
         request = yield from find(ref)
@@ -49,7 +49,7 @@ def attempt_unwritten(binder: Binder, request: BindRequest, *, patient: bool = T
     """Try to carry out an order of this process that was never written, and return how that went.
 
     Only for binds that prepare nothing: what is not written cannot be found and finished by another life. A failure is
-    told to the pod; a success is for whoever gave the order to tell.
+    told to the pod; the scheduler that gave the order tells of a success.
     """
     try:
         return (yield from _carry_out(binder, request, patient=patient))
@@ -116,7 +116,7 @@ def _finish(binder: Binder, request: BindRequest, pod: Pod) -> Plan[Outcome]:
 
 
 def _give_up(request: BindRequest, message: str) -> Plan[Outcome]:
-    """Mark a request as failed for good whose pod is none of its business: nothing is undone, nobody told."""
+    """Mark a request as failed for good whose pod is gone, another pod, or bound elsewhere; undo and tell nothing."""
     yield from write_status(request, failed(message, _counted(request, retryable=False)))
     return Outcome(verdict=Verdict.FAILED, message=message)
 
@@ -170,7 +170,7 @@ def _counted(request: BindRequest, *, retryable: bool) -> int:
 
 
 def _sweep(binder: Binder, request: BindRequest) -> Plan[tuple[str, ...]]:
-    """Release the GPUs that nobody else uses, now that the request no longer claims them."""
+    """Release the GPUs without other users, now that the request no longer claims them."""
     leftovers = []
     for group in request.spec.selected_gpu_groups:
         try:

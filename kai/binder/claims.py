@@ -55,7 +55,7 @@ class DynamicResources:
             yield from _prepare_extended(context, extended)
 
     def undo(self, context: BindContext, /) -> Plan[None]:
-        """Take the pod off its claims, and the devices off claims that nobody else uses; delete the claim made for it.
+        """Take the pod off its claims, and the devices off claims without other users; delete the claim made for it.
 
         Raises: RefusedError.
         """
@@ -127,7 +127,7 @@ def _release(pod: Pod, allocation: AllocationResult | None) -> StatusChange:
             return {}
         others = [other for other in claim.status.reserved_for if other != consumer]
         status: dict[str, Any] = {"reservedFor": _consumers(others) or None}
-        # Devices of a claim that nobody uses stay taken for as long as the allocation stands; one that the request did
+        # Devices of an unused claim stay taken for as long as its allocation stands. An allocation that the request did
         # not bring was there before, and is not ours to take away.
         if not others and allocation is not None and claim.status.allocation == allocation:
             status["allocation"] = None

@@ -24,8 +24,8 @@ def upsert_config_map(
     """Return the config map of a pod that holds `values`; it is made, or an existing one brought up to date.
 
     What else the pod's own map holds stays. One that an earlier pod of the name left, or that holds the same already,
-    is taken over and emptied first. Any other stays as it is: an annotation of the pod chooses the name, and whoever
-    writes it need not have any right to config maps. `renewed` are values for keys that are only written where they
+    is taken over and emptied first. Any other stays as it is: an annotation of the pod chooses the name, and the user
+    who writes it need not have any right to config maps. `renewed` are values for keys that are only written where they
     exist.
 
     Source: the peer takes over whatever has the name.

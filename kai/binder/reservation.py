@@ -1,6 +1,6 @@
 """Shared GPUs are held by reservation pods: one pod that asks for one whole GPU, for each GPU that is shared.
 
-The scheduler names a shared GPU before anybody knows which one it is: a GPU group, an opaque text. The first bind into
+The scheduler names a shared GPU before it is known which one it is: a GPU group, an opaque text. The first bind into
 a group makes a reservation pod on the node; the device plugin gives it a GPU, its program writes which one into an
 annotation, and from then on the group is that GPU. Pods of the group carry its label.
 
@@ -164,7 +164,7 @@ def _device_of(
     made = yield from _make(pod, node, group, settings, gate)
     device = yield from _told_device(made, settings)
     if device is None:
-        # A GPU that nobody can name serves nobody; whoever needs the group next starts over with a new pod.
+        # A GPU without a name serves no pod; the next bind into the group starts over with a new reservation pod.
         yield from delete(pod_ref(made), uid=made.metadata.uid, grace_seconds=0)
         raise _silent(made)
     return device

@@ -8,7 +8,7 @@ While the API server is away no attempt begins. What it interrupted goes on as s
 nothing of single binds: that the server is away is one line for all of them.
 
 Besides what the queue asks for, everything is swept at the start and now and then: a reservation pod may have been
-deleted by somebody whom nobody watches.
+deleted by a user.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A user of a GPU group is a pod that was bound to the node of the group's reservation and has not ended: one whose grant
 names the group. Where a pod has no grant, or none that can be read, the bind request by which it was bound tells it,
 which the owner of the pod may not write; only where that is gone as well, and the pod is of our scheduler, its labels
-do. What labels say of any other pod counts for nothing, since anybody can write them.
+do. What labels say of any other pod counts for nothing, since every owner of a pod can write them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which steps a bind goes through, as configured.
 
 Steps run in descending priority and stop at the first failure. All are undone then, those that did not run included:
-after a crash nobody knows which did, so every `undo` must do nothing where nothing was done.
+after a crash the binder does not know which did, so every `undo` must do nothing where nothing was done.
 
 Source: names, priorities and arguments are those of the peer's binder plugins, so that its configuration is understood.
 """

@@ -1,7 +1,7 @@
 """Keeping reservations and their users in step: what a crash, a deleted pod or a lost request left behind.
 
-Two things can be left over. A reservation pod without users holds a GPU for nobody; it goes, unless a bind request that
-is not finished still means to use it. A running pod whose reservation is gone uses a GPU that the cluster believes is
+Two things can be left over. A reservation pod without users holds a GPU in vain; it goes, unless a bind request that is
+not finished still means to use it. A running pod whose reservation is gone uses a GPU that the cluster believes is
 free; it is deleted, so that its owner makes another.
 
 Both are destructive, so what a local store shows is only a suspicion. Before anything is deleted the API server is
