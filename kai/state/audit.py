@@ -199,7 +199,7 @@ def _slots_of(columns: Columns, booked: Bookings) -> tuple[Int64s, Int64s]:
 
 
 def _blurred(facts: Facts, booked: Bookings, slots: int) -> Bools:
-    """Return bool[S]: slots of nodes where a sharing pod left a copy, of which nobody knows the devices."""
+    """Return bool[S]: slots of nodes where a sharing pod left a copy, the devices of which are not known."""
     nodes = np.zeros(len(facts.nodes.gpu_memory), np.bool_)
     nodes[booked.node[booked.copy & (facts.shapes.devices[facts.pods.shape[booked.pod]] > 0)]] = True
     out = np.zeros(slots, np.bool_)

@@ -41,14 +41,14 @@ class Base:
     """Group rows by creation time, then uid."""
 
     def fresh_arena(self, memory: Memory) -> Int64s:
-        """Return a copy of the arena, in the place of the session's before if nobody looks at that any more.
+        """Return a copy of the arena, in the memory of the last session's arena if no view of that is left.
 
         Cost: of a copy. Memory that the process never touched before costs five times as much.
         """
         size = len(self.arena)
         spare = memory.recall(_SPARE)
         memory.keep(_SPARE, None)
-        # This name and the argument of the question are two who hold it; a third one would see its numbers change.
+        # This name and the argument of the question are two references; the holder of a third would see numbers change.
         if not (isinstance(spare, np.ndarray) and len(spare) >= size and getrefcount(spare) == 2):
             spare = np.empty(size + size // 16, np.int64)
         arena: Int64s = spare[:size]
@@ -68,7 +68,7 @@ class Base:
 def _widest(snapshot: Snapshot, slot_start: Int64s, placements: Sequence[Sequence[int]]) -> int:
     """Return how many devices one pod can have at most, at least 1.
 
-    As many as one asks for, but no more than the largest node has room for: anybody may write any number into an
+    As many as one asks for, but no more than the largest node has room for: a user may write any number into an
     annotation, and tables are as wide. A pod that asks for more finds no node.
     """
     most = int(np.diff(slot_start).max(initial=0))

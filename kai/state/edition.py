@@ -121,8 +121,8 @@ class Carrier:
     ) -> tuple[Column, ...]:
         """Return columns that ``make`` reads off the objects of rows; of fresh rows only, where that is enough.
 
-        Holds: ``make`` depends on each row's object and on ``inputs`` (compared by identity) alone; nobody changes the
-            columns.
+        Holds: ``make`` depends on each row's object and on ``inputs`` (compared by identity) alone; the columns
+            are not changed afterwards.
         """
         known = self._columns.get(name)
         same = known is not None and len(known[1]) == len(inputs) and all(map(_is, known[1], inputs))

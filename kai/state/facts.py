@@ -177,7 +177,7 @@ def group_facts(
 
 
 def queue_facts(snapshot: Snapshot) -> QueueFacts:
-    """Return the queue table; shares and totals are filled by whoever divides them (the proportion plugin)."""
+    """Return the queue table; the plugin that divides (proportion) fills shares and totals."""
     queues = snapshot.queues
     leaf = np.ones(len(queues), np.bool_)
     for queue in queues:

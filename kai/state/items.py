@@ -70,7 +70,7 @@ class Items(Sequence[T]):
 def carried_items(values: Sequence[T], edition: Edition, fresh: Sequence[T]) -> Sequence[T]:
     """Return values of the edition before, with rows where they are now and ``fresh`` in the fresh ones.
 
-    They are a tuple after many changes and share after few; whoever reads them need not care.
+    They are a tuple after many changes and share after few; readers need not tell the two apart.
 
     Cost: of what is fresh, and of a column of numbers; after many changes O(n).
     """

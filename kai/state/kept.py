@@ -122,7 +122,7 @@ class SubGroupColumns(NamedTuple):
 
 
 def group_columns(snapshot: Snapshot) -> GroupColumns:
-    """Return the columns of groups. Nobody may write them."""
+    """Return the columns of groups, which are not to be written."""
     groups, rows = snapshot.groups, snapshot.memory.rows
     trees = snapshot.memory.once("trees", (), Trees)
     if len(trees.columns) > _FEW * _FEW + 4 * len(groups):  # most are of groups of the past
@@ -222,7 +222,7 @@ def pods_by_leaf(leaf: Int64s, order: Int64s, subgroups: int) -> ByLeaf:
 
 
 def node_columns(snapshot: Snapshot) -> NodeColumns:
-    """Return the columns of nodes. Nobody may write them."""
+    """Return the columns of nodes, which are not to be written."""
     nodes, axis = snapshot.nodes, snapshot.axis
 
     def read(rows: Sequence[int]) -> NodeColumns:

@@ -26,7 +26,7 @@ class PodKinds:
 
     @classmethod
     def of(cls, pods: Iterable[Pod]) -> "PodKinds":
-        """Return the kinds of pods that nobody has numbered. Cost: O(P)."""
+        """Number the kinds of ``pods`` afresh. Cost: O(P)."""
         known: dict[PodKind, int] = {}
         numbers = [known.setdefault((pod.scheduler, *pod.labels), len(known)) for pod in pods]
         return cls(np.array(numbers, np.int64), tuple(known))

@@ -1,7 +1,7 @@
 """What one snapshot leaves to the next: answers that hold for as long as what they were made of stays the same.
 
 Facts are immutable, so an answer is as good as new while its inputs are the very same objects. A memory therefore
-keeps each answer with its inputs and compares identities; nobody has to say what became invalid.
+keeps each answer with its inputs and compares identities; so no caller has to say what became invalid.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,8 +38,8 @@ class Memory:
     def once(self, name: str, inputs: tuple[object, ...], make: Callable[[], T]) -> T:
         """Return what was made under ``name`` of the very same ``inputs``; make it if one of them is another object.
 
-        Holds: ``make`` depends on nothing but ``inputs``, and nobody changes what it returned. The inputs are kept, so
-            no identity is used twice.
+        Holds: ``make`` depends on nothing but ``inputs``, and its answer is not changed afterwards. The inputs are
+            kept, so no identity is used twice.
         """
         known = self._answers.get(name)
         if known is None or len(known[0]) != len(inputs) or not all(map(is_, known[0], inputs)):
@@ -77,7 +77,7 @@ class Memory:
         return None if known is None else known[1]
 
     def keep(self, name: str, value: object) -> None:
-        """Keep ``value`` under ``name`` for whoever can tell whether it still holds."""
+        """Keep ``value`` under ``name`` for a caller that can tell whether it still holds."""
         self._answers[name] = ((), value)
 
 
@@ -92,4 +92,4 @@ class Lineage:
     groups: Edition = attrs.field(factory=Edition)
     nodes: Edition = attrs.field(factory=Edition)
     kinds: PodKinds | None = None
-    """None: nobody has numbered the kinds of pods yet."""
+    """None: the kinds of pods are not numbered yet."""

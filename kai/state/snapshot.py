@@ -155,6 +155,6 @@ class Snapshot:
     def by_shape(self, name: str, read: Callable[[Shape], T], *inputs: object) -> tuple[T, ...]:
         """Return what ``read`` says of each shape; it is asked once about each, for as long as ``inputs`` are the same.
 
-        Whoever makes thousands of pods that all differ would else be paid for in every cycle.
+        Thousands of pods that all differ would else cost ``read`` in every cycle.
         """
         return self.memory.each(name, self.shapes, read, inputs)
