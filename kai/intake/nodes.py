@@ -111,7 +111,7 @@ def _with(node: Node, offered: int, layout: NumaLayout | None) -> Node:
 
 
 def _failing(source: api.Node) -> tuple[str, ...]:
-    """Return the types of conditions that keep pods away; a condition that is not there keeps nobody away."""
+    """Return the types of conditions that keep pods away; a condition that is not there keeps no pod away."""
     return tuple(
         condition.type
         for condition in source.status.conditions

@@ -111,10 +111,10 @@ def _is_fixed(container: Container) -> bool:
 
 
 def record_of(pod: Pod, request: api_bindrequest.BindRequest | None, layout: NumaLayout) -> Record | None:
-    """Return where a pod was put among the zones of its node; None if nobody says, or it cannot be true.
+    """Return where a pod was put among the zones of its node; None if no source says so, or it cannot be true.
 
     What the node observed counts before what is being bound, and that before what was predicted. An annotation that is
-    no such record says nothing, as it may be anybody's: then the next source counts.
+    no such record says nothing, as any user may have written it: then the next source counts.
 
     Source: the peer's numa plugin.
     """

@@ -1,6 +1,6 @@
 """Pods that hold something on the account of a group that is gone.
 
-Whoever may write a namespace may delete its pod groups while their pods run. What these hold was granted on the account
+A user who may write a namespace may delete its pod groups while their pods run. What these hold was granted on account
 of a queue, and is charged to it until they are gone: a group of the name that their grants tell takes the place of the
 one that is missing. It needs no pod, starts none, and can be taken back for others; nothing that the missing one said
 is known.

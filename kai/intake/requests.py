@@ -22,7 +22,7 @@ LARGEST_AMOUNT = 2**53
 
 MOST_DEVICES = 1024
 MOST_MEMORY = 2**40
-"""More devices, and MiB of one device, than any node has: anybody can write an annotation, and tables are as wide."""
+"""More devices, and MiB of one device, than any node has: any user can write an annotation, and tables are as wide."""
 
 _GPU = "gpu"
 _LONGEST = 64
@@ -99,7 +99,7 @@ def resource_key(pod: Pod, grant: Grant | None = None, scheduler_name: str = nam
 
     One without, that another scheduler than ``scheduler_name`` bound, has no share.
 
-    Source: the peer reads the annotations again, which whoever owns the pod may have edited since it was bound.
+    Source: the peer reads the annotations again, which the owner of the pod may have edited since it was bound.
     """
     spec, annotations = pod.spec, pod.metadata.annotations
     fixed = (

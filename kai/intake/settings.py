@@ -52,7 +52,7 @@ class IntakeSettings:
     def holds_device(self, metadata: ObjectMeta) -> bool:
         """Say whether a pod holds a device for pods that share it.
 
-        Source: the peer goes by the label alone, which whoever may make pods can write.
+        Source: the peer goes by the label alone, which every user who may create pods can write.
         """
         return (
             metadata.labels.get(names.APP) == self.reservation_app and metadata.namespace == self.reservation_namespace

@@ -1,4 +1,4 @@
-"""Shapes: identical pods are one row, whoever owns them."""
+"""Shapes: identical pods are one row, whatever their owners."""
 
 from collections.abc import Hashable
 from operator import is_not

@@ -22,7 +22,7 @@ from kai.state.edition import Edition
 _FEW: Final = 64
 """Changes up to this many are always made one by one."""
 _MOST_AHEAD: Final = 1 << 18
-"""Cells that are made ahead at most, should nobody ever take stock."""
+"""Cells that are made ahead at most, should no cycle ever put them."""
 
 
 class HasSource(Protocol):

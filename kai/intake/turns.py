@@ -1,15 +1,15 @@
 """Turns: of one namespace, so many kinds of pending groups are considered in a cycle, and all of them in turn.
 
-A group costs little if it is like one that was looked at before, and as much as a pod of everybody else's if it is like
-none. Whoever makes thousands of pods that all differ would make every cycle as long as that takes. So the kinds of
+A group costs little if it is like one that was looked at before; if it is like none, it costs as much as a pod of any
+other user. A user with thousands of pods that all differ would make every cycle as long as that takes. So the kinds of
 groups that wait in a namespace are dealt to turns, oldest first, and each cycle has one turn of each namespace:
 
     bound 2      kinds, oldest first   a b | c d | e      turns 0, 1, 2
     cycle 7      7 mod 3 = 1           c and d are considered; groups of the others wait for their turn
 
 Which turn it is follows from the number of the cycle, so the same input gives the same snapshot. Groups for which
-others were evicted are always considered. Nothing else changes for those who wait: what they ask for counts in fair
-shares.
+others were evicted are always considered. Nothing else changes for groups that wait: what they ask for counts in
+fair shares.
 """
 
 from collections.abc import Mapping, Sequence

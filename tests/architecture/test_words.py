@@ -10,7 +10,20 @@ from tests.architecture.source import PACKAGE, ROOT
 
 ROW = re.compile(r"^\| ([a-z][a-z, ]*) \| ", re.MULTILINE)
 NO_ACTOR = re.compile(r"\b(?:nobody|somebody|whoever|anybody)\b", re.IGNORECASE)
-MENDED = ("admission", "api", "cli", "cluster", "controllers", "podgrouper", "simulation", "telemetry")
+MENDED = (
+    "admission",
+    "api",
+    "binder",
+    "cli",
+    "cluster",
+    "controllers",
+    "intake",
+    "podgrouper",
+    "scheduler",
+    "simulation",
+    "state",
+    "telemetry",
+)
 """Packages whose sentences are mended; the others follow."""
 WRITTEN_INTO_MANIFESTS = {"kai/api/explanations.py"}
 """Its texts are part of manifests that are made of it."""
