@@ -43,8 +43,8 @@ class Allocate:
     def _serve_awaited(self, session: Session, waiting: GroupRows) -> None:
         """Try the groups for which others were evicted, each once: what was taken for them is theirs.
 
-        The order of queues asks who deserves the next pod most, and may answer with the group that was evicted: it
-        would be bound and evicted again in every cycle.
+        The order of queues asks which group deserves the next pod most, and may answer with the group that was evicted:
+        that group would be bound and evicted again in every cycle.
         """
         if not session.snapshot.awaited:
             return

@@ -1,4 +1,4 @@
-"""Consolidate: move running pods together so that a large one fits. Nobody loses a place, everybody moved gets another.
+"""Consolidate: move running pods together so that a large one fits. Every pod that is moved gets another place.
 
 Source: the peer's actions/consolidation.
 """

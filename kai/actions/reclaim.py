@@ -18,7 +18,7 @@ from kai.model.rows import Bools, Float64s, GroupRow
 
 
 def _may_reclaim(session: Session, portion: Portion) -> Verdict:
-    """Ask the first plugin that has an opinion; without one nobody may."""
+    """Ask the first plugin that has an opinion; without such a plugin no group may reclaim."""
     group, amounts = portion.group, portion.amounts()
     facts = session.facts.groups
     # The answer is one for all groups of a queue that want the same, until something is committed.

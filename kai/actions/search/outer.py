@@ -1,4 +1,4 @@
-"""Growing the set of those who might have to go: batch by batch off the victim heap, until the filters see a chance.
+"""Growing the set of possible victims, batch by batch off the victim heap, until the filters see a chance.
 
 Source: the peer's actions/common/solvers/scenario (by pod, accumulated scenario builder).
 """

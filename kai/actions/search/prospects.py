@@ -1,8 +1,8 @@
 """What moving pods can never make room for, told from sums.
 
-A consolidation ends with everybody placed: the victims are elsewhere and the aggressor has its place besides. So the
+A consolidation ends with all pods placed: the victims are elsewhere and the aggressor has its place besides. So the
 queues above it hold what they held and its amounts, and ready nodes have that much less. Where that exceeds a limit, or
-what is free, a search is in vain, whoever would be moved. The sums are made once for all groups that wait, so a group
+what is free, a search is in vain, whatever pods it moves. The sums are made once for all groups that wait, so a group
 without prospects costs a few comparisons instead of a search.
 """
 
@@ -81,7 +81,7 @@ class Prospects:
     def allow(self, session: Session, portion: Portion) -> bool:
         """Say whether moving pods has a chance to make room for the group.
 
-        Holds: if not, no search that ends with everybody placed succeeds, but for the first test, which is the peer's.
+        Holds: if not, no search that ends with all pods placed succeeds, but for the first test, which is the peer's.
         """
         if session.stamp != self._stamp:
             self._sums, self._stamp = _Sums(session), session.stamp

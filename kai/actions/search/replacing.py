@@ -1,4 +1,4 @@
-"""Evicting a set of victims and placing everybody affected again, the aggressor too, by promises only.
+"""Evicting a set of victims and placing all affected groups again, the aggressor too, by promises only.
 
 Source: the peer's actions/common (simulated allocation of a preemptor and its victims).
 """
@@ -51,13 +51,14 @@ class Replacing:
     def repeat(
         self, statement: Statement, part: Portion, victims: PodRows, *, all_return: bool
     ) -> Sequence[int] | None:
-        """Try ``victims`` again; None if the aggressor, with just those gone who lost their places, finds none.
+        """Try ``victims`` again; None if the aggressor finds no place with only those gone that lost their places.
 
-        What it asks for may be more than what is booked: a place for a reservation pod, room in a domain by a rule of
-        thumb. Where that went to a victim that was placed again, the next cycle would refuse the aggressor, the evicted
-        pods would come back, and be evicted again. ``all_return``: those who lost their places must find others beside
-        the aggressor, for the same reason: where what one of them asks for went to a victim that stays after all, it
-        would drive the aggressor out again.
+        What the aggressor asks for may be more than what is booked: a place for a reservation pod, room in a domain by
+        a rule of thumb. Where that went to a victim that was placed again, the next cycle would refuse the aggressor,
+        and the evicted pods would come back and be evicted again.
+
+        ``all_return``: victims that lost their places must find others beside the aggressor, for the same reason: a
+        victim whose room went to another victim that stays after all would drive the aggressor out again.
         """
         losing = victims[(_LOST >> self.session.columns.status[victims]) & 1 == 1]
         statement.discard()
@@ -111,7 +112,7 @@ class Replacing:
         return aggressor
 
     def _place_again(self, statement: Statement, part: Portion, victims: Int64s, nodes: NodeRows) -> bool:
-        """Promise places to the aggressor and then to whoever comes next by queue order.
+        """Promise places to the aggressor and the groups of its victims, in queue order.
 
         Say whether the aggressor got its own.
         """

@@ -4,12 +4,12 @@
         k = 1, 2, 4 ... then bisection: the largest part of the chunk that can be helped;
         the victims of one step are known to the next
         then the whole chunk, with what is known
-    each step: outer scenarios grow -> generator proposes -> evict and place everybody affected again
+    each step: outer scenarios grow -> generator proposes -> evict and place all affected groups again
                -> plugins accept or not
 
-A simulation is an open statement: evict, then place the aggressor and all victims in queue order, promises only. What
-nobody accepts is undone. On success the statement is committed, so a victim is never evicted unless its aggressor has
-a place in the very same commit.
+A simulation is an open statement: evict, then place the aggressor and all victims in queue order, promises only. A
+simulation that plugins do not accept is undone. On success the statement is committed, so a victim is never evicted
+unless its aggressor has a place in the very same commit.
 
 One engine for three causes: reclaim, preempt and consolidate differ in who may be a victim, who accepts, and what is
 said about it.
@@ -66,7 +66,7 @@ class Found:
     batches: Batches
     """The batches that really lose something, evicted ones first."""
     failed: Sequence[int]
-    """Who found no other place, as ``settle`` wants it."""
+    """The groups that found no other place, as ``settle`` takes them."""
     sure: bool = False
     """Whether all victims go, and the filters would let just them pass."""
 
@@ -88,7 +88,7 @@ class Search:
         rule: str,
         explain: Explain | None,
     ) -> None:
-        """Prepare; ``victims`` are who may be taken, ``rule`` and ``explain`` say why and with which numbers.
+        """Prepare; ``victims`` may be taken, ``rule`` and ``explain`` say why and with which numbers.
 
         ``standing``: how groups stand, for the short cuts; None: the long way.
         """
@@ -306,9 +306,9 @@ class Search:
                 return True
 
     def _simulate(self, scenario: Scenario, terms: Terms) -> Found | None:
-        """Evict the scenario's victims, place everybody who is affected again, and let plugins judge.
+        """Evict the scenario's victims, place all affected groups again, and let plugins judge.
 
-        On refusal nothing has happened.
+        A refusal undoes all of it.
         """
         victims = scenario.victims()
         statement = self._session.statement(self._cause.value, self._cause, self._aggressor.group, self._rule)

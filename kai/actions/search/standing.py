@@ -24,7 +24,7 @@ class Standing:
     """All groups as they stand. Shapes: G groups, N nodes."""
 
     def __init__(self, session: Session) -> None:
-        """Describe nobody yet."""
+        """Begin with no group described."""
         self._session = session
         self._ranks = False
         """Whether groups were ever ranked."""

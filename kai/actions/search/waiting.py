@@ -1,6 +1,4 @@
-"""What reclaim, preempt and consolidation have in common.
-
-Who may search, what is not worth searching for, and the loop.
+"""What reclaim, preempt and consolidation share: who may search, which searches are in vain, and the loop.
 
 Source: the peer's actions (reclaim, preempt, consolidation), its victim-invariant pre-filter and scheduling
     constraints signature.
@@ -146,7 +144,7 @@ class Past:
     """What one run of a hunt keeps from search to search."""
 
     def __init__(self, session: Session) -> None:
-        """Begin with nobody having failed."""
+        """Begin without a failed group."""
         self._session = session
         self.failed: dict[int, dict[str, Footprint]] = {}
         """Footprints of groups that failed, by queue and signature."""
@@ -227,7 +225,7 @@ class Closed:
             self.mask[self._ordered[begin:end]] = True
 
     def note(self, dropped: GroupRows) -> None:
-        """Tell those that were dropped what the one that they are like was told."""
+        """Note on the ``dropped`` groups what was noted on the group that they are like."""
         if not len(dropped):
             return
         classes = self._classes[dropped]
@@ -236,7 +234,7 @@ class Closed:
                 self._session.records.note_alike(dropped[classes == number], self._notes[number])
 
     def reopen(self) -> None:
-        """Look at everybody again: something changed."""
+        """Look at all groups again: something changed."""
         self.mask[:] = False
 
 
