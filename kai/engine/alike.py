@@ -1,4 +1,4 @@
-"""Groups that nobody can tell apart: what one of them was told, all of them would be."""
+"""Groups that only names tell apart: what is decided about one of them holds for all of them."""
 
 from collections.abc import Sequence
 

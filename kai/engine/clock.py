@@ -1,7 +1,7 @@
 """The instant of a cycle, and until when its answers about it stay what they are.
 
-A cycle is a function of facts and of one instant. Whoever only asks whether a deadline has come gets the same answer
-until the next deadline; so a cycle that decided nothing need not be repeated before then, unless facts change.
+A cycle is a function of facts and of one instant. A plugin that only asks whether a deadline has come gets the same
+answer until the next deadline; so a cycle that decided nothing need not be repeated before then, unless facts change.
 """
 
 from math import inf

@@ -20,7 +20,7 @@ class Grants:
     """The decisions to bind of one world. What is the same for all pods of a shape is worked out once."""
 
     def __init__(self, world: World, details: Details, slot_names: Sequence[str]) -> None:
-        """Begin with nothing worked out; ``slot_names`` [S] is empty for devices that nobody shares yet."""
+        """Begin with nothing worked out; ``slot_names`` [S] is empty for devices that no pod shares yet."""
         self._world = world
         self._details = details
         self._opening_names = slot_names

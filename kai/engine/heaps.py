@@ -1,4 +1,4 @@
-"""The heaps that actions pop groups from: a thin Python hand on the kernels of ``kai.kernels.order``.
+"""The heaps that actions pop groups from: a thin layer of Python over ``kai.kernels.order``.
 
 A heap keeps one entry for each group, which is the whole group or a part of it. Keys and amounts of entries are
 brought up to date before every operation for those groups whose pods changed status since.

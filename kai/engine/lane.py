@@ -1,7 +1,7 @@
 """The fast lane of allocate: groups that need no Python are served by one kernel, as many as come in a row.
 
 Decisions come out in bulk. What the kernel cannot do itself, it hands back: groups that plugins must be asked about,
-and refusals that nobody has put into words yet.
+and refusals that are not in words yet.
 """
 
 from collections.abc import Iterator, Sequence
@@ -97,7 +97,7 @@ class Lane:
     def _waiting_shapes(self, waiting: Int64s) -> tuple[Int64s, Int64s]:
         """Return the shapes of pods of plain trees that wait, most frequent first, with one pod of each.
 
-        Of shapes that plugins look at groups for: pods that are the only ones of their groups.
+        Where plugins look at the group for a shape, only pods that are alone in their groups count.
         """
         session = self._session
         columns, facts, groups = session.columns, session.facts, session.facts.groups

@@ -1,6 +1,6 @@
 """What nodes object to, in full: every resource that is short, and whose quota or limit stands in the way.
 
-A kernel stops at the first thing that keeps a pod from a node. Who reads why a job waits wants all of it, as the
+A kernel stops at the first thing that keeps a pod from a node. A user who reads why a job waits wants all of it, as the
 peer's conditions say it.
 
 Source: the peer's FittingError of nodes and NewFitErrorInsufficientResource; its capacity policy for single nodes.

@@ -1,4 +1,4 @@
-"""Why groups wait. Thousands that wait for one reason are noted as such, and written out when somebody asks."""
+"""Why groups wait. Thousands of groups that wait for one reason share one note, which is written out when read."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -186,7 +186,7 @@ class Session(World):
         return tuple(key for key in self._helped if key in promised)
 
     def _note_help(self, decisions: tuple[Decision, ...]) -> None:
-        """Remember who gains by a search; who loses pods, or has them moved, has its turn like all others."""
+        """Remember which groups gain by a search; groups that lose or move pods have their turn like all others."""
         of_pod = self.snapshot.pod_group
         losing = {int(of_pod[each.pod]) for each in decisions if isinstance(each, Evict)}
         gaining = {int(of_pod[each.pod]) for each in decisions if isinstance(each, Nominate)} - losing

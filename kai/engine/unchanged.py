@@ -1,8 +1,8 @@
-"""Rest: a cycle that would repeat an earlier one decision by decision, that is none at all, is not run again.
+"""Rest: a cycle that could only repeat an earlier cycle without decisions is not run.
 
 A cycle is a function of its facts, its profile, its instant and what its budget grants. If the facts and the profile
 are the very same objects, a cycle with the same groups in turn decided nothing, the budget never said no, and no
-deadline that anybody asked about has come since, then this cycle would leave the same report.
+deadline that was asked about has come since, then this cycle would leave the same report.
 """
 
 from typing import cast

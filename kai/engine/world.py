@@ -39,7 +39,7 @@ class World:
     policy: Policy
     """What all plugins say together, once they have opened."""
     ledger: Ledger
-    """Who is where, once plugins have opened."""
+    """What pods hold where, once plugins have opened."""
     group_keys: Float64s
     """float64[G, k]: what orders groups, once plugins have opened; the last key is unique."""
 
