@@ -54,7 +54,7 @@ class Nominate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Evict:
     """Delete a pod.
 
-    ``aggressor`` is the group that gains (-1: nobody), ``rule`` what allowed it, ``moved_to`` the node it was
+    ``aggressor`` is the group that gains (-1: none), ``rule`` what allowed it, ``moved_to`` the node it was
     promised (-1: none).
 
     ``facts`` are the numbers that the message about it is made of, as they were before anything was evicted.

@@ -1,7 +1,7 @@
-"""Scenarios: who would have to go so that somebody can run.
+"""Scenarios: which pods would have to go so that a group can run.
 
 A search grows an *outer* scenario batch by batch; generators propose smaller *scenarios* out of it, and each is tried
-by evicting its victims in an open statement and placing everybody again.
+by evicting its victims in an open statement and placing all affected groups again.
 """
 
 from collections.abc import Iterable, Iterator

@@ -6,7 +6,7 @@ A plugin refuses with an instance of ``Words`` where the engine refuses with a `
 
     return Verdict.refused(RACK_IS_FULL, rack="a")
 
-The texts are made of the facts of the refusal, once, when somebody reads them.
+The texts are made of the facts of the refusal, only when they are read.
 """
 
 from collections.abc import Callable, Mapping, Sequence

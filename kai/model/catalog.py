@@ -24,6 +24,6 @@ class Catalog:
     """Labels of each namespace."""
     config_maps: frozenset[tuple[str, str]] = frozenset()
     config_maps_known: bool = False
-    """Whether config maps were listed at all; if not, nobody is refused for a missing one."""
+    """Whether config maps were listed at all; if not, no pod is refused for a missing one."""
     volumes: VolumeCatalog = VolumeCatalog()
     claims: ClaimCatalog = ClaimCatalog()

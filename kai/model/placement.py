@@ -1,7 +1,7 @@
 """What a placement says besides the node: which zones of the node, which devices of which claims.
 
-Plugins choose these details once, when a pod is placed; they travel with the decision to whoever carries it out, and
-into the report of a cycle.
+Plugins choose these details once, when a pod is placed; they travel with the decision to the service that carries it
+out, and into the report of a cycle.
 """
 
 import attrs

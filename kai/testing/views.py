@@ -47,7 +47,7 @@ def open_session(taken: Snapshot, *plugins: Plugin) -> Session:
 class _Opener:
     """A plugin that opens another one and keeps what it answered.
 
-    Keys are kept from the session, which would use them at once, before anybody has looked at their shape.
+    Keys are kept from the session, which would use them at once, before a test has looked at their shape.
     """
 
     plugin: Plugin
