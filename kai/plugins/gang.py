@@ -16,9 +16,9 @@ from kai.framework import Batches, Extension, Int64s, NodeRows, Outer, Scenario,
 
 @attrs.frozen(kw_only=True)
 class Gang:
-    """Propose the batches on the K nodes that are cheapest to free, K growing 1, 2, 4, 8 ...
+    """Propose the batches on the K nodes that are cheapest to free, with growing K.
 
-    From the least that could do.
+    K begins with the least that could do, and grows by 1, 2, 4, 8 ...
     """
 
     def open(self, session: SessionView) -> Sequence[Extension]:

@@ -177,7 +177,8 @@ class _Rules:
     def _is_near(self, nodes: NodeRows) -> Bools:
         """Return bool[n]: the nodes whose domains all hold pods that match every term.
 
-        The first of a series is excused: nobody matches anywhere, but the pod itself does. It needs the labels even so.
+        The first pod of a series is excused, where no placed pod matches but the pod itself does. It needs the labels
+        even so.
         """
         _, standing = self._session.standing(self._wanted)
         labelled = np.ones(len(nodes), np.bool_)

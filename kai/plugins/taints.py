@@ -1,7 +1,7 @@
 """Keep pods off nodes whose taints they do not tolerate.
 
 Only ``NoSchedule`` and ``NoExecute`` repel; ``PreferNoSchedule`` is not scored, as in the peer. A cordoned node is
-refused before anybody looks at its ``node.kubernetes.io/unschedulable`` taint, so tolerating that taint does not help.
+refused before its ``node.kubernetes.io/unschedulable`` taint is looked at, so tolerating that taint does not help.
 
 Source: the peer's plugins/predicates, which runs kube-scheduler's TaintToleration filter.
 """
@@ -33,7 +33,7 @@ class Taints:
     """Refuse nodes with a repelling taint that a pod does not tolerate."""
 
     def open(self, session: SessionView) -> Sequence[Extension]:
-        """Return the filter; nothing if no node repels anybody."""
+        """Return the filter; nothing if no node repels pods."""
         nodes = session.snapshot.nodes
         tainted = session.once("taints", (nodes,), lambda: _Tainted(nodes))
         if len(tainted.kinds) == 1 and not tainted.kinds[0]:

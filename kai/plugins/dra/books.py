@@ -1,7 +1,7 @@
-"""Who holds which device: columns that follow placements, and what a placement changes in them.
+"""Which claim holds which device: columns that follow placements, and what a placement changes in them.
 
-A claim is allocated for as long as somebody uses it: pods that are placed, and consumers beyond the snapshot that its
-status names. The first pod takes the devices, the last one gives them back; those between only count.
+A claim is allocated for as long as it has users: pods that are placed, and consumers beyond the snapshot that its
+status names. The first pod takes the devices, the last one gives them back; pods between the two only count.
 
 Devices of a driver for GPUs are also GPUs of their node. The engine books the GPUs of every pod; where several pods
 share a device, all but the first are *counted already*, and the node gets back what the engine booked for them.

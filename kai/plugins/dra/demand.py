@@ -137,7 +137,7 @@ class Demands:
         return np.array([not device.taints or _is_tolerated(device, tolerations) for device in devices], np.bool_)
 
     def _large_enough(self, capacity: Sequence[tuple[str, int]]) -> Bools:
-        """Return bool[D]: devices that have all of ``capacity`` when nobody uses them."""
+        """Return bool[D]: devices that have all of ``capacity`` while they are unused."""
         devices = self._inventory.devices
         if not capacity:
             return np.ones(len(devices), np.bool_)

@@ -231,7 +231,7 @@ class Desk:
         """Return the devices of ``pod`` on ``node``, which ``filter_nodes`` let pass; None if it cannot have them.
 
         A pod that the open statement evicted from ``node`` keeps its devices there, even if they were promised to
-        somebody meanwhile: a promise is made anew in every cycle, and there are devices enough for both.
+        another pod meanwhile: a promise is made anew in every cycle, and there are devices enough for both.
         """
         placement = self._solve(pod, node)
         if placement is None:

@@ -54,7 +54,7 @@ class Inventory:
     counters: Mapping[CounterKey, tuple[int, int]]
     """Row and amount of each shared counter of a pool."""
     draws: Mapping[int, tuple[tuple[int, int], ...]]
-    """Counter rows and amounts that a device draws when it is allocated. A counter that nobody offers has row -1."""
+    """Counter rows and amounts that a device draws when it is allocated. A counter that no pool offers has row -1."""
     limits: Tables
     """How much there is of each device that can have one holder (1), of each capacity, and of each counter."""
     local: Mapping[int, Int64s]

@@ -155,7 +155,7 @@ class _Aligner:
         return self._layouts.placement(int(node), drawn, self._axis)
 
     def recorded(self, pod: PodRow) -> NumaPlacement:
-        """Return where a pod that stood somewhere was put, if its node aligns it and anybody wrote it down."""
+        """Return where a pod that stood somewhere was put, if its node aligns it and a record says so."""
         node = int(self._view.snapshot.pod_node[pod])
         facts = self._pod(pod)
         if node < 0 or not is_aligned(self._zones, facts.guaranteed, facts.devices, node):

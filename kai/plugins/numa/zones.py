@@ -59,7 +59,7 @@ def amounts(vector: Int64s, axis: ResourceAxis) -> Amounts:
 
 
 def recorded_placement(snapshot: Snapshot, pod: int) -> NumaPlacement:
-    """Return where ``pod`` was put among the zones of its node, as far as anybody wrote it down."""
+    """Return where ``pod`` was put among the zones of its node, as far as its record says."""
     record = snapshot.pod_numa.get(pod, ())
     layout = snapshot.nodes[int(snapshot.pod_node[pod])].numa if snapshot.pod_node[pod] >= 0 else None
     if layout is None or not record:

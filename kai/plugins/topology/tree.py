@@ -100,9 +100,9 @@ class TopologyTree:
         return self.levels.index(level) + 1 if level in self.levels else -1
 
     def common_depth(self, nodes: Int64s, stop: int) -> int:
-        """Return the depth of the lowest domain that holds all ``nodes``, looking no deeper than ``stop`` (-1.
+        """Return the depth of the lowest domain that holds all ``nodes``, looking no deeper than ``stop``.
 
-        As deep as there is).
+        -1: look as deep as there are levels.
         """
         depth = 0
         if not len(nodes):
@@ -141,8 +141,8 @@ class TopologyTree:
     def domain_tree(self, required: int, preferred: int, *, stop: bool) -> DomainTree | None:
         """Return the domains for groups that may use all nodes, by the depths of their constraint (0: not given).
 
-        None if a level is unknown, or if all nodes are in one domain below the levels; ``stop`` says that nobody looks
-        there. Made once.
+        None if a level is unknown, or if all nodes are in one domain below the levels; ``stop``: a required
+        level is not looked below. Made once.
         """
         key = (required, preferred, stop)
         if key not in self._domain_trees:

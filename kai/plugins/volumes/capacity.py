@@ -24,7 +24,7 @@ class _Consumers:
     """Pods with claims that are not provisioned yet."""
 
     pods: PodRows
-    """Those with claims that nobody else uses, ascending."""
+    """Those with claims that no other pod uses, ascending."""
     sizes: Int64s
     """Of the claims of each."""
     shared: tuple[tuple[int, PodRows], ...]
@@ -42,10 +42,10 @@ class _Owners:
 
 
 class Storage:
-    """The reports of drivers, and who has or will have something provisioned.
+    """The reports of drivers, and the pods that have or will have something provisioned.
 
-    A node that two reports for one class cover has no report at all, as in the peer: nobody knows which of the two a
-    claim would be charged to.
+    A node that two reports for one class cover has no report at all, as in the peer: a claim could be charged to
+    either of the two.
     """
 
     def __init__(self, session: SessionView, mounts: Sequence[Mounts | None]) -> None:
@@ -85,7 +85,7 @@ class Storage:
         return self._session.node_labels.selects(report.nodes)
 
     def _consumers_of(self, name: str) -> "_Consumers":
-        """Return who will have something of a class provisioned."""
+        """Return the pods that will have something of a class provisioned."""
         users: dict[tuple[str, str], list[int]] = {}
         sizes: dict[tuple[str, str], int] = {}
         for shape, mount in enumerate(self._mounts):
