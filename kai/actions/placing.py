@@ -103,7 +103,7 @@ class _Placer:
 def must_wait(portion: Portion, session: Session) -> bool:
     """Say whether the gang of some leaf would start with pods that are only promised a place.
 
-    Then the whole group waits.
+    If so, the whole group waits.
     """
     for leaf in portion.leaves:
         promised = int(session.columns.pipelined[leaf])

@@ -48,7 +48,7 @@ def attempt(binder: Binder, ref: Ref[BindRequest], *, patient: bool = True) -> P
 def attempt_unwritten(binder: Binder, request: BindRequest, *, patient: bool = True) -> Plan[Outcome]:
     """Try to carry out an order of this process that was never written, and return how that went.
 
-    Only for binds that prepare nothing: what is not written cannot be found and finished by another life. A failure is
+    Use it only for binds that prepare nothing: another life cannot find and finish what is not written. A failure is
     told to the pod; the scheduler that gave the order tells of a success.
     """
     try:
@@ -94,7 +94,7 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
     except RefusedError as error:
         if error.interrupts and (patient or error.is_unknown):
             raise
-        # Who was refused will be refused again; what was in the way may be gone.
+        # A rejected write will be rejected again; any other obstacle may be gone.
         retryable = error.reason is not Reason.REJECTED
         return (yield from _fail(binder, request, pod, node, str(error), retryable=retryable))
     return (yield from _finish(binder, request, pod))
@@ -103,7 +103,7 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
 def _finish(binder: Binder, request: BindRequest, pod: Pod) -> Plan[Outcome]:
     """Say that a pod is bound. What cannot be said to the pod keeps the request from nothing."""
     if not request.metadata.uid:
-        return Outcome(verdict=Verdict.BOUND)  # who gave an order that is not written will say so
+        return Outcome(verdict=Verdict.BOUND)  # the scheduler that gave an unwritten order will say so
     leftovers = []
     try:
         yield from report_bound(pod, request.spec.selected_node, on_pod=binder.settings.report_success_on_pod)

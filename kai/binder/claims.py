@@ -5,7 +5,7 @@ written only where there is none. Devices for extended resources have no claim y
 follows from the pod, so that a lost answer does not make two.
 
 Source: the peer's binder, except that a failed bind gives back what it took: a claim reserved for a pod that runs
-nowhere would keep its devices from everybody.
+nowhere would keep its devices from all others.
 """
 
 from __future__ import annotations

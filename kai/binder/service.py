@@ -130,7 +130,7 @@ class BinderService:
     def offer(self, request: BindRequest) -> None:
         """Take an order that this process has just written, without waiting for the watch to bring it.
 
-        To be called on the event loop. While the binder does not run, nothing happens: it will find the order when it
+        Call it on the event loop. While the binder does not run, nothing happens: it will find the order when it
         starts.
         """
         if self._tasks is not None:
@@ -139,7 +139,7 @@ class BinderService:
     def carry_out(self, request: BindRequest, done: Callable[[str], None]) -> bool:
         """Carry out an order of this process that is not written; tell why it failed, or "" once the pod is bound.
 
-        To be called on the event loop. False while the binder does not run: then nothing is done, and nothing told.
+        Call it on the event loop. False while the binder does not run: then nothing is done, and nothing told.
         """
         if self._tasks is None:
             return False

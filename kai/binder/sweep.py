@@ -62,7 +62,7 @@ def _sweep_held_group(group: str, settings: BinderSettings, nodes: frozenset[str
     suspected = yield from _members(group, settings, nodes, fresh=False)
     if not suspected.unreserved and not suspected.unused:
         return ()
-    # First the requests: who is not awaited any more by now has its node in what is read after.
+    # First the requests: a pod that is not awaited any more by now has its node in what is read after.
     spared = not suspected.unused or (yield from _is_awaited(group))
     members = yield from _members(group, settings, nodes, fresh=True)
     if members.unreserved:

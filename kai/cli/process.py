@@ -278,7 +278,7 @@ class _Plan:
             Watched(
                 cls=cls,
                 field_selector="status.phase!=Failed" if cls is Pod and not self.others else "",
-                metadata_only=cls is ConfigMap,  # which are there; who needs more of one asks for it
+                metadata_only=cls is ConfigMap,  # which are there; a reader of one asks the API server for it
             )
             for cls in wanted
         ]

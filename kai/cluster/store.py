@@ -1,4 +1,4 @@
-"""The store: the shelves of all kinds, who is told of changes, and the cluster as one value.
+"""The store: the shelves of all kinds, the subscribers to changes, and the cluster as one value.
 
 Everything here runs on the event loop and returns at once; only the waiting is asynchronous. A watch takes
 in each read from the network as one batch (`taking`), so subscribers are woken once for a read, not for each object.

@@ -46,7 +46,7 @@ class WatchSettings:
     longest_pause: float = 30.0
     absent_pause: float = 30.0
     unreachable_pause: float = 5.0
-    """Where there is no answer at all; who asks whether the server is back asks for all kinds (`reachability`)."""
+    """Where there is no answer at all; one question (`reachability`) whether the server is back serves all kinds."""
 
 
 # --- Events --------------------------------------------------------------------------------------------------------

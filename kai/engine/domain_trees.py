@@ -19,7 +19,7 @@ MOST_CELLS = 8_000_000
 def make_trees(world: World, waiting: GroupRows) -> tuple[DomainTrees, Int64s]:
     """Return the kinds of those groups of ``waiting`` that a kernel can serve, and the shapes of their pods.
 
-    Their shapes are prepared.
+    The shapes are prepared.
     """
     kinds, kind = _kinds(world, waiting)
     shapes = _counted_shapes(world, kind, MOST_CELLS // max(1, len(world.all_nodes)) - len(kinds))

@@ -218,7 +218,7 @@ def _is_mine(error: PluginError, use: PluginUse, hook: str) -> bool:
 
 
 def _check(use: PluginUse, hook: str, answer: object, asked: tuple[Any, ...]) -> None:
-    """Refuse an answer that the engine would refuse as well, where it is still known who gave it.
+    """Refuse an answer that the engine would refuse as well, where the plugin that gave it is still known.
 
     Raises: PluginError.
     """

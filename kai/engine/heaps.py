@@ -18,7 +18,7 @@ from kai.model.rows import Bools, GroupRows, Int64s
 class GroupHeap:
     """Groups by queue order, best first.
 
-    With ``victims`` in reverse, so that the group that deserves its place least comes first.
+    With ``victims`` the order is reversed: the group that deserves its place least comes first.
     """
 
     def __init__(self, session: Session, *, victims: bool = False, depth: int = -1) -> None:
@@ -73,7 +73,7 @@ class GroupHeap:
         fill(session.facts, session.columns, session.policy.rules, self._heap, usable)
 
     def push(self, portion: Portion) -> None:
-        """Add a group or what is left of it."""
+        """Add a group, or the part that is left of it."""
         session = self._session
         group = portion.group
         queue = int(session.facts.groups.queue[group])
@@ -88,7 +88,7 @@ class GroupHeap:
         push(session.facts, session.columns, session.policy.rules, self._heap, group)
 
     def pop(self) -> Portion | None:
-        """Take the next one; None when the heap is empty."""
+        """Take the next group; None when the heap is empty."""
         self._refresh()
         group = pop(self._session.facts, self._session.columns, self._session.policy.rules, self._heap)
         if group < 0:
@@ -117,7 +117,7 @@ class GroupHeap:
         return (self.taken(group) if group >= 0 else None), passed
 
     def pop_among(self, wanted: Bools) -> Portion | None:
-        """Take the next one with ``wanted`` [G], dropping those before it; None when there is none."""
+        """Take the next group that is ``wanted`` [G] and drop the groups before it; None when there is none."""
         self._refresh()
         group = pop_among(self._session.facts, self._session.columns, self._session.policy.rules, self._heap, wanted)
         if group < 0:

@@ -1,4 +1,4 @@
-"""Opened plugins: what each of them answers in one session, and who is to blame when an answer fails.
+"""Opened plugins: what each of them answers in one session, and which plugin to blame when an answer fails.
 
 A plugin returns small extensions. ``open_plugins`` is the one place where they become what the engine asks. Every
 function of a plugin is wrapped there, so that whatever it raises names the plugin, where it comes from, and what it was
@@ -181,7 +181,7 @@ class Asking:
     def _guarded_generator(
         self, hook: str, function: Callable[[Iterator[Outer]], Iterator[Scenario]]
     ) -> Callable[[Iterator[Outer]], Iterator[Scenario]]:
-        """Do the same for a function whose results are made one by one."""
+        """Wrap a function whose results are made one by one, as ``guarded`` does."""
         timed = function if self.stopwatch is None else _timed_generator(self.stopwatch, self.use.name, hook, function)
 
         @wraps(function)

@@ -178,7 +178,7 @@ class Portion:
     def chunk(self) -> PodRows:
         """Return the pods that one attempt places.
 
-        All that are missing to the minimum, or one more, or one more sub-group.
+        These are all pods that are missing to the minimum, else one more pod, or one more sub-group.
 
         The answer is kept until a pod of the group changes its status. Pods that the open statement evicted count as
         waiting; that they stop counting once the statement is committed does not change an answer that was given
@@ -190,8 +190,8 @@ class Portion:
     def amounts(self) -> Float64s:
         """Return float64[3]: CPU, memory and GPU that the chunk is taken to want, in axis units.
 
-        Kept as the chunk is, but from the moment it is first asked for: pods of the chunk that no longer wait by then
-        count nothing. The order of queues depends on that.
+        The answer is kept as the chunk is, but from the moment at which it is first asked for: pods of the chunk that
+        no longer wait by then count nothing. The order of queues depends on that.
         """
         self._answer()
         if self._amounts is None:
@@ -244,7 +244,7 @@ class Portion:
     def next_victims(self) -> tuple[PodRows, bool]:
         """Return the pods to give up first, and whether others with a place remain.
 
-        Surplus pod by pod, surplus sub-groups whole, then everything.
+        Surplus pods go one by one, then surplus sub-groups as a whole, then everything.
         """
         everything = self.holding(ACTIVE_ALLOCATED)
         surplus = descend(self._surplus(self.root))
@@ -321,7 +321,7 @@ class Portions:
     """The whole groups of a world, as portions."""
 
     def __init__(self, world: World) -> None:
-        """Begin with none."""
+        """Begin with no portion made."""
         self._world = world
         self._known: dict[int, Portion] = {}
 

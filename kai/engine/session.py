@@ -177,7 +177,7 @@ class Session(World):
     def awaited(self) -> tuple[str, ...]:
         """Return the keys of groups for which pods were evicted, now or before, and which wait for their places.
 
-        They are in the order in which they were helped: what one search found assumes what those before it did.
+        The groups are in the order of their searches: what one search found assumes what earlier searches did.
         """
         if not self._helped:
             return ()

@@ -97,8 +97,8 @@ class DomainTree:
     """The domains that a group of one leaf may be placed in, for kernels that try the first one.
 
     Domains are numbered depth by depth from 0, which holds all others; parents come before their children. Pods go into
-    the finest domain that holds them all, there being several in the one whose parents are first by these rules; of
-    domains with one parent the tightest goes first, then that with the least number.
+    the finest domain that holds them all. Where several do, the domain whose parents come first by these rules goes
+    first; of domains with one parent the tightest goes first, then the domain with the least number.
     """
 
     rows: NodeRows
@@ -236,7 +236,7 @@ class Placement:
 
 @attrs.frozen(kw_only=True)
 class Victims:
-    """Who may lose pods for whom."""
+    """Which groups may lose pods for which others."""
 
     queues: Callable[[GroupRow, Cause], Bools | None] | None = None
     """bool[Q]: of which queues groups may be victims; None: of all. Groups without a queue are none then."""

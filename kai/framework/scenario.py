@@ -107,7 +107,7 @@ class Scenario:
 class Outer:
     """The outer scenario at one moment.
 
-    Everything that may be taken so far, with the numbers that generators choose by.
+    It holds everything that may be taken so far, with the numbers that generators choose by.
 
     Amounts are thousandths of a GPU.
     """
@@ -149,7 +149,7 @@ class Outer:
     def losing_on(self, node: int) -> Batches:
         """Return one batch for each group that would lose a pod on ``node``: all its pods that may be taken.
 
-        Groups in the order of their first pods, recorded pods before others.
+        Groups come in the order of their first pods, recorded pods before others.
         """
         pods, columns = self.recorded.pods, self.view.columns
         return Batches(*victims.losing_on(self.view.facts, columns, pods, self.batches.pods, node))

@@ -124,8 +124,8 @@ class SessionView(Protocol):
     def once(self, name: str, inputs: tuple[object, ...], make: Callable[[], T]) -> T:
         """Return what ``make`` returned for the very same ``inputs``, in this session or an earlier one.
 
-        For what follows from facts (``snapshot.nodes`` and the like) and costs something to work out. ``make`` may
-        depend on nothing but ``inputs``, and what it returned is not to be changed. ``name`` is the plugin's own.
+        Use it for what follows from facts (``snapshot.nodes`` and the like) and costs something to work out. ``make``
+        may depend on nothing but ``inputs``, and what it returned is not to be changed. ``name`` is the plugin's own.
         """
         return self.snapshot.memory.once(f"plugin: {name}", inputs, make)
 

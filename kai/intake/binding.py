@@ -42,7 +42,7 @@ def live_bind_requests(
 def expired_bind_requests(objects: ClusterObjects, settings: IntakeSettings) -> tuple[BindRequest, ...]:
     """Return the requests that no snapshot counts any more, because they failed or their node is gone.
 
-    They should be deleted.
+    The caller should delete them.
 
     Source: the peer deletes both while it takes its snapshot.
     """

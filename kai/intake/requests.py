@@ -142,8 +142,8 @@ def _requests(resources: ResourceRequirements) -> QuantityTexts:
 def demand(key: ResourceKey) -> Demand:
     """Return what a pod asks for.
 
-    That is the sum of its containers and sidecars, but at least each init container with the sidecars before it, and
-    the overhead.
+    A pod asks for the sum of its containers and sidecars, but at least for each init container with the sidecars
+    before it, and for the overhead.
 
     Source: the peer's pod_info, which takes the overhead for everything but GPUs.
     """

@@ -206,7 +206,7 @@ class Intake:
         return self._last.snapshot
 
     def _dealt(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot with those who wait for their turn; the same one if all have theirs, now and before."""
+        """Return the snapshot with the groups that wait for their turn; the same one if none does, now and before."""
         crowds = self._turns.settle(snapshot)
         if not crowds.by_namespace and not snapshot.crowds.by_namespace:
             return snapshot

@@ -36,7 +36,7 @@ class Turns:
     _namespaces: dict[str, int] = attrs.field(factory=dict)
 
     def settle(self, snapshot: Snapshot) -> Crowds:
-        """Return who waits for a turn in the cycle on ``snapshot``.
+        """Return which groups wait for a turn in the cycle on ``snapshot``.
 
         Cost: a comparison while there are no more shapes than one namespace may have; then a few passes over columns.
         """

@@ -1,1 +1,1 @@
-"""Built-in plugins; reached only through entry points, like everybody's."""
+"""Built-in plugins; reached only through entry points, like all plugins."""

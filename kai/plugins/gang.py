@@ -68,7 +68,7 @@ def _capacities(outer: Outer) -> tuple[NodeRows, Int64s]:
 def _fewest(outer: Outer, nodes: NodeRows, usable: NodeRows, capacity: Int64s) -> int | None:
     """Return how many of the ``usable`` nodes are needed at least, besides what is free elsewhere.
 
-    None if all are too few.
+    None if all of them are too few.
     """
     elsewhere = int(outer.free[outer.feasible[~np.isin(outer.feasible, nodes)]].sum())
     stays = outer.recorded.pods[~np.isin(outer.view.columns.node[outer.recorded.pods], nodes)]

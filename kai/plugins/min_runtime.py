@@ -1,4 +1,4 @@
-"""Minimum runtimes: who started recently is not taken, or only down to its gang.
+"""Minimum runtimes: a group that started recently is not taken, or only down to its gang.
 
 Source: the peer's plugins/minruntime.
 """
@@ -43,7 +43,7 @@ class MinRuntime:
         queues = session.snapshot.queues
         lasting = self.preempt_seconds > 0 or self.reclaim_seconds > 0
         lasting = lasting or any(queue.preempt_min_runtime or queue.reclaim_min_runtime for queue in queues)
-        # Where nothing lasts, only who is said to have started in the future is protected.
+        # Without minimum runtimes only groups are protected that are said to have started in the future.
         started = session.last_start
         judging = lasting or not (np.isnan(started) | session.are_past(started)).all()
 

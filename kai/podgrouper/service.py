@@ -60,7 +60,7 @@ _FOREIGN: Final = frozenset({names.RECEIVED_RESOURCE_TYPE, names.NUMA_PREDICTED,
 
 @attrs.frozen
 class _Lock:
-    """Who writes one group, and how many wait for it or hold it."""
+    """The lock of the writer of one group, and how many tasks wait for it or hold it."""
 
     lock: anyio.Lock = attrs.field(factory=anyio.Lock)
     users: list[None] = attrs.field(factory=list)

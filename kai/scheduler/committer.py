@@ -204,7 +204,7 @@ class Committer:
         return effects if patch is None else [*effects, Send(patch)]
 
     def _device(self, name: str) -> str:
-        """Return the final name of a device; one that is opened in this cycle has the same for all who share it."""
+        """Return the final name of a device; a device opened in this cycle has the same name for all pods on it."""
         if not name.startswith("+"):
             return name
         if name not in self._devices:

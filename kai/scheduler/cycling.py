@@ -192,7 +192,7 @@ class Cycles:
     ) -> Done | Failure:
         """Decide once; ``usage`` is the past usage of queues, ``refused`` which binds found no room.
 
-        Not for the event loop.
+        Call it in a thread, not on the event loop.
 
         Holds: raises nothing that a plugin, an object or a bug of ours can cause.
         """
@@ -263,7 +263,7 @@ class Cycles:
             self._freeze()
 
     def _judge(self, failure: Exception, blame: Blame, named: Suspect | None) -> bool:
-        """Find who is at fault, an object or a plugin; return whether another cycle is to follow at once."""
+        """Find out whether an object or a plugin is at fault; return whether another cycle is to follow at once."""
         if not isinstance(failure, PluginError):
             return self.inquiry.failed(blame, named)
         hook = (failure.plugin, failure.hook)

@@ -1,4 +1,4 @@
-"""Plugins that are known to fail: who is at fault, a group or the plugin, and how cycles go on.
+"""Plugins that are known to fail: whether a group or the plugin is at fault, and how cycles go on.
 
 What a plugin fails at is the group's fault at first: it is set aside, and the others go on (`kai.scheduler.suspects`).
 A hook that fails at a third group, or at none in particular, is the plugin's fault. Then no group is set aside for it:

@@ -1,7 +1,8 @@
 """How long the scheduler rests after a cycle if nothing changes.
 
-As long as nothing new can come of it: until something is due. While pods wait, a cycle tries again after a period, and
-ever more rarely. While groups wait for their turn, the next turn follows at once: each is as new as a change.
+It rests as long as another cycle could not decide anything new: until something is due. While pods wait, a cycle tries
+again after a period, and ever more rarely. While groups wait for their turn, the next turn follows at once: each is as
+new as a change.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def pause_after(
     ``idle`` is how many cycles decided nothing since something changed, ``turns`` after how many all groups were
     considered, ``restless`` whether something waits, and ``dues`` in how many seconds something is due.
     """
-    if idle < turns and turns > 1:  # not everybody was considered since something changed
+    if idle < turns and turns > 1:  # not all groups were considered since something changed
         return settings.coalescing_seconds
     pauses = [max(0.0, due) for due in dues]
     if restless:

@@ -102,7 +102,7 @@ class Refused:
     def _look(
         self, pods: Iterable[Pod], nodes: set[str], uids: set[str]
     ) -> tuple[Mapping[str, frozenset[User]], frozenset[str]]:
-        """Return who is on each of ``nodes``, and which of the pods ``uids`` still wait.
+        """Return which pods are on each of ``nodes``, and which of the pods ``uids`` still wait.
 
         Reservation pods come and go with the attempts themselves.
         """

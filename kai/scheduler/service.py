@@ -74,7 +74,7 @@ class Scheduler:
     _is_ending: bool = False
     _is_warm: bool = False
     _intake_in_use: anyio.Lock = attrs.field(factory=anyio.Lock)
-    """Held by a cycle, and by who reads ahead for the next one."""
+    """Held by a cycle, and by the task that reads ahead for the next cycle."""
 
     # --- Terms ---------------------------------------------------------------------------------------------------
 
@@ -302,7 +302,7 @@ class Scheduler:
     def _tell_common(self, outcome: Done) -> None:
         """Say once that one error is behind most of what is set aside: then no group is at fault.
 
-        It is no reason not to be ready: a tenant with many groups would take the webhooks of this process away.
+        The process stays ready all the same: a tenant with many groups would take the webhooks of this process away.
         """
         found = common_error(outcome.overall, self.cycles.inquiry.records)
         before, self._common = self._common, "" if found is None else found.where

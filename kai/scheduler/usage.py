@@ -48,7 +48,7 @@ class UsageDatabase(Protocol):
 
 
 class UsageMetrics(Protocol):
-    """Who wants to know how reading goes."""
+    """Metrics of reading past usage."""
 
     def usage_read(self, seconds: float) -> None:
         """Count a reading that succeeded."""
@@ -214,7 +214,7 @@ def usage_address(settings: UsageSettings, environment: Mapping[str, str]) -> st
 
 
 def past_usage(settings: UsageSettings | None, address: str, clock: Clock, metrics: UsageMetrics) -> PastUsage | None:
-    """Return who keeps past usage at hand; None where the configuration does not ask for it."""
+    """Return the reader that keeps past usage at hand; None where the configuration does not ask for it."""
     if settings is None:
         return None
     database = Prometheus((address or settings.address).rstrip("/"), settings, clock)

@@ -54,7 +54,7 @@ def _after(
     reserved = kept + added
     allocation = (status.allocation or given.get(key)) if reserved else None
     if kept != status.reserved_for and key in given:
-        # Everybody who used it may have gone, and others come: then it is what they were given.
+        # All its users may have gone, and others come: then it is what they were given.
         allocation = given[key]
     if reserved == status.reserved_for and allocation == status.allocation:
         return claim

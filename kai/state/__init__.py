@@ -1,1 +1,1 @@
-"""Numbers: who is where and how much is left, with exact undo."""
+"""Numbers: which pod is where and how much is left, with exact undo."""

@@ -21,7 +21,7 @@ from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status
 
 
 class Bookings(NamedTuple):
-    """Who is booked where, one entry for each pair of pod and node; ``copy`` says that the pod went on from there."""
+    """Which pods are booked where, an entry for each pair of pod and node; ``copy``: the pod went on from there."""
 
     pod: Int64s
     node: Int64s

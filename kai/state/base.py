@@ -68,7 +68,7 @@ class Base:
 def _widest(snapshot: Snapshot, slot_start: Int64s, placements: Sequence[Sequence[int]]) -> int:
     """Return how many devices one pod can have at most, at least 1.
 
-    As many as one asks for, but no more than the largest node has room for: a user may write any number into an
+    That is as many as one asks for, but no more than the largest node has room for: a user may write any number into an
     annotation, and tables are as wide. A pod that asks for more finds no node.
     """
     most = int(np.diff(slot_start).max(initial=0))

@@ -13,7 +13,7 @@ from kai.kernels.columns import Columns, Places
 from kai.kernels.struct import Int64s
 
 TOUCHED = 8192
-"""Nodes that the ring of changes remembers; who has missed more looks at all nodes again."""
+"""Nodes that the ring of changes remembers; a reader that missed more looks at all nodes again."""
 MOVES = 3
 """Releasing copies of a pod that are remembered: one for each action that can move it in a cycle."""
 

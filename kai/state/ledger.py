@@ -32,7 +32,7 @@ class Tracked:
 
 
 class Ledger:
-    """Who is where and how much is left, with undo.
+    """Which pod is where and how much is left, with undo.
 
     ``facts``, ``columns`` and ``places`` are passed to kernels together; ``columns`` is replaced when a log grows, so
     it is read afresh for every call.

@@ -54,7 +54,7 @@ class Probes:
             notes = {name: note() for name, note in self._notes.items()}
             lines = [f"{name}: {_on_one_line(notes[name])}" for name in sorted(notes) if notes[name]]
             return Response(body="\n".join(["ok", *lines]).encode())
-        # Who asks is not known, and a reason may quote what it stumbled over: so much of it, on one line.
+        # Any client may ask, and a reason may quote what it stumbled over: so much of it, on one line.
         lines = [f"not ready: {', '.join(sorted(problems))}"]
         lines += [f"{name}: {_on_one_line(problems[name])}" for name in sorted(problems)]
         return Response(status=503, body=("\n".join(lines) + "\n").encode())

@@ -173,8 +173,8 @@ def try_at_once(
 def settle(session: Session, failed: Sequence[int]) -> None:
     """Work out what groups without a place would be given next, as things stand in the simulation that won.
 
-    It is kept when the search is committed, as the peer keeps it. What that chunk wants is kept, too, where nothing
-    happened to the group after the heap asked for it.
+    The chunk is kept when the search is committed, as the peer keeps it. What the chunk wants is kept, too, where
+    nothing happened to the group after the heap asked for it.
     """
     for code in failed:
         portion = session.portion(code // 2)

@@ -256,7 +256,7 @@ def anything(session: Session, portion: Portion) -> bool:
 def signature_of(session: Session, portion: Portion) -> str:
     """Return what groups with the same demands besides amounts have in common.
 
-    Per leaf, its constraints and those of its waiting pods.
+    It names, for each leaf, its constraints and those of its waiting pods.
     """
     group = session.snapshot.groups[portion.group]
     pods = portion.pods()

@@ -165,7 +165,7 @@ class Allocator:
     def _consumed(self, want: Want, row: int) -> Mapping[str, int]:
         """Return what a want consumes of a device that may be allocated many times.
 
-        That is all of a capacity which it does not name.
+        A want consumes all of a capacity that it does not name.
         """
         if not self._inventory.multiple[row]:
             return {}

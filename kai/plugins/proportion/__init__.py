@@ -1,4 +1,4 @@
-"""Proportion: fair shares of queues, and who may take what from whom."""
+"""Proportion: fair shares of queues, and which queue may take what from which."""
 
 from kai.plugins.proportion.plugin import Proportion
 

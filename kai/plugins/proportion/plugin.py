@@ -1,4 +1,4 @@
-"""Fair shares: divides the cluster among queues, orders them, bounds them, and says who may take what from whom.
+"""Fair shares: divides the cluster among queues, orders them, bounds them, and says which may take from which.
 
 The cluster's CPU, memory and GPUs are divided independently, level by level: every queue gets its quota as far as it
 asks for it, the surplus goes by priority and weight (corrected by past usage), and a queue's share is the total of

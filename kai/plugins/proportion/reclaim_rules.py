@@ -1,4 +1,4 @@
-"""Who may take what from whom: the fairness rules of reclaim.
+"""Which queue may take what from which: the fairness rules of reclaim.
 
 Two queues are compared at the level where their paths from the root part. An aggressor must fit its fair share; a
 victim must sit above what its queue may hold, or above its quota while the aggressor is within its own; and
@@ -50,7 +50,7 @@ def _fits(amounts: Float64s, bounds: Float64s) -> bool:
 def fits_share(session: SessionView, group: GroupRow, wanted: Float64s) -> bool:
     """Say whether the group's leaf queue stays within its fair share with ``wanted`` more.
 
-    And within quota, if it could not be taken back.
+    A group that cannot be taken back must stay within quota, too.
 
     Resources that the group does not ask for are compared as well: a queue above its share of CPU cannot reclaim GPUs.
     """

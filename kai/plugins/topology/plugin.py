@@ -233,7 +233,7 @@ class _DomainSearch:
     def _homogeneous(self) -> bool:
         """Say whether the pods are alike enough to be counted.
 
-        All or none want GPUs, and each further resource is wanted by all or none.
+        They are if all or none want GPUs, and all or none want each further resource.
         """
         wanted = self._requests > 0
         if wanted[:, GPU].any() != wanted[:, GPU].all():
@@ -301,7 +301,7 @@ class _DomainSearch:
     def _relevant_depths(self) -> list[int]:
         """Return the depths to look at, finest first.
 
-        From the finer of preferred and required up to the required one, or to the root.
+        They run from the finer of preferred and required up to the required one, or to the root.
         """
         finest = max(self._preferred, self._required)
         if not finest:

@@ -142,7 +142,7 @@ class Storage:
         return waits
 
     def _orphaned(self, mount: Mounts) -> list[str]:
-        """Return the names of the claims whose owner is about to go, and they with it."""
+        """Return the names of the claims that go because their owner is about to go."""
         claims = (claim for claim in mount.claims if claim.storage_class in self._classes and claim.owner_pod)
         return sorted(claim.name for claim in claims if claim.owner_pod not in self._alive)
 
