@@ -11,7 +11,7 @@ from kai.admission.review import ALLOWED, AdmissionRequest, AdmissionResponse, r
 def validate_topology(request: AdmissionRequest) -> AdmissionResponse:
     """Return whether a topology may be created or changed as asked; it may always be deleted.
 
-    That labels are unique is the business of the CRD's own rules.
+    The CRD's own rules see to it that labels are unique.
 
     Raises: BadValue if the levels cannot be read.
     Source: rules and messages of the peer's topology webhook.

@@ -29,8 +29,8 @@ def paused() -> Iterator[None]:
 def growing() -> Iterator[None]:
     """Pause the collector, and let it pass over all that there is afterwards until `settle` is called.
 
-    For a process that fills up with what stays, which the collector would look through each time it has grown by a
-    quarter. What is garbage by then is found when it settles.
+    Use it while a process fills up with objects that stay: the collector would look through them each time that the
+    process has grown by a quarter. What is garbage by then is found by `settle`.
     """
     is_ours = gc.isenabled()
     with paused():
@@ -47,7 +47,7 @@ _YOUNG: Final = 50_000
 def settle() -> None:
     """Let the collector pass over everything that there is now, and look at what is new less often than it would.
 
-    For a service, once it has all objects of its cluster: they stay, and their lists are long.
+    A service calls it once it has all objects of its cluster: they stay, and their lists are long.
     """
     gc.unfreeze()
     gc.collect()

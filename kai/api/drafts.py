@@ -16,9 +16,8 @@ import attrs
 def draft_of(cls: type[Any], *, complete: bool = False) -> type[Any] | None:
     """Return a class with the fields of `cls`, whose objects may be given the class `cls`; None if there is none.
 
-    Its constructor is that of `cls`, or, where `complete`, one that takes all fields in their order.
-
-    There is none of a class that can be referred to weakly, inherits fields, or does more than to store them.
+    The constructor of the returned class is that of `cls`, or, where `complete`, one that takes all fields in their
+    order. A class has no draft if it can be referred to weakly, inherits fields, or does more than to store them.
     """
     fields = attrs.fields(cls)
     if hasattr(cls, "__attrs_post_init__") or any(field.converter or field.validator for field in fields):

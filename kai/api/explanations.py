@@ -1,7 +1,8 @@
 """What each field of our own kinds means, in the words that `kubectl explain` shows.
 
-By class and Python field name. A field whose type is a class needs no sentence here: the docstring of that class is
-shown. Units and the meaning of absence belong into the sentence, since this is where an administrator looks.
+The sentences are kept by class and Python field name. A field whose type is a class needs no sentence here: the
+docstring of that class is shown. Units and the meaning of absence belong into the sentence, since this is where an
+administrator looks.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def group_of(pod: Pod) -> str:
 def told_share(pod: Pod, scheduler_name: str) -> Mapping[str, str]:
     """Return the annotations of a pod, with those about its share of GPUs as it was granted.
 
-    Without those, for a pod that another scheduler than ``scheduler_name`` bound.
+    For a pod that another scheduler than ``scheduler_name`` bound, return its annotations without those.
     """
     annotations, grant = pod.metadata.annotations, grant_of(pod)
     is_told = grant is not None and grant.is_whole

@@ -46,7 +46,7 @@ Check: TypeAlias = Callable[[Sight], str]
 def is_meant(pod: Pod, request: BindRequest) -> bool:
     """Return whether a request is for this very pod.
 
-    It names the pod by name only; the pod that owns it is the one of that name for which it was made.
+    A request names its pod by name only; it was made for the pod of that name that owns it.
     """
     return is_for(request, pod.metadata.uid)
 

@@ -68,7 +68,7 @@ class Life:
 def _held(container: str) -> socket.socket | None:
     """Return a socket with a name made of this one, which no other process has at the same time; None if one has.
 
-    None as well where the system knows no such names: only Linux does.
+    Return None as well where the system knows no such names: only Linux does.
     """
     digest = hashlib.sha256(container.encode()).hexdigest()
     try:

@@ -248,8 +248,8 @@ class SoleLeadership:
 async def take_over(store: Store, leadership: Leadership, clock: Clock) -> Term:
     """Return the term in which this process may decide, once it may.
 
-    In this order: lead, wait until writes of the leader before are refused, list by quorum what decisions rest upon,
-    and drop what was assumed under an earlier term. A term that ends on the way is followed by the next.
+    The process leads, waits until writes of the leader before are refused, lists by quorum what decisions rest upon,
+    and drops what was assumed under an earlier term. A term that ends on the way is followed by the next.
     """
     while True:
         term = await leadership.begun()

@@ -89,7 +89,8 @@ class Holdings:
     def _stand_in(self, key: Key, queue: str) -> PodGroup:
         """Return a group that holds what its pods hold.
 
-        Of a pod that cannot be counted, because a claim or a node is gone, what it requests; it must not hide others.
+        A pod that cannot be counted, because a claim or a node is gone, holds what it requests; it must not hide
+        others.
         """
         metadata = ObjectMeta(namespace=key[0], name=key[1])
         spec = PodGroupSpec(queue=queue, preemptibility=names.PREEMPTIBLE)

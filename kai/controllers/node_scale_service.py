@@ -90,7 +90,7 @@ class NodeScaleAdjuster:
     async def _delete(self, pod: Pod) -> str | None:
         """Delete a scaling pod; return why not, in words, empty if it was only a mistake to want that.
 
-        That its pod is gone may only be what a lagging store shows, so the API server is asked.
+        A lagging store may show that its pod is gone when it is not, so the API server is asked.
         """
         namespace, name = stands_for(pod)
         if pod.status.phase != "Succeeded" and self.cluster.store.get(Pod, name, namespace) is None and name:

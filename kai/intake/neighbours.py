@@ -100,8 +100,8 @@ class Neighbours:
     def _containers(self, cell: PodCell) -> tuple[ContainerRequest, ...]:
         """Return the containers of a pod to which it matters which of them asks for what.
 
-        Those are pods that NUMA alignment concerns (guaranteed, or asking for a device of a zone), and pods that ask
-        for extended resources which devices may have to be allocated for.
+        It matters to pods that NUMA alignment concerns (guaranteed, or asking for a device of a zone), and to pods that
+        ask for extended resources which devices may have to be allocated for.
 
         Source: the peer's numa and dynamicresources plugins.
         """

@@ -118,7 +118,7 @@ def _claims(source: api.Pod) -> tuple[ClaimReference, ...]:
 def _config_maps(source: api.Pod) -> tuple[str, ...]:
     """Return the names of the config maps without which the pod cannot start.
 
-    Those that the binder makes once the pod has its GPUs are not among them.
+    Config maps that the binder makes once the pod has its GPUs are not among them.
 
     Source: the peer's config map predicate: volumes and projected volumes that a container mounts, and the environment
         of all containers.

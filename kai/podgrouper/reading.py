@@ -128,7 +128,7 @@ class Fetcher:
     def moment(self) -> int:
         """Return the present moment: what is read from now on was read at it or later.
 
-        Not a time, since much may happen while a clock stands still.
+        A moment is not a time, since much may happen while a clock stands still.
         """
         self._moment += 1
         return self._moment

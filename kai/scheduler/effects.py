@@ -81,8 +81,8 @@ Event: TypeAlias = TermBegan | TermEnded | Decided | Expired | Answered | Tick
 class Send:
     """Perform a request in the present term and answer it; without a ticket no machine waits for the answer.
 
-    Of the writes about one topic that were not sent yet, only the last is sent, and one at a time; the publisher is
-    told how it ended.
+    Writes about one topic are sent one at a time, and of those that were not sent yet only the last; the publisher is
+    told how each ended.
     """
 
     request: Request

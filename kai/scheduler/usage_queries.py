@@ -1,7 +1,7 @@
 """What a usage database is asked, and what its answers say: text in, numbers out.
 
-For each resource two questions: what each queue held and what there was, summed over the window. Their quotient is the
-past usage of a queue, a fraction of the cluster.
+Each resource takes two questions: what each queue held and what there was, summed over the window. Their quotient is
+the past usage of a queue, a fraction of the cluster.
 
 Source: the peer's pkg/scheduler/cache/usagedb/prometheus, whose questions over a sliding window these are, letter by
 letter. Over tumbling and cron windows it asks for ``sum_over_time`` of an instant, which Prometheus refuses; here the

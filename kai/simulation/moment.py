@@ -1,6 +1,6 @@
 """When a case happens that does not say so: at the newest time that its objects know of.
 
-Not the clock's time, because the same files must always give the same decisions.
+It is not the time of the clock, because the same files must always give the same decisions.
 """
 
 from collections.abc import Iterable, Iterator

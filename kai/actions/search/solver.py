@@ -334,7 +334,7 @@ class Search:
     def _is_the_last(self, found: Found) -> bool:
         """Say whether helping the whole chunk again with what is known would try this and accept it at once.
 
-        It would if all victims are evicted, in the same order, and filters and plugins do not mind them being known.
+        It would if all victims are evicted, in the same order, and filters and plugins accept them as known victims.
         """
         session, terms = self._session, found.terms
         tried = found.scenario
@@ -378,7 +378,7 @@ class Search:
     def _feasible(self) -> NodeRows:
         """The nodes that may have room.
 
-        All if some pod of the group needs no GPU, else those with GPUs idle or being released.
+        These are all nodes if some pod of the group needs no GPU, else those with GPUs idle or being released.
         """
         session = self._session
         idle, releasing = self._idle_and_releasing

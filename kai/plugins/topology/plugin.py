@@ -189,7 +189,7 @@ class _DomainSearch:
     ) -> tuple[SmallDomain, ...]:
         """Return the domains at the top of those that come into question, with what they lack; by name, not too many.
 
-        Domains without pods of the group are not listed where it has to stay with those that it has.
+        Where the group has to stay with the pods that it has, only domains with pods of the group are listed.
         """
         depths = self._relevant_depths()
         if not depths:
@@ -278,7 +278,7 @@ class _DomainSearch:
     def _allowed(self, branch: Branch) -> dict[int, Bools] | None:
         """Return which domains lie in a required one that already holds a pod of the leaves at hand.
 
-        None if there is no such pod or no requirement.
+        Return None if there is no such pod or no requirement.
         """
         if not self._required:
             return None

@@ -1,6 +1,6 @@
 """Grove: its PodGang says what the group must be, its top owner adds what the PodGang leaves open.
 
-Also the way of a DynamoGraphDeployment, which is looked through to the PodCliqueSet that it owns.
+A DynamoGraphDeployment goes the same way: it is looked through to the PodCliqueSet that it owns.
 """
 
 from collections.abc import Mapping
