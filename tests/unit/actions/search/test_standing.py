@@ -1,0 +1,79 @@
+"""What searches know of groups follows what was committed."""
+
+import numpy as np
+
+from kai.actions.search.standing import Standing
+from kai.framework import PodFilter, Verdict
+from kai.framework.decisions import Cause
+from kai.testing import snapshot
+from kai.testing.views import open_session
+from tests.unit.actions.search.stage import opened, pods_of, row
+
+GROUPS = {
+    "runs": {"each": {"gpu": 1}, "runs_on": "n1"},
+    "half": {"each": {"fraction": 0.5}},
+    "waits": {"members": 3, "minimum": 1, "each": {"gpu": 1}},
+    "parts": {"subgroups": {"left": {"members": 1}, "right": {"members": 1}}},
+}
+NODES = {"n1": {"gpu": 4}}
+
+
+def admit_all(pod):
+    del pod
+    return Verdict()
+
+
+def chosen(session, mask):
+    return {session.snapshot.groups[at].name for at in np.flatnonzero(mask)}
+
+
+def test_groups_with_a_pod_on_a_node_are_known():
+    session = opened(GROUPS, NODES)
+    standing = Standing(session)
+    standing.refresh()
+    assert chosen(session, standing.placed) == {"runs"}
+
+
+def test_what_was_committed_since_is_known_after_a_refresh():
+    session = opened(GROUPS, NODES)
+    standing = Standing(session)
+    standing.refresh()
+    with session.statement("test", Cause.PREEMPT) as statement:
+        statement.evict(np.array(pods_of(session, "runs"), np.int64))
+        pods = np.array(pods_of(session, "waits")[:1], np.int64)
+        statement.place_pods(pods, session.all_nodes, session.no_extra, promise=False)
+        statement.commit()
+    standing.refresh()
+    assert chosen(session, standing.placed) == {"waits"}
+
+
+def test_groups_of_one_leaf_are_plain_and_those_that_share_devices_are_not_exact():
+    session = opened(GROUPS, NODES)
+    standing = Standing(session)
+    assert chosen(session, standing.plain) == {"runs", "half", "waits"}
+    assert chosen(session, standing.exact) == {"runs", "waits"}
+
+
+def test_a_group_with_a_pod_that_a_plugin_must_be_asked_about_is_not_plain():
+    class Asking:
+        def open(self, session):
+            return [PodFilter(admit_all, concerns=session.facts.shapes.kind == 0)]
+
+    session = open_session(snapshot(NODES, {**GROUPS, "cpu": {"each": {"cpu": 1}}}), Asking())
+    plain = chosen(session, Standing(session).plain)
+    assert "cpu" not in plain
+    assert "runs" in plain
+
+
+def test_there_is_room_to_evict_the_pods_and_to_place_their_groups_again():
+    session = opened(GROUPS, NODES)
+    pods = np.array(pods_of(session, "waits")[:1], np.int64)
+    assert Standing(session).room_for(pods) == 2 * (1 + 3)
+
+
+def test_a_group_holds_what_its_pods_with_a_place_hold():
+    session = opened(GROUPS, NODES)
+    standing = Standing(session)
+    standing.refresh()
+    assert standing.stand.holding[row(session, "runs")].tolist()[2] == 1000
+    assert standing.stand.holding[row(session, "waits")].tolist()[2] == 0

@@ -1,0 +1,152 @@
+"""Which groups search, whose pods they may take, and which failures spare a search."""
+
+import numpy as np
+import pytest
+
+from kai.actions.preempt import Preempt
+from kai.actions.search.waiting import Closed, is_easier, remember, signature_of
+from kai.framework.verdict import Code, Verdict
+from tests.unit.actions.search.stage import opened, row, told
+
+NODES = {"n1": {"gpu": 2}}
+LOW = {"priority": 40, "each": {"gpu": 1}, "runs_on": "n1"}
+HIGH = {"priority": 60, "each": {"gpu": 1}}
+
+
+def preempted(groups, **parameters):
+    session = opened(groups, NODES, **parameters)
+    Preempt().run(session)
+    return told(session)
+
+
+# ------------------------------------------------------------------------------------------------- who searches
+
+
+def test_groups_search_best_first_and_the_oldest_of_equals():
+    groups = {"low": LOW, "lower": {**LOW, "priority": 30}, "young": HIGH, "first": {**HIGH, "priority": 70}}
+    assert preempted({**groups, "last": HIGH}) == [
+        ["Evict lower-0", "Nominate first-0"],
+        ["Evict low-0", "Nominate young-0"],
+    ]
+
+
+def test_a_group_whose_delay_is_not_over_does_not_search():
+    groups = {"low": LOW, "other": LOW, "high": {**HIGH, "preemption_delay": "10h"}}
+    session = opened(groups, NODES)
+    Preempt().run(session)
+    assert told(session) == []
+    (reason,) = session.record(row(session, "high")).reasons
+    assert reason.code is Code.PREEMPTION_DELAY
+
+
+def test_a_group_whose_delay_is_over_searches():
+    groups = {"low": LOW, "other": LOW, "high": {**HIGH, "preemption_delay": "1m"}}
+    assert preempted(groups) == [["Evict other-0", "Nominate high-0"]]
+
+
+def test_a_depth_of_one_searches_for_the_best_group_of_a_queue_only():
+    groups = {"low": LOW, "other": LOW, "high": HIGH, "next": HIGH}
+    assert len(preempted(groups)) == 2
+    assert len(preempted(groups, queue_depth={"preempt": 1})) == 1
+
+
+# ----------------------------------------------------------------------------------------------- who may be taken
+
+
+@pytest.mark.parametrize(
+    "victim",
+    [
+        pytest.param({"preemptible": False}, id="it cannot be taken back"),
+        pytest.param({"priority": 60}, id="its priority is not lower"),
+        pytest.param({"queue": "theirs"}, id="it is in another queue"),
+    ],
+)
+def test_a_group_keeps_its_pods(victim):
+    queues = {"root": {}, "mine": {"parent": "root", "quota": 2}, "theirs": {"parent": "root", "quota": 2}}
+    groups = {
+        "runs": {"queue": "mine", **LOW, "members": 2, **victim},
+        "high": {"queue": "mine", **HIGH},
+    }
+    session = opened(groups, NODES, queues=queues)
+    Preempt().run(session)
+    assert told(session) == []
+
+
+# ------------------------------------------------------------------------------------------------ known failures
+
+
+@pytest.fixture
+def session():
+    groups = {
+        "one": {"each": {"gpu": 1}},
+        "same": {"each": {"gpu": 1}},
+        "two": {"each": {"gpu": 2}},
+        "pair": {"members": 2, "each": {"gpu": 1}},
+        "tied": {"each": {"gpu": 1}, "selector": {"rack": "a"}},
+    }
+    return opened(groups, NODES)
+
+
+def portion(session, name):
+    return session.portion(row(session, name))
+
+
+def test_groups_that_differ_in_amounts_only_have_one_signature(session):
+    assert signature_of(session, portion(session, "one")) == signature_of(session, portion(session, "two"))
+
+
+def test_groups_that_may_use_different_nodes_have_different_signatures(session):
+    assert signature_of(session, portion(session, "one")) != signature_of(session, portion(session, "tied"))
+
+
+def failed(session, *names):
+    """Return what is known after groups failed in this order."""
+    table = {}
+    for name in names:
+        remember(session, portion(session, name), table, "alike")
+    return table["alike"]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "easier"),
+    [
+        ("same", "one", False),
+        ("two", "one", False),
+        ("one", "two", True),
+        ("one", "pair", True),
+        ("pair", "one", False),
+    ],
+)
+def test_a_group_is_tried_after_a_failure_only_if_it_asks_for_less(session, name, before, easier):
+    assert is_easier(session, portion(session, name), failed(session, before)) is easier
+
+
+def test_the_smallest_failure_is_kept(session):
+    assert failed(session, "two", "one") == failed(session, "one", "two") == failed(session, "one")
+
+
+# ------------------------------------------------------------------------------------------------ groups passed over
+
+
+def test_a_group_that_was_passed_over_takes_those_just_like_it_along(session):
+    every = np.arange(len(session.snapshot.groups), dtype=np.int64)
+    closed = Closed(session, every)
+    closed.close(row(session, "one"), Verdict())
+    names = {session.snapshot.groups[at].name for at in np.flatnonzero(closed.mask)}
+    assert names == {"one", "same"}
+
+
+def test_groups_that_were_passed_over_with_another_are_told_the_same(session):
+    every = np.arange(len(session.snapshot.groups), dtype=np.int64)
+    closed = Closed(session, every)
+    closed.close(row(session, "one"), Verdict.refused(Code.NOT_ELIGIBLE, rule="test"))
+    closed.note(np.array([row(session, "same")], np.int64))
+    (note,) = session.record(row(session, "same")).notes
+    assert note.code is Code.NOT_ELIGIBLE
+
+
+def test_once_something_was_committed_all_groups_are_looked_at_again(session):
+    closed = Closed(session, np.arange(len(session.snapshot.groups), dtype=np.int64))
+    closed.close(row(session, "one"), Verdict())
+    closed.reopen()
+    assert not closed.mask.any()

@@ -1,0 +1,111 @@
+"""A cycle runs its actions in order on one session, and the same input gives the same decisions."""
+
+import attrs
+import pytest
+
+from kai.configuration.reading import default_profile
+from kai.engine.budget import Unlimited
+from kai.engine.cycle import run_cycle
+from kai.engine.observe import Silent
+from kai.framework.decisions import Bind, Evict, Nominate, Recorder
+from kai.testing import RejectingSink, snapshot
+
+ONE = {"each": {"gpu": 1}}
+
+
+@attrs.frozen
+class Noting:
+    """An action that writes down its name and who waits when it runs."""
+
+    name: str
+    noted: list
+
+    def run(self, session):
+        names = [session.snapshot.groups[row].name for row in session.waiting_groups()]
+        self.noted.append((self.name, names))
+
+
+def contended():
+    return snapshot(
+        nodes={"n1": {"gpu": 2}},
+        queues={"root": {"quota": 2}, "a": {"parent": "root", "quota": 2}},
+        groups={
+            "low": {"queue": "a", "priority": 40, **ONE, "runs_on": "n1"},
+            "fits": {"queue": "a", "priority": 60, **ONE},
+            "wants": {"queue": "a", "priority": 60, **ONE},
+        },
+    )
+
+
+def decided(taken, profile=None):
+    recorder = Recorder()
+    run_cycle(taken, profile or default_profile(), recorder)
+    return recorder.statements
+
+
+def test_actions_run_in_the_order_of_the_profile():
+    noted = []
+    profile = attrs.evolve(default_profile(), actions=(Noting("second", noted), Noting("first", noted)))
+    decided(contended(), profile)
+    assert [name for name, _ in noted] == ["second", "first"]
+
+
+def test_an_action_finds_what_those_before_it_left():
+    noted = []
+    actions = {action.name: action for action in default_profile().actions}
+    between = (Noting("early", noted), actions["allocate"], Noting("later", noted))
+    decided(contended(), attrs.evolve(default_profile(), actions=between))
+    assert noted == [("early", ["fits", "wants"]), ("later", ["wants"])]
+
+
+def test_the_same_snapshot_gives_the_same_decisions_in_the_same_order():
+    taken = contended()
+    first = decided(taken)
+    assert [type(each) for made in first for each in made] == [Bind, Evict, Nominate]
+    assert decided(taken) == first
+    assert decided(contended()) == first
+
+
+def test_an_eviction_and_the_promise_that_it_serves_reach_the_sink_together():
+    assert [type(each) for each in decided(contended())[-1]] == [Evict, Nominate]
+
+
+def test_what_a_sink_refuses_ends_the_cycle():
+    sink = RejectingSink(accepts=1)
+    with pytest.raises(ConnectionError):
+        run_cycle(contended(), default_profile(), sink)
+    assert [type(each) for made in sink.taken for each in made] == [Bind]
+
+
+def test_phases_begin_with_opening_and_end_with_closing():
+    class Listening(Silent):
+        def __init__(self):
+            self.heard = []
+
+        def phase(self, name, /):
+            self.heard.append(str(name))
+            return super().phase(name)
+
+    observer = Listening()
+    run_cycle(contended(), default_profile(), Recorder(), observer)
+    actions = [action.name for action in default_profile().actions]
+    assert observer.heard == ["open", *actions, "close"]
+
+
+def test_the_budget_learns_of_each_action_before_it_runs():
+    begun = []
+
+    class Listening(Unlimited):
+        def begin_action(self, action, /):
+            begun.append(action)
+
+    run_cycle(contended(), default_profile(), Recorder(), budget=Listening())
+    assert begun == [action.name for action in default_profile().actions]
+
+
+def test_a_cycle_without_actions_decides_nothing():
+    assert decided(contended(), attrs.evolve(default_profile(), actions=())) == []
+
+
+def test_a_cycle_on_an_empty_cluster_decides_nothing():
+    assert decided(snapshot({}, {}, {})) == []
