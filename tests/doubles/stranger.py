@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from importlib.metadata import distributions
 from pathlib import Path
 
+import pytest
+
 from kai.configuration.registry import PLUGINS, Registry
 
 PLUGIN_FOLDER = Path(__file__).parents[2] / "kai" / "plugins"
@@ -44,4 +46,13 @@ def importable(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
 
 
-__all__ = ["importable", "pack", "registry_without"]
+@contextmanager
+def unavailable(package: str) -> Iterator[None]:
+    """Let every import of a package or of its modules fail."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in {package, *(name for name in sys.modules if name.startswith(f"{package}."))}:
+            patch.setitem(sys.modules, name, None)
+        yield
+
+
+__all__ = ["importable", "pack", "registry_without", "unavailable"]
