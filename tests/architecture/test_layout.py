@@ -3,6 +3,7 @@
 import ast
 import importlib
 import tomllib
+from typing import Any
 
 import pytest
 
@@ -85,18 +86,33 @@ LIGHT = {"admission", "api", "binder", "cluster", "controllers", "podgrouper"}
 FREE = {"cli", "intake", "scheduler", "simulation", "telemetry", "testing"}
 
 
-def test_every_package_is_under_the_contracts() -> None:
+def contracts() -> list[dict[str, Any]]:
     with (ROOT / "pyproject.toml").open("rb") as file:
-        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+        found: list[dict[str, Any]] = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    return found
+
+
+def test_every_package_is_under_the_contracts() -> None:
     sources = {
         contract["name"][:2]: {name.split(".")[1] for name in contract["source_modules"] if name.count(".") > 1}
-        for contract in contracts
+        for contract in contracts()
         if contract["type"] == "forbidden" and contract["source_modules"] != ["kai"]
     }
     assert (sources["1."], sources["2."]) == (CORE, LIGHT)
     found = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     strangers = found - CORE - LIGHT - FREE
     assert not strangers, f"decide whether {sorted(strangers)} is core, light or neither, here and in pyproject.toml"
+
+
+def test_plugins_are_forbidden_all_of_kai_but_the_contract() -> None:
+    (contract,) = (each for each in contracts() if each["name"].startswith("5b."))
+    found = {f"kai.{path.stem}" for path in PACKAGE.glob("*.py")} | {
+        f"kai.{path.parent.name}" for path in PACKAGE.glob("*/__init__.py")
+    }
+    expected = found - {"kai.__init__", "kai.framework", "kai.plugins"}
+    assert set(contract["forbidden_modules"]) == expected
+    assert contract["source_modules"] == ["kai.plugins.*"]
+    assert "ignore_imports" not in contract, "built-in plugins have no door that others have not"
 
 
 def test_every_folder_of_source_is_a_package() -> None:
