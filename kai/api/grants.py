@@ -44,7 +44,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it tells how much of each shared GPU was given; a pod that shares none has nothing to tell."""
+        """Whether the grant tells how much of each shared GPU was given; without shared GPUs nothing is missing."""
         return not self.gpus or self.portion is not None or self.memory is not None
 
     @property

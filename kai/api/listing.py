@@ -13,9 +13,9 @@ _FEW: Final = 64
 class Listing(Sequence[T]):
     """The objects of one kind, and what came and went since an earlier listing; it never changes.
 
-    Who knows the earlier listing need not compare all objects to find out, nor look at them: to copy pointers to a
+    A reader that knows the earlier listing need not compare all objects, nor look at them: to copy pointers to a
     hundred thousand objects takes milliseconds, because each object is touched. So a listing that follows another
-    shares that one's objects, and puts its own together when it is looked at.
+    shares the objects of that one, and puts its own together when it is looked at.
     """
 
     __slots__ = ("_added", "_base", "_removed", "_whole", "before", "come", "gone", "mark")
@@ -30,9 +30,9 @@ class Listing(Sequence[T]):
         self.before = before
         """The mark of the earlier listing; None if there is none."""
         self.gone: Sequence[T] = ()
-        """Objects of that listing that are not in this one."""
+        """Objects of the earlier listing that are not in this one."""
         self.come: Sequence[T] = ()
-        """Objects of this one that were not in that one."""
+        """Objects of this listing that were not in the earlier one."""
         self.mark = object()
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Manifests that are JSON already: written as they are, and read as a mapping only by those who look into them."""
+"""Manifests that are JSON already: written as they are, and read as a mapping only when a caller looks into them."""
 
 from __future__ import annotations
 

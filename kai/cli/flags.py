@@ -19,7 +19,7 @@ _TRUTHS: Final = {"1": True, "t": True, "true": True, "0": False, "f": False, "f
 
 @attrs.frozen(kw_only=True)
 class Flag:
-    """One flag: its kind, who takes it, and what it is where it is not given."""
+    """One flag: its kind, the roles that take it, and its value where it is not given."""
 
     name: str
     kind: str

@@ -26,7 +26,7 @@ class Installed:
     hooks: tuple[str, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
     rights: tuple[str, ...] = ()
-    """Resources that the scheduler must be allowed to get, list and watch for it."""
+    """Resources that the scheduler must be allowed to get, list and watch for the plugin."""
     problem: str = ""
 
 

@@ -59,7 +59,7 @@ def admission_settings(given: Given) -> AdmissionSettings:
 
 
 def doors(settings: AdmissionSettings, store: Store) -> Mapping[str, Decide]:
-    """Return who decides, by path."""
+    """Return the function that decides, by path."""
     from kai.admission import mutate, validate
     from kai.admission.serving import MUTATING, VALIDATING, queue_finder
 

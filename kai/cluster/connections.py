@@ -50,7 +50,7 @@ class _Sending:
     may_send: Callable[[], bool]
     has_body: bool
     is_sent: bool = False
-    """Whether the server may have received any of it."""
+    """Whether the server may have received any part of the request."""
     is_withheld: bool = False
     transport: asyncio.Transport | None = None
 

@@ -198,7 +198,7 @@ def _reason(error: Exception) -> str:
 
 
 def _subject_of(authorization: str) -> str:
-    """Return whom a token is about, as it says itself; empty where it does not."""
+    """Return the subject that a token names; empty where it names none."""
     parts = authorization.removeprefix("Bearer ").split(".")
     if len(parts) != 3:
         return ""

@@ -21,7 +21,7 @@ _LONGEST_EVENT: Final = 1024
 
 @attrs.frozen(kw_only=True)
 class Reporter:
-    """Who records events."""
+    """The component that records events."""
 
     component: str
     instance: str = ""

@@ -28,7 +28,7 @@ _JITTER: Final = 0.2
 _SLACK: Final = 1.2
 _MOST_RESIGNATIONS: Final = 3
 _LOOKS: Final = 4.0
-"""How often those who wait look at a lease while its holder renews it once."""
+"""How often waiting processes look at a lease while its holder renews it once."""
 
 
 @attrs.frozen(kw_only=True)

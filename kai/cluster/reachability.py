@@ -36,7 +36,7 @@ _GATEWAY: Final = frozenset({502, 503, 504})
 
 @attrs.define(eq=False)
 class Reachability:
-    """The one opinion, and those who wait for a better one."""
+    """The one opinion of a process on the API server, and the tasks that wait for a better one."""
 
     transport: Transport
     clock: Clock

@@ -181,7 +181,7 @@ class ListWatch:
     completed: int = 0
     """The number of the list that was completed last."""
     problem: str = ""
-    """Why it cannot go on at the moment, in words; empty when it does."""
+    """Why the watch cannot go on at the moment, in words; empty when it does."""
     is_absent: bool = False
     """Whether the server serves the kind in no version."""
     _phase: _Phase = _Phase.LISTING

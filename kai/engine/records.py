@@ -33,7 +33,7 @@ class Records(Mapping[int, GroupRecord]):
         count = len(snapshot.groups)
         self._known: Bools = np.zeros(count, np.bool_)
         self._shared: list[tuple[Reason, ...]] = [()]
-        """What several groups have in common; the numbers below are positions in it."""
+        """Reasons that several groups have in common; the columns below hold positions in this list."""
         self._refusal: Int64s = np.zeros(count, np.int64)
         self._pod: Int64s = np.zeros(count, np.int64)
         self._satisfied: Bools = np.zeros(count, np.bool_)

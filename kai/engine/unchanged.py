@@ -39,7 +39,7 @@ def report_at_rest(snapshot: Snapshot, profile: Profile) -> CycleReport | None:
 
 @attrs.define
 class Watched:
-    """A budget, and whether it ever refused something."""
+    """A budget, and whether it ever refused a grant."""
 
     budget: Budget
     has_refused: bool = False

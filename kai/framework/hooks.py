@@ -116,7 +116,7 @@ class DomainTree:
     preferred: int = -1
     """The depth of which ten steps of score are made, -1: none."""
     step: float = 0.0
-    """The score of each of these steps."""
+    """The score of each of the ten steps."""
     required: bool = False
     """Pods go into coarsest domains where pods of their leaf are, once there are any."""
 

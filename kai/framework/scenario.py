@@ -116,7 +116,7 @@ class Outer:
     aggressor: GroupRow = attrs.field(eq=False)
     waiting: tuple[int, ...]
     wanted: tuple[int, ...]
-    """What each waiting pod asks for."""
+    """The amount that each waiting pod asks for."""
     recorded: Batches
     batches: Batches
     free: Int64s = attrs.field(eq=False)

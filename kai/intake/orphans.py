@@ -51,7 +51,7 @@ class Orphans:
         return (*sources, *self._made.values()) if self._made else sources
 
     def reading(self, reader: GroupReader) -> Callable[[api_podgroup.PodGroup], GroupCell]:
-        """Return what reads any of them."""
+        """Return a function that reads groups, those included that stand in."""
 
         def read(source: api_podgroup.PodGroup) -> GroupCell:
             if id(source) not in self._ids:

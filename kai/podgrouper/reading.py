@@ -110,10 +110,10 @@ class _Fetched:
 
 @attrs.define
 class Fetcher:
-    """Reads objects of any kind, once for all who ask at the same time.
+    """Reads objects of any kind, once for all decisions that ask at the same time.
 
     A kind that the API server does not serve, or does not let us read in a namespace, is not asked for again for a
-    minute. Owners are named by tenants: that one of a kind without a grouper is forbidden is no right that kai lacks.
+    minute. Tenants name owners: kai lacks no right if it may not read an owner of a kind without a grouper.
     """
 
     api: Api

@@ -78,7 +78,7 @@ def group_labels(owner: Resource, pod: Resource) -> Mapping[str, str]:
 
 
 def group_annotations(owner: Resource, pod: Resource) -> Mapping[str, str]:
-    """Return who the owner is, the pod's user, and over both the annotations of ``owner``."""
+    """Return the top owner as text, the pod's user, and over both the annotations of ``owner``."""
     user = {names.USER: pod.annotations[names.USER]} if names.USER in pod.annotations else {}
     return {**user, names.TOP_OWNER: top_owner_text(owner), **owner.annotations}
 

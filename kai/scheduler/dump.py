@@ -69,7 +69,7 @@ class Input:
     usage: Mapping[str, Shares] = EMPTY
     """The past usage of queues."""
     aside: Aside = attrs.field(factory=dict)
-    """What was left out: a cycle had failed at it."""
+    """The objects that were left out, since a cycle had failed at them."""
     grants: Grants = ()
     """What the search budget answered."""
 

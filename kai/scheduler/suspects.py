@@ -39,7 +39,7 @@ class Blame:
     dump: str = attrs.field(default="", eq=False)
     """The file with what the cycle was given; "" if there is none."""
     hook: tuple[str, str] | None = attrs.field(default=None, eq=False)
-    """The plugin that failed, and what it was asked; None if it was none."""
+    """The plugin that failed, and what it was asked; None if no plugin failed."""
 
 
 @attrs.frozen(kw_only=True)

@@ -70,7 +70,7 @@ def _state(expected: Values, state: Values) -> Iterator[str]:
 
 
 def _sharing(expected: Values, pods: Values) -> Iterator[str]:
-    """Compare who shares a device with whom: equal symbols are one device, different ones two if it says so."""
+    """Compare which pods share devices: equal symbols are one device, different ones are two if the case says so."""
     symbols: dict[tuple[str, str], set[str]] = defaultdict(set)
     devices: dict[tuple[str, str], set[str]] = defaultdict(set)
     for name, want in expected.get("pods", {}).items():

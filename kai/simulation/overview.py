@@ -30,7 +30,7 @@ class Job:
     priority: int
     preemptible: bool
     wanted: int
-    """Pods that want to run or do."""
+    """Pods that run or want to run."""
     placed: int
     minimum: int
     gpus: int

@@ -161,7 +161,7 @@ class Trials:
         return attrs.evolve(found, result=Result.WAITS, reason=reason)
 
     def _losses(self, cycle: Cycle, mine: GroupKey) -> Iterator[Loss]:
-        """Yield the groups that are worse off than without the change; who loses most comes first."""
+        """Yield the groups that are worse off than without the change; the group that loses most comes first."""
         has, evicted = _places(cycle), _evicted(cycle)
         losses = [
             Loss(

@@ -78,7 +78,7 @@ class Snapshot:
     """What it shares with the snapshots before it; one that was changed by hand shares nothing."""
 
     def descending(self, lineage: Lineage) -> "Snapshot":
-        """Return this very snapshot with its lineage; only for who just made it."""
+        """Return this very snapshot with its lineage; only its maker may call this, before others see the snapshot."""
         object.__setattr__(self, "lineage", lineage)
         return self
 

@@ -1,4 +1,4 @@
-"""HTTP for those who connect: aiohttp reads and writes it, and what strangers may hold of us is bounded here.
+"""HTTP for clients of a process: aiohttp reads and writes it, and what strangers may hold of us is bounded here.
 
 aiohttp has no deadline for the head of a request and counts no connections. So every connection has one deadline at a
 time here (for its handshake and first head, for a request, for a rest), and there are so many connections in all and of

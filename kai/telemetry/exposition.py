@@ -28,7 +28,7 @@ def exposition(registry: CollectorRegistry, bare_counters: Iterable[str] = ()) -
 
 
 def metrics_route(registry: CollectorRegistry, bare_counters: Iterable[str] = ()) -> Route:
-    """Return who answers ``/metrics``."""
+    """Return the route that answers ``/metrics``."""
     names = tuple(bare_counters)
 
     async def answer() -> Response:

@@ -1,7 +1,7 @@
-"""What is answered to those who look at a process: probes, metrics, snapshots. GET and HEAD, one answer each.
+"""What is answered to clients that look at a process: probes, metrics, snapshots. GET and HEAD, one answer each.
 
-A path has a route; who may connect, and for how long, is `kai.telemetry.connections`. Each listener has limits of its
-own, so that a client that holds the port of metrics holds nothing of the port of probes.
+A path has a route; `kai.telemetry.connections` says which clients may connect, and for how long. Each listener has
+limits of its own, so that a client that holds the port of metrics holds nothing of the port of probes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Answer: TypeAlias = Callable[[], Awaitable[Response]]
 
 @attrs.frozen(kw_only=True)
 class Route:
-    """Who answers a path, and whether only this machine may ask."""
+    """The function that answers a path, and whether only this machine may ask."""
 
     answer: Answer
     local: bool = False

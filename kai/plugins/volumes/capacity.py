@@ -33,7 +33,7 @@ class _Consumers:
 
 @attrs.frozen(eq=False)
 class _Owners:
-    """Pods that claims belong to: these go with them."""
+    """Pods that own claims: their claims go with them."""
 
     pods: PodRows
     """Ascending."""
