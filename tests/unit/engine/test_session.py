@@ -150,13 +150,13 @@ def test_a_group_that_is_allocated_what_is_idle_was_not_helped():
     assert session.awaited() == ()
 
 
-def test_a_group_that_loses_its_promise_has_its_turn_like_all_others():
-    session = opened(FULL, nodes={"n1": {"gpu": 2}})
-    help_group(session, "second", "left")
-    with session.statement("preempt", Cause.PREEMPT) as statement:
-        statement.evict(session.portion(row(session, "second")).pods())
-        statement.commit()
-    assert session.awaited() == ()
+def test_a_group_that_loses_pods_goes_behind_those_that_were_helped_since():
+    groups = {**FULL, "left": {"members": 2, "minimum": 1, **ONE, "runs_on": {"n1": 1}}}
+    taken = attrs.evolve(snapshot({"n1": {"gpu": 2}}, groups), awaited=("default/left",))
+    session = Session(taken, default_profile(), Recorder(), Silent())
+    help_group(session, "first", "left")
+    help_group(session, "left", "right")
+    assert session.awaited() == ("default/first", "default/left")
 
 
 def test_who_was_helped_before_is_named_only_while_it_waits_for_its_place():
