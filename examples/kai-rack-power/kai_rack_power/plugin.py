@@ -10,12 +10,13 @@ A ``RackPowerCap`` bears the name of its rack, which is the value of a label of 
 A rack without one may draw anything. A rack whose cap cannot be read takes nothing that draws power.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import attrs
 import numpy as np
 from kai_rack_power.kernels import within_caps
+from kai_rack_power.metrics import DRAWN
 
 from kai.framework import (
     GPU,
@@ -79,17 +80,26 @@ class RackPower:
         def effects(pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
             return [Effect(drawn, int(racks[node]), int(draws[session.shape_of(pod)]))]
 
+        def report() -> Mapping[int, object]:
+            DRAWN.watts = {name: int(drawn.values[code]) for code, name in self._names(session, racks).items() if code}
+            return {}
+
         return [
             NodeFilter(filter_nodes, concerns=draws > 0, explain=explain_nodes),
-            Placement(effects=effects, concerns=draws > 0),
+            Placement(effects=effects, report=report, concerns=draws > 0),
         ]
 
+    def _names(self, session: SessionView, racks: Int64s) -> dict[int, str]:
+        """Return the name of each rack by its code; code 0 stands for nodes without the label."""
+        codes, first = np.unique(racks, return_index=True)
+        nodes = [session.snapshot.nodes[node] for node in first.tolist()]
+        return {code: node.labels.get(self.label, "") for code, node in zip(codes.tolist(), nodes, strict=True)}
+
     def _caps(self, session: SessionView, racks: Int64s) -> Int64s:
-        """Return the cap of each rack by its code; code 0 stands for nodes without the label."""
+        """Return the cap of each rack by its code."""
         caps = np.full(racks.max(initial=0) + 1, NO_CAP, np.int64)
         values = session.values(CAPS)
-        codes, first = np.unique(racks, return_index=True)
-        for code, node in zip(codes.tolist(), first.tolist(), strict=True):
-            watts = values.get(session.snapshot.nodes[node].labels.get(self.label, ""), NO_CAP)
+        for code, name in self._names(session, racks).items():
+            watts = values.get(name, NO_CAP)
             caps[code] = watts if isinstance(watts, int) else 0
         return caps

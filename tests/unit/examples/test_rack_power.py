@@ -1,4 +1,4 @@
-"""The plugin of examples/kai-rack-power: a kind of its own, a column, a compiled filter."""
+"""The plugin of examples/kai-rack-power: a kind of its own, a column, a compiled filter, a metric."""
 
 import json
 import os
@@ -27,10 +27,27 @@ def installed(tmp_path_factory):
     return target
 
 
+METRICS = """
+import sys
+from prometheus_client import generate_latest
+from kai.cli.flags import Given
+from kai.cli.process import Process
+from kai.testing import check_scenario
+
+assert check_scenario(sys.argv[1]) == ()
+print(generate_latest(Process(Given(roles=(), values={}, named=frozenset()), (), {}).registry).decode())
+"""
+"""What a process of the scheduler shows, after the cycles of a scenario."""
+
+
 def run(installed, *arguments):
+    return python(installed, "-m", "kai", *arguments)
+
+
+def python(installed, *arguments):
     environment = {**os.environ, "PYTHONPATH": f"{installed}:{ROOT}", "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "kai", *arguments], capture_output=True, text=True, check=False, env=environment
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, env=environment, cwd=ROOT
     )
     assert done.returncode == 0, done.stderr
     return done
@@ -45,10 +62,27 @@ def test_a_rack_takes_as_many_pods_as_its_cap_allows_and_simulate_says_so(instal
     assert not found["pods"]["third-0"].get("node")
 
 
+def test_the_metrics_of_the_scheduler_say_what_racks_draw(installed):
+    shown = python(installed, "-c", METRICS, str(PACKAGE / "capped.yaml")).stdout
+    assert [line for line in shown.splitlines() if line.startswith("rack_power")] == [
+        'rack_power_watts{rack="a"} 1400.0',
+        'rack_power_watts{rack="b"} 0.0',
+    ]
+
+
 def test_plugins_are_listed_with_the_rights_that_they_need(installed):
     done = run(installed, "plugins", "--config", str(PACKAGE / "policy.yaml"), "-o", "json")
     (found,) = [each for each in json.loads(done.stdout)["items"] if each["name"] == "rack-power"]
     assert found["rights"] == ["rackpowercaps.power.example.com"]
+
+
+def test_the_commands_of_its_page_run_and_its_files_exist(installed):
+    shown = [line.split() for line in (PACKAGE / "README.md").read_text().splitlines() if line.startswith("    ")]
+    assert [words[0] for words in shown] == ["pip", "kubectl", "kai"]
+    files = [ROOT / word for words in shown for word in words if "examples/" in word]
+    assert len(files) == 4
+    assert all(file.exists() for file in files)
+    assert "third" in run(installed, *shown[-1][1:]).stdout
 
 
 def test_the_rights_that_are_shipped_are_those_that_are_shown():
