@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kai.cli.command import run
+from kai.testing import check_plugin
 
 ROOT = Path(__file__).parents[3]
 PAGES = (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "examples" / "rack" / "README.md")
@@ -68,6 +69,14 @@ def test_the_programs_of_a_page_keep_their_own_tests(page, tmp_path, monkeypatch
             scope[name]()
             tests += 1
     assert tests > 0
+
+
+def test_the_plugin_of_the_readme_keeps_the_laws_in_25_lines():
+    (program,) = [block["text"] for block in blocks(ROOT / "README.md") if block["language"] == "python"]
+    assert sum(bool(line.strip()) for line in program.splitlines()) <= 25
+    scope = {"__name__": "readme"}
+    exec(compile(program, "README.md", "exec"), scope)  # noqa: S102  a page of our own
+    check_plugin(scope["SameRack"], weight=2.0)
 
 
 def test_programs_in_pages_can_be_read_as_python():
