@@ -158,6 +158,8 @@ def spare(dispatcher: Any, *, called_by_python: bool) -> None:
     if not hasattr(dispatcher, "_cache"):
         return
     kept = dispatcher._cache
+    if not hasattr(kept, "_impl"):  # numba found no place to keep anything
+        return
     locator = kept._impl.locator
     if isinstance(locator, KernelCache):
         kept.save_overload = partial(_save, kept.save_overload, locator.place)

@@ -31,7 +31,7 @@ from kai.scheduler.settings import SchedulerSettings
 MEMBER: Final = "snapshot.json"
 _NANOSECONDS: Final = 10**9
 # Kinds that the peer's archive has no list for.
-_NOT_THEIRS: Final = frozenset({"namespaces", "pod_disruption_budgets", "resource_claim_templates"})
+_NOT_THEIRS: Final = frozenset({"foreign", "namespaces", "pod_disruption_budgets", "resource_claim_templates"})
 _SHARDED: Final = frozenset({"queues", "pod_groups"})
 _DEFAULT: Final[Mapping[str, Any]] = {
     "actions": "allocate, consolidation, reclaim, preempt, stalegangeviction",
