@@ -58,7 +58,7 @@ def is_wanted(source: api.PodGroup, settings: IntakeSettings) -> bool:
     return newest.node_pool != (settings.pool(labels) or names.DEFAULT_NODE_POOL)
 
 
-PACKING: Final = Packing(6)
+PACKING: Final = Packing(5)
 """In the order of ``kai.intake.table.GroupColumns``."""
 
 
@@ -127,7 +127,7 @@ class GroupReader:
         metadata = source.metadata
         place = self._places.of((metadata.name, metadata.namespace))
         account = self._accounts.of(source.spec.queue, self._settings.pool(metadata.labels))
-        return PACKING.pack(place, account, leaves, leaves != NONE, held, stands_in)
+        return PACKING.pack(place, account, leaves, held, stands_in)
 
     def _group(self, source: api.PodGroup, tree: "_Tree") -> PodGroup:
         metadata, spec, around = source.metadata, source.spec, self.around

@@ -12,7 +12,7 @@ class Packing:
     """So many numbers of 32 bits for each cell.
 
     A list comprehension for each column touches every cell once for each column. Packed when the object arrives, a
-    cell is touched once, and the columns are slices of one array: 0.1 instead of 0.9 microseconds a pod.
+    cell is touched once, and the columns are slices of one array: 0.04 instead of 0.4 microseconds a cell of eight.
     """
 
     def __init__(self, width: int) -> None:

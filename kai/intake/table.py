@@ -124,8 +124,6 @@ class GroupColumns(NamedTuple):
     """Number of the queue and node pool that it says."""
     leaves: Int64s
     """Number of the leaves of its tree; -1 for a group that is no part of the snapshot."""
-    wanted: Bools
-    """The group is part of the snapshot."""
     held: Bools
     """Nothing of the group may be tried."""
     stands_in: Bools
@@ -135,13 +133,19 @@ class GroupColumns(NamedTuple):
     def of(cls, cells: Iterable[GroupCell]) -> "GroupColumns":
         """Return the columns of cells."""
         place, account, leaves, *flags = groups.PACKING.columns([cell.row for cell in cells])
-        wanted, held, stands_in = [flag.astype(np.bool_) for flag in flags]
-        return cls(place, account, leaves, wanted, held, stands_in)
+        held, stands_in = [flag.astype(np.bool_) for flag in flags]
+        return cls(place, account, leaves, held, stands_in)
+
+    @property
+    def wanted(self) -> Bools:
+        """Return bool[G]: which groups are part of the snapshot."""
+        chosen: Bools = self.leaves != NONE
+        return chosen
 
     def among(self, chosen: Bools) -> "GroupColumns":
         """Return the columns of the ``chosen`` rows."""
         place, account, leaves = self.place[chosen], self.account[chosen], self.leaves[chosen]
-        return GroupColumns(place, account, leaves, self.wanted[chosen], self.held[chosen], self.stands_in[chosen])
+        return GroupColumns(place, account, leaves, self.held[chosen], self.stands_in[chosen])
 
 
 @attrs.define(eq=False)
