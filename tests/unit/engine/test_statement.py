@@ -141,7 +141,7 @@ def test_a_pod_that_is_promised_the_place_it_lost_is_not_evicted(session):
     with session.statement("test", Cause.PREEMPT) as statement:
         statement.evict(pods(session, "runs-0"))
         only = np.array([node(session, "n1")], np.int64)
-        assert statement.place_pods(pods(session, "runs-0"), only, session.no_extra[:1], promise=True) == 1
+        assert statement.place_pods(pods(session, "runs-0"), only, session.no_extra, promise=True) == 1
         assert statement.commit() == ()
     assert status(session, "runs-0") is Status.RUNNING
     assert session.ledger.columns.node[pods(session, "runs-0")[0]] == node(session, "n1")
@@ -152,7 +152,7 @@ def test_an_eviction_says_where_its_pod_was_promised_another_place(session):
     with session.statement("test", Cause.CONSOLIDATE) as statement:
         statement.evict(pods(session, "runs-0"))
         only = np.array([node(session, "n2")], np.int64)
-        statement.place_pods(pods(session, "runs-0"), only, session.no_extra[:1], promise=True)
+        statement.place_pods(pods(session, "runs-0"), only, session.no_extra, promise=True)
         evicted, promised = statement.commit()
     assert (type(evicted), evicted.moved_to) == (Evict, node(session, "n2"))
     assert (type(promised), promised.node) == (Nominate, node(session, "n2"))
