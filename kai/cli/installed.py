@@ -1,5 +1,6 @@
 """What is installed, as values: plugins and actions with their origin, hooks and options."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint
 from typing import Any
@@ -10,7 +11,8 @@ from kai.cli.configuring import load_configuration
 from kai.cli.hooknames import hooks_of
 from kai.configuration.options import described, wanted
 from kai.configuration.reading import default_configuration, make_profile
-from kai.configuration.registry import Registry, origin_of
+from kai.configuration.registry import Registry, load_class, origin_of
+from kai.errors import ConfigError
 
 
 @attrs.frozen(kw_only=True)
@@ -23,11 +25,14 @@ class Installed:
     origin: str
     version: str
     target: str
+    does: str = ""
+    """One line: what the plugin does, as its class says it."""
     hooks: tuple[str, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
     rights: tuple[str, ...] = ()
     """Resources that the scheduler must be allowed to get, list and watch for the plugin."""
     problem: str = ""
+    """Why the package is broken; empty where it is not."""
 
 
 def list_installed(path: str | None) -> tuple[Installed, ...]:
@@ -60,29 +65,28 @@ def _listed(points: Mapping[str, tuple[EntryPoint, ...]], kind: str, enabled: Se
 
 
 def _described(point: EntryPoint, kind: str, position: int | None) -> Installed:
+    """Return what is known of an entry point; a package that cannot be used is described by what is wrong with it."""
     origin = origin_of(point)
-    hooks: tuple[str, ...] = ("run",) if kind == "action" else ()
-    options: tuple[tuple[str, str], ...] = ()
-    rights: tuple[str, ...] = ()
-    problem = ""
-    try:
-        cls = point.load()
-    except (ImportError, AttributeError) as error:
-        problem = f"cannot be loaded: {error}"
-    else:
-        if kind == "plugin":
-            hooks = tuple(hooks_of(cls))
-            rights = tuple(each.right for each in getattr(cls, "reads", ()))
-            options = tuple((field.name, wanted(field)) for field in described(cls))
-    return Installed(
-        name=point.name,
-        kind=kind,
-        position=position,
-        origin=str(origin),
-        version=origin.version,
-        target=point.value,
-        hooks=hooks,
-        options=options,
-        rights=rights,
-        problem=problem,
+    found = Installed(
+        name=point.name, kind=kind, position=position, origin=str(origin), version=origin.version, target=point.value
     )
+    try:
+        cls = load_class(point)
+        options = tuple((field.name, wanted(field)) for field in described(cls)) if kind == "plugin" else ()
+    except ConfigError as error:
+        return attrs.evolve(found, problem=str(error))
+    except NameError as error:
+        return attrs.evolve(found, problem=f"the types of its options cannot be resolved: {error}")
+    return attrs.evolve(
+        found,
+        does=first_line(cls),
+        hooks=tuple(hooks_of(cls)) if kind == "plugin" else ("run",),
+        rights=tuple(each.right for each in getattr(cls, "reads", ())) if kind == "plugin" else (),
+        options=options,
+    )
+
+
+def first_line(cls: type[object]) -> str:
+    """Return the first sentence of a class's docstring without marks of code; empty where it has none of its own."""
+    text = inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("``", "")
+    return "" if text.startswith(f"{cls.__name__}(") else text

@@ -1,4 +1,4 @@
-"""``kai plugins``: what is installed, from where, what it answers, whether it is enabled, how long it takes."""
+"""``kai plugins``: what is installed, what it does, whether it is enabled, how long it takes; a new package."""
 
 import json
 from typing import Any
@@ -6,15 +6,19 @@ from typing import Any
 import click
 
 from kai.cli.console import Console, console_options
+from kai.cli.failures import say
 from kai.cli.tables import columns
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--config", "path", help="Configuration file whose plugins count as enabled; default: the built-in one.")
 @click.option("--time", "case", metavar="PATH", help="Decide on the cluster at PATH, and show how long plugins take.")
 @console_options()
-def plugins(console: Console, path: str | None, case: str | None) -> None:
-    """List plugins and actions: origin, version, hooks, enabled or not. Or show how long plugins take."""
+@click.pass_context
+def plugins(context: click.Context, console: Console, path: str | None, case: str | None) -> None:
+    """List the installed plugins and actions: what each does, where it comes from, whether it is enabled."""
+    if context.invoked_subcommand is not None:
+        return
     if case is not None:
         _show_times(console, path, case)
         return
@@ -25,17 +29,39 @@ def plugins(console: Console, path: str | None, case: str | None) -> None:
         items = [as_values(each) for each in found]
         _write_document(console, {"apiVersion": "output.kai/v1", "kind": "PluginList", "items": items})
         return
-    rows = [["NAME", "KIND", "ENABLED", "ORIGIN", "HOOKS", *(["OPTIONS", "RIGHTS", "TARGET"] if console.wide else [])]]
+    more = ["HOOKS", "OPTIONS", "RIGHTS", "TARGET"] if console.wide else []
+    rows = [["NAME", "KIND", "ENABLED", "ORIGIN", "DOES", *more]]
     for each in found:
-        hooks = each.problem or ", ".join(each.hooks) or "-"
-        row = [each.name, each.kind, str(each.position or "-"), each.origin, hooks]
+        does = f"broken: {each.problem}" if each.problem else each.does or "-"
+        row = [each.name, each.kind, str(each.position or "-"), each.origin, does]
         if console.wide:
+            row += [", ".join(each.hooks) or "-"]
             row += ["; ".join(f"{name}: {text}" for name, text in each.options) or "-"]
             row += [", ".join(each.rights) or "-", each.target]
         rows.append(row)
     console.write(columns(rows, right={2}))
     enabled = sum(each.position is not None for each in found)
     console.talk(f"{enabled} of {len(found)} enabled; the number is the place in the order")
+    for each in found:
+        if each.problem:
+            console.talk(
+                f"broken: {each.name} of {each.origin or each.target}: {each.problem}; nothing else is affected"
+            )
+
+
+@plugins.command()
+@click.argument("name")
+@click.option("--into", metavar="DIR", help="Folder to write to; default: kai-NAME in the current folder.")
+def new(name: str, into: str | None) -> None:
+    """Write a package with a plugin called NAME: module, test, policy.yaml, pyproject.toml and README.
+
+    The test passes as it is written. Install the package with `pip install -e kai-NAME`.
+    """
+    from kai.cli.newplugin import write_package
+
+    folder, files = write_package(name, into)
+    click.echo("\n".join(str(folder / file) for file in files))
+    say(f"next: pip install -e {folder}; kai plugins --config {folder / 'policy.yaml'}; pytest {folder}")
 
 
 def _show_times(console: Console, path: str | None, case: str) -> None:

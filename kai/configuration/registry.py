@@ -115,15 +115,26 @@ def _load(group: str, points: Mapping[str, tuple[EntryPoint, ...]], name: str, p
         raise ConfigError(f"{place}: found {name!r} in {owners}, expected one distribution to offer the {word}")
     (point,) = choices
     try:
+        return load_class(point)
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {word} {name!r} of {origin_of(point)}: {error}") from error
+
+
+def load_class(point: EntryPoint) -> type[object]:
+    """Return the class that the entry point of a plugin or an action names.
+
+    Raises: ConfigError that says what is wrong with the package, whatever its import raises.
+    """
+    try:
         loaded = point.load()
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"{place}: {word} {name!r} of {origin_of(point)} cannot be loaded from {point.value}: {error}"
-        ) from error
-    if not isinstance(loaded, type) or not callable(getattr(loaded, _METHODS[group], None)):
-        raise ConfigError(
-            f"{place}: {word} {name!r}: found {point.value}, expected a class with a method {_METHODS[group]}"
-        )
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"cannot be loaded from {point.value}: {found}") from error
+    method = _METHODS.get(point.group, "open")
+    if not isinstance(loaded, type) or not callable(getattr(loaded, method, None)):
+        kind = "a class" if isinstance(loaded, type) else type(loaded).__name__
+        wanted = f"a class with a method {method}"
+        raise ConfigError(f"found {kind} at {point.value}, expected {wanted}")
     return loaded
 
 

@@ -1,15 +1,16 @@
 """The laws that every plugin must keep, tried on clusters that have something of everything.
 
 A plugin is deterministic; it does not depend on the order of nodes; its scores are finite (or NaN, which takes a node
-out); its masks and keys have the right shape; it writes nothing; what a placement adds, an eviction takes away again;
-and with it in the profile, the same cluster gives the same decisions in whatever order its objects come.
+out) and leave nodes; its answers have the right type and shape and come quickly; it raises nothing and writes nothing,
+neither in ``open`` nor when it is asked; what a placement adds, an eviction takes away again; and with it in the
+profile, the same cluster gives the same decisions in whatever order its objects come. Single answers are tried in
+``kai.testing.answers``.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
-import numpy as np
 
 from kai.api.objects import ClusterObjects
 from kai.configuration.options import build
@@ -20,31 +21,18 @@ from kai.engine.profile import Profile
 from kai.engine.session import Session
 from kai.errors import ConfigError
 from kai.framework.decisions import Recorder
-from kai.framework.hooks import (
-    Extension,
-    GroupOrder,
-    NodeFilter,
-    NodeScore,
-    NodeWait,
-    Placement,
-    Plugin,
-    PluginUse,
-    PodOrder,
-)
+from kai.framework.hooks import Placement, Plugin, PluginUse
 from kai.intake import take_snapshot
-from kai.model.rows import NodeRows, PodRow
 from kai.model.status import Status
 from kai.simulation.shorthand import NOW
 from kai.state.snapshot import Snapshot
+from kai.testing.answers import Rated, check_answers
+from kai.testing.broken import BrokenLaw, blaming
 from kai.testing.building import cluster
 from kai.testing.sinks import told
 from kai.testing.views import open_session, opened
 
 Values = Mapping[str, Any]
-
-
-class BrokenLaw(AssertionError):  # noqa: N818 - it reads as what it is: BrokenLaw: scores are finite
-    """A plugin does not keep a law; the message names the law, the cluster and what was seen."""
 
 
 CLUSTERS: Mapping[str, Values] = {
@@ -80,13 +68,16 @@ def check_plugin(cls: type[Any], clusters: Mapping[str, Values] | None = None, *
     Raises: BrokenLaw for the first law that does not hold, ConfigError for options that the plugin does not have.
     """
     check_form(cls, options)
+    rated = Rated()
     for name, values in {**CLUSTERS, **(clusters or {})}.items():
         objects = cluster(**values)
         taken = take_snapshot(objects, NOW)
         plugin: Plugin = build(cls, options, cls.__name__, cls.__name__)
-        _check_answers(plugin, taken, name)
-        _check_effects(plugin, taken, name)
-        _check_cycle(plugin, objects, name)
+        check_answers(plugin, taken, name, rated)
+        with blaming(cls.__name__, name):
+            _check_effects(plugin, taken, name)
+            _check_cycle(plugin, objects, name)
+    rated.check()
 
 
 def check_form(cls: type[Any], options: Values) -> None:
@@ -115,93 +106,6 @@ def _is_frozen(plugin: Any) -> bool:  # noqa: ANN401 - an instance of whatever c
     except attrs.exceptions.FrozenInstanceError:
         return True
     return False
-
-
-# ------------------------------------------------------------------------------------------------------------- answers
-
-
-def _check_answers(plugin: Plugin, taken: Snapshot, where: str) -> None:
-    session, extensions = opened(plugin, taken)
-    _, again = opened(plugin, taken)
-    before = session.ledger.fingerprint()
-    for extension, fresh in zip(extensions, again, strict=True):
-        function = _about_nodes(extension)
-        if function is not None:
-            for pod in _concerned(extension, session):
-                _check_function(extension, function, _about_nodes(fresh), pod, session.all_nodes, where)
-    if session.ledger.fingerprint() != before:
-        raise BrokenLaw(f"a plugin writes nothing: asking it on cluster {where!r} changed the session")
-    for extension in extensions:
-        _check_keys(extension, session, where)
-
-
-def _about_nodes(extension: Extension) -> Callable[[PodRow, NodeRows], object] | None:
-    """Return the function of ``extension`` that answers for many nodes, if it has one."""
-    match extension:
-        case NodeFilter():
-            return extension.filter
-        case NodeScore():
-            return extension.score
-        case NodeWait():
-            return extension.must_wait
-        case _:
-            return None
-
-
-def _concerned(extension: Extension, session: Session) -> Iterator[PodRow]:
-    concerns = getattr(extension, "concerns", None)
-    for row in range(len(session.snapshot.pods)):
-        if concerns is None or concerns[session.view.shape_of(PodRow(row))]:
-            yield PodRow(row)
-
-
-def _check_function(
-    extension: Extension,
-    function: Callable[[PodRow, NodeRows], object],
-    fresh: Callable[[PodRow, NodeRows], object] | None,
-    pod: PodRow,
-    nodes: NodeRows,
-    where: str,
-) -> None:
-    """Ask one function about one pod in several ways that must come to the same."""
-    name = type(extension).__name__
-    answer = np.asarray(_check_array(extension, function(pod, nodes), nodes))
-    turned, half = nodes[::-1].copy(), nodes[::2].copy()
-    laws = (
-        (f"{name} gives the same answer twice", function(pod, nodes), answer),
-        (f"{name} does not depend on the order of nodes", function(pod, turned), answer[::-1]),
-        (f"{name} rates each node by itself", function(pod, half), answer[::2]),
-        (f"{name} is the same when the plugin is opened again", fresh and fresh(pod, nodes), answer),
-    )
-    for law, found, wanted in laws:
-        if not _same(found, wanted):
-            raise BrokenLaw(f"{law}: on cluster {where!r} found {_shown(found)} and {_shown(wanted)}")
-
-
-def _check_array(extension: Extension, answer: object, nodes: NodeRows) -> object:
-    rates = isinstance(extension, NodeScore)
-    kind = np.float64 if rates else np.bool_
-    wanted = f"{np.dtype(kind).name}[{len(nodes)}]"
-    if not isinstance(answer, np.ndarray) or answer.dtype != kind or answer.shape != nodes.shape:
-        raise BrokenLaw(f"{type(extension).__name__} returns {wanted}: found {_shown(answer)}")
-    if rates and np.isinf(answer).any():
-        raise BrokenLaw(f"scores are finite, or NaN to take a node out: found {_shown(answer)}")
-    return answer
-
-
-def _check_keys(extension: Extension, session: Session, where: str) -> None:
-    if isinstance(extension, GroupOrder):
-        count = len(session.snapshot.groups)
-    elif isinstance(extension, PodOrder):
-        count = len(session.snapshot.pods)
-    else:
-        return
-    name = type(extension).__name__
-    keys = np.asarray(extension.keys(np.arange(count, dtype=np.int64)))
-    if keys.dtype != np.float64 or keys.shape[:1] != (count,) or keys.ndim > 2:
-        raise BrokenLaw(f"{name} returns float64[{count}, k]: on cluster {where!r} found {_shown(keys)}")
-    if not np.isfinite(keys).all():
-        raise BrokenLaw(f"keys of {name} are finite: on cluster {where!r} found {_shown(keys)}")
 
 
 # ------------------------------------------------------------------------------------------------------------- effects
@@ -267,11 +171,4 @@ def _decisions(objects: ClusterObjects, profile: Profile) -> list[str]:
     return told(sink.decisions, taken)
 
 
-def _same(first: object, second: object) -> bool:
-    return bool(np.array_equal(np.asarray(first), np.asarray(second), equal_nan=np.asarray(first).dtype.kind == "f"))
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype}{list(value.shape)} {np.array2string(value.ravel()[:8], separator=', ')}"
-    return f"{type(value).__name__} {value!r}"
+__all__ = ["CLUSTERS", "BrokenLaw", "check_form", "check_plugin"]

@@ -39,7 +39,7 @@ def session_view(
 
 def open_session(taken: Snapshot, *plugins: Plugin) -> Session:
     """Return a session on ``taken`` in which only ``plugins`` answer."""
-    uses = tuple(PluginUse(name=type(plugin).__name__, plugin=plugin) for plugin in plugins)
+    uses = tuple(PluginUse(name=_name_of(plugin), plugin=plugin) for plugin in plugins)
     return Session(taken, Profile(actions=(), plugins=uses), Recorder(), Silent())
 
 
@@ -55,8 +55,16 @@ class _Opener:
 
     def open(self, session: SessionView, /) -> Sequence[Extension]:
         """Open the plugin."""
-        self.extensions = self.plugin.open(session)
-        return [each for each in self.extensions if not isinstance(each, GroupOrder | PodOrder)]
+        found: Any = self.plugin.open(session)
+        if isinstance(found, Sequence) and not isinstance(found, str):
+            self.extensions = found
+            return [each for each in found if not isinstance(each, GroupOrder | PodOrder)]
+        answer: Sequence[Extension] = found  # the engine refuses by name what is no sequence
+        return answer
+
+
+def _name_of(plugin: Plugin) -> str:
+    return type(plugin.plugin if isinstance(plugin, _Opener) else plugin).__name__
 
 
 def opened(plugin: Plugin, taken: Snapshot, *others: Plugin) -> tuple[Session, Sequence[Extension]]:

@@ -35,7 +35,7 @@ def test_the_table_and_yaml_say_the_same(capsys):
     names = [name for _, name in listed(capsys)]
     assert run(["plugins"]) == 0
     head, *rows = capsys.readouterr().out.splitlines()
-    assert head.split() == ["NAME", "KIND", "ENABLED", "ORIGIN", "HOOKS"]
+    assert head.split() == ["NAME", "KIND", "ENABLED", "ORIGIN", "DOES"]
     assert [row.split()[0] for row in rows] == names
     assert run(["plugins", "-o", "wide", "-q"]) == 0
     wide = capsys.readouterr()
@@ -88,3 +88,48 @@ def test_each_function_of_a_plugin_is_timed_on_a_cluster_that_is_written_down(ca
 def test_a_case_without_a_cluster_cannot_be_timed(capsys, tmp_path):
     assert run(["plugins", "--time", str(tmp_path / "missing")]) == 4
     assert "missing" in capsys.readouterr().err
+
+
+BROKEN = """
+raise RuntimeError("no licence")
+"""
+
+
+def test_one_broken_package_breaks_nothing_else(capsys, tmp_path, monkeypatch):
+    (tmp_path / "kai_broken.py").write_text("NUMBER = 3\nclass Closed: pass\n")
+    (tmp_path / "kai_raises.py").write_text(BROKEN)
+    info = tmp_path / "kai_broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: kai-broken\nVersion: 1.0\n")
+    points = {
+        "number": "kai_broken:NUMBER",
+        "closed": "kai_broken:Closed",
+        "licence": "kai_raises:X",
+        "gone": "kai_no:X",
+    }
+    lines = "".join(f"{name} = {value}\n" for name, value in points.items())
+    (info / "entry_points.txt").write_text(f"[kai.plugins]\n{lines}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = {name: each for (_, name), each in listed(capsys).items()}
+    assert {name: found[name]["problem"] for name in points} == {
+        "number": "found int at kai_broken:NUMBER, expected a class with a method open",
+        "closed": "found a class at kai_broken:Closed, expected a class with a method open",
+        "licence": "cannot be loaded from kai_raises:X: RuntimeError: no licence",
+        "gone": "cannot be loaded from kai_no:X: ModuleNotFoundError: No module named 'kai_no'",
+    }
+    assert found["binpack"]["enabled"]
+    assert run(["plugins"]) == 0
+    table = capsys.readouterr()
+    assert "broken: found int at kai_broken:NUMBER" in table.out
+    assert "broken: number of kai-broken 1.0: found int" in table.err
+    assert run(["simulate", "examples/rack", "-q"]) == 0
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("with: {licence: {}}\n")
+    assert run(["plugins", "--config", str(policy)]) == 4
+    assert "plugin 'licence' of kai-broken 1.0: cannot be loaded" in capsys.readouterr().err
+
+
+def test_each_plugin_says_in_one_line_what_it_does(capsys):
+    for (_, name), each in listed(capsys).items():
+        assert each["does"].endswith("."), name
+        assert "``" not in each["does"], name

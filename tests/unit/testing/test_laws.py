@@ -6,7 +6,7 @@ import pytest
 
 from kai.configuration.registry import Registry
 from kai.errors import ConfigError
-from kai.framework import Effect, GroupOrder, NodeFilter, NodeScore, Placement, PodOrder
+from kai.framework import Effect, GroupOrder, NodeFilter, NodeScore, Placement, PodFilter, PodOrder
 from kai.testing import BrokenLaw, check_plugin
 
 INSTALLED = Registry.installed()
@@ -83,7 +83,7 @@ def writing(session, pod, nodes):
         (scoring(lambda _, __, nodes: np.full(len(nodes), np.inf)), "scores are finite"),
         (scoring(lambda _, __, nodes: np.zeros(len(nodes), np.int64)), r"NodeScore returns float64\[5\]"),
         (scoring(lambda _, __, nodes: np.zeros(len(nodes) + 1)), r"NodeScore returns float64\[5\]"),
-        (scoring(lambda _, __, nodes: [0.0] * len(nodes)), r"NodeScore returns float64\[5\]: found list"),
+        (scoring(lambda _, __, nodes: [0.0] * len(nodes)), r"NodeScore returns float64\[5\]: .* found list"),
         (filtering(lambda _, __, nodes: np.zeros(len(nodes))), r"NodeFilter returns bool\[5\]"),
         (scoring(writing), "a plugin writes nothing"),
     ],
@@ -197,3 +197,95 @@ def test_decisions_that_depend_on_the_order_of_objects_are_caught():
 
     with pytest.raises(BrokenLaw):
         check_plugin(Fickle)
+
+
+def raising(session, pod, nodes):
+    raise KeyError("gpu-77")
+
+
+def opening(open_):
+    @attrs.frozen
+    class Opening:
+        def open(self, session):
+            return open_(session)
+
+    return Opening
+
+
+def writes_past_the_view(session):
+    session._world.columns.idle[:] = 0
+    return []
+
+
+def writes(session):
+    session.columns.idle[:] = 0
+    return []
+
+
+def unreachable(session):
+    raise ConnectionError("cannot reach my database")
+
+
+@pytest.mark.parametrize(
+    ("plugin", "law"),
+    [
+        (opening(writes), r"a plugin writes nothing: .* raised ValueError: .*read-only \(test_laws.py, line \d+\)"),
+        (opening(writes_past_the_view), "a plugin writes nothing: Opening.open changed the session on cluster 'racks'"),
+        (opening(unreachable), "open answers and raises nothing: .* raised ConnectionError: cannot reach my database"),
+        (opening(lambda _: None), "open returns what its extension point says: .* returned NoneType, expected a seq"),
+        (opening(lambda _: "NodeScore"), "open returns what its extension point says: .* returned str"),
+        (opening(lambda _: [3]), "open returns what its extension point says: .* returned int among extensions"),
+        (opening(lambda _: [NodeScore(scores=1)]), "open answers and raises nothing: .* raised TypeError"),
+        (opening(lambda _: [PodFilter(lambda _: False)]), "PodFilter.admit returns a Verdict: .* found bool False"),
+        (scoring(raising), "NodeScore answers and raises nothing: .* raised KeyError: 'gpu-77'"),
+        (scoring(lambda _, __, nodes: np.full(len(nodes), np.nan)), "scores leave nodes to choose from"),
+        (filtering(raising), "NodeFilter answers and raises nothing: .* raised KeyError"),
+        (
+            opening(lambda _: [NodeFilter(lambda _, nodes: nodes < 0, explain=lambda _, __: "all full")]),
+            "NodeFilter.explain returns a text for each of 5 nodes: .* found str 'all full'",
+        ),
+        (opening(lambda _: [GroupOrder(lambda rows: rows / 0)]), "keys of GroupOrder are finite"),
+        (opening(lambda _: [GroupOrder(lambda rows: rows["a"])]), "GroupOrder.keys answers and raises nothing"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:(divide|invalid)")
+def test_whatever_a_plugin_does_wrong_is_a_law_by_name(plugin, law):
+    with pytest.raises(BrokenLaw, match=law):
+        check_plugin(plugin)
+
+
+def test_nan_for_some_nodes_takes_them_out(monkeypatch):
+    def first_only(session, pod, nodes):
+        return np.where(nodes == 0, 1.0, np.nan)
+
+    check_plugin(scoring(first_only))
+
+
+def test_an_answer_that_is_slow_each_time_is_caught(monkeypatch):
+    time = [0.0]
+    monkeypatch.setattr("kai.testing.answers.clock", lambda: time[0])
+
+    def slow(session, pod, nodes):
+        time[0] += 0.2
+        return np.zeros(len(nodes))
+
+    def opens_slowly(session):
+        time[0] += 0.15
+        return []
+
+    with pytest.raises(BrokenLaw, match=r"NodeScore answers in less than 100 ms: .* took 200 ms at its fastest"):
+        check_plugin(scoring(slow))
+    with pytest.raises(BrokenLaw, match=r"Opening\.open answers in less than 100 ms: .* took 150 ms"):
+        check_plugin(opening(opens_slowly))
+
+
+def test_an_answer_that_is_slow_once_compiles(monkeypatch):
+    time, asked = [0.0], []
+    monkeypatch.setattr("kai.testing.answers.clock", lambda: time[0])
+
+    def compiles(session, pod, nodes):
+        time[0] += 0 if asked else 9
+        asked.append(pod)
+        return np.zeros(len(nodes))
+
+    check_plugin(scoring(compiles))

@@ -1,0 +1,207 @@
+"""The laws of single answers: their type and shape, that they repeat, that they are quick, that nothing is written.
+
+Each function of a plugin is asked here by itself, outside of a cycle, on the pods, nodes and groups of one cluster.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import attrs
+import numpy as np
+
+from kai.engine.session import Session
+from kai.framework.hooks import (
+    Extension,
+    GroupOrder,
+    NodeFilter,
+    NodeScore,
+    NodeWait,
+    Plugin,
+    PodFilter,
+    PodOrder,
+)
+from kai.framework.verdict import Verdict
+from kai.model.rows import NodeRows, PodRow
+from kai.state.snapshot import Snapshot
+from kai.testing.broken import NOTHING_WRITTEN, BrokenLaw, blaming, shown
+from kai.testing.views import open_session, opened
+
+T = TypeVar("T")
+SLOWEST = 0.1
+"""Seconds that an answer about a handful of nodes may take: a hundred times what a slow one needs."""
+clock: Callable[[], float] = time.perf_counter
+
+
+@attrs.define
+class Rated:
+    """What the scores of a plugin were like so far, over all clusters."""
+
+    answers: int = 0
+    numbers: int = 0
+    """Answers with a number for at least one node."""
+
+    def check(self) -> None:
+        """Refuse scores that never leave a node.
+
+        Raises: BrokenLaw.
+        """
+        if self.answers and not self.numbers:
+            raise BrokenLaw(
+                "scores leave nodes to choose from: every score of every node for every pod is NaN, which takes nodes "
+                "out; a NodeFilter says why a pod may not go somewhere"
+            )
+
+
+def check_answers(plugin: Plugin, taken: Snapshot, where: str, rated: Rated) -> None:
+    """Ask each function of ``plugin`` in several ways that must come to the same.
+
+    Raises: BrokenLaw.
+    """
+    name = type(plugin).__name__
+    untouched = _numbers(open_session(taken))
+    with blaming(f"{name}.open", where):
+        (session, extensions), first = _timed(lambda: opened(plugin, taken))
+        (_, again), second = _timed(lambda: opened(plugin, taken))
+    _check_time(f"{name}.open", min(first, second), where)
+    if _numbers(session) != untouched or _numbers(open_session(taken)) != untouched:
+        raise BrokenLaw(f"{NOTHING_WRITTEN}: {name}.open changed the session on cluster {where!r}")
+    before = session.ledger.fingerprint()
+    for extension, fresh in zip(extensions, again, strict=True):
+        function = _about_nodes(extension)
+        if function is not None:
+            for pod in _concerned(extension, session):
+                _check_function(extension, function, _about_nodes(fresh), pod, session.all_nodes, where, rated)
+        _check_values(extension, session, where)
+    if session.ledger.fingerprint() != before:
+        raise BrokenLaw(f"{NOTHING_WRITTEN}: asking it on cluster {where!r} changed the session")
+    for extension in extensions:
+        _check_keys(extension, session, where)
+
+
+def _numbers(session: Session) -> bytes:
+    """Return what the engine counts as bytes; columns that a plugin tracks lie behind it."""
+    ledger = session.ledger
+    return ledger.arena[: ledger.layout.size].tobytes()
+
+
+def _timed(function: Callable[[], T]) -> tuple[T, float]:
+    began = clock()
+    return function(), clock() - began
+
+
+def _check_time(asked: str, seconds: float, where: str) -> None:
+    """Refuse an answer that was slow each time, the fastest of all being ``seconds``; the first one may compile."""
+    if seconds > SLOWEST:
+        found = f"on cluster {where!r}, {asked} took {seconds * 1000:.0f} ms at its fastest"
+        raise BrokenLaw(f"{asked} answers in less than {SLOWEST * 1000:.0f} ms: {found}")
+
+
+def _about_nodes(extension: Extension) -> Callable[[PodRow, NodeRows], object] | None:
+    """Return the function of ``extension`` that answers for many nodes, if it has one."""
+    match extension:
+        case NodeFilter():
+            return extension.filter
+        case NodeScore():
+            return extension.score
+        case NodeWait():
+            return extension.must_wait
+        case _:
+            return None
+
+
+def _concerned(extension: Extension, session: Session) -> Iterator[PodRow]:
+    concerns = getattr(extension, "concerns", None)
+    for row in range(len(session.snapshot.pods)):
+        if concerns is None or concerns[session.view.shape_of(PodRow(row))]:
+            yield PodRow(row)
+
+
+def _check_function(
+    extension: Extension,
+    function: Callable[[PodRow, NodeRows], object],
+    fresh: Callable[[PodRow, NodeRows], object] | None,
+    pod: PodRow,
+    nodes: NodeRows,
+    where: str,
+    rated: Rated,
+) -> None:
+    """Ask one function about one pod in several ways that must come to the same."""
+    name = type(extension).__name__
+    turned, half = nodes[::-1].copy(), nodes[::2].copy()
+    with blaming(name, where):
+        found, slow = _timed(lambda: function(pod, nodes))
+        answer = np.asarray(_check_array(extension, found, nodes, where))
+        repeated, quick = _timed(lambda: function(pod, nodes))
+        laws = (
+            (f"{name} gives the same answer twice", repeated, answer),
+            (f"{name} does not depend on the order of nodes", function(pod, turned), answer[::-1]),
+            (f"{name} rates each node by itself", function(pod, half), answer[::2]),
+            (f"{name} is the same when the plugin is opened again", fresh and fresh(pod, nodes), answer),
+        )
+    for law, seen, wanted in laws:
+        if not same(seen, wanted):
+            raise BrokenLaw(f"{law}: on cluster {where!r} found {shown(seen)} and {shown(wanted)}")
+    _check_time(name, min(slow, quick), where)
+    if isinstance(extension, NodeScore):
+        rated.answers += 1
+        rated.numbers += bool(np.isfinite(answer).any())
+    if isinstance(extension, NodeFilter) and extension.explain is not None and not answer.all():
+        _check_texts(extension.explain, pod, nodes[~answer], where)
+
+
+def _check_texts(explain: Callable[[PodRow, NodeRows], Any], pod: PodRow, refused: NodeRows, where: str) -> None:
+    """Check that a filter says of each node that it refused why."""
+    with blaming("NodeFilter.explain", where):
+        texts = explain(pod, refused)
+    is_list = isinstance(texts, Sequence) and not isinstance(texts, str) and len(texts) == len(refused)
+    if not is_list or not all(isinstance(text, str) for text in texts):
+        law = f"NodeFilter.explain returns a text for each of {len(refused)} nodes"
+        raise BrokenLaw(f"{law}: on cluster {where!r} found {shown(texts)}")
+
+
+def _check_array(extension: Extension, answer: object, nodes: NodeRows, where: str) -> object:
+    rates = isinstance(extension, NodeScore)
+    kind = np.float64 if rates else np.bool_
+    wanted = f"{np.dtype(kind).name}[{len(nodes)}]"
+    if not isinstance(answer, np.ndarray) or answer.dtype != kind or answer.shape != nodes.shape:
+        raise BrokenLaw(f"{type(extension).__name__} returns {wanted}: on cluster {where!r} found {shown(answer)}")
+    if rates and np.isinf(answer).any():
+        raise BrokenLaw(f"scores are finite, or NaN to take a node out: on cluster {where!r} found {shown(answer)}")
+    return answer
+
+
+def _check_values(extension: Extension, session: Session, where: str) -> None:
+    """Check the answers that are values rather than arrays: verdicts on pods."""
+    if not isinstance(extension, PodFilter):
+        return
+    for pod in _concerned(extension, session):
+        with blaming("PodFilter.admit", where):
+            verdict = extension.admit(pod)
+        if not isinstance(verdict, Verdict):
+            raise BrokenLaw(f"PodFilter.admit returns a Verdict: on cluster {where!r} found {shown(verdict)}")
+
+
+def _check_keys(extension: Extension, session: Session, where: str) -> None:
+    if isinstance(extension, GroupOrder):
+        count = len(session.snapshot.groups)
+    elif isinstance(extension, PodOrder):
+        count = len(session.snapshot.pods)
+    else:
+        return
+    name = type(extension).__name__
+    with blaming(f"{name}.keys", where):
+        found = extension.keys(np.arange(count, dtype=np.int64))
+    keys = np.asarray(found)
+    if keys.dtype != np.float64 or keys.shape[:1] != (count,) or keys.ndim > 2:
+        raise BrokenLaw(f"{name} returns float64[{count}, k]: on cluster {where!r} found {shown(found)}")
+    if not np.isfinite(keys).all():
+        raise BrokenLaw(f"keys of {name} are finite: on cluster {where!r} found {shown(keys)}")
+
+
+def same(first: object, second: object) -> bool:
+    """Say whether two answers are equal; NaN is equal to NaN."""
+    return bool(np.array_equal(np.asarray(first), np.asarray(second), equal_nan=np.asarray(first).dtype.kind == "f"))
+
+
+__all__ = ["SLOWEST", "Rated", "check_answers", "same"]
