@@ -66,6 +66,19 @@ class ApiError(KaiError):
         self.retryable = retryable
 
 
+class UnreachableError(ApiError):
+    """A cluster that a person asked about cannot be reached, or does not show what was asked for.
+
+    ``detail`` says what was tried, ``help`` what can be typed instead.
+    """
+
+    def __init__(self, message: str, *, detail: str = "", is_forbidden: bool = False, help: str = "") -> None:  # noqa: A002 - what the line is called that it fills
+        super().__init__(message, retryable=not is_forbidden)
+        self.detail = detail
+        self.is_forbidden = is_forbidden
+        self.help = help
+
+
 class PluginError(KaiError):
     """A plugin raised, or returned something that its hook's contract does not allow."""
 

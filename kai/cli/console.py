@@ -1,6 +1,7 @@
 """Where output goes and how it looks: data on standard output, talk on standard error, colour only where wanted."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from kai.cli.failures import say
 F = TypeVar("F", bound=Callable[..., Any])
 
 FORMATS = ("table", "wide", "json", "yaml")
+NAMED_FORMATS = (*FORMATS, "name")
 _PLAIN = str.maketrans("█▓░◆»├└─│·…✓", "#%.*>|`-|-.+")
 
 
@@ -26,11 +28,18 @@ class Console:
     """Only ASCII."""
     quiet: bool = False
     verbose: int = 0
+    columns: int = 0
+    """So many places a line has; 0 where nothing limits it."""
 
     @property
     def wide(self) -> bool:
         """Whether everything is to be shown, however wide."""
         return self.output == "wide"
+
+    @property
+    def width(self) -> int:
+        """So many places a line of a table may take; 0 for any number."""
+        return 0 if self.wide else self.columns
 
     def write(self, text: str) -> None:
         """Write data."""
@@ -59,6 +68,7 @@ def make_console(*, output: str, color: str, ascii_only: bool, quiet: bool, verb
         plain=ascii_only or not encoding.startswith("utf"),
         quiet=quiet,
         verbose=verbose,
+        columns=shutil.get_terminal_size().columns if terminal or os.environ.get("COLUMNS") else 0,
     )
 
 

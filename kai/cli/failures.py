@@ -4,9 +4,9 @@ import sys
 import tempfile
 import traceback
 
-from kai.errors import ConfigError, InputError, InvariantError, KaiError, PluginError
+from kai.errors import ConfigError, InputError, InvariantError, KaiError, PluginError, UnreachableError
 
-NO, USAGE, INPUT, BUG, INTERRUPTED = 1, 2, 4, 5, 130
+NO, USAGE, UNREACHABLE, INPUT, BUG, INTERRUPTED = 1, 2, 3, 4, 5, 130
 
 
 def say(text: str) -> None:
@@ -14,21 +14,26 @@ def say(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 
-def say_error(message: str, hint: str = "") -> None:
-    """Write an error and, if there is one, its hint."""
+def say_error(message: str, hint: str = "", detail: str = "") -> None:
+    """Write an error and, if there is one, what was tried, and a hint."""
     say(f"error: {message}")
+    if detail:
+        say(f"  {detail}")
     if hint:
         say(f"  help: {hint}")
 
 
 def report_error(error: KaiError) -> int:
-    """Say what is wrong and return the exit code: 4 for what was given to kai, 5 for kai itself."""
+    """Say what is wrong and return the exit code: 3 for the cluster, 4 for what was given to kai, 5 for kai itself."""
     if isinstance(error, ConfigError | InputError):
         *first, last = error.messages
         for message in first:
             say_error(message)
         say_error(last, str(getattr(error, "help", "")))
         return INPUT
+    if isinstance(error, UnreachableError):
+        say_error(str(error), error.help, error.detail)
+        return UNREACHABLE
     if isinstance(error, InvariantError | PluginError):
         return report_bug(error, str(error))
     say_error(str(error))

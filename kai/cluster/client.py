@@ -188,6 +188,7 @@ class Client:
                     server_name=credentials.server_name,
                     proxy=credentials.proxy,
                     user_agent=self._user_agent,
+                    impersonated=credentials.impersonated,
                     most=self._most,
                 )
                 self._made.append((generation, made))

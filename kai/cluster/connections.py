@@ -33,6 +33,7 @@ from kai.cluster.calls import Answer, Call, NoAnswer, Stream
 _CONNECT_TIMEOUT: Final = 10.0
 _LONGEST_REST: Final = 60.0
 _READ_SIZE: Final = 1 << 18
+_IMPERSONATED: Final = "Impersonate-User"
 _CLOSING: Final = 0.02
 _NO_LIMIT: Final = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT)
 """Each call has a deadline of its own, and a stream has none."""
@@ -129,6 +130,7 @@ class Connections:
         server_name: str = "",
         proxy: str = "",
         user_agent: str = "kai",
+        impersonated: str = "",
         most: int = 0,
     ) -> None:
         at = urlsplit(server)
@@ -136,7 +138,9 @@ class Connections:
         self._context = context if context is not None else True
         self._server_name = (server_name or None) if at.scheme == "https" else None
         self._proxy = proxy or None
-        self._agent = user_agent
+        self._headers: dict[str, str] = {hdrs.USER_AGENT: user_agent, hdrs.ACCEPT_ENCODING: "identity"}
+        if impersonated:
+            self._headers[_IMPERSONATED] = impersonated
         self._most = most
         self._session: aiohttp.ClientSession | None = None
 
@@ -218,7 +222,7 @@ class Connections:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=_Connector(limit=self._most, ssl=self._context, keepalive_timeout=_LONGEST_REST),
-                headers={hdrs.USER_AGENT: self._agent, hdrs.ACCEPT_ENCODING: "identity"},
+                headers=self._headers,
                 auto_decompress=False,
                 read_bufsize=_READ_SIZE,
                 cookie_jar=aiohttp.DummyCookieJar(),

@@ -56,6 +56,8 @@ class Credentials:
     """The address of a proxy; it may name a password."""
     user: str = ""
     """What a kubeconfig file calls the user."""
+    impersonated: str = ""
+    """In whose name requests are made; "" for our own."""
 
     @property
     def account(self) -> str:
@@ -65,7 +67,8 @@ class Credentials:
     @property
     def tls(self) -> tuple[str | bool, ...]:
         """Return what connections are made with; other values than before ask for new connections."""
-        return self.server, self.authority, self.is_insecure, self.certificate, self.key, self.server_name, self.proxy
+        way = self.server, self.server_name, self.proxy, self.impersonated
+        return *way, self.authority, self.is_insecure, self.certificate, self.key
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return how connections are encrypted; None where they are not.
@@ -92,12 +95,13 @@ class Credentials:
 class Source:
     """Where credentials come from: a kubeconfig file if there is one, else the pod's own account.
 
-    `server` overrides the address that the file has.
+    `server` overrides the address that the file has; `impersonated` is the user in whose name requests are made.
     """
 
     kubeconfig: str = ""
     context: str = ""
     server: str = ""
+    impersonated: str = ""
     environment: Mapping[str, str] = attrs.field(factory=lambda: dict(os.environ), repr=False)
     account: Path = ACCOUNT_FOLDER
 
@@ -106,12 +110,24 @@ class Source:
 
         Raises: ConfigError if there are none, or they cannot be read.
         """
+        paths = self.paths
+        loaded = _from_files(paths, self.context) if paths else self._from_pod()
+        server = self.server.rstrip("/") or loaded.server
+        return attrs.evolve(loaded, server=server, impersonated=self.impersonated)
+
+    @property
+    def paths(self) -> str:
+        """Return the kubeconfig files that count, in the form of KUBECONFIG; "" where a pod's own account does."""
         paths = self.kubeconfig or self.environment.get("KUBECONFIG", "")
         if not paths and not self.environment.get(_HOST):
             home = Path(self.environment.get("HOME", "/")) / ".kube" / "config"
             paths = str(home) if home.is_file() else ""
-        loaded = _from_files(paths, self.context) if paths else self._from_pod()
-        return attrs.evolve(loaded, server=self.server.rstrip("/")) if self.server else loaded
+        return paths
+
+    @property
+    def is_in_pod(self) -> bool:
+        """Return whether this process has the account of a pod."""
+        return bool(self.environment.get(_HOST) and self.environment.get(_PORT))
 
     def _from_pod(self) -> Credentials:
         host, port = self.environment.get(_HOST, ""), self.environment.get(_PORT, "")

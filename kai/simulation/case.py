@@ -14,6 +14,22 @@ from kai.model.queue import Shares
 
 
 @attrs.frozen(kw_only=True)
+class Origin:
+    """Where a case comes from, as documents for machines say it."""
+
+    type: str = "scenario"
+    """One of live, snapshot, manifests, scenario."""
+    cluster: str | None = None
+    """What the context of a live cluster is called."""
+    namespace: str = ""
+    """The namespace of that context."""
+    revision: str | None = None
+    """The version of the cluster's store."""
+    sha256: str | None = None
+    """Of the bytes that were read."""
+
+
+@attrs.frozen(kw_only=True)
 class Expected:
     """What a scenario in the short form expects."""
 
@@ -52,6 +68,7 @@ class Case:
     """What a scenario in the short form expects."""
     notes: tuple[str, ...] = ()
     """What was passed over or changed while reading."""
+    origin: Origin = Origin()
 
 
 @attrs.frozen(kw_only=True)
@@ -62,3 +79,4 @@ class FairShareCase:
     title: str
     document: Mapping[str, Any]
     expected: Mapping[str, Any] | None = None
+    origin: Origin = Origin()

@@ -1,6 +1,9 @@
 """Kinds that plugins read: known before manifests are read, so that their objects are not passed over."""
 
+from collections.abc import Iterable
+
 from kai.api.declaring import declare
+from kai.api.kinds import ApiObject
 from kai.configuration.registry import Registry
 from kai.framework.objects import Objects
 
@@ -14,9 +17,17 @@ def declare_kinds(registry: Registry) -> None:
         declare_objects(each)
 
 
-def declare_objects(objects: Objects) -> None:
-    """Make one kind known."""
-    declare(objects.api_version, objects.kind, objects.plural, namespaced=objects.namespaced)
+def kinds_of(registry: Registry, plugins: Iterable[str]) -> tuple[type[ApiObject], ...]:
+    """Return the kinds that these plugins read besides those of kai; they are known afterwards.
+
+    Raises: ConfigError for a kind that kai reads itself.
+    """
+    return tuple(declare_objects(each) for each in registry.objects(plugins))
 
 
-__all__ = ["declare_kinds", "declare_objects"]
+def declare_objects(objects: Objects) -> type[ApiObject]:
+    """Make one kind known and return the class of its objects."""
+    return declare(objects.api_version, objects.kind, objects.plural, namespaced=objects.namespaced)
+
+
+__all__ = ["declare_kinds", "declare_objects", "kinds_of"]

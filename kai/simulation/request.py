@@ -105,7 +105,13 @@ class Request:
         Raises: InputError or ConfigError that names what is wrong.
         """
         declare_kinds(self.registry)
-        case = read_case(path)
+        return self.decide(read_case(path), observer)
+
+    def decide(self, case: Case | FairShareCase, observer: Observer | None = None) -> Result:
+        """Simulate a case that was read, watched by ``observer``.
+
+        Raises: InputError or ConfigError that names what is wrong.
+        """
         if isinstance(case, FairShareCase):
             return Result(case=case, answer=divide_case(case))
         outcome = simulate(self._changed(case), self.registry, observer)

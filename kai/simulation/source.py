@@ -1,9 +1,12 @@
 """What a path holds: a scenario, manifests in a file or a folder, or a snapshot of the peer, found out by looking."""
 
+import hashlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import attrs
 
 from kai.api import codec
 from kai.api.documents import load_documents, load_values
@@ -12,7 +15,7 @@ from kai.configuration.reading import default_configuration
 from kai.errors import InputError
 from kai.intake import IntakeSettings
 from kai.simulation.archive import is_archive, read_archive
-from kai.simulation.case import Case, FairShareCase
+from kai.simulation.case import Case, FairShareCase, Origin
 from kai.simulation.moment import newest_time
 from kai.simulation.scenario import is_scenario, read_scenario, skipped_notes
 
@@ -50,7 +53,8 @@ def read_case(path: str) -> Case | FairShareCase:
         return _read_folder(place, path)
     try:
         if is_archive(place):
-            return read_archive(place, path)
+            origin = Origin(type="snapshot", sha256=_sum([place.read_bytes()]))
+            return attrs.evolve(read_archive(place, path), origin=origin)
         return _read_text(place.read_bytes(), path)
     except OSError as error:
         raise InputError(f"{path}: found {error.strerror or error}, expected a file or a folder") from None
@@ -59,26 +63,28 @@ def read_case(path: str) -> Case | FairShareCase:
 def _read_text(text: bytes, name: str) -> Case | FairShareCase:
     values = load_values(text, name)
     if len(values) == 1 and is_scenario(values[0]):
-        return read_scenario(values[0], name)
+        return attrs.evolve(read_scenario(values[0], name), origin=Origin(type="scenario", sha256=_sum([text])))
     if any(is_scenario(value) for value in values):
         raise InputError(f"{name}: found {len(values)} documents with a scenario among them, expected one a file")
     if not values:
         raise InputError(f"{name}: found nothing, expected a scenario or Kubernetes objects")
-    return _manifests(load_documents(text, name), name, Path(name).stem)
+    return _manifests(load_documents(text, name), name, Path(name).stem, [text])
 
 
 def _read_folder(folder: Path, name: str) -> Case:
     manifests: list[Mapping[str, Any]] = []
+    texts: list[bytes] = []
     for file in _files(folder, name):
         try:
-            documents = load_documents(file.read_bytes(), str(file))
+            texts.append(file.read_bytes())
+            documents = load_documents(texts[-1], str(file))
         except OSError as error:
             raise InputError(f"{file}: found {error.strerror or error}, expected a readable file") from None
         for document in documents:
             if is_scenario(document):
                 raise InputError(f"{file}: found a scenario, expected Kubernetes objects as in the rest of {name}")
         manifests += documents
-    return _manifests(manifests, name, folder.resolve().name)
+    return _manifests(manifests, name, folder.resolve().name, texts)
 
 
 def _files(folder: Path, name: str) -> Sequence[Path]:
@@ -96,7 +102,15 @@ def _first_document(file: Path) -> object:
         return None
 
 
-def _manifests(manifests: Sequence[Mapping[str, Any]], name: str, title: str) -> Case:
+def _sum(texts: Sequence[bytes]) -> str:
+    """Return the SHA-256 of what was read, file behind file."""
+    found = hashlib.sha256()
+    for text in texts:
+        found.update(text)
+    return found.hexdigest()
+
+
+def _manifests(manifests: Sequence[Mapping[str, Any]], name: str, title: str, texts: Sequence[bytes]) -> Case:
     found = codec.structure_all(manifests)
     objects = collect(found.objects)
     return Case(
@@ -107,4 +121,5 @@ def _manifests(manifests: Sequence[Mapping[str, Any]], name: str, title: str) ->
         configuration=default_configuration(),
         settings=IntakeSettings(),
         notes=skipped_notes(found),
+        origin=Origin(type="manifests", sha256=_sum(texts)),
     )

@@ -1,0 +1,55 @@
+"""The envelope of every document for machines: what it is, when and from what it was made, and by which kai."""
+
+import datetime as dt
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kai.cli.console import Console
+from kai.cli.version import DISTRIBUTION, installed
+
+if TYPE_CHECKING:
+    from kai.simulation.case import Origin
+
+API_VERSION = "output.kai/v1"
+
+
+def envelope(kind: str, origin: "Origin | None" = None) -> dict[str, Any]:
+    """Return the fields that every document begins with; ``origin`` is None where nothing was read."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "generatedAt": _now(),
+        "source": None if origin is None else _source(origin),
+        "program": {"version": installed(DISTRIBUTION)},
+    }
+
+
+def write_document(document: Mapping[str, Any], console: Console) -> None:
+    """Write one document: JSON on one line, or YAML."""
+    if console.output == "json":
+        console.write(json.dumps(document, ensure_ascii=console.plain))
+        return
+    import yaml
+
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=not console.plain, width=120)
+    console.write("---\n" + text.rstrip())
+
+
+def _source(origin: "Origin") -> dict[str, Any]:
+    return {
+        "type": origin.type,
+        "cluster": origin.cluster,
+        "revision": origin.revision,
+        "sha256": origin.sha256,
+        "complete": True,
+    }
+
+
+def _now() -> str:
+    """Return the present time; SOURCE_DATE_EPOCH stands for it where the same input must give the same bytes."""
+    fixed = os.environ.get("SOURCE_DATE_EPOCH", "")
+    seconds = int(fixed) if fixed.isdecimal() else int(time.time())
+    return dt.datetime.fromtimestamp(seconds, tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

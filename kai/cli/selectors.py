@@ -1,0 +1,65 @@
+"""Label selectors as kubectl takes them: ``a=x``, ``a!=x``, ``a in (x,y)``, ``a notin (x)``, ``a``, ``!a``."""
+
+import re
+from collections.abc import Mapping
+
+import attrs
+
+from kai.errors import InputError
+
+_KEY = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
+_VALUE = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_SETS = re.compile(rf"\s*({_KEY})\s+(in|notin)\s*\(([^()]*)\)\s*")
+_EQUALS = re.compile(rf"\s*({_KEY})\s*(==|=|!=)\s*({_VALUE})?\s*")
+_EXISTS = re.compile(rf"\s*(!?)\s*({_KEY})\s*")
+
+
+@attrs.frozen
+class Requirement:
+    """One condition: the label has one of ``values`` (or, of none, is there at all), or just not."""
+
+    key: str
+    values: frozenset[str] | None
+    is_wanted: bool
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether labels satisfy the condition."""
+        has = self.key in labels and (self.values is None or labels[self.key] in self.values)
+        return has is self.is_wanted
+
+
+@attrs.frozen
+class Selector:
+    """A conjunction of conditions; without any it matches everything."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether labels satisfy every condition."""
+        return all(each.matches(labels) for each in self.requirements)
+
+
+def read_selector(text: str) -> Selector:
+    """Return the selector that a text describes.
+
+    Raises: InputError for a text that is none.
+    """
+    if not text.strip():
+        return Selector()
+    return Selector(tuple(_requirement(part, text) for part in _parts(text)))
+
+
+def _parts(text: str) -> list[str]:
+    return re.split(r",(?![^(]*\))", text)
+
+
+def _requirement(part: str, text: str) -> Requirement:
+    if found := _SETS.fullmatch(part):
+        values = frozenset(value.strip() for value in found[3].split(","))
+        return Requirement(found[1], values, found[2] == "in")
+    if found := _EQUALS.fullmatch(part):
+        return Requirement(found[1], frozenset({found[3] or ""}), found[2] != "!=")
+    if found := _EXISTS.fullmatch(part):
+        return Requirement(found[2], None, not found[1])
+    wanted = "a label selector such as app=x,tier!=y,env in (a,b)"
+    raise InputError.about("command line", "--selector", found=text, wanted=wanted)

@@ -1,0 +1,180 @@
+"""What every reading command has in common: where it reads from, what part is asked for, and how it answers.
+
+``source_options`` adds the flags; they arrive as ``source`` and ``console``. A source is read into the same case, and
+decided by the same engine, whether it is a running cluster, a file, a folder, a snapshot or standard input.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+import click
+
+from kai.cli.console import NAMED_FORMATS, Console, console_options
+from kai.cli.selectors import Selector, read_selector
+from kai.errors import InputError, UnreachableError
+
+if TYPE_CHECKING:
+    from kai.engine.observe import Observer
+    from kai.simulation.case import Case
+    from kai.simulation.request import Request, Result
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STANDARD_INPUT = "-"
+LIVE = "live"
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class Source:
+    """Where a command reads from, and which part of it is asked for."""
+
+    place: str = ""
+    """A path, or - for standard input; "" for the cluster of the kubeconfig."""
+    namespace: str = ""
+    everywhere: bool = False
+    selector: Selector = attrs.field(factory=Selector)
+    context: str = ""
+    kubeconfig: str = ""
+    user: str = ""
+    """In whose name a cluster is asked."""
+    watch: bool = False
+    command: str = "kai"
+    """What was typed, for hints."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a running cluster is read."""
+        return not self.place
+
+    def read(self) -> "Case":
+        """Return what the source holds now.
+
+        Raises: UnreachableError for a cluster, InputError and ConfigError for everything else.
+        """
+        from kai.simulation.case import Case
+        from kai.simulation.kinds import declare_kinds
+        from kai.simulation.source import read_case
+
+        if self.is_live:
+            return self._read_cluster()
+        declare_kinds(self.request.registry)
+        case = read_case(self.place)
+        if not isinstance(case, Case):
+            raise InputError(f"{self.place}: found a division of fair shares, expected a cluster")
+        return case
+
+    def decide(self, request: "Request | None" = None, observer: "Observer | None" = None) -> "Result":
+        """Return what the scheduler would decide on the source now; nothing is written.
+
+        Raises: as ``read``.
+        """
+        return (request or self.request).decide(self.read(), observer)
+
+    def shows(self, case: "Case", namespace: str, labels: Mapping[str, str]) -> bool:
+        """Return whether an object with this namespace and these labels is asked for."""
+        wanted = self.namespace_of(case)
+        return (not wanted or wanted == namespace) and self.selector.matches(labels)
+
+    def namespace_of(self, case: "Case") -> str:
+        """Return the namespace that is asked for, "" for all: of a cluster the context's own, of files all."""
+        if self.everywhere:
+            return ""
+        return self.namespace or case.origin.namespace
+
+    @cached_property
+    def request(self) -> "Request":
+        """The request that changes nothing: what is installed is looked up once."""
+        from kai.simulation.request import Request
+
+        return Request()
+
+    def _read_cluster(self) -> "Case":
+        from kai.simulation.live import Access, read_cluster
+
+        access = Access(kubeconfig=self.kubeconfig, context=self.context, impersonated=self.user)
+        try:
+            return read_cluster(access, self.request.registry)
+        except UnreachableError as error:
+            others = access.others
+            elsewhere = f"{self.command} --context {others[0]}   or offline:  " if others else ""
+            with_what = f"the context {self.context}" if self.context else "the kubeconfig's current context"
+            detail = f"{error.detail} with {with_what}" if error.detail.startswith("tried") else error.detail
+            hint = f"{elsewhere}{self.command} --from snapshot.zip"
+            raise UnreachableError(str(error), detail=detail, is_forbidden=error.is_forbidden, help=hint) from None
+
+
+def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = True) -> Callable[[F], F]:
+    """Return a decorator that adds the flags of sources and of output; they arrive as ``source`` and ``console``."""
+
+    def decorate(function: F) -> F:
+        def command(  # noqa: PLR0913 - one parameter for each flag, as click passes them
+            *,
+            console: Console,
+            place: str,
+            namespace: str,
+            everywhere: bool,
+            labels: str,
+            context: str,
+            kubeconfig: str,
+            user: str,
+            is_watch: bool = False,
+            **options: object,
+        ) -> object:
+            if is_watch and place == STANDARD_INPUT:
+                raise click.UsageError("-w cannot be used with -f -: standard input is read once")
+            if everywhere and namespace:
+                raise click.UsageError("-n and -A cannot be used together")
+            source = Source(
+                place=place,
+                namespace=namespace,
+                everywhere=everywhere,
+                selector=read_selector(labels),
+                context=context,
+                kubeconfig=kubeconfig,
+                user=user,
+                watch=is_watch,
+                command=_typed(click.get_current_context()),
+            )
+            return function(source=source, console=console, **options)
+
+        command.__doc__ = function.__doc__
+        command.__name__ = function.__name__
+        command.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]  # where click keeps them until it makes the command
+        decorated: Any = console_options(formats)(command)
+        for flag in reversed(_flags(watch=watch)):
+            decorated = flag(decorated)
+        result: F = decorated
+        return result
+
+    return decorate
+
+
+def _flags(*, watch: bool) -> tuple[Callable[[F], F], ...]:
+    flags: tuple[Callable[[F], F], ...] = (
+        click.option(
+            "-f",
+            "--from",
+            "place",
+            default="",
+            metavar="SOURCE",
+            type=click.Path(allow_dash=True),
+            help="A scenario, manifests in a file or folder, a snapshot (zip), or - for standard input. "
+            "Default: the cluster of the current kubeconfig.",
+        ),
+        click.option("-n", "--namespace", default="", help="Show this namespace only."),
+        click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Show all namespaces."),
+        click.option("-l", "--selector", "labels", default="", help="Show what has these labels: app=x,tier!=y,z."),
+        click.option("--context", default="", help="Context of the kubeconfig in place of the current one."),
+        click.option("--kubeconfig", default="", type=click.Path(), help="Kubeconfig file in place of kubectl's."),
+        click.option("--as", "user", default="", metavar="USER", help="Ask the cluster in the name of this user."),
+    )
+    if not watch:
+        return flags
+    again = click.option("-w", "--watch", "is_watch", is_flag=True, help="Show again whenever something changed.")
+    return (*flags, again)
+
+
+def _typed(context: click.Context) -> str:
+    return context.command_path

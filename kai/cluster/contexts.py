@@ -1,0 +1,78 @@
+"""The contexts of kubeconfig files: what people choose a cluster by. Nothing here is secret."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from kai.api.documents import load_values
+from kai.errors import InputError
+
+
+@attrs.frozen(kw_only=True)
+class Context:
+    """A cluster, a user and a namespace, under one name."""
+
+    name: str
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+    server: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Contexts:
+    """The contexts of all files, and which of them counts where none is named."""
+
+    known: tuple[Context, ...] = ()
+    current: str = ""
+
+    def find(self, name: str = "") -> Context:
+        """Return the context of a name, or the current one; one without anything where there is none."""
+        wanted = name or self.current
+        return next((each for each in self.known if each.name == wanted), Context(name=wanted))
+
+
+def read_contexts(paths: str) -> Contexts:
+    """Return the contexts of files in the form of KUBECONFIG; what cannot be read has none.
+
+    Holds: the first file that says something counts, as for kubectl.
+    """
+    known: dict[str, Context] = {}
+    servers: dict[str, str] = {}
+    current = ""
+    for document in _documents(paths):
+        for name, cluster in _named(document, "clusters", "cluster"):
+            servers.setdefault(name, _text(cluster, "server"))
+        for name, fields in _named(document, "contexts", "context"):
+            chosen = {key: _text(fields, key) for key in ("cluster", "user", "namespace")}
+            known.setdefault(name, Context(name=name, **chosen))
+        current = current or _text(document, "current-context")
+    found = (attrs.evolve(each, server=servers.get(each.cluster, "")) for each in known.values())
+    return Contexts(known=tuple(found), current=current)
+
+
+def _documents(paths: str) -> Iterator[Mapping[str, Any]]:
+    for path in paths.split(os.pathsep):
+        try:
+            values = load_values(Path(path).expanduser().read_bytes(), path) if path else ()
+        except (OSError, InputError):
+            continue
+        yield from (value for value in values[:1] if isinstance(value, Mapping))
+
+
+def _named(document: Mapping[str, Any], key: str, part: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    entries = document.get(key)
+    for entry in entries if isinstance(entries, list) else ():
+        fields = entry.get(part) if isinstance(entry, Mapping) else None
+        if isinstance(fields, Mapping):
+            yield _text(entry, "name"), fields
+
+
+def _text(fields: Mapping[str, Any], key: str) -> str:
+    value = fields.get(key)
+    return value if isinstance(value, str) else ""

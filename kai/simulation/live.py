@@ -1,0 +1,106 @@
+"""A running cluster as a case: everything that the scheduler reads, listed once, with the rights of the user.
+
+It makes no difference which scheduler the cluster has: pods, nodes, queues and pod groups are the same objects for kai
+and for KAI-Scheduler. Nothing is written.
+"""
+
+import importlib.metadata
+
+import anyio
+import attrs
+
+from kai.api.kinds import ApiObject
+from kai.api.objects import FIELD_OF, collect
+from kai.cluster.client import Account, Client, user_agent
+from kai.cluster.clock import SystemClock
+from kai.cluster.contexts import Context, read_contexts
+from kai.cluster.credentials import Source
+from kai.cluster.listing import Lister, Listing
+from kai.cluster.port import Clock
+from kai.configuration.reading import default_configuration
+from kai.configuration.registry import Registry
+from kai.errors import ConfigError, UnreachableError
+from kai.intake import IntakeSettings
+from kai.simulation.case import Case, Origin
+from kai.simulation.kinds import kinds_of
+
+_COMPONENT = "cli"
+_CONNECTIONS = 8
+
+
+@attrs.frozen(kw_only=True)
+class Access:
+    """Which cluster is read, and as which user."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    impersonated: str = ""
+
+    @property
+    def source(self) -> Source:
+        """Where credentials come from."""
+        return Source(kubeconfig=self.kubeconfig, context=self.context, impersonated=self.impersonated)
+
+    @property
+    def chosen(self) -> Context:
+        """The context that counts; one without a name inside of a pod."""
+        return read_contexts(self.source.paths).find(self.context)
+
+    def check(self) -> None:
+        """Refuse what leads to no cluster.
+
+        Raises: UnreachableError without any kubeconfig, ConfigError for a context that no file has.
+        """
+        source = self.source
+        if not source.paths and not source.is_in_pod:
+            raise UnreachableError(
+                "no cluster: found no kubeconfig, expected --kubeconfig, KUBECONFIG or ~/.kube/config"
+            )
+        known = [each.name for each in read_contexts(source.paths).known]
+        if self.context and known and self.context not in known:
+            wanted = f"one of {', '.join(sorted(known))}"
+            raise ConfigError.about("command line", "--context", found=self.context, wanted=wanted)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Names of contexts besides the chosen one."""
+        contexts = read_contexts(self.source.paths)
+        taken = self.context or contexts.current
+        return tuple(each.name for each in contexts.known if each.name != taken)
+
+
+def read_cluster(access: Access, registry: Registry | None = None, clock: Clock | None = None) -> Case:
+    """Return the cluster as it is now, decided on once, under the configuration that kai has by default.
+
+    Raises: UnreachableError, or ConfigError for credentials that cannot be used.
+    """
+    access.check()
+    configuration = default_configuration()
+    plugins = [entry.name for entry in configuration.plugins]
+    extra = kinds_of(Registry.installed() if registry is None else registry, plugins)
+    watch = SystemClock() if clock is None else clock
+    chosen = access.chosen
+    title = chosen.name or "this cluster"
+    found = anyio.run(_list, access, (*FIELD_OF, *extra), _called(chosen), watch)
+    return Case(
+        name=title,
+        title=title,
+        objects=collect(found.objects),
+        now=watch.now(),
+        configuration=configuration,
+        settings=IntakeSettings(),
+        notes=tuple(found.notes),
+        origin=Origin(type="live", cluster=title, namespace=chosen.namespace or "default", revision=found.revision),
+    )
+
+
+async def _list(access: Access, kinds: tuple[type[ApiObject], ...], cluster: str, clock: Clock) -> Listing:
+    account = await Account.open(access.source, clock)
+    agent = user_agent(_COMPONENT, importlib.metadata.version("kai-scheduler"))
+    async with Client(account, user_agent=agent, connections=_CONNECTIONS) as client:
+        lister = Lister(transport=client, clock=clock, server=account.credentials.server, cluster=cluster)
+        return await lister.list_all(kinds)
+
+
+def _called(context: Context) -> str:
+    return f'context "{context.name}"' if context.name else "this pod's account"
