@@ -92,6 +92,9 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
         mark_victims=given.truth("update-pod-eviction-condition"),
         announce_binds=given.truth("announce-binds"),
         direct_binds=given.text("bind-requests") == "needed",
+        decision_log=given.text("decision-log"),
+        decision_log_megabytes=given.whole("decision-log-megabytes"),
+        decision_log_files=given.whole("decision-log-files"),
     )
 
 

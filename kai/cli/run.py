@@ -9,11 +9,12 @@ import click
 _SWITCH_SECONDS = 0.0005
 
 EPILOG = """\b
-ROLE is one of scheduler, binder, podgrouper, podgroup-controller, queue-controller, node-scale-adjuster.
-Without one, all of them run in this process. Flags are those that the peer's operator writes for each
-component, in Go's form (--name=value, --name value, -name); docs/operations.md lists them.
+ROLE is one of scheduler, binder, podgrouper, podgroup-controller, queue-controller, node-scale-adjuster
+and admission. Without one, all of them but admission run in this process. Flags are those that
+KAI-Scheduler's operator writes for each component, in Go's form (--name=value, --name value, -name).
 
 \b
+  kai run scheduler --help          the flags of a role
   kai run --kubeconfig ~/.kube/config
   kai run scheduler --scheduler-conf=/etc/config/config.yaml --leader-elect
   kai run scheduler --config=schedulingshard.yaml
@@ -25,7 +26,11 @@ component, in Go's form (--name=value, --name value, -name); docs/operations.md 
 def run(arguments: tuple[str, ...]) -> int:
     """Run the service in a cluster."""
     if not {"-h", "--help"}.isdisjoint(arguments):
-        click.echo(click.get_current_context().get_help())
+        from kai.cli.rolehelp import help_of, roles_in
+
+        context = click.get_current_context()
+        helped = roles_in(arguments)
+        click.echo(help_of(helped, context.make_formatter().width) if helped else context.get_help())
         return 0
     import anyio
 

@@ -37,6 +37,7 @@ from kai.model.queue import Shares
 from kai.model.status import Status
 from kai.scheduler.aside import with_aside
 from kai.scheduler.budget import Spent, Timed
+from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.dump import Input, write_archive
 from kai.scheduler.effects import Decided
 from kai.scheduler.explanations import Overall, explain
@@ -106,6 +107,8 @@ class Stream:
     wake: Callable[[], None]
     """Tells the loop, from the cycle's thread, that there is something to take."""
     is_stopped: Callable[[], bool]
+    log: DecisionLog | None = None
+    """Where decisions are written down; None for nowhere."""
     snapshot: Snapshot | None = None
     groups: dict[str, tuple[int, int]] = attrs.field(factory=dict)
     count: int = 0
@@ -122,6 +125,8 @@ class Stream:
             raise AbandonedError("a statement was made before there was a snapshot")
         self.count += len(decisions)
         self._tally(decisions, self.snapshot)
+        if self.log is not None:
+            self.log.decided(decisions, self.snapshot, self.number, self.observer.action)
         event = Decided(
             term=self.term,
             cycle=self.number,

@@ -94,6 +94,8 @@ class SchedulerMetrics:
     def __init__(self, registry: CollectorRegistry, namespace: str = "kai", pool: str = "default") -> None:
         prefix = f"{namespace}_" if namespace else ""
         self._pool = pool
+        self.waiting: Mapping[str, int] = {}
+        """How many pods waited after the last cycle, by reason."""
         self.bare = BareCounters(prefix)
         registry.register(self.bare)
 
@@ -191,6 +193,7 @@ class SchedulerMetrics:
         self._idle = gauge("gpu_idle", "Idle GPUs.")
         self._under_way = gauge("writes_under_way", "Binds, evictions and deletions that have not ended.")
         self.leads = gauge("is_leader", "1 while this process decides.")
+        self._unlogged = counter("decisions_dropped_total", "Decisions that the decision log lacks.")
         self._usage_reads = counter("usage_reads_total", "Readings of the past usage of queues.", "result")
         # The label lets the metric be absent where past usage is not asked for: an alert is then about those who do.
         self._usage_known = gauge("usage_is_known", "1 while the past usage of queues counts.", "client")
@@ -300,6 +303,7 @@ class SchedulerMetrics:
             tally[reasons[0].code.value if reasons else "NotGrouped" if group < 0 else "Waiting"] += count
         for reason, count in tally.items():
             self._pending.labels(reason).set(count)
+        self.waiting = tally
 
     def _crowds(self, snapshot: Snapshot) -> None:
         self._shapes.clear()
@@ -359,6 +363,10 @@ class SchedulerMetrics:
             oldest = next(iter(self._evicted_groups))
             del self._evicted_groups[oldest]
             self._evicted.remove(*oldest)
+
+    def not_logged(self, count: int) -> None:
+        """Count decisions that the decision log lacks. Callable from other threads."""
+        self._unlogged.inc(count)
 
     def under_way(self, count: int) -> None:
         """Show how many writes have not ended."""

@@ -31,6 +31,7 @@ from kai.scheduler.effects import (
     TermEnded,
     WakeAt,
 )
+from kai.scheduler.hourly import Hourly
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.orders import create_bind_request
 from kai.scheduler.publisher import Publisher
@@ -60,6 +61,8 @@ class Outbox:
     metrics: SchedulerMetrics
     hand_over: HandOver | None = None
     carry_out: CarryOut | None = None
+    hourly: Hourly | None = None
+    """What counts for the line of each hour."""
     _api: Api | None = None
     """The way to write in the present term; None when there is none."""
     _urgent: deque[Send] = attrs.field(factory=deque)
@@ -129,6 +132,8 @@ class Outbox:
             case _:
                 log_signal(effect, is_doubtful=self.cluster.way.is_doubtful)
                 self.metrics.take(effect)
+                if self.hourly is not None:
+                    self.hourly.take(effect)
 
     def _put(self, send: Send) -> None:
         if self._api is None:

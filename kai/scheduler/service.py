@@ -29,8 +29,10 @@ from kai.scheduler.ahead import read_ahead
 from kai.scheduler.aside import common_error
 from kai.scheduler.committer import Committer
 from kai.scheduler.cycling import Cycles, Done, Failure, Stream
+from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.dump import Input, archive
 from kai.scheduler.effects import Expired
+from kai.scheduler.hourly import Hourly
 from kai.scheduler.joborder import JOB_ORDER_PATH, NOT_READY, job_order
 from kai.scheduler.lone import recalled_starts
 from kai.scheduler.metrics import SchedulerMetrics
@@ -64,8 +66,11 @@ class Scheduler:
     tracing: Tracing
     outbox: Outbox
     cycles: Cycles
+    hourly: Hourly
     usage: PastUsage | None = None
     """Past usage of queues; None where it counts for nothing."""
+    decisions: DecisionLog | None = None
+    """Where decisions are written down; None for nowhere."""
     number: int = 0
     """The number of the last cycle of this process."""
     _failures: int = 0
@@ -80,6 +85,17 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule until cancelled."""
+        if self.decisions is None:
+            await self._schedule()
+            return
+        self.decisions.start()
+        try:
+            await self._schedule()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(self.decisions.close)
+
+    async def _schedule(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_for_the_end)
             await to_thread.run_sync(warm_up, self.cycles.profile)
@@ -124,6 +140,7 @@ class Scheduler:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._decide_on, term)
+                tasks.start_soon(self.hourly.run)
                 tasks.start_soon(read_ahead, self.cluster.store, self.cycles.read_ahead, self._intake_in_use)
                 await self.leadership.ended(term)
                 structlog.get_logger().warning("leading no more", epoch=term.epoch)
@@ -193,6 +210,7 @@ class Scheduler:
             observer=observer,
             wake=lambda: from_thread.run_sync(self._take_decisions, stream),
             is_stopped=lambda: self._is_ending or not self.leadership.holds(term),
+            log=self.decisions,
         )
         since = clock.monotonic()
         # Not abandoned when cancelled: the next cycle must not find this one still at work.
@@ -243,6 +261,7 @@ class Scheduler:
                 log.warning("cycle repeated", **told)
             else:
                 self.metrics.cycle_failed(outcome.kind)
+                self.hourly.cycle(None)
                 log.error("cycle abandoned", **told)
             return
         if not outcome.again:
@@ -260,6 +279,9 @@ class Scheduler:
         for each in outcome.report.failures:
             self.metrics.plugin_failed(each.plugin, each.hook, each.times)
         self.metrics.state(outcome.snapshot, outcome.report)
+        self.hourly.cycle(self.metrics.waiting)
+        if self.decisions is not None:
+            self.decisions.refused(outcome.snapshot, outcome.report, self.number)
         self.outbox.publish(Told(outcome.overall))
         counts = {name: count for name, count in outcome.report.counts.items() if count}
         (log.info if counts else log.debug)("cycle", seconds=round(seconds, 4), **counts)
@@ -373,7 +395,7 @@ def make_scheduler(
 ) -> Scheduler:
     """Return the scheduler of a cluster that is open already; `Scheduler.run` runs it.
 
-    Raises: ConfigError for plugins, actions, options or a usage database that cannot be used.
+    Raises: ConfigError for plugins, actions, options, a usage database or a decision log that cannot be used.
     """
     profile = make_profile(settings.configuration)
     spans = no_tracing() if tracing is None else tracing
@@ -383,16 +405,30 @@ def make_scheduler(
     _show_budgets(metrics, settings)
     committer = Committer(settings, cluster.store, fresh_name, cluster.clock.now)
     publisher = Publisher(settings, cluster.store, cluster.clock.now)
+    hourly = Hourly(cluster.clock)
     return Scheduler(
         cluster=cluster,
         settings=settings,
         leadership=leadership,
         metrics=metrics,
         tracing=spans,
-        outbox=Outbox(cluster, settings, committer, publisher, metrics, hand_over, carry_out),
+        outbox=Outbox(cluster, settings, committer, publisher, metrics, hand_over, carry_out, hourly),
         cycles=Cycles(settings, profile, spans.tracer, cluster.clock.monotonic),
+        hourly=hourly,
         usage=past_usage(settings.configuration.usage, settings.usage_address, cluster.clock, metrics),
+        decisions=_decision_log(settings, metrics),
     )
+
+
+def _decision_log(settings: SchedulerSettings, metrics: SchedulerMetrics) -> DecisionLog | None:
+    """Return where decisions are written down; None for nowhere.
+
+    Raises: ConfigError for a file that cannot be written.
+    """
+    if not settings.decision_log:
+        return None
+    megabytes, files = settings.decision_log_megabytes, settings.decision_log_files
+    return DecisionLog.to(settings.decision_log, megabytes, files, metrics.not_logged)
 
 
 def _show_budgets(metrics: SchedulerMetrics, settings: SchedulerSettings) -> None:

@@ -64,6 +64,10 @@ class SchedulerSettings:
     """
     usage_address: str = ""
     """Where past usage is read from, if the configuration asks for it and an environment variable has the address."""
+    decision_log: str = ""
+    """The file to which every decision is appended; "" for none."""
+    decision_log_megabytes: int = 64
+    decision_log_files: int = 4
     dump_folder: str = ""
     """Where to put the snapshot of a cycle that failed; the system's folder for temporary files if empty."""
 

@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kai.cli.flags import read_flags
+from kai.cli.meanings import MEANINGS
 from kai.cli.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.rolemetrics import ApiCalls, RoleMetrics
 from kai.scheduler.metrics import SchedulerMetrics
@@ -106,3 +107,9 @@ def test_the_page_has_every_metric_with_its_type_and_labels_and_no_other():
             known = OF_A_QUEUE if labels == "of a queue" else tuple(re.findall("`([a-zA-Z_]+)`", labels))
             page[name.strip("`")] = (kind, known)
     assert page == exported()
+
+
+def test_the_help_of_roles_says_of_a_flag_what_the_page_says():
+    text = {row[0].strip("`-"): row[-1] for row in rows(PAGE.partition("## Flags")[2].partition("## Exit codes")[0])}
+    plain = {name: re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", told).replace("`", "") for name, told in text.items()}
+    assert plain == MEANINGS

@@ -17,8 +17,10 @@ from kai.intake.aside import Suspect
 from kai.scheduler import service
 from kai.scheduler.committer import Committer
 from kai.scheduler.cycling import Done, Failure
+from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.effects import Decided
 from kai.scheduler.settings import SchedulerSettings
+from kai.telemetry.decisions import read_decisions
 from tests.doubles import virtual_time
 from tests.doubles.cluster import MemoryCluster
 from tests.unit.intake import making
@@ -282,3 +284,27 @@ def test_a_plugin_that_fails_at_many_groups_is_at_fault_and_is_named_once_and_tr
     (over,) = events(logs, "plugin works again")
     assert over["plugin"] == name
     assert not events(logs, "set aside")
+
+
+def test_what_is_decided_counts_for_the_hour_and_is_written_down(tmp_path):
+    path = str(tmp_path / "decisions.jsonl")
+    heard = []
+
+    async def play(rig):
+        log = DecisionLog.to(path, 1, 1, heard.append)
+        log.start()
+        rig.scheduler.decisions = log
+        rig.memory.server.add(making.group("late", minMember=1))
+        rig.memory.server.add(making.pod("late-0", group="late", requests={"cpu": "10m"}))
+        await rig.until(lambda: "late-0" in rig.bound())
+        await rig.touch()
+        rig.scheduler.hourly.tell()
+        log.close()
+
+    logs = lead(cluster_of("a"), play)
+    (hour,) = [line for line in logs if line["event"] == "last hour"]
+    assert hour["binds"] == 2
+    assert hour["cycles"] >= 2
+    found = [(each.kind, each.subject.name, each.action) for each in read_decisions(path)]
+    assert ("bind", "late-0", "allocate") in found
+    assert heard == []

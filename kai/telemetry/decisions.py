@@ -1,0 +1,195 @@
+"""Decisions as a service records them: one JSON object a line, in a file that is rotated; and how to read them again.
+
+A line has the fields of `Decision`; readers accept fields and kinds that they do not know. PATH is the newest file,
+PATH.1 the one before, and so on. A line that a crash cut short is passed over. `evictions_of` answers which pods of a
+job were evicted and for which job, over as many cycles as the files go back: ``kai why --evicted --decisions PATH``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import attrs
+
+from kai.errors import InputError
+
+BIND: Final = "bind"
+EVICT: Final = "evict"
+HOLD: Final = "hold"
+REFUSE: Final = "refuse"
+
+
+@attrs.frozen(kw_only=True)
+class Subject:
+    """What a decision is about: a pod, or for a refusal the pod group that waits."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Gainer:
+    """The job for which a pod was evicted."""
+
+    namespace: str
+    name: str
+    queue: str
+
+
+@attrs.frozen(kw_only=True)
+class Decision:
+    """One decision of one cycle."""
+
+    cycle: int
+    time: str
+    """When the cycle took its snapshot, RFC 3339."""
+    kind: str
+    """``bind``, ``evict``, ``hold`` (a place is promised) or ``refuse`` (the job waits)."""
+    subject: Subject
+    job: str = ""
+    """``namespace/name`` of the pod group; "" for a pod without one."""
+    queue: str = ""
+    node: str = ""
+    """Where the pod is bound or promised to be, or where an evicted pod goes next."""
+    action: str = ""
+    rule: str = ""
+    """What allowed an eviction; of a refusal the reason code."""
+    gainer: Gainer | None = None
+    numbers: Mapping[str, float] = attrs.field(factory=dict)
+    """By name, in the unit of the name."""
+    input_hash: str = ""
+    """The same for all decisions of a cycle: a digest of what it was given."""
+
+
+def line_of(decision: Decision) -> bytes:
+    """Return a decision as it stands in the file."""
+    found = attrs.asdict(decision)
+    found["inputHash"] = found.pop("input_hash")
+    return json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def decision_of(line: bytes) -> Decision | None:
+    """Return the decision in a line; None for a line that is none, such as one that was cut short."""
+    try:
+        found = json.loads(line)
+        fields = {name: found[name] for name in _PLAIN if name in found}
+        gainer = found.get("gainer")
+        return Decision(
+            **fields,
+            subject=Subject(**{name: str(found["subject"].get(name, "")) for name in _SUBJECT}),
+            gainer=None if gainer is None else Gainer(**{name: str(gainer.get(name, "")) for name in _GAINER}),
+            input_hash=str(found.get("inputHash", "")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+_PLAIN: Final = tuple(each for each in attrs.fields_dict(Decision) if each not in {"subject", "gainer", "input_hash"})
+_SUBJECT: Final = tuple(attrs.fields_dict(Subject))
+_GAINER: Final = tuple(attrs.fields_dict(Gainer))
+
+
+# --- Reading -------------------------------------------------------------------------------------------------------
+
+
+def read_decisions(path: str) -> Iterator[Decision]:
+    """Yield the decisions of a log, the oldest first.
+
+    Raises: InputError if there is no such file, or it cannot be read.
+    """
+    newest = Path(path)
+    if not newest.is_file():
+        raise InputError(f"{path}: found no such file, expected the decision log of kai run --decision-log")
+    try:
+        for file in (*reversed(_older(newest)), newest):
+            with file.open("rb") as lines:
+                yield from (each for each in map(decision_of, lines) if each is not None)
+    except OSError as error:
+        raise InputError(f"{path}: found {error.strerror or error}, expected a readable decision log") from None
+
+
+def evictions_of(path: str, namespace: str, name: str) -> tuple[Decision, ...]:
+    """Return the evictions of pods of one job, the oldest first.
+
+    Raises: InputError as `read_decisions`.
+    """
+    job = f"{namespace}/{name}"
+    return tuple(each for each in read_decisions(path) if each.kind == EVICT and each.job == job)
+
+
+def _older(newest: Path) -> list[Path]:
+    """Return the files before the newest one, the youngest first."""
+    out: list[Path] = []
+    while (file := numbered(newest, len(out) + 1)).is_file():
+        out.append(file)
+    return out
+
+
+def numbered(newest: Path, number: int) -> Path:
+    """Return the path of an older file."""
+    return newest.with_name(f"{newest.name}.{number}")
+
+
+# --- Writing -------------------------------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class RotatedFile:
+    """A file that is appended to; at a size it becomes the first of the older ones, and the oldest is deleted."""
+
+    path: Path
+    most_bytes: int
+    most_files: int
+    _file: BinaryIO | None = None
+
+    def append(self, lines: bytes) -> None:
+        """Append whole lines.
+
+        Raises: OSError.
+        """
+        file = self._open()
+        if file.tell() and file.tell() + len(lines) > self.most_bytes:
+            self._rotate()
+            file = self._open()
+        file.write(lines)
+        file.flush()
+
+    def close(self) -> None:
+        """Close the file; the next append opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> BinaryIO:
+        if self._file is None:
+            self._file = open(self.path, "ab", opener=_private)  # noqa: SIM115 - only this takes an opener, and the file stays open
+        return self._file
+
+    def _rotate(self) -> None:
+        self.close()
+        for number in range(self.most_files - 1, 0, -1):
+            younger = self.path if number == 1 else numbered(self.path, number - 1)
+            if younger.exists():
+                younger.replace(numbered(self.path, number))
+        if self.most_files == 1:
+            self.path.unlink(missing_ok=True)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that only this account may read: names of workloads are in it."""
+    return os.open(path, flags, 0o600)
+
+
+def numbers_in(**values: Any) -> Mapping[str, float]:  # noqa: ANN401 - whatever plugins say
+    """Return those values that are numbers."""
+    return {
+        name: float(value)
+        for name, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
