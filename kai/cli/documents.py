@@ -20,6 +20,8 @@ def document(result: "Result", differences: "Differences | None", *, explain: bo
         from kai.cli.explanations import documents
 
         out |= documents(result.explained)
+    if result.unused:
+        out["unused"] = [{"kind": each.kind, "count": each.count, "reason": each.reason} for each in result.unused]
     if result.notes:
         out["notes"] = list(result.notes)
     if differences is not None:

@@ -94,12 +94,17 @@ def _one(path: str, request: "Request", console: Console, *, check: bool, explai
     except Exception as error:  # noqa: BLE001 - the boundary of one case: a bug becomes one line and a file
         write_failure(path, error, console)
         return report_bug(error, path)
+    for unused in result.unused:
+        console.talk(f"note: {path}: {unused}")
     said = request.policy.configuration.notes if request.policy is not None else ()
     for note in (each for each in result.notes if each not in said):
         # What was asked for and does not count changes decisions; what was passed over seldom does.
         console.talk(f"note: {path}: {note}", level=0 if "usageDBConfig" in note else 1)
     differences = result.differences() if check else None
     write_result(result, console, differences=differences, explain=explain)
+    if result.is_mute:
+        say_error(f"{path}: found workloads for this scheduler, and no job came of them")
+        return INPUT
     if differences is None:
         return 0
     if differences.unknown:

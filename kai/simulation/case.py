@@ -9,6 +9,7 @@ from kai.api.objects import ClusterObjects
 from kai.api.wire import EMPTY
 from kai.configuration.reading import Configuration
 from kai.intake import IntakeSettings
+from kai.manifests import Unused
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
 
@@ -68,6 +69,10 @@ class Case:
     """What a scenario in the short form expects."""
     notes: tuple[str, ...] = ()
     """What was passed over or changed while reading."""
+    unused: tuple[Unused, ...] = ()
+    """Objects that had no part in it, counted by kind and reason."""
+    workloads: int = 0
+    """Workloads among plain manifests that this scheduler is asked to place."""
     origin: Origin = Origin()
 
 

@@ -14,6 +14,7 @@ from kai.configuration.registry import Registry
 from kai.engine.observe import Observer
 from kai.errors import InputError
 from kai.intake import IntakeSettings
+from kai.manifests import Unused
 from kai.simulation.answer import answer
 from kai.simulation.case import Case, FairShareCase
 from kai.simulation.check import Differences, compare
@@ -41,6 +42,16 @@ class Result:
         """What was passed over or changed while the case was read."""
         return self.case.notes if isinstance(self.case, Case) else ()
 
+    @property
+    def unused(self) -> tuple[Unused, ...]:
+        """What had no part in the result, counted by kind and reason."""
+        return self.case.unused if isinstance(self.case, Case) else ()
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether there were workloads for this scheduler, and no job came of them."""
+        return self.overview is not None and not self.overview.jobs and _has_workloads(self.case)
+
     @cached_property
     def overview(self) -> Overview | None:
         """The same for people."""
@@ -57,6 +68,10 @@ class Result:
             return differences(self.case.sentences, self.outcome)
         stable = self.case.stable_cycles if isinstance(self.case, Case) else 0
         return compare(self.case.expected, self.answer, stable_cycles=stable)
+
+
+def _has_workloads(case: Case | FairShareCase) -> bool:
+    return isinstance(case, Case) and case.workloads > 0
 
 
 @attrs.frozen(kw_only=True)

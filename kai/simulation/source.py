@@ -14,10 +14,11 @@ from kai.api.objects import collect
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError
 from kai.intake import IntakeSettings
+from kai.manifests import expand
 from kai.simulation.archive import is_archive, read_archive
 from kai.simulation.case import Case, FairShareCase, Origin
 from kai.simulation.moment import newest_time
-from kai.simulation.scenario import is_scenario, read_scenario, skipped_notes
+from kai.simulation.scenario import is_scenario, read_scenario
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "-"
@@ -111,8 +112,10 @@ def _sum(texts: Sequence[bytes]) -> str:
 
 
 def _manifests(manifests: Sequence[Mapping[str, Any]], name: str, title: str, texts: Sequence[bytes]) -> Case:
-    found = codec.structure_all(manifests)
-    objects = collect(found.objects)
+    expansion = expand(manifests)
+    if expansion.problems:
+        raise InputError(*(f"{name}: {problem.message}" for problem in expansion.problems))
+    objects = collect(codec.structure_all(expansion.manifests).objects)
     return Case(
         name=name,
         title=title,
@@ -120,6 +123,7 @@ def _manifests(manifests: Sequence[Mapping[str, Any]], name: str, title: str, te
         now=newest_time(objects),
         configuration=default_configuration(),
         settings=IntakeSettings(),
-        notes=skipped_notes(found),
+        unused=expansion.unused,
+        workloads=expansion.workloads,
         origin=Origin(type="manifests", sha256=_sum(texts)),
     )

@@ -187,11 +187,23 @@ def test_colour_is_only_used_where_it_is_wanted(capsys, good, monkeypatch):
     assert "\x1b[" not in out(capsys, good).out
 
 
-def test_notes_are_told_to_who_asks(capsys, tmp_path):
+def test_what_is_not_used_is_told(capsys, tmp_path):
     path = tmp_path / "x.yaml"
     path.write_text(
         "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
     )
-    assert out(capsys, str(path)).err == ""
-    assert out(capsys, str(path), "-v").err == f"note: {path}: passed over 1 of kind Service\n"
-    assert out(capsys, str(path), "-v", "-q").err == ""
+    told = f"note: {path}: not used: 1 Service (scheduling does not read this kind)\n"
+    assert out(capsys, str(path)).err == told
+    assert out(capsys, str(path), "-q").err == ""
+
+
+def test_workloads_of_which_no_job_comes_are_an_error(capsys, tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text(
+        "apiVersion: acme.io/v1\nkind: Training\nmetadata: {name: t}\n"
+        "spec: {template: {spec: {schedulerName: kai-scheduler, containers: [{name: c}]}}}\n"
+    )
+    assert run(["simulate", str(path)]) == 4
+    told = capsys.readouterr().err
+    assert "not used: 1 Training (kai has no model of its controller" in told
+    assert told.endswith(f"error: {path}: found workloads for this scheduler, and no job came of them\n")

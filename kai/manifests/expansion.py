@@ -1,0 +1,238 @@
+"""Workloads to the pods that their controllers would make, with owners and groups. Start reading at ``expand``.
+
+    manifests ─ model of each kind (``workloads``) → pods with owners ─ rules of the pod grouper (``grouping``) → groups
+
+An object whose children are in the input is left as it is: then the input is that of a cluster, and its controller has
+done its work. Whatever has no part in the result is counted (``unused``).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from kai.api import codec, names
+from kai.api.shard import Config, SchedulingShard
+from kai.errors import InputError
+from kai.manifests.grouping import Grouping
+from kai.manifests.index import Index, Manifest
+from kai.manifests.unused import CONFIGURES, NO_MODEL, NO_PODS, Unused, counted, for_scheduler, templates, why_not_read
+from kai.manifests.workloads.making import uid_of
+from kai.manifests.workloads.table import as_kept, model_of
+from kai.podgrouper import Kind, Resource, Settings
+
+_OVER: Final = frozenset({"Succeeded", "Failed"})
+
+
+@attrs.frozen(kw_only=True)
+class Problem:
+    """What keeps an object from being expanded: its place among the manifests, and a message."""
+
+    at: int
+    message: str
+
+
+@attrs.frozen(kw_only=True)
+class Expansion:
+    """The objects that intake reads, and what has no part in them."""
+
+    manifests: tuple[Mapping[str, Any], ...]
+    unused: tuple[Unused, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    workloads: int = 0
+    """Workloads and lone pods that this scheduler is asked to place."""
+
+
+def expand(
+    manifests: Sequence[Mapping[str, Any]], *, scheduler_name: str = names.SCHEDULER_NAME, namespace: str = "default"
+) -> Expansion:
+    """Return the objects with the pods and groups that controllers would add; cost: microseconds where none would.
+
+    Objects of a kind that no snapshot has are left out, and counted.
+    """
+    work = _Expanding(scheduler_name, namespace, _names_of_owners(manifests))
+    work.named |= {_place_of(each, namespace) for each in manifests if each.get("kind") == "Pod"}
+    for at, manifest in enumerate(manifests):
+        work.take(at, manifest)
+    return work.finish()
+
+
+@attrs.define
+class _Expanding:
+    """One expansion on its way."""
+
+    scheduler_name: str
+    namespace: str
+    owners: frozenset[tuple[str, str]]
+    """Kind and UID, and kind and name, of every object that pods or workloads of the input name as their owner."""
+    index: Index = attrs.field(factory=Index)
+    kept: list[Mapping[str, Any]] = attrs.field(factory=list)
+    loose: list[tuple[int, Manifest]] = attrs.field(factory=list)
+    """Pods that no group has yet."""
+    unused: list[Unused] = attrs.field(factory=list)
+    problems: list[Problem] = attrs.field(factory=list)
+    fresh: set[str] = attrs.field(factory=set)
+    named: set[tuple[str, str]] = attrs.field(factory=set)
+    """Namespace and name of every pod so far."""
+    workloads: int = 0
+
+    def take(self, at: int, manifest: Mapping[str, Any]) -> None:
+        """Sort one object of the input."""
+        kind = manifest.get("kind")
+        if not isinstance(kind, str) or not isinstance(manifest.get("apiVersion"), str):
+            self.kept.append(manifest)  # reading it says what is wrong
+        elif kind == "Pod" and manifest["apiVersion"] == "v1":
+            self._take_pod(at, manifest)
+        elif model_of(Kind.of(manifest["apiVersion"], kind)) is not None:
+            self._take_workload(at, manifest)
+        elif codec.kind_of(manifest) is not None:
+            self.kept.append(manifest)
+            self.index.add([self._placed(manifest)])
+            self._note(kind, CONFIGURES if _is_configuration(manifest) else "")
+        else:
+            self._take_stranger(manifest, kind)
+
+    def finish(self) -> Expansion:
+        """Group what is loose, and return everything."""
+        made: list[Manifest] = []
+        if self.loose:
+            grouping = Grouping(self.index, Settings(scheduler_name=self.scheduler_name), self.fresh)
+            grouped: list[Manifest] = []
+            for at, pod in self.loose:
+                done, reason = grouping.group(pod)
+                grouped.append(done)
+                if reason and at >= 0:
+                    self.problems.append(Problem(at=at, message=reason))
+                elif reason:
+                    self._note("Pod", reason)
+            made, pods = grouping.made(grouped)
+            made += pods
+        first = {problem.at: problem for problem in reversed(self.problems)}
+        return Expansion(
+            manifests=(*self.kept, *made),
+            unused=counted(self.unused),
+            problems=tuple(first[at] for at in sorted(first)),
+            workloads=self.workloads,
+        )
+
+    def _take_pod(self, at: int, manifest: Mapping[str, Any]) -> None:
+        spec, metadata, status = (_mapping(manifest.get(key)) for key in ("spec", "metadata", "status"))
+        is_ours = spec.get("schedulerName") == self.scheduler_name and status.get("phase") not in _OVER
+        self.workloads += is_ours
+        if not is_ours or _mapping(metadata.get("annotations")).get(names.POD_GROUP):
+            if not is_ours and not spec.get("nodeName") and status.get("phase") not in _OVER:
+                self._note("Pod", for_scheduler(str(spec.get("schedulerName") or "")))
+            self.kept.append(manifest)
+            return
+        pod = self._placed(manifest)
+        owned = bool(_mapping(pod.get("metadata")).get("ownerReferences"))
+        self.loose.append((-1 if owned else at, pod))
+
+    def _take_workload(self, at: int, manifest: Mapping[str, Any]) -> None:
+        try:
+            workload = as_kept(Resource.of(self._placed(manifest)))
+            self.index.add([dict(workload.manifest)])
+            if self._has_children(workload):
+                return
+            pods = list(self._pods_of(workload))
+        except InputError as error:
+            self.workloads += 1
+            self.problems.append(Problem(at=at, message=" ".join(str(error).split())))
+            return
+        ours = [pod for pod in pods if _mapping(pod["spec"]).get("schedulerName") == self.scheduler_name]
+        self.workloads += bool(ours)
+        kind = workload.kind.kind
+        if not pods:
+            self._note(kind, NO_PODS)
+        elif not ours:
+            self._note(kind, for_scheduler(str(_mapping(pods[0]["spec"]).get("schedulerName") or "")))
+        self.loose += [(at, pod) for pod in ours]
+
+    def _pods_of(self, workload: Resource) -> Iterator[Manifest]:
+        """Yield the pods of a workload, with everything between them in the index."""
+        model = model_of(workload.kind)
+        if model is None:
+            return
+        children = list(model(workload))
+        parents = {reference["uid"] for made in children for reference in made["metadata"]["ownerReferences"]}
+        self.index.add(children)
+        for made in children:
+            self.fresh.add(made["metadata"]["uid"])
+            if made["kind"] == "Pod":
+                yield self._with_own_name(made)
+            elif made["metadata"]["uid"] not in parents:
+                yield from self._pods_of(Resource.of(made))
+
+    def _with_own_name(self, pod: Manifest) -> Manifest:
+        """Return a pod that is called as no other is: two workloads of one name number their pods alike."""
+        place, wanted, number = _place_of(pod, self.namespace), pod["metadata"]["name"], 1
+        while place in self.named:
+            number += 1
+            place = (place[0], f"{wanted}-{number}")
+        self.named.add(place)
+        if place[1] == wanted:
+            return pod
+        uid = uid_of("Pod", *place)
+        self.fresh.add(uid)
+        return {**pod, "metadata": {**pod["metadata"], "name": place[1], "uid": uid}}
+
+    def _take_stranger(self, manifest: Mapping[str, Any], kind: str) -> None:
+        """Count an object of a kind that kai does not read: a workload of ours if its pods are for us."""
+        found = templates(manifest)
+        if any(_mapping(template.get("spec")).get("schedulerName") == self.scheduler_name for _, template in found):
+            self.workloads += 1
+            self._note(kind, NO_MODEL)
+        else:
+            self._note(kind, why_not_read(manifest["apiVersion"], kind))
+        self.index.add([self._placed(manifest)])
+
+    def _placed(self, manifest: Mapping[str, Any]) -> Manifest:
+        """Return an object with a namespace and a UID, as the API server would keep it."""
+        metadata = manifest.get("metadata")
+        if not isinstance(metadata, Mapping):
+            return dict(manifest)
+        kind = codec.kind_of(manifest)
+        here = dict(metadata)
+        if (kind is None or kind.namespaced) and not here.get("namespace"):
+            here["namespace"] = self.namespace
+        if not here.get("uid"):
+            here["uid"] = uid_of(str(manifest.get("kind")), str(here.get("namespace", "")), str(here.get("name")))
+            self.fresh.add(here["uid"])
+        return {**manifest, "metadata": here}
+
+    def _has_children(self, workload: Resource) -> bool:
+        kind = workload.kind.kind
+        return (kind, workload.uid) in self.owners or (kind, f"{workload.namespace}/{workload.name}") in self.owners
+
+    def _note(self, kind: str, reason: str) -> None:
+        if reason:
+            self.unused.append(Unused(kind=kind, reason=reason))
+
+
+def _is_configuration(manifest: Mapping[str, Any]) -> bool:
+    kind = codec.kind_of(manifest)
+    return kind is not None and kind.cls in {SchedulingShard, Config}
+
+
+def _names_of_owners(manifests: Iterable[Mapping[str, Any]]) -> frozenset[tuple[str, str]]:
+    found: set[tuple[str, str]] = set()
+    for manifest in manifests:
+        version, kind = str(manifest.get("apiVersion")), str(manifest.get("kind"))
+        if (version, kind) != ("v1", "Pod") and model_of(Kind.of(version, kind)) is None:
+            continue
+        metadata = _mapping(manifest.get("metadata"))
+        references = metadata.get("ownerReferences")
+        for each in references if isinstance(references, list) else ():
+            if isinstance(each, Mapping):
+                found.add((str(each.get("kind")), str(each.get("uid"))))
+                found.add((str(each.get("kind")), f"{metadata.get('namespace') or 'default'}/{each.get('name')}"))
+    return frozenset(found)
+
+
+def _place_of(manifest: Mapping[str, Any], namespace: str) -> tuple[str, str]:
+    metadata = _mapping(manifest.get("metadata"))
+    return str(metadata.get("namespace") or namespace), str(metadata.get("name"))
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,72 @@
+"""What of an input is not used, counted by kind, with the reason: said to people at once, never dropped in silence."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import attrs
+
+from kai.api import names
+from kai.api.kinds import KINDS
+
+NOT_READ: Final = "scheduling does not read this kind"
+NO_MODEL: Final = "kai has no model of its controller, so its pods are not there"
+NO_PODS: Final = "suspended, finished or scaled to 0, so it has no pods now"
+CONFIGURES: Final = "it configures the scheduler; give it with --config"
+
+
+@attrs.frozen(kw_only=True)
+class Unused:
+    """Objects of one kind that had no part in what was decided."""
+
+    kind: str
+    reason: str
+    count: int = 1
+
+    def __str__(self) -> str:
+        """Return count, kind and reason."""
+        return f"not used: {self.count} {self.kind} ({self.reason})"
+
+
+def counted(unused: Iterable[Unused]) -> tuple[Unused, ...]:
+    """Return one entry for each kind and reason, by reason and kind."""
+    counts: dict[tuple[str, str], int] = {}
+    for each in unused:
+        key = (each.reason, each.kind)
+        counts[key] = counts.get(key, 0) + each.count
+    return tuple(Unused(kind=kind, reason=reason, count=count) for (reason, kind), count in sorted(counts.items()))
+
+
+def why_not_read(api_version: str, kind: str) -> str:
+    """Return why objects are not used whose kind is none that kai reads under this version."""
+    versions = [version for known in KINDS if known.kind == kind for version in known.api_versions]
+    if versions and _group(api_version) in {_group(version) for version in versions}:
+        return f"found apiVersion {api_version}, expected {' or '.join(versions)}"
+    return NOT_READ
+
+
+def for_scheduler(name: str) -> str:
+    """Return why pods of another scheduler are not used."""
+    return f"its pods are for scheduler {name or 'default-scheduler'}, not for {names.SCHEDULER_NAME}"
+
+
+def templates(
+    value: object, path: tuple[str | int, ...] = ()
+) -> list[tuple[tuple[str | int, ...], Mapping[str, object]]]:
+    """Return the pod templates inside of an object with their paths, whatever its kind: whatever has containers."""
+    found: list[tuple[tuple[str | int, ...], Mapping[str, object]]] = []
+    if isinstance(value, Mapping):
+        spec = value.get("spec")
+        if isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
+            return [(path, value)]
+        for key, inner in value.items():
+            if isinstance(inner, Mapping | list):
+                found += templates(inner, (*path, str(key)))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            if isinstance(inner, Mapping | list):
+                found += templates(inner, (*path, index))
+    return found
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]

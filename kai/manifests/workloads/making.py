@@ -1,0 +1,116 @@
+"""What every model makes: pods of a template, and objects that stand between a workload and its pods."""
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from kai.podgrouper.resource import Fields, Resource
+
+Made = dict[str, Any]
+"""An object that a controller would write, as a manifest."""
+
+MOST_PODS: Final = 100_000
+"""A workload that asks for more pods than this is a slip of the keyboard."""
+
+_NAMES: Final = uuid.UUID("6f0f3f5e-6c1b-4b0e-9a53-0d5f7a1f2c11")
+
+
+@attrs.frozen(kw_only=True)
+class Identity:
+    """What tells one pod of a template from the others."""
+
+    name: str
+    labels: Mapping[str, str] = attrs.field(factory=dict)
+    annotations: Mapping[str, str] = attrs.field(factory=dict)
+
+
+def uid_of(kind: str, namespace: str, name: str) -> str:
+    """Return the UID of an object that no API server has seen: the same for the same name."""
+    return str(uuid.uuid5(_NAMES, f"{kind}/{namespace}/{name}"))
+
+
+def child(owner: Resource, api_version: str, kind: str, name: str, spec: object, **metadata: object) -> Made:
+    """Return an object that ``owner`` makes."""
+    return {"apiVersion": api_version, "kind": kind, "metadata": _metadata(owner, kind, name, metadata), "spec": spec}
+
+
+def pods(owner: Resource, template: Fields | None, identities: Iterable[Identity]) -> Iterator[Made]:
+    """Yield one pending pod of ``template`` for each identity.
+
+    Raises: InputError when the template is not there, or its metadata is not what it must be.
+    """
+    if template is None:
+        raise owner.error("spec.template", None, "a pod template")
+    spec = template.child("spec")
+    if spec is None:
+        raise template.error(("spec",), None, "the spec of the pods")
+    labels, annotations = (_texts(template, key) for key in ("labels", "annotations"))
+    for identity in identities:
+        metadata: Made = {
+            "labels": {**labels, **identity.labels},
+            "annotations": {**annotations, **identity.annotations},
+        }
+        yield {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": _metadata(owner, "Pod", identity.name, metadata),
+            "spec": spec.value,
+            "status": {"phase": "Pending"},
+        }
+
+
+def count(fields: Fields, *path: str, default: int) -> int:
+    """Return a number of pods or replicas; null counts as absent, as it does for the API server.
+
+    Raises: InputError when it is no number, negative, or more than any workload has.
+    """
+    *above, last = path
+    holder = fields.child(*above) if above else fields
+    if holder is None or holder.value.get(last) is None:
+        return default
+    found = holder.integer(last)
+    if found is None or not 0 <= found <= MOST_PODS:
+        raise holder.error((last,), found, f"a whole number from 0 to {MOST_PODS}")
+    return found
+
+
+def is_set(fields: Fields, *path: str) -> bool:
+    """Return whether a flag is true; null and nothing are false."""
+    *above, last = path
+    holder = fields.child(*above) if above else fields
+    return holder is not None and holder.value.get(last) is not None and holder.flag(last) is True
+
+
+def has_condition(workload: Resource, *kinds: str) -> bool:
+    """Return whether the status has a true condition of one of these types."""
+    status = workload.manifest.get("status")
+    found = status.get("conditions") if isinstance(status, Mapping) else None
+    return any(
+        isinstance(each, Mapping) and each.get("type") in kinds and each.get("status") == "True"
+        for each in (found if isinstance(found, list | tuple) else ())
+    )
+
+
+def _metadata(owner: Resource, kind: str, name: str, more: Mapping[str, object]) -> Made:
+    reference = {**owner.reference.manifest(), "controller": True, "blockOwnerDeletion": True}
+    metadata: Made = {
+        "name": name,
+        "namespace": owner.namespace,
+        "uid": uid_of(kind, owner.namespace, name),
+        "ownerReferences": [reference],
+        **more,
+    }
+    born = owner.fields.child("metadata")
+    if born is not None and isinstance(born.value.get("creationTimestamp"), str):
+        metadata["creationTimestamp"] = born.value["creationTimestamp"]
+    return metadata
+
+
+def _texts(template: Fields, key: str) -> dict[str, str]:
+    metadata = template.child("metadata") if template.value.get("metadata") is not None else None
+    found = metadata.child(key) if metadata is not None and metadata.value.get(key) is not None else None
+    if found is None:
+        return {}
+    return {name: "" if value is None else found.text(name) or "" for name, value in found.value.items()}

@@ -1,0 +1,130 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kai.manifests import expand
+from kai.manifests.grouping import PRIORITY_CLASSES
+
+TEMPLATE = {"spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "c", "image": "i"}]}}
+CASES = yaml.safe_load((Path(__file__).parent / "controllers.yaml").read_text())
+
+
+def template(**spec: Any) -> dict[str, Any]:
+    return {"spec": {**TEMPLATE["spec"], **spec}}
+
+
+def workload(kind: str, version: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "w", **metadata}, "spec": spec}
+
+
+def deployment(**spec: Any) -> dict[str, Any]:
+    return workload("Deployment", "apps/v1", {"replicas": 2, "template": TEMPLATE, **spec})
+
+
+def of_kind(expansion: Any, kind: str) -> dict[str, Any]:
+    return {each["metadata"]["name"]: each for each in expansion.manifests if each["kind"] == kind}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["about"])
+def test_a_controller_makes_these_pods_and_the_grouper_these_groups(case):
+    found = expand(list(yaml.safe_load_all(case["given"])))
+    assert not found.problems
+    groups = {name: group["spec"] for name, group in of_kind(found, "PodGroup").items()}
+    members: dict[str, list[str]] = {name: [] for name in groups}
+    for name, pod in of_kind(found, "Pod").items():
+        members[pod["metadata"]["annotations"]["pod-group-name"]].append(name)
+    shown = {
+        name: {
+            "pods": members[name],
+            "minimum": spec.get("minMember", spec.get("minSubGroup")),
+            **({"subgroups": [each["name"] for each in spec["subGroups"]]} if spec.get("subGroups") else {}),
+        }
+        for name, spec in groups.items()
+    }
+    assert shown == case["groups"]
+    assert [str(each) for each in found.unused] == case.get("unused", [])
+
+
+def test_every_pod_names_its_controller_as_owner():
+    pods = of_kind(expand([deployment()]), "Pod")
+    assert [pod["metadata"]["ownerReferences"][0]["kind"] for pod in pods.values()] == ["ReplicaSet"] * 2
+    assert {pod["metadata"]["namespace"] for pod in pods.values()} == {"default"}
+
+
+def test_a_workload_whose_pods_are_in_the_input_is_left_as_it_is():
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w-1", "uid": "u"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "ownerReferences": [owner], "annotations": {"pod-group-name": "g"}},
+        "spec": TEMPLATE["spec"],
+    }
+    replica_set = workload("ReplicaSet", "apps/v1", {"replicas": 5, "template": TEMPLATE}, name="w-1", uid="u")
+    assert of_kind(expand([replica_set, pod]), "Pod") == {"p": pod}
+
+
+def test_what_is_not_used_is_counted_with_the_reason():
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
+    wrong = {"apiVersion": "scheduling.run.ai/v9", "kind": "PodGroup", "metadata": {"name": "g"}}
+    shard = {"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "metadata": {"name": "x"}}
+    own = workload("Training", "acme.io/v1", {"template": TEMPLATE})
+    other = deployment(template=template(schedulerName="volcano"))
+    found = expand([service, service, wrong, shard, own, other, deployment(replicas=0)])
+    assert [str(each) for each in found.unused] == [
+        "not used: 1 PodGroup (found apiVersion scheduling.run.ai/v9, expected scheduling.run.ai/v2alpha2)",
+        "not used: 1 SchedulingShard (it configures the scheduler; give it with --config)",
+        "not used: 1 Deployment (its pods are for scheduler volcano, not for kai-scheduler)",
+        "not used: 1 Training (kai has no model of its controller, so its pods are not there)",
+        "not used: 2 Service (scheduling does not read this kind)",
+        "not used: 1 Deployment (suspended, finished or scaled to 0, so it has no pods now)",
+    ]
+    assert found.workloads == 1
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (deployment(replicas="2"), "Deployment \"default/w\": spec.replicas: found '2', expected an integer"),
+        (
+            deployment(replicas=10**9),
+            'Deployment "default/w": spec.replicas: found 1000000000, expected a whole number from 0 to 100000',
+        ),
+        (
+            workload("Deployment", "apps/v1", {"replicas": 2}),
+            'Deployment "default/w": spec.template: found nothing, expected a pod template',
+        ),
+        (
+            workload("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": {"Worker": {"template": TEMPLATE}}}),
+            (
+                'PyTorchJob "default/w": spec.pytorchReplicaSpecs.Worker.replicas: found nothing, '
+                "expected at least 1 replica"
+            ),
+        ),
+    ],
+)
+def test_a_workload_that_cannot_be_expanded_says_why(manifest, message):
+    (problem,) = expand([manifest]).problems
+    assert (problem.at, problem.message) == (0, message)
+
+
+def test_two_workloads_of_one_name_get_groups_of_different_names():
+    job = workload("Job", "batch/v1", {"template": TEMPLATE})
+    stateful = workload("StatefulSet", "apps/v1", {"replicas": 1, "template": TEMPLATE})
+    found = expand([job, stateful])
+    assert len(of_kind(found, "PodGroup")) == 2
+    assert len(of_kind(found, "Pod")) == 2
+
+
+def test_the_priority_classes_are_those_of_an_installation():
+    path = Path(__file__).parents[3] / "deploy" / "prerequisites" / "priority-classes.yaml"
+    installed = {each["metadata"]["name"]: each["value"] for each in yaml.safe_load_all(path.read_text())}
+    assert {name: installed[name] for name in PRIORITY_CLASSES} == PRIORITY_CLASSES
+
+
+def test_a_service_has_the_priority_that_the_grouper_gives_it():
+    found = expand([deployment()])
+    assert {each["metadata"]["name"]: each["value"] for each in of_kind(found, "PriorityClass").values()} == {
+        "inference": 125
+    }
