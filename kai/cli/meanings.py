@@ -1,4 +1,4 @@
-"""What each flag of a role sets, in the words of ``docs/operations.md``: what ``kai run ROLE --help`` shows."""
+"""What each flag of a role sets, in the words of ``docs/reference/flags.md``: what ``kai run ROLE --help`` shows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 MEANINGS: Final[Mapping[str, str]] = {
-    "leader-elect": "whether several replicas agree on one that works; the leases are the peer's",
+    "leader-elect": "whether several replicas agree on one that works; the leases are KAI-Scheduler's",
     "leader-elect-lease-duration": (
         "how long others wait for a holder that does not renew its lease; a replica that was killed is "
         "missed for about as long"
@@ -45,7 +45,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     ),
     "fake-gpu-nodes": (
         "binder: nodes have no real GPUs, so reservation pods only sleep (for tests). Admission accepts it: "
-        "the peer's, too, looks at it nowhere"
+        "KAI-Scheduler's, too, looks at it nowhere"
     ),
     "scale-adjust-namespace": "where scaling pods are. The binder accepts it: it binds whether or not one waits",
     "skip-controller-name-validation": "accepted; controllers have no names that could clash within a process",
@@ -60,7 +60,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "zap-time-encoding": "accepted; times are in RFC 3339",
     "namespace": "where the lease is; without the flag the pod's own namespace ($POD_NAMESPACE), else kai-scheduler",
     "scheduler-conf": (
-        "the file with actions and plugins, in the peer's form or in kai's, or a SchedulingShard; without "
+        "the file with actions and plugins, in KAI-Scheduler's form or in kai's, or a SchedulingShard; without "
         "it, all of them"
     ),
     "partition-label-value": (
@@ -99,13 +99,13 @@ MEANINGS: Final[Mapping[str, str]] = {
     "config": "ours. The same as --scheduler-conf, by the name that other commands have for it",
     "evict-by": (
         "ours. eviction: by the eviction API, so that disruption budgets hold; budget: delete where no "
-        "budget covers the pod; delete: as the peer does"
+        "budget covers the pod; delete: as KAI-Scheduler does"
     ),
     "announce-binds": "ours. Whether a bind is announced as an event",
     "hand-over": "ours. Whether binder and scheduler in one process talk without the API server in between",
     "bind-requests": (
         "ours. needed: in one process, a pod that needs no preparation is bound without a bind request; "
-        "always: as the peer does"
+        "always: as KAI-Scheduler does"
     ),
     "max-pending-shapes-per-namespace": (
         "ours. How many distinct shapes of pending pods of one namespace a cycle considers, 0 is all"

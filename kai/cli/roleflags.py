@@ -1,4 +1,4 @@
-"""The flags of every role, with the peer's names and defaults; ``docs/operations.md`` explains them.
+"""The flags of every role, with the peer's names and defaults; ``docs/reference/flags.md`` explains them.
 
 Source: the options of the peer's programs, cmd/*/app.
 """

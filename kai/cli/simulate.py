@@ -28,7 +28,7 @@ PATH is a scenario, a file or folder of Kubernetes manifests, a snapshot taken b
 @click.option(
     "--config",
     "config",
-    help="Scheduler configuration in place of the case's own: in kai's form, the peer's, or a SchedulingShard.",
+    help="Scheduler configuration in place of the case's own: in kai's form, in KAI-Scheduler's, or a SchedulingShard.",
 )
 @click.option("--actions", help="Actions in place of the configured ones, separated by commas.")
 @click.option("--cycles", type=click.IntRange(min=1), help="How often to decide.")

@@ -266,7 +266,7 @@ def _peer_plugin(plugin: object, place: str, registry: Registry | None, notes: l
         raise ConfigError(f"{place}: found {plugin!r}, expected a mapping with the name of a plugin")
     refuse_unknown(plugin, ("name", "arguments", *SWITCHES), place)
     notes += [
-        f"{place}.{key}: found {plugin[key]!r}, expected false: neither the peer nor kai asks it; passed over"
+        f"{place}.{key}: found {plugin[key]!r}, expected false: KAI-Scheduler and kai never ask it; passed over"
         for key in SWITCHES
         if plugin.get(key)
     ]
@@ -353,7 +353,7 @@ def _use(entry: PluginEntry, place: str, registry: Registry) -> PluginUse:
     where = f"{place}: plugins.{entry.name}"
     if entry.name not in registry.plugins and aliases.ours(entry.name):
         raise UnknownNameError(
-            f"{where}: found the peer's name of a plugin", help=f"did you mean {aliases.ours(entry.name)}?"
+            f"{where}: found KAI-Scheduler's name of a plugin", help=f"did you mean {aliases.ours(entry.name)}?"
         )
     cls = registry.plugin(entry.name, where)
     owner = origin_of(registry.plugins[entry.name][0])

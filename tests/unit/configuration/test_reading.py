@@ -184,7 +184,7 @@ def test_a_list_that_leaves_out_what_protects_says_so():
             "did you mean allocate?",
         ),
         ({"plugins": {"binpak": {}}}, "plugins.binpak: found 'binpak'", "did you mean binpack?"),
-        ({"plugins": {"nodeplacement": {}}}, "found the peer's name of a plugin", "did you mean binpack?"),
+        ({"plugins": {"nodeplacement": {}}}, "found KAI-Scheduler's name of a plugin", "did you mean binpack?"),
         ({"plugins": {"binpack": {"gpus": True}}}, "plugins.binpack.gpus is not an option of", "did you mean gpu"),
         ({"plugins": {"binpack": []}}, "expected a mapping from option names to values", ""),
         ({"plugins": []}, "expected a mapping from plugin names to their options", ""),
@@ -286,7 +286,7 @@ def test_names_of_the_peer_lead_to_ours():
         ),
         (
             {"tiers": [{"plugins": [{"name": "priority", "disableJobOrder": True}]}]},
-            "plugins[0].disableJobOrder: found True, expected false: neither the peer nor kai asks it; passed over",
+            "plugins[0].disableJobOrder: found True, expected false: KAI-Scheduler and kai never ask it; passed over",
         ),
     ],
 )

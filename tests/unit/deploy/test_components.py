@@ -6,7 +6,9 @@ import pytest
 
 from tests.unit.deploy.rendering import DEPLOY, ENTRIES, of_kind, render
 
-PAGE = (DEPLOY.parent / "docs" / "operations.md").read_text()
+DOCS = DEPLOY.parent / "docs"
+INSTALLING = (DOCS / "install.md").read_text()
+MONITORING = (DOCS / "monitoring.md").read_text()
 COMPONENTS = sorted(path.name for path in (DEPLOY / "components").iterdir())
 INSTALLED = [manifest for entry in ENTRIES for manifest in render(DEPLOY / entry)]
 CLASSES = {each["metadata"]["name"] for each in of_kind(INSTALLED, "PriorityClass")}
@@ -14,13 +16,13 @@ CLASSES = {each["metadata"]["name"] for each in of_kind(INSTALLED, "PriorityClas
 
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_every_component_is_in_the_documentation(name):
-    assert f"`deploy/components/{name}`" in PAGE
+    assert f"`deploy/components/{name}`" in INSTALLING
 
 
 def test_alerts_are_those_of_the_documentation():
     (rule,) = of_kind(render(DEPLOY / "components" / "monitoring"), "PrometheusRule")
     shipped = {(each["expr"], each.get("for", "0m")) for group in rule["spec"]["groups"] for each in group["rules"]}
-    table = PAGE.partition("### Alerts worth having")[2].partition("\n## ")[0]
+    table = MONITORING.partition("### Alerts worth having")[2].partition("\n## ")[0]
     found = re.findall(r"^\| [^|]+ \| `(.+?)`(?: for (\w+))? \|", table, re.MULTILINE)
     assert {(expression, wait or "0m") for expression, wait in found} == shipped
 
@@ -33,7 +35,7 @@ def test_alerts_ask_for_metrics_that_exist():
         for each in group["rules"]
         for name in re.findall(r"kai_\w+", each["expr"])
     }
-    documented = set(re.findall(r"^\| `(kai_\w+)`", PAGE, re.MULTILINE))
+    documented = set(re.findall(r"^\| `(kai_\w+)`", MONITORING, re.MULTILINE))
     assert {name.removesuffix("_bucket") for name in asked} <= documented
 
 

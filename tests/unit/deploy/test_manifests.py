@@ -180,7 +180,7 @@ def test_the_image_has_the_version_of_the_package(manifests):
 
 @every_entry
 def test_every_flag_is_documented(manifests):
-    documented = set(re.findall(r"`(--[a-z-]+)`", (ROOT / "docs" / "operations.md").read_text()))
+    documented = set(re.findall(r"`(--[a-z-]+)`", (ROOT / "docs" / "reference" / "flags.md").read_text()))
     for deployment in of_kind(manifests, "Deployment"):
         flags = [argument for container in containers(deployment) for argument in container.get("args", ())]
         assert {flag.split("=")[0] for flag in flags if flag.startswith("-")} <= documented

@@ -1,4 +1,4 @@
-"""The roles of ``deploy`` against the table in ``docs/operations.md``, and against what the code reads."""
+"""The roles of ``deploy`` against the table in ``docs/security.md``, and against what the code reads."""
 
 from importlib.metadata import entry_points
 
@@ -44,7 +44,7 @@ def shipped() -> set[Right]:
 
 
 def documented() -> list[Right]:
-    text = (DEPLOY.parent / "docs" / "operations.md").read_text()
+    text = (DEPLOY.parent / "docs" / "security.md").read_text()
     section = text.split("## Rights", 1)[1].split("\n## ", 1)[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
     assert rows[0] == ["role", "where", "group", "resources", "verbs", "for"]

@@ -1,4 +1,4 @@
-"""The tables of ``docs/operations.md`` against the code, in both directions."""
+"""The tables of flags and metrics in ``docs`` against the code, in both directions."""
 
 import re
 
@@ -12,7 +12,9 @@ from kai.cli.rolemetrics import ApiCalls, RoleMetrics
 from kai.scheduler.metrics import SchedulerMetrics
 from tests.unit.deploy.rendering import DEPLOY
 
-PAGE = (DEPLOY.parent / "docs" / "operations.md").read_text()
+DOCS = DEPLOY.parent / "docs"
+FLAGS_PAGE = (DOCS / "reference" / "flags.md").read_text()
+MONITORING = (DOCS / "monitoring.md").read_text()
 OF_A_QUEUE = ("queue_name", "queue_metadata_name", "queue_display_name")
 # Where nothing is said, processes listen on this machine only.
 LISTENING = {
@@ -23,9 +25,8 @@ LISTENING = {
 }
 
 
-def section(title, level="##"):
-    text = PAGE.partition(f"\n{level} {title}\n")[2]
-    return re.split(rf"\n{'#' * 2}{'#?' * (len(level) - 2)} ", text)[0]
+def section(page, title):
+    return re.split(r"\n##+ ", page.partition(f"\n## {title}\n")[2])[0]
 
 
 def rows(text):
@@ -37,12 +38,12 @@ def rows(text):
 def documented_flags():
     """Return, by flag, who takes it and its default as the page says."""
     out = {}
-    for name, who, default, _ in rows(section("Of several roles", "###")):
+    for name, who, default, _ in rows(section(FLAGS_PAGE, "Of several roles")):
         left_out = who.removeprefix("all but ").split(", ") if who.startswith("all but ") else []
         roles = [role for role in ROLES if role not in left_out] if who.startswith("all") else who.split(", ")
         out[name.strip("`-")] = (frozenset(roles), default.strip("` "))
     for role in ROLES:
-        for name, default, _ in rows(section(role, "###")):
+        for name, default, _ in rows(section(FLAGS_PAGE, role)):
             assert name.strip("`-") not in out, f"{name} stands there twice"
             out[name.strip("`-")] = (frozenset({role}), default.strip("` "))
     return out
@@ -67,13 +68,13 @@ def test_the_page_says_who_takes_a_flag_and_its_default(name):
 
 
 def test_the_page_says_of_a_flag_without_effect_that_it_is_only_accepted():
-    text = {row[0].strip("`-"): row[-1] for row in rows(PAGE.partition("## Flags")[2].partition("## Exit codes")[0])}
+    text = {row[0].strip("`-"): row[-1] for row in rows(FLAGS_PAGE)}
     quiet = {name for name, meaning in text.items() if meaning.startswith("accepted")}
     assert quiet == {name for name, flag in FLAGS.items() if flag.inert}
 
 
 def test_the_page_says_why_a_flag_is_only_accepted():
-    text = {row[0].strip("`-"): row[-1] for row in rows(PAGE.partition("## Flags")[2].partition("## Exit codes")[0])}
+    text = {row[0].strip("`-"): row[-1] for row in rows(FLAGS_PAGE)}
     for name, meaning in text.items():
         if meaning.startswith("accepted"):
             assert re.fullmatch(r"accepted; .{8,}", meaning), name
@@ -102,7 +103,7 @@ def exported():
 
 def test_the_page_has_every_metric_with_its_type_and_labels_and_no_other():
     page = {}
-    for name, kind, labels, *_ in rows(section("Metrics")):
+    for name, kind, labels, *_ in rows(section(MONITORING, "Metrics")):
         if name.startswith("`kai_"):
             known = OF_A_QUEUE if labels == "of a queue" else tuple(re.findall("`([a-zA-Z_]+)`", labels))
             page[name.strip("`")] = (kind, known)
@@ -110,6 +111,6 @@ def test_the_page_has_every_metric_with_its_type_and_labels_and_no_other():
 
 
 def test_the_help_of_roles_says_of_a_flag_what_the_page_says():
-    text = {row[0].strip("`-"): row[-1] for row in rows(PAGE.partition("## Flags")[2].partition("## Exit codes")[0])}
+    text = {row[0].strip("`-"): row[-1] for row in rows(FLAGS_PAGE)}
     plain = {name: re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", told).replace("`", "") for name, told in text.items()}
     assert plain == MEANINGS
