@@ -233,9 +233,13 @@ class Api:
 def until(condition: Callable[[], Any], what: str, *, seconds: float = PATIENCE, every: float = 0.05) -> Any:
     """Return the first true value of a condition.
 
+    It is asked ``every`` so many seconds at first, then less and less often down to three times a second: several tests
+    wait at a time, and their questions would cost the machine more than what they wait for.
+
     Raises: TimeoutError, saying what was waited for, when it does not come true.
     """
     end = time.monotonic() + seconds
+    slowest = max(every, 0.3)
     while True:
         value = condition()
         if value:
@@ -243,3 +247,4 @@ def until(condition: Callable[[], Any], what: str, *, seconds: float = PATIENCE,
         if time.monotonic() > end:
             raise TimeoutError(f"waited {seconds:g} s for {what}; last seen: {value!r}")
         time.sleep(every)
+        every = min(1.3 * every, slowest)
