@@ -1,8 +1,9 @@
-"""The webhooks on the network: HTTPS with the certificate of a folder, AdmissionReviews in, AdmissionReviews out.
+"""The webhooks on the network: HTTPS, AdmissionReviews in, AdmissionReviews out.
 
-The certificate is not made here. Something else makes it (cert-manager, the peer's operator, openssl), puts ``tls.crt``
-and ``tls.key`` into a Secret and the authority into the webhook configurations. The files are read again when they
-change, so a renewal needs no restart. Every replica answers, whether it leads or not.
+The certificate comes from one of two places. Either kai makes it and keeps it in a Secret (`kai.admission.rotating`),
+or something else does (cert-manager, the peer's operator, openssl): that puts ``tls.crt`` and ``tls.key`` into a folder
+and the authority into the webhook configurations. Both are read again when they change, so a renewal needs no restart.
+Every replica answers, whether it leads or not.
 
 What connections may hold is bounded in `kai.telemetry.connections`; how much of the loop all of this may take, here.
 """
@@ -14,7 +15,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
 import attrs
@@ -89,9 +90,26 @@ class Certificate:
         return context
 
 
+class Identity(Protocol):
+    """With what the server answers, kept current."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """Return the context for a connection that begins now; there is one once this is ready."""
+        ...
+
+    async def ready(self) -> None:
+        """Wait until there is something to answer with."""
+        ...
+
+    async def keep(self) -> None:
+        """Keep it current, until cancelled."""
+        ...
+
+
 async def serve_webhooks(
     port: int,
-    certificate: Certificate,
+    certificate: Identity,
     doors: Mapping[str, Decide],
     *,
     host: str = "",
@@ -101,22 +119,28 @@ async def serve_webhooks(
 
     Raises: ConfigError without a certificate, and if the port is not free.
     """
-    current = _Current(certificate)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(current.renew)
+        tasks.start_soon(certificate.keep)
+        await certificate.ready()
         respond = _Desk(doors).respond
-        await serve(host, port, respond, _LIMITS, context=lambda: current.context, task_status=task_status)
+        await serve(host, port, respond, _LIMITS, context=lambda: certificate.context, task_status=task_status)
 
 
-class _Current:
-    """The certificate as it was last read whole."""
+class CertificateOfFiles:
+    """The certificate of a folder as it was last read whole.
+
+    Raises: ConfigError if there is none.
+    """
 
     def __init__(self, certificate: Certificate) -> None:
         self._certificate = certificate
         self._known = certificate.stamp()
         self.context = certificate.context()
 
-    async def renew(self) -> None:
+    async def ready(self) -> None:
+        """Return at once: without a certificate this would not have been made."""
+
+    async def keep(self) -> None:
         """Read the files again whenever they change, until cancelled."""
         while True:
             await anyio.sleep(_RELOAD)

@@ -148,6 +148,8 @@ OWN: Final[Mapping[str, tuple[Row, ...]]] = {
     ),
     ADMISSION: (
         ("webhook-addr", "whole", 9443),
+        ("webhook-secret", "text", ""),
+        ("webhook-certificate-lifetime", "duration", 7_776_000.0),
         ("gpu-sharing-enabled", "truth", False),
         ("hami-core-enabled", "truth", False),
         ("block-nvidia-visible-devices", "truth", False),

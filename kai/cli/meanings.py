@@ -141,6 +141,13 @@ MEANINGS: Final[Mapping[str, str]] = {
     "scaling-pod-service-account": "as whom they run",
     "gpu-memory-to-fraction-ratio": "how much of a GPU a pod counts that asks for memory",
     "webhook-addr": "the port of the webhooks",
+    "webhook-certificate-lifetime": (
+        "how long such a certificate lasts; a third of it before the end, the next one is made"
+    ),
+    "webhook-secret": (
+        "the Secret in which kai keeps a certificate that it makes itself; empty: the certificate comes from"
+        " --webhook-cert-dir"
+    ),
     "gpu-sharing-enabled": "whether pods may share GPUs; deploy/ sets it",
     "hami-core-enabled": "whether memory of shared GPUs is limited by HAMi",
     "block-nvidia-visible-devices": "whether pods without GPUs are kept from seeing any",

@@ -39,7 +39,7 @@ from kai.cli.roles import (
     watches_of_plugins,
 )
 from kai.cli.version import DISTRIBUTION, installed
-from kai.cli.webhooks import admission_settings, doors, wanted_certificate
+from kai.cli.webhooks import CertificateSource, admission_settings, doors, wanted_certificate
 from kai.cluster.connect import Connection, Options, connect
 from kai.cluster.credentials import Source
 from kai.cluster.leading import FENCE_DELAY, SoleLeadership, fresh_identity
@@ -208,7 +208,8 @@ class Process:
 
                 port = self.given.whole("webhook-addr")
                 open_doors = doors(admission_settings(self.given), connection.store)
-                await tasks.start(serve_webhooks, port, plan.certificate, open_doors)
+                identity = plan.certificate.identity(connection, self._namespace(), self.probes)
+                tasks.start_soon(serve_webhooks, port, identity, open_doors)
             async with anyio.create_task_group() as roles:
                 roles.start_soon(_until_signalled, roles.cancel_scope)
                 for each in work:
@@ -257,8 +258,8 @@ class _Plan:
     """The binder, where it runs here and takes orders from the scheduler itself."""
     kinds: list[type[ApiObject]] = attrs.field(factory=list)
     """Kinds that are needed besides those of roles."""
-    certificate: Any = None
-    """With which webhooks are served (`kai.admission.serving.Certificate`); None where they are not."""
+    certificate: CertificateSource | None = None
+    """Where the certificate of the webhooks comes from; None where none are served."""
 
     def component(self, scheduler_name: str) -> str:
         """Return under which name events are reported."""

@@ -16,7 +16,15 @@ from hypothesis import strategies as st
 
 from kai.admission import AdmissionSettings, mutate, serving
 from kai.admission.review import ALLOWED, refused
-from kai.admission.serving import PATHS, Certificate, answered, queue_finder, serve_webhooks, shape_of
+from kai.admission.serving import (
+    PATHS,
+    Certificate,
+    CertificateOfFiles,
+    answered,
+    queue_finder,
+    serve_webhooks,
+    shape_of,
+)
 from kai.api.codec import structure_as
 from kai.api.queue import Queue
 from kai.errors import ConfigError
@@ -97,7 +105,7 @@ def test_a_queue_is_found_with_its_quotas_and_children():
 
 def test_without_a_certificate_the_start_says_where_it_was_looked_for(tmp_path):
     with pytest.raises(ConfigError, match=r"webhooks: .*expected tls.crt and tls.key in PEM"):
-        anyio.run(serve_webhooks, 0, Certificate(folder=tmp_path), {})
+        CertificateOfFiles(Certificate(folder=tmp_path))
 
 
 def talked(certificate, talk, decide=lambda _: ALLOWED):
@@ -105,7 +113,7 @@ def talked(certificate, talk, decide=lambda _: ALLOWED):
 
     async def both():
         async with anyio.create_task_group() as tasks:
-            port = await tasks.start(serve_webhooks, 0, certificate, {PATH: decide})
+            port = await tasks.start(serve_webhooks, 0, CertificateOfFiles(certificate), {PATH: decide})
             answer = await talk(partial(connected, certificate, port))
             tasks.cancel_scope.cancel()
         return answer
@@ -199,7 +207,7 @@ def test_a_certificate_is_read_again_whole_or_not_at_all(certificate, monkeypatc
 
     async def talk():
         async with anyio.create_task_group() as tasks:
-            port = await tasks.start(serve_webhooks, 0, certificate, {})
+            port = await tasks.start(serve_webhooks, 0, CertificateOfFiles(certificate), {})
             first = await shown(port)
             (certificate.folder / "tls.crt").write_bytes(files["tls.crt"])  # its key comes later
             await until(lambda: "certificate not renewed" in events)

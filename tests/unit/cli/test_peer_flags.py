@@ -171,7 +171,7 @@ OURS = {
     "bind-requests",
     "max-pending-shapes-per-namespace",
 }
-OURS |= {"webhook-cert-dir"}
+OURS |= {"webhook-cert-dir", "webhook-certificate-lifetime", "webhook-secret"}
 EACH = [(role, name) for role, flags in PEER.items() for name in flags]
 
 

@@ -1,5 +1,7 @@
 """Which roles serve webhooks, and with which settings."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from kai.admission import AdmissionSettings
@@ -7,6 +9,8 @@ from kai.admission.serving import PATHS, queue_finder
 from kai.cli.flags import read_flags
 from kai.cli.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.webhooks import admission_settings, doors, wanted_certificate
+from kai.errors import ConfigError
+from kai.telemetry.probes import Probes
 
 
 def read(*words):
@@ -35,6 +39,26 @@ def test_controllers_serve_where_they_find_a_certificate_and_are_not_told_otherw
     assert wanted(role, f"--webhook-cert-dir={folder}") is not None
     assert wanted(role, f"--webhook-cert-dir={folder}", f"--{switch}=false") is None
     assert wanted(role, f"--webhook-cert-dir={tmp_path / 'empty'}") is None
+
+
+def test_admission_takes_its_certificate_from_a_secret_where_one_is_named():
+    assert wanted("admission").secret == ""
+    found = wanted("admission", "--webhook-secret=kai-webhooks", "--webhook-certificate-lifetime=24h")
+    assert (found.secret, found.lifetime) == ("kai-webhooks", 86400.0)
+    assert wanted("admission", "--webhook-secret=kai-webhooks", "--webhook-secret=").secret == ""
+
+
+def test_a_certificate_that_would_end_before_it_could_be_renewed_is_refused():
+    with pytest.raises(ConfigError, match="--webhook-certificate-lifetime: found 5s, expected 10s or more"):
+        wanted("admission", "--webhook-certificate-lifetime=5s")
+
+
+def test_the_certificate_of_a_secret_is_for_the_service_and_says_to_probes_what_is_missing():
+    probes = Probes()
+    cluster = SimpleNamespace(api=None, clock=None)
+    made = wanted("admission", "--webhook-secret=kai-webhooks").identity(cluster, "ns", probes)
+    assert made.rotation.hosts == ("admission.ns.svc", "admission.ns.svc.cluster.local")
+    assert list(probes.problems()) == ["certificate"]
 
 
 def test_other_roles_serve_none(folder):
