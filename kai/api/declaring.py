@@ -1,4 +1,4 @@
-"""Kinds that plugins bring: made known before manifests are read, or before the watches of a service begin."""
+"""Kinds that plugins read: made known before manifests are read, or before the watches of a service begin."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import attrs
 
 from kai.api.foreign import Foreign
 from kai.api.kinds import BY_CLASS, BY_NAME, ApiObject, Kind
+from kai.api.topology import Topology
 from kai.errors import ConfigError
 
+HANDED_ON: Final = frozenset({Topology})
+"""Kinds of kai that plugins may read, as they were written."""
 DECLARED: Final[dict[tuple[str, str], Kind]] = {}
 
 
@@ -24,7 +27,7 @@ def declare(api_version: str, kind: str, plural: str, *, namespaced: bool) -> ty
         declared = Kind(cls, kind, plural, (api_version,), namespaced)
         BY_NAME[api_version, kind] = BY_CLASS[cls] = DECLARED[api_version, kind] = declared
         return cls
-    if DECLARED.get((api_version, kind)) is None:
+    if DECLARED.get((api_version, kind)) is None and known.cls not in HANDED_ON:
         raise ConfigError(f"{api_version} {kind}: found a kind that kai reads itself, expected one of the plugin's own")
     if (known.plural, known.namespaced) != (plural, namespaced):
         found = f"{plural}, namespaced: {namespaced}"

@@ -169,7 +169,8 @@ def watches_of_plugins(configuration: Any) -> tuple[type[ApiObject], ...]:  # no
     from kai.configuration.registry import Registry
 
     found = Registry.installed().objects(entry.name for entry in configuration.plugins)
-    return tuple(declare(each.api_version, each.kind, each.plural, namespaced=each.namespaced) for each in found)
+    classes = [declare(each.api_version, each.kind, each.plural, namespaced=each.namespaced) for each in found]
+    return tuple(cls for cls in classes if cls not in SCHEDULER_WATCHES)
 
 
 # --- The others ----------------------------------------------------------------------------------------------------

@@ -93,6 +93,7 @@ _INSTEAD: Final[Mapping[str, _Instead]] = {
     "GroupOrder.keys": _Instead(None, _same_keys, OnFailure.LEAVE_OUT),
     "Domains.partition": _Instead(_no_part, _NOTHING),
     "Domains.tree": _Instead(_NOTHING, _NOTHING),  # then the partition is asked for
+    "Domains.together": _Instead(_NOTHING, _NOTHING, OnFailure.LEAVE_OUT),
     "Placement.choose": _Instead(_NOTHING),
     "Placement.credit": _Instead(_no_credit, _no_credit),
     "Placement.report": _Instead(None, lambda *_: {}, OnFailure.LEAVE_OUT),

@@ -13,7 +13,7 @@ import numpy as np
 from kai.engine.distinct_rows import DistinctRows
 from kai.engine.opened import Opened
 from kai.errors import PluginError
-from kai.framework.hooks import Dependence, Domains, DomainTree, GroupOrder, NodeFilter, NodeScore, Victims
+from kai.framework.hooks import Dependence, Domains, DomainTree, GroupOrder, NodeFilter, NodeScore, Together, Victims
 from kai.framework.terms import (
     Availability,
     CpuOnlyNodes,
@@ -28,7 +28,19 @@ from kai.framework.terms import (
 from kai.framework.verdict import ACCEPTED, Verdict
 from kai.kernels.columns import Facts
 from kai.kernels.fit import Rules, Vectors
-from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, NodeRow, NodeRows, PodRow, PodRows, Scores
+from kai.model.rows import (
+    Bools,
+    Float64s,
+    GroupRow,
+    GroupRows,
+    Int64s,
+    NodeRow,
+    NodeRows,
+    PodRow,
+    PodRows,
+    Scores,
+    SubGroupRow,
+)
 
 
 def fold_rules(plugins: Sequence[Opened], elastic_key: int) -> Rules:
@@ -141,6 +153,15 @@ class Policy:
     def splitting(self) -> Iterator[Domains]:
         """Yield how plugins split nodes, in their order."""
         return (plugin.domains for plugin in self.plugins if plugin.domains is not None)
+
+    def together(self, group: GroupRow, subgroup: SubGroupRow) -> list[Together]:
+        """Return what plugins say that a sub-group asks of where its pods are, in their order."""
+        asked = (
+            each.together(group, subgroup)
+            for each in self.splitting
+            if each.together is not None and (each.groups is None or each.groups[group])
+        )
+        return [each for each in asked if each is not None]
 
     def asking(self, shape: int) -> list[Opened]:
         """Return the plugins that must be asked for each placement of a pod of ``shape``."""

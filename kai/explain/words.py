@@ -27,7 +27,7 @@ from kai.kernels import fit
 from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, UNBOUNDED
 from kai.model.pod import GpuKind
 from kai.model.podgroup import PodGroup
-from kai.model.rows import Bools, Int64s, PodRow
+from kai.model.rows import Bools, GroupRow, Int64s, PodRow, SubGroupRow
 from kai.model.status import ALIVE, Status, within
 from kai.state.facts import claimable
 from kai.state.kept import node_columns
@@ -47,7 +47,6 @@ class Teller:
         self._snapshot = snapshot
         self._profile = profile
         self._report = report
-        self._session: Session | None = None
         self._objections: dict[int, tuple[Bools, Mapping[str, Sequence[int]]]] = {}
         self._rooms: dict[int, Int64s] = {}
 
@@ -80,7 +79,7 @@ class Teller:
         if not waiting:
             yield Words(Code.HELD_FOR_LEAVING, held_text(self._held_nodes(pods)))
             return
-        yield from self._impossible(facts, pods)
+        yield from self._impossible(group, pods)
         if later := [reason for reason in record.reasons if reason.code is Code.WAITS_FOR_TURN]:
             yield Words(Code.WAITS_FOR_TURN, messages.reason_text(later[0]), later[0].facts)
             return
@@ -94,6 +93,11 @@ class Teller:
 
     def _pods(self, group: int) -> list[int]:
         return [pod for pod in self._members[group] if within(int(self._snapshot.pod_status[pod]), ALIVE)]
+
+    @cached_property
+    def _session(self) -> Session:
+        """The session in which plugins are asked, with nothing decided."""
+        return Session(self._snapshot, self._profile, Recorder(), Silent())
 
     @cached_property
     def _members(self) -> list[list[int]]:
@@ -143,8 +147,8 @@ class Teller:
 
     # ------------------------------------------------------------------ impossible with these nodes
 
-    def _impossible(self, facts: PodGroup, pods: Sequence[int]) -> Iterator[Words]:
-        nodes = self._snapshot.nodes
+    def _impossible(self, group: int, pods: Sequence[int]) -> Iterator[Words]:
+        nodes, facts = self._snapshot.nodes, self._snapshot.groups[group]
         if not nodes:
             yield Words("NoNodes", "there are no nodes")
             return
@@ -159,7 +163,7 @@ class Teller:
         if needed > 1 and int(room.sum()) < needed:
             text = f"its {needed} pods must start together, and only {int(room.sum())} would fit on empty nodes"
             yield Words("ClusterTooSmall", text, {"needed": needed, "fit": int(room.sum())})
-        yield from self._domains_too_small(facts, shapes[0], room, max(needed, 1))
+        yield from self._domains_too_small(group, shapes[0], room, max(needed, 1))
 
     def _room(self, shape: int) -> Int64s:
         """Return int64[N]: how many pods of ``shape`` would fit on each node if it were empty."""
@@ -193,18 +197,23 @@ class Teller:
                 return Words("NoNodeLargeEnough", text, facts)
         return Words("NoNodeLargeEnough", "no node has everything that a pod asks for")
 
-    def _domains_too_small(self, facts: PodGroup, shape: int, room: Int64s, needed: int) -> Iterator[Words]:
-        constraint = facts.subgroups[0].constraint
-        if constraint is None or not constraint.required:
+    def _domains_too_small(self, group: int, shape: int, room: Int64s, needed: int) -> Iterator[Words]:
+        if self._snapshot.groups[group].subgroups[0].constraint is None:
+            return
+        session = self._session
+        root = SubGroupRow(int(session.facts.groups.first_subgroup[group]))
+        asked = session.policy.together(GroupRow(group), root)
+        required = next((each.level for each in asked if each.level), "")
+        if not required:
             return
         domains: dict[str, int] = {}
         for node, fits in zip(self._snapshot.nodes, room, strict=True):
-            value = node.labels.get(constraint.required)
+            value = node.labels.get(required)
             if value is not None:
                 domains[value] = domains.get(value, 0) + int(fits)
         best = max(domains.values(), default=0)
         if best < needed:
-            level = constraint.required.rpartition("/")[2]
+            level = required.rpartition("/")[2]
             gpus = int(self._snapshot.requests[shape, GPU]) * needed
             size = f" ({quantity(gpus, 'gpu')})" if gpus else ""
             text = f"its {needed} pods{size} must fit in one {level}, and no {level} can hold more than {best} of them"
@@ -235,8 +244,6 @@ class Teller:
         return self._objections[shape]
 
     def _ask(self, pod: int, shape: int) -> tuple[Bools, Mapping[str, Sequence[int]]]:
-        if self._session is None:
-            self._session = Session(self._snapshot, self._profile, Recorder(), Silent())
         session = self._session
         accepted = np.array([node.ready for node in self._snapshot.nodes], np.bool_)
         found: dict[str, list[int]] = {}

@@ -23,11 +23,12 @@ from kai.framework.hooks import (
     PluginUse,
     PodFilter,
     PodOrder,
+    Together,
     VictimProposals,
     Victims,
 )
 from kai.framework.labels import LabelTable
-from kai.framework.objects import Objects, RawObject, Unreadable
+from kai.framework.objects import Column, Objects, RawObject, Unreadable
 from kai.framework.parameters import Parameters
 from kai.framework.scenario import Batches, Outer, Scenario
 from kai.framework.terms import (
@@ -102,6 +103,7 @@ __all__ = [
     "Bools",
     "Cause",
     "Code",
+    "Column",
     "Constraints",
     "ContainerRequest",
     "CpuOnlyNodes",
@@ -168,6 +170,7 @@ __all__ = [
     "SubGroupFill",
     "SubGroupRow",
     "Taint",
+    "Together",
     "Toleration",
     "TopologyConstraint",
     "Tracked",

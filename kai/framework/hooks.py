@@ -121,6 +121,18 @@ class DomainTree:
     """Pods go into coarsest domains where pods of their leaf are, once there are any."""
 
 
+@attrs.frozen(kw_only=True)
+class Together:
+    """What a sub-group asks of where its pods are beside each other."""
+
+    signature: str
+    """Equal for sub-groups that ask for the same."""
+    tree: str = ""
+    """The name of the tree of domains that it asks for."""
+    level: str = ""
+    """The node label whose values are the domains of which one must hold all its pods; "" if none must."""
+
+
 class PartitionNodes(Protocol):
     """Split ``nodes`` for the ``pods`` of a sub-group that are about to be placed; None leaves them as they are."""
 
@@ -197,12 +209,14 @@ class Domains:
 
     ``groups`` [G] says which groups may be split (None: any). ``tree`` says what ``partition`` goes by for a group of
     one leaf, if that is all: one answer for all groups with the same sub-groups. The engine then asks for parts only if
-    the pods do not fit into the first.
+    the pods do not fit into the first. ``together`` says what a sub-group itself asks for: the search for victims and
+    explanations know by it what no part can give.
     """
 
     partition: PartitionNodes
     groups: Bools | None = attrs.field(default=None, kw_only=True, eq=False)
     tree: Callable[[GroupRow], DomainTree | None] | None = attrs.field(default=None, kw_only=True)
+    together: Callable[[GroupRow, SubGroupRow], Together | None] | None = attrs.field(default=None, kw_only=True)
 
 
 @attrs.frozen(kw_only=True)

@@ -1,4 +1,4 @@
-"""Kinds of objects that a plugin reads besides those of kai: its own custom resources.
+"""What a plugin reads of objects: its own custom resources, and labels and annotations of pods and groups.
 
 A plugin names them in ``reads`` of its class, since they are watched before any session opens:
 
@@ -13,9 +13,15 @@ A plugin names them in ``reads`` of its class, since they are watched before any
 
 ``read`` is a pure function of one object, asked once for each version of it. The scheduler must be allowed to get, list
 and watch the kind; ``kai plugins`` says so. In simulations the objects stand among the others.
+
+Of pods and groups a plugin reads numbers, which arrive as columns:
+
+    WATTS = Column(read=lambda labels, annotations: float(annotations["power.example.com/watts"]), otherwise=300)
+    watts = session.pod_column(WATTS)  # float64[P]; for groups ``group_column``
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from math import nan
 
 import attrs
 
@@ -47,6 +53,23 @@ class Objects:
             return Unreadable(message=f"{self.kind.lower()} {raw.key}: {error}")
 
 
+@attrs.frozen(kw_only=True)
+class Column:
+    """A number that a plugin reads of each pod, or of each group."""
+
+    read: Callable[[Mapping[str, str], Mapping[str, str]], float]
+    """Makes the number of labels and annotations, once for each version of an object."""
+    otherwise: float = nan
+    """Of objects for which ``read`` raises KeyError or ValueError: they have no such annotation, or no number in it."""
+
+    def of(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> float:
+        """Return the number of one object."""
+        try:
+            return self.read(labels, annotations)
+        except (KeyError, ValueError):
+            return self.otherwise
+
+
 @attrs.frozen
 class Unreadable:
     """The value of an object that cannot be read, and why. The plugin decides what follows from it."""
@@ -54,4 +77,4 @@ class Unreadable:
     message: str
 
 
-__all__ = ["Objects", "RawObject", "Unreadable"]
+__all__ = ["Column", "Objects", "RawObject", "Unreadable"]

@@ -5,21 +5,36 @@ is the same for every engine.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
 
 from kai.framework.labels import LabelTable
-from kai.framework.objects import Objects
+from kai.framework.objects import Column, Objects
 from kai.framework.parameters import Parameters
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules, Vectors
 from kai.kernels.groups import nodes_of_group
 from kai.model.constraints import NodeTerm
-from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, NodeRow, NodeRows, PodRow, PodRows, QueueRow
+from kai.model.pod import Pod
+from kai.model.podgroup import PodGroup
+from kai.model.rows import (
+    Bools,
+    Float64s,
+    GroupRow,
+    GroupRows,
+    Int64s,
+    NodeRow,
+    NodeRows,
+    PodRow,
+    PodRows,
+    QueueRow,
+    locked,
+)
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED
+from kai.state.edition import Edition
 from kai.state.kinds import PodKind, PodKinds
 from kai.state.ledger import Tracked
 from kai.state.snapshot import Snapshot
@@ -142,6 +157,25 @@ class SessionView(Protocol):
             return {raw.key: value for raw, value in zip(found, values, strict=True)}
 
         return memory.once(name, (found, objects), read)
+
+    def pod_column(self, column: Column) -> Float64s:
+        """Return float64[P]: what ``column`` reads of each pod. Cost: a call for each pod that is new or changed."""
+        return self._column("pods", column, self.snapshot.pods, self.snapshot.lineage.pods)
+
+    def group_column(self, column: Column) -> Float64s:
+        """Return float64[G]: what ``column`` reads of each group. Cost: a call for each that is new or changed."""
+        return self._column("groups", column, self.snapshot.groups, self.snapshot.lineage.groups)
+
+    def _column(
+        self, name: str, column: Column, objects: Sequence[Pod] | Sequence[PodGroup], edition: Edition
+    ) -> Float64s:
+        def read(rows: Sequence[int]) -> tuple[Float64s]:
+            some = [objects[row] for row in rows]
+            return (np.array([column.of(each.labels, each.annotations) for each in some], np.float64),)
+
+        name = f"column {id(column)} of {name}"
+        (found,) = self.snapshot.memory.rows.columns(name, edition, len(objects), read, (column,))
+        return locked(found)
 
     def pods_labelled(self, label: str) -> PodRows:
         """Return the rows of pods that have ``label``, ascending."""

@@ -1,17 +1,15 @@
 """The catalog: what filters look up by name."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from operator import is_
 
 import attrs
 
-from kai.api import topology as api
 from kai.api.objects import ClusterObjects
 from kai.intake.claims import gpus_of_claim, gpus_of_nodes, read_claims
 from kai.intake.settings import IntakeSettings
 from kai.intake.volumes import read_volumes
 from kai.model.catalog import Catalog
-from kai.model.topology import Topology
 
 _SOURCES = (
     "namespaces",
@@ -26,20 +24,6 @@ _SOURCES = (
     "resource_slices",
     "device_classes",
 )
-
-
-def read_topologies(sources: Iterable[api.Topology]) -> Mapping[str, Topology]:
-    """Return topologies by name."""
-    return {source.metadata.name: _topology(source) for source in sources}
-
-
-def _topology(source: api.Topology) -> Topology:
-    levels = source.spec.levels
-    return Topology(
-        name=source.metadata.name,
-        levels=tuple(level.node_label for level in levels),
-        aliases=tuple((level.alias, level.node_label) for level in levels if level.alias),
-    )
 
 
 @attrs.frozen(kw_only=True, eq=False)

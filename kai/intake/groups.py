@@ -17,7 +17,6 @@ from kai.intake.settings import IntakeSettings
 from kai.model.constraints import TopologyConstraint
 from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup, SubGroup
 from kai.model.rows import NONE
-from kai.model.topology import Topology
 
 ROOT = ""
 _NO_BACKOFF = -1
@@ -30,7 +29,6 @@ class GroupSurroundings:
     queue_rows: Mapping[str, int]
     priorities: Mapping[str, int]
     default_priority: int
-    topologies: Mapping[str, Topology]
 
 
 def priorities(sources: Iterable[PriorityClass]) -> tuple[dict[str, int], int]:
@@ -101,7 +99,7 @@ class GroupReader:
         key = _tree_key(source.spec)
         tree = self._trees.get(key)
         if tree is None:
-            tree = self._trees[key] = _tree(source.spec, self.around.topologies)
+            tree = self._trees[key] = _tree(source.spec)
         row = self._row(source, self._leaves.tree(tree.leaves), held=bool(tree.held))
         return GroupCell(source=source, order=order, group=self._group(source, tree), row=row)
 
@@ -152,6 +150,7 @@ class GroupReader:
             mark_unschedulable=spec.mark_unschedulable is not False,
             scheduling_backoff=spec.scheduling_backoff,
             labels=metadata.labels,
+            annotations=annotations,
             tree_error=tree.error,
             held=tree.held,
         )
@@ -214,7 +213,7 @@ def _tree_key(spec: api.PodGroupSpec) -> _TreeKey:
     return (spec.min_member, spec.min_sub_group, constraint if constraint.topology else None, spec.sub_groups)
 
 
-def _tree(spec: api.PodGroupSpec, topologies: Mapping[str, Topology]) -> _Tree:
+def _tree(spec: api.PodGroupSpec) -> _Tree:
     """Return the sub-groups, root first and parents before children, siblings by name.
 
     A tree that is larger or deeper than the api allows is not looked at: nothing of the group is tried.
@@ -223,7 +222,7 @@ def _tree(spec: api.PodGroupSpec, topologies: Mapping[str, Topology]) -> _Tree:
     """
     if not spec.sub_groups:
         least = 1 if spec.min_member is None else spec.min_member
-        return _Tree(_flat(spec.min_sub_group, resolved(spec.topology_constraint, topologies), least))
+        return _Tree(_flat(spec.min_sub_group, _constraint(spec.topology_constraint), least))
     root = SubGroup(name=ROOT, parent=-1, leaf=False, minimum=None)
     one = (root, _leaf(DEFAULT_SUBGROUP, 0, 1, None))
     if len(spec.sub_groups) > api.MOST_SUB_GROUPS:
@@ -239,10 +238,11 @@ def _tree(spec: api.PodGroupSpec, topologies: Mapping[str, Topology]) -> _Tree:
     children: dict[str, list[api.SubGroup]] = {}
     for source in sorted(spec.sub_groups, key=lambda each: each.name):
         children.setdefault(_parent(source), []).append(source)
-    out = [_root(spec, topologies)]
+    top = _constraint(spec.topology_constraint)
+    out = [SubGroup(name=ROOT, parent=-1, leaf=False, minimum=spec.min_sub_group, constraint=top)]
     waiting = [(source, 0) for source in children[ROOT]]
     for source, parent in waiting:  # grows while it is walked: breadth first
-        name, constraint = source.name, resolved(source.topology_constraint, topologies)
+        name, constraint = source.name, _constraint(source.topology_constraint)
         below = children.get(name)
         if below is None:
             out.append(_leaf(name, parent, source.min_member or 0, constraint))
@@ -258,11 +258,6 @@ def _flat(children: int | None, constraint: TopologyConstraint | None, least: in
     """Return the tree of a group without sub-groups; equal ones are one object, which spares their readers work."""
     root = SubGroup(name=ROOT, parent=-1, leaf=False, minimum=children, constraint=constraint)
     return root, _leaf(DEFAULT_SUBGROUP, 0, least, None)
-
-
-def _root(spec: api.PodGroupSpec, topologies: Mapping[str, Topology]) -> SubGroup:
-    constraint = resolved(spec.topology_constraint, topologies)
-    return SubGroup(name=ROOT, parent=-1, leaf=False, minimum=spec.min_sub_group, constraint=constraint)
 
 
 def _leaf(name: str, parent: int, minimum: int, constraint: TopologyConstraint | None) -> SubGroup:
@@ -308,12 +303,8 @@ def _depth(sources: Sequence[api.SubGroup]) -> int:
     return depth
 
 
-def resolved(source: api.TopologyConstraint | None, topologies: Mapping[str, Topology]) -> TopologyConstraint | None:
-    """Return a constraint with its levels as node labels; None for one without a topology, which constrains nothing."""
+def _constraint(source: api.TopologyConstraint | None) -> TopologyConstraint | None:
+    """Return a constraint as it is written; None for one without a topology, which constrains nothing."""
     if source is None or not source.topology:
         return None
-    topology = topologies.get(source.topology)
-    required, preferred = source.required_topology_level, source.preferred_topology_level
-    if topology is not None:
-        required, preferred = topology.level(required), topology.level(preferred)
-    return TopologyConstraint(source.topology, required, preferred)
+    return TopologyConstraint(source.topology, source.required_topology_level, source.preferred_topology_level)

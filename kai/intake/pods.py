@@ -106,6 +106,7 @@ class PodReader:
                 uid=metadata.uid or metadata.name,
                 created=metadata.creation_timestamp or 0.0,
                 labels=labels,
+                annotations=metadata.annotations,
                 scheduler=spec.scheduler_name,
                 group=group,
                 subgroup=subgroup,

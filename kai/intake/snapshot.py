@@ -21,7 +21,7 @@ from kai.api.kinds import ApiObject
 from kai.api.objects import ClusterObjects
 from kai.intake.accounts import Accounts
 from kai.intake.binding import assumed_claims, live_bind_requests
-from kai.intake.catalog import Library, read_library, read_topologies
+from kai.intake.catalog import Library, read_library
 from kai.intake.foreign import read_foreign
 from kai.intake.groups import GroupCell, GroupReader, GroupSurroundings, priorities
 from kai.intake.held import Granted, HeldGroups
@@ -113,7 +113,7 @@ class Intake:
         self._nodes: Shelf[api_node.Node, NodeCell] = Shelf()
         self._groups: Shelf[api_podgroup.PodGroup, GroupCell] = Shelf()
         self._leaves = Leaves()
-        self._group_reader = self._reader(GroupSurroundings({}, {}, 0, {}))
+        self._group_reader = self._reader(GroupSurroundings({}, {}, 0))
         self._held_groups = HeldGroups(self._accounts)
         self._orphans = Orphans(self._accounts, self._settings.node_pool_label)
         self._pods: Shelf[api_pod.Pod, PodCell] = Shelf()
@@ -187,8 +187,7 @@ class Intake:
             shapes=shapes,
             groups=self._group_table.groups,
             queues=queues,
-            topologies=self._group_reader.around.topologies,
-            foreign=read_foreign(objects.foreign, self._memory),
+            foreign=read_foreign(objects, self._memory),
             catalog=_with_assumed_claims(library.catalog, base, standing),
             pod_shape=pod_shape,
             pod_group=base.group,
@@ -297,7 +296,7 @@ class Intake:
         """Take stock of the pod groups; all of them are read anew when something that they refer to by name changed."""
         classes, default_priority = priorities(in_order(objects.priority_classes))
         queue_rows = {queue.name: row for row, queue in enumerate(queues)}
-        around = GroupSurroundings(queue_rows, classes, default_priority, read_topologies(in_order(objects.topologies)))
+        around = GroupSurroundings(queue_rows, classes, default_priority)
         if around != self._group_reader.around:
             self._group_reader = self._reader(around)
             self._groups = Shelf()

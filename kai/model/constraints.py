@@ -105,7 +105,7 @@ class HostPort:
 class TopologyConstraint:
     """Where the pods of a sub-group may spread.
 
-    A topology and levels of it, each the node label of the level ("" when not asked for).
+    A topology and levels of it as they are written, each a node label or its alias ("" when not asked for).
     """
 
     topology: str

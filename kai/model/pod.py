@@ -118,6 +118,7 @@ class Pod:
     uid: str
     created: float
     labels: Mapping[str, str] = attrs.field(factory=dict, eq=False)
+    annotations: Mapping[str, str] = attrs.field(factory=dict, eq=False)
     scheduler: str = ""
     group: str = ""
     subgroup: str = ""

@@ -47,6 +47,7 @@ class PodGroup:
     mark_unschedulable: bool = True
     scheduling_backoff: int | None = None
     labels: Mapping[str, str] = attrs.field(factory=dict, eq=False)
+    annotations: Mapping[str, str] = attrs.field(factory=dict, eq=False)
     tree_error: str = ""
     """Why the declared sub-groups were not usable (the group then counts as one flat gang of minimum 1)."""
 

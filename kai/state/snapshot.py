@@ -23,7 +23,6 @@ from kai.model.pod import Pod, Shape
 from kai.model.podgroup import PodGroup
 from kai.model.queue import Queue
 from kai.model.rows import Bools, Int64s, locked
-from kai.model.topology import Topology
 from kai.state.memory import Lineage, Memory
 
 T = TypeVar("T")
@@ -48,9 +47,8 @@ class Snapshot:
     """By (name, namespace)."""
     queues: tuple[Queue, ...] = ()
     """By name."""
-    topologies: Mapping[str, Topology] = attrs.field(factory=dict)
     foreign: Mapping[tuple[str, str], tuple[RawObject, ...]] = attrs.field(factory=dict)
-    """Objects that only plugins read, by apiVersion and kind; in name order."""
+    """Objects that only plugins read, as written, by apiVersion and kind; in name order."""
     catalog: Catalog = attrs.field(factory=Catalog)
     pod_shape: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64), eq=False)
     pod_group: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64), eq=False)

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from kai.model.axis import GPU_UNIT, ResourceAxis
 from kai.model.constraints import TopologyConstraint
+from kai.model.foreign import RawObject
 from kai.model.node import UNKNOWN_GPU_MEMORY, MigStrategy, Node
 from kai.model.pod import Constraints, GpuKind, GpuRequest, Pod, Shape
 from kai.model.podgroup import PodGroup, SubGroup
 from kai.model.queue import Queue, Shares
 from kai.model.status import Status
-from kai.model.topology import Topology
 from kai.state.snapshot import Snapshot
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -27,6 +27,8 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 NOW = 1_000_000.0
 GB = 10**9
 ZONE, RACK = "zone", "rack"
+LEVELS = {"levels": [{"nodeLabel": ZONE}, {"nodeLabel": RACK}]}
+TREE = RawObject(name="tree", labels={}, annotations={}, spec=LEVELS, status={})
 MIG = "nvidia.com/mig-2g.20gb"
 SCHEDULER = "kai-scheduler"
 
@@ -384,7 +386,7 @@ def _snapshot(nodes: Sequence[Node], queues: Sequence[Queue], groups: Sequence[P
         shapes=tuple(table.shapes),
         groups=tuple(groups),
         queues=tuple(queues),
-        topologies={"tree": Topology(name="tree", levels=(ZONE, RACK))},
+        foreign={("kai.scheduler/v1alpha1", "Topology"): (TREE,)},
         pod_shape=np.array(table.shape, np.int64),
         pod_group=np.array(table.group, np.int64),
         pod_subgroup=np.array(table.subgroup, np.int64),

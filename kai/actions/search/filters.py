@@ -1,6 +1,6 @@
 """Necessary conditions: cheap tests that refuse a set of victims before anything is simulated.
 
-Each may only refuse what a simulation would refuse too. (The topology test also counts running pods of the aggressor,
+Each may only refuse what a simulation would refuse too. (The test of domains also counts running pods of the aggressor,
 as the peer's does; see docs/differences.md.)
 
 Source: the peer's actions/common/solvers/accumulated_scenario_filters.
@@ -14,7 +14,7 @@ from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.kernels.booking import requested_gpu
 from kai.kernels.victims import add_held
-from kai.model.rows import Bools, Int64s
+from kai.model.rows import Bools, GroupRow, Int64s, SubGroupRow
 
 
 def held_by(session: Session, pods: Sequence[int] | Int64s) -> Int64s:
@@ -65,7 +65,7 @@ class Filters:
         self._open[feasible] = True
         session.policy.prepare_all(np.array(waiting, np.int64), session.all_nodes)
         self._masks = {row: mask for row, mask in self._static_masks(waiting).items() if not mask.all()}
-        self._domains = self._topology_requirements(aggressor)
+        self._domains = self._requirements(aggressor)
 
     def accept(self, victims: Int64s, held: Int64s) -> bool:
         """Say whether the aggressor might fit with all ``victims`` gone; ``held`` [N] is what they hold."""
@@ -88,15 +88,17 @@ class Filters:
         reachable[nodes[nodes >= 0]] = True
         return all(bool((mask & reachable).any()) for mask in self._masks.values())
 
-    def _topology_requirements(self, aggressor: Portion) -> list[tuple[Int64s, list[int]]]:
+    def _requirements(self, aggressor: Portion) -> list[tuple[Int64s, list[int]]]:
         """Return, for each level that inner sub-groups require, every node's domain and the amounts to be held."""
         session = self._session
         group = session.snapshot.groups[aggressor.group]
         wanted: dict[tuple[str, str], list[int]] = {}
         for at, subgroup in enumerate(group.subgroups):
-            if not subgroup.leaf and subgroup.constraint and subgroup.constraint.required:
-                amount = sum(wanted_by(session, [int(pod) for pod in aggressor.pods(aggressor.root + at)]))
-                wanted.setdefault((subgroup.constraint.topology, subgroup.constraint.required), []).append(amount)
+            row = SubGroupRow(aggressor.root + at)
+            asked = [] if subgroup.leaf else session.policy.together(GroupRow(aggressor.group), row)
+            for tree, level in [(each.tree, each.level) for each in asked if each.level]:
+                amount = sum(wanted_by(session, [int(pod) for pod in aggressor.pods(row)]))
+                wanted.setdefault((tree, level), []).append(amount)
         return [(session.view.label_codes(level), amounts) for (_, level), amounts in wanted.items()]
 
     def domains_can_hold(self, capacity: Int64s) -> bool:

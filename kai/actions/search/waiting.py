@@ -19,7 +19,7 @@ from kai.framework.decisions import Cause
 from kai.framework.verdict import ACCEPTED, Code, Reason, Verdict
 from kai.kernels.groups import find_placed
 from kai.kernels.standing import keep_queues
-from kai.model.rows import Bools, GroupRow, GroupRows, PodRow
+from kai.model.rows import Bools, GroupRow, GroupRows, PodRow, SubGroupRow
 from kai.model.status import ACTIVE_ALLOCATED, Status
 
 Footprint = list[tuple[int, ...]]
@@ -271,14 +271,12 @@ def signature_of(session: Session, portion: Portion) -> str:
             parts.append("")
             continue
         at = leaf - portion.root
-        constraints = []
+        asked = []
         while at >= 0:
-            constraint = group.subgroups[at].constraint
-            constraints.append(
-                f"{constraint.topology}:{constraint.required}:{constraint.preferred}" if constraint else ""
-            )
+            found = session.policy.together(GroupRow(portion.group), SubGroupRow(portion.root + at))
+            asked.append(",".join(each.signature for each in found))
             at = group.subgroups[at].parent
-        parts.append("|".join([*constraints, *sorted(session.snapshot.pods[pod].signature for pod in waiting)]))
+        parts.append("|".join([*asked, *sorted(session.snapshot.pods[pod].signature for pod in waiting)]))
     return "\n".join(sorted(parts)) + "\n."
 
 

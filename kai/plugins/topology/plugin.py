@@ -12,6 +12,7 @@ Source: the peer's plugins/topology.
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import ClassVar
 
 import attrs
 import numpy as np
@@ -29,11 +30,13 @@ from kai.framework import (
     PodRows,
     SessionView,
     SubGroupRow,
+    Together,
     TopologyConstraint,
     Verdict,
 )
 from kai.framework.kernel import GPU, PODS, domain_room
 from kai.plugins.topology.kernels import pods_per_node
+from kai.plugins.topology.levels import TOPOLOGIES, Levels
 from kai.plugins.topology.tree import STEP, Branch, TopologyTree
 from kai.plugins.topology.words import ANY_DOMAIN, DOMAIN_TOO_SMALL, SmallDomain
 
@@ -50,18 +53,29 @@ class Topology:
     """
 
     stop_at_required: bool = False
+    reads: ClassVar = (TOPOLOGIES,)
 
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the partition; trees are made when a constraint first asks for them."""
-        fitting = _Fitting()
+        fitting, topologies = _Fitting(), session.values(TOPOLOGIES)
+
+        def known(constraint: TopologyConstraint | None) -> tuple[Levels | None, TopologyConstraint | None]:
+            """Return the topology of a constraint, None if there is none; and the constraint with node labels."""
+            if constraint is None or not constraint.topology:
+                return None, None
+            found = topologies.get(constraint.topology)
+            return (found, found.resolved(constraint)) if isinstance(found, Levels) else (None, constraint)
+
+        def constraint_of(group: GroupRow, subgroup: SubGroupRow) -> TopologyConstraint | None:
+            at = int(subgroup) - int(session.facts.groups.first_subgroup[group])
+            return session.snapshot.groups[group].subgroups[at].constraint
 
         def partition(group: GroupRow, subgroup: SubGroupRow, pods: PodRows, nodes: NodeRows) -> Partition | None:
             facts = session.snapshot.groups[group]
             at = int(subgroup) - int(session.facts.groups.first_subgroup[group])
-            constraint = facts.subgroups[at].constraint
-            if constraint is None or not constraint.topology or not len(pods):
+            topology, constraint = known(facts.subgroups[at].constraint)
+            if constraint is None or not len(pods):
                 return None
-            topology = session.snapshot.topologies.get(constraint.topology)
             if topology is None:
                 return Partition(
                     verdict=Verdict.refused(DOMAIN_TOO_SMALL, topology=constraint.topology, missing="topology")
@@ -82,18 +96,24 @@ class Topology:
 
         def tree(group: GroupRow) -> DomainTree | None:
             constraints = [each.constraint for each in session.snapshot.groups[group].subgroups if each.constraint]
-            given = [each for each in constraints if each.topology]
-            topology = session.snapshot.topologies.get(given[0].topology) if len(given) == 1 else None
-            if topology is None:
+            topology, constraint = known(constraints[0]) if len(constraints) == 1 else (None, None)
+            if topology is None or constraint is None:
                 return None
-            known, required, preferred = TopologyTree.of(session, topology), given[0].required, given[0].preferred
-            return known.domain_tree(
-                known.depth_of(required) if required else 0,
-                known.depth_of(preferred) if preferred else 0,
+            spanned, required, preferred = TopologyTree.of(session, topology), constraint.required, constraint.preferred
+            return spanned.domain_tree(
+                spanned.depth_of(required) if required else 0,
+                spanned.depth_of(preferred) if preferred else 0,
                 stop=self.stop_at_required,
             )
 
-        return (Domains(partition, groups=session.constrained_groups, tree=tree),)
+        def together(group: GroupRow, subgroup: SubGroupRow) -> Together | None:
+            _, asked = known(constraint_of(group, subgroup))
+            if asked is None:
+                return None
+            signature = f"{asked.topology}:{asked.required}:{asked.preferred}"
+            return Together(signature=signature, tree=asked.topology, level=asked.required)
+
+        return (Domains(partition, groups=session.constrained_groups, tree=tree, together=together),)
 
 
 MOST_TOLD = 100

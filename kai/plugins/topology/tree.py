@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from kai.framework import Bools, DomainTree, Int64s, NodeRows, SessionView
-from kai.framework.topologies import Topology
+from kai.plugins.topology.levels import Levels
 
 STEP = 100_000.0
 """Score of one tenth of the preferred domains."""
@@ -70,10 +70,10 @@ class TopologyTree:
     _domain_trees: dict[tuple[int, int, bool], DomainTree | None] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, session: SessionView, topology: Topology) -> "TopologyTree":
+    def of(cls, session: SessionView, topology: Levels) -> "TopologyTree":
         """Return the tree that a topology spans over the nodes of ``session``, kept while both are the same objects."""
         inputs = (session.snapshot.nodes, topology)
-        return session.once(f"tree of {topology.name}", inputs, lambda: cls._made(session, topology.levels))
+        return session.once(f"tree of {topology.name}", inputs, lambda: cls._made(session, topology.labels))
 
     @classmethod
     def _made(cls, session: SessionView, levels: Sequence[str]) -> "TopologyTree":

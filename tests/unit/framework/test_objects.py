@@ -1,4 +1,4 @@
-"""What a plugin makes of objects of its own kinds: once for each version, by name."""
+"""What a plugin makes of objects of its own kinds, and reads of pods and groups: once for each version."""
 
 import attrs
 import pytest
@@ -7,12 +7,16 @@ from kai.api.codec import structure_all
 from kai.api.declaring import declare
 from kai.api.objects import collect
 from kai.engine.session import Session
-from kai.framework import Objects, Unreadable
+from kai.framework import Column, Objects, Unreadable
 from kai.intake import Intake
 from kai.testing.views import open_session
 from tests.doubles.own_kinds import declared_for_a_while
+from tests.unit.intake.making import group as made_group
+from tests.unit.intake.making import pod as made_pod
+from tests.unit.intake.making import queue as made_queue
 
 VERSION, KIND = "power.example.com/v1", "RackPowerCap"
+PODS = (("a", {"watts": "7"}), ("b", {"watts": "much"}), ("c", {}))
 
 
 def cap(name, watts):
@@ -82,3 +86,37 @@ def test_of_a_kind_without_objects_there_are_no_values(caps):
 def test_the_right_that_a_kind_needs_is_plural_and_group(caps):
     kind, _ = caps
     assert kind.right == "rackpowercaps.power.example.com"
+
+
+def watched_column():
+    """Return a column that remembers the annotations of which it was made."""
+    asked = []
+
+    def read(labels, annotations):
+        asked.append((dict(labels).get("app"), annotations.get("watts")))
+        return float(annotations["watts"])
+
+    return Column(read=read, otherwise=300.0), asked
+
+
+def test_a_column_has_a_number_for_each_pod_and_each_group():
+    column, _ = watched_column()
+    group = made_group("g", metadata={"annotations": {"watts": "9"}})
+    pods = [made_pod(name, group="g", annotations=text) for name, text in PODS]
+    view = view_of(Intake(), objects_of(made_queue("q"), group, *pods))
+    assert view.pod_column(column).tolist() == [7.0, 300.0, 300.0]
+    assert view.group_column(column).tolist() == [9.0]
+    assert not view.pod_column(column).flags.writeable
+
+
+def test_a_column_is_read_once_for_each_version_of_a_pod():
+    column, asked = watched_column()
+    intake, objects = (
+        Intake(),
+        objects_of(made_pod("a", annotations={"watts": "1"}), made_pod("b", labels={"app": "x"})),
+    )
+    view_of(intake, objects).pod_column(column)
+    (changed,) = objects_of(made_pod("a", annotations={"watts": "2"})).pods
+    after = attrs.evolve(objects, pods=(changed, objects.pods[1]))
+    assert view_of(intake, after).pod_column(column).tolist() == [2.0, 300.0]
+    assert asked == [(None, "1"), ("x", None), (None, "2")]

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import attrs
+
 from kai.api.codec import structure_all
 from kai.api.objects import ClusterObjects, collect
 from kai.intake import IntakeSettings, take_snapshot
@@ -84,7 +86,7 @@ def picture(snapshot: Snapshot) -> dict[str, Any]:
         "devices": dict(snapshot.pod_devices),
         "numa": dict(snapshot.pod_numa),
         "catalog": snapshot.catalog,
-        "topologies": dict(snapshot.topologies),
+        "foreign": {kind: [attrs.asdict(each) for each in found] for kind, found in snapshot.foreign.items()},
         "labels": [dict(each.labels) for each in (*snapshot.nodes, *snapshot.pods, *snapshot.groups)],
         "allocatable": [dict(each.allocatable) for each in snapshot.nodes],
         "signatures": [each.signature for each in snapshot.pods],

@@ -3,21 +3,11 @@ import pytest
 
 from kai.intake.catalog import read_library
 from kai.intake.settings import IntakeSettings
-from kai.model.topology import Topology
 from tests.unit.intake.making import objects, other, pod, taken
 
 
 def library(made, before=None):
     return read_library(made, IntakeSettings(), before)
-
-
-def test_a_topology_has_labels_from_wide_to_narrow_and_aliases():
-    levels = [{"nodeLabel": "example.com/zone", "alias": "zone"}, {"nodeLabel": "example.com/rack"}]
-    made = other("Topology", "kai.scheduler/v1alpha1", "t", spec={"levels": levels})
-    expected = Topology(
-        name="t", levels=("example.com/zone", "example.com/rack"), aliases=(("zone", "example.com/zone"),)
-    )
-    assert taken(made).topologies == {"t": expected}
 
 
 def test_namespaces_have_labels():

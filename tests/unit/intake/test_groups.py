@@ -148,22 +148,15 @@ def test_a_tree_may_be_as_deep_and_as_large_as_the_api_says():
         assert len(found.subgroups) == len(subgroups) + 1
 
 
-def test_a_constraint_speaks_of_node_labels_and_counts_only_with_a_topology():
-    levels = [{"nodeLabel": "example.com/zone", "alias": "zone"}, {"nodeLabel": "example.com/rack"}]
-    topology = other("Topology", "kai.scheduler/v1alpha1", "t", spec={"levels": levels})
+def test_a_constraint_is_as_it_is_written_and_counts_only_with_a_topology():
     wanted = {"topology": "t", "requiredTopologyLevel": "zone", "preferredTopologyLevel": "example.com/rack"}
     subgroups = [
         {"name": "a", "topologyConstraint": {"requiredTopologyLevel": "zone"}},
         {"name": "b", "topologyConstraint": wanted},
     ]
-    root, a, b = read(group("g", subGroups=subgroups, topologyConstraint=wanted), topology).subgroups
-    assert root.constraint == b.constraint == TopologyConstraint("t", "example.com/zone", "example.com/rack")
+    root, a, b = read(group("g", subGroups=subgroups, topologyConstraint=wanted)).subgroups
+    assert root.constraint == b.constraint == TopologyConstraint("t", "zone", "example.com/rack")
     assert a.constraint is None
-
-
-def test_an_alias_of_an_unknown_topology_stays_as_it_is():
-    made = group("g", topologyConstraint={"topology": "gone", "requiredTopologyLevel": "zone"})
-    assert read(made).subgroups[0].constraint == TopologyConstraint("gone", "zone", "")
 
 
 @pytest.mark.parametrize(("backoff", "kept"), [(None, True), (-1, True), (1, False)])
