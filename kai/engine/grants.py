@@ -11,7 +11,7 @@ from kai.framework.decisions import Bind
 from kai.kernels import booking
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.pod import GpuKind
-from kai.model.rows import Bools, Int64s
+from kai.model.rows import Bools, Int64s, NodeRow, PodRow
 
 FRACTION = "Fraction"
 
@@ -112,6 +112,10 @@ class Grants:
         """Return the decision with what plugins chose."""
         received, count, portion = self._grant(shape)
         details = self._details.of(pod)
+        request: dict[str, object] = {}
+        for plugin in self._world.policy.asking(shape):
+            if plugin.placement is not None and plugin.placement.encode is not None and plugin.kind in details:
+                request |= plugin.placement.encode(PodRow(pod), NodeRow(node), details[plugin.kind])
         return Bind(
             pod=pod,
             node=node,
@@ -120,6 +124,7 @@ class Grants:
             gpu_count=count,
             gpu_portion=self._portion(shape, node) if portion is None else portion,
             details=details,
+            request=request,
         )
 
     def _grant(self, shape: int) -> tuple[str, int, float | None]:

@@ -58,6 +58,7 @@ from kai.model.constraints import (
 )
 from kai.model.matching import tolerates
 from kai.model.node import Node
+from kai.model.placement import Quantities
 from kai.model.pod import Constraints, ContainerRequest, GpuKind, GpuRequest, Pod, Shape
 from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup, SubGroup
 from kai.model.queue import UNLIMITED, Queue
@@ -151,6 +152,7 @@ __all__ = [
     "PodRow",
     "PodRows",
     "PriorityOrder",
+    "Quantities",
     "Queue",
     "QueueRow",
     "RawObject",

@@ -10,7 +10,13 @@ from kai.model.claim import (
     DeviceRequest,
     DeviceSlice,
 )
-from kai.model.placement import ClaimAllocation, ClaimPlacement, ExtendedAllocation
+from kai.model.placement import (
+    ClaimAllocation,
+    ClaimPlacement,
+    ContainerMappings,
+    DeviceAllocation,
+    ExtendedAllocation,
+)
 from kai.model.pod import ClaimReference
 
 __all__ = [
@@ -20,7 +26,9 @@ __all__ = [
     "ClaimCatalog",
     "ClaimPlacement",
     "ClaimReference",
+    "ContainerMappings",
     "Device",
+    "DeviceAllocation",
     "DeviceClass",
     "DeviceConstraint",
     "DeviceRequest",

@@ -39,6 +39,8 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gpu_count: int = 0
     gpu_portion: float = 1.0
     details: Mapping[str, object] = NOTHING
+    request: Mapping[str, object] = NOTHING
+    """What the bind request says of the details: see ``Placement.encode``."""
 
 
 class Nominate(msgspec.Struct, frozen=True, kw_only=True, gc=False):

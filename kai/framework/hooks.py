@@ -236,6 +236,11 @@ class Placement:
     """What a placement adds to tracked columns for as long as the pod holds its place; eviction takes it away again."""
     lasting_effects: Callable[[PodRow, NodeRow, object], Sequence[Effect]] | None = None
     """The same for as long as the pod is on the node at all, terminating included."""
+    encode: Callable[[PodRow, NodeRow, object], Mapping[str, object]] | None = None
+    """What the bind request says of a detail: fields of its spec, by their names on the wire.
+
+    Values are as in JSON; ``Quantities`` and records of ``kai.framework.claims`` stand for their forms on the wire.
+    """
     corrections: Sequence[Effect] = ()
     """What the plugin corrects in the books when the session opens; nothing undoes it."""
     credit: Callable[[PodRow, NodeRows], Int64s] | None = None

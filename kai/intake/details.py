@@ -1,47 +1,47 @@
-"""The details of a placement on the wire: what a bind request says about devices and zones.
+"""The details of a placement on the wire: forms of the records in which plugins tell a bind request what they chose.
 
-The way back of what ``claims`` and ``numa`` read: intake is the seam between objects and state, in both directions.
+The way back of what intake reads: it is the seam between objects and state, in both directions.
 """
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kai.api import bindrequest as api
 from kai.api import dra, names, selection
+from kai.api.codec import unstructure
 from kai.api.pod import ExtendedResourceMapping, Pod
 from kai.api.quantity import canonical
 from kai.intake.requests import axis_name, parts_of
 from kai.model.claim import AllocatedDevice, DeviceRequest
 from kai.model.constraints import NodeTerm, Requirement
-from kai.model.placement import Amounts, ClaimPlacement, ExtendedAllocation, NumaPlacement
+from kai.model.placement import Amounts, ContainerMappings, DeviceAllocation, NumaPlacement, Quantities
 
 _SHARES: Final = uuid.uuid5(uuid.NAMESPACE_URL, "kai.scheduler/device-shares")
 _EXACT: Final = "ExactCount"
 
 
-def claim_allocations(placement: ClaimPlacement) -> tuple[api.ResourceClaimAllocation, ...]:
-    """Return the devices of each claim that the pod refers to."""
-    return tuple(
-        api.ResourceClaimAllocation(
-            name=each.reference, allocation=allocation_result(each.devices, each.nodes, "/".join(each.claim))
-        )
-        for each in placement.claims
-        if each.reference
-    )
+def fields(request: Mapping[str, object], pod: Pod) -> dict[str, object]:
+    """Return what plugins tell of a placement of ``pod`` as fields of a bind request's spec, as JSON has them."""
+    return {name: _written(value, pod) for name, value in request.items()}
 
 
-def extended_allocation(placement: ClaimPlacement, pod: Pod) -> api.ExtendedResourceClaimAllocation | None:
-    """Return the devices for the pod's extended resources, with the claim to be made for them; None for none."""
-    extended = placement.extended
-    if extended is None:
-        return None
-    owner = f"{pod.metadata.namespace}/{pod.metadata.name}"
-    return api.ExtendedResourceClaimAllocation(
-        allocation=allocation_result(extended.devices, extended.nodes, owner),
-        device_requests=tuple(_request(each) for each in extended.requests),
-        container_mappings=tuple(_mappings(extended, pod)),
-    )
+def _written(value: object, pod: Pod) -> object:
+    match value:
+        case Quantities():
+            return texts(value.amounts)
+        case DeviceAllocation():
+            return unstructure(allocation_result(value.devices, value.nodes, value.claim))
+        case DeviceRequest():
+            return unstructure(_request(value))
+        case ContainerMappings():
+            return [unstructure(each) for each in _mappings(value, pod)]
+        case Mapping():
+            return fields(value, pod)
+        case tuple() | list():
+            return [_written(each, pod) for each in value]
+        case _:
+            return value
 
 
 def predicted_zones(placement: NumaPlacement) -> tuple[api.NumaZone, ...]:
@@ -111,9 +111,9 @@ def _request(source: DeviceRequest) -> dra.DeviceRequest:
     return dra.DeviceRequest(name=source.name, exactly=exactly)
 
 
-def _mappings(extended: ExtendedAllocation, pod: Pod) -> Iterable[ExtendedResourceMapping]:
+def _mappings(source: ContainerMappings, pod: Pod) -> Iterable[ExtendedResourceMapping]:
     containers = (*pod.spec.init_containers, *pod.spec.containers)
-    for at, resource, request in extended.containers:
+    for at, resource, request in source.containers:
         container = containers[at]
         named = [name for name in container.resources.requests if axis_name(name) == resource]
         for name in named:

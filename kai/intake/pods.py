@@ -83,9 +83,8 @@ class PodReader:
 
         Source: the peer's pod_info; finished pods keep what counts them, not what they asked for.
         """
-        metadata, spec = source.metadata, source.spec
-        labels, annotations = metadata.labels, metadata.annotations
-        phase, deleted = source.status.phase, metadata.deletion_timestamp
+        metadata, spec, phase = source.metadata, source.spec, source.status.phase
+        labels, annotations, deleted = metadata.labels, metadata.annotations, metadata.deletion_timestamp
         status, waiting = _status(phase, deleted, spec)
         finished = phase in _FINISHED
         traits = self._traits_of(trait_key(source, finished=finished))

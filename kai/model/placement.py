@@ -13,6 +13,29 @@ Amounts = tuple[tuple[str, int], ...]
 """Resource names on the axis and amounts in axis units, by name."""
 
 
+@attrs.frozen
+class Quantities:
+    """Amounts that a bind request tells as quantities, by resource."""
+
+    amounts: Amounts
+
+
+@attrs.frozen(kw_only=True)
+class DeviceAllocation:
+    """Devices that a bind request gives to ``claim``, whose name makes the names of shares of devices unique."""
+
+    claim: str
+    devices: tuple[AllocatedDevice, ...]
+    nodes: tuple[NodeTerm, ...] | None
+
+
+@attrs.frozen
+class ContainerMappings:
+    """Which request of a claim serves which container: its position, init containers first, and the resource."""
+
+    containers: tuple[tuple[int, str, str], ...]
+
+
 @attrs.frozen(kw_only=True)
 class NumaPlacement:
     """The NUMA zones of a node that a pod draws from. No zones: nothing to align, or nothing known.

@@ -62,7 +62,7 @@ class BindForms:
         """
         metadata = pod.metadata
         namespace, uid = metadata.namespace, metadata.uid
-        if decision.details or not (decision.received and namespace and uid):
+        if decision.request or not (decision.received and namespace and uid):
             return None
         place = self._places.get(namespace) or self._place(namespace)
         kind = (node, decision.received, decision.gpu_count, decision.gpu_portion)

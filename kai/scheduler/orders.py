@@ -16,7 +16,7 @@ from kai.api.bindrequest import (
     BindRequestSpec,
     ReceivedGpu,
 )
-from kai.api.codec import unstructure
+from kai.api.codec import structure_as, unstructure
 from kai.api.grants import Grant
 from kai.api.meta import ObjectMeta, OwnerReference
 from kai.api.plans import Emit, Patch, Ref
@@ -29,9 +29,8 @@ from kai.cluster.port import Evict as EvictRequest
 from kai.cluster.port import Request
 from kai.explain import messages
 from kai.framework.decisions import Bind, Evict
-from kai.intake.details import claim_allocations, extended_allocation, predicted_zones
+from kai.intake.details import fields
 from kai.model.noroom import NoRoom
-from kai.model.placement import ClaimPlacement, NumaPlacement
 from kai.model.pod import GpuKind
 from kai.scheduler.settings import EvictBy, SchedulerSettings
 from kai.state.snapshot import Snapshot
@@ -82,8 +81,7 @@ def bind_request(
     stamp: Stamp = BLANK,
 ) -> BindRequest:
     """Return the order to bind ``pod`` to ``node``; ``devices`` are the final names of its shared devices."""
-    claims, zones = decision.details.get("claims"), decision.details.get("numa")
-    placement = claims if isinstance(claims, ClaimPlacement) else None
+    details = structure_as(BindRequestSpec, fields(decision.request, pod)) if decision.request else BindRequestSpec()
     return BindRequest(
         metadata=ObjectMeta(
             name=pod.metadata.name,
@@ -94,15 +92,13 @@ def bind_request(
                 OwnerReference(api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid),
             ),
         ),
-        spec=BindRequestSpec(
+        spec=attrs.evolve(
+            details,
             pod_name=pod.metadata.name,
             selected_node=node,
             received_resource_type=decision.received,
             received_gpu=received_gpu(decision.gpu_count, decision.gpu_portion),
             selected_gpu_groups=devices,
-            resource_claim_allocations=claim_allocations(placement) if placement else (),
-            extended_resource_claim_allocation=extended_allocation(placement, pod) if placement else None,
-            predicted_numa_zones=predicted_zones(zones) if isinstance(zones, NumaPlacement) else (),
         ),
     )
 

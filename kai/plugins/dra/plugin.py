@@ -6,6 +6,7 @@ Source: the peer's plugins/dynamicresources, and resource.k8s.io/v1 for what it 
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import attrs
 import numpy as np
@@ -15,6 +16,7 @@ from kai.plugins.dra.desk import Desk
 from kai.plugins.dra.extended import backing_classes, needed
 from kai.plugins.dra.inventory import Inventory, take_inventory
 from kai.plugins.dra.selectors import Selectors
+from kai.plugins.dra.wire import encode
 
 
 @attrs.define
@@ -60,6 +62,7 @@ class Dra:
                 recorded=desk.recorded,
                 effects=desk.effects,
                 lasting_effects=desk.lasting_effects,
+                encode=partial(encode, session.snapshot.pods),
                 corrections=desk.opening_effects(),
                 credit=desk.credit,
                 concerns=concerns,

@@ -24,6 +24,7 @@ from kai.framework import (
     NodeScore,
     Placement,
     PodRow,
+    Quantities,
     Scores,
     SessionView,
 )
@@ -63,6 +64,7 @@ class Numa:
                 choose=aligner.choose,
                 recorded=aligner.recorded,
                 effects=aligner.effects,
+                encode=_encode,
                 report=aligner.report_nodes,
                 concerns=aligner.concerns,
             ),
@@ -72,6 +74,15 @@ class Numa:
 def _explain(pod: PodRow, nodes: NodeRows) -> Sequence[str]:
     del pod
     return [REFUSED] * len(nodes)
+
+
+def _encode(pod: PodRow, node: NodeRow, detail: object) -> Mapping[str, object]:
+    """Return the zones that the pod is expected to draw from, with the amounts."""
+    del pod, node
+    if not isinstance(detail, NumaPlacement) or not detail.names:
+        return {}
+    drawn = zip(detail.names, detail.amounts, strict=True)
+    return {"predictedNUMAZones": [{"zone": name, "amount": Quantities(amounts)} for name, amounts in drawn]}
 
 
 @attrs.frozen(eq=False)

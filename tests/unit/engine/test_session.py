@@ -6,8 +6,10 @@ import pytest
 
 from kai.configuration.reading import default_profile
 from kai.engine.observe import Silent
+from kai.engine.profile import Profile
 from kai.engine.session import Session, base_of
 from kai.framework.decisions import Bind, Cause, Recorder
+from kai.framework.hooks import Placement, PluginUse
 from kai.framework.verdict import Code, Verdict
 from kai.testing import snapshot
 
@@ -191,3 +193,27 @@ def test_the_base_of_a_snapshot_is_made_once_and_no_session_changes_it():
     bind(session, "first")
     assert base_of(session.snapshot) is base
     assert np.array_equal(base.arena, before)
+
+
+# ---------------------------------------------------------------------------------------------------- bind requests
+
+
+class Licences:
+    """A plugin that takes a licence for each pod, and tells the bind request which."""
+
+    def open(self, session):
+        del session
+
+        def encode(pod, node, detail):
+            return {"selectedLicence": f"{detail} of pod {pod} on node {node}"}
+
+        return [Placement(kind="licence", choose=lambda *_: "blue", encode=encode)]
+
+
+def test_a_bind_says_what_the_plugin_tells_of_the_place_that_it_chose():
+    taken, recorder = snapshot({"n1": {"gpu": 4}}, {"a": ONE}), Recorder()
+    session = Session(taken, Profile(actions=(), plugins=(PluginUse(name="l", plugin=Licences()),)), recorder, Silent())
+    bind(session, "a")
+    (decision,) = recorder.decisions
+    assert dict(decision.details) == {"licence": "blue"}
+    assert dict(decision.request) == {"selectedLicence": "blue of pod 0 on node 0"}

@@ -1,12 +1,13 @@
 import pytest
 
-from kai.api.codec import structure_all
+from kai.api.codec import structure_all, structure_as
+from kai.api.dra import AllocationResult
 from kai.intake import details
 from kai.intake.claims import allocated
 from kai.intake.selection import node_terms
 from kai.model.claim import AllocatedDevice, DeviceRequest
 from kai.model.constraints import NodeTerm, Requirement
-from kai.model.placement import ClaimAllocation, ClaimPlacement, ExtendedAllocation, NumaPlacement
+from kai.model.placement import ContainerMappings, DeviceAllocation, NumaPlacement, Quantities
 from tests.unit.intake.making import pod
 
 GPU = AllocatedDevice(request="r", driver="gpu.example.com", pool="n1", device="d0")
@@ -32,27 +33,22 @@ def test_shares_of_a_device_have_names_of_their_own_that_stay():
     assert details.allocation_result((GPU,), None, "default/c").devices.results[0].share_id is None
 
 
-def test_claims_that_the_pod_refers_to_are_named_as_in_the_pod():
-    claims = tuple(
-        ClaimAllocation(reference=name, claim=("default", f"c-{name}"), devices=(GPU,)) for name in ("gpu", "")
-    )
-    written = details.claim_allocations(ClaimPlacement(claims=claims))
-    assert [(each.name, each.allocation.devices.results[0].device) for each in written] == [("gpu", "d0")]
-
-
-def test_extended_resources_are_mapped_to_containers_by_their_own_names():
-    extended = ExtendedAllocation(
-        requests=(DeviceRequest(name="container-0-request-0", device_class="gpu.example.com", count=2),),
-        containers=((0, "gpu", "container-0-request-0"),),
-        devices=(GPU,),
-    )
+def test_records_of_plugins_are_told_in_their_form_on_the_wire():
     source = structure_all([pod("a", requests={"nvidia.com/gpu": "2", "cpu": "1"})]).objects[0]
-    written = details.extended_allocation(ClaimPlacement(extended=extended), source)
-    exactly = written.device_requests[0].exactly
-    assert (exactly.device_class_name, exactly.count) == ("gpu.example.com", 2)
-    mapping = written.container_mappings[0]
-    assert (mapping.container_name, mapping.resource_name) == ("main", "nvidia.com/gpu")
-    assert details.extended_allocation(ClaimPlacement(), source) is None
+    told = {
+        "zones": [{"zone": "z0", "amount": Quantities((("cpu", 1500),))}],
+        "allocation": DeviceAllocation(claim="default/c", devices=(GPU,), nodes=HERE),
+        "deviceRequests": (DeviceRequest(name="r", device_class="gpu.example.com", count=2),),
+        "containerMappings": ContainerMappings(((0, "gpu", "r"),)),
+    }
+    found = details.fields(told, source)
+    assert found["zones"] == [{"zone": "z0", "amount": {"cpu": "1500m"}}]
+    allocation = details.allocation_result((GPU,), HERE, "default/c")
+    assert structure_as(AllocationResult, found["allocation"]) == allocation
+    exactly = {"deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 2}
+    assert found["deviceRequests"] == [{"name": "r", "exactly": exactly}]
+    mapping = {"containerName": "main", "resourceName": "nvidia.com/gpu", "requestName": "r"}
+    assert found["containerMappings"] == [mapping]
 
 
 @pytest.mark.parametrize(

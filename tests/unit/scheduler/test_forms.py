@@ -13,16 +13,12 @@ from kai.cluster.encoding import encode_write
 from kai.cluster.paths import Served
 from kai.framework.decisions import Bind
 from kai.intake import IntakeSettings
-from kai.model.placement import NumaPlacement
+from kai.model.placement import Quantities
 from kai.scheduler.forms import BindForms
 from kai.scheduler.orders import BLANK, Stamp, bind_request, create_bind_request
 from kai.scheduler.settings import SchedulerSettings
 
-DETAILS = [
-    {},
-    {"numa": NumaPlacement()},
-    {"numa": NumaPlacement(zones=(0,), names=("node-0",), amounts=((("cpu", 1000),),))},
-]
+TOLD = [{}, {"predictedNUMAZones": [{"zone": "node-0", "amount": Quantities((("cpu", 1000),))}]}]
 WORDS = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=12), st.sampled_from(['o"d\\d', "\x7f\x00\n", "π"])
 )
@@ -33,7 +29,7 @@ BINDS = st.builds(
     received=st.sampled_from(["Regular", "Fraction", ""]),
     gpu_count=st.integers(0, 8),
     gpu_portion=st.sampled_from([1.0, 0.5, 0.333]),
-    details=st.sampled_from(DETAILS),
+    request=st.sampled_from(TOLD),
 )
 PODS = st.builds(
     lambda name, namespace, uid: Pod(metadata=ObjectMeta(name=name, namespace=namespace, uid=uid)),
