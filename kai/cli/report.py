@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 from kai.cli.console import Console
 from kai.cli.explanations import explanations
 from kai.cli.shares import queue_tables
-from kai.cli.tables import columns
+from kai.cli.tables import Column, table, wrapped
 
 if TYPE_CHECKING:
     from kai.simulation.overview import Job, Overview
     from kai.simulation.request import Result
 
-_COLORS = {
+COLORS = {
     "Running": "green",
     "Starts": "green",
     "Held": "cyan",
@@ -27,7 +27,7 @@ _FEW_NODES = 3
 
 def report(result: "Result", seen: "Overview", console: Console, *, explain: bool) -> str:
     """Return the whole report."""
-    parts = [console.styled(_title(result, seen), bold=True)]
+    parts = [console.styled(wrapped(_title(result, seen), console.width, between=" · "), bold=True)]
     if seen.jobs:
         parts.append(_jobs(seen, console))
     if explain:
@@ -64,10 +64,19 @@ def counted(number: int, noun: str) -> str:
 
 def _jobs(seen: "Overview", console: Console) -> str:
     counts = Counter(job.name for job in seen.jobs)
-    head = ["JOB", "QUEUE", "PRIO", "GPUS", "PODS", "STATE", "NODES", "REASON"]
+    heads = [
+        Column(head="JOB"),
+        Column(head="QUEUE", drop=3),
+        Column(head="PRIO", right=True, drop=7),
+        Column(head="GPUS", right=True, drop=2),
+        Column(head="PODS", right=True, drop=4),
+        Column(head="STATE"),
+        Column(head="NODES", drop=5),
+        Column(head="REASON", drop=1, least=24),
+    ]
     if console.wide:
-        head[4:4] = ["MIN", "PREEMPTIBLE"]
-    rows = [head]
+        heads[4:4] = [Column(head="MIN", right=True), Column(head="PREEMPTIBLE")]
+    rows = []
     for job in seen.jobs:
         name = f"{job.namespace}/{job.name}" if console.wide or counts[job.name] > 1 else job.name
         row = [
@@ -76,14 +85,14 @@ def _jobs(seen: "Overview", console: Console) -> str:
             str(job.priority),
             f"{job.gpus / 1000:g}",
             f"{job.placed}/{job.wanted}",
-            console.styled(job.state, fg=_COLORS.get(job.state)),
+            console.styled(job.state, fg=COLORS.get(job.state)),
             _nodes(job, console),
             _reason(job),
         ]
         if console.wide:
             row[4:4] = [str(job.minimum), "yes" if job.preemptible else "no"]
         rows.append(row)
-    return columns(rows, right={2, 3, 4} if not console.wide else {2, 3, 4, 6})
+    return table(heads, rows, console.width)
 
 
 def _reason(job: "Job") -> str:
@@ -109,4 +118,5 @@ def _plan(seen: "Overview", console: Console) -> str:
     lines = [f"Plan: {counted(started, 'pod')} to start, {later}, {evicted}."]
     if seen.evictions and (console.wide or console.verbose):
         lines += [f"  - {pod}: {message.splitlines()[0]}" for pod, message in seen.evictions]
+    lines = [wrapped(line, console.width, indent="  ") for line in lines]
     return "\n".join(lines)

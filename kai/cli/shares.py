@@ -1,15 +1,18 @@
 """The queue tree with bars: who is entitled to what, who has it, who wants it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kai.cli.console import Console
-from kai.cli.tables import columns
+from kai.cli.tables import Cell, Column, columns, table, wrapped
 
 if TYPE_CHECKING:
     from kai.simulation.overview import Overview, QueueLine, Share
 
 CELLS = 40
+_LEAST_CELLS = 10
+_BESIDE = 2
+"""A bar has room for what is more than the whole, and the head for the last digit of its scale."""
 LEGEND = "█ used  ▓ used above fair share (can be reclaimed)  ░ wanted  ◆ fair share  | quota  ] limit  » more"
 _CPU, _MEMORY, _GPU = 0, 1, 2
 _UNITS = {_CPU: (1000.0, "CORES"), _MEMORY: (1e9, "GB"), _GPU: (1000.0, "GPUs")}
@@ -22,29 +25,49 @@ def queue_tables(seen: "Overview", console: Console) -> str:
 
 
 def _legend(console: Console) -> str:
-    return console.styled(LEGEND, dim=True)
+    return console.styled(wrapped(LEGEND, console.width, between="  "), dim=True)
 
 
 def _tree(seen: "Overview", resource: int, console: Console) -> str:
+    return queue_tree(seen.queues, seen.totals[resource], resource, console)
+
+
+def queue_tree(queues: "Sequence[QueueLine]", total: float, resource: int, console: Console) -> str:
+    """Return queues as a tree, with bars on a scale that ends at ``total``."""
     unit, name = _UNITS[resource]
-    total = seen.totals[resource]
-    head = ["QUEUE", "QUOTA", "LIMIT", "FAIR", "USED", "WANT", "RUN/WAIT", _scale(total / unit, name)]
-    rows = [head]
-    for queue in seen.queues:
-        share = queue.shares[resource]
-        rows.append(
-            [
-                _branches(queue) + queue.name,
-                _amount(share.quota, unit),
-                _amount(share.limit, unit),
-                _amount(share.fair_share, unit),
-                _amount(share.used, unit),
-                _amount(share.wanted, unit),
-                f"{queue.running}/{queue.waiting}",
-                bar(share, total, console),
-            ]
-        )
-    return columns(rows, right={1, 2, 3, 4, 5, 6})
+    heads = [
+        Column(head="QUEUE"),
+        Column(head="QUOTA", right=True, drop=2),
+        Column(head="LIMIT", right=True, drop=4),
+        Column(head="FAIR", right=True),
+        Column(head="USED", right=True),
+        Column(head="WANT", right=True, drop=1),
+        Column(head="RUN/WAIT", right=True, drop=5),
+        Column(
+            head=lambda width: _scale(total / unit, name, width - _BESIDE),
+            least=_LEAST_CELLS + _BESIDE,
+            most=CELLS + _BESIDE,
+            drop=3,
+        ),
+    ]
+    rows: list[list[Cell]] = [
+        [
+            _branches(queue) + queue.name,
+            _amount(queue.shares[resource].quota, unit),
+            _amount(queue.shares[resource].limit, unit),
+            _amount(queue.shares[resource].fair_share, unit),
+            _amount(queue.shares[resource].used, unit),
+            _amount(queue.shares[resource].wanted, unit),
+            f"{queue.running}/{queue.waiting}",
+            _drawn_bar(queue.shares[resource], total, console),
+        ]
+        for queue in queues
+    ]
+    return table(heads, rows, console.width)
+
+
+def _drawn_bar(share: "Share", total: float, console: Console) -> Callable[[int], str]:
+    return lambda width: bar(share, total, console, width - _BESIDE)
 
 
 def _branches(queue: "QueueLine") -> str:
@@ -54,13 +77,13 @@ def _branches(queue: "QueueLine") -> str:
     return stem + ("└─ " if queue.last[-1] else "├─ ")
 
 
-def _scale(total: float, name: str) -> str:
+def _scale(total: float, name: str, cells: int = CELLS) -> str:
     """Return the head of the bars: amounts at every quarter, where their places are."""
     line = f"0 {name}"
     for quarter in range(1, 5):
-        text = f"{total * quarter / 4:g}"
-        place = CELLS * quarter // 4 if quarter < 4 else CELLS + 2 - len(text)
-        if place > len(line):
+        text = f"{total * quarter / 4:.4g}"
+        place = cells * quarter // 4 if quarter < 4 else cells + _BESIDE - len(text)
+        if place > len(line) and (quarter == 4 or place + len(text) < cells + _BESIDE - len(f"{total:.4g}")):
             line = line.ljust(place) + text
     return line
 
@@ -69,25 +92,25 @@ def _amount(value: float | None, unit: float) -> str:
     return "-" if value is None else f"{value / unit:.4g}"
 
 
-def bar(share: "Share", total: float, console: Console) -> str:
-    """Return the bar of one queue on a scale that ends at ``total``."""
+def bar(share: "Share", total: float, console: Console, size: int = CELLS) -> str:
+    """Return the bar of one queue on a scale that ends at ``total``, in so many places."""
     if total <= 0:
         return ""
 
     def place(amount: float) -> int:
-        return min(CELLS, round(amount * CELLS / total))
+        return min(size, round(amount * size / total))
 
     used, wanted, fair = place(share.used), place(share.wanted), place(share.fair_share)
-    cells = [" "] * (CELLS + 1)
+    cells = [" "] * (size + 1)
     for at in range(max(used, wanted)):
         cells[at] = ("█" if at < fair else "▓") if at < used else "░"
-    if share.limit is not None and place(share.limit) < CELLS:
+    if share.limit is not None and place(share.limit) < size:
         cells[place(share.limit)] = "]"
-    if share.quota is not None and place(share.quota) != fair and place(share.quota) < CELLS:
+    if share.quota is not None and place(share.quota) != fair and place(share.quota) < size:
         cells[place(share.quota)] = "|"
     cells[fair] = "◆"
     if share.wanted > total:
-        cells[CELLS] = "»"
+        cells[size] = "»"
     return _colored("".join(cells).rstrip(), console)
 
 

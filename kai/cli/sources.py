@@ -72,6 +72,18 @@ class Source:
         """
         return (request or self.request).decide(self.read(), observer)
 
+    @staticmethod
+    def case_of(result: "Result") -> "Case":
+        """Return the cluster of a result of ``decide``; other cases do not come from there.
+
+        Raises: InputError.
+        """
+        from kai.simulation.case import Case
+
+        if not isinstance(result.case, Case):
+            raise InputError(f"{result.case.name}: found a division of fair shares, expected a cluster")
+        return result.case
+
     def shows(self, case: "Case", namespace: str, labels: Mapping[str, str]) -> bool:
         """Return whether an object with this namespace and these labels is asked for."""
         wanted = self.namespace_of(case)

@@ -1,20 +1,118 @@
-"""Text in columns."""
+"""Text in columns, as wide as the terminal is.
+
+Where a table is too wide, long texts are cut between words, what is drawn is drawn smaller, and then the columns that
+matter least go, one after the other. A width of 0 is no limit.
+"""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
+
+import attrs
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 GAP = "  "
+MORE = "…"
+
+Drawn: TypeAlias = Callable[[int], str]
+"""A cell that is drawn in as many places as its column gets."""
+Cell: TypeAlias = str | Drawn
+
+
+@attrs.frozen(kw_only=True)
+class Column:
+    """A column of a table."""
+
+    head: Cell
+    right: bool = False
+    drop: int = 0
+    """The higher, the sooner the column goes; 0 stays."""
+    least: int = 0
+    """So many places are enough: texts are cut and drawings scaled down to it. 0: cells are never changed."""
+    most: int = 0
+    """So many places a drawing gets at most."""
+
+
+def table(heads: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int = 0) -> str:
+    """Return rows under their heads, in at most ``width`` places where that can be done."""
+    lines = [[column.head for column in heads], *rows]
+    natural = [_natural(column, [line[at] for line in lines]) for at, column in enumerate(heads)]
+    shown, widths = _fitted(heads, natural, width)
+    out = []
+    for line in lines:
+        cells = [_cell(line[at], widths[at], cut=heads[at].least > 0 or width > 0) for at in shown]
+        padding = [padded(cell, widths[at], right=heads[at].right) for at, cell in zip(shown, cells, strict=True)]
+        out.append(GAP.join(padding).rstrip())
+    return "\n".join(out)
 
 
 def columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
-    """Return rows with their cells under each other; columns in ``right`` are aligned to the right."""
+    """Return rows with their cells under each other, however wide; columns in ``right`` are aligned to the right."""
     widths = [max(shown_width(row[at]) for row in rows if at < len(row)) for at in range(max(map(len, rows)))]
     lines = []
     for row in rows:
         cells = [padded(cell, widths[at], right=at in right) for at, cell in enumerate(row)]
         lines.append(GAP.join(cells).rstrip())
     return "\n".join(lines)
+
+
+def _natural(column: Column, cells: Sequence[Cell]) -> int:
+    """Return how many places the widest cell wants."""
+    return max(column.most if callable(cell) else shown_width(cell) for cell in cells)
+
+
+def _fitted(heads: Sequence[Column], natural: Sequence[int], width: int) -> tuple[list[int], list[int]]:
+    """Return which columns are shown, and how wide each column is."""
+    shown = list(range(len(heads)))
+    while True:
+        widths = list(natural)
+        over = sum(widths[at] for at in shown) + len(GAP) * (len(shown) - 1) - width
+        if width <= 0 or over <= 0:
+            return shown, widths
+        for at in shown:
+            spare = max(0, widths[at] - heads[at].least) if heads[at].least else 0
+            widths[at] -= min(spare, over)
+            over -= min(spare, over)
+        if over <= 0:
+            return shown, widths
+        gone = max(shown, key=lambda at: heads[at].drop)
+        if heads[gone].drop <= 0:
+            widths[shown[0]] = max(8, widths[shown[0]] - over)
+            return shown, widths
+        shown.remove(gone)
+
+
+def _cell(cell: Cell, width: int, *, cut: bool) -> str:
+    if callable(cell):
+        return cell(width)
+    return cut_text(cell, width) if cut else cell
+
+
+def cut_text(text: str, width: int) -> str:
+    """Return what of a text fits into so many places, cut between words where there is more than one."""
+    if shown_width(text) <= width:
+        return text
+    plain = _STYLE.sub("", text)
+    head = plain[: max(0, width - len(MORE))]
+    words = plain[: len(head) + 1].rpartition(" ")[0].rstrip()
+    if len(words) + 2 > width:
+        words = words.rpartition(" ")[0].rstrip()
+    return f"{words} {MORE}" if words else f"{head}{MORE}"
+
+
+def wrapped(text: str, width: int, *, indent: str = "", between: str = " ") -> str:
+    """Return a text on as many lines as it takes, broken where ``between`` stands; lines but the first are indented."""
+    if width <= 0:
+        return text
+    lines, line = [], ""
+    for part in text.split(between):
+        longer = f"{line}{between}{part}" if line else part
+        if line and shown_width(longer) > width:
+            lines.append(line.rstrip())
+            line = indent + part
+        else:
+            line = longer
+    return "\n".join([*lines, line.rstrip()])
 
 
 def padded(text: str, width: int, *, right: bool = False) -> str:

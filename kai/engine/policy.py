@@ -265,6 +265,16 @@ class Policy:
                     columns.append(_keys(maker.keys(groups), len(groups), "GroupOrder.keys"))
         return np.hstack(columns) if columns else np.zeros((len(groups), 0), np.float64)
 
+    def key_names(self, groups: GroupRows) -> tuple[str, ...]:
+        """Return what the columns of ``group_keys`` are called: by their plugins, numbered where one has several."""
+        names: list[str] = []
+        for plugin in self.plugins:
+            names += [plugin.name for term in plugin.terms if isinstance(term, PriorityOrder | ElasticOrder)]
+            if plugin.group_order is not None:
+                count = _keys(plugin.group_order.keys(groups), len(groups), "GroupOrder.keys").shape[1]
+                names += [plugin.name] if count == 1 else [f"{plugin.name}.{at}" for at in range(count)]
+        return tuple(names)
+
     def pod_keys(self, pods: PodRows) -> Float64s | None:
         """Return float64[n, k] that order pods, smaller first, or None when no plugin has an opinion."""
         columns = [

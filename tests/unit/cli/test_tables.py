@@ -1,4 +1,4 @@
-from kai.cli.tables import columns, padded, shown_width
+from kai.cli.tables import Column, columns, cut_text, padded, shown_width, table, wrapped
 
 
 def test_cells_stand_under_each_other():
@@ -11,3 +11,40 @@ def test_colour_takes_no_room():
     assert shown_width("\x1b[32mabc\x1b[0m") == 3
     assert padded("\x1b[32mabc\x1b[0m", 5) == "\x1b[32mabc\x1b[0m  "
     assert padded("abc", 5, right=True) == "  abc"
+
+
+HEADS = [Column(head="NAME"), Column(head="N", right=True, drop=1), Column(head="WHY", least=9, drop=2)]
+ROWS = [["alpha", "1", "no node has room"], ["b", "22", ""]]
+
+
+def test_a_table_without_a_limit_is_as_wide_as_its_cells():
+    assert table(HEADS, ROWS) == "NAME    N  WHY\nalpha   1  no node has room\nb      22"
+
+
+def test_a_text_is_cut_between_words():
+    assert table(HEADS, ROWS, 23).splitlines()[1] == "alpha   1  no node …"
+
+
+def test_columns_that_matter_least_go_first():
+    assert table(HEADS, ROWS, 15) == "NAME    N\nalpha   1\nb      22"
+    assert table(HEADS, ROWS, 8) == "NAME\nalpha\nb"
+
+
+def test_what_is_drawn_gets_the_room_that_is_left():
+    heads = [Column(head="A"), Column(head="B", least=3, most=10)]
+    rows = [["x", lambda width: "#" * width]]
+    assert table(heads, rows).splitlines()[1] == "x  ##########"
+    assert table(heads, rows, 9).splitlines()[1] == "x  ######"
+
+
+def test_a_single_long_word_is_cut_as_the_last_resort():
+    assert cut_text("abcdefgh", 5) == "abcd…"
+    assert cut_text("ab cdefgh", 5) == "ab …"
+    assert table([Column(head="A")], [["abcdefghijklmnop"]], 10) == "A\nabcdefghi…"
+
+
+def test_lines_are_broken_where_they_may_be():
+    assert wrapped("one two three", 8) == "one two\nthree"
+    assert wrapped("one two three", 8, indent="  ") == "one two\n  three"
+    assert wrapped("a b  c d", 4, between="  ") == "a b\nc d"
+    assert wrapped("one two", 0) == "one two"

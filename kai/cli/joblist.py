@@ -1,0 +1,109 @@
+"""Jobs as rows: replicas of one owner are one row, and a row says what its jobs have in common."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from kai.simulation.jobs import JobLine
+
+PARTIAL = "Partial"
+_BEGUN = frozenset({"Running", "Starts", "Partial"})
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """One job, or the replicas of one owner in one queue."""
+
+    name: str
+    namespace: str
+    lines: "tuple[JobLine, ...]"
+
+    @property
+    def first(self) -> "JobLine":
+        """The job that stands for all."""
+        return self.lines[0]
+
+    @property
+    def queue(self) -> str:
+        """The queue of all of them."""
+        return self.first.job.queue
+
+    @property
+    def priority(self) -> int:
+        """The priority of all of them."""
+        return self.first.job.priority
+
+    @property
+    def gpus(self) -> float:
+        """GPUs that all of them want."""
+        return sum(line.job.gpus for line in self.lines) / 1000
+
+    @property
+    def placed(self) -> int:
+        """Pods that have a place."""
+        return sum(line.job.placed for line in self.lines)
+
+    @property
+    def wanted(self) -> int:
+        """Pods that run or want to run."""
+        return sum(line.job.wanted for line in self.lines)
+
+    @property
+    def state(self) -> str:
+        """The state of all of them, or that some run and some do not."""
+        states = {line.job.state for line in self.lines}
+        if len(states) == 1:
+            return next(iter(states))
+        if states & _BEGUN:
+            return PARTIAL
+        return Counter(line.job.state for line in self.lines).most_common(1)[0][0]
+
+    @property
+    def since(self) -> float | None:
+        """Since when the first of those waits that wait; else since when the first runs."""
+        waiting = [line for line in self.lines if line.waits] or self.lines
+        return min((line.since for line in waiting if line.since is not None), default=None)
+
+    @property
+    def position(self) -> int | None:
+        """The best place in line."""
+        return min((line.position for line in self.lines if line.position is not None), default=None)
+
+    @property
+    def reason(self) -> tuple[str, str]:
+        """Code and text of why pods wait or go: the commonest reason; empty where none does."""
+        reasons = Counter(each for line in self.lines if any(each := reason_of(line)))
+        if not reasons:
+            return "", ""
+        (code, text), count = reasons.most_common(1)[0]
+        others = sum(reasons.values()) - count
+        return code, f"{text} (and {others} more)" if others else text
+
+
+def reason_of(line: "JobLine") -> tuple[str, str]:
+    """Return code and text of why pods of a job wait or go."""
+    job = line.job
+    if job.state == "Evicted" or (job.words is None and job.lost_to):
+        return "Evicted", ", ".join(job.lost_to)
+    return (job.words.code, job.words.text) if job.words else ("", "")
+
+
+def rows_of(lines: "Iterable[JobLine]", *, fold: bool) -> list[Row]:
+    """Return a row for each job, or for all replicas of an owner that share queue and priority."""
+    found: dict[tuple[str, ...], list[JobLine]] = {}
+    for line in lines:
+        owner = line.owner
+        key: tuple[str, ...] = (line.job.namespace, line.job.name)
+        if fold and owner is not None:
+            key = (line.job.namespace, owner.kind, owner.name, owner.uid, line.job.queue, str(line.job.priority))
+        found.setdefault(key, []).append(line)
+    return [_row(group) for group in found.values()]
+
+
+def _row(lines: "Sequence[JobLine]") -> Row:
+    job, owner = lines[0].job, lines[0].owner
+    name = job.name if len(lines) == 1 or owner is None else owner.name
+    return Row(name=name, namespace=job.namespace, lines=tuple(lines))

@@ -1,0 +1,154 @@
+"""The jobs of an outcome in the order in which they are asked: since when each waits or runs, and its place in line."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from kai.api.podgroup import PodGroup as Manifest
+from kai.engine.waiting_order import explained_order
+from kai.model.podgroup import PodGroup
+from kai.model.status import Status
+from kai.simulation.overview import Job, Overview
+from kai.simulation.run import Outcome
+
+_WAITING = (Status.PENDING, Status.GATED)
+_PLACED = (Status.RUNNING, Status.BOUND, Status.BINDING)
+
+
+@attrs.frozen
+class Owner:
+    """The object that made a group; it is what its user submitted."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@attrs.frozen
+class OrderKey:
+    """One number that orders a job within its queue; the smaller goes first."""
+
+    name: str
+    value: float
+
+
+@attrs.frozen
+class PodLine:
+    """One pod of a job."""
+
+    name: str
+    state: str
+    node: str
+    gpus: int
+    """In thousandths of a device."""
+
+
+@attrs.frozen(kw_only=True)
+class JobLine:
+    """A job with what a list of jobs says beyond what was decided."""
+
+    job: Job
+    uid: str
+    labels: Mapping[str, str]
+    owner: Owner | None
+    since: float | None
+    """Since when it runs, or waits if nothing of it runs; in seconds since the epoch, None where that is not known."""
+    position: int | None
+    """Its place among the jobs of its queue that wait; None for others."""
+    keys: tuple[OrderKey, ...]
+    pods: tuple[PodLine, ...]
+
+    @property
+    def waits(self) -> bool:
+        """Whether some pod of it waits."""
+        return self.job.words is not None
+
+
+def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
+    """Return all jobs: those that wait for nothing first, then those that wait, in the order of their queues.
+
+    Cost: one session beyond the decision itself.
+    """
+    snapshot = outcome.last.snapshot
+    order = explained_order(snapshot, outcome.profile)
+    rows = {(group.namespace, group.name): row for row, group in enumerate(snapshot.groups)}
+    manifests = {(each.metadata.namespace, each.metadata.name): each for each in outcome.case.objects.pod_groups}
+    places = _positions(order.groups, rows, seen.jobs)
+    members = _members(outcome)
+    lines = []
+    for job in seen.jobs:
+        key = (job.namespace, job.name)
+        row = rows[key]
+        group = snapshot.groups[row]
+        pods = members.get(row, [])
+        keys = [OrderKey(name, float(value)) for name, value in zip(order.names, order.keys[row], strict=True)]
+        lines.append(
+            JobLine(
+                job=job,
+                uid=group.uid,
+                labels=_labels(manifests.get(key), group),
+                owner=_owner(manifests.get(key)),
+                since=_since(outcome, group, pods),
+                position=places.get(row),
+                keys=tuple(keys) if job.words is not None else (),
+                pods=tuple(_pod(outcome, pod) for pod in pods),
+            )
+        )
+    return tuple(sorted(lines, key=_place))
+
+
+def _place(line: JobLine) -> tuple[bool, str, int, int, str, str]:
+    job = line.job
+    return (line.waits, job.queue, line.position or 0, -job.priority, job.name, job.namespace)
+
+
+def _positions(order: Sequence[int], rows: Mapping[tuple[str, str], int], jobs: Sequence[Job]) -> dict[int, int]:
+    """Return the place of each job that still waits, counted from 1 in its queue."""
+    waiting = {rows[job.namespace, job.name]: job.queue for job in jobs if job.words is not None}
+    counts: Counter[str] = Counter()
+    places: dict[int, int] = {}
+    for row in order:
+        if row in waiting:
+            counts[waiting[row]] += 1
+            places[row] = counts[waiting[row]]
+    return places
+
+
+def _members(outcome: Outcome) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for pod, group in enumerate(outcome.last.snapshot.pod_group.tolist()):
+        if group >= 0:
+            found.setdefault(group, []).append(pod)
+    return found
+
+
+def _since(outcome: Outcome, group: PodGroup, pods: Sequence[int]) -> float | None:
+    """Return since when a job runs, or since when it waits; what happens in this very moment has no past."""
+    snapshot, status = outcome.last.snapshot, outcome.last.snapshot.pod_status
+    if any(status[pod] in _PLACED for pod in pods):
+        return group.last_start
+    born = [snapshot.pods[pod].created for pod in pods if status[pod] in _WAITING]
+    return min([instant for instant in (*born, group.created) if instant > 0], default=None)
+
+
+def _pod(outcome: Outcome, pod: int) -> PodLine:
+    cycle = outcome.last
+    snapshot, report = cycle.snapshot, cycle.report
+    node = int(report.node[pod])
+    return PodLine(
+        name=snapshot.pods[pod].name,
+        state=Status(int(report.status[pod])).label,
+        node=snapshot.nodes[node].name if node >= 0 else "",
+        gpus=int(snapshot.requests[int(snapshot.pod_shape[pod]), snapshot.axis.index["gpu"]]),
+    )
+
+
+def _labels(manifest: Manifest | None, group: PodGroup) -> Mapping[str, str]:
+    return group.labels if manifest is None else manifest.metadata.labels
+
+
+def _owner(manifest: Manifest | None) -> Owner | None:
+    references = () if manifest is None else manifest.metadata.owner_references
+    chosen = next((each for each in references if each.controller), None) or next(iter(references), None)
+    return None if chosen is None else Owner(chosen.kind, chosen.name, chosen.uid)

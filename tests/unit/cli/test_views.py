@@ -1,0 +1,100 @@
+import json
+
+import attrs
+import pytest
+
+from kai.cli.console import Console
+from kai.cli.sources import Source
+from kai.cli.views import Watching, show
+from kai.errors import UnreachableError
+
+NODE = {"apiVersion": "v1", "kind": "Node", "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "9"}}}
+
+
+@attrs.frozen
+class Count:
+    """How many nodes there are."""
+
+    count: int
+    kind: str = "Count"
+
+    def fields(self):
+        return {"count": self.count}
+
+    def names(self):
+        return [f"count/{self.count}"]
+
+    def text(self, console):
+        return f"{self.count} nodes"
+
+
+def count(result):
+    return Count(len(result.case.objects.nodes))
+
+
+@pytest.fixture
+def place(tmp_path):
+    path = tmp_path / "nodes.json"
+    path.write_text(json.dumps({**NODE, "metadata": {"name": "n0"}}))
+    return path
+
+
+def watching(place, *numbers):
+    """Watch a file that has so many nodes, one after the other."""
+    left = list(numbers)
+
+    def pause(_):
+        items = [{**NODE, "metadata": {"name": f"n{at}"}} for at in range(left.pop(0))]
+        place.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+
+    return Watching(pause=pause, goes_on=lambda: bool(left))
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [("table", "1 nodes\n"), ("name", "count/1\n"), ("json", '"kind": "Count"'), ("yaml", "count: 1")],
+)
+def test_a_view_is_written_in_the_form_that_was_asked_for(place, capsys, output, text):
+    assert show(Source(place=str(place)), Console(output=output), count) == 0
+    assert text in capsys.readouterr().out
+
+
+def test_a_watch_writes_again_where_something_changed(place, capsys):
+    show(Source(place=str(place), watch=True), Console(), count, watching(place, 1, 2, 2, 3, 3))
+    assert capsys.readouterr().out == "1 nodes\n2 nodes\n3 nodes\n"
+
+
+def test_a_watch_for_machines_is_one_document_a_line(place, capsys):
+    show(Source(place=str(place), watch=True), Console(output="json"), count, watching(place, 2, 2, 2))
+    assert [json.loads(line)["count"] for line in capsys.readouterr().out.splitlines()] == [1, 2]
+
+
+def test_a_watch_redraws_a_terminal(place, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    show(Source(place=str(place), watch=True), Console(), count, watching(place, 2, 2))
+    assert capsys.readouterr().out == "\x1b[H\x1b[J1 nodes\n\x1b[H\x1b[J2 nodes\n"
+
+
+def test_a_watch_outlives_a_cluster_that_is_away_for_a_while(place, capsys, monkeypatch):
+    read = Source.read
+    away = iter([False, True, False])
+
+    def read_or_fail(source):
+        if next(away):
+            raise UnreachableError("cannot reach the cluster")
+        return read(source)
+
+    monkeypatch.setattr(Source, "read", read_or_fail)
+    show(Source(place=str(place), watch=True), Console(), count, watching(place, 1, 2, 2))
+    captured = capsys.readouterr()
+    assert captured.out == "1 nodes\n2 nodes\n"
+    assert captured.err == "error: cannot reach the cluster\n"
+
+
+def test_a_first_look_that_fails_is_an_answer(place, monkeypatch):
+    def fail(_):
+        raise UnreachableError("cannot reach the cluster")
+
+    monkeypatch.setattr(Source, "read", fail)
+    with pytest.raises(UnreachableError):
+        show(Source(place=str(place), watch=True), Console(), count)
