@@ -6,9 +6,10 @@ YAML is read as Kubernetes reads it: a time without quotes stays text, a number 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import attrs
 import msgspec
 import yaml
 
@@ -24,8 +25,48 @@ _ALIAS: Final = re.compile(r"[\s\[{,]\*[^\s*]")
 _EXPONENT: Final = re.compile(r"^[-+]?[0-9]+[eE][-+]?[0-9]+$")
 
 
+class TextError(InputError):
+    """A text is neither JSON nor YAML, or says one thing twice; ``line`` and ``column`` are 0 where nothing says."""
+
+    def __init__(self, message: str, *, problem: str = "", line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.problem = problem or message
+        self.line = line
+        self.column = column
+
+
+@attrs.frozen
+class Placed:
+    """A manifest and where it stands: in which document of its text, and under which keys."""
+
+    manifest: Mapping[str, Any]
+    document: int
+    path: tuple[str | int, ...] = ()
+
+
+class _RepeatedKeyError(yaml.constructor.ConstructorError):
+    """A key stands twice in one object: YAML as a grammar allows it, YAML as a format does not."""
+
+
 class _Loader(yaml.CSafeLoader):
-    """The safe loader of libyaml with the scalars that Kubernetes knows."""
+    """The safe loader of libyaml with the scalars that Kubernetes knows; a key that stands twice is refused."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - as in the base class
+        """Return a mapping.
+
+        Raises: _RepeatedKeyError for a key that is written twice; one that is merged in may be overridden.
+        """
+        written = node.value  # merging replaces the list, and takes the merge keys out of this one
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        if len(mapping) != len(node.value):
+            seen: set[object] = set()
+            for key, _ in written:
+                name = getattr(key, "value", None)
+                if isinstance(name, str) and name in seen:
+                    problem = f'found key "{name}" twice in one object, expected it once'
+                    raise _RepeatedKeyError(None, None, problem, key.start_mark)
+                seen.add(name)
+        return mapping
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -44,7 +85,8 @@ def load_values(text: str | bytes, source: str) -> tuple[Any, ...]:
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         found = f"byte {error.object[error.start]:#04x} at {error.start}"
-        raise InputError(f"{source}: found {found}, expected UTF-8 text") from None
+        problem = f"found {found}, expected UTF-8 text"
+        raise TextError(f"{source}: {problem}", problem=problem) from None
     with paused():
         return _values(decoded, source)
 
@@ -59,9 +101,9 @@ def _values(text: str, source: str) -> tuple[Any, ...]:
         _refuse_traps(text, source)
         return tuple(value for value in yaml.load_all(text, Loader=_Loader) if value is not None)
     except yaml.YAMLError as error:
-        raise InputError(f"{source}: {_problem_of(error)}") from None
+        raise _text_error(error, source) from None
     except ValueError as error:
-        raise InputError(f"{source}: not YAML: {error}") from None
+        raise TextError(f"{source}: not YAML: {error}", problem=f"not YAML: {error}") from None
 
 
 def _refuse_traps(text: str, source: str) -> None:
@@ -109,25 +151,44 @@ def load_documents(text: str | bytes, source: str) -> tuple[Mapping[str, Any], .
 
     Raises: InputError if the text is neither JSON nor YAML, or a document is not an object.
     """
+    return tuple(placed.manifest for placed in place_documents(load_values(text, source), source))
+
+
+def place_documents(values: Iterable[object], source: str) -> tuple[Placed, ...]:
+    """Return the manifests of the values of a text with their places, the items of lists each for itself.
+
+    Raises: BadValue if a document is not an object; its path leads there, its subject is the source.
+    """
     with paused():
-        return tuple(manifest for value in load_values(text, source) for manifest in _manifests(value, source))
+        return tuple(
+            placed for document, value in enumerate(values) for placed in _manifests(value, document, (), source)
+        )
 
 
-def _manifests(value: object, source: str) -> Iterator[Mapping[str, Any]]:
+def _manifests(value: object, document: int, path: tuple[str | int, ...], source: str) -> Iterator[Placed]:
     if isinstance(value, list):
-        for item in value:
-            yield from _manifests(item, source)
+        for index, item in enumerate(value):
+            yield from _manifests(item, document, (*path, index), source)
     elif not isinstance(value, Mapping):
-        raise BadValue(value, "an object with apiVersion and kind", subject=source)
+        raise MisplacedError(value, document, path, source)
     elif _is_list(value):
         kind, version = str(value["kind"]).removesuffix("List"), value.get("apiVersion")
-        for item in value.get("items") or ():
+        for index, item in enumerate(value.get("items") or ()):
             if isinstance(item, Mapping) and kind and "kind" not in item:
                 # The API server leaves these out of the items of a typed list.
                 item = {"apiVersion": version, "kind": kind, **item}  # noqa: PLW2901 - the item, completed
-            yield from _manifests(item, source)
+            yield from _manifests(item, document, (*path, "items", index), source)
     else:
-        yield value
+        yield Placed(value, document, path)
+
+
+class MisplacedError(BadValue):
+    """Something stands where an object should be."""
+
+    def __init__(self, found: object, document: int, path: tuple[str | int, ...], source: str) -> None:
+        super().__init__(found, "an object with apiVersion and kind", subject=source)
+        self.document = document
+        self.place = path
 
 
 def _is_list(value: Mapping[str, Any]) -> bool:
@@ -135,9 +196,12 @@ def _is_list(value: Mapping[str, Any]) -> bool:
     return isinstance(kind, str) and kind.endswith("List") and isinstance(value.get("items"), list | None)
 
 
-def _problem_of(error: yaml.YAMLError) -> str:
+def _text_error(error: yaml.YAMLError, source: str) -> TextError:
     problem = getattr(error, "problem", None) or "a character that YAML does not allow"
-    return f"{_place(getattr(error, 'problem_mark', None))}not YAML: {problem}"
+    mark = getattr(error, "problem_mark", None)
+    said = problem if isinstance(error, _RepeatedKeyError) else f"not YAML: {problem}"
+    line, column = getattr(mark, "line", -1) + 1, getattr(mark, "column", -1) + 1
+    return TextError(f"{source}: {_place(mark)}{said}", problem=said, line=line, column=column)
 
 
 def _place(mark: object) -> str:

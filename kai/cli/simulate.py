@@ -81,6 +81,7 @@ def _cases(paths: tuple[str, ...]) -> Iterator[str]:
 
 def _one(path: str, request: "Request", console: Console, *, check: bool, explain: bool) -> int:
     """Simulate one case and write what came out; a failure is said and does not keep the others from running."""
+    from kai.cli.findings import finding_text
     from kai.cli.rendering import write_failure, write_result
 
     try:
@@ -94,6 +95,8 @@ def _one(path: str, request: "Request", console: Console, *, check: bool, explai
     except Exception as error:  # noqa: BLE001 - the boundary of one case: a bug becomes one line and a file
         write_failure(path, error, console)
         return report_bug(error, path)
+    for finding in result.findings:
+        console.talk(finding_text(finding))
     for unused in result.unused:
         console.talk(f"note: {path}: {unused}")
     said = request.policy.configuration.notes if request.policy is not None else ()

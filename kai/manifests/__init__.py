@@ -1,9 +1,27 @@
 """Manifests as people have them: workloads to pods and groups, mistakes to findings with their places.
 
-``kai.manifests.expansion`` adds what controllers and the pod grouper would add.
+``kai.manifests.reading`` reads texts and checks each document, ``kai.manifests.expansion`` adds what controllers and
+the pod grouper would add, ``kai.manifests.lint`` looks at queues and jobs together.
 """
 
+from kai.manifests.codes import CODES, Code
 from kai.manifests.expansion import Expansion, Problem, expand
+from kai.manifests.findings import Document, Finding, RefusedError
+from kai.manifests.reading import Reading, documents_of, open_text, read
 from kai.manifests.unused import Unused
 
-__all__ = ["Expansion", "Problem", "Unused", "expand"]
+__all__ = [
+    "CODES",
+    "Code",
+    "Document",
+    "Expansion",
+    "Finding",
+    "Problem",
+    "Reading",
+    "RefusedError",
+    "Unused",
+    "documents_of",
+    "expand",
+    "open_text",
+    "read",
+]

@@ -37,6 +37,8 @@ class Expansion:
     """The objects that intake reads, and what has no part in them."""
 
     manifests: tuple[Mapping[str, Any], ...]
+    origins: tuple[int, ...] = ()
+    """Of each manifest its place in the input; -1 for what was made."""
     unused: tuple[Unused, ...] = ()
     problems: tuple[Problem, ...] = ()
     workloads: int = 0
@@ -66,7 +68,7 @@ class _Expanding:
     owners: frozenset[tuple[str, str]]
     """Kind and UID, and kind and name, of every object that pods or workloads of the input name as their owner."""
     index: Index = attrs.field(factory=Index)
-    kept: list[Mapping[str, Any]] = attrs.field(factory=list)
+    kept: dict[int, Mapping[str, Any]] = attrs.field(factory=dict)
     loose: list[tuple[int, Manifest]] = attrs.field(factory=list)
     """Pods that no group has yet."""
     unused: list[Unused] = attrs.field(factory=list)
@@ -80,13 +82,13 @@ class _Expanding:
         """Sort one object of the input."""
         kind = manifest.get("kind")
         if not isinstance(kind, str) or not isinstance(manifest.get("apiVersion"), str):
-            self.kept.append(manifest)  # reading it says what is wrong
+            self.kept[at] = manifest  # reading it says what is wrong
         elif kind == "Pod" and manifest["apiVersion"] == "v1":
             self._take_pod(at, manifest)
         elif model_of(Kind.of(manifest["apiVersion"], kind)) is not None:
             self._take_workload(at, manifest)
         elif codec.kind_of(manifest) is not None:
-            self.kept.append(manifest)
+            self.kept[at] = manifest
             self.index.add([self._placed(manifest)])
             self._note(kind, CONFIGURES if _is_configuration(manifest) else "")
         else:
@@ -109,7 +111,8 @@ class _Expanding:
             made += pods
         first = {problem.at: problem for problem in reversed(self.problems)}
         return Expansion(
-            manifests=(*self.kept, *made),
+            manifests=(*self.kept.values(), *made),
+            origins=(*self.kept, *(-1 for _ in made)),
             unused=counted(self.unused),
             problems=tuple(first[at] for at in sorted(first)),
             workloads=self.workloads,
@@ -122,7 +125,7 @@ class _Expanding:
         if not is_ours or _mapping(metadata.get("annotations")).get(names.POD_GROUP):
             if not is_ours and not spec.get("nodeName") and status.get("phase") not in _OVER:
                 self._note("Pod", for_scheduler(str(spec.get("schedulerName") or "")))
-            self.kept.append(manifest)
+            self.kept[at] = manifest
             return
         pod = self._placed(manifest)
         owned = bool(_mapping(pod.get("metadata")).get("ownerReferences"))
@@ -193,6 +196,8 @@ class _Expanding:
             return dict(manifest)
         kind = codec.kind_of(manifest)
         here = dict(metadata)
+        if not here.get("name") and isinstance(here.get("generateName"), str):
+            here["name"] = f"{here['generateName']}0"  # the API server draws the rest of it
         if (kind is None or kind.namespaced) and not here.get("namespace"):
             here["namespace"] = self.namespace
         if not here.get("uid"):

@@ -9,7 +9,7 @@ from kai.api.objects import ClusterObjects
 from kai.api.wire import EMPTY
 from kai.configuration.reading import Configuration
 from kai.intake import IntakeSettings
-from kai.manifests import Unused
+from kai.manifests import Finding, Unused
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
 
@@ -71,6 +71,8 @@ class Case:
     """What was passed over or changed while reading."""
     unused: tuple[Unused, ...] = ()
     """Objects that had no part in it, counted by kind and reason."""
+    findings: tuple[Finding, ...] = ()
+    """What is doubtful about the input and does not keep it from being used."""
     workloads: int = 0
     """Workloads among plain manifests that this scheduler is asked to place."""
     origin: Origin = Origin()

@@ -14,7 +14,7 @@ from kai.configuration.registry import Registry
 from kai.engine.observe import Observer
 from kai.errors import InputError
 from kai.intake import IntakeSettings
-from kai.manifests import Unused
+from kai.manifests import Finding, Unused
 from kai.simulation.answer import answer
 from kai.simulation.case import Case, FairShareCase
 from kai.simulation.check import Differences, compare
@@ -46,6 +46,11 @@ class Result:
     def unused(self) -> tuple[Unused, ...]:
         """What had no part in the result, counted by kind and reason."""
         return self.case.unused if isinstance(self.case, Case) else ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is doubtful about the input."""
+        return self.case.findings if isinstance(self.case, Case) else ()
 
     @property
     def is_mute(self) -> bool:

@@ -2,19 +2,17 @@
 
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 
-from kai.api import codec
-from kai.api.documents import load_documents, load_values
+from kai.api.documents import load_values
 from kai.api.objects import collect
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError
 from kai.intake import IntakeSettings
-from kai.manifests import expand
+from kai.manifests import Document, Finding, RefusedError, documents_of, open_text, read
 from kai.simulation.archive import is_archive, read_archive
 from kai.simulation.case import Case, FairShareCase, Origin
 from kai.simulation.moment import newest_time
@@ -62,30 +60,39 @@ def read_case(path: str) -> Case | FairShareCase:
 
 
 def _read_text(text: bytes, name: str) -> Case | FairShareCase:
-    values = load_values(text, name)
+    source, values = open_text(text, name)
     if len(values) == 1 and is_scenario(values[0]):
         return attrs.evolve(read_scenario(values[0], name), origin=Origin(type="scenario", sha256=_sum([text])))
     if any(is_scenario(value) for value in values):
         raise InputError(f"{name}: found {len(values)} documents with a scenario among them, expected one a file")
     if not values:
         raise InputError(f"{name}: found nothing, expected a scenario or Kubernetes objects")
-    return _manifests(load_documents(text, name), name, Path(name).stem, [text])
+    documents = documents_of(source, values)
+    if not documents:
+        raise InputError(f"{name}: found a list without items, expected Kubernetes objects")
+    return _manifests(documents, name, Path(name).stem, [text])
 
 
 def _read_folder(folder: Path, name: str) -> Case:
-    manifests: list[Mapping[str, Any]] = []
+    documents: list[Document] = []
     texts: list[bytes] = []
+    refused: list[Finding] = []
     for file in _files(folder, name):
         try:
             texts.append(file.read_bytes())
-            documents = load_documents(texts[-1], str(file))
+            source, values = open_text(texts[-1], str(file))
+            found = documents_of(source, values)
         except OSError as error:
             raise InputError(f"{file}: found {error.strerror or error}, expected a readable file") from None
-        for document in documents:
-            if is_scenario(document):
-                raise InputError(f"{file}: found a scenario, expected Kubernetes objects as in the rest of {name}")
-        manifests += documents
-    return _manifests(manifests, name, folder.resolve().name, texts)
+        except RefusedError as error:
+            refused += error.findings
+            continue
+        if any(is_scenario(document.manifest) for document in found):
+            raise InputError(f"{file}: found a scenario, expected Kubernetes objects as in the rest of {name}")
+        documents += found
+    if refused:
+        raise RefusedError(refused)
+    return _manifests(documents, name, folder.resolve().name, texts)
 
 
 def _files(folder: Path, name: str) -> Sequence[Path]:
@@ -111,11 +118,12 @@ def _sum(texts: Sequence[bytes]) -> str:
     return found.hexdigest()
 
 
-def _manifests(manifests: Sequence[Mapping[str, Any]], name: str, title: str, texts: Sequence[bytes]) -> Case:
-    expansion = expand(manifests)
-    if expansion.problems:
-        raise InputError(*(f"{name}: {problem.message}" for problem in expansion.problems))
-    objects = collect(codec.structure_all(expansion.manifests).objects)
+def _manifests(documents: Sequence[Document], name: str, title: str, texts: Sequence[bytes]) -> Case:
+    reading = read(documents)
+    refused = RefusedError.of(reading.findings)
+    if refused is not None:
+        raise refused
+    objects = collect(reading.objects)
     return Case(
         name=name,
         title=title,
@@ -123,7 +131,8 @@ def _manifests(manifests: Sequence[Mapping[str, Any]], name: str, title: str, te
         now=newest_time(objects),
         configuration=default_configuration(),
         settings=IntakeSettings(),
-        unused=expansion.unused,
-        workloads=expansion.workloads,
+        unused=reading.expansion.unused,
+        workloads=reading.expansion.workloads,
+        findings=reading.findings,
         origin=Origin(type="manifests", sha256=_sum(texts)),
     )

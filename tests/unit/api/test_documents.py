@@ -6,7 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.api.documents import load_documents, load_values
+from kai.api.documents import TextError, load_documents, load_values, place_documents
 from kai.errors import InputError
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
@@ -92,11 +92,11 @@ def test_what_nests_too_deeply_is_refused(text: str) -> None:
 
 
 def test_deep_but_honest_text_is_read() -> None:
-    text = "a: " + "[" * 60 + "]" * 60 + "\nb: {x: [1], y: {}}\n" * 200
-    with pytest.raises(InputError, match=r"^x: line"):  # the key b, again and again, is what YAML does not mind
+    text = "a: " + "[" * 60 + "]" * 60 + "\n" + "".join(f"b{at}: {{x: [1], y: {{}}}}\n" for at in range(200))
+    with pytest.raises(InputError, match=r"^x: line"):
         load_values(text + "c: [", "x")
     (value,) = load_values(text, "x")
-    assert sorted(value) == ["a", "b"]
+    assert len(value) == 201
 
 
 def test_aliases_are_followed() -> None:
@@ -140,3 +140,25 @@ JSON = st.recursive(
 @given(st.dictionaries(st.text(max_size=5), JSON, max_size=3))
 def test_json_is_read_as_it_was_written(value: dict[str, Any]) -> None:
     assert load_values(json.dumps(value), "x") == (value,)
+
+
+def test_a_key_that_stands_twice_is_refused_with_its_place() -> None:
+    with pytest.raises(TextError) as caught:
+        load_values("kind: Node\nmetadata: {name: a}\nmetadata: {name: b}\n", "x.yaml")
+    assert str(caught.value) == 'x.yaml: line 3, column 1: found key "metadata" twice in one object, expected it once'
+    assert (caught.value.line, caught.value.column) == (3, 1)
+
+
+def test_a_key_that_is_merged_in_may_be_overridden() -> None:
+    text = "a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\n"
+    assert load_values(text, "x") == ({"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 2}},)
+
+
+def test_a_manifest_knows_its_document_and_its_path() -> None:
+    text = "kind: Node\n---\n---\nkind: List\nitems: [{kind: Pod}, {kind: List, items: [{kind: Queue}]}]\n"
+    found = place_documents(load_values(text, "x"), "x")
+    assert [(placed.manifest["kind"], placed.document, placed.path) for placed in found] == [
+        ("Node", 0, ()),
+        ("Pod", 1, ("items", 0)),
+        ("Queue", 1, ("items", 1, "items", 0)),
+    ]

@@ -107,9 +107,9 @@ def test_another_zip_is_no_snapshot(tmp_path):
     [
         ("", "found nothing, expected a scenario or Kubernetes objects"),
         ("5", "found 5, expected an object with apiVersion and kind"),
-        ("a: [", "line 2, column 1: not YAML"),
+        ("a: [", ":2:1: T001 not YAML"),
         ("\x00", "not YAML: a character that YAML does not allow"),
-        ("apiVersion: v1\nmetadata: {name: x}\n", "expected an object with apiVersion and kind"),
+        ("apiVersion: v1\nmetadata: {name: x}\n", ":1:1: T003 kind is missing"),
         ("objects: []\n---\napiVersion: v1\nkind: Node\n", "found 2 documents with a scenario among them"),
     ],
 )

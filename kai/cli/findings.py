@@ -1,0 +1,57 @@
+"""Findings as people read them: the place, the line with carets, what would be right."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kai.manifests import Finding
+
+_WIDEST = 140
+"""Longer lines of a file are cut around the place."""
+
+
+def finding_text(finding: "Finding") -> str:
+    """Return a finding as some lines: place, code and message; the excerpt; a help to paste."""
+    lines = [str(finding) if finding.is_error else _as_warning(finding), *_excerpt(finding)]
+    if finding.help:
+        lines.append(f"  help: {finding.help}")
+    return "\n".join(lines)
+
+
+def finding_values(finding: "Finding") -> dict[str, Any]:
+    """Return a finding for machines."""
+    return {
+        "code": finding.code,
+        "severity": finding.severity,
+        "message": finding.message,
+        "file": finding.file,
+        "line": finding.line or None,
+        "column": finding.column or None,
+        "object": finding.object or None,
+        "found": finding.found or None,
+        "expected": finding.expected or None,
+        "help": finding.help or None,
+    }
+
+
+def _as_warning(finding: "Finding") -> str:
+    place, _, rest = str(finding).partition(f": {finding.code} ")
+    return f"{place}: {finding.code} warning: {rest}"
+
+
+def _excerpt(finding: "Finding") -> Iterator[str]:
+    start = 0
+    for number, row in finding.excerpt:
+        shown = row.rstrip("\r")
+        if len(shown) > _WIDEST:
+            start = max(0, finding.column - _WIDEST // 2)
+            shown = shown[start : start + _WIDEST]
+        yield f"{number:>5} | {_visible(shown)}"
+    if finding.excerpt and finding.column:
+        carets = "^" * min(finding.width, _WIDEST // 2)
+        yield f"{'':>5} | {' ' * (finding.column - 1 - start)}{carets} {finding.hint}".rstrip()
+
+
+def _visible(row: str) -> str:
+    """Return a row without what would move the carets or the terminal."""
+    return "".join(each if each.isprintable() else " " for each in row)

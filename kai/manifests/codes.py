@@ -1,0 +1,164 @@
+"""Every code of a finding with its text: what ``--explain`` prints, and what a page of documentation is made of.
+
+The letter says what is looked at: T texts, F fields, Q queues, J jobs, C configurations of the scheduler, S scenarios.
+"""
+
+from typing import Final
+
+import attrs
+
+ERROR, WARNING = "error", "warning"
+
+
+@attrs.frozen
+class Code:
+    """One kind of finding."""
+
+    severity: str
+    title: str
+    text: str
+
+
+CODES: Final[dict[str, Code]] = {
+    "T001": Code(
+        ERROR,
+        "the text is neither YAML nor JSON",
+        "Nothing of the file is used. The place is where reading stopped; the mistake may stand before it.",
+    ),
+    "T002": Code(
+        ERROR,
+        "a key stands twice in one object",
+        "Only one of the two values would count, and which one depends on the program. kubectl refuses it as well. "
+        "Two objects in one file need a line with --- between them.",
+    ),
+    "T003": Code(
+        ERROR,
+        "something stands where an object should be",
+        "A manifest is an object with apiVersion, kind and metadata.name.",
+    ),
+    "T004": Code(
+        ERROR,
+        "one object is defined twice",
+        "Two documents have the same kind, namespace and name. In a cluster the later one would replace the earlier.",
+    ),
+    "T005": Code(
+        ERROR,
+        "the file cannot be read, or holds nothing",
+        "The path does not exist, may not be read, or has no objects in it.",
+    ),
+    "F001": Code(
+        ERROR,
+        "a field has a value that it cannot have",
+        "The type is wrong, or the amount cannot be read: an amount is a number with a unit or none, as 500m or 64Gi.",
+    ),
+    "F002": Code(
+        ERROR,
+        "a field does not exist, and another one is spelled almost like it",
+        "The API server drops fields that it does not know, so the setting would have no effect.",
+    ),
+    "F003": Code(
+        WARNING,
+        "a field does not exist",
+        "The API server drops fields that it does not know. It may belong to a newer version of the kind.",
+    ),
+    "F004": Code(
+        WARNING,
+        "kai does not read this kind in this version",
+        "The group and kind are known, the version is not; the object has no part in what is decided.",
+    ),
+    "Q001": Code(
+        ERROR,
+        "the parent of a queue does not exist",
+        "A queue whose parent is missing gets nothing, and its jobs wait.",
+    ),
+    "Q002": Code(ERROR, "a queue is its own ancestor", "Queues form a tree; queues in a circle get nothing."),
+    "Q003": Code(
+        ERROR,
+        "the limit of a queue is below its quota",
+        "A queue may never use more than its limit, so the rest of the quota could never be used. -1 is no limit.",
+    ),
+    "Q004": Code(
+        ERROR,
+        "a quota, limit or weight is negative, and not -1",
+        "-1 means unlimited; other negative amounts mean nothing.",
+    ),
+    "Q005": Code(
+        WARNING,
+        "the quotas of children sum to more than the quota of their parent",
+        "The children cannot all have their quota at once; the parent's quota divides what is short.",
+    ),
+    "Q006": Code(
+        WARNING,
+        "the parent of a queue is not in this input",
+        "It must exist in the cluster: a queue whose parent is missing gets nothing, and its jobs wait.",
+    ),
+    "J001": Code(
+        ERROR,
+        "the queue of a job does not exist",
+        "Its pods wait until there is a queue of that name. The label kai.scheduler/queue names the queue.",
+    ),
+    "J002": Code(
+        ERROR, "the queue of a job has children", "Only a leaf queue runs jobs; queues above divide what they have."
+    ),
+    "J003": Code(
+        WARNING,
+        "a workload asks for GPUs, and another scheduler places its pods",
+        "kai only looks at pods whose spec.schedulerName is kai-scheduler.",
+    ),
+    "J010": Code(
+        ERROR,
+        "GPUs are whole devices, and requests equal limits",
+        "Kubernetes refuses a part of a device as an amount. The annotation gpu-fraction asks for a part of a GPU.",
+    ),
+    "J011": Code(
+        ERROR,
+        "gpu-fraction must be more than 0 and less than 1",
+        "The annotation is the part of one GPU that the pod gets. For more, ask for whole GPUs, or for the same part "
+        "of several devices with gpu-fraction-num-devices.",
+    ),
+    "J012": Code(
+        ERROR, "gpu-memory must be a whole number of MiB above 0", "The annotation is memory of one GPU in MiB."
+    ),
+    "J013": Code(
+        ERROR,
+        "a part of a GPU and whole GPUs are asked for together",
+        "A pod has either whole GPUs in its resources, or a part by annotation.",
+    ),
+    "J014": Code(
+        ERROR,
+        "gpu-fraction and gpu-memory are given together",
+        "Both say how large a part of a GPU the pod gets; only one of them can count.",
+    ),
+    "J015": Code(
+        ERROR,
+        "gpu-fraction-num-devices must be a whole number above 0, beside gpu-fraction or gpu-memory",
+        "It says on how many devices the pod gets its part.",
+    ),
+    "J016": Code(
+        ERROR,
+        "gpu-fraction-container-name names no container of the pod",
+        "The named container gets the part of the GPU.",
+    ),
+    "J017": Code(
+        ERROR,
+        "a gang needs more pods than its workload has",
+        "The pods start together or not at all, so these would never start.",
+    ),
+    "J018": Code(
+        ERROR,
+        "a workload cannot be expanded into pods, or its pods cannot be grouped",
+        "Its controller, or the pod grouper, would refuse it for the same reason.",
+    ),
+    "J019": Code(
+        WARNING,
+        "kai has no model of the controller of a workload",
+        "Its pods are for this scheduler, and are not in what is simulated or checked.",
+    ),
+    "C001": Code(
+        ERROR,
+        "the configuration of the scheduler is refused",
+        "The scheduler would not start with it.",
+    ),
+    "S001": Code(ERROR, "a scenario cannot be used", "The format is described in kai/simulation/shorthand.py."),
+}
+"""All codes in the order of their pages."""

@@ -1,0 +1,139 @@
+"""Fields that do not exist: those of our own kinds by their definitions, those of Kubernetes by a table of its types.
+
+The table, ``core_fields.json``, holds the names and types of the fields of every kind that is read here; a test
+compares it with the client library of Kubernetes. What an API server has seen already is not looked at again.
+"""
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+import attrs
+
+from kai.api.crd import PRESENTATIONS, definition
+from kai.api.kinds import BY_CLASS
+from kai.manifests.findings import Document, Finding
+from kai.manifests.positions import Path
+from kai.manifests.unused import templates
+
+_FREE: Final = "?"
+_NEAR: Final = 0.75
+
+
+@attrs.frozen
+class Unknown:
+    """A field that does not exist: where it is, and the fields that do."""
+
+    path: Path
+    known: tuple[str, ...]
+
+
+def check_fields(document: Document) -> list[Finding]:
+    """Return a finding for each field that the kind does not have, unless the object comes from an API server."""
+    manifest = document.manifest
+    metadata = manifest.get("metadata")
+    if isinstance(metadata, Mapping) and metadata.get("resourceVersion"):
+        return []
+    return [_finding(document, unknown) for unknown in _unknown(manifest)]
+
+
+def _unknown(manifest: Mapping[str, Any]) -> Iterator[Unknown]:
+    version, kind = manifest.get("apiVersion"), manifest.get("kind")
+    core = _core()
+    if f"{version}/{kind}" in core["kinds"]:
+        yield from _of_type(manifest, core["kinds"][f"{version}/{kind}"], ())
+        return
+    own = _own_schema(str(version), str(kind))
+    if own is not None:
+        yield from _of_schema(manifest, own, ())
+        return
+    for path, template in templates(manifest):
+        yield from _of_type(template, "V1PodTemplateSpec", path)
+
+
+def _of_type(value: object, name: str, path: Path) -> Iterator[Unknown]:
+    """Yield the unknown fields of a value of a type of Kubernetes: a type, a list ``[T]``, a map ``{T}``, or ``?``."""
+    if name == _FREE or value is None:
+        return
+    if name.startswith("["):
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            yield from _of_type(item, name[1:-1], (*path, index))
+        return
+    if not isinstance(value, Mapping):
+        return
+    if name.startswith("{"):
+        if name[1:-1] != _FREE:
+            for key, item in value.items():
+                yield from _of_type(item, name[1:-1], (*path, str(key)))
+        return
+    fields = _core()["types"][name]
+    for key, item in value.items():
+        inner = fields.get(key)
+        if inner is None:
+            yield Unknown((*path, str(key)), tuple(fields))
+        elif inner != _FREE:
+            yield from _of_type(item, inner, (*path, str(key)))
+
+
+def _of_schema(value: object, schema: Mapping[str, Any], path: Path) -> Iterator[Unknown]:
+    """Yield the unknown fields of a value of one of our kinds; its status is for controllers to write."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _of_schema(item, schema.get("items", {}), (*path, index))
+        return
+    if not isinstance(value, Mapping):
+        return
+    fields = schema.get("properties")
+    is_open = schema.get("x-kubernetes-preserve-unknown-fields", False)
+    for key, item in value.items():
+        here = (*path, str(key))
+        if here == ("metadata",):
+            yield from _of_type(item, "V1ObjectMeta", here)
+        elif here == ("status",):
+            continue
+        elif fields is not None and key in fields:
+            yield from _of_schema(item, fields[key], here)
+        elif fields is not None and not is_open:
+            yield Unknown(here, tuple(fields))
+
+
+def _finding(document: Document, unknown: Unknown) -> Finding:
+    name = str(unknown.path[-1])
+    where = f"{document.manifest.get('kind')} has no field {name}"
+    if len(unknown.path) > 1:
+        where += f" in {_shown(unknown.path[:-1])}"
+    near = difflib.get_close_matches(name, unknown.known, n=1, cutoff=_NEAR)
+    lower = {known.lower(): known for known in unknown.known}
+    match = lower.get(name.lower()) or (near[0] if near else "")
+    if not match:
+        return document.finding("F003", where, unknown.path, at_key=True, found=name, hint="it has no effect")
+    return document.finding(
+        "F002", where, unknown.path, at_key=True, found=name, expected=match, hint=f"is it {match}?", help=f"{match}:"
+    )
+
+
+def _shown(path: Path) -> str:
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+@cache
+def _core() -> Mapping[str, Any]:
+    text = resources.files("kai.manifests").joinpath("core_fields.json").read_text(encoding="utf-8")
+    found: Mapping[str, Any] = json.loads(text)
+    return found
+
+
+@cache
+def _own_schema(version: str, kind: str) -> Mapping[str, Any] | None:
+    for cls in PRESENTATIONS:
+        known = BY_CLASS[cls]
+        if known.kind == kind and version in known.api_versions:
+            schema: Mapping[str, Any] = definition(cls)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+            return schema
+    return None

@@ -1,0 +1,97 @@
+"""A finding: what is wrong in which file, at which line and column, and what would be right."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import attrs
+
+from kai.errors import InputError
+from kai.manifests.codes import CODES, ERROR
+from kai.manifests.positions import Path, Text
+
+Lines = tuple[tuple[int, str], ...]
+
+
+@attrs.frozen(kw_only=True)
+class Finding:
+    """What is wrong, where, and what would be right. Lines and columns count from 1; 0 is unknown."""
+
+    code: str
+    message: str
+    file: str
+    line: int = 0
+    column: int = 0
+    width: int = 1
+    """How many characters are wrong."""
+    hint: str = ""
+    """What stands behind the carets."""
+    help: str = ""
+    """What to write in its place."""
+    object: str = ""
+    found: str = ""
+    expected: str = ""
+    excerpt: Lines = ()
+    """Numbered lines of the file, the last of which is the one with the carets."""
+
+    @property
+    def severity(self) -> str:
+        """Return error or warning."""
+        return CODES[self.code].severity
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the input cannot be used as it is."""
+        return self.severity == ERROR
+
+    def __str__(self) -> str:
+        """Return place, code and message on one line."""
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{place}: {self.code} {self.message}"
+
+
+@attrs.frozen(eq=False)
+class Document:
+    """A manifest with the text that it stands in."""
+
+    manifest: Mapping[str, Any]
+    text: Text
+    number: int
+    path: Path = ()
+
+    def finding(
+        self,
+        code: str,
+        message: str,
+        path: Sequence[str | int],
+        *,
+        at_key: bool = False,
+        also: Sequence[str | int] | None = None,
+        **more: str,
+    ) -> Finding:
+        """Return a finding about what stands at ``path`` of the manifest; the line of ``also`` is shown before it."""
+        place = self.text.locate(self.number, (*self.path, *path), at_key=at_key)
+        first = self.text.locate(self.number, (*self.path, *also)).line if also is not None else place.line
+        return Finding(
+            code=code,
+            message=message,
+            file=self.text.name,
+            line=place.line,
+            column=place.column,
+            width=place.width,
+            excerpt=self.text.lines(first, place.line),
+            **more,
+        )
+
+
+class RefusedError(InputError):
+    """An input has findings that keep it from being used."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        super().__init__(*(str(finding) for finding in findings))
+        self.findings = tuple(findings)
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding]) -> Self | None:
+        """Return the error for those findings that are errors; None if none is."""
+        wrong = [finding for finding in findings if finding.is_error]
+        return cls(wrong) if wrong else None

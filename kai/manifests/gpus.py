@@ -1,0 +1,176 @@
+"""What a pod template asks of GPUs: whole devices in its resources, or a part of one by annotation, never both.
+
+Source: the rules are those of the admission webhook, said before anything is sent to a cluster.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from kai.api import names
+from kai.api.bad_value import BadValue
+from kai.api.numerals import floating, signed
+from kai.api.quantity import amount
+from kai.manifests.findings import Document, Finding
+from kai.manifests.positions import Path
+
+_CONTAINERS = ("containers", "initContainers")
+_SHARES = (names.GPU_FRACTION, names.GPU_MEMORY)
+
+
+def check_gpus(document: Document, path: Path, template: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield what is wrong with the GPUs that the pods of a template ask for."""
+    at = (*path, "metadata", "annotations")
+    annotations = _texts(template)
+    whole: Path | None = None
+    for place, resource, value in _amounts(template, path):
+        if resource in names.GPU_RESOURCES or resource.startswith(names.MIG_PREFIX):
+            yield from _whole(document, place, resource, value)
+            whole = whole or place
+    if names.GPU_FRACTION in annotations:
+        yield from _fraction(document, (*at, names.GPU_FRACTION), annotations[names.GPU_FRACTION])
+    if names.GPU_MEMORY in annotations:
+        yield from _memory(document, (*at, names.GPU_MEMORY), annotations[names.GPU_MEMORY])
+    shares = [name for name in _SHARES if name in annotations]
+    if shares and whole is not None:
+        message = f"{shares[0]} and {whole[-1]} are asked for together"
+        hint = f"a pod has either whole GPUs or a part of one; leave out this or {shares[0]}"
+        yield document.finding("J013", message, whole, at_key=True, hint=hint, help=f"without {whole[-1]}")
+    if len(shares) > 1:
+        message = "gpu-fraction and gpu-memory are given together"
+        yield document.finding("J014", message, (*at, names.GPU_MEMORY), at_key=True, hint="only one of them can count")
+    yield from _devices(document, at, annotations, is_sharing=bool(shares))
+    yield from _container(document, at, annotations, template)
+
+
+def gpus_of(pod: Mapping[str, Any]) -> float:
+    """Return how many GPUs a pod asks for, parts of devices as parts; what cannot be read counts as none."""
+    annotations = _texts(pod)
+    portion = floating(annotations.get(names.GPU_FRACTION, ""))
+    if portion is not None and math.isfinite(portion):
+        return portion * (signed(annotations.get(names.GPU_FRACTION_DEVICES, "1")) or 1)
+    asked: dict[Path, float] = {}
+    for place, resource, value in _amounts(pod, ()):
+        found = _number(value)
+        if resource in names.GPU_RESOURCES and found is not None and "containers" in place:
+            asked[place[:3]] = max(asked.get(place[:3], 0.0), float(found))
+    return sum(asked.values())
+
+
+def _whole(document: Document, path: Path, resource: str, value: object) -> Iterator[Finding]:
+    number = _number(value)
+    if number is None or (number.denominator == 1 and number >= 0):
+        return  # what cannot be read is said where amounts are
+    shown = f"{float(number):g}"
+    if 0 < number < 1 and resource == names.NVIDIA_GPU:
+        hint, better = "for a part of a GPU use an annotation of the pod", f'gpu-fraction: "{shown}"'
+    else:
+        hint, better = "Kubernetes counts whole devices", f"{resource}: {max(1, math.ceil(number))}"
+    message = f"{resource} must be a whole number, found {shown}"
+    yield document.finding("J010", message, path, hint=hint, help=better, found=shown, expected="a whole number")
+
+
+def _fraction(document: Document, path: Path, text: str) -> Iterator[Finding]:
+    number = floating(text)
+    if number is not None and 0 < number < 1 and _is_amount(text):
+        return
+    hint, better = "a part of one GPU", 'gpu-fraction: "0.5"'
+    if number is not None and math.isfinite(number) and number >= 1:
+        devices = math.ceil(number)
+        part = Fraction(text.strip()) / devices if _is_amount(text) else Fraction(1)
+        if part == 1:
+            hint, better = "for whole GPUs use the resources of a container", f"nvidia.com/gpu: {devices}"
+        else:
+            said = "one and a half" if number == 1.5 else f"{number:g}"
+            each = f"{float(part):.4g}"
+            hint = f"for {said} GPUs use {devices} devices of {each} each"
+            better = f'gpu-fraction: "{each}"  and  gpu-fraction-num-devices: "{devices}"'
+    message = f'gpu-fraction must be more than 0 and less than 1, found "{text}"'
+    yield document.finding("J011", message, path, hint=hint, help=better, found=text, expected="0 < gpu-fraction < 1")
+
+
+def _memory(document: Document, path: Path, text: str) -> Iterator[Finding]:
+    number = signed(text)
+    if number is None or number <= 0:
+        message = f'gpu-memory must be a whole number of MiB above 0, found "{text}"'
+        yield document.finding(
+            "J012",
+            message,
+            path,
+            hint="memory of one GPU in MiB, without a unit",
+            help='gpu-memory: "8192"',
+            found=text,
+        )
+
+
+def _devices(document: Document, at: Path, annotations: Mapping[str, str], *, is_sharing: bool) -> Iterator[Finding]:
+    key = names.GPU_FRACTION_DEVICES
+    if key not in annotations:
+        return
+    number = signed(annotations[key])
+    if number is None or number < 1:
+        message = f'{key} must be a whole number above 0, found "{annotations[key]}"'
+        yield document.finding("J015", message, (*at, key), help=f'{key}: "1"', found=annotations[key])
+    elif not is_sharing:
+        hint = "add the part that the pod gets of each device"
+        yield document.finding(
+            "J015",
+            f"{key} without gpu-fraction or gpu-memory",
+            (*at, key),
+            at_key=True,
+            hint=hint,
+            help='gpu-fraction: "0.5"',
+        )
+
+
+def _container(
+    document: Document, at: Path, annotations: Mapping[str, str], template: Mapping[str, Any]
+) -> Iterator[Finding]:
+    key = names.GPU_FRACTION_CONTAINER
+    if key not in annotations:
+        return
+    spec = template.get("spec") or {}
+    known = [
+        str(each["name"])
+        for kind in _CONTAINERS
+        for each in spec.get(kind) or ()
+        if isinstance(each, Mapping) and "name" in each
+    ]
+    if annotations[key] not in known:
+        message = f'no container is called "{annotations[key]}"'
+        hint = f"containers of the pod: {', '.join(known)}"
+        better = f"{key}: {known[0]}" if known else ""
+        yield document.finding("J016", message, (*at, key), hint=hint, help=better, found=annotations[key])
+
+
+def _amounts(template: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, str, object]]:
+    """Yield every amount of the containers of a template with its place; what has another shape is passed over."""
+    spec = template.get("spec")
+    for kind in _CONTAINERS:
+        containers = spec.get(kind) if isinstance(spec, Mapping) else None
+        for index, container in enumerate(containers if isinstance(containers, list) else ()):
+            resources = container.get("resources") if isinstance(container, Mapping) else None
+            for part in ("limits", "requests"):
+                amounts = resources.get(part) if isinstance(resources, Mapping) else None
+                for name, value in amounts.items() if isinstance(amounts, Mapping) else ():
+                    yield (*path, "spec", kind, index, "resources", part, str(name)), str(name), value
+
+
+def _number(value: object) -> Fraction | None:
+    """Return an amount exactly, to a billionth; None for what is none."""
+    try:
+        return Fraction(amount(str(value), 10**9), 10**9)
+    except BadValue:
+        return None
+
+
+def _is_amount(text: str) -> bool:
+    return _number(text) is not None
+
+
+def _texts(template: Mapping[str, Any]) -> dict[str, str]:
+    metadata = template.get("metadata")
+    found = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    values = found.items() if isinstance(found, Mapping) else ()
+    return {str(key): value if isinstance(value, str) else str(value) for key, value in values}

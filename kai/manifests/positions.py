@@ -1,0 +1,113 @@
+"""Where a value stands in its text, found out only when there is something to say about it.
+
+Reading keeps no marks, which would cost as much as reading itself. The text is composed once more where a finding needs
+a place; JSON is close enough to YAML for that.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from functools import cached_property
+
+import attrs
+import yaml
+
+Path = tuple[str | int, ...]
+
+_MERGE = "tag:yaml.org,2002:merge"
+_SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_FAR = 3
+"""More lines than this between two places are not shown."""
+
+
+@attrs.frozen
+class Place:
+    """A line and a column, counted from 1, and how many characters stand there; 0, 0 for an unknown place."""
+
+    line: int = 0
+    column: int = 0
+    width: int = 1
+
+
+@attrs.define(eq=False, slots=False)
+class Text:
+    """A text with its name. ``content`` is decoded; marks are made on demand."""
+
+    name: str
+    content: str
+
+    def locate(self, document: int, path: Sequence[str | int], *, at_key: bool = False) -> Place:
+        """Return where the value at ``path`` of a document stands, or its key; else the nearest key above it."""
+        found = self._composed.get(document)
+        if found is None:
+            found = self._composed[document] = self._compose(document)
+        above, node = found
+        marked = node
+        for depth, step in enumerate(path):
+            pair = _step(node, step) if node is not None else None
+            if pair is None:
+                break
+            key, node = pair
+            wants_key = at_key or depth < len(path) - 1 or not isinstance(node, yaml.ScalarNode)
+            marked = key if key is not None and wants_key else node
+        return Place() if marked is None else _place_of(marked, above)
+
+    def lines(self, first: int, last: int) -> tuple[tuple[int, str], ...]:
+        """Return the lines from ``first`` to ``last``; the last alone where they are far from each other."""
+        if not last:
+            return ()
+        start = first if 0 < last - first <= _FAR else last
+        return tuple((number, self._rows[number - 1]) for number in range(start, last + 1) if number <= len(self._rows))
+
+    @cached_property
+    def _rows(self) -> list[str]:
+        return self.content.split("\n")
+
+    @cached_property
+    def _parts(self) -> list[tuple[int, str]]:
+        """The documents of the text with the numbers of the lines above them, without those that hold nothing."""
+        starts = [0, *(match.start() for match in _SEPARATOR.finditer(self.content)), len(self.content)]
+        parts = [
+            (self.content.count("\n", 0, start), self.content[start:end]) for start, end in itertools.pairwise(starts)
+        ]
+        return [part for part in parts if _holds_something(part[1])]
+
+    @cached_property
+    def _composed(self) -> dict[int, tuple[int, yaml.Node | None]]:
+        return {}
+
+    def _compose(self, document: int) -> tuple[int, yaml.Node | None]:
+        above, part = self._parts[document] if document < len(self._parts) else (0, "")
+        try:
+            return above, yaml.compose(part, Loader=yaml.CSafeLoader)
+        except (yaml.YAMLError, ValueError):
+            return above, None
+
+
+def _holds_something(part: str) -> bool:
+    """Return whether a document is more than blanks, comments and a null."""
+    rows = (row.removeprefix("---").strip() for row in part.split("\n"))
+    return any(row and not row.startswith("#") and row not in {"...", "~", "null"} for row in rows)
+
+
+def _step(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node] | None:
+    """Return the key and the value that a step leads to."""
+    if isinstance(node, yaml.SequenceNode):
+        return (None, node.value[step]) if isinstance(step, int) and step < len(node.value) else None
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    merged: list[yaml.Node] = []
+    for key, value in node.value:
+        if key.value == step:
+            return key, value
+        if key.tag == _MERGE:
+            merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
+    return next((pair for each in merged if (pair := _step(each, step)) is not None), None)
+
+
+def _place_of(node: yaml.Node, above: int) -> Place:
+    start, end = node.start_mark, node.end_mark
+    width = end.column - start.column if end.line == start.line else 1
+    return Place(start.line + above + 1, start.column + 1, max(1, width))

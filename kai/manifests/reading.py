@@ -1,0 +1,227 @@
+"""Files to documents, and the checks that need one document at a time. Start reading at ``read``.
+
+A finding keeps its place from here on: an error ends the reading of the whole input, after everything was looked at.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from kai.api import codec
+from kai.api.bad_value import BadValue
+from kai.api.documents import MisplacedError, TextError, load_values, place_documents
+from kai.api.kinds import ApiObject
+from kai.api.pod import Pod
+from kai.errors import InputError
+from kai.manifests.expansion import Expansion, expand
+from kai.manifests.fields import check_fields
+from kai.manifests.findings import Document, Finding, RefusedError
+from kai.manifests.gpus import check_gpus
+from kai.manifests.positions import Path, Text
+from kai.manifests.unused import templates
+from kai.manifests.workloads.table import model_of
+from kai.podgrouper import Kind
+
+_STEP: Final = re.compile(r'\["([^"]+)"\]|\[(\d+)\]|([^.\[\]]+)')
+_OTHER_FILES: Final = {
+    **dict.fromkeys(("plugins", "with", "actions", "tiers"), "a configuration of the scheduler is given with --config"),
+    "rawObjects": "a snapshot is given as the zip that the scheduler wrote",
+    "services": "this is no Kubernetes manifest",
+}
+"""What tells other files that people give, by a key of theirs, and what to do with them."""
+
+
+@attrs.frozen(kw_only=True)
+class Reading:
+    """What texts hold: documents, the objects that come of them, and what is wrong."""
+
+    documents: tuple[Document, ...]
+    expansion: Expansion
+    objects: tuple[ApiObject, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether no finding is an error."""
+        return not any(finding.is_error for finding in self.findings)
+
+
+def open_text(text: bytes, name: str) -> tuple[Text, tuple[Any, ...]]:
+    """Return a text with its name, and the values of its documents.
+
+    Raises: RefusedError with the place where reading stopped.
+    """
+    source = Text(name, text.decode("utf-8-sig", errors="replace"))
+    try:
+        return source, load_values(text, name)
+    except TextError as error:
+        raise RefusedError([_text_finding(error, source)]) from None
+    except InputError as error:
+        raise RefusedError([Finding(code="T001", message=_without(str(error), name), file=name)]) from None
+
+
+def documents_of(source: Text, values: Sequence[object]) -> list[Document]:
+    """Return the manifests of a text, the items of lists each for itself.
+
+    Raises: RefusedError where something else stands.
+    """
+    try:
+        placed = place_documents(values, source.name)
+    except MisplacedError as error:
+        document = Document({}, source, error.document, error.place)
+        message = f"found {error.found}, expected {error.wanted}"
+        finding = document.finding("T003", message, (), found=error.found, expected=error.wanted)
+        raise RefusedError([finding]) from None
+    return [Document(each.manifest, source, each.document, each.path) for each in placed]
+
+
+def read(documents: Sequence[Document]) -> Reading:
+    """Return the objects of documents: workloads expanded, pods grouped, and every mistake with its place."""
+    findings = [finding for document in documents for finding in _check(document)]
+    findings += _twice(documents)
+    expansion = expand([document.manifest for document in documents])
+    objects, wrong = _structured(expansion, documents)
+    problems = [_problem(documents[problem.at], problem.message) for problem in expansion.problems]
+    said = {(finding.file, finding.line) for finding in findings}
+    # What is said at its very place is not said again as what follows from it.
+    findings += [finding for finding in wrong + problems if (finding.file, finding.line) not in said]
+    return Reading(
+        documents=tuple(documents),
+        expansion=expansion,
+        objects=objects,
+        findings=tuple(sorted(findings, key=lambda each: (each.file, each.line, each.column, each.code))),
+    )
+
+
+def _check(document: Document) -> Iterator[Finding]:
+    manifest = document.manifest
+    missing = [key for key in ("apiVersion", "kind") if not isinstance(manifest.get(key), str) or not manifest[key]]
+    if missing:
+        message = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} missing"
+        hint = next((hint for key, hint in _OTHER_FILES.items() if key in manifest), "")
+        yield document.finding(
+            "T003", message, (), expected="an object with apiVersion, kind and metadata.name", hint=hint
+        )
+        return
+    metadata = manifest.get("metadata")
+    if not isinstance(metadata, Mapping) or not (metadata.get("name") or metadata.get("generateName")):
+        yield document.finding("T003", f"{manifest['kind']} without metadata.name", ("metadata",), at_key=True)
+        return
+    yield from check_fields(document)
+    known = codec.kind_of(manifest)
+    if known is not None and known.cls is not Pod:
+        return
+    for path, template in [((), manifest)] if known is not None else templates(manifest):
+        yield from check_gpus(document, path, template)
+        if not metadata.get("resourceVersion"):
+            yield from _check_template(document, path, template)
+
+
+def _check_template(document: Document, path: Path, template: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield the value of a pod template that cannot be read."""
+    metadata = {key: value for key, value in _map(template.get("metadata")).items() if key in {"labels", "annotations"}}
+    try:
+        codec.structure_as(Pod, {"metadata": metadata, "spec": template.get("spec")})
+    except BadValue as bad:
+        yield _bad_value(document, bad, path)
+
+
+def _structured(expansion: Expansion, documents: Sequence[Document]) -> tuple[tuple[ApiObject, ...], list[Finding]]:
+    """Return the objects of all manifests; only where one cannot be read they are read one by one."""
+    try:
+        return codec.structure_all(expansion.manifests).objects, []
+    except InputError:
+        pass
+    findings: list[Finding] = []
+    for manifest, at in zip(expansion.manifests, expansion.origins, strict=True):
+        try:
+            kind = codec.kind_of(manifest)
+            if kind is not None:
+                codec.structure_as(kind.cls, manifest)
+        except BadValue as bad:
+            if at >= 0:  # what was made of a template has the mistakes of the template
+                findings.append(_bad_value(documents[at], bad, ()))
+    return (), findings
+
+
+def _bad_value(document: Document, bad: BadValue, path: Path) -> Finding:
+    field = str(bad.path[-1]) if bad.path else str(document.manifest.get("kind"))
+    is_unquoted = bad.wanted.startswith("a string") and not bad.found.startswith(("a ", "an "))
+    return document.finding(
+        "F001",
+        f"{field}: found {bad.found}, expected {bad.wanted}",
+        (*path, *bad.path),
+        found=bad.found,
+        expected=bad.wanted,
+        hint=f"must be {bad.wanted}",
+        help=f'{field}: "{bad.found}"' if is_unquoted else "",
+    )
+
+
+def _twice(documents: Iterable[Document]) -> Iterator[Finding]:
+    """Yield an object that was defined before, as far as its kind is one that is used."""
+    seen: dict[tuple[str, str, str, str], Document] = {}
+    for document in documents:
+        manifest = document.manifest
+        version, kind, metadata = manifest.get("apiVersion"), manifest.get("kind"), _map(manifest.get("metadata"))
+        if not isinstance(version, str) or not isinstance(kind, str) or not metadata.get("name"):
+            continue
+        known = codec.kind_of(manifest)
+        if known is None and model_of(Kind.of(version, kind)) is None:
+            continue
+        is_namespaced = known is None or known.namespaced
+        namespace = str(metadata.get("namespace") or "default") if is_namespaced else ""
+        key = (version.rpartition("/")[0], kind, namespace, str(metadata["name"]))
+        first = seen.setdefault(key, document)
+        if first is not document:
+            where = first.text.locate(first.number, (*first.path, "metadata", "name"))
+            title = f"{kind.lower()} {namespace}/{key[3]}" if namespace else f"{kind.lower()} {key[3]}"
+            yield document.finding(
+                "T004",
+                f"{title} is defined twice: first at {first.text.name}:{where.line}",
+                ("metadata", "name"),
+                object=title,
+                hint="one object of this kind and name",
+            )
+
+
+def _problem(document: Document, message: str) -> Finding:
+    """Return the finding for a workload that cannot be expanded or grouped; the message says which field."""
+    subject, _, rest = message.partition(": ")
+    field, _, said = rest.partition(": ")
+    path = _path_of(field) if said else ()
+    return document.finding("J018", f"{subject}: {rest}", path or ("metadata", "name"), object=subject)
+
+
+def _path_of(field: str) -> Path:
+    """Return the path that a message writes as ``spec.jobs[0].name``; nothing for words that are no path."""
+    if " " in field:
+        return ()
+    return tuple(int(index) if index else quoted or plain for quoted, index, plain in _STEP.findall(field))
+
+
+def _text_finding(error: TextError, source: Text) -> Finding:
+    code = "T002" if " twice in one object" in error.problem else "T001"
+    rows = source.lines(error.line, error.line)
+    hint = "two objects need a line with --- between them" if code == "T002" and error.column == 1 else ""
+    is_chart = "{{" in source.content
+    return Finding(
+        code=code,
+        message=error.problem,
+        file=source.name,
+        line=error.line,
+        column=error.column,
+        excerpt=rows,
+        hint="this is a template of a chart" if is_chart else hint,
+        help="helm template CHART | kai simulate -" if is_chart else "",
+    )
+
+
+def _without(text: str, name: str) -> str:
+    return " ".join(text.split()).removeprefix(f"{name}: ")
+
+
+def _map(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

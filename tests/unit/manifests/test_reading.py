@@ -1,0 +1,78 @@
+import json
+from importlib import resources
+from pathlib import Path
+
+import kubernetes_asyncio.client as kubernetes
+import pytest
+import yaml
+
+from kai.cli.findings import finding_text, finding_values
+from kai.manifests import RefusedError, documents_of, open_text, read
+from kai.manifests.codes import CODES
+from kai.manifests.positions import Text
+
+CASES = yaml.safe_load((Path(__file__).parent / "mistakes.yaml").read_text())
+
+
+def findings_of(text):
+    try:
+        source, values = open_text(text.encode(), "x.yaml")
+        return read(documents_of(source, values)).findings
+    except RefusedError as error:
+        return error.findings
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["about"])
+def test_a_mistake_is_said_with_its_place_and_its_remedy(case):
+    found = findings_of(case["text"])
+    said = "\n".join(finding_text(finding) for finding in found)
+    assert said.strip() == case["said"].strip()
+    assert all(finding.code in CODES for finding in found)
+
+
+def test_a_finding_has_all_fields_for_machines():
+    (finding,) = findings_of("metadata: {name: n}\n")
+    assert finding_values(finding) == {
+        "code": "T003",
+        "severity": "error",
+        "message": "apiVersion and kind are missing",
+        "file": "x.yaml",
+        "line": 1,
+        "column": 1,
+        "object": None,
+        "found": None,
+        "expected": "an object with apiVersion, kind and metadata.name",
+        "help": None,
+    }
+
+
+def test_places_are_counted_in_the_whole_file():
+    text = Text("x", "# one\n---\n---\na: 1\n---\n~\n---\n\nb:\n  - c: {d: 2}\n")
+    place = text.locate(1, ("b", 0, "c", "d"))
+    assert (place.line, place.column, place.width) == (10, 12, 1)
+
+
+def test_an_unknown_path_is_placed_at_the_nearest_key_above_it():
+    text = Text("x", "a:\n  b: {c: 1}\n")
+    assert (text.locate(0, ("a", "b", "nope")).line, text.locate(0, ("a", "b", "nope")).column) == (2, 3)
+
+
+def test_places_are_found_in_json_too():
+    text = Text("x", json.dumps({"a": [{"b": 1}]}, indent="\t"))
+    assert text.locate(0, ("a", 0, "b")).line == 4
+
+
+def test_a_long_line_is_cut_around_the_place():
+    (finding,) = findings_of(
+        '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "x": "' + "y" * 500 + '", "spek": {}}'
+    )[1:]
+    rows = finding_text(finding).split("\n")
+    at = rows[2].index("^")
+    assert max(map(len, rows[1:3])) < 200
+    assert rows[1][at : at + 6] == '"spek"'
+
+
+def test_fields_of_kubernetes_are_those_of_its_client():
+    kept = json.loads(resources.files("kai.manifests").joinpath("core_fields.json").read_text())
+    for name, fields in kept["types"].items():
+        assert set(fields) == set(getattr(kubernetes, name).attribute_map.values()), name
