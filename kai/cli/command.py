@@ -16,6 +16,7 @@ COMMANDS = {
     "simulate": ("kai.cli.simulate:simulate", "Decide on clusters that are written down: who runs where, and why not."),
     "jobs": ("kai.cli.jobs:jobs", "Show what runs, what waits, why, and in which order."),
     "plugins": ("kai.cli.plugins:plugins", "List plugins and what they do; write the package of a new one."),
+    "doctor": ("kai.cli.doctor:doctor", "Check that an installation is healthy; each finding has a line that helps."),
     "version": ("kai.cli.version:version", "Show the versions of all parts."),
     "reserve": ("kai.cli.reserve:reserve", "Hold a GPU that pods share; what reservation pods run."),
     "completion": ("kai.cli.completion:completion", "Print the shell script that completes commands and options."),

@@ -19,6 +19,7 @@ MENDED = (
     "cluster",
     "configuration",
     "controllers",
+    "doctor",
     "engine",
     "framework",
     "intake",

@@ -1,0 +1,143 @@
+"""``kai doctor``: look at a cluster, run the checks, say what needs attention and what helps."""
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kai.cli.console import Console, console_options
+from kai.cli.failures import NO
+
+if TYPE_CHECKING:
+    from kai.doctor.findings import Check, Finding, Verdict
+    from kai.doctor.seen import Seen
+
+EPILOG = """\b
+Exit code 0 if no check failed (warnings do not count), 1 if one did, 3 if the cluster cannot be reached.
+
+\b
+  kai doctor
+  kai doctor --only D007,D021
+  kai doctor -o json | jq '.items[] | select(.severity != "ok")'
+"""
+_COLORS = {"ok": "green", "warn": "yellow", "fail": "red", "skip": "cyan"}
+
+
+@click.command(epilog=EPILOG)
+@click.option("--only", default="", metavar="CODE[,CODE...]", help="Run these checks only.")
+@click.option("--list", "is_list", is_flag=True, help="List the checks and look at nothing.")
+@click.option("--context", default="", help="Context of the kubeconfig in place of the current one.")
+@click.option("--kubeconfig", default="", type=click.Path(), help="Kubeconfig file in place of kubectl's.")
+@click.option("--as", "user", default="", metavar="USER", help="Ask the cluster in the name of this user.")
+@console_options(("table", "json", "yaml"))
+def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str, *, is_list: bool) -> int:
+    """Check that an installation is healthy; each finding has a line that helps."""
+    from kai.doctor.findings import Severity, run_check
+
+    chosen = _chosen(only)
+    if is_list:
+        console.write("\n".join(f"{check.code}  {check.title}" for check in chosen))
+        return 0
+    seen, title = _look(kubeconfig, context, user)
+    verdicts = [run_check(check, seen) for check in chosen]
+    if console.output == "table":
+        _write(verdicts, console)
+    else:
+        from kai.cli.envelope import envelope, write_document
+        from kai.simulation.case import Origin
+
+        head = envelope("Findings", Origin(type="live", cluster=title))
+        write_document({**head, "items": [item for each in verdicts for item in _items(each)]}, console)
+    return NO if any(each.severity is Severity.FAIL for each in verdicts) else 0
+
+
+def _chosen(only: str) -> "list[Check]":
+    """Return the checks with these codes, or all.
+
+    Raises: UsageError for a code that no check has.
+    """
+    from kai.doctor.checks import CHECKS
+
+    wanted = [code.strip().upper() for code in only.split(",") if code.strip()]
+    known = {check.code: check for check in CHECKS}
+    for code in wanted:
+        if code not in known:
+            near = difflib.get_close_matches(code, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else "kai doctor --list"
+            raise click.UsageError(f"--only: found {code!r}, expected the code of a check\n{hint}")
+    return [known[code] for code in wanted] if wanted else list(CHECKS)
+
+
+def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
+    """Return what is seen of the cluster, and what the cluster is called.
+
+    Raises: UnreachableError, ConfigError.
+    """
+    import anyio
+
+    from kai.cli.version import DISTRIBUTION, installed
+    from kai.cluster.client import Account, Client, user_agent
+    from kai.cluster.clock import SystemClock
+    from kai.doctor.reading import Look
+    from kai.errors import UnreachableError
+    from kai.simulation.live import Access
+
+    access = Access(kubeconfig=kubeconfig, context=context, impersonated=user)
+    access.check()
+    name = access.chosen.name
+
+    async def look() -> "Seen":
+        clock = SystemClock()
+        account = await Account.open(access.source, clock)
+        async with Client(account, user_agent=user_agent("cli", installed(DISTRIBUTION)), connections=8) as client:
+            return await Look(client, clock, f'context "{name}"' if name else "this pod's account").all()
+
+    try:
+        return anyio.run(look), name or "this cluster"
+    except* UnreachableError as group:
+        raise group.exceptions[0] from None
+
+
+def _write(verdicts: "list[Verdict]", console: Console) -> None:
+    """Write a line for each check that is well and for each finding, and how many checks need attention."""
+    from kai.doctor.findings import Severity
+
+    for each in verdicts:
+        if not each.findings:
+            console.write(f"{_mark(each.severity, console)}  {each.message}")
+        for finding in each.findings:
+            console.write(f"{_mark(finding.severity, console)}  {each.check.code} {finding.message}")
+            if finding.help:
+                console.write(f"        help: {finding.help}")
+    bad = sum(each.severity in {Severity.WARN, Severity.FAIL} for each in verdicts)
+    skipped = sum(each.severity is Severity.SKIP for each in verdicts)
+    tail = f", {skipped} could not be run" if skipped else ""
+    need = "needs" if bad == 1 else "need"
+    console.write(f"{bad} of {len(verdicts)} checks {need} attention{tail}")
+
+
+def _mark(severity: str, console: Console) -> str:
+    return console.styled(f"{severity:<4}", fg=_COLORS[severity])
+
+
+def _items(verdict: "Verdict") -> list[dict[str, Any]]:
+    if not verdict.findings:
+        return [_item(verdict.check, str(verdict.severity), verdict.message)]
+    return [_item(verdict.check, str(each.severity), each.message, each) for each in verdict.findings]
+
+
+def _item(check: "Check", severity: str, message: str, finding: "Finding | None" = None) -> dict[str, Any]:
+    return {
+        "code": check.code,
+        "title": check.title,
+        "severity": severity,
+        "message": message,
+        "file": None,
+        "line": None,
+        "column": None,
+        "object": (finding.object or None) if finding else None,
+        "found": (finding.found or None) if finding else None,
+        "expected": (finding.expected or None) if finding else None,
+        "help": (finding.help or None) if finding else None,
+        "url": None,
+    }

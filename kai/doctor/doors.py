@@ -1,0 +1,131 @@
+"""Checks of what stands at the doors of the API server: webhooks, their certificates, admission policies."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import ssl
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from kai.doctor.findings import Finding, Looked, counted, failure, some, warning
+from kai.doctor.seen import PART_OF, Manifest, Seen, items, labels_of, name_of, text, within
+
+_POLICIES: Final = ("kai-bindrequests", "kai-gpu-requests", "kai-grants", "kai-podgroup-status", "kai-bound-pods")
+_SOON: Final = 7 * 86_400.0
+_SERVICE: Final = "kubernetes.io/service-name"
+_KINDS: Final = {"validating": "validatingwebhookconfiguration", "mutating": "mutatingwebhookconfiguration"}
+
+
+def endpoints(seen: Seen) -> Looked:
+    """Whether a pod answers behind each webhook."""
+    problems: list[Finding] = []
+    count = 0
+    for kind, config, hook in _hooks(seen):
+        count += 1
+        namespace, service = (text(hook, "clientConfig", "service", key) for key in ("namespace", "name"))
+        if not service or _is_answered(seen, namespace, service):
+            continue
+        closed = text(hook, "failurePolicy") != "Ignore"
+        told = f"webhook {text(hook, 'name')} of {name_of(config)} has no endpoint: service {namespace}/{service}"
+        what = "the API server refuses what it is about" if closed else "what it would refuse is let through"
+        tell = failure if closed else warning
+        problems.append(
+            tell(
+                f"{told}; {what}",
+                f"kubectl -n {namespace} get endpointslices -l {_SERVICE}={service}    or kubectl delete "
+                f"{_KINDS[kind]} {name_of(config)}",
+                about=f"{_KINDS[kind]}/{name_of(config)}",
+            )
+        )
+    return Looked(well=f"{counted(count, 'webhook')}, all with an endpoint", findings=problems)
+
+
+def certificates(seen: Seen) -> Looked:
+    """Whether the API server can know webhooks by a certificate that holds."""
+    problems: list[Finding] = []
+    ends: list[float] = []
+    count = 0
+    for kind, config, hook in _hooks(seen):
+        count += 1
+        about = f"{_KINDS[kind]}/{name_of(config)}"
+        bundle = text(hook, "clientConfig", "caBundle")
+        end = _end_of(bundle)
+        help_text = (
+            "kubectl apply -k deploy/components/certificates    or let kai make them; see docs/install.md#webhooks"
+        )
+        if not bundle:
+            problems.append(failure(f"webhook {text(hook, 'name')} has no caBundle", help_text, about=about))
+        elif end is None:
+            problems.append(
+                failure(f"the caBundle of webhook {text(hook, 'name')} is no certificate", help_text, about=about)
+            )
+        elif end < seen.now:
+            days = (seen.now - end) / 86_400
+            problems.append(
+                failure(
+                    f"the caBundle of webhook {text(hook, 'name')} ended {days:.1f} days ago", help_text, about=about
+                )
+            )
+        elif end < seen.now + _SOON:
+            days = (end - seen.now) / 86_400
+            problems.append(
+                warning(f"the caBundle of webhook {text(hook, 'name')} ends in {days:.1f} days", help_text, about=about)
+            )
+        if end is not None and math.isfinite(end):
+            ends.append(end)
+    first = f", the first ends in {(min(ends) - seen.now) / 86_400:.0f} days" if ends else ""
+    return Looked(well=f"{counted(count, 'webhook')} with a certificate that holds{first}", findings=problems)
+
+
+def policies(seen: Seen) -> Looked:
+    """Whether the admission policies are there that keep tenants from writing what only kai may."""
+    known = {name_of(each) for each in seen.all("policies")}
+    bound = {text(each, "spec", "policyName") for each in seen.all("policybindings")}
+    absent = [name for name in _POLICIES if name not in known]
+    idle = [name for name in _POLICIES if name in known and name not in bound]
+    problems: list[Finding] = []
+    if absent:
+        problems.append(
+            warning(
+                f"admission policies are not installed: {some(absent)}",
+                "kubectl apply -k deploy/policies    (what they keep tenants from is in docs/tenancy.md)",
+                found=", ".join(absent),
+            )
+        )
+    if idle:
+        problems.append(
+            warning(
+                f"admission policies without a binding do nothing: {some(idle)}", "kubectl apply -k deploy/policies"
+            )
+        )
+    return Looked(well=f"{len(_POLICIES)} admission policies installed and bound", findings=problems)
+
+
+def _hooks(seen: Seen) -> Iterator[tuple[str, Manifest, Mapping[str, Any]]]:
+    """Yield the webhooks of kai and of KAI-Scheduler, with the kind and the object that they are in."""
+    for kind in _KINDS:
+        for config in seen.all(kind):
+            if labels_of(config).get(PART_OF) == "kai" or "kai-" in name_of(config):
+                yield from ((kind, config, hook) for hook in items(config, "webhooks"))
+
+
+def _is_answered(seen: Seen, namespace: str, service: str) -> bool:
+    return any(
+        within(endpoint, "conditions", "ready") is not False
+        for each in seen.all("endpointslices")
+        if labels_of(each).get(_SERVICE) == service and text(each, "metadata", "namespace") == namespace
+        for endpoint in items(each, "endpoints")
+    )
+
+
+def _end_of(bundle: str) -> float | None:
+    """Return when the last authority of a bundle ends, infinity if none says so; None for what is no bundle."""
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=base64.b64decode(bundle, validate=True).decode("ascii"))
+    except (ssl.SSLError, binascii.Error, ValueError):
+        return None
+    ends = [ssl.cert_time_to_seconds(str(each["notAfter"])) for each in context.get_ca_certs() if "notAfter" in each]
+    return max(ends, default=math.inf)

@@ -1,0 +1,315 @@
+"""Checks of what is installed: the API server, kinds, rights, programs and their leases, clocks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from kai.api import times
+from kai.api.bad_value import BadValue
+from kai.doctor.findings import Finding, Looked, counted, failure, some, warning
+from kai.doctor.seen import (
+    PART_OF,
+    TOGETHER,
+    Manifest,
+    Program,
+    Seen,
+    items,
+    key_of,
+    labels_of,
+    lease_of,
+    name_of,
+    text,
+    within,
+)
+
+_OLDEST: Final = (1, 30)
+_KINDS: Final = {
+    "queues.scheduling.run.ai": "v2",
+    "podgroups.scheduling.run.ai": "v2alpha2",
+    "bindrequests.scheduling.run.ai": "v1alpha2",
+    "topologies.kai.scheduler": "v1alpha1",
+}
+_SLACK: Final = 5.0
+"""Clocks that are so many seconds apart are nothing to speak of."""
+_ASLEEP: Final = 120.0
+
+
+def api_server(seen: Seen) -> Looked:
+    """Whether the API server is of a version that kai works with."""
+    version = text(seen.version, "gitVersion") or "an unknown version"
+    numbers = [re.match(r"\d+", text(seen.version, part)) for part in ("major", "minor")]
+    found = tuple(int(each[0]) for each in numbers if each)
+    oldest = ".".join(map(str, _OLDEST))
+    problems: list[Finding] = []
+    if len(found) == len(_OLDEST) and found < _OLDEST:
+        problems.append(
+            failure(
+                f"API server {version} is older than {oldest}",
+                "upgrade the control plane: admission policies and resource claims need it",
+                found=version,
+                expected=f"{oldest} or newer",
+            )
+        )
+    return Looked(well=f"API server {version}", findings=problems)
+
+
+def own_rights(seen: Seen) -> Looked:
+    """Whether the one who looks may read what whole answers need."""
+    lacking = seen.missing.get("", ())
+    said = [
+        warning(
+            f"this account may not {some([str(each) for each in lacking])}: answers of kai are not whole",
+            "ask for a role with get and list on nodes, pods, namespaces, queues and podgroups",
+            found=", ".join(map(str, lacking)),
+        )
+    ]
+    return Looked(well="this account may read what kai's commands need", findings=said if lacking else ())
+
+
+def definitions(seen: Seen) -> Looked:
+    """Whether the kinds are defined, in the versions that kai reads and writes."""
+    known = {name_of(each): each for each in seen.all("crds")}
+    problems: list[Finding] = []
+    for name, version in _KINDS.items():
+        definition = known.get(name)
+        served = [text(each, "name") for each in items(definition, "spec", "versions") if within(each, "served")]
+        if definition is None:
+            problems.append(
+                failure(
+                    f"kind {name} is not defined", "kubectl apply -k deploy/crds", about=f"crd/{name}", found="none"
+                )
+            )
+        elif version not in served:
+            found = ", ".join(served) or "none"
+            problems.append(
+                failure(
+                    f"kind {name} is served as {found}, kai needs {version}",
+                    "kubectl apply -k deploy/crds",
+                    about=f"crd/{name}",
+                    found=found,
+                    expected=version,
+                )
+            )
+    return Looked(well=f"{len(_KINDS)} kinds are defined in the right versions", findings=problems)
+
+
+def programs(seen: Seen) -> Looked:
+    """Whether each role runs somewhere and is ready."""
+    found = seen.programs()
+    if not found:
+        told = warning(
+            "kai runs nowhere in this cluster", "kubectl apply -k deploy/    or helm install; see docs/install.md"
+        )
+        return Looked(well="", findings=[told])
+    running = {role for each in found for role in each.roles}
+    problems = [
+        failure(f"role {role} runs nowhere", f"kai run {role}: add it to a Deployment", about=f"role/{role}")
+        for role in TOGETHER
+        if role not in running
+    ]
+    for each in found:
+        if not each.is_ready:
+            where = f"{each.namespace}/{each.pod}"
+            problems.append(
+                warning(
+                    f"pod {where} ({', '.join(each.roles)}) is not ready",
+                    f"kubectl -n {each.namespace} logs {each.pod}",
+                    about=f"pod/{where}",
+                )
+            )
+    return Looked(well=f"{counted(len(found), 'pod')} of kai, all roles run", findings=problems)
+
+
+def role_rights(seen: Seen) -> Looked:
+    """Whether the accounts of roles have their rights."""
+    problems = [
+        failure(
+            f"{account} lacks the right to {some([str(each) for each in lacking])}",
+            "kubectl apply -k deploy/rights    (docs/security.md)",
+            about=f"serviceaccount/{account}",
+            found=", ".join(map(str, lacking)),
+        )
+        for account, lacking in sorted(seen.missing.items())
+        if account and lacking
+    ]
+    roles = sorted({role for each in seen.programs() for role in each.roles})
+    asked = sum(count for account, count in seen.asked.items() if account)
+    well = f"rights complete for {', '.join(roles)}" if asked else "no account of kai to ask about"
+    return Looked(well=well, findings=problems)
+
+
+def one_scheduler(seen: Seen) -> Looked:
+    """Whether each node pool has one scheduler."""
+    pools: dict[tuple[str, str], list[Program]] = {}
+    for each in seen.programs():
+        if "scheduler" in each.roles:
+            pools.setdefault(each.pool, []).append(each)
+    problems: list[Finding] = []
+    for (name, pool), members in sorted(pools.items()):
+        owners = sorted({f"{each.namespace}/{each.owner}" for each in members})
+        where = f"node pool {pool}" if pool else "the nodes without a node pool"
+        if len(owners) > 1:
+            problems.append(
+                failure(
+                    f"{len(owners)} schedulers named {name} decide about {where}: {some(owners)}",
+                    "give one of them another --partition-label-value, or scale it to 0",
+                    found=", ".join(owners),
+                    expected="one",
+                )
+            )
+        elif len(members) > 1 and not all(each.elects for each in members):
+            problems.append(
+                failure(
+                    f"{len(members)} replicas of {owners[0]} decide about {where} without electing a leader",
+                    "add --leader-elect=true (deploy/overlays/ha), or one replica only",
+                    found=f"{len(members)} replicas",
+                )
+            )
+    return Looked(well=f"{counted(len(pools), 'node pool')}, one scheduler each", findings=problems)
+
+
+def leases(seen: Seen) -> Looked:
+    """Whether programs that elect a leader have one, who renews the lease."""
+    known = {key_of(each): each for each in seen.all("leases")}
+    wanted = {f"{each.namespace}/{lease_of(each)}": each for each in seen.programs() if each.elects}
+    problems: list[Finding] = []
+    for key, program in sorted(wanted.items()):
+        lease = known.get(key)
+        holder, age = text(lease, "spec", "holderIdentity"), _age(lease, seen.now)
+        lasting = within(lease, "spec", "leaseDurationSeconds")
+        if not holder:
+            problems.append(
+                warning(
+                    f"no replica of {program.owner} holds lease {key}",
+                    f"kubectl -n {program.namespace} logs {program.pod}",
+                    about=f"lease/{key}",
+                )
+            )
+        elif age is not None and isinstance(lasting, int) and age > lasting + _SLACK:
+            problems.append(
+                failure(
+                    f"lease {key} was not renewed for {age:.0f}s; {holder} holds it",
+                    f"kubectl -n {program.namespace} logs {program.pod}    is its node alive?",
+                    about=f"lease/{key}",
+                    found=f"{age:.0f}s",
+                    expected=f"at most {lasting}s",
+                )
+            )
+    well = f"{counted(len(wanted), 'lease')} held and fresh" if wanted else "no program elects a leader"
+    return Looked(well=well, findings=problems)
+
+
+def clocks(seen: Seen) -> Looked:
+    """Whether clocks agree: leases carry the time of those who renew them."""
+    ages = {key_of(each): age for each in seen.all("leases") if (age := _age(each, seen.now)) is not None}
+    ahead = {key: -age for key, age in ages.items() if age < -_SLACK}
+    newest = min(ages.values(), default=0.0)
+    problems: list[Finding] = []
+    if ages and len(ahead) == len(ages):
+        problems.append(
+            warning(
+                f"the clock of this machine is {-max(ages.values()):.0f}s behind those of the cluster",
+                "set it by NTP: ages that kai prints are wrong by as much",
+            )
+        )
+    elif ahead:
+        key = max(ahead, key=lambda each: ahead[each])
+        problems.append(
+            warning(
+                f"lease {key} was renewed {ahead[key]:.0f}s in the future: the clock of its holder is ahead",
+                "set the clocks of all nodes by NTP",
+                about=f"lease/{key}",
+                found=f"{ahead[key]:.0f}s",
+                expected=f"at most {_SLACK:g}s",
+            )
+        )
+    elif newest > _ASLEEP:
+        problems.append(
+            warning(
+                f"no lease was renewed for {newest:.0f}s: the clock of this machine is ahead, or the cluster is asleep",
+                "set it by NTP",
+            )
+        )
+    return Looked(well=f"clocks agree ({counted(len(ages), 'lease')} looked at)", findings=problems)
+
+
+def module(seen: Seen) -> Looked:
+    """Whether the Python module that runs is ours."""
+    problems = [
+        failure(
+            f"the Python distribution {seen.foreign_module!r} has a module kai as well and may hide this one",
+            f"pip uninstall {seen.foreign_module}    then pip install --force-reinstall kai-scheduler",
+            found=seen.foreign_module,
+        )
+    ]
+    return Looked(well="no foreign Python module called kai", findings=problems if seen.foreign_module else ())
+
+
+# --- KAI-Scheduler -------------------------------------------------------------------------------------------------
+
+
+def other_scheduler(seen: Seen) -> Looked:
+    """Whether the scheduler of KAI-Scheduler decides beside ours."""
+    ours = {each.pool[1] for each in seen.programs() if "scheduler" in each.roles}
+    problems: list[Finding] = []
+    for each in seen.all("deployments"):
+        replicas = within(each, "spec", "replicas")
+        if not is_of_peer(each) or not name_of(each).startswith("kai-scheduler-") or replicas == 0:
+            continue
+        pool = _flags(each).get("partition-label-value", "")
+        count = counted(replicas if isinstance(replicas, int) else 1, "replica")
+        lease = "" if replicas not in {None, 1} else ", which takes no lease"
+        tell = failure if pool in ours else warning
+        problems.append(
+            tell(
+                f"the scheduler of KAI-Scheduler runs ({name_of(each)}, {count}{lease})",
+                _way_to_stop(seen, each),
+                about=f"deployment/{key_of(each)}",
+            )
+        )
+    return Looked(well="no scheduler of KAI-Scheduler runs", findings=problems)
+
+
+def is_of_peer(deployment: Manifest) -> bool:
+    """Return whether a Deployment is one of KAI-Scheduler's."""
+    if labels_of(deployment).get(PART_OF) == "kai":
+        return False
+    images = [text(each, "image") for each in items(deployment, "spec", "template", "spec", "containers")]
+    name = name_of(deployment)
+    return (
+        name == "kai-operator" or name.startswith("kai-scheduler-") or any("/kai-scheduler/" in each for each in images)
+    )
+
+
+def _way_to_stop(seen: Seen, deployment: Manifest) -> str:
+    """Return the command that stops the scheduler: by the field of its Config where this version has one."""
+    namespace = text(deployment, "metadata", "namespace")
+    config = next(iter(seen.all("configs")), None)
+    crd = next((each for each in seen.all("crds") if name_of(each) == "configs.kai.scheduler"), None)
+    schemas = [within(each, "schema", "openAPIV3Schema") for each in items(crd, "spec", "versions")]
+    path = ("properties", "spec", "properties", "scheduler", "properties", "replicas")
+    if config is not None and any(within(each, *path) is not None for each in schemas):
+        patch = '{"spec": {"scheduler": {"replicas": 0}}}'
+        field = "sets spec.scheduler.replicas"
+        return f"kubectl patch config.kai.scheduler {name_of(config)} --type=merge -p '{patch}'    {field}"
+    return f"kubectl -n {namespace} scale deploy kai-operator {name_of(deployment)} --replicas=0"
+
+
+def _flags(deployment: Manifest) -> Mapping[str, str]:
+    return dict(_words(deployment))
+
+
+def _words(deployment: Manifest) -> Iterator[tuple[str, str]]:
+    for container in items(deployment, "spec", "template", "spec", "containers"):
+        for word in items(container, "args"):
+            name, _, value = str(word).lstrip("-").partition("=")
+            yield name, value
+
+
+def _age(lease: object, now: float) -> float | None:
+    try:
+        return now - times.instant(text(lease, "spec", "renewTime"))
+    except BadValue:
+        return None

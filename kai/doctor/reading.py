@@ -1,0 +1,166 @@
+"""Looking at a cluster once: lists of manifests, reviews of rights, the version. Nothing is written.
+
+A list that cannot be read is noted with its reason; the checks that need it are skipped. Only a server that gives no
+answer ends the look.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from typing import Any, Final
+
+import anyio
+import attrs
+
+from kai.cluster.answers import status_of
+from kai.cluster.calls import Answer, Call, NoAnswer, Transport
+from kai.cluster.port import Clock
+from kai.doctor.rights import rights_of, rights_of_readers
+from kai.doctor.seen import Manifest, Right, Seen, within
+from kai.errors import UnreachableError
+
+LISTS: Final[Mapping[str, str]] = {
+    "nodes": "/api/v1/nodes",
+    "pods": "/api/v1/pods",
+    "namespaces": "/api/v1/namespaces",
+    "queues": "/apis/scheduling.run.ai/v2/queues",
+    "podgroups": "/apis/scheduling.run.ai/v2alpha2/podgroups",
+    "bindrequests": "/apis/scheduling.run.ai/v1alpha2/bindrequests",
+    "configs": "/apis/kai.scheduler/v1/configs",
+    "crds": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "deployments": "/apis/apps/v1/deployments",
+    "leases": "/apis/coordination.k8s.io/v1/leases",
+    "endpointslices": "/apis/discovery.k8s.io/v1/endpointslices",
+    "validating": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+    "mutating": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    "policies": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "policybindings": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
+}
+REVIEWS: Final = "reviews"
+"""The name under which it is noted that rights of others could not be asked about."""
+_AUTHORIZATION: Final = "/apis/authorization.k8s.io/v1"
+_PAGE: Final = "1000"
+_AT_ONCE: Final = 8
+_DISTRIBUTION: Final = "kai-scheduler"
+
+
+@attrs.define
+class Look:
+    """One look at a cluster over a way to its server; `cluster` is what messages call it."""
+
+    transport: Transport
+    clock: Clock
+    cluster: str
+    _lists: dict[str, tuple[Manifest, ...]] = attrs.field(factory=dict)
+    _unread: dict[str, str] = attrs.field(factory=dict)
+    _missing: dict[str, list[Right]] = attrs.field(factory=dict)
+    _asked: dict[str, int] = attrs.field(factory=dict)
+    _limiter: anyio.Semaphore = attrs.field(factory=lambda: anyio.Semaphore(_AT_ONCE))
+
+    async def all(self) -> Seen:
+        """Return everything that checks look at.
+
+        Raises: UnreachableError.
+        """
+        version = await self._version()
+        async with anyio.create_task_group() as tasks:
+            for name, path in LISTS.items():
+                tasks.start_soon(self._list, name, path)
+        seen = Seen(now=self.clock.now(), version=version, lists=self._lists)
+        await self._review("", rights_of_readers())
+        accounts: dict[str, set[str]] = {}
+        for each in seen.programs():
+            accounts.setdefault(f"{each.namespace}/{each.account}", set()).update(each.roles)
+        for account, roles in accounts.items():
+            await self._review(account, rights_of(sorted(roles)))
+        return attrs.evolve(
+            seen,
+            now=self.clock.now(),
+            unread=self._unread,
+            missing={account: tuple(rights) for account, rights in self._missing.items()},
+            asked=self._asked,
+            foreign_module=foreign_module(),
+        )
+
+    async def _version(self) -> Mapping[str, Any]:
+        answer = await self.transport.request(Call(method="GET", path="/version"))
+        if isinstance(answer, NoAnswer):
+            raise UnreachableError(f"cannot reach the cluster of {self.cluster}: {answer.message}")
+        if answer.status == 401:
+            raise UnreachableError(
+                f"the cluster of {self.cluster} does not know these credentials (401)", is_forbidden=True
+            )
+        found = _decoded(answer)
+        return found if isinstance(found, Mapping) and answer.is_good else {}
+
+    async def _list(self, name: str, path: str) -> None:
+        out: list[Manifest] = []
+        token = ""
+        while True:
+            query = (("limit", _PAGE), *((("continue", token),) if token else ()))
+            async with self._limiter:
+                answer = await self.transport.request(Call(method="GET", path=path, query=query))
+            if isinstance(answer, Answer) and answer.status == 404:
+                break
+            page = _decoded(answer) if isinstance(answer, Answer) and answer.is_good else None
+            if page is None:
+                self._unread[name] = _why(answer)
+                return
+            out += within(page, "items") or ()
+            token = within(page, "metadata", "continue") or ""
+            if not token:
+                break
+        self._lists[name] = tuple(out)
+
+    async def _review(self, account: str, rights: Iterable[Right]) -> None:
+        """Ask which of these rights an account has; "" is the account that asks."""
+        async with anyio.create_task_group() as tasks:
+            for right in rights:
+                tasks.start_soon(self._ask, account, right)
+
+    async def _ask(self, account: str, right: Right) -> None:
+        resource, _, subresource = right.resource.partition("/")
+        about = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource}
+        spec: dict[str, Any] = {"resourceAttributes": {**about, "namespace": right.namespace}}
+        kind = "SelfSubjectAccessReview"
+        if account:
+            kind = "SubjectAccessReview"
+            namespace, _, name = account.partition("/")
+            groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+            spec |= {"user": f"system:serviceaccount:{namespace}:{name}", "groups": groups}
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+        call = Call(method="POST", path=f"{_AUTHORIZATION}/{kind.lower()}s", body=json.dumps(body).encode())
+        async with self._limiter:
+            answer = await self.transport.request(call)
+        found = _decoded(answer) if isinstance(answer, Answer) and answer.is_good else None
+        if found is None:
+            self._unread[REVIEWS] = _why(answer)
+            return
+        self._asked[account] = self._asked.get(account, 0) + 1
+        if within(found, "status", "allowed") is not True:
+            self._missing.setdefault(account, []).append(right)
+
+
+def foreign_module() -> str:
+    """Return which installed distribution besides ours has a module ``kai``; "" for none."""
+    owners = metadata.packages_distributions().get("kai", [])
+    return next((each for each in sorted(set(owners)) if each != _DISTRIBUTION), "")
+
+
+def _decoded(answer: Answer) -> Any:  # noqa: ANN401 - JSON from outside
+    try:
+        return json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _why(answer: Answer | NoAnswer) -> str:
+    if isinstance(answer, NoAnswer):
+        return answer.message or "no answer"
+    if answer.status == 403:
+        return "not allowed"
+    message = status_of(answer.body).get("message")
+    return message if isinstance(message, str) and message else f"HTTP status {answer.status}"

@@ -1,0 +1,88 @@
+"""The rights without which a role does not work; ``docs/security.md`` has all of them, with the reason for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from kai.doctor.seen import Right
+
+_READ: Final = ("get", "list", "watch")
+_OURS: Final = "scheduling.run.ai"
+_RESERVATION: Final = "kai-resource-reservation"
+_SCALE: Final = "kai-scale-adjust"
+
+_Row = tuple[str, tuple[str, ...], tuple[str, ...], str]
+TABLE: Final[dict[str, tuple[_Row, ...]]] = {
+    "scheduler": (
+        ("", ("nodes", "pods", "namespaces", "configmaps", "persistentvolumeclaims"), _READ, ""),
+        ("", ("pods", "pods/status"), ("patch",), ""),
+        ("", ("pods/eviction",), ("create",), ""),
+        ("", ("events",), ("create",), ""),
+        ("policy", ("poddisruptionbudgets",), _READ, ""),
+        ("scheduling.k8s.io", ("priorityclasses",), _READ, ""),
+        ("storage.k8s.io", ("storageclasses",), _READ, ""),
+        ("kai.scheduler", ("topologies",), _READ, ""),
+        (_OURS, ("queues", "podgroups", "bindrequests"), _READ, ""),
+        (_OURS, ("podgroups", "podgroups/status", "queues/status"), ("patch",), ""),
+        (_OURS, ("bindrequests",), ("create", "delete"), ""),
+    ),
+    "binder": (
+        ("", ("nodes", "pods"), _READ, ""),
+        ("", ("pods/binding",), ("create",), ""),
+        ("", ("pods", "pods/status"), ("patch",), ""),
+        (_OURS, ("bindrequests",), (*_READ, "delete"), ""),
+        (_OURS, ("bindrequests/status",), ("patch",), ""),
+        ("", ("pods",), ("create",), _RESERVATION),
+    ),
+    "podgrouper": (
+        ("", ("pods", "namespaces"), _READ, ""),
+        ("", ("pods",), ("patch",), ""),
+        (_OURS, ("podgroups",), (*_READ, "create", "patch"), ""),
+        ("batch", ("jobs",), ("get",), ""),
+        ("apps", ("replicasets",), ("get",), ""),
+    ),
+    "podgroup-controller": (
+        ("", ("pods", "nodes"), _READ, ""),
+        (_OURS, ("podgroups",), _READ, ""),
+        (_OURS, ("podgroups/status",), ("patch",), ""),
+    ),
+    "queue-controller": (
+        ("", ("pods", "nodes"), _READ, ""),
+        (_OURS, ("queues", "podgroups"), _READ, ""),
+        (_OURS, ("queues/status",), ("patch",), ""),
+    ),
+    "node-scale-adjuster": (
+        ("", ("pods",), _READ, ""),
+        ("", ("pods",), ("create", "delete"), _SCALE),
+    ),
+    "admission": ((_OURS, ("queues",), _READ, ""),),
+}
+READER: Final[tuple[_Row, ...]] = (
+    ("", ("nodes", "pods", "namespaces"), ("list",), ""),
+    (_OURS, ("queues", "podgroups"), ("list",), ""),
+)
+"""What a person needs whose commands are to see a whole cluster."""
+
+
+def rights_of(roles: Iterable[str]) -> Iterator[Right]:
+    """Yield what these roles need, each once."""
+    seen: set[tuple[str, str, str, str]] = set()
+    for role in roles:
+        for right in _spread(role, TABLE.get(role, ())):
+            key = (right.verb, right.group, right.resource, right.namespace)
+            if key not in seen:
+                seen.add(key)
+                yield right
+
+
+def rights_of_readers() -> Iterator[Right]:
+    """Yield what commands that only read need for whole answers."""
+    yield from _spread("", READER)
+
+
+def _spread(role: str, rows: Iterable[_Row]) -> Iterator[Right]:
+    for group, resources, verbs, namespace in rows:
+        for resource in resources:
+            for verb in verbs:
+                yield Right(role=role, verb=verb, group=group, resource=resource, namespace=namespace)

@@ -1,0 +1,180 @@
+"""What a look at a cluster brought: manifests by list, rights that are missing, the clock; and the programs in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from kai.api.wire import EMPTY
+
+Manifest = Mapping[str, Any]
+
+PART_OF: Final = "app.kubernetes.io/part-of"
+ROLES: Final = (
+    *("scheduler", "binder", "podgrouper", "podgroup-controller", "queue-controller", "node-scale-adjuster"),
+    "admission",
+)
+TOGETHER: Final = ROLES[:-1]
+
+
+@attrs.frozen(kw_only=True)
+class Right:
+    """Something that an account should be allowed to do."""
+
+    role: str
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        place = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}{place}"
+
+
+@attrs.frozen(kw_only=True)
+class Program:
+    """A pod that runs kai."""
+
+    namespace: str
+    pod: str
+    owner: str
+    """The name of what made it, less the hash of a ReplicaSet."""
+    account: str
+    roles: tuple[str, ...]
+    flags: Mapping[str, str]
+    is_ready: bool
+
+    @property
+    def pool(self) -> tuple[str, str]:
+        """The scheduler name and the node pool that a scheduler in it serves."""
+        return self.flags.get("scheduler-name", "kai-scheduler"), self.flags.get("partition-label-value", "")
+
+    @property
+    def elects(self) -> bool:
+        """Whether its replicas agree on one that works."""
+        return self.flags.get("leader-elect", "false") in {"", "true", "1", "t"}
+
+
+@attrs.frozen(kw_only=True)
+class Seen:
+    """A look at a cluster."""
+
+    now: float
+    """The clock of the machine that looked."""
+    version: Mapping[str, Any] = EMPTY
+    lists: Mapping[str, tuple[Manifest, ...]] = EMPTY
+    """The objects by list: nodes, pods, queues and so on; a kind that is not served is an empty list."""
+    unread: Mapping[str, str] = EMPTY
+    """The lists that could not be read, and why."""
+    missing: Mapping[str, tuple[Right, ...]] = EMPTY
+    """By account ("" for the one that looks), the rights that it lacks."""
+    asked: Mapping[str, int] = EMPTY
+    """By account, how many rights were asked about."""
+    foreign_module: str = ""
+    """Which distribution besides ours claims the module ``kai``; "" for none."""
+
+    def all(self, name: str) -> tuple[Manifest, ...]:
+        """Return a list; an empty one if it could not be read."""
+        return self.lists.get(name, ())
+
+    def programs(self) -> tuple[Program, ...]:
+        """Return the pods that run kai and have not ended."""
+        return tuple(_programs(self.all("pods")))
+
+
+def text(manifest: object, *path: str) -> str:
+    """Return a text inside of a manifest; "" where there is none."""
+    found = within(manifest, *path)
+    return found if isinstance(found, str) else ""
+
+
+def within(manifest: object, *path: str) -> Any:  # noqa: ANN401 - JSON from outside
+    """Return what is at a path inside of a manifest; None where the path leads nowhere."""
+    for step in path:
+        manifest = manifest.get(step) if isinstance(manifest, Mapping) else None
+    return manifest
+
+
+def items(manifest: object, *path: str) -> tuple[Any, ...]:
+    """Return the list at a path inside of a manifest; an empty one where there is none."""
+    found = within(manifest, *path)
+    return tuple(found) if isinstance(found, list | tuple) else ()
+
+
+def name_of(manifest: Manifest) -> str:
+    """Return the name of an object."""
+    return text(manifest, "metadata", "name")
+
+
+def key_of(manifest: Manifest) -> str:
+    """Return ``namespace/name`` of an object, or its name where it has no namespace."""
+    namespace = text(manifest, "metadata", "namespace")
+    return f"{namespace}/{name_of(manifest)}" if namespace else name_of(manifest)
+
+
+def labels_of(manifest: Manifest) -> Mapping[str, str]:
+    """Return the labels of an object."""
+    found = within(manifest, "metadata", "labels")
+    return found if isinstance(found, Mapping) else EMPTY
+
+
+def _programs(pods: Iterable[Manifest]) -> Iterator[Program]:
+    for pod in pods:
+        if text(pod, "status", "phase") in {"Succeeded", "Failed"}:
+            continue
+        for container in items(pod, "spec", "containers"):
+            words = [*items(container, "command"), *items(container, "args")]
+            if labels_of(pod).get(PART_OF) != "kai" or "run" not in words:
+                continue
+            words = words[words.index("run") + 1 :]
+            yield Program(
+                namespace=text(pod, "metadata", "namespace"),
+                pod=name_of(pod),
+                owner=_owner(pod),
+                account=text(pod, "spec", "serviceAccountName") or "default",
+                roles=tuple(word for word in words if word in ROLES) or TOGETHER,
+                flags=dict(_flags(words)),
+                is_ready=_is_ready(pod),
+            )
+
+
+def _owner(pod: Manifest) -> str:
+    for owner in items(pod, "metadata", "ownerReferences"):
+        name = text(owner, "name")
+        return name.rpartition("-")[0] if text(owner, "kind") == "ReplicaSet" else name
+    return name_of(pod)
+
+
+def _flags(words: Iterable[object]) -> Iterator[tuple[str, str]]:
+    for word in words:
+        if isinstance(word, str) and word.startswith("-"):
+            name, _, value = word.lstrip("-").partition("=")
+            yield name, value
+
+
+def _is_ready(pod: Manifest) -> bool:
+    return any(
+        text(each, "type") == "Ready" and text(each, "status") == "True" for each in items(pod, "status", "conditions")
+    )
+
+
+LEASES: Final[Mapping[str, str]] = {
+    "binder": "2ad35f9c.kai.scheduler",
+    "podgrouper": "54dff599.kai.scheduler",
+    "podgroup-controller": "o1x22tjj.kai.scheduler",
+    "queue-controller": "ov3xj497.kai.scheduler",
+    "node-scale-adjuster": "7n7h49uc.kai.scheduler",
+    "admission": "ojptxr84.kai.scheduler",
+}
+"""The lease of each role that runs alone; the scheduler's is named after it and its node pool."""
+
+
+def lease_of(program: Program) -> str:
+    """Return the name of the lease that a program holds or waits for."""
+    if "scheduler" not in program.roles:
+        return LEASES[program.roles[0]]
+    scheduler, pool = program.pool
+    return f"{scheduler}-{pool}" if pool else scheduler

@@ -1,0 +1,316 @@
+"""Checks of what users made: queues, jobs, bind requests, and the nodes that they ask for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from kai.api import names, times
+from kai.api.bad_value import BadValue
+from kai.doctor.findings import Finding, Looked, counted, failure, some, warning
+from kai.doctor.seen import Manifest, Seen, key_of, labels_of, name_of, text, within
+
+_LATE: Final = 120.0
+"""A pod without a group, or a bind request without an outcome, is late after so many seconds."""
+_RESOURCES: Final = ("gpu", "cpu", "memory")
+_DEFAULT_CLASSES: Final = ("train", "build-preemptible", "build", "inference")
+
+
+def queue_tree(seen: Seen) -> Looked:
+    """Whether each queue hangs below one that exists, and none below itself."""
+    parents = {name_of(each): text(each, "spec", "parentQueue") for each in seen.all("queues")}
+    problems: list[Finding] = []
+    for name, parent in sorted(parents.items()):
+        if parent and parent not in parents:
+            patch = f"kubectl edit queue {name}    its spec.parentQueue"
+            problems.append(
+                failure(f"queue {name}: its parent {parent} does not exist", patch, about=f"queue/{name}", found=parent)
+            )
+        elif _is_below_itself(name, parents):
+            help_text = f"kubectl edit queue {name}    its spec.parentQueue leads back to it"
+            problems.append(failure(f"queue {name} is below itself", help_text, about=f"queue/{name}", found=parent))
+    well = f"{counted(len(parents), 'queue')}, none without its parent"
+    if not parents:
+        problems.append(warning("there is no queue: no job can be scheduled", "see docs/install.md"))
+    return Looked(well=well, findings=problems)
+
+
+def quotas(seen: Seen) -> Looked:
+    """Whether parents have the quota that they promise to their children."""
+    queues = {name_of(each): each for each in seen.all("queues")}
+    problems: list[Finding] = []
+    for name, queue in sorted(queues.items()):
+        children = [each for each in queues.values() if text(each, "spec", "parentQueue") == name]
+        for resource in _RESOURCES:
+            own = _amount(queue, resource, "quota")
+            promised = [_amount(each, resource, "quota") for each in children]
+            if own < 0 or any(each < 0 for each in promised) or sum(promised) <= own:
+                continue
+            problems.append(
+                warning(
+                    f"queue {name}: the {resource} quotas of its children sum to {sum(promised):g} of {own:g}",
+                    f"kubectl edit queue {name}    quota: {sum(promised):g}, or less for the children",
+                    about=f"queue/{name}",
+                    found=f"{sum(promised):g}",
+                    expected=f"at most {own:g}",
+                )
+            )
+        limit, quota = _amount(queue, "gpu", "limit"), _amount(queue, "gpu", "quota")
+        if 0 <= limit < quota:
+            problems.append(
+                warning(
+                    f"queue {name}: its limit of {limit:g} GPUs is below its quota of {quota:g}",
+                    f"kubectl edit queue {name}    limit: -1 is no limit",
+                    about=f"queue/{name}",
+                )
+            )
+    return Looked(well="no quota is promised twice", findings=problems)
+
+
+def jobs_in_parents(seen: Seen) -> Looked:
+    """Whether jobs are in leaf queues: no other queue runs any."""
+    parents = {text(each, "spec", "parentQueue") for each in seen.all("queues")}
+    found = _groups_by_queue(seen)
+    problems = [
+        failure(
+            f"{_jobs(groups)} in queue {queue}, which has children; only a leaf queue runs jobs",
+            f"label the workloads with kai.scheduler/queue: one of {some(_leaves_below(seen, queue))}",
+            about=f"queue/{queue}",
+            found=some(groups),
+        )
+        for queue, groups in sorted(found.items())
+        if queue and queue in parents
+    ]
+    total = sum(map(len, found.values()))
+    return Looked(well=f"{counted(total, 'job')}, none in a parent queue", findings=problems)
+
+
+def jobs_without_queue(seen: Seen) -> Looked:
+    """Whether each job names a queue that exists."""
+    known = {name_of(each) for each in seen.all("queues")}
+    problems = [
+        failure(
+            f"{_jobs(groups)} in queue {queue!r}, which does not exist" if queue else f"{_jobs(groups)} name no queue",
+            "label the workloads with kai.scheduler/queue, or create the queue    kubectl get queues",
+            about=f"queue/{queue}",
+            found=some(groups),
+        )
+        for queue, groups in sorted(_groups_by_queue(seen).items())
+        if queue not in known
+    ]
+    return Looked(well="each job is in a queue that exists", findings=problems)
+
+
+def pods_without_group(seen: Seen) -> Looked:
+    """Whether pods of ours get a group: the pod grouper is at work."""
+    late = [
+        key_of(each)
+        for each in _waiting(seen)
+        if names.POD_GROUP not in _annotations(each)
+        and names.SKIP not in _annotations(each)
+        and _age(each, seen.now) > _LATE
+    ]
+    told = failure(
+        f"{counted(len(late), 'pod')} got no pod group in {_LATE:g}s: {some(late)}",
+        "is the podgrouper running?    kubectl -n kai-scheduler logs deploy/kai | grep grouped",
+        found=some(late),
+    )
+    return Looked(well="each waiting pod has its pod group", findings=[told] if late else ())
+
+
+def bind_requests(seen: Seen) -> Looked:
+    """Whether what the scheduler ordered is carried out: the binder is at work."""
+    late, failed = [], []
+    for each in seen.all("bindrequests"):
+        phase = text(each, "status", "phase")
+        if phase == "Failed":
+            failed.append(key_of(each))
+        elif phase != "Succeeded" and _age(each, seen.now) > _LATE:
+            late.append(key_of(each))
+    problems: list[Finding] = []
+    if late:
+        problems.append(
+            failure(
+                f"{counted(len(late), 'bind request')} without an outcome for {_LATE:g}s: {some(late)}",
+                "is the binder running?    kubectl -n kai-scheduler get pods",
+                found=some(late),
+            )
+        )
+    if failed:
+        namespace, _, name = failed[0].partition("/")
+        problems.append(
+            warning(
+                f"{counted(len(failed), 'bind request')} failed: {some(failed)}",
+                f"kubectl -n {namespace} get bindrequest {name} -o yaml    status.reason says why",
+                found=some(failed),
+            )
+        )
+    return Looked(well=f"{counted(len(seen.all('bindrequests')), 'bind request')}, none late", findings=problems)
+
+
+def gpu_memory(seen: Seen) -> Looked:
+    """Whether nodes say how much memory their GPUs have, where pods ask for GPU memory."""
+    asking = [key_of(each) for each in _alive(seen) if names.GPU_MEMORY in _annotations(each)]
+    silent = [
+        name_of(each)
+        for each in seen.all("nodes")
+        if _gpus(each) and not any(_tells_memory(label) for label in labels_of(each))
+    ]
+    found = f"{counted(len(silent), 'GPU node')} without the label {names.NODE_GPU_MEMORY}: {some(silent)}"
+    node = silent[0] if silent else ""
+    help_text = f"install GPU feature discovery, or kubectl label node {node} {names.NODE_GPU_MEMORY}=81920"
+    problems: list[Finding] = []
+    if silent and asking:
+        problems.append(
+            failure(f"{found}; GPU memory is asked for by {counted(len(asking), 'pod')}", help_text, found=some(silent))
+        )
+    elif silent:
+        problems.append(
+            warning(f"{found}; pods that ask for GPU memory find no place there", help_text, found=some(silent))
+        )
+    gpu_nodes = sum(bool(_gpus(each)) for each in seen.all("nodes"))
+    return Looked(well=f"{counted(gpu_nodes, 'GPU node')}, all tell the memory of their GPUs", findings=problems)
+
+
+def reservations(seen: Seen) -> Looked:
+    """Whether the namespace is there in which shared GPUs are held."""
+    wanted = {each.flags.get("resource-reservation-namespace", names.RESERVATION_NAMESPACE) for each in seen.programs()}
+    known = {name_of(each) for each in seen.all("namespaces")}
+    sharing = [
+        key_of(each) for each in _alive(seen) if {names.GPU_FRACTION, names.GPU_MEMORY} & _annotations(each).keys()
+    ]
+    problems: list[Finding] = []
+    for namespace in sorted((wanted or {names.RESERVATION_NAMESPACE}) - known):
+        tell = failure if sharing else warning
+        problems.append(
+            tell(
+                f"namespace {namespace} does not exist: GPUs cannot be shared"
+                + (f", as {counted(len(sharing), 'pod')} asked" if sharing else ""),
+                "kubectl apply -k deploy/prerequisites",
+                about=f"namespace/{namespace}",
+            )
+        )
+    return Looked(well="the namespace of reservation pods is there", findings=problems)
+
+
+def pools(seen: Seen) -> Looked:
+    """Whether each node pool that something is in has a scheduler."""
+    served = {each.pool[1] for each in seen.programs() if "scheduler" in each.roles}
+    if not served:
+        return Looked(well="no scheduler of kai to compare node pools with")
+    wanted = Counter(
+        pool
+        for kind in ("queues", "podgroups")
+        for each in seen.all(kind)
+        if (pool := labels_of(each).get(names.NODE_POOL))
+    )
+    problems = [
+        failure(
+            f"node pool {pool} has no scheduler: {counted(count, 'queue or job', 'queues and jobs')} wait for one",
+            f"run a scheduler with --partition-label-value={pool}, or remove the label {names.NODE_POOL}",
+            about=f"nodepool/{pool}",
+        )
+        for pool, count in sorted(wanted.items())
+        if pool not in served
+    ]
+    return Looked(well="each node pool has a scheduler", findings=problems)
+
+
+def priority_classes(seen: Seen) -> Looked:
+    """Whether the priority classes exist that jobs name."""
+    known = {name_of(each) for each in seen.all("priorityclasses")}
+    named = Counter(
+        wanted
+        for each in seen.all("podgroups")
+        if (wanted := text(each, "spec", "priorityClassName")) not in {"", *known}
+    )
+    problems = [
+        warning(
+            f"priority class {name} does not exist; {counted(count, 'job')} with it get the default priority",
+            "kubectl apply -k deploy/prerequisites    or kubectl get priorityclasses",
+            about=f"priorityclass/{name}",
+        )
+        for name, count in sorted(named.items())
+    ]
+    absent = [name for name in _DEFAULT_CLASSES if name not in known and name not in named]
+    if absent:
+        help_text = "kubectl apply -k deploy/prerequisites"
+        problems.append(warning(f"priority classes are not installed: {some(absent)}", help_text, found=some(absent)))
+    return Looked(well="priority classes that jobs name exist", findings=problems)
+
+
+# --- What is looked at ---------------------------------------------------------------------------------------------
+
+
+def _is_below_itself(name: str, parents: Mapping[str, str]) -> bool:
+    at, steps = parents[name], 0
+    while at in parents and steps <= len(parents):
+        if at == name:
+            return True
+        at, steps = parents[at], steps + 1
+    return False
+
+
+def _amount(queue: Manifest, resource: str, field: str) -> float:
+    """Return an amount of a queue; what is not said is 0, and -1 has no bound."""
+    found = within(queue, "spec", "resources", resource, field)
+    return float(found) if isinstance(found, int | float) else 0.0
+
+
+def _groups_by_queue(seen: Seen) -> Mapping[str, list[str]]:
+    out: dict[str, list[str]] = {}
+    for each in seen.all("podgroups"):
+        out.setdefault(text(each, "spec", "queue"), []).append(key_of(each))
+    return out
+
+
+def _leaves_below(seen: Seen, queue: str) -> list[str]:
+    parents = {name_of(each): text(each, "spec", "parentQueue") for each in seen.all("queues")}
+    inner = set(parents.values())
+    return sorted(name for name in parents if name not in inner and queue in _ancestors(name, parents))
+
+
+def _ancestors(name: str, parents: Mapping[str, str]) -> set[str]:
+    out: set[str] = set()
+    while (name := parents.get(name, "")) and name not in out:
+        out.add(name)
+    return out
+
+
+def _jobs(groups: list[str]) -> str:
+    return f"job {groups[0]} is" if len(groups) == 1 else f"{len(groups)} jobs ({some(groups)}) are"
+
+
+def _alive(seen: Seen) -> Iterator[Manifest]:
+    yield from (each for each in seen.all("pods") if text(each, "status", "phase") not in {"Succeeded", "Failed"})
+
+
+def _waiting(seen: Seen) -> Iterator[Manifest]:
+    """Yield the pods of ours that have no node yet."""
+    ours = {each.pool[0] for each in seen.programs()} or {names.SCHEDULER_NAME}
+    for each in _alive(seen):
+        if text(each, "spec", "schedulerName") in ours and not text(each, "spec", "nodeName"):
+            yield each
+
+
+def _annotations(manifest: Manifest) -> Mapping[str, Any]:
+    found = within(manifest, "metadata", "annotations")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _age(manifest: Manifest, now: float) -> float:
+    try:
+        return now - times.instant(text(manifest, "metadata", "creationTimestamp"))
+    except BadValue:
+        return 0.0
+
+
+def _gpus(node: Manifest) -> bool:
+    amounts = within(node, "status", "allocatable")
+    found = [amounts.get(name) for name in names.GPU_RESOURCES] if isinstance(amounts, Mapping) else []
+    return any(str(each or "0") != "0" for each in found)
+
+
+def _tells_memory(label: str) -> bool:
+    return label == names.NODE_GPU_MEMORY or label.startswith(names.NODE_AMD_GPU_MEMORY_PREFIX)

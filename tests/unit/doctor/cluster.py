@@ -1,0 +1,126 @@
+"""A healthy cluster as doctor sees it, for tests to spoil."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from kai.api.times import instant_text
+from kai.doctor.seen import Right, Seen
+
+NOW = 1_800_000_000.0
+READY = {"conditions": [{"type": "Ready", "status": "True"}], "phase": "Running"}
+AUTHORITY = Path(__file__).with_name("authority.pem")
+"""A self-signed authority that is valid from 2026 to 2126."""
+
+
+def ago(seconds: float) -> str:
+    return instant_text(NOW - seconds)
+
+
+def obj(name: str, namespace: str = "", *, labels: Any = None, annotations: Any = None, **more: Any) -> dict[str, Any]:
+    metadata = {"name": name, "creationTimestamp": ago(3600)}
+    metadata |= {"namespace": namespace} if namespace else {}
+    metadata |= {"labels": labels} if labels else {}
+    metadata |= {"annotations": annotations} if annotations else {}
+    return {"metadata": metadata, **more}
+
+
+def kai_pod(name: str = "kai-7c9-x", *words: str, owner: str = "kai-7c9", account: str = "kai") -> dict[str, Any]:
+    found = obj(name, "kai-scheduler", labels={"app.kubernetes.io/part-of": "kai"}, status=dict(READY))
+    found["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": owner}]
+    container = {"name": "kai", "image": "kai:0.1.0", "args": ["run", *words]}
+    return {**found, "spec": {"serviceAccountName": account, "nodeName": "n", "containers": [container]}}
+
+
+def pod(name: str, *, age: float = 3600, annotations: Any = None, **spec: Any) -> dict[str, Any]:
+    found = obj(name, "ml", annotations=annotations, spec={"schedulerName": "kai-scheduler", **spec}, status={})
+    found["metadata"]["creationTimestamp"] = ago(age)
+    return found
+
+
+def queue(name: str, parent: str = "", **gpu: float) -> dict[str, Any]:
+    spec: dict[str, Any] = {"parentQueue": parent} if parent else {}
+    return obj(name, spec={**spec, "resources": {"gpu": gpu}})
+
+
+def group(name: str, queue: str, **spec: Any) -> dict[str, Any]:
+    return obj(name, "ml", spec={"queue": queue, **spec})
+
+
+def lease(name: str, *, age: float = 1.0, holder: str = "kai-7c9-x", lasting: int = 15) -> dict[str, Any]:
+    spec = {"holderIdentity": holder, "renewTime": ago(age), "leaseDurationSeconds": lasting}
+    return obj(name, "kai-scheduler", spec=spec)
+
+
+def definition(name: str, version: str, schema: Any = None) -> dict[str, Any]:
+    return obj(
+        name, spec={"versions": [{"name": version, "served": True, "schema": {"openAPIV3Schema": schema or {}}}]}
+    )
+
+
+def webhook(name: str, service: str = "kai-admission", *, policy: str = "Fail", bundle: str | None = None) -> Any:
+    authority = base64.b64encode(AUTHORITY.read_bytes()).decode()
+    reference = {"namespace": "kai-scheduler", "name": service}
+    config = {"service": reference, "caBundle": authority if bundle is None else bundle}
+    return obj(name, webhooks=[{"name": f"{name}.kai", "failurePolicy": policy, "clientConfig": config}])
+
+
+def slice_of(service: str, *, ready: bool = True) -> dict[str, Any]:
+    endpoints = [{"conditions": {"ready": ready}}]
+    return obj(f"{service}-1", "kai-scheduler", labels={"kubernetes.io/service-name": service}, endpoints=endpoints)
+
+
+def deployment(name: str, image: str, *, replicas: int = 1, args: tuple[str, ...] = ()) -> dict[str, Any]:
+    container = {"image": image, "args": list(args)}
+    return obj(name, "kai-scheduler", spec={"replicas": replicas, "template": {"spec": {"containers": [container]}}})
+
+
+def right(verb: str = "patch", resource: str = "pods/status") -> Right:
+    return Right(role="binder", verb=verb, group="", resource=resource)
+
+
+POLICIES = ("kai-bindrequests", "kai-gpu-requests", "kai-grants", "kai-podgroup-status", "kai-bound-pods")
+HEALTHY = Seen(
+    now=NOW,
+    version={"gitVersion": "v1.34.1", "major": "1", "minor": "34+"},
+    lists={
+        "nodes": (
+            obj("gpu-1", labels={"nvidia.com/gpu.memory": "81920"}, status={"allocatable": {"nvidia.com/gpu": "8"}}),
+            obj("cpu-1", status={"allocatable": {"cpu": "8"}}),
+        ),
+        "pods": (kai_pod(), pod("train-0", annotations={"pod-group-name": "train"})),
+        "namespaces": (obj("kai-resource-reservation"), obj("ml")),
+        "queues": (
+            queue("top", quota=8, limit=-1),
+            queue("a", "top", quota=4, limit=8),
+            queue("b", "top", quota=4, limit=-1),
+        ),
+        "podgroups": (group("train", "a", priorityClassName="train"),),
+        "bindrequests": (obj("train-0", "ml", status={"phase": "Succeeded"}),),
+        "configs": (),
+        "crds": (
+            definition("queues.scheduling.run.ai", "v2"),
+            definition("podgroups.scheduling.run.ai", "v2alpha2"),
+            definition("bindrequests.scheduling.run.ai", "v1alpha2"),
+            definition("topologies.kai.scheduler", "v1alpha1"),
+        ),
+        "deployments": (),
+        "leases": (lease("kai-scheduler"),),
+        "endpointslices": (slice_of("kai-admission"),),
+        "validating": (webhook("kai-pod-validation"),),
+        "mutating": (webhook("kai-pod-mutation"),),
+        "policies": tuple(map(obj, POLICIES)),
+        "policybindings": tuple(obj(name, spec={"policyName": name}) for name in POLICIES),
+        "priorityclasses": tuple(map(obj, ("train", "build-preemptible", "build", "inference"))),
+    },
+    asked={"": 8, "kai-scheduler/kai": 60},
+)
+
+
+def with_lists(**lists: Any) -> Seen:
+    """Return the healthy cluster with some lists in place of its own."""
+    return attrs.evolve(HEALTHY, lists={**HEALTHY.lists, **{name: tuple(each) for name, each in lists.items()}})

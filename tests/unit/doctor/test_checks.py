@@ -1,0 +1,323 @@
+"""Each check says nothing of a healthy cluster, and names what is wrong with a spoilt one."""
+
+import attrs
+import pytest
+
+from kai.cli.roleflags import LEASES, ROLES, TOGETHER
+from kai.doctor import seen as seeing
+from kai.doctor.checks import CHECKS
+from kai.doctor.findings import Severity, run_check
+from kai.doctor.rights import TABLE, rights_of, rights_of_readers
+from kai.doctor.seen import Seen
+from tests.unit.deploy.test_roles import RIGHTS
+from tests.unit.doctor.cluster import (
+    HEALTHY,
+    NOW,
+    definition,
+    deployment,
+    group,
+    kai_pod,
+    lease,
+    obj,
+    pod,
+    queue,
+    right,
+    slice_of,
+    webhook,
+    with_lists,
+)
+
+BY_CODE = {check.code: check for check in CHECKS}
+FLAGS = ("--leader-elect=true",)
+UNREADY = {**kai_pod(), "status": {"phase": "Running"}}
+REPLICAS = {"properties": {"spec": {"properties": {"scheduler": {"properties": {"replicas": {"type": "integer"}}}}}}}
+THEIRS = deployment("kai-scheduler-default", "ghcr.io/kai-scheduler/kai-scheduler/scheduler:v0.17")
+GPU_NODE = obj("gpu-9", status={"allocatable": {"nvidia.com/gpu": "8"}})
+MEMORY = pod("m-0", annotations={"gpu-memory": "1000", "pod-group-name": "m"})
+
+
+def evolve(**changes):
+    return attrs.evolve(HEALTHY, **changes)
+
+
+@pytest.mark.parametrize("code", BY_CODE)
+def test_a_healthy_cluster_is_well(code):
+    verdict = run_check(BY_CODE[code], HEALTHY)
+    assert [each.message for each in verdict.findings] == []
+    assert verdict.severity is Severity.OK
+    assert len(verdict.message) > 8
+
+
+SPOILT = {
+    "an old API server": (
+        "D001",
+        evolve(version={"gitVersion": "v1.27.3", "major": "1", "minor": "27"}),
+        "fail",
+        "v1.27.3 is older than 1.30",
+    ),
+    "own rights": ("D002", evolve(missing={"": (right("list", "nodes"),)}), "warn", "this account may not list nodes"),
+    "no kind": (
+        "D003",
+        with_lists(crds=HEALTHY.lists["crds"][1:]),
+        "fail",
+        "kind queues.scheduling.run.ai is not defined",
+    ),
+    "an old kind": (
+        "D003",
+        with_lists(crds=(definition("queues.scheduling.run.ai", "v1"), *HEALTHY.lists["crds"][1:])),
+        "fail",
+        "kind queues.scheduling.run.ai is served as v1, kai needs v2",
+    ),
+    "no program": ("D004", with_lists(pods=()), "warn", "kai runs nowhere in this cluster"),
+    "no binder": (
+        "D004",
+        with_lists(pods=(kai_pod("s", "scheduler", "podgrouper"),)),
+        "fail",
+        "role binder runs nowhere",
+    ),
+    "not ready": ("D004", with_lists(pods=(UNREADY,)), "warn", "is not ready"),
+    "a right of a role": (
+        "D005",
+        evolve(missing={"kai-scheduler/kai": (right(),)}),
+        "fail",
+        "kai-scheduler/kai lacks the right to patch pods/status",
+    ),
+    "two schedulers": (
+        "D006",
+        with_lists(pods=(kai_pod(), kai_pod("other-1", "scheduler", owner="other-1"))),
+        "fail",
+        "decide about the nodes without a node pool: kai-scheduler/kai, kai-scheduler/other",
+    ),
+    "two that do not elect": (
+        "D006",
+        with_lists(pods=(kai_pod("a"), kai_pod("b"))),
+        "fail",
+        "2 replicas of kai-scheduler/kai",
+    ),
+    "KAI-Scheduler beside": (
+        "D007",
+        with_lists(deployments=(THEIRS,)),
+        "fail",
+        "the scheduler of KAI-Scheduler runs (kai-scheduler-default, 1 replica, which takes no lease)",
+    ),
+    "KAI-Scheduler alone": (
+        "D007",
+        with_lists(deployments=(THEIRS,), pods=()),
+        "warn",
+        "the scheduler of KAI-Scheduler runs",
+    ),
+    "no lease": (
+        "D008",
+        with_lists(pods=(kai_pod("a", *FLAGS),), leases=()),
+        "warn",
+        "no replica of kai holds lease kai-scheduler/kai-scheduler",
+    ),
+    "an old lease": (
+        "D008",
+        with_lists(pods=(kai_pod("a", *FLAGS),), leases=(lease("kai-scheduler", age=200),)),
+        "fail",
+        "lease kai-scheduler/kai-scheduler was not renewed for 200s",
+    ),
+    "a clock ahead": (
+        "D009",
+        with_lists(leases=(lease("kai-scheduler"), lease("n", age=-40))),
+        "warn",
+        "lease kai-scheduler/n was renewed 40s in the future",
+    ),
+    "this clock behind": (
+        "D009",
+        with_lists(leases=(lease("n", age=-40),)),
+        "warn",
+        "the clock of this machine is 40s behind",
+    ),
+    "this clock ahead": ("D009", with_lists(leases=(lease("n", age=900),)), "warn", "no lease was renewed for 900s"),
+    "a foreign module": (
+        "D010",
+        evolve(foreign_module="kai"),
+        "fail",
+        "the Python distribution 'kai' has a module kai as well",
+    ),
+    "no endpoint": (
+        "D021",
+        with_lists(endpointslices=()),
+        "fail",
+        "webhook kai-pod-validation.kai of kai-pod-validation has no endpoint: service kai-scheduler/kai-admission",
+    ),
+    "an endpoint that is not ready": (
+        "D021",
+        with_lists(endpointslices=(slice_of("kai-admission", ready=False),)),
+        "fail",
+        "no endpoint",
+    ),
+    "an open webhook": (
+        "D021",
+        with_lists(endpointslices=(), validating=(), mutating=(webhook("kai-x", policy="Ignore"),)),
+        "warn",
+        "what it would refuse is let through",
+    ),
+    "no authority": (
+        "D022",
+        with_lists(mutating=(webhook("kai-x", bundle=""),)),
+        "fail",
+        "webhook kai-x.kai has no caBundle",
+    ),
+    "no certificate": ("D022", with_lists(mutating=(webhook("kai-x", bundle="eA=="),)), "fail", "is no certificate"),
+    "a certificate that ended": ("D022", evolve(now=NOW + 4e9), "fail", "days ago"),
+    "no policies": ("D023", with_lists(policies=()), "warn", "admission policies are not installed: kai-bindrequests"),
+    "policies that are not bound": (
+        "D023",
+        with_lists(policybindings=()),
+        "warn",
+        "admission policies without a binding do nothing",
+    ),
+    "a lost parent": (
+        "D031",
+        with_lists(queues=(queue("a", "gone"),)),
+        "fail",
+        "queue a: its parent gone does not exist",
+    ),
+    "a circle": ("D031", with_lists(queues=(queue("a", "b"), queue("b", "a"))), "fail", "queue a is below itself"),
+    "no queue": ("D031", with_lists(queues=()), "warn", "there is no queue"),
+    "quotas promised twice": (
+        "D032",
+        with_lists(queues=(queue("top", quota=8, limit=-1), queue("a", "top", quota=9, limit=-1))),
+        "warn",
+        "queue top: the gpu quotas of its children sum to 9 of 8",
+    ),
+    "a limit below the quota": (
+        "D032",
+        with_lists(queues=(queue("a", quota=9, limit=4),)),
+        "warn",
+        "its limit of 4 GPUs is below its quota of 9",
+    ),
+    "a job in a parent": (
+        "D033",
+        with_lists(podgroups=(group("j", "top"),)),
+        "fail",
+        "job ml/j is in queue top, which has children",
+    ),
+    "a job in no queue": (
+        "D034",
+        with_lists(podgroups=(group("j", "gone"), group("k", "gone"))),
+        "fail",
+        "2 jobs (ml/j, ml/k) are in queue 'gone'",
+    ),
+    "a pod without a group": (
+        "D035",
+        with_lists(pods=(kai_pod(), pod("lost-0"))),
+        "fail",
+        "1 pod got no pod group in 120s: ml/lost-0",
+    ),
+    "a bind request without an outcome": (
+        "D036",
+        with_lists(bindrequests=(obj("r", "ml"),)),
+        "fail",
+        "1 bind request without an outcome for 120s",
+    ),
+    "a bind request that failed": (
+        "D036",
+        with_lists(bindrequests=(obj("r", "ml", status={"phase": "Failed"}),)),
+        "warn",
+        "1 bind request failed: ml/r",
+    ),
+    "nodes that do not tell": (
+        "D037",
+        with_lists(nodes=(GPU_NODE,)),
+        "warn",
+        "1 GPU node without the label nvidia.com/gpu.memory: gpu-9",
+    ),
+    "nodes that do not tell those who ask": (
+        "D037",
+        with_lists(nodes=(GPU_NODE,), pods=(kai_pod(), MEMORY)),
+        "fail",
+        "GPU memory is asked for by 1 pod",
+    ),
+    "no place to hold GPUs": (
+        "D038",
+        with_lists(namespaces=()),
+        "warn",
+        "namespace kai-resource-reservation does not exist: GPUs cannot be shared",
+    ),
+    "no place for those who share": (
+        "D038",
+        with_lists(namespaces=(), pods=(kai_pod(), MEMORY)),
+        "fail",
+        "as 1 pod asked",
+    ),
+    "a node pool without a scheduler": (
+        "D039",
+        with_lists(queues=(obj("q", labels={"kai.scheduler/node-pool": "fast"}),)),
+        "fail",
+        "node pool fast has no scheduler",
+    ),
+    "an unknown priority class": (
+        "D040",
+        with_lists(podgroups=(group("j", "a", priorityClassName="huge"),)),
+        "warn",
+        "priority class huge does not exist; 1 job",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SPOILT)
+def test_a_spoilt_cluster_is_named(case):
+    code, seen, severity, message = SPOILT[case]
+    verdict = run_check(BY_CODE[code], seen)
+    assert verdict.severity == severity
+    assert message in verdict.findings[0].message
+    assert verdict.findings[0].help, "each finding has a line that helps"
+
+
+def test_each_check_has_a_case_that_spoils_it():
+    assert {code for code, *_ in SPOILT.values()} == BY_CODE.keys()
+    assert [check.code for check in CHECKS] == sorted(BY_CODE)
+
+
+def test_a_scheduler_of_kai_scheduler_for_another_node_pool_is_no_failure():
+    theirs = deployment("kai-scheduler-fast", "x/kai-scheduler/scheduler", args=("--partition-label-value=fast",))
+    verdict = run_check(BY_CODE["D007"], with_lists(deployments=(theirs,)))
+    assert verdict.severity is Severity.WARN
+
+
+def test_a_scheduler_of_kai_scheduler_that_is_scaled_to_nothing_is_no_finding():
+    theirs = deployment("kai-scheduler-default", "x/kai-scheduler/scheduler", replicas=0)
+    assert run_check(BY_CODE["D007"], with_lists(deployments=(theirs,))).findings == ()
+
+
+def test_the_field_that_stops_kai_scheduler_is_named_where_its_version_has_it():
+    crds = (*HEALTHY.lists["crds"], definition("configs.kai.scheduler", "v1", REPLICAS))
+    with_field = with_lists(deployments=(THEIRS,), crds=crds, configs=(obj("kai-config"),))
+    (finding,) = run_check(BY_CODE["D007"], with_field).findings
+    assert "kubectl patch config.kai.scheduler kai-config" in finding.help
+    assert "spec.scheduler.replicas" in finding.help
+    (without,) = run_check(BY_CODE["D007"], with_lists(deployments=(THEIRS,))).findings
+    assert "scale deploy kai-operator kai-scheduler-default --replicas=0" in without.help
+
+
+def test_what_cannot_be_read_is_skipped_and_said():
+    verdict = run_check(BY_CODE["D031"], Seen(now=NOW, unread={"queues": "not allowed"}))
+    assert verdict.severity is Severity.SKIP
+    assert verdict.message == "tree of queues: cannot be looked at (queues: not allowed)"
+
+
+def test_every_right_that_is_asked_about_is_one_that_is_shipped():
+    asked = {
+        (each.role, each.namespace or "cluster", each.group, each.resource, each.verb) for each in rights_of(ROLES)
+    }
+    roles = {(where, group, what, verb) for _, where, group, what, verb in RIGHTS}
+    own = {(role, where, group, what, verb) for role, where, group, what, verb in RIGHTS}
+    alone = {
+        (role, each.namespace or "cluster", each.group, each.resource, each.verb)
+        for role in TABLE
+        for each in rights_of([role])
+    }
+    assert {each[1:] for each in asked} <= roles
+    assert alone <= own
+    assert {each.verb for each in rights_of_readers()} == {"list"}
+
+
+def test_roles_and_leases_are_those_of_the_service():
+    assert seeing.ROLES == ROLES
+    assert seeing.TOGETHER == TOGETHER
+    assert seeing.LEASES == LEASES
+    assert TABLE.keys() == set(ROLES)

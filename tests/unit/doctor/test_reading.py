@@ -1,0 +1,109 @@
+"""A look at a cluster: lists in pages, reviews of rights, and what is made of a refusal."""
+
+import json
+
+import anyio
+import attrs
+import pytest
+
+from kai.cluster.calls import Answer, NoAnswer
+from kai.doctor.reading import LISTS, Look
+from kai.errors import UnreachableError
+from tests.doubles.virtual_time import VirtualClock
+from tests.unit.doctor.cluster import HEALTHY
+
+VERSION = Answer(status=200, body=b'{"gitVersion": "v1.34.1", "major": "1", "minor": "34"}')
+
+
+@attrs.define
+class Server:
+    """Answers lists from the healthy cluster, two objects a page, and reviews."""
+
+    refused: tuple[str, ...] = ()
+    denied: tuple[tuple[str, str], ...] = ()
+    """Verb and resource that no account has."""
+    version: Answer | NoAnswer = VERSION
+    calls: list = attrs.field(factory=list)
+
+    async def request(self, call):
+        self.calls.append(call)
+        if call.path == "/version":
+            return self.version
+        if call.method == "POST":
+            return self.review(json.loads(call.body))
+        name = next(name for name, path in LISTS.items() if path == call.path)
+        if name == "configs":
+            return Answer(status=404)
+        if name in self.refused:
+            return Answer(status=403)
+        start = int(dict(call.query).get("continue", 0))
+        found = HEALTHY.lists[name]
+        rest = str(start + 2) if start + 2 < len(found) else ""
+        page = {"metadata": {"continue": rest}, "items": found[start : start + 2]}
+        return Answer(status=200, body=json.dumps(page).encode())
+
+    def review(self, body):
+        if body["kind"] in self.refused:
+            return Answer(status=403)
+        about = body["spec"]["resourceAttributes"]
+        allowed = (about["verb"], about["resource"]) not in self.denied
+        return Answer(status=201, body=json.dumps({"status": {"allowed": allowed}}).encode())
+
+
+def look(server):
+    return anyio.run(Look(server, VirtualClock(), 'context "x"').all)
+
+
+def test_all_lists_are_read_to_their_end():
+    seen = look(Server())
+    assert {name: list(each) for name, each in seen.lists.items()} == {
+        name: list(each) for name, each in HEALTHY.lists.items()
+    }
+    assert seen.unread == {}
+    assert seen.version["gitVersion"] == "v1.34.1"
+
+
+def test_a_list_that_is_forbidden_is_noted_and_the_others_are_read():
+    seen = look(Server(refused=("leases",)))
+    assert seen.unread == {"leases": "not allowed"}
+    assert "pods" in seen.lists
+
+
+def test_the_account_of_each_program_is_asked_about_and_the_one_that_looks():
+    seen = look(Server(denied=(("create", "pods"), ("list", "nodes"))))
+    assert {account: {str(each) for each in rights} for account, rights in seen.missing.items()} == {
+        "": {"list nodes"},
+        "kai-scheduler/kai": {
+            "create pods/eviction",
+            "create pods/binding",
+            "create pods in namespace kai-resource-reservation",
+            "create pods in namespace kai-scale-adjust",
+            "list nodes",
+        },
+    }
+    assert seen.asked[""] == 5
+
+
+def test_that_rights_of_others_may_not_be_asked_about_is_noted():
+    seen = look(Server(refused=("SubjectAccessReview",)))
+    assert seen.unread == {"reviews": "not allowed"}
+    assert seen.missing == {}
+
+
+def test_nothing_is_written():
+    server = Server()
+    look(server)
+    assert {call.method for call in server.calls} == {"GET", "POST"}
+    assert all("accessreviews" in call.path for call in server.calls if call.method == "POST")
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        (NoAnswer(was_sent=False, message="refused"), 'cannot reach the cluster of context "x": refused'),
+        (Answer(status=401), "does not know these credentials"),
+    ],
+)
+def test_a_server_that_gives_no_answer_ends_the_look(version, message):
+    with pytest.raises(UnreachableError, match=message):
+        look(Server(version=version))
