@@ -70,7 +70,7 @@ def described(cls: type[object]) -> tuple["Attribute[Any]", ...]:
 
 def wanted(field: "Attribute[Any]") -> str:
     """Return in words what an option may be: ``number, 0 or more, default 1``."""
-    parts = [_type_words(field.type), *_validator_words(field.validator)]
+    parts = list(dict.fromkeys([_type_words(field.type), *_validator_words(field.validator)]))
     if field.default is not NOTHING and not isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]  # Factory is a class; the stub calls it a function
         parts.append(f"default {_shown(field.default)}")
     return ", ".join(part for part in parts if part)

@@ -28,6 +28,7 @@ class Parameters:
     """Settings of one scheduler."""
 
     scheduler_name: str = "kai-scheduler"
+    """Which pods are scheduled, by their ``schedulerName``."""
     max_consolidation_preemptees: int = attrs.field(default=16, validator=[instance_of(int), ge(UNBOUNDED)])
     """Victim groups that a consolidation may consider; 0 switches it off, -1 lifts the bound."""
     allow_consolidating_reclaim: bool = True
@@ -39,10 +40,14 @@ class Parameters:
     restrict_node_scheduling: bool = False
     """Whether GPU pods and CPU pods go only to nodes labelled for their kind, and GPUs elsewhere count nothing."""
     cpu_worker_label: str = "node-role.kubernetes.io/cpu-worker"
+    """The label of nodes for pods without GPUs, where node scheduling is restricted."""
     gpu_worker_label: str = "node-role.kubernetes.io/gpu-worker"
+    """The label of nodes for pods with GPUs, where node scheduling is restricted."""
     detailed_fit_errors: bool = False
+    """Whether the message on a pod has a line for each node."""
     queue_depth: Mapping[str, int] = attrs.field(factory=dict)
     """Groups of one queue that an action looks at; absent: all."""
     budgets: SearchBudgets = SearchBudgets()
+    """How long searches for victims may take, in seconds; 0 is unlimited."""
     shortcuts: bool = True
     """Whether the kernels' whole-phase loops are used; without them all is decided the long way, but the same."""

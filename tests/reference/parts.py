@@ -1,0 +1,25 @@
+"""Every generated part by its name."""
+
+from collections.abc import Mapping
+
+from tests.reference.commands import commands
+from tests.reference.groups import group, kinds
+from tests.reference.marks import Make
+from tests.reference.names import names
+from tests.reference.output import output
+from tests.reference.policy import actions, default_configuration, parameters, peer_plugins, plugins
+from tests.reference.resources import resource
+
+PARTS: Mapping[str, Make] = {
+    "actions": actions,
+    "commands": commands,
+    "default-configuration": default_configuration,
+    "group": group,
+    "kinds": kinds,
+    "names": names,
+    "output": output,
+    "parameters": parameters,
+    "peer-plugins": peer_plugins,
+    "plugins": plugins,
+    "resource": resource,
+}

@@ -1,0 +1,49 @@
+"""The generated parts of the documentation are what the code says now."""
+
+import pytest
+
+from kai.api import names
+from tests.reference.marks import DOCS, END, PART, filled, pages
+from tests.reference.names import meanings
+from tests.reference.parts import PARTS
+from tests.reference.resources import definitions
+
+PAGES = pages()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
+def test_a_page_says_what_the_code_says(path):
+    text = path.read_text(encoding="utf-8")
+    assert text == filled(text, PARTS), "python -m tests.reference writes it anew"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
+def test_every_mark_of_a_page_is_read(path):
+    text = path.read_text(encoding="utf-8")
+    assert len(PART.findall(text)) == text.count(END) == text.count("<!-- generated: ") / 2
+
+
+def test_every_part_is_on_a_page():
+    used = {match["words"].split()[0] for path in PAGES for match in PART.finditer(path.read_text(encoding="utf-8"))}
+    assert used == PARTS.keys()
+
+
+def test_every_label_and_annotation_is_on_the_page_with_its_meaning():
+    page = (DOCS / "reference" / "labels.md").read_text(encoding="utf-8")
+    for title, constant, value, meaning in meanings():
+        if "abel" in title or "nnotation" in title:
+            assert meaning, f"kai/api/names.py: {constant} has no sentence under it"
+            assert f"| `{value}` |" in page, f"{constant} is not on the page"
+    assert f"`{names.PREEMPTIBILITY}`" in page
+
+
+def test_every_kind_is_on_the_page_with_every_field_told():
+    page = (DOCS / "reference" / "kinds.md").read_text(encoding="utf-8")
+    for kind in definitions():
+        assert f"## {kind}\n" in page
+
+
+def test_a_part_between_marks_is_replaced_and_nothing_else():
+    page = f"a\n<!-- generated: x 1 2 -->\nold\n{END}\nb\n"
+    made = filled(page, {"x": lambda words, before: f"{words} after {before.strip()}"})
+    assert made == f"a\n<!-- generated: x 1 2 -->\n1 2 after a\n{END}\nb\n"
