@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import attrs
 
@@ -12,6 +12,8 @@ from kai.api.pod import ExtendedResourceMapping
 from kai.api.wire import EMPTY, Count, Requests, by_content
 
 BindPhase: TypeAlias = Literal["", "Pending", "Succeeded", "Failed"]
+CLOSED: Final = frozenset({"Succeeded", "Failed"})
+"""Phases in which a request asks for nothing."""
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)

@@ -11,17 +11,16 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from math import inf
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeGuard
 
 import msgspec
 
 from kai.api import names
-from kai.api.pod import Pod
+from kai.api.pod import UNCOUNTED, Pod
 from kai.api.sharing import gpu_groups
 
 _LONGEST: Final = 512
 """Texts up to this length are remembered; any user can write a longer one."""
-_ENDED: Final = frozenset({"Succeeded", "Failed", "Unknown"})
 _SHARE: Final = frozenset(
     {names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_DEVICES, names.RECEIVED_RESOURCE_TYPE}
 )
@@ -70,8 +69,13 @@ def grant_of(pod: Pod) -> Grant | None:
 
 def held_under(pod: Pod) -> Grant | None:
     """Return the grant under which a pod holds something; None for one that has ended, or was granted on no account."""
-    grant = None if pod.status.phase in _ENDED else grant_of(pod)
-    return grant if grant is not None and grant.queue else None
+    grant = grant_of(pod)
+    return grant if is_held(grant, pod.status.phase) else None
+
+
+def is_held(grant: Grant | None, phase: str) -> TypeGuard[Grant]:
+    """Say whether a pod in a phase holds something on the account that its grant names."""
+    return grant is not None and bool(grant.queue) and phase not in UNCOUNTED
 
 
 def account_of(pods: Iterable[Pod]) -> Grant | None:
@@ -117,7 +121,11 @@ def shared_gpus(pod: Pod, scheduler_name: str) -> tuple[str, ...]:
 
 def group_of(pod: Pod) -> str:
     """Return the name of the group for which a pod was bound, else of the one that it names; empty for none."""
-    grant = grant_of(pod)
+    return group_under(grant_of(pod), pod)
+
+
+def group_under(grant: Grant | None, pod: Pod) -> str:
+    """Return the same of a pod whose grant is known."""
     return (grant.group if grant is not None else "") or pod.metadata.annotations.get(names.POD_GROUP, "")
 
 

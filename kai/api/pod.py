@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import attrs
 
@@ -12,6 +12,13 @@ from kai.api.storage import PersistentVolumeClaimTemplate
 from kai.api.wire import EMPTY, Format, Int32, Labels, Port, Requests, Time, by_content, shared
 
 PodPhase: TypeAlias = Literal["", "Pending", "Running", "Succeeded", "Failed", "Unknown"]
+ENDED: Final = frozenset({"Succeeded", "Failed"})
+"""Phases in which no container of a pod runs any more, nor will."""
+UNCOUNTED: Final = ENDED | {"Unknown"}
+"""Phases in which a pod counts for nothing on its account: those, and that of a pod whose node does not answer.
+
+Source: the peer's pod status. What writes to nodes goes by ``ENDED``, as containers of an unknown pod may run.
+"""
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)

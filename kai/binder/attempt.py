@@ -18,6 +18,7 @@ from kai.api.kinds import title
 from kai.api.node import Node
 from kai.api.plans import Plan, Reason, Ref, RefusedError, delete, find, find_for_sure
 from kai.api.pod import Pod
+from kai.backoff import doubling_pause
 from kai.binder.bind import Binder, bind, undo
 from kai.binder.checks import is_meant, refuse_pod
 from kai.binder.outcome import BindFailureError, Outcome, Verdict
@@ -26,7 +27,6 @@ from kai.binder.settings import BinderSettings
 from kai.binder.sweep import sweep_group
 from kai.errors import InputError
 
-_DOUBLINGS: Final = 30
 _NOTHING: Final = Outcome(verdict=Verdict.NOTHING_TO_DO)
 
 
@@ -151,12 +151,7 @@ def _fail(
 
 def bind_delay(attempts: int, settings: BinderSettings) -> float:
     """Return how long a bind waits after so many failed attempts."""
-    return retry_delay(attempts, settings.longest_delay_seconds, settings.first_delay_seconds)
-
-
-def retry_delay(attempts: int, longest: float, first: float = 1.0) -> float:
-    """Return how long to leave the capacity to others after so many failed attempts: ``first``, doubled with each."""
-    return min(longest, first * 2.0 ** min(max(attempts, 1) - 1, _DOUBLINGS))
+    return doubling_pause(attempts, settings.first_delay_seconds, settings.longest_delay_seconds)
 
 
 def _counted(request: BindRequest, *, retryable: bool) -> int:

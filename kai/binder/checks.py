@@ -18,12 +18,11 @@ from kai.api.amounts import Amount, effective_requests, exact
 from kai.api.bindrequest import BindRequest, is_for
 from kai.api.kinds import title
 from kai.api.node import Node
-from kai.api.pod import Pod
+from kai.api.pod import ENDED, Pod
 from kai.binder.claims import requested_by_claim
 from kai.binder.matching import is_wanted, untolerated
 from kai.binder.sharers import portion_granted
 
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 # Portions are written with two places, so each may be half a hundredth more than what was meant; and they are floats.
 _ROUNDING: Final = 0.005 + 1e-9
 
@@ -55,7 +54,7 @@ def refuse_pod(pod: Pod) -> str:
     """Return why a pod must not be bound at all, to whatever node; empty if it may."""
     if pod.metadata.deletion_timestamp is not None:
         return f"{title(pod)} is being deleted"
-    if pod.status.phase in _ENDED:
+    if pod.status.phase in ENDED:
         return f"{title(pod)} has ended ({pod.status.phase})"
     if pod.spec.scheduling_gates:
         gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
@@ -132,7 +131,7 @@ def _held(pods: Iterable[Pod], wanted: Mapping[str, Amount]) -> dict[str, Amount
     """Return what pods hold of the wanted resources; each that has not ended holds one place."""
     held = {name: Amount() for name in wanted}
     for pod in pods:
-        if pod.status.phase in _ENDED:
+        if pod.status.phase in ENDED:
             continue
         requests = {**effective_requests(pod), names.PODS: _one()}
         for name in held:

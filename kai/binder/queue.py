@@ -20,12 +20,14 @@ from kai.api import names
 from kai.api.bindrequest import BindRequest
 from kai.api.plans import Ref
 from kai.api.pod import Pod
-from kai.binder.attempt import bind_delay, is_finished, retry_delay
+from kai.backoff import doubling_pause
+from kai.binder.attempt import bind_delay, is_finished
 from kai.binder.outcome import Outcome, Verdict
 from kai.binder.reporting import request_ref
 from kai.binder.settings import BinderSettings
 from kai.binder.sweep import groups_to_sweep
 
+_FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 
 Key: TypeAlias = tuple[str, str]
@@ -239,7 +241,7 @@ class BindQueue:
             self._schedule(key, _Entry(entry.request, due=now + (outcome.delay or 0.0)))
         elif outcome.verdict is Verdict.INTERRUPTED:
             count = entry.interruptions + 1
-            pause = max(outcome.delay or 0.0, retry_delay(count, _LONGEST_PAUSE))
+            pause = max(outcome.delay or 0.0, doubling_pause(count, _FIRST_PAUSE, _LONGEST_PAUSE))
             self._schedule(key, _Entry(entry.request, due=now + pause, interruptions=count))
 
     def _hurry(self, now: float) -> None:
@@ -299,7 +301,7 @@ class BindQueue:
         failures = self._sweeps.pop(group, 0)
         if not succeeded:
             self._sweeps[group] = failures + 1
-            heapq.heappush(self._sweep_heap, (now + retry_delay(failures + 1, _LONGEST_PAUSE), group))
+            heapq.heappush(self._sweep_heap, (now + doubling_pause(failures + 1, _FIRST_PAUSE, _LONGEST_PAUSE), group))
         elif again:
             self._want_sweep(group, now)
 

@@ -18,14 +18,13 @@ from kai.api import names, sharing
 from kai.api.codec import unstructure
 from kai.api.meta import ObjectMeta
 from kai.api.plans import Plan, Ref, create, delete, every, find, holding, patch, wait_until
-from kai.api.pod import Pod
+from kai.api.pod import ENDED, Pod
 from kai.api.selection import Toleration
 from kai.binder.outcome import BindFailureError
 from kai.binder.settings import PodResources, ReservationSettings
 
 _NAME_PREFIX: Final = "gpu-reservation"
 _CONTAINER: Final = "resource-reservation"
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 Gate: TypeAlias = Callable[[], Plan[None]]
 """Raises BindFailureError where the node has no GPU left to reserve; runs while the node is held."""
@@ -229,7 +228,7 @@ def _has_settled(reservation: Pod) -> bool:
 
 def _holds_device(reservation: Pod) -> bool:
     """Return whether a reservation pod has its GPU, or will get one."""
-    return reservation.status.phase not in _ENDED and not _is_ending(reservation.metadata)
+    return reservation.status.phase not in ENDED and not _is_ending(reservation.metadata)
 
 
 def _is_ending(metadata: ObjectMeta) -> bool:

@@ -31,7 +31,8 @@ from kai.api.plans import Plan, Ref, RefusedError
 from kai.api.pod import Pod
 from kai.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kai.api.wire import EMPTY
-from kai.binder.attempt import attempt, attempt_unwritten, retry_delay
+from kai.backoff import doubling_pause
+from kai.binder.attempt import attempt, attempt_unwritten
 from kai.binder.bind import Binder
 from kai.binder.outcome import Outcome, Verdict
 from kai.binder.queue import (
@@ -63,9 +64,11 @@ from kai.cluster.lease import LeaseSettings
 from kai.cluster.port import Change, Cluster
 from kai.cluster.serving import role_options, serve_alone
 from kai.cluster.signals import BindEnded, Observe, unobserved
+from kai.cluster.warning import warn
 from kai.cluster.work import Alarm, place_of
 
 R = TypeVar("R")
+_FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 
 Traced: TypeAlias = Callable[[str, str], AbstractContextManager[Callable[[str], None]]]
@@ -241,7 +244,7 @@ class BinderService:
             if outcome.verdict is not Verdict.INTERRUPTED:
                 break
             count += 1
-            await self._rest(max(outcome.delay or 0.0, retry_delay(count, _LONGEST_PAUSE)))
+            await self._rest(max(outcome.delay or 0.0, doubling_pause(count, _FIRST_PAUSE, _LONGEST_PAUSE)))
         done("" if outcome.verdict is Verdict.BOUND else outcome.message or outcome.verdict.value)
 
     async def _rest(self, seconds: float) -> None:
@@ -280,10 +283,8 @@ class BinderService:
         plan = sweep_group(effect.group, settings) if effect.group else sweep_everything(settings)
         deleted = await self._carried_out(plan)
         log = structlog.get_logger()
-        if isinstance(deleted, str) and self.cluster.way.is_doubtful:
-            log.debug("sweep interrupted", group=effect.group, why=deleted)
-        elif isinstance(deleted, str):
-            log.warning("sweep failed", group=effect.group, why=deleted)
+        if isinstance(deleted, str):
+            warn(self.cluster.way, "sweep failed", group=effect.group, why=deleted)
         elif deleted:
             log.info("swept", group=effect.group, deleted=list(deleted))
         succeeded = not isinstance(deleted, str)
@@ -300,17 +301,17 @@ class BinderService:
             return f"{type(error).__name__}: {error}"
 
     def _log(self, ref: Ref[BindRequest], outcome: Outcome) -> None:
-        log = structlog.get_logger().bind(bind_request=f"{ref.namespace}/{ref.name}")
-        is_doubtful = self.cluster.way.is_doubtful  # the log says the same once for all
+        known = {"bind_request": f"{ref.namespace}/{ref.name}"}
+        log = structlog.get_logger().bind(**known)
         if outcome.leftovers:
-            (log.debug if is_doubtful else log.warning)("could not be undone yet", leftovers=list(outcome.leftovers))
+            warn(self.cluster.way, "could not be undone yet", **known, leftovers=list(outcome.leftovers))
         match outcome.verdict:
             case Verdict.BOUND:
                 log.info("bound")
             case Verdict.NOTHING_TO_DO:
                 log.debug("nothing to do", why=outcome.message)
-            case Verdict.INTERRUPTED if is_doubtful:
-                log.debug(outcome.verdict.value, why=outcome.message)
+            case Verdict.INTERRUPTED:
+                warn(self.cluster.way, outcome.verdict.value, **known, why=outcome.message, again_after=outcome.delay)
             case _:
                 log.warning(outcome.verdict.value, why=outcome.message, again_after=outcome.delay)
 

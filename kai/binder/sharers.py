@@ -8,8 +8,6 @@ do. What labels say of any other pod counts for nothing, since every owner of a 
 
 from __future__ import annotations
 
-from typing import Final
-
 from msgspec.structs import replace
 
 from kai.api import names
@@ -17,10 +15,8 @@ from kai.api.bindrequest import BindRequest, is_for
 from kai.api.grants import Grant, grant_of, read_grant, shared_gpus
 from kai.api.node import Node
 from kai.api.numerals import floating, signed
-from kai.api.pod import Pod
+from kai.api.pod import ENDED, Pod
 from kai.binder.settings import BinderSettings
-
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def groups_used(pod: Pod, settings: BinderSettings, request: BindRequest | None = None) -> tuple[str, ...]:
@@ -28,7 +24,7 @@ def groups_used(pod: Pod, settings: BinderSettings, request: BindRequest | None 
 
     ``request`` is the bind request of the pod's name; only a pod that `misses_grant` needs it.
     """
-    if not pod.spec.node_name or pod.status.phase in _ENDED or pod.metadata.namespace == settings.reservation.namespace:
+    if not pod.spec.node_name or pod.status.phase in ENDED or pod.metadata.namespace == settings.reservation.namespace:
         return ()
     if request is not None and grant_of(pod) is None and has_bound(request, pod):
         return tuple(sorted(set(request.spec.selected_gpu_groups)))
@@ -40,7 +36,7 @@ def misses_grant(pod: Pod, settings: BinderSettings) -> bool:
     return (
         bool(pod.spec.node_name)
         and pod.spec.scheduler_name == settings.scheduler_name
-        and pod.status.phase not in _ENDED
+        and pod.status.phase not in ENDED
         and grant_of(pod) is None
     )
 
@@ -85,7 +81,7 @@ def portion_used(pod: Pod, group: str, node: Node, request: BindRequest | None, 
 
 
 def _portion_awaited(pod: Pod, group: str, request: BindRequest | None) -> float:
-    if request is None or request.status.phase == "Failed" or pod.status.phase in _ENDED:
+    if request is None or request.status.phase == "Failed" or pod.status.phase in ENDED:
         return 0.0
     return portion_granted(request) or 0.0 if group in request.spec.selected_gpu_groups else 0.0
 

@@ -14,20 +14,17 @@ pods never carry. It also takes each pod for a user that has the label, wherever
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 import attrs
 
 from kai.api import sharing
-from kai.api.bindrequest import BindRequest
+from kai.api.bindrequest import CLOSED, BindRequest
 from kai.api.grants import shared_gpus
 from kai.api.plans import Plan, Ref, delete, every, find, holding
-from kai.api.pod import Pod
+from kai.api.pod import ENDED, Pod
 from kai.binder.reservation import group_key, pod_ref
 from kai.binder.settings import BinderSettings
 from kai.binder.sharers import groups_used, misses_grant
-
-_FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def sweep_everything(settings: BinderSettings) -> Plan[tuple[str, ...]]:
@@ -80,7 +77,7 @@ class _Members:
     @property
     def unreserved(self) -> tuple[Pod, ...]:
         """The running users, if nothing holds their GPU: a reservation pod that has ended holds none."""
-        if any(pod.status.phase not in _FINISHED for pod in self.reservations):
+        if any(pod.status.phase not in ENDED for pod in self.reservations):
             return ()
         return tuple(user for user in self.users if user.status.phase == "Running")
 
@@ -120,9 +117,7 @@ def _is_awaited(group: str) -> Plan[bool]:
     A request that failed and will be tried again does not count: while it waits, others may have the GPU.
     """
     requests = yield from every(BindRequest, fresh=True)
-    return any(
-        group in request.spec.selected_gpu_groups and request.status.phase not in _FINISHED for request in requests
-    )
+    return any(group in request.spec.selected_gpu_groups and request.status.phase not in CLOSED for request in requests)
 
 
 def _sweep_groups(pods: Iterable[Pod], settings: BinderSettings) -> Plan[tuple[str, ...]]:
@@ -158,8 +153,8 @@ def groups_to_sweep(before: Pod | None, after: Pod | None, scheduler_name: str) 
     pod = after or before
     if pod is None or pod.spec.scheduler_name != scheduler_name:
         return ()
-    ended = after is None or after.status.phase in _FINISHED
-    was_alive = before is None or before.status.phase not in _FINISHED
+    ended = after is None or after.status.phase in ENDED
+    was_alive = before is None or before.status.phase not in ENDED
     if not ended or (after is not None and not was_alive):
         return ()
     sides = [side for side in (before, after) if side is not None]

@@ -23,11 +23,11 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from kai.backoff import doubling_pause
 from kai.cluster.port import Draw
 
 _FIRST_PAUSE: Final = 0.25
 _SHORT: Final = 1.0
-_DOUBLINGS: Final = 12
 _PATIENCE: Final = 3
 """So many errors in a row inside of streams, and so many missing lists of a kind that was there, are not believed."""
 
@@ -353,8 +353,7 @@ class ListWatch:
         return self._open() if self._phase is _Phase.OPENING else self._go_on(now)
 
     def _pause(self, now: float, retry_after: float | None, longest: float | None = None) -> tuple[Effect, ...]:
-        doublings = min(max(0, self._failures - 1), _DOUBLINGS)
-        wait = min(_FIRST_PAUSE * 2.0**doublings, self.settings.longest_pause if longest is None else longest)
+        wait = doubling_pause(self._failures, _FIRST_PAUSE, self.settings.longest_pause if longest is None else longest)
         # Between half and all of it, so that many clients do not come back at once; after what the server asked for.
         until = now + (retry_after or 0.0) + wait * (0.5 + 0.5 * self.draw())
         return (Pause(until=until, is_asked_for=bool(retry_after)),)

@@ -23,12 +23,13 @@ import attrs
 import structlog
 
 from kai.api.plans import Reason, Refusal
+from kai.backoff import doubling_pause
 from kai.cluster.port import AlwaysOpen, Clock, Draw, Way
 from kai.cluster.signals import Observe, WorkEnded, unobserved
+from kai.cluster.warning import warn
 
 K = TypeVar("K", bound=Hashable)
 
-_DOUBLINGS: Final = 30
 _JITTER: Final = 0.25
 _DEEPEST: Final = 8
 
@@ -180,7 +181,7 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._heap, (due, self._pushed, key))
 
     def _pause(self, failures: int) -> float:
-        whole = min(self.pace.longest_pause, self.pace.first_pause * 2.0 ** min(failures - 1, _DOUBLINGS))
+        whole = doubling_pause(failures, self.pace.first_pause, self.pace.longest_pause)
         return whole * (1.0 - _JITTER * self.draw())
 
 
@@ -269,8 +270,8 @@ class Workers(Generic[K]):
             structlog.get_logger().error(
                 "work failed", work=self.name, key=look.key, why=ended.failure, at=place_of(error)
             )
-        if ended.unwritten and not self.way.is_doubtful:  # else the log says the same once for all
-            structlog.get_logger().warning("not written", subject=ended.unwritten, why=ended.failure)
+        if ended.unwritten:
+            warn(self.way, "not written", subject=ended.unwritten, why=ended.failure)
         now = self.clock.monotonic()
         self.queue.end(look.key, now, ended)
         if self._alarm is not None:

@@ -30,7 +30,7 @@ from kai.api.bad_value import BadValue
 from kai.api.bindrequest import BindRequest, is_for
 from kai.api.codec import unstructure
 from kai.api.numerals import floating, signed
-from kai.api.pod import Pod
+from kai.api.pod import ENDED, Pod
 
 Key: TypeAlias = tuple[str, str]
 """Namespace and name."""
@@ -179,7 +179,7 @@ def _demand(pod: Pod, settings: ScaleSettings) -> _Demand | None:
     if (
         pod.spec.node_name
         or pod.spec.scheduler_name != settings.scheduler_name
-        or pod.status.phase in {"Succeeded", "Failed"}
+        or pod.status.phase in ENDED
         or pod.metadata.deletion_timestamp is not None
         or not _is_unschedulable(pod)
     ):

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import anyio
 import attrs
-import structlog
 
 from kai.api.bindrequest import BindRequest
 from kai.api.kinds import ApiObject
@@ -15,6 +14,7 @@ from kai.api.plans import Create, Delete, Get, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.cluster.port import Change, Cluster
 from kai.cluster.signals import Observe, unobserved
+from kai.cluster.warning import warn
 from kai.cluster.work import Ended, Look, Pace, Workers, WorkQueue
 from kai.controllers.node_scale import (
     UNSCHEDULABLE_STATUS,
@@ -82,8 +82,7 @@ class NodeScaleAdjuster:
         if deleted or not adjustment.deletions:
             self._state = adjustment.state
         if failures:
-            if not self.cluster.way.is_doubtful:
-                structlog.get_logger().warning("scaling pods not adjusted", why=failures)
+            warn(self.cluster.way, "scaling pods not adjusted", why=failures)
             return Ended(failure=failures[0])
         return Ended(after=adjustment.look_again_after)
 

@@ -28,7 +28,7 @@ from kai.api.grants import group_of, told_share
 from kai.api.kinds import title
 from kai.api.node import Node
 from kai.api.numerals import signed
-from kai.api.pod import Pod, PodResourceClaim
+from kai.api.pod import ENDED, Pod, PodResourceClaim
 from kai.api.podgroup import PodGroup, PodGroupResources
 from kai.api.quantity import amount
 from kai.api.wire import INT64_MAX
@@ -121,7 +121,7 @@ def _belongs(pod: Pod, group: PodGroup) -> bool:
 
 def _count(pod: Pod, around: Surroundings) -> tuple[dict[str, Amount], dict[str, Amount]]:
     """Return what a pod asks for and what it holds; a pod that has ended counts nothing, its claims may be gone."""
-    if pod.status.phase in {"Succeeded", "Failed"}:
+    if pod.status.phase in ENDED:
         return {}, {}
     devices, told = _claimed_devices(pod, around.claim), told_share(pod, around.scheduler_name)
     requested: dict[str, Amount] = {}

@@ -23,6 +23,7 @@ from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, QueueCounted, QueueGone, unobserved
+from kai.cluster.warning import warn
 from kai.cluster.work import DONE, Ended, Look, Pace, Workers, WorkQueue, ended_by
 from kai.controllers.first_queues import first_queues
 from kai.controllers.holdings import GROUPS, Holdings, Key, held_by
@@ -161,8 +162,7 @@ class QueueController:
             refusal = await self._try_first_queues()
             if refusal is None:
                 return
-            if not self.cluster.way.is_doubtful:
-                structlog.get_logger().warning("first queues not made", why=refusal.message or refusal.reason.value)
+            warn(self.cluster.way, "first queues not made", why=refusal.message or refusal.reason.value)
             await self.cluster.clock.sleep(max(_AGAIN, refusal.retry_after or 0.0))
             await self.cluster.way.opened()
 

@@ -16,13 +16,12 @@ from kai.api import names
 from kai.api.kinds import BY_CLASS, ApiObject
 from kai.api.meta import ObjectMeta
 from kai.api.objects import FIELD_OF, ClusterObjects
-from kai.api.pod import Pod, PodSchedulingGate, PodSpec
+from kai.api.pod import ENDED, Pod, PodSchedulingGate, PodSpec
 from kai.api.podgroup import PodGroup, PodGroupSpec
 from kai.intake.binding import has_failed
 
 FIELD_OF_KIND: Final = {BY_CLASS[cls].kind: field for cls, field in FIELD_OF.items()}
 """The field of ClusterObjects that holds objects of a kind."""
-_FINISHED: Final = frozenset({"Succeeded", "Failed"})
 _OURS: Final = ("kai.scheduler/", "run.ai/", "runai", "gpu-", names.POD_GROUP, names.RECEIVED_RESOURCE_TYPE)
 """How labels and annotations begin that say where a pod stands and what it counts for."""
 _GATE: Final = PodSchedulingGate(name="kai.scheduler/set-aside")
@@ -82,9 +81,7 @@ def without(objects: ClusterObjects, aside: Aside) -> ClusterObjects:
         of_group = groups.get((metadata.namespace, metadata.annotations.get(names.POD_GROUP, "")))
         if gone is None and of_group is None:
             kept.append(pod)
-        elif pod.status.phase not in _FINISHED and (
-            pod.spec.node_name or (metadata.namespace, metadata.name) in ordered
-        ):
+        elif pod.status.phase not in ENDED and (pod.spec.node_name or (metadata.namespace, metadata.name) in ordered):
             kept.append(_plain_pod(pod, is_member=not of_group))
     chosen: dict[str, Any] = {**changed, "pods": tuple(kept)}
     return attrs.evolve(objects, **chosen)

@@ -7,7 +7,7 @@ import attrs
 from kai.api import names
 from kai.api import pod as api
 from kai.api.caps import GATE
-from kai.api.grants import Grant, grant_of
+from kai.api.grants import Grant, grant_of, group_under, is_held
 from kai.api.sharing import gpu_groups
 from kai.intake.accounts import Accounts
 from kai.intake.membership import Leaves, Places
@@ -84,12 +84,12 @@ class PodReader:
         Source: the peer's pod_info; finished pods keep what counts them, not what they asked for.
         """
         metadata, spec, phase = source.metadata, source.spec, source.status.phase
-        labels, annotations, deleted = metadata.labels, metadata.annotations, metadata.deletion_timestamp
+        labels, deleted = metadata.labels, metadata.deletion_timestamp
         status, waiting = _status(phase, deleted, spec)
         finished = phase in _FINISHED
         traits = self._traits_of(trait_key(source, finished=finished))
         grant = grant_of(source) if spec.node_name else None
-        group = (grant.group if grant is not None else "") or annotations.get(names.POD_GROUP, "")
+        group = group_under(grant, source)
         scheduler = self._settings.scheduler_name
         amounts = self._bare if finished else self._demand_of(resource_key(source, grant, scheduler))
         devices = () if not amounts.gpu.shared else gpu_groups(labels) if grant is None else tuple(sorted(grant.gpus))
@@ -118,7 +118,7 @@ class PodReader:
                 status,
                 nodes.setdefault(node, len(nodes)),
                 self._places.of((group, metadata.namespace)),
-                NONE if finished or grant is None or not group else self._account_of(grant),
+                self._account_of(grant) if group and is_held(grant, phase) else NONE,
                 self._leaves.name(subgroup),
                 self.kinds.setdefault((spec.scheduler_name, *labels), len(self.kinds)),
                 self._settings.holds_device(metadata),
@@ -134,8 +134,6 @@ class PodReader:
         )
 
     def _account_of(self, grant: Grant) -> int:
-        if not grant.queue:
-            return NONE
         return self._accounts.of(grant.queue, grant.pool if self._settings.node_pool_label else "")
 
     def _demand_of(self, key: ResourceKey) -> Demand:

@@ -23,6 +23,7 @@ from kai.api.core import PodDisruptionBudget
 from kai.api.kinds import ApiObject
 from kai.api.plans import Reason, Refusal
 from kai.api.pod import Pod
+from kai.backoff import doubling_pause
 from kai.cluster.port import Key, NotLeading, Term
 from kai.framework.decisions import Bind, Evict, Nominate
 from kai.intake.binding import has_failed
@@ -281,7 +282,7 @@ class Committer:
         work.attempts += 1
         if work.attempts > _ATTEMPTS:
             return self._end(work, End(signal=WriteGivenUp(what=work.name)), now)
-        pause = max(at_least, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** (work.attempts - 1)))
+        pause = max(at_least, doubling_pause(work.attempts, _FIRST_PAUSE, _LONGEST_PAUSE))
         self._tickets += 1
         heapq.heappush(self._waiting, (now + pause, self._tickets, work))
         return []

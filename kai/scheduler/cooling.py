@@ -10,6 +10,8 @@ from typing import Final
 
 import attrs
 
+from kai.backoff import doubling_pause
+
 _FIRST: Final = 1.0
 _LONGEST: Final = 300.0
 _FORGOTTEN_AFTER: Final = 900.0
@@ -28,7 +30,7 @@ class Cooling:
         """Count a failed bind of each of these pods."""
         for uid in uids:
             count = self._failures.get(uid, (0, 0.0))[0] + 1
-            self._failures[uid] = (count, now + min(_LONGEST, _FIRST * 2.0 ** (count - 1)))
+            self._failures[uid] = (count, now + doubling_pause(count, _FIRST, _LONGEST))
 
     def resting(self, now: float) -> frozenset[str]:
         """Return the UIDs of pods that are not to be tried now."""

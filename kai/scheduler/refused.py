@@ -17,7 +17,8 @@ import attrs
 
 from kai.api.grants import shared_gpus
 from kai.api.node import Node
-from kai.api.pod import Pod
+from kai.api.pod import ENDED, Pod
+from kai.backoff import doubling_pause
 from kai.intake import IntakeSettings
 from kai.model.noroom import NoRoom
 
@@ -26,7 +27,6 @@ _LONGEST_REASON: Final = 300
 _FIRST: Final = 15.0
 _LONGEST: Final = 600.0
 _FORGOTTEN_AFTER: Final = 900.0
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 User = tuple[str, tuple[str, ...]]
 """The UID of a pod on a node, and the GPU groups that it shares."""
@@ -58,7 +58,7 @@ class Refused:
     def note(self, refusal: NoRoom, now: float) -> int:
         """Remember a refusal; return how often the pod was refused by now."""
         count = self._counts.get(refusal.uid, (0, 0.0))[0] + 1
-        pause = min(_LONGEST, _FIRST * 2.0 ** (count - 1))
+        pause = doubling_pause(count, _FIRST, _LONGEST)
         self._counts.pop(refusal.uid, None)
         self._counts[refusal.uid] = (count, now + pause + _FORGOTTEN_AFTER)
         reason = " ".join(refusal.reason.split())[:_LONGEST_REASON]
@@ -114,7 +114,7 @@ class Refused:
             if not node:
                 if metadata.uid in uids:
                     waiting.add(metadata.uid)
-            elif node in users and pod.status.phase not in _ENDED and not settings.holds_device(metadata):
+            elif node in users and pod.status.phase not in ENDED and not settings.holds_device(metadata):
                 users[node].add((metadata.uid, shared_gpus(pod, settings.scheduler_name)))
         return {node: frozenset(found) for node, found in users.items()}, frozenset(waiting)
 

@@ -19,6 +19,7 @@ from anyio import from_thread, to_thread
 from prometheus_client import CollectorRegistry
 
 from kai.api.objects import ClusterObjects
+from kai.backoff import doubling_pause
 from kai.cluster.leading import take_over
 from kai.cluster.port import Cluster, Leadership, Term
 from kai.configuration.reading import make_profile
@@ -165,7 +166,7 @@ class Scheduler:
                 continue
             if isinstance(outcome, Failure):
                 self._failures += 1
-                pause = min(_LONGEST_PAUSE, self.settings.period_seconds * 2.0 ** min(self._failures - 1, 10))
+                pause = doubling_pause(self._failures, self.settings.period_seconds, _LONGEST_PAUSE)
                 await clock.sleep(min(pause, _SHORTEST_PAUSE))
                 # What failed may have gone: a change is worth a look, however often cycles failed before.
                 await self._wait(revision, max(0.0, pause - _SHORTEST_PAUSE))

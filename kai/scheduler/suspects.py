@@ -19,6 +19,7 @@ import attrs
 from kai.api import names
 from kai.api.kinds import BY_CLASS, ApiObject
 from kai.api.objects import FIELD_OF, ClusterObjects
+from kai.backoff import doubling_pause
 from kai.intake.aside import FIELD_OF_KIND, Suspect, suspect_of_pod
 
 _MOST_TRIES: Final = 400
@@ -241,7 +242,7 @@ class Inquiry:
             if blame is None or each not in portraits:
                 continue
             times = self._times[each] = self._times.get(each, 0) + 1
-            rest = min(_REST, _FIRST_REST * 2.0 ** (times - 1))
+            rest = doubling_pause(times, _FIRST_REST, _REST)
             self.records[each] = Record(
                 blame=blame,
                 gone=gone,

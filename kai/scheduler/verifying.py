@@ -12,7 +12,7 @@ from kai.api.bindrequest import BindRequest
 from kai.api.core import PodDisruptionBudget
 from kai.api.kinds import ApiObject
 from kai.api.node import Node
-from kai.api.pod import Pod
+from kai.api.pod import ENDED, Pod
 from kai.cluster.port import Key
 from kai.framework.decisions import Bind, Decision, Evict
 from kai.intake.binding import has_failed
@@ -22,8 +22,6 @@ from kai.scheduler.settings import EvictBy, SchedulerSettings
 from kai.state.snapshot import Snapshot
 
 T = TypeVar("T", bound=ApiObject)
-
-_OVER = frozenset({"Succeeded", "Failed"})
 
 
 class Reader(Protocol):
@@ -117,7 +115,7 @@ def _standing_order(reader: Reader, pod: Pod) -> str:
 def _against_eviction(reader: Reader, settings: SchedulerSettings, pod: Pod) -> str:
     if reader.age() > settings.stale_store_seconds:
         return "may not be evicted on old knowledge: a watch is silent"
-    if pod.status.phase in _OVER:
+    if pod.status.phase in ENDED:
         return "has ended by itself"
     if reader.is_assumed(BindRequest, (pod.metadata.namespace, pod.metadata.name)):
         return "may not be evicted while its bind is being written"
@@ -125,4 +123,4 @@ def _against_eviction(reader: Reader, settings: SchedulerSettings, pod: Pod) -> 
 
 
 def _against_promise(pod: Pod) -> str:
-    return "has ended by itself" if pod.status.phase in _OVER else ""
+    return "has ended by itself" if pod.status.phase in ENDED else ""

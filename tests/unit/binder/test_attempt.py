@@ -6,7 +6,6 @@ from kai.api.node import Node
 from kai.api.plans import Bind, Create, Delete, Get, List, Patch, Reason, Ref, Refusal, carry_out
 from kai.api.pod import Pod
 from kai.binder import Verdict
-from kai.binder.attempt import retry_delay
 from kai.binder.bind import bind
 from kai.binder.outcome import BindFailureError
 from tests.unit.binder.clusters import (
@@ -287,18 +286,6 @@ def test_a_retry_may_succeed_and_then_no_longer_shows_the_failure():
     assert try_once(server).verdict is Verdict.BOUND
     assert status(server) == {"phase": "Succeeded", "failedAttempts": 1}
     assert condition(server)["status"] == "True"
-
-
-def test_delays_double_up_to_a_bound():
-    assert [retry_delay(attempts, 60.0, first=5.0) for attempts in (1, 2, 5)] == [5.0, 10.0, 60.0]
-    assert [retry_delay(attempts, 300.0) for attempts in (1, 2, 3, 9, 10, 10**9)] == [
-        1.0,
-        2.0,
-        4.0,
-        256.0,
-        300.0,
-        300.0,
-    ]
 
 
 def test_a_malformed_annotation_is_named_and_nothing_is_made():

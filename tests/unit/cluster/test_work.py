@@ -173,7 +173,7 @@ async def test_what_failed_is_looked_at_within_a_second_of_the_servers_return():
 
 
 @pytest.mark.anyio
-async def test_no_look_begins_and_nothing_is_said_while_the_server_is_away():
+async def test_no_look_begins_and_no_warning_is_given_while_the_server_is_away():
     way, clock = Outage(), VirtualClock()
 
     def fail():
@@ -182,7 +182,7 @@ async def test_no_look_begins_and_nothing_is_said_while_the_server_is_away():
 
     seen, logs = await looked_at(fail, 3600.0, way, clock)
     assert seen == [0.0, 3600.0]
-    assert logs == []
+    assert {each["log_level"] for each in logs} <= {"debug"}
 
 
 @pytest.mark.anyio

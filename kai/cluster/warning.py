@@ -1,0 +1,16 @@
+"""Warnings about what the API server did not do; an outage is told once for all, by what watches the way to it."""
+
+from __future__ import annotations
+
+import structlog
+
+from kai.cluster.port import Way
+
+
+def warn(way: Way, event: str, **facts: object) -> None:
+    """Log a warning; where the server is away or may be, log it for those who debug."""
+    log = structlog.get_logger()
+    (log.debug if way.is_doubtful else log.warning)(event, **facts)
+
+
+__all__ = ["warn"]
