@@ -37,7 +37,7 @@ from kai.engine.profile import Profile
 from kai.framework.decisions import Bind, Evict, Nominate, Recorder
 from kai.intake import Intake, IntakeSettings, expired_bind_requests
 from kai.scheduler import orders
-from kai.scheduler.forms import BindForms
+from kai.scheduler.bind_templates import BindTemplates
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.verifying import pod_of
 from kai.state.snapshot import Snapshot
@@ -100,7 +100,7 @@ class Live:
     store: WatchedStore = Factory(_store)
     intake: Intake = Factory(lambda: Intake(_settings().intake))
     served: Served = Factory(Served)
-    forms: BindForms = Factory(lambda: BindForms(_settings()))
+    forms: BindTemplates = Factory(lambda: BindTemplates(_settings()))
     _listening: ExitStack = Factory(ExitStack)
     _arrivals: Arrivals = field(init=False)
     _has_cycled: bool = False

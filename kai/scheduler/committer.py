@@ -4,7 +4,7 @@
 carries them out and nothing else, so a simulation runs this very code. A statement is looked at once more against the
 newest store (`kai.scheduler.verifying`), then *assumed*: the store shows its outcome at once, so that the next cycle
 does not decide it again. An assumption outlives its write until the watch, a reply or a read decides. What each write
-does next is its own business (`kai.scheduler.works`).
+does next is its own business (`kai.scheduler.operations`).
 
 Holds: what is written belongs to the present term; after `TermEnded` nothing is.
 """
@@ -29,8 +29,9 @@ from kai.framework.decisions import Bind, Evict, Nominate
 from kai.intake.binding import has_failed
 from kai.model.noroom import NoRoom
 from kai.scheduler import orders
+from kai.scheduler.bind_backoff import BindBackoff
+from kai.scheduler.bind_templates import BindTemplates
 from kai.scheduler.budgets import covering
-from kai.scheduler.cooling import Cooling
 from kai.scheduler.effects import (
     Answered,
     Assume,
@@ -45,13 +46,23 @@ from kai.scheduler.effects import (
     TermEnded,
     WakeAt,
 )
-from kai.scheduler.forms import BindForms
+from kai.scheduler.operations import (
+    Ask,
+    BindOperation,
+    End,
+    EvictionOperation,
+    HandOver,
+    Moment,
+    Operation,
+    RemovalOperation,
+    Step,
+    key_of,
+)
 from kai.scheduler.orders import Stamp
 from kai.scheduler.refused import Refused
 from kai.scheduler.settings import EvictBy, SchedulerSettings
 from kai.scheduler.signals import StatementRejected, WriteDropped, WriteGivenUp
 from kai.scheduler.verifying import Reader, verify
-from kai.scheduler.works import Ask, BindWork, End, Entrust, EvictionWork, Moment, RemovalWork, Step, Work, key_of
 from kai.state.snapshot import Snapshot
 
 _ATTEMPTS: Final = 8
@@ -75,13 +86,13 @@ class Committer:
     """Returns a name that no device ever had."""
     now: Callable[[], float]
     """Returns the wall clock, for what people read."""
-    cooling: Cooling = attrs.field(factory=Cooling)
+    backoff: BindBackoff = attrs.field(factory=BindBackoff)
     refused: Refused = attrs.field(init=False)
-    _forms: BindForms = attrs.field(init=False)
+    _templates: BindTemplates = attrs.field(init=False)
     _term: Term | None = None
     _tickets: int = 0
-    _works: dict[int, Work] = attrs.field(factory=dict)
-    _waiting: list[tuple[float, int, Work]] = attrs.field(factory=list)
+    _operations: dict[int, Operation] = attrs.field(factory=dict)
+    _waiting: list[tuple[float, int, Operation]] = attrs.field(factory=list)
     _busy: set[tuple[type[ApiObject], Key]] = attrs.field(factory=set)
     """Objects that are being written."""
     _devices: dict[str, str] = attrs.field(factory=dict)
@@ -95,9 +106,9 @@ class Committer:
     """Bind requests, by UID, whose nodes are there: until when not to ask again."""
 
     def __attrs_post_init__(self) -> None:
-        """Begin with blank forms, and nothing refused."""
+        """Begin with blank templates, and nothing refused."""
         self.refused = Refused(self.settings.intake)
-        self._forms = BindForms(self.settings)
+        self._templates = BindTemplates(self.settings)
 
     def step(self, event: Event, now: float) -> tuple[Effect, ...]:
         """Take an event at a time, and return what to do.
@@ -117,14 +128,14 @@ class Committer:
             case Expired(requests) if self._term is not None:
                 effects += self._expired(requests, now)
             case Answered(ticket, reply):
-                work = self._works.pop(ticket, None)
-                if work is not None and self._term is not None:
-                    effects += self._answered(work, reply, now)
+                operation = self._operations.pop(ticket, None)
+                if operation is not None and self._term is not None:
+                    effects += self._answered(operation, reply, now)
             case _:
                 pass
         while self._waiting and self._waiting[0][0] <= now:
-            _, _, work = heapq.heappop(self._waiting)
-            effects += self._follow(work, work.resumed(self.reader), now)
+            _, _, operation = heapq.heappop(self._waiting)
+            effects += self._follow(operation, operation.resumed(self.reader), now)
         if self._waiting:
             effects.append(WakeAt(self._waiting[0][0]))
         return tuple(effects)
@@ -132,16 +143,16 @@ class Committer:
     @property
     def under_way(self) -> int:
         """How many writes have not ended."""
-        return len(self._works) + len(self._waiting)
+        return len(self._operations) + len(self._waiting)
 
     def hurry(self, now: float) -> None:
         """Let what pauses go on with the next event: the API server answers again."""
-        self._waiting = [(min(due, now), ticket, work) for due, ticket, work in self._waiting]
+        self._waiting = [(min(due, now), ticket, operation) for due, ticket, operation in self._waiting]
         heapq.heapify(self._waiting)
 
     def _drop(self) -> list[Effect]:
         effects: list[Effect] = [Forget(cls, key) for cls, key in sorted(self._busy, key=lambda each: each[1])]
-        self._works.clear()
+        self._operations.clear()
         self._waiting.clear()
         self._busy.clear()
         self._devices.clear()
@@ -179,7 +190,9 @@ class Committer:
         for decision in event.decisions:
             facts = event.snapshot.pods[decision.pod]
             self._busy -= {(BindRequest, (facts.namespace, facts.name)), (Pod, (facts.namespace, facts.name))}
-        self._works = {ticket: work for ticket, work in self._works.items() if work.target in self._busy}
+        self._operations = {
+            ticket: operation for ticket, operation in self._operations.items() if operation.target in self._busy
+        }
 
     def _busy_with(self, event: Decided) -> str:
         for decision in event.decisions:
@@ -198,9 +211,9 @@ class Committer:
         request = orders.bind_request(decision, pod, node, devices, self.settings, stamp)
         self._promised.pop(pod.metadata.uid, None)
         is_direct = self.settings.direct_binds and orders.takes_one_write(request, pod)
-        write = None if is_direct else self._forms.create(decision, pod, node, devices, stamp)
+        write = None if is_direct else self._templates.create(decision, pod, node, devices, stamp)
         effects: list[Effect] = [Assume(request, _is_there(request))]
-        effects += self._begin(BindWork(pod, request, write, self.settings, now), now)
+        effects += self._begin(BindOperation(pod, request, write, self.settings, now), now)
         patch = orders.pool_patch(pod, self.settings)
         return effects if patch is None else [*effects, Send(patch)]
 
@@ -225,7 +238,7 @@ class Committer:
         effects: list[Effect] = [Assume(leaving, _is_leaving(pod))]
         if self.settings.mark_victims:
             effects.append(Send(orders.victim_condition(pod, self.now())))
-        return [*effects, *self._begin(EvictionWork(pod, request, said, now, decision.cause.value), now)]
+        return [*effects, *self._begin(EvictionOperation(pod, request, said, now, decision.cause.value), now)]
 
     def _promise(self, pod: Pod, node: str) -> list[Effect]:
         told = self._promised.get(pod.metadata.uid)
@@ -242,59 +255,59 @@ class Committer:
             if has_failed(request):
                 for owner in request.metadata.owner_references:
                     self._failed(owner.uid, orders.lack_of_room(request, owner.uid, request.status.reason), now)
-            effects += self._begin(RemovalWork(request, self.settings), now)
+            effects += self._begin(RemovalOperation(request, self.settings), now)
         return effects
 
     def _failed(self, uid: str, refusal: NoRoom | None, now: float) -> None:
         """Let a pod whose bind failed rest; one that a node had no room for may go elsewhere first."""
         if refusal is None or self.refused.note(refusal, now) > _ELSEWHERE_AT_ONCE:
-            self.cooling.failed((uid,), now)
+            self.backoff.failed((uid,), now)
 
     # --- Works -----------------------------------------------------------------------------------------------------
 
-    def _begin(self, work: Work, now: float) -> list[Effect]:
-        self._busy.add(work.target)
-        return self._follow(work, work.begin(), now)
+    def _begin(self, operation: Operation, now: float) -> list[Effect]:
+        self._busy.add(operation.target)
+        return self._follow(operation, operation.begin(), now)
 
-    def _answered(self, work: Work, reply: object, now: float) -> list[Effect]:
+    def _answered(self, operation: Operation, reply: object, now: float) -> list[Effect]:
         if isinstance(reply, NotLeading):
-            return self._follow(work, End(signal=WriteDropped(what=work.name)), now)
+            return self._follow(operation, End(signal=WriteDropped(what=operation.name)), now)
         if isinstance(reply, Refusal) and reply.reason is Reason.UNAVAILABLE:
-            return self._pause(work, now, reply.retry_after or 0.0)
-        return self._follow(work, work.answered(reply, Moment(now, self.now())), now)
+            return self._pause(operation, now, reply.retry_after or 0.0)
+        return self._follow(operation, operation.answered(reply, Moment(now, self.now())), now)
 
-    def _follow(self, work: Work, step: Step, now: float) -> list[Effect]:
+    def _follow(self, operation: Operation, step: Step, now: float) -> list[Effect]:
         match step:
             case Ask(request):
-                return [Send(request, self._ticket(work))]
-            case Entrust(order):
-                return [Carry(order, self._ticket(work))]
+                return [Send(request, self._ticket(operation))]
+            case HandOver(order):
+                return [Carry(order, self._ticket(operation))]
             case End():
-                return self._end(work, step, now)
-        return self._pause(work, now)
+                return self._end(operation, step, now)
+        return self._pause(operation, now)
 
-    def _ticket(self, work: Work) -> int:
+    def _ticket(self, operation: Operation) -> int:
         self._tickets += 1
-        self._works[self._tickets] = work
+        self._operations[self._tickets] = operation
         return self._tickets
 
-    def _pause(self, work: Work, now: float, at_least: float = 0.0) -> list[Effect]:
-        work.attempts += 1
-        if work.attempts > _ATTEMPTS:
-            return self._end(work, End(signal=WriteGivenUp(what=work.name)), now)
-        pause = max(at_least, doubling_pause(work.attempts, _FIRST_PAUSE, _LONGEST_PAUSE))
+    def _pause(self, operation: Operation, now: float, at_least: float = 0.0) -> list[Effect]:
+        operation.attempts += 1
+        if operation.attempts > _ATTEMPTS:
+            return self._end(operation, End(signal=WriteGivenUp(what=operation.name)), now)
+        pause = max(at_least, doubling_pause(operation.attempts, _FIRST_PAUSE, _LONGEST_PAUSE))
         self._tickets += 1
-        heapq.heappush(self._waiting, (now + pause, self._tickets, work))
+        heapq.heappush(self._waiting, (now + pause, self._tickets, operation))
         return []
 
-    def _end(self, work: Work, end: End, now: float) -> list[Effect]:
-        self._busy.discard(work.target)
-        if end.cools:
-            self._failed(end.cools, end.refusal, now)
+    def _end(self, operation: Operation, end: End, now: float) -> list[Effect]:
+        self._busy.discard(operation.target)
+        if end.backs_off:
+            self._failed(end.backs_off, end.refusal, now)
         if end.shielded:
             self._shielded = {uid: until for uid, until in self._shielded.items() if until > self.now()}
             self._shielded[end.shielded] = self.now() + _BUDGET_PAUSE
-        effects: list[Effect] = [] if end.stands else [Forget(*work.target)]
+        effects: list[Effect] = [] if end.stands else [Forget(*operation.target)]
         if end.kept and self._keep(end.kept, now):
             return effects
         return [*effects, end.signal, *(Send(request) for request in end.then)]

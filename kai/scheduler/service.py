@@ -184,7 +184,7 @@ class Scheduler:
         now = self.cluster.clock.monotonic()
         committer = self.outbox.committer
         cycles = self.cycles
-        resting = (committer.cooling.next_due(now), committer.refused.next_due(now))
+        resting = (committer.backoff.next_due(now), committer.refused.next_due(now))
         dues = (*resting, cycles.inquiry.due(), cycles.faults.due())
         due_in = [due - now for due in dues if due is not None]
         return pause_after(self.settings, turns=outcome.turns, idle=idle, restless=outcome.restless, dues=due_in)
@@ -227,7 +227,7 @@ class Scheduler:
         expired = expired_bind_requests(objects, self.settings.intake)
         if expired:
             self.outbox.commit(Expired(expired))
-        resting = self.outbox.committer.cooling.resting(self.cluster.clock.monotonic())
+        resting = self.outbox.committer.backoff.resting(self.cluster.clock.monotonic())
         if not resting:
             return objects
         kept = [pod for pod in objects.pods if pod.metadata.uid not in resting or pod.spec.node_name]

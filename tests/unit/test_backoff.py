@@ -1,7 +1,7 @@
 import pytest
 
 from kai.backoff import doubling_pause
-from kai.scheduler.cooling import Cooling
+from kai.scheduler.bind_backoff import BindBackoff
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ def test_a_pause_begins_with_the_first_one():
 
 
 def test_a_pod_whose_binds_fail_for_days_still_waits_for_the_longest_pause():
-    cooling = Cooling()
+    backoff = BindBackoff()
     for _ in range(1100):
-        cooling.failed(("a",), 0.0)
-    assert cooling.next_due(0.0) == 300.0
+        backoff.failed(("a",), 0.0)
+    assert backoff.next_due(0.0) == 300.0

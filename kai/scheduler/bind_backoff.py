@@ -18,7 +18,7 @@ _FORGOTTEN_AFTER: Final = 900.0
 
 
 @attrs.define
-class Cooling:
+class BindBackoff:
     """How often binds of pods failed, by UID, and until when they are not tried.
 
     Units: seconds of a clock that does not go back.

@@ -14,7 +14,7 @@ from kai.cluster.paths import Served
 from kai.framework.decisions import Bind
 from kai.intake import IntakeSettings
 from kai.model.placement import Quantities
-from kai.scheduler.forms import BindForms
+from kai.scheduler.bind_templates import BindTemplates
 from kai.scheduler.orders import BLANK, Stamp, bind_request, create_bind_request
 from kai.scheduler.settings import SchedulerSettings
 
@@ -49,7 +49,7 @@ PODS = st.builds(
 )
 def test_an_order_is_sent_byte_for_byte_as_the_object_that_it_is(decisions, pods, node, devices, pool, stamp):
     settings = SchedulerSettings(intake=IntakeSettings(node_pool=pool))
-    forms, served = BindForms(settings), Served()
+    forms, served = BindTemplates(settings), Served()
     for decision in decisions:
         for pod in pods:
             order = (decision, pod, node, devices)
@@ -60,7 +60,7 @@ def test_an_order_is_sent_byte_for_byte_as_the_object_that_it_is(decisions, pods
 
 
 def test_a_form_is_made_once_for_all_that_are_alike_and_serves_each_of_them():
-    forms = BindForms(SchedulerSettings())
+    forms = BindTemplates(SchedulerSettings())
     texts = [
         forms.text(Bind(pod=0, node=0, gpu_count=1), Pod(metadata=ObjectMeta(name=name, namespace="n", uid=name)), "n1")
         for name in ("a", "b")
@@ -72,6 +72,8 @@ def test_an_order_for_a_server_of_another_version_names_that_version():
     pod = Pod(metadata=ObjectMeta(name="pod", namespace="team", uid="uid"))
     served = Served()
     served.settle(BindRequest, "scheduling.run.ai/v2")
-    sent = json.loads(encode_write(BindForms(SchedulerSettings()).create(Bind(pod=0, node=0), pod, "n1"), served).body)
+    sent = json.loads(
+        encode_write(BindTemplates(SchedulerSettings()).create(Bind(pod=0, node=0), pod, "n1"), served).body
+    )
     assert sent["apiVersion"] == "scheduling.run.ai/v2"
     assert structure_as(BindRequest, sent).spec.selected_node == "n1"

@@ -1,7 +1,7 @@
 """Writes under way: what a bind, an eviction or a removal does next, reply by reply. Machines without I/O.
 
-A work answers whatever happens to it with a step: ask for a request, entrust the order to the binder, pause and try
-again, or end. Under which ticket, how long a pause is and how many there are is the committer's business.
+An operation answers whatever happens to it with a step: ask for a request, hand the order over to the binder, pause and
+try again, or end. Under which ticket, how long a pause is and how many there are is the committer's business.
 
 Holds: an answer that was lost is neither a success nor a failure. The object is read by quorum, and the same order, or
 the same UID's eviction, is written again if it is not there.
@@ -64,7 +64,7 @@ class Ask:
 
 
 @attrs.frozen
-class Entrust:
+class HandOver:
     """Have the binder of this process carry out the order."""
 
     request: BindRequest
@@ -85,7 +85,7 @@ class End:
     """Requests that are to be written besides; the committer does not wait for the answers."""
     stands: bool = False
     """What was assumed is true, although no reply shows it: it is shown until the watch does."""
-    cools: str = ""
+    backs_off: str = ""
     """The UID of a pod whose bind failed."""
     refusal: NoRoom | None = None
     """The node that had no room for it, if that was why."""
@@ -95,10 +95,10 @@ class End:
     """The UID of a bind request that was not deleted, because its node is there after all."""
 
 
-Step: TypeAlias = Ask | Entrust | Pause | End
+Step: TypeAlias = Ask | HandOver | Pause | End
 
 
-class Work(Protocol):
+class Operation(Protocol):
     """A write under way."""
 
     name: ClassVar[str]
@@ -127,7 +127,7 @@ class Work(Protocol):
 
 
 @attrs.define
-class BindWork:
+class BindOperation:
     """A bind request that is being written, or carried out unwritten.
 
     Stages: create, look (read what is there), clear (delete that).
@@ -150,7 +150,7 @@ class BindWork:
 
     def begin(self) -> Step:
         """Write the order, or have it carried out."""
-        return Entrust(self.request) if self.write is None else self._create()
+        return HandOver(self.request) if self.write is None else self._create()
 
     def answered(self, reply: object, at: Moment) -> Step:
         """Go on after a reply."""
@@ -227,7 +227,7 @@ class BindWork:
     def _refused(self, why: str, said: tuple[Request, ...] = ()) -> Step:
         refused = BindRefused(pod=_title(self.pod), why=why)
         refusal = orders.lack_of_room(self.request, self.pod.metadata.uid, why)
-        return End(signal=refused, then=said, cools=self.pod.metadata.uid, refusal=refusal)
+        return End(signal=refused, then=said, backs_off=self.pod.metadata.uid, refusal=refusal)
 
     def _dropped(self, why: str) -> Step:
         return End(signal=BindDropped(pod=_title(self.pod), why=why))
@@ -237,7 +237,7 @@ class BindWork:
 
 
 @attrs.define
-class EvictionWork:
+class EvictionOperation:
     """A pod that is being evicted.
 
     Stages: send, look (read whether the pod is gone).
@@ -305,7 +305,7 @@ class EvictionWork:
 
 
 @attrs.define
-class RemovalWork:
+class RemovalOperation:
     """A bind request that is being deleted: one that failed, or, once that is confirmed, one whose node is gone."""
 
     name: ClassVar[str] = "removal"

@@ -1,4 +1,4 @@
-"""Bind requests as JSON, filled in like forms: what many have in common was written for the first of them.
+"""Bind requests as JSON, filled into templates: what many have in common was written for the first of them.
 
 Thousands of orders of a cycle differ in a name, a UID and a node. The parts for each node, for each namespace and for
 what pods receive are kept as text; an order is then a handful of look-ups and one joining of strings.
@@ -34,7 +34,7 @@ _MOST_PARTS: Final = 1 << 17
 
 
 @attrs.define
-class BindForms:
+class BindTemplates:
     """Writes bind requests of one scheduler."""
 
     settings: SchedulerSettings
@@ -56,7 +56,7 @@ class BindForms:
     def text(
         self, decision: Bind, pod: Pod, node: str, devices: tuple[str, ...] = (), stamp: Stamp = BLANK
     ) -> bytes | None:
-        """Return the order as it is sent; None for one that has more to it than forms have room for.
+        """Return the order as it is sent; None for one that has more to it than templates have room for.
 
         Cost: about a microsecond, a tenth of the way through the object.
         """
