@@ -7,7 +7,7 @@ import attrs
 import numpy as np
 
 from kai.actions.search.prospects import Prospects
-from kai.actions.search.waiting import Hunt, anybody
+from kai.actions.search.waiting import EvictionPass, anybody
 from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.framework.decisions import Cause
@@ -41,7 +41,7 @@ class Consolidate:
         """Search for every preemptible group that waits."""
         if session.parameters.max_consolidation_preemptees == 0:
             return
-        Hunt(
+        EvictionPass(
             name=self.name,
             cause=Cause.CONSOLIDATE,
             rule="everybody finds another place",

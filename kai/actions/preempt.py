@@ -5,7 +5,7 @@ Source: the peer's actions/preempt.
 
 import attrs
 
-from kai.actions.search.waiting import Hunt, anybody
+from kai.actions.search.waiting import EvictionPass, anybody
 from kai.engine.portion import Portion
 from kai.engine.refusals import capacity_verdict
 from kai.engine.session import Session
@@ -35,7 +35,7 @@ class Preempt:
 
     def run(self, session: Session) -> None:
         """Search for every group that waits."""
-        Hunt(
+        EvictionPass(
             name=self.name,
             cause=Cause.PREEMPT,
             rule="priority",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 
-from kai.actions.search.waiting import Hunt, anything
+from kai.actions.search.waiting import EvictionPass, anything
 from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.framework.decisions import Cause
@@ -58,7 +58,7 @@ class Reclaim:
 
     def run(self, session: Session) -> None:
         """Search for every group that waits and whose queue may hold more."""
-        Hunt(
+        EvictionPass(
             name=self.name,
             cause=Cause.RECLAIM,
             rule="fair share",

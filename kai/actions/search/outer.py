@@ -46,7 +46,7 @@ class Terms:
         )
 
 
-class Plodding:
+class PlainVictims:
     """Victims group by group: the long way."""
 
     def __init__(self, session: Session, victims: GroupRows) -> None:
@@ -99,7 +99,7 @@ def give_up(portion: Portion, known: set[int]) -> tuple[Int64s, Portion | None]:
     return pods, portion.part(everything[~np.isin(everything, pods)]) if more else None
 
 
-class Striding:
+class CompiledVictims:
     """Victims by a kernel, as many groups in one go as the filters refuse."""
 
     def __init__(self, session: Session, standing: Standing, member: Bools) -> None:

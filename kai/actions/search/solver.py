@@ -25,7 +25,7 @@ import attrs
 import numpy as np
 
 from kai.actions.search.filters import Filters, held_by
-from kai.actions.search.outer import Plodding, Striding, Terms
+from kai.actions.search.outer import CompiledVictims, PlainVictims, Terms
 from kai.actions.search.replacing import Replacing, settle, try_at_once
 from kai.actions.search.standing import Standing
 from kai.engine.budget import Grant
@@ -83,7 +83,7 @@ class Search:
         session: Session,
         aggressor: Portion,
         cause: Cause,
-        victims: Plodding | Striding,
+        victims: PlainVictims | CompiledVictims,
         standing: Standing | None,
         rule: str,
         explain: Explain | None,
@@ -243,7 +243,7 @@ class Search:
             standing is None
             or self._failed
             or not proposals.proposes_by_node
-            or not isinstance(self._victims, Striding)
+            or not isinstance(self._victims, CompiledVictims)
         ):
             return None
         ended = self._victims.propose_first(self._aggressor.group)

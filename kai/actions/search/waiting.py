@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import attrs
 import numpy as np
 
-from kai.actions.search.outer import Plodding, Striding
+from kai.actions.search.outer import CompiledVictims, PlainVictims
 from kai.actions.search.solver import Explain, Outcome, Search
 from kai.actions.search.standing import Standing
 from kai.engine.heaps import GroupHeap
@@ -26,7 +26,7 @@ Footprint = list[tuple[int, ...]]
 
 
 @attrs.frozen(kw_only=True)
-class Hunt:
+class EvictionPass:
     """How one cause searches."""
 
     name: str
@@ -102,11 +102,11 @@ class Hunt:
         if not member.any() or self._is_hopeless(session, portion, member):
             return Outcome.FAILED
         standing = past.standing()
-        victims: Plodding | Striding
+        victims: PlainVictims | CompiledVictims
         if standing is None:
-            victims = Plodding(session, session.oldest_first(np.flatnonzero(member).astype(np.int64)))
+            victims = PlainVictims(session, session.oldest_first(np.flatnonzero(member).astype(np.int64)))
         else:
-            victims = Striding(session, standing, member)
+            victims = CompiledVictims(session, standing, member)
         return Search(session, portion, self.cause, victims, standing, self.rule, self.explain).run()
 
     def _is_hopeless(self, session: Session, portion: Portion, member: Bools) -> bool:
@@ -141,7 +141,7 @@ class Hunt:
 
 
 class Past:
-    """What one run of a hunt keeps from search to search."""
+    """What one run of an eviction pass keeps from search to search."""
 
     def __init__(self, session: Session) -> None:
         """Begin without a failed group."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kai.actions.search.filters import Filters
-from kai.actions.search.outer import Plodding, Striding, Terms, give_up
+from kai.actions.search.outer import CompiledVictims, PlainVictims, Terms, give_up
 from kai.actions.search.standing import Standing
 from kai.framework.scenario import NO_BATCHES
 from tests.unit.actions.search.stage import opened, pods_of, row
@@ -65,13 +65,13 @@ def grown(session, victims, free=0):
 
 
 def the_long_way(session, member):
-    return Plodding(session, session.oldest_first(np.flatnonzero(member).astype(np.int64)))
+    return PlainVictims(session, session.oldest_first(np.flatnonzero(member).astype(np.int64)))
 
 
 def by_kernel(session, member):
     standing = Standing(session)
     standing.refresh()
-    return Striding(session, standing, member)
+    return CompiledVictims(session, standing, member)
 
 
 either_way = pytest.mark.parametrize("victims", [the_long_way, by_kernel])

@@ -4,7 +4,7 @@ import attrs
 import numpy as np
 import pytest
 
-from kai.actions.search.outer import Plodding, Striding
+from kai.actions.search.outer import CompiledVictims, PlainVictims
 from kai.actions.search.solver import Outcome, Search
 from kai.actions.search.standing import Standing
 from kai.engine.budget import Grant, Unlimited
@@ -33,10 +33,10 @@ def search(session, aggressor, victims, cause=Cause.PREEMPT, explain=None, *, sh
     member[[row(session, name) for name in victims]] = True
     standing = Standing(session) if shortcuts else None
     if standing is None:
-        takes = Plodding(session, session.oldest_first(np.flatnonzero(member).astype(np.int64)))
+        takes = PlainVictims(session, session.oldest_first(np.flatnonzero(member).astype(np.int64)))
     else:
         standing.refresh()
-        takes = Striding(session, standing, member)
+        takes = CompiledVictims(session, standing, member)
     portion = session.portion(row(session, aggressor))
     return Search(session, portion, cause, takes, standing, "priority", explain).run()
 
