@@ -5,7 +5,7 @@
     pop the next one -> place its chunk -> commit, or undo
     a group with more pending pods goes back into the heap
 
-Groups that no plugin must be asked about take the fast lane (``kai.engine.lane``); this is the long way, which
+Groups that no plugin must be asked about take the fast path (``kai.engine.fast_path``); this is the long way, which
 decides the same.
 
 Source: the peer's actions/allocate.
@@ -14,8 +14,8 @@ Source: the peer's actions/allocate.
 import attrs
 
 from kai.actions.placing import must_wait, place_group
+from kai.engine.fast_path import FastPath
 from kai.engine.heaps import GroupHeap
-from kai.engine.lane import Lane
 from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.model.rows import GroupRows
@@ -33,7 +33,7 @@ class Allocate:
         waiting = session.waiting_groups()
         self._serve_awaited(session, waiting)
         heap.fill(waiting)
-        turns = Lane(session, heap, waiting).others() if session.parameters.shortcuts else iter(heap.pop, None)
+        turns = FastPath(session, heap, waiting).others() if session.parameters.shortcuts else iter(heap.pop, None)
         for portion in turns:
             session.attend(portion.group)
             if self._try(session, portion) and portion.has_pending():

@@ -102,7 +102,7 @@ class Policy:
             self.dynamic |= np.ones(shapes, np.bool_) if plugin.concerns is None else plugin.concerns
         self._asking: dict[int, list[Opened]] = {}
         self._first: dict[int, Float64s] = {}
-        self.scored, self.lonely = self._by_answers(shapes)
+        self.scored, self.single = self._by_answers(shapes)
         """Bools [K]: shapes for which one plugin is asked, for a mask and scores and nothing else; those of them for
         which its answers are the same for the only pod of any group."""
         self._masks = DistinctRows(np.ones(nodes, np.bool_))
@@ -218,14 +218,14 @@ class Policy:
         return out
 
     def first_answers(self, pod: PodRow, shape: int, nodes: NodeRows) -> Float64s:
-        """Return ``answers`` for ``pod``, whose group is nowhere yet; made once for a ``lonely`` shape."""
+        """Return ``answers`` for ``pod``, whose group has no pod placed yet; made once for a ``single`` shape."""
         known = self._first.get(shape)
         if known is None:
             known = self._first[shape] = self.answers(pod, shape, nodes).copy()
         return known
 
-    def prepare_lonely(self, shape: int, pod: PodRow, nodes: NodeRows) -> tuple[int, int]:
-        """Return the rows of ``vectors`` for pods of a ``lonely`` shape that are the only ones of their groups.
+    def prepare_single(self, shape: int, pod: PodRow, nodes: NodeRows) -> tuple[int, int]:
+        """Return the rows of ``vectors`` for pods of a ``single`` shape that are the only ones of their groups.
 
         ``pod`` is one of them, ``nodes`` are all nodes. (-1, -1): the sum of static scores and of these answers is not
         exact, so that it must be made where the others are added.

@@ -251,11 +251,11 @@ class World:
     def answers(self, pod: int, shape: int) -> Float64s:
         """Return float64[N]: what ``Policy.answers`` says of all nodes; the caller does not change it.
 
-        Where the plugin looks at nothing but the group, it is asked once for all groups that are nowhere yet.
+        Where the plugin looks at nothing but the group, it is asked once for all groups that have no pod placed yet.
         """
         leaf = int(self.facts.pods.leaf[pod])
-        nowhere = bool(self.policy.lonely[shape] and self.facts.groups.simple[self.facts.pods.group[pod]])
-        if not nowhere or self.columns.occupying[leaf]:
+        unplaced = bool(self.policy.single[shape] and self.facts.groups.simple[self.facts.pods.group[pod]])
+        if not unplaced or self.columns.occupying[leaf]:
             return self.policy.answers(PodRow(pod), shape, self.all_nodes)
         return self.policy.first_answers(PodRow(pod), shape, self.all_nodes)
 

@@ -1,4 +1,4 @@
-"""The fast lane of allocate: groups that need no Python are served by one kernel, as many as come in a row.
+"""The fast path of allocate: groups that need no Python are served by one kernel, as many as come in a row.
 
 Decisions come out in bulk. What the kernel cannot do itself, it hands back: groups that plugins must be asked about,
 and refusals that are not in words yet.
@@ -28,7 +28,7 @@ BATCH = 4096
 """Decisions that are collected before they are handed out."""
 
 
-class Lane:
+class FastPath:
     """The kernel loop over one heap."""
 
     def __init__(self, session: Session, heap: GroupHeap, waiting: Int64s) -> None:
@@ -39,7 +39,7 @@ class Lane:
         shapes = session.facts.shapes
         self._facts = session.facts.replace(shapes=shapes.replace(mask=shapes.mask.copy(), score=shapes.score.copy()))
         """The facts with what plugins answer for the only pods of groups."""
-        self._alone = self._lonely_pods()
+        self._alone = self._single_pods()
         self._index = self._make_index(waiting)
         self._trees, counted = make_trees(session, waiting)
         self._facts.shapes.mask[counted] = session.facts.shapes.mask[counted]
@@ -110,12 +110,12 @@ class Lane:
         order = np.lexsort((shapes, -counts))
         return shapes[order], pods[first[order]]
 
-    def _lonely_pods(self) -> Bools:
+    def _single_pods(self) -> Bools:
         """Return bool[P]: the only pods of their groups, of shapes that need no more of plugins than one answer."""
         facts = self._session.facts
         groups = facts.groups
         sizes = groups.pod_start[groups.first_subgroup[1:]] - groups.pod_start[groups.first_subgroup[:-1]]
-        alone = self._session.policy.lonely[facts.pods.shape] & (facts.pods.group >= 0) & (facts.pods.leaf >= 0)
+        alone = self._session.policy.single[facts.pods.shape] & (facts.pods.group >= 0) & (facts.pods.leaf >= 0)
         alone[alone] = sizes[facts.pods.group[alone]] == 1
         return alone
 
@@ -131,7 +131,7 @@ class Lane:
             if (count + 1) * nodes > MOST_CELLS:
                 continue
             if dynamic:
-                mask, score = session.policy.prepare_lonely(shape, PodRow(pod), session.all_nodes)
+                mask, score = session.policy.prepare_single(shape, PodRow(pod), session.all_nodes)
             else:
                 session.policy.prepare(shape, PodRow(pod), session.all_nodes)
                 mask, score = session.facts.shapes.mask[shape], session.facts.shapes.score[shape]
