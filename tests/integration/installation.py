@@ -5,20 +5,23 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.controlplane import ControlPlane
-from tests.unit.deploy.rendering import DEPLOY, Manifest, of_kind, render
+from tests.unit.deploy.rendering import DEPLOY, LASTING, Manifest, deployment, of_kind, render
 
 CRDS = Path(__file__).parent / "crds"
 """The least of definitions of kinds that are not ours."""
 # What an object may need before it can be created, or before it works.
 _FIRST = ("Namespace", "CustomResourceDefinition")
+_NOT_HERE = ("Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
-def install(plane: ControlPlane, folder: Path, *, but: tuple[str, ...] = ("Deployment",)) -> list[Manifest]:
-    """Apply the objects of a folder of ``deploy`` except of some kinds, and return them.
+def install(plane: ControlPlane, folder: Path, *, but: tuple[str, ...] = ()) -> list[Manifest]:
+    """Apply what must last and the objects of a folder of ``deploy``, except of some kinds; return what was applied.
 
-    Deployments are left out by default: nobody here would make pods of them, tests start the programs themselves.
+    Deployments are left out: no controller here would make pods of them, tests start the programs themselves. So are
+    webhook configurations, which would have the API server ask a Service that leads nowhere.
     """
-    manifests = [manifest for manifest in render(folder) if manifest["kind"] not in but]
+    left_out = {*_NOT_HERE, *but}
+    manifests = [each for each in (*render(LASTING), *render(folder)) if each["kind"] not in left_out]
     for manifest in of_kind(manifests, "Namespace"):
         plane.admin.apply(manifest)
     plane.define_all(of_kind(manifests, "CustomResourceDefinition"))
@@ -30,7 +33,6 @@ def install(plane: ControlPlane, folder: Path, *, but: tuple[str, ...] = ("Deplo
 
 def container_argument(flag: str) -> Any:
     """Return the JSON value that the shipped Deployment gives to a flag."""
-    (deployment,) = of_kind(render(DEPLOY), "Deployment")
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    (container,) = deployment(render(DEPLOY))["spec"]["template"]["spec"]["containers"]
     (value,) = [argument.split("=", 1)[1] for argument in container["args"] if argument.startswith(f"{flag}=")]
     return json.loads(value)

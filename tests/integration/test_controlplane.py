@@ -18,7 +18,7 @@ from tests.integration.client import AS_TABLE, Api, Refused, until
 from tests.integration.controlplane import ControlPlane
 from tests.integration.installation import container_argument
 from tests.unit.api import manifests as complete
-from tests.unit.deploy.rendering import DEPLOY, ENTRIES, of_kind, render
+from tests.unit.deploy.rendering import DEPLOY, ENTRIES, LASTING, of_kind, render
 from tests.unit.deploy.test_roles import RIGHTS
 
 KUBECTL = shutil.which("kubectl")
@@ -440,15 +440,29 @@ def test_a_reservation_pod_is_admitted_where_it_belongs_and_nowhere_else(control
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl, which the documentation tells people to use, is not installed")
-def test_one_command_is_the_whole_installation(bare_control_plane, tmp_path):
+def test_the_documented_command_installs_and_takes_away_and_queues_stay(bare_control_plane, tmp_path):
     found = programs.find()
     assert found is not None
     plane = ControlPlane.start(found, tmp_path)  # the shared one has everything already
     try:
         config = plane.kubeconfig(plane.admin, "admin")
-        command = [KUBECTL, f"--kubeconfig={config}", "apply", "-k", DEPLOY]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert "deployment.apps/kai created" in done.stdout
+
+        def kubectl(verb, folder):
+            command = [KUBECTL, f"--kubeconfig={config}", verb, "-k", folder]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert (done.returncode, done.stderr) == (0, "")
+            return done.stdout
+
+        kubectl("apply", LASTING)
+        assert "deployment.apps/kai created" in kubectl("apply", DEPLOY)
+        definitions = plane.admin.list("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        plane.define_all(of_kind(render(LASTING), "CustomResourceDefinition"))
+        queue = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "research"}, "spec": {}}
+        plane.admin.create(queue)
+        kubectl("delete", DEPLOY)
+        assert not plane.admin.list("apps/v1", "Deployment")
+        assert len(plane.admin.list("apiextensions.k8s.io/v1", "CustomResourceDefinition")) == len(definitions)
+        assert plane.admin.get(queue)
+        assert "deployment.apps/kai created" in kubectl("apply", DEPLOY)
     finally:
         plane.stop()

@@ -19,7 +19,7 @@ LIMIT = 2
 @pytest.fixture(scope="module")
 def cluster(bare_control_plane, tmp_path_factory):
     """Run all roles in one process, with what a namespace may have considered as shipped."""
-    install(bare_control_plane, DEPLOY, but=("Deployment",))
+    install(bare_control_plane, DEPLOY)
     with staged(bare_control_plane, tmp_path_factory.mktemp("flood")) as stage:
         stage.start("kai")
         yield stage

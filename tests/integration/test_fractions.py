@@ -18,7 +18,7 @@ UNUSABLE = {"number": "nan", "large": "1.5", "space": " 0.5", "negative": "-0.5"
 
 @pytest.fixture(scope="module")
 def cluster(bare_control_plane, tmp_path_factory):
-    install(bare_control_plane, DEPLOY, but=("Deployment", *POLICIES))
+    install(bare_control_plane, DEPLOY, but=POLICIES)
     with staged(bare_control_plane, tmp_path_factory.mktemp("fractions")) as stage:
         stage.start("kai")
         yield stage

@@ -21,7 +21,7 @@ POOL = "kai.scheduler/node-pool"
 @pytest.fixture(scope="module")
 def cluster(bare_control_plane, tmp_path_factory):
     """Run all roles in one process, without policies."""
-    install(bare_control_plane, DEPLOY, but=("Deployment", *POLICIES))
+    install(bare_control_plane, DEPLOY, but=POLICIES)
     assert not bare_control_plane.admin.list("admissionregistration.k8s.io/v1", POLICIES[0])
     with staged(bare_control_plane, tmp_path_factory.mktemp("tenants")) as stage:
         stage.start("kai")

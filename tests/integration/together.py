@@ -12,7 +12,7 @@ from typing import Any
 from tests.integration.client import Api, Manifest
 from tests.integration.controlplane import ControlPlane, Daemon, free_ports
 from tests.integration.processes import await_ready, shown
-from tests.unit.deploy.rendering import DEPLOY, of_kind, render
+from tests.unit.deploy.rendering import DEPLOY, deployment, render
 
 NAMESPACE = "kai-scheduler"
 GPU = "nvidia.com/gpu"
@@ -45,8 +45,7 @@ def add_queues(admin: Api) -> None:
 
 def shipped_arguments() -> list[str]:
     """Return what the shipped Deployment gives to the program, apart from ports."""
-    (deployment,) = of_kind(render(DEPLOY), "Deployment")
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    (container,) = deployment(render(DEPLOY))["spec"]["template"]["spec"]["containers"]
     first, *rest = container["args"]
     assert first == "run"
     return [each for each in rest if "-port=" not in each and "-address=" not in each]
@@ -94,12 +93,12 @@ def serving_webhooks(
     for manifest in objects:
         if manifest["kind"] in {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "RoleBinding"}:
             plane.admin.apply(manifest)
-    (deployment,) = of_kind(objects, "Deployment")
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    (container,) = deployment(objects, "admission")["spec"]["template"]["spec"]["containers"]
     shipped = [each for each in container["args"] if "-address=" not in each and "-addr=" not in each]
     config = plane.kubeconfig(plane.account(NAMESPACE, "admission"), "admission")
     command = (
         *(sys.executable, "-m", "kai", *shipped, f"--kubeconfig={config}", f"--webhook-addr={port}"),
+        "--webhook-secret=",
         f"--webhook-cert-dir={certificates}",
         f"--metrics-bind-address=127.0.0.1:{metrics}",
         f"--health-probe-bind-address=127.0.0.1:{probes}",
@@ -128,7 +127,7 @@ def refused_calls(plane: ControlPlane) -> list[tuple[str, str, int]]:
 
 def own_environment(admin: Api, image: str) -> dict[str, str]:
     """Make the pod that the program would run in, and return what its environment says about it."""
-    shipped = of_kind(render(DEPLOY), "Deployment")[0]["spec"]["template"]
+    shipped = deployment(render(DEPLOY))["spec"]["template"]
     spec = {**shipped["spec"], "schedulerName": "nobody", "nodeName": "gateway"}
     spec["containers"] = [{**spec["containers"][0], "image": image}]
     pod = an_object("v1", "Pod", "kai-0", NAMESPACE, spec=spec)

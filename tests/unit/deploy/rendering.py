@@ -5,6 +5,7 @@ Whatever else a kustomization may say is refused, so that nothing is passed over
 """
 
 import copy
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +14,10 @@ import yaml
 Manifest = dict[str, Any]
 
 DEPLOY: Final = Path(__file__).parents[3] / "deploy"
-ENTRIES: Final = ("base", "overlays/ha", "overlays/split", "overlays/webhooks")
-"""The folders that somebody may apply; ``deploy`` itself is ``deploy/base``."""
+LASTING: Final = DEPLOY / "lasting"
+"""What is applied before any of the entries, and stays when they go."""
+ENTRIES: Final = ("base", "overlays/ha", "overlays/split", "overlays/split-ha", "overlays/cert-manager")
+"""The folders that an operator may apply; ``deploy`` itself is ``deploy/base``."""
 
 _HEAD: Final = {"apiVersion", "kind"}
 
@@ -53,36 +56,54 @@ def _patched(manifests: list[Manifest], patch: Manifest) -> list[Manifest]:
     out, met = [], 0
     for manifest in manifests:
         found = {"kind": manifest["kind"], "name": manifest["metadata"]["name"]}
-        if target.items() <= found.items():
+        if all(re.fullmatch(wanted, found[part]) for part, wanted in target.items()):
             met += 1
             manifest = copy.deepcopy(manifest)  # noqa: PLW2901 - what is patched takes its place
             for step in yaml.safe_load(patch["patch"]):
                 _apply(manifest, step)
         out.append(manifest)
-    assert met == 1 or (met and "name" not in target), f"a patch for {target} meets {met} objects"
+    named = len(target["name"].split("|")) if "name" in target else met
+    assert met == named > 0, f"a patch for {target} meets {met} objects"
     return out
 
 
 def _apply(manifest: Manifest, step: Manifest) -> None:
-    *parents, last = step["path"].strip("/").split("/")
-    place: Any = manifest
-    for name in parents:
-        place = place[int(name)] if isinstance(place, list) else place[name]
+    place, last = _found(manifest, step["path"])
     match step["op"]:
         case "add" if isinstance(place, list) and last == "-":
             place.append(step["value"])
         case "add" if isinstance(place, dict):
             place[last] = step["value"]
+        case "copy" if isinstance(place, list) and last == "-":
+            source, name = _found(manifest, step["from"])
+            place.append(copy.deepcopy(source[name]))
+        case "remove" if isinstance(place, dict) and last in place:
+            del place[last]
         case "replace" if isinstance(place, dict) and last in place:
             place[last] = step["value"]
         case _:
             raise AssertionError(f"this reader does not know {step}")
 
 
+def _found(manifest: Manifest, path: str) -> tuple[Any, str]:
+    """Return the mapping or list that a path leads into, and the last part of the path."""
+    *parents, last = path.strip("/").split("/")
+    place: Any = manifest
+    for name in parents:
+        place = place[int(name)] if isinstance(place, list) else place[name]
+    return place, last
+
+
 def key(manifest: Manifest) -> tuple[str, str, str]:
     """Return the kind, namespace and name of a manifest."""
     metadata = manifest["metadata"]
     return manifest["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def deployment(manifests: list[Manifest], name: str = "kai") -> Manifest:
+    """Return the Deployment of this name."""
+    (found,) = [each for each in of_kind(manifests, "Deployment") if each["metadata"]["name"] == name]
+    return found
 
 
 def of_kind(manifests: list[Manifest], kind: str) -> list[Manifest]:

@@ -5,13 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from kai.admission.rotating import CONFIGURATIONS
 from kai.cli.flags import read_flags
 from kai.cli.lives import Life
 from kai.cli.roleflags import FLAGS, ROLES, TOGETHER
-from tests.unit.deploy.rendering import DEPLOY, ENTRIES, Manifest, key, of_kind, render
+from tests.unit.deploy.rendering import DEPLOY, ENTRIES, LASTING, Manifest, key, of_kind, render
+from tests.unit.deploy.rendering import deployment as the_deployment
 
 ROOT = DEPLOY.parent
-DEPLOYED = {entry: render(DEPLOY / entry) for entry in ENTRIES}
+DEPLOYED = {entry: [*render(LASTING), *render(DEPLOY / entry)] for entry in ENTRIES}
 EVERY = [pytest.param(manifests, id=entry) for entry, manifests in DEPLOYED.items()]
 OURS = {"kai-scheduler", "kai-resource-reservation", "kai-scale-adjust"}
 
@@ -176,6 +178,20 @@ def test_the_image_has_the_version_of_the_package(manifests):
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     images = {c["image"] for deployment in of_kind(manifests, "Deployment") for c in containers(deployment)}
     assert images == {f"kai:{version}"}
+    for each in of_kind(manifests, "Deployment"):
+        for labels in (each["metadata"]["labels"], each["spec"]["template"]["metadata"]["labels"]):
+            assert labels["app.kubernetes.io/version"] == version
+        assert "app.kubernetes.io/version" not in each["spec"]["selector"]["matchLabels"]
+
+
+def test_the_containerfile_the_pages_and_the_readme_name_the_same_image():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    pages = [ROOT / "Containerfile", ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    named = {match for page in pages for match in re.findall(r"\bkai:([0-9][\w.]*)\b", page.read_text())}
+    assert named == {version}
+    builds = [line for page in pages for line in page.read_text().splitlines() if " build " in line and " -t " in line]
+    assert builds
+    assert all(f":{version}" in line for line in builds)
 
 
 @every_entry
@@ -188,20 +204,80 @@ def test_every_flag_is_documented(manifests):
 
 def test_one_replica_never_meets_its_successor():
     for entry in ("base", "overlays/split"):
-        for deployment in of_kind(DEPLOYED[entry], "Deployment"):
-            assert deployment["spec"]["replicas"] == 1
-            assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+        for each in deciding(DEPLOYED[entry]):
+            assert each["spec"]["replicas"] == 1
+            assert each["spec"]["strategy"] == {"type": "Recreate"}
 
 
-def test_two_replicas_elect_a_leader():
-    (deployment,) = of_kind(DEPLOYED["overlays/ha"], "Deployment")
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert deployment["spec"]["replicas"] == 2
-    assert "--leader-elect=true" in container["args"]
+def deciding(manifests):
+    """Return the Deployments that act on what they see; admission only answers, from any number of replicas."""
+    found = [each for each in of_kind(manifests, "Deployment") if each["metadata"]["name"] != "admission"]
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("entry", ["overlays/ha", "overlays/split-ha"])
+def test_two_replicas_elect_a_leader(entry):
+    for each in deciding(DEPLOYED[entry]):
+        (container,) = each["spec"]["template"]["spec"]["containers"]
+        assert each["spec"]["replicas"] == 2
+        assert "--leader-elect=true" in container["args"]
+
+
+@pytest.mark.parametrize("entry", ["overlays/ha", "overlays/split-ha"])
+def test_replicas_are_on_different_nodes_and_can_be_replaced_where_there_are_no_more_nodes_than_replicas(entry):
+    for each in of_kind(DEPLOYED[entry], "Deployment"):
+        (term,) = apart(each)["requiredDuringSchedulingIgnoredDuringExecution"]
+        assert term["topologyKey"] == "kubernetes.io/hostname"
+        assert term["labelSelector"] == each["spec"]["selector"]
+        assert each["spec"]["replicas"] == 2
+        assert each["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+
+
+def apart(each):
+    return each["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
+
+
+@every_entry
+def test_nodes_with_gpus_are_left_to_workloads_where_there_are_others(manifests):
+    for each in of_kind(manifests, "Deployment"):
+        affinity = each["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+        (term,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+        assert affinity.keys() == {"preferredDuringSchedulingIgnoredDuringExecution"}
+        assert {"key": "nvidia.com/gpu.present", "operator": "DoesNotExist"} in term["preference"]["matchExpressions"]
+
+
+@every_entry
+def test_every_deployment_can_be_drained_one_pod_at_a_time(manifests):
+    budgets = {each["metadata"]["name"]: each["spec"] for each in of_kind(manifests, "PodDisruptionBudget")}
+    deployments = {each["metadata"]["name"]: each["spec"]["selector"] for each in of_kind(manifests, "Deployment")}
+    assert budgets == {name: {"maxUnavailable": 1, "selector": chosen} for name, chosen in deployments.items()}
+
+
+# --- What lasts ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entry", [".", *ENTRIES])
+def test_taking_kai_away_takes_nothing_that_workloads_need(entry):
+    """``kubectl delete -k`` deletes all that an entry has: no kind, no namespace, no class of a workload."""
+    manifests = render(DEPLOY / entry)
+    kinds = {each["kind"] for each in manifests}
+    assert not kinds & {"CustomResourceDefinition", "Namespace", "Queue", "Topology", "SchedulingShard"}
+    assert {each["metadata"]["name"] for each in of_kind(manifests, "PriorityClass")} == {"kai-system"}
+    account = ("ServiceAccount", "kai-resource-reservation", "kai-resource-reservation")
+    assert account not in {key(each) for each in manifests}
+    assert account in {key(each) for each in render(LASTING)}
+
+
+def test_what_lasts_runs_nothing():
+    kinds = {each["kind"] for each in render(LASTING)}
+    lasting = {"CustomResourceDefinition", "Namespace", "PriorityClass", "ServiceAccount", "Role", "RoleBinding"}
+    assert kinds == lasting
 
 
 def test_in_the_split_form_each_role_has_an_account_of_its_own():
     deployments = of_kind(DEPLOYED["overlays/split"], "Deployment")
+    assert len(deployments) == len(ROLES)
     roles = {
         deployment["spec"]["template"]["spec"]["serviceAccountName"]: container["args"][:2]
         for deployment in deployments
@@ -234,17 +310,55 @@ def test_priority_classes_are_those_that_the_pod_grouper_names():
 HOOKS = [
     (configuration["kind"], hook)
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-    for configuration in of_kind(DEPLOYED["overlays/webhooks"], kind)
+    for configuration in of_kind(DEPLOYED["base"], kind)
     for hook in configuration["webhooks"]
 ]
 EACH_HOOK = pytest.mark.parametrize(("kind", "hook"), [pytest.param(*h, id=h[1]["name"]) for h in HOOKS])
 
 
-def test_only_the_overlay_for_it_has_webhooks():
-    kinds = {entry: {manifest["kind"] for manifest in manifests} for entry, manifests in DEPLOYED.items()}
-    assert {entry for entry, found in kinds.items() if any("Webhook" in kind for kind in found)} == {
-        "overlays/webhooks"
+@every_entry
+def test_every_form_has_all_webhooks_and_two_replicas_that_answer(manifests):
+    found = {
+        (kind, name)
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+        for _, name in names(manifests, kind)
     }
+    assert found == set(CONFIGURATIONS)
+    assert the_deployment(manifests, "admission")["spec"]["replicas"] == 2
+
+
+@every_entry
+def test_the_certificate_comes_from_one_place(manifests):
+    """Kai makes it and keeps it in a Secret that is installed empty, or cert-manager makes it and it is mounted."""
+    spec = the_deployment(manifests, "admission")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    given = read_flags(container["args"][1:], FLAGS, ROLES, TOGETHER)
+    certificates = of_kind(manifests, "Certificate")
+    if certificates:
+        assert given.text("webhook-secret") == ""
+        (mount,), (volume,) = container["volumeMounts"], spec["volumes"]
+        assert given.text("webhook-cert-dir") == mount["mountPath"]
+        assert certificates[0]["spec"]["secretName"] == volume["secret"]["secretName"]
+    else:
+        (secret,) = of_kind(manifests, "Secret")
+        assert secret["metadata"]["name"] == given.text("webhook-secret")
+        assert secret.keys() == {"apiVersion", "kind", "metadata", "type"}
+        assert "volumes" not in spec
+
+
+def test_the_role_may_touch_one_secret_and_the_configurations_that_it_renews_and_nothing_else_of_theirs():
+    rules = [
+        (rule["resources"][0], name, tuple(rule["verbs"]))
+        for kind in ("Role", "ClusterRole")
+        for role in of_kind(DEPLOYED["base"], kind)
+        for rule in role["rules"]
+        for name in rule.get("resourceNames", [""])
+        if rule["resources"][0] == "secrets" or "webhook" in rule["resources"][0]
+    ]
+    plural = {kind: f"{kind.lower()}s" for kind, _ in CONFIGURATIONS}
+    expected = {(plural[kind], name, ("get", "patch")) for kind, name in CONFIGURATIONS}
+    assert set(rules) == {*expected, ("secrets", "kai-webhooks", ("get", "patch"))}
+    assert len(rules) == len(expected) + 1
 
 
 @EACH_HOOK
@@ -257,7 +371,7 @@ def test_a_webhook_is_quick_to_give_up_and_has_no_side_effects(kind, hook):
 @EACH_HOOK
 def test_a_webhook_leads_to_a_service_that_exists(kind, hook):
     service = hook["clientConfig"]["service"]
-    found = {key(m)[1:]: m for m in of_kind(DEPLOYED["overlays/webhooks"], "Service")}
+    found = {key(m)[1:]: m for m in of_kind(DEPLOYED["base"], "Service")}
     ports = found[service["namespace"], service["name"]]["spec"]["ports"]
     assert 443 in {port["port"] for port in ports}
 

@@ -9,7 +9,7 @@ from tests.unit.deploy.rendering import DEPLOY, ENTRIES, key, render
 KUBECTL = shutil.which("kubectl")
 
 
-@pytest.mark.parametrize("entry", [".", *ENTRIES, "queues"])
+@pytest.mark.parametrize("entry", [".", *ENTRIES, "lasting", "queues"])
 def test_every_object_is_there_once(entry):
     keys = [key(manifest) for manifest in render(DEPLOY / entry)]
     assert keys
@@ -33,7 +33,7 @@ def test_every_file_is_used_by_a_kustomization():
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl, with which the reader is compared, is not installed")
-@pytest.mark.parametrize("entry", [".", *ENTRIES, "queues"])
+@pytest.mark.parametrize("entry", [".", *ENTRIES, "lasting", "queues"])
 def test_kubectl_reads_the_same(entry):
     printed = subprocess.run([KUBECTL, "kustomize", DEPLOY / entry], capture_output=True, check=True, text=True).stdout
     theirs = {key(manifest): manifest for manifest in yaml.safe_load_all(printed)}

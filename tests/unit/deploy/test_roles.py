@@ -6,12 +6,12 @@ import pytest
 
 from kai.api.kinds import BY_CLASS
 from kai.api.objects import FIELD_OF
-from tests.unit.deploy.rendering import DEPLOY, of_kind, render
+from tests.unit.deploy.rendering import DEPLOY, LASTING, of_kind, render
 
 Right = tuple[str, str, str, str, str]
 """Role, where, group, resource, verb."""
 
-MANIFESTS = render(DEPLOY / "overlays" / "webhooks")
+MANIFESTS = [*render(LASTING), *render(DEPLOY)]
 READ = {"get", "list", "watch"}
 CREATED = {
     # Role, where, what it may bring into being.
@@ -38,9 +38,15 @@ def shipped() -> set[Right]:
         for role in of_kind(MANIFESTS, kind)
         for rule in role["rules"]
         for group in rule["apiGroups"]
-        for what in rule["resources"]
+        for what in named(rule)
         for verb in rule["verbs"]
     }
+
+
+def named(rule) -> list[str]:
+    """Return what a rule is about: kinds, or single objects as ``kind (name)``."""
+    only = rule.get("resourceNames")
+    return [f"{what} ({name})" for what in rule["resources"] for name in only] if only else rule["resources"]
 
 
 def documented() -> list[Right]:
@@ -73,7 +79,7 @@ def test_no_rule_grants_the_same_twice():
         for role in of_kind(MANIFESTS, kind)
         for rule in role["rules"]
         for group in rule["apiGroups"]
-        for what in rule["resources"]
+        for what in named(rule)
         for verb in rule["verbs"]
     ]
     assert len(granted) == len(set(granted))
@@ -111,7 +117,7 @@ def test_what_can_be_created_is_listed_here_too():
 
 
 def test_workloads_are_only_read():
-    own = {"", "scheduling.run.ai", "resource.k8s.io", "coordination.k8s.io"}
+    own = {"", "scheduling.run.ai", "resource.k8s.io", "coordination.k8s.io", "admissionregistration.k8s.io"}
     assert {verb for _, _, group, _, verb in RIGHTS if group not in own} <= READ
 
 

@@ -118,7 +118,7 @@ def test_two_workloads_of_one_name_get_groups_of_different_names():
 
 
 def test_the_priority_classes_are_those_of_an_installation():
-    path = Path(__file__).parents[3] / "deploy" / "prerequisites" / "priority-classes.yaml"
+    path = Path(__file__).parents[3] / "deploy" / "lasting" / "priority-classes.yaml"
     installed = {each["metadata"]["name"]: each["value"] for each in yaml.safe_load_all(path.read_text())}
     assert {name: installed[name] for name in PRIORITY_CLASSES} == PRIORITY_CLASSES
 
