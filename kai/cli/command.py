@@ -14,6 +14,7 @@ from kai.errors import KaiError
 COMMANDS = {
     "run": ("kai.cli.run:run", "Run the service in a cluster: all roles in one process, or some of them."),
     "simulate": ("kai.cli.simulate:simulate", "Decide on clusters that are written down: who runs where, and why not."),
+    "lint": ("kai.cli.lint:lint", "Check manifests, queues, configurations and scenarios."),
     "jobs": ("kai.cli.jobs:jobs", "Show what runs, what waits, why, and in which order."),
     "plugins": ("kai.cli.plugins:plugins", "List plugins and what they do; write the package of a new one."),
     "doctor": ("kai.cli.doctor:doctor", "Check that an installation is healthy; each finding has a line that helps."),

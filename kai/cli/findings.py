@@ -18,6 +18,14 @@ def finding_text(finding: "Finding") -> str:
     return "\n".join(lines)
 
 
+def github_text(finding: "Finding") -> str:
+    """Return a finding as a command that a workflow of GitHub shows beside the line."""
+    place = f",line={finding.line},col={finding.column}" if finding.line else ""
+    said = f"{finding.message} ({finding.hint})" if finding.hint else finding.message
+    message = said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return f"::{finding.severity} file={finding.file}{place},title={finding.code}::{message}"
+
+
 def finding_values(finding: "Finding") -> dict[str, Any]:
     """Return a finding for machines."""
     return {

@@ -154,10 +154,26 @@ CODES: Final[dict[str, Code]] = {
         "kai has no model of the controller of a workload",
         "Its pods are for this scheduler, and are not in what is simulated or checked.",
     ),
+    "J020": Code(
+        WARNING,
+        "GPUs of a make that no node of the input offers",
+        "The scheduler counts nvidia.com/gpu and amd.com/gpu alike, as KAI-Scheduler does; a node refuses a pod that "
+        "asks for the other make.",
+    ),
+    "J021": Code(
+        WARNING,
+        "an annotation about GPUs stands on a workload and not on its pods",
+        "Only annotations of pods count: they belong into the metadata of the pod template.",
+    ),
     "C001": Code(
         ERROR,
         "the configuration of the scheduler is refused",
         "The scheduler would not start with it.",
+    ),
+    "C002": Code(
+        WARNING,
+        "something in the configuration of the scheduler has no effect, or an unusual one",
+        "The scheduler starts with it, and says the same in its log.",
     ),
     "S001": Code(ERROR, "a scenario cannot be used", "The format is described in kai/simulation/shorthand.py."),
 }

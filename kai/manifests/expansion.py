@@ -33,16 +33,46 @@ class Problem:
 
 
 @attrs.frozen(kw_only=True)
+class Job:
+    """A pod group with its pods: the place of the object that it comes from, and manifests."""
+
+    at: int
+    group: Mapping[str, Any]
+    pods: tuple[Mapping[str, Any], ...]
+
+
+@attrs.frozen(kw_only=True)
 class Expansion:
     """The objects that intake reads, and what has no part in them."""
 
     manifests: tuple[Mapping[str, Any], ...]
     origins: tuple[int, ...] = ()
     """Of each manifest its place in the input; -1 for what was made."""
+    sources: tuple[int, ...] = ()
+    """Of each manifest the place of the workload that it comes from; -1 for a group or a class that was made."""
     unused: tuple[Unused, ...] = ()
     problems: tuple[Problem, ...] = ()
     workloads: int = 0
     """Workloads and lone pods that this scheduler is asked to place."""
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The pod groups in the order of the input; one that was made stands where its workload does."""
+        members: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+        first: dict[tuple[str, str], int] = {}
+        for manifest, at in zip(self.manifests, self.sources, strict=True):
+            if manifest.get("kind") == "Pod":
+                annotations = _mapping(_mapping(manifest.get("metadata")).get("annotations"))
+                key = (_place_of(manifest, "default")[0], str(annotations.get(names.POD_GROUP)))
+                members.setdefault(key, []).append(manifest)
+                first.setdefault(key, at)
+        jobs = [
+            Job(at=at if at >= 0 else first.get(key, -1), group=manifest, pods=tuple(members.get(key, ())))
+            for manifest, at in zip(self.manifests, self.origins, strict=True)
+            if manifest.get("kind") == "PodGroup"
+            for key in [_place_of(manifest, "default")]
+        ]
+        return tuple(sorted(jobs, key=lambda job: job.at))
 
 
 def expand(
@@ -71,6 +101,8 @@ class _Expanding:
     kept: dict[int, Mapping[str, Any]] = attrs.field(factory=dict)
     loose: list[tuple[int, Manifest]] = attrs.field(factory=list)
     """Pods that no group has yet."""
+    adopted: set[int] = attrs.field(factory=set)
+    """Places of pods whose owners may be elsewhere: that they cannot be grouped is no mistake of the input."""
     unused: list[Unused] = attrs.field(factory=list)
     problems: list[Problem] = attrs.field(factory=list)
     fresh: set[str] = attrs.field(factory=set)
@@ -103,7 +135,7 @@ class _Expanding:
             for at, pod in self.loose:
                 done, reason = grouping.group(pod)
                 grouped.append(done)
-                if reason and at >= 0:
+                if reason and at not in self.adopted:
                     self.problems.append(Problem(at=at, message=reason))
                 elif reason:
                     self._note("Pod", reason)
@@ -113,6 +145,7 @@ class _Expanding:
         return Expansion(
             manifests=(*self.kept.values(), *made),
             origins=(*self.kept, *(-1 for _ in made)),
+            sources=(*self.kept, *([-1] * (len(made) - len(self.loose))), *(at for at, _ in self.loose)),
             unused=counted(self.unused),
             problems=tuple(first[at] for at in sorted(first)),
             workloads=self.workloads,
@@ -128,8 +161,9 @@ class _Expanding:
             self.kept[at] = manifest
             return
         pod = self._placed(manifest)
-        owned = bool(_mapping(pod.get("metadata")).get("ownerReferences"))
-        self.loose.append((-1 if owned else at, pod))
+        self.loose.append((at, pod))
+        if _mapping(pod.get("metadata")).get("ownerReferences"):
+            self.adopted.add(at)
 
     def _take_workload(self, at: int, manifest: Mapping[str, Any]) -> None:
         try:

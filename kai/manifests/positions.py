@@ -54,6 +54,17 @@ class Text:
             marked = key if key is not None and wants_key else node
         return Place() if marked is None else _place_of(marked, above)
 
+    def has(self, document: int, path: Sequence[str | int]) -> bool:
+        """Return whether there is something at a path."""
+        self.locate(document, path)
+        node = self._composed[document][1]
+        for step in path:
+            pair = _step(node, step) if node is not None else None
+            if pair is None:
+                return False
+            node = pair[1]
+        return node is not None
+
     def lines(self, first: int, last: int) -> tuple[tuple[int, str], ...]:
         """Return the lines from ``first`` to ``last``; the last alone where they are far from each other."""
         if not last:

@@ -1,0 +1,191 @@
+"""Jobs beside queues and nodes: what only shows when the objects of an input are looked at together.
+
+``check_jobs`` serves `kai lint`, with the queues of the files, and `kai would-run`, with those of a cluster.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from kai.api import names
+from kai.manifests.expansion import Job
+from kai.manifests.findings import Document, Finding
+from kai.manifests.gpus import gpus_of
+from kai.manifests.positions import Path
+from kai.manifests.queues import check_queues, parent_of, queues_of
+from kai.manifests.reading import Reading
+from kai.manifests.unused import NO_MODEL, templates
+
+_SHOWN: Final = 5
+_ON_PODS: Final = (names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_DEVICES)
+
+
+def lint(reading: Reading) -> list[Finding]:
+    """Return every finding about an input: of its documents one by one, and of all together."""
+    parents = {name: parent_of(queue) for name, queue in queues_of(reading.documents).items()}
+    unread = {(finding.file, finding.line, finding.column) for finding in reading.findings}
+    later = [*check_queues(reading.documents), *check_jobs(reading, parents)]
+    # What cannot be read at all is not judged as well.
+    found = [*reading.findings, *(each for each in later if (each.file, each.line, each.column) not in unread)]
+    for document in reading.documents:
+        found += [*_foreign(document), *_misplaced(document)]
+    found += _without_model(reading)
+    return sorted(dict.fromkeys(found), key=lambda each: (each.file, each.line, each.column, each.code))
+
+
+def check_jobs(reading: Reading, parents: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield jobs whose queue is none, or no leaf, and gangs that are larger than their workload.
+
+    ``parents`` are all queues with the names of their parents; without any, nothing is said of queues.
+    """
+    seen: set[int] = set()
+    for job in reading.expansion.jobs:
+        if job.at in seen or job.at < 0:
+            continue
+        seen.add(job.at)
+        document = reading.documents[job.at]
+        if parents:
+            yield from _queue(document, job, parents)
+        yield from _gang(document, job)
+    yield from _makes(reading)
+
+
+def _queue(document: Document, job: Job, parents: Mapping[str, str]) -> Iterator[Finding]:
+    queue = str(_map(job.group.get("spec")).get("queue") or "")
+    path, key = _place_of_queue(document, queue)
+    if queue not in parents:
+        near = difflib.get_close_matches(queue, parents, n=1)
+        leaves = [name for name in parents if name not in parents.values()]
+        hint = f"is it {near[0]}?" if near else f"leaf queues: {_listed(leaves)}"
+        better = near[0] if near else leaves[0] if leaves else ""
+        message = f"queue {queue} does not exist" if path else f"no queue is named, and {queue} does not exist"
+        help_ = f"{key}: {better}" if better else ""
+        yield document.finding(
+            "J001", message, path or ("metadata", "name"), hint=hint, help=help_, found=queue, object=_title(job)
+        )
+        return
+    below = _leaves(queue, parents)
+    if below:
+        yield document.finding(
+            "J002",
+            f"queue {queue} has children; only a leaf queue can run jobs",
+            path or ("metadata", "name"),
+            hint=f"leaf queues below it: {_listed(below)}",
+            help=f"{key}: {below[0]}",
+            found=queue,
+            object=_title(job),
+        )
+
+
+def _gang(document: Document, job: Job) -> Iterator[Finding]:
+    least = _map(job.group.get("spec")).get("minMember")
+    if not job.pods or not isinstance(least, int) or least <= len(job.pods) or "status" in document.manifest:
+        return
+    pods = "1 pod" if len(job.pods) == 1 else f"{len(job.pods)} pods"
+    path: Path = ("metadata", "annotations", names.MIN_MEMBER)
+    if document.manifest.get("kind") == "PodGroup":
+        path = ("spec", "minMember")
+    yield document.finding(
+        "J017",
+        f"a gang of {least} needs more than the {pods} of {_title(job)}",
+        path,
+        hint=f"at most {len(job.pods)}",
+        found=str(least),
+        object=_title(job),
+    )
+
+
+def _makes(reading: Reading) -> Iterator[Finding]:
+    """Yield workloads that ask for GPUs of a make that no node offers, where there are nodes."""
+    offered: set[str] = set()
+    for document in reading.documents:
+        if document.manifest.get("kind") == "Node":
+            offered |= set(_map(_map(document.manifest.get("status")).get("allocatable")))
+    if not offered & set(names.GPU_RESOURCES):
+        return
+    for document in reading.documents:
+        for path, template in [((), document.manifest)] if _is_pod(document) else templates(document.manifest):
+            for index, container in enumerate(_map(template.get("spec")).get("containers") or ()):
+                limits = _map(_map(_map(container).get("resources")).get("limits"))
+                for name in names.GPU_RESOURCES:
+                    if name in limits and name not in offered:
+                        place = (*path, "spec", "containers", index, "resources", "limits", name)
+                        message = f"no node offers {name}; it is counted as one of the GPUs that there are"
+                        yield document.finding("J020", message, place, at_key=True)
+
+
+def _foreign(document: Document) -> Iterator[Finding]:
+    """Yield templates that ask for GPUs, for another scheduler."""
+    for path, template in [((), document.manifest)] if _is_pod(document) else templates(document.manifest):
+        spec = _map(template.get("spec"))
+        scheduler = str(spec.get("schedulerName") or "default-scheduler")
+        if scheduler != names.SCHEDULER_NAME and gpus_of(template) > 0 and not spec.get("nodeName"):
+            place = (*path, "spec", "schedulerName") if "schedulerName" in spec else (*path, "spec")
+            yield document.finding(
+                "J003",
+                f"the pods ask for GPUs, and {scheduler} places them",
+                place,
+                hint="kai places pods that name it",
+                help=f"schedulerName: {names.SCHEDULER_NAME}",
+                found=scheduler,
+                expected=names.SCHEDULER_NAME,
+            )
+
+
+def _misplaced(document: Document) -> Iterator[Finding]:
+    """Yield annotations about GPUs of a workload, where they have no effect."""
+    annotations = _map(_map(document.manifest.get("metadata")).get("annotations"))
+    if _is_pod(document) or not any(name in annotations for name in _ON_PODS) or not templates(document.manifest):
+        return
+    for name in _ON_PODS:
+        if name in annotations:
+            kind = document.manifest.get("kind")
+            message = f"{name} stands on the {kind}, not on its pods"
+            hint = "move it into the metadata of the pod template"
+            yield document.finding("J021", message, ("metadata", "annotations", name), at_key=True, hint=hint)
+
+
+def _without_model(reading: Reading) -> Iterator[Finding]:
+    kinds = {each.kind for each in reading.expansion.unused if each.reason == NO_MODEL}
+    for document in reading.documents:
+        if document.manifest.get("kind") in kinds:
+            yield document.finding("J019", f"{document.manifest['kind']}: {NO_MODEL}", ("kind",))
+
+
+def _place_of_queue(document: Document, queue: str) -> tuple[Path, str]:
+    """Return where a document names the queue, and the key; no path where it does not."""
+    manifest = document.manifest
+    if manifest.get("kind") == "PodGroup":
+        return ("spec", "queue"), "queue"
+    for path, holder in ((), manifest), *templates(manifest):
+        labels = _map(_map(holder.get("metadata")).get("labels"))
+        if labels.get(names.QUEUE) == queue:
+            return (*path, "metadata", "labels", names.QUEUE), names.QUEUE
+    return (), names.QUEUE
+
+
+def _leaves(queue: str, parents: Mapping[str, str], seen: frozenset[str] = frozenset()) -> list[str]:
+    """Return the leaf queues below a queue."""
+    found: list[str] = []
+    for child, parent in parents.items():
+        if parent == queue and child not in seen and child != queue:
+            found += _leaves(child, parents, seen | {queue}) or [child]
+    return found
+
+
+def _listed(listed: Sequence[str]) -> str:
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return ", ".join(listed[:_SHOWN]) + more
+
+
+def _title(job: Job) -> str:
+    metadata = _map(job.group.get("metadata"))
+    return f"job {metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+
+
+def _is_pod(document: Document) -> bool:
+    return document.manifest.get("kind") == "Pod"
+
+
+def _map(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,90 @@
+import json
+
+import pytest
+
+from kai.cli.command import run
+
+GOOD = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train, annotations: {kai.scheduler/batch-min-member: "6"}}
+spec:
+  parallelism: 6
+  template:
+    spec:
+      schedulerName: kai-scheduler
+      containers: [{name: main, image: i, resources: {limits: {nvidia.com/gpu: 8}}}]
+"""
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def make(text, name="x.yaml"):
+        (tmp_path / name).write_text(text)
+        return name
+
+    return make
+
+
+def test_success_is_one_quiet_line(write, capsys):
+    assert run(["lint", write(GOOD)]) == 0
+    assert capsys.readouterr().out == "ok: 1 job, 6 pods, 48 GPUs, gang of 6\n"
+
+
+def test_a_mistake_is_exit_one_and_an_unreadable_file_four(write, capsys):
+    assert run(["lint", write(GOOD.replace("parallelism: 6", "parallelism: 5"))]) == 1
+    assert "J017" in capsys.readouterr().out
+    assert run(["lint", write("a: [")]) == 4
+    assert run(["lint", "missing.yaml"]) == 4
+    assert capsys.readouterr().out.endswith("missing.yaml: T005 no such file or folder\n")
+
+
+def test_codes_are_selected_and_ignored(write, capsys):
+    bad = write(GOOD.replace("parallelism: 6", "parallelism: 5").replace("image: i", "imag: i"))
+    assert run(["lint", bad, "--select", "F"]) == 1
+    assert "J017" not in capsys.readouterr().out
+    assert run(["lint", bad, "--ignore", "J017,F002"]) == 0
+
+
+def test_findings_for_machines(write, capsys):
+    bad = write(GOOD.replace("parallelism: 6", "parallelism: 5"))
+    run(["lint", bad, "-o", "json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["kind"] == "Findings"
+    assert [(item["code"], item["line"], item["found"]) for item in document["items"]] == [("J017", 3, "6")]
+    run(["lint", bad, "-o", "github"])
+    assert capsys.readouterr().out.startswith("::error file=x.yaml,line=3,col=71,title=J017::a gang of 6 needs")
+
+
+def test_a_code_is_explained(capsys):
+    assert run(["lint", "--explain", "j011"]) == 0
+    assert capsys.readouterr().out.startswith("J011 (error): gpu-fraction must be more than 0 and less than 1\n")
+    assert run(["lint", "--explain", "Z1"]) == 2
+    assert run(["lint"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("plugins: {binpack: {wieght: 3}}\n", "x.yaml:1:21: C001 plugins.binpack.wieght"),
+        ("actoins: [allocate]\n", "x.yaml:1:1: C001 "),
+        ("plugins: {priority: {}}\n", "x.yaml:1:1: C002 warning: plugins: "),
+        ("cluster: {}\nqueues: {a: {}}\ngroups: {j: {queue: a, priorty: 1}}\n", "x.yaml:3:24: S001 groups.j: "),
+        (
+            "cluster: {}\nqueues: {a: {parent: b}, b: {parent: a}}\n",
+            "x.yaml:2:14: S001 queues.a.parent: queue a is its",
+        ),
+        ("cluster: {}\nqueues: {a: {}}\ngroups: {j: {queue: b}}\n", "x.yaml:3:14: S001 groups.j.queue: queue b does"),
+    ],
+)
+def test_configurations_and_scenarios_are_checked_too(write, capsys, text, said):
+    run(["lint", write(text)])
+    assert capsys.readouterr().out.startswith(said)
+
+
+def test_files_are_looked_at_together(write, capsys):
+    names = [write(GOOD, "a.yaml"), write("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n", "b.yaml")]
+    assert run(["lint", *names]) == 0
+    assert capsys.readouterr().out == "ok: 1 job, 6 pods, 48 GPUs, gang of 6, 1 node\n"

@@ -1,0 +1,143 @@
+import pytest
+
+from kai.cli.findings import finding_text
+from kai.manifests import documents_of, open_text, read
+from kai.manifests.codes import CODES
+from kai.manifests.lint import lint
+
+QUEUE = "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: %s}\nspec:\n  %s\n"
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: train
+  labels: {kai.scheduler/queue: %s}
+  annotations: {kai.scheduler/batch-min-member: "%s"}
+spec:
+  parallelism: 6
+  template:
+    spec:
+      schedulerName: %s
+      containers:
+      - {name: main, image: i, resources: {limits: {%s: 8}}}
+"""
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n}\nstatus: {allocatable: {nvidia.com/gpu: 8}}\n"
+
+
+def job(queue="a", gang=6, scheduler="kai-scheduler", gpu="nvidia.com/gpu"):
+    return JOB % (queue, gang, scheduler, gpu)
+
+
+def queue(name, spec="displayName: x"):
+    return QUEUE % (name, spec)
+
+
+def lint_texts(*texts):
+    source, values = open_text("---\n".join(texts).encode(), "x.yaml")
+    return lint(read(documents_of(source, values)))
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ((job(), queue("a")), []),
+        ((job(),), []),
+        (
+            (queue("a"), queue("b", "parentQueue: a"), job()),
+            [
+                "x.yaml:17:33: J002 queue a has children; only a leaf queue can run jobs",
+                "   17 |   labels: {kai.scheduler/queue: a}",
+                "      |                                 ^ leaf queues below it: b",
+                "  help: kai.scheduler/queue: b",
+            ],
+        ),
+        (
+            (queue("language"), job("langage")),
+            [
+                "x.yaml:11:33: J001 queue langage does not exist",
+                "   11 |   labels: {kai.scheduler/queue: langage}",
+                "      |                                 ^^^^^^^ is it language?",
+                "  help: kai.scheduler/queue: language",
+            ],
+        ),
+        (
+            (job(gang=7),),
+            [
+                "x.yaml:6:49: J017 a gang of 7 needs more than the 6 pods of job default/train",
+                '    6 |   annotations: {kai.scheduler/batch-min-member: "7"}',
+                "      |                                                 ^^^ at most 6",
+            ],
+        ),
+        (
+            (job(scheduler="default-scheduler"),),
+            [
+                "x.yaml:11:22: J003 warning: the pods ask for GPUs, and default-scheduler places them",
+                "   11 |       schedulerName: default-scheduler",
+                "      |                      ^^^^^^^^^^^^^^^^^ kai places pods that name it",
+                "  help: schedulerName: kai-scheduler",
+            ],
+        ),
+        (
+            (job(gpu="amd.com/gpu"), NODE),
+            [
+                (
+                    "x.yaml:13:53: J020 warning: no node offers amd.com/gpu; "
+                    "it is counted as one of the GPUs that there are"
+                ),
+                "   13 |       - {name: main, image: i, resources: {limits: {amd.com/gpu: 8}}}",
+                "      |                                                     ^^^^^^^^^^^",
+            ],
+        ),
+        (
+            (queue("team-a", "resources:\n    gpu:\n        quota: 8\n        limit: 4"),),
+            [
+                "x.yaml:8:16: Q003 limit of gpu (4) is below quota (8) in queue team-a",
+                "    7 |         quota: 8",
+                "    8 |         limit: 4",
+                "      |                ^ must be 8 or more, or -1 for no limit",
+                "  help: limit: -1",
+            ],
+        ),
+    ],
+)
+def test_objects_are_looked_at_together(texts, said):
+    assert "\n".join(finding_text(each) for each in lint_texts(*texts)).split("\n") == (said or [""])
+
+
+@pytest.mark.parametrize(
+    ("texts", "codes"),
+    [
+        ((queue("a", "parentQueue: b"), queue("b", "parentQueue: a")), ["Q002", "Q002"]),
+        ((queue("a", "parentQueue: elsewhere"),), ["Q006"]),
+        ((queue("team"), queue("a", "parentQueue: taem")), ["Q001"]),
+        ((queue("a", "resources: {gpu: {quota: 4}}"),), ["Q003"]),
+        ((queue("a", "resources: {gpu: {quota: 0, limit: -1, overQuotaWeight: -1}}"),), ["Q004"]),
+        (
+            (
+                queue("a", "resources: {gpu: {quota: 4, limit: -1}}"),
+                queue("b", "parentQueue: a\n  resources: {gpu: {quota: 5, limit: -1}}"),
+            ),
+            ["Q005"],
+        ),
+        (
+            (("apiVersion: a.io/v1\nkind: T\nmetadata: {name: t}\nspec: {template: {spec: "
+             "{schedulerName: kai-scheduler, containers: [{name: c}]}}}\n"),),
+            ["J019"],
+        ),
+        (
+            (
+                ('apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: w, annotations: {gpu-fraction: "0.5"}}\n'
+                "spec: {template: {spec: {schedulerName: kai-scheduler, containers: [{name: c}]}}}\n"),
+            ),
+            ["J021"],
+        ),
+    ],
+)  # fmt: skip
+def test_each_mistake_has_its_code(texts, codes):
+    assert [finding.code for finding in lint_texts(*texts)] == codes
+
+
+def test_every_code_says_what_it_means():
+    assert all(
+        code.title and code.text.endswith(".") and code.severity in {"error", "warning"} for code in CODES.values()
+    )
