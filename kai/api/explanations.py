@@ -128,10 +128,10 @@ EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
         "queue_requested_resources": "What its workloads ask for.",
         "queue_deserved_resources": "Its quota.",
         "queue_allocated_resources": "What its workloads hold.",
-        "queue_allocated_non_preemptible_resources": "The part of it that nobody can take back.",
+        "queue_allocated_non_preemptible_resources": "The part of it that no other workload can take back.",
         "queue_resource_limits": "Its limits.",
         "pod_group_requested_resources": "What the group asks for.",
-        "pod_group_requested_non_preemptible_resources": "The part of it that nobody could take back.",
+        "pod_group_requested_non_preemptible_resources": "The part of it that no other workload could take back.",
     },
     PodGroupResources: _USED,
     # --- BindRequest
