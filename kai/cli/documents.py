@@ -17,7 +17,7 @@ def document(result: "Result", differences: "Differences | None", *, explain: bo
     if result.overview is not None:
         out |= _overview(result.overview)
     if explain and result.explained is not None:
-        from kai.cli.explanations import documents
+        from kai.cli.whydocuments import documents
 
         out |= documents(result.explained)
     if result.unused:
@@ -57,7 +57,7 @@ def _job(job: "Job") -> dict[str, Any]:
         },
         "gpus": job.gpus / _GPU,
         "nodes": list(job.nodes),
-        "state": job.state,
+        "state": str(job.state),
         "reason": None,
     }
     if job.words is not None:

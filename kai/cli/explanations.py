@@ -1,54 +1,78 @@
 """Explanations: for each job that waits the answer, what proves it and what would help; who was evicted, and why."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kai.cli.console import Console
 from kai.cli.tables import columns
 
 if TYPE_CHECKING:
-    from kai.explain.phrases import Words
-    from kai.simulation.explanation import Eviction, Explained, JobExplanation
+    from kai.simulation.evictions import Eviction
+    from kai.simulation.explanation import Explained, Fold, JobExplanation
+    from kai.simulation.overview import Overview
     from kai.simulation.request import Result
     from kai.simulation.trials import Loss, Trial
 
 _GPU = 1000
-_UNITS = {"gpu": _GPU}
+_MOST_NAMED = 4
 
 
 def explanations(result: "Result", console: Console) -> list[str]:
-    """Return a block of text for each job that waits, and one for all evictions."""
-    if result.explained is None:
+    """Return a block of text for each reason why jobs wait, and one for all evictions."""
+    if result.explained is None or result.overview is None:
         return []
-    blocks = [_block(each, console) for each in result.explained.jobs]
-    if result.explained.evictions:
-        blocks.append(_evictions(result.explained.evictions, console))
-    return blocks
+    found = result.explained
+    detail = console.wide or bool(console.verbose)
+    blocks = [block(fold, console, detail=detail) for fold in found.folds]
+    return blocks + evicted(found, result.overview, console) + assumed(found.assumptions)
 
 
-# ---------------------------------------------------------------------------------------------------------------- jobs
-
-
-def _block(each: "JobExplanation", console: Console) -> str:
-    parts = [f"{console.styled(each.summary, bold=True)}\n{_facts(each)}"]
+def block(fold: "Fold", console: Console, *, detail: bool = False) -> str:
+    """Return the answer, the evidence, and what would help; ``detail`` adds the texts of conditions."""
+    each = fold.explanation
+    parts = [f"{console.styled(each.summary, bold=True)}\n{_facts(each, detail=detail)}"]
     evidence = [[f"  {one.label}", one.text] for one in each.evidence]
-    evidence += [["  also", f"{words.code}: {words.text}"] for words in each.also]
-    evidence += [[f"  {label}", text] for label, text in _wire(each)]
+    evidence += [["  also", f"{words.text} ({words.code})"] for words in each.also]
+    evidence += [["  evicted", f"{text}"] for text in each.evicted_by]
+    evidence += [["  alike", text] for text in _alike(fold)]
+    if detail:
+        evidence += [[f"  {label}", text] for label, text in _wire(each)]
     if evidence:
         parts.append(columns(evidence))
     parts.append("\n".join(_changes(each, console)))
     return "\n\n".join(parts)
 
 
-def _facts(each: "JobExplanation") -> str:
-    job = each.job
-    code = each.reason.code
-    if each.wire_reason and each.wire_reason != code:
+def _facts(each: "JobExplanation", *, detail: bool) -> str:
+    from kai.explain.phrases import lasting
+
+    job, code = each.job, each.reason.code
+    if detail and each.wire_reason and each.wire_reason != code:
         code += f" (wire: {each.wire_reason})"
-    pods = "1 pod" if job.wanted == 1 else f"{job.wanted} pods"
-    amount = f", {job.gpus / _GPU:g} {'GPU' if job.gpus == _GPU else 'GPUs'}" if job.gpus else ""
-    return " · ".join([code, f"queue {job.queue}", pods + amount, f"priority {job.priority}"])
+    parts = [code, f"queue {job.queue}", sized(job.wanted, job.gpus)]
+    if each.waited:
+        parts.append(f"waiting {lasting(each.waited)}")
+    if each.position is not None:
+        parts.append(f"position {each.position}")
+    return " · ".join(parts)
+
+
+def sized(pods: int, gpus: int) -> str:
+    """Return how many pods there are, and the GPUs of all of them."""
+    from kai.explain.phrases import quantity
+
+    return ("1 pod" if pods == 1 else f"{pods} pods") + (f", {quantity(gpus, 'gpu')}" if gpus else "")
+
+
+def _alike(fold: "Fold") -> Iterator[str]:
+    """Yield which other jobs wait for the same."""
+    if fold.alike:
+        names = [job.title for job in fold.alike]
+        more = len(names) - _MOST_NAMED
+        named = ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        size = sized(sum(job.wanted for job in fold.alike), sum(job.gpus for job in fold.alike))
+        yield f"{named} {'waits' if len(names) == 1 else 'wait'} for the same ({size})"
 
 
 def _wire(each: "JobExplanation") -> Iterator[tuple[str, str]]:
@@ -78,18 +102,32 @@ def _tidy(text: str) -> str:
     return "\n".join(f"{line.rstrip('.')}." if line.endswith("..") else line for line in lines)
 
 
+# ------------------------------------------------------------------------------------------------------------- changes
+
+
 def _changes(each: "JobExplanation", console: Console) -> Iterator[str]:
     rows = [[f"  {trial.change.text}", _outcome(trial, console)] for trial in each.suggestions.told]
-    if not rows and each.state != "starting":
-        rows.append(["  no change", "of one field that was tried lets it start"])
-    if each.state == "starting" and not rows:
-        yield f"{each.waiting[0].upper()}{each.waiting[1:]}."
+    if not rows and each.reason.code in {"HeldForLeaving", "Moves"}:
+        yield f"{each.waiting[0].upper()}{each.waiting[1:]}.{_eta(each)}"
         return
-    rows.append(["  wait", each.waiting])
+    rows.append(["  wait", each.waiting + _eta(each)])
     yield "To make it run"
+    if not each.suggestions.told:
+        verb = (
+            "No single change that was tried would start it." if each.suggestions.all_tried else "No change was tried."
+        )
+        yield f"  {verb}"
     yield columns(rows)
-    if not each.suggestions.all_tried:
+    if each.suggestions.told and not each.suggestions.all_tried:
         yield "  not all changes were tried"
+
+
+def _eta(each: "JobExplanation") -> str:
+    from kai.explain.phrases import lasting
+
+    if each.eta is None:
+        return ""
+    return f" In about {lasting(each.eta.seconds)}, if {' and '.join(each.eta.assumptions)}."
 
 
 def _outcome(trial: "Trial", console: Console) -> str:
@@ -105,17 +143,18 @@ def _outcome(trial: "Trial", console: Console) -> str:
             kept = "1 pod" if trial.started == 1 else f"{trial.started} pods"
             return f"~ keeps {kept} that must go without it{_cost(trial.losses)}"
         case _:
-            return f"~ then waits for {trial.reason}{_cost(trial.losses)}"
+            then = "" if trial.reason is None else f": {trial.reason.text} ({trial.reason.code})"
+            return f"~ then waits{then}{_cost(trial.losses)}"
 
 
 def _cost(losses: Sequence["Loss"]) -> str:
     """Return who pays for it: who is evicted, and who does not start in its place."""
-    evicted = [(each.name, each.evicted) for each in losses if each.evicted]
+    evictions = [(each.name, each.evicted) for each in losses if each.evicted]
     passed = [each.name for each in losses if not each.evicted]
     parts = []
-    if evicted:
-        total = sum(count for _, count in evicted)
-        whose = evicted[0][0] if len(evicted) == 1 else f"{len(evicted)} jobs"
+    if evictions:
+        total = sum(count for _, count in evictions)
+        whose = evictions[0][0] if len(evictions) == 1 else f"{len(evictions)} jobs"
         parts.append(f"{total} {'pod' if total == 1 else 'pods'} of {whose} {'is' if total == 1 else 'are'} evicted")
     if passed:
         parts.append(f"{passed[0]} then waits" if len(passed) == 1 else f"{len(passed)} jobs then wait")
@@ -125,104 +164,46 @@ def _cost(losses: Sequence["Loss"]) -> str:
 # ----------------------------------------------------------------------------------------------------------- evictions
 
 
-def _evictions(evictions: Sequence["Eviction"], console: Console) -> str:
-    """Return who has to go, for whom and by which rule: pods of one job that go for the same reason are one line."""
-    counts = Counter(
-        (each.job, each.queue, each.beneficiary, each.cause, each.rule, bool(each.moved_to)) for each in evictions
-    )
-    gpus: Counter[tuple[str, ...]] = Counter()
+def evicted(found: "Explained", seen: "Overview", console: Console) -> list[str]:
+    """Return who has to go, for whom and by which rule, in one block; none where no pod has to."""
+    if not found.evictions:
+        return []
+    titles = {job.key: job.title for job in seen.jobs}
+    lines = [console.styled("Evicted", bold=True), _eviction_rows(found.evictions, titles)]
     because: dict[tuple[str, str], dict[str, None]] = {}
-    for each in evictions:
-        gpus[each.job, each.beneficiary, each.cause] += each.gpus
+    for each in found.evictions:
         because.setdefault((each.beneficiary, each.cause), {}).update(dict.fromkeys(each.because))
-    rows = [["  JOB", "QUEUE", "PODS", "GPUS", "CAUSE", "FOR", "RULE"]]
-    for (job, queue, gains, cause, rule, moved), count in counts.items():
-        told = f"{rule}, moves to another node" if moved else rule
-        amount = f"{gpus[job, gains, cause] / _GPU:g}"
-        rows.append([f"  {job}", queue, str(count), amount, cause, gains or "-", told])
-    lines = [console.styled("Evicted", bold=True), columns(rows, right={2, 3})]
     for (gains, cause), texts in because.items():
         if texts:
-            lines.append(f"  {cause}{f' for {gains}' if gains else ''}: {'; '.join(_few(list(texts)))}")
-    return "\n".join(lines)
+            lines.append(f"  {cause}{f' for {titles[gains]}' if gains else ''}: {'; '.join(_few(list(texts)))}")
+    lines += [f"  unused: {text}" for text in found.unused]
+    return ["\n".join(lines)]
+
+
+def _eviction_rows(evictions: Sequence["Eviction"], titles: Mapping[str, str]) -> str:
+    """Return a table; pods of one job that go for the same reason are one row."""
+    counts: Counter[tuple[str, str, str, str, str]] = Counter()
+    gpus: Counter[tuple[str, str, str, str, str]] = Counter()
+    for each in evictions:
+        rule = f"{each.rule}, moves to another node" if each.moved_to else each.rule
+        key = (each.job, each.queue, each.cause, each.beneficiary, rule)
+        counts[key] += 1
+        gpus[key] += each.gpus
+    rows = [["  JOB", "QUEUE", "PODS", "GPUS", "CAUSE", "FOR", "RULE"]]
+    for key, count in counts.items():
+        job, queue, cause, gains, rule = key
+        amount = f"{gpus[key] / _GPU:g}"
+        rows.append([f"  {titles[job]}", queue, str(count), amount, cause, titles.get(gains, "-"), rule])
+    return columns(rows, right={2, 3})
 
 
 def _few(texts: list[str]) -> list[str]:
     return texts if len(texts) <= 4 else [*texts[:3], f"and {len(texts) - 3} more"]
 
 
-# ----------------------------------------------------------------------------------------------------------- documents
+def assumed(assumptions: Sequence[str]) -> list[str]:
+    """Return what was assumed because the input does not say it, in one block."""
+    return ["\n".join(f"Assumed: {text}." for text in assumptions)] if assumptions else []
 
 
-def documents(found: "Explained") -> dict[str, Any]:
-    """Return explanations and evictions as plain values."""
-    return {
-        "explanations": [_document(each) for each in found.jobs],
-        "evicted": [
-            {
-                "pod": each.pod,
-                "job": each.job,
-                "queue": each.queue,
-                "gpus": each.gpus / _GPU,
-                "cause": each.cause,
-                "beneficiary": each.beneficiary or None,
-                "rule": each.rule,
-                "movedTo": each.moved_to or None,
-                "because": list(each.because),
-            }
-            for each in found.evictions
-        ],
-    }
-
-
-def _document(each: "JobExplanation") -> dict[str, Any]:
-    return {
-        "subject": {"kind": "PodGroup", "namespace": each.job.namespace, "name": each.job.name},
-        "state": each.state,
-        "summary": each.summary,
-        "reason": {**_reason(each.reason), "wireReason": each.wire_reason or None},
-        "also": [_reason(words) for words in each.also],
-        "evidence": [{"label": one.label, "text": one.text, "values": dict(one.values)} for one in each.evidence],
-        "suggestions": [_suggestion(trial) for trial in each.suggestions.told],
-        "allChangesTried": each.suggestions.all_tried,
-        "waiting": each.waiting,
-    }
-
-
-def _reason(words: "Words") -> dict[str, Any]:
-    """Return a reason with its numbers. Units: GPUs in devices, CPU in millicores, memory in bytes; None is unknown."""
-    facts = words.facts
-    unit = _UNITS.get(str(facts.get("resource")), 1)
-
-    def amount(key: str) -> float | None:
-        value = facts.get(key)
-        return float(value) / unit if isinstance(value, int | float) else None
-
-    limit, used, requested = amount("bound"), amount("used"), amount("requested")
-    excess = None if limit is None or used is None or requested is None else used + requested - limit
-    return {
-        "code": words.code,
-        "detail": words.text,
-        "queue": facts.get("queue"),
-        "resource": facts.get("resource"),
-        "limit": limit,
-        "used": used,
-        "requested": requested,
-        "excess": excess,
-    }
-
-
-def _suggestion(trial: "Trial") -> dict[str, Any]:
-    change = trial.change
-    return {
-        "field": change.field,
-        "from": change.old or None,
-        "to": change.new or None,
-        "text": change.text,
-        "verified": True,
-        "outcome": str(trial.result),
-        "nextReason": None if trial.reason is None else {"code": trial.reason.code, "detail": trial.reason.text},
-        "placement": [{"pod": pod, "node": node} for pod, node in trial.placement],
-        "podsStillWaiting": trial.waiting,
-        "losses": [{"job": each.name, "pods": each.pods, "evicted": each.evicted} for each in trial.losses],
-    }
+__all__ = ["assumed", "block", "evicted", "explanations", "sized"]

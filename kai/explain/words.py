@@ -1,9 +1,7 @@
 """Why a group waits, in one line of plain words: the dominant reason, with its code.
 
-Several reasons can hold at once. The first of these that applies is told, because without its removal the others do not
-matter: the queue is missing; too few pods exist; impossible with these nodes, even if they were empty; a limit; a
-quota that non-preemptible pods may not pass; no node matches; a plugin or the gang finds no room; fairness forbids
-taking; others are in the way.
+Several reasons can hold at once. The first in the order of ``kai.explain.codes`` is told, because without its
+removal the others do not matter.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,24 +11,23 @@ from typing import Any
 import numpy as np
 
 from kai.engine.observe import Silent
-from kai.engine.policy import checked_mask
+from kai.engine.policy import checked_mask, checked_scores
 from kai.engine.profile import Profile
 from kai.engine.records import GroupRecord
 from kai.engine.report import CycleReport
 from kai.engine.session import Session
 from kai.explain import messages
-from kai.explain.phrases import Words, counted, listed, number, plain, quantity
+from kai.explain.declared import Declared, gate_text, missing_queue
+from kai.explain.empty_nodes import EmptyNodes
+from kai.explain.phrases import Words, alternatives, counted, listed, number, plain, quantity
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import Dependence
 from kai.framework.verdict import Code, Histogram, Reason
 from kai.kernels import fit
-from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, UNBOUNDED
-from kai.model.pod import GpuKind
+from kai.model.axis import CPU, GPU, MEMORY
 from kai.model.podgroup import PodGroup
-from kai.model.rows import Bools, GroupRow, Int64s, PodRow, SubGroupRow
-from kai.model.status import ALIVE, Status, within
-from kai.state.facts import claimable
-from kai.state.kept import node_columns
+from kai.model.rows import Bools, GroupRow, PodRow, SubGroupRow
+from kai.model.status import ACTIVE_ALLOCATED, ALIVE, COUNTED, Status, within
 from kai.state.snapshot import Snapshot
 
 _NOTHING = GroupRecord()
@@ -42,13 +39,15 @@ class Teller:
     Cost: plugins are asked what they would refuse on an empty cluster, once per shape, and only when it matters.
     """
 
-    def __init__(self, snapshot: Snapshot, profile: Profile, report: CycleReport) -> None:
-        """Look at a cycle that is over."""
+    def __init__(
+        self, snapshot: Snapshot, profile: Profile, report: CycleReport, declared: Declared | None = None
+    ) -> None:
+        """Look at a cycle that is over; ``declared`` says what the snapshot leaves out."""
         self._snapshot = snapshot
         self._profile = profile
         self._report = report
         self._objections: dict[int, tuple[Bools, Mapping[str, Sequence[int]]]] = {}
-        self._rooms: dict[int, Int64s] = {}
+        self._declared = declared or Declared()
 
     def tell(self, group: int) -> Words:
         """Return the dominant reason why pods of ``group`` wait."""
@@ -74,17 +73,24 @@ class Teller:
             yield Words(Code.HELD, facts.held)
             return
         yield from self._queue(facts)
+        yield from self._tree(facts, pods)
         yield from self._readiness(facts, pods)
+        held = self._held_nodes(pods)
         waiting = [pod for pod in pods if self._report.status[pod] == Status.PENDING]
+        if held and not (waiting and self._runs(pods)):
+            yield Words(Code.HELD_FOR_LEAVING, held_text(held))
         if not waiting:
-            yield Words(Code.HELD_FOR_LEAVING, held_text(self._held_nodes(pods)))
             return
-        yield from self._impossible(group, pods)
+        if missing := list(_missing_topology(record.reasons)):
+            yield from missing
+        elif not held:
+            yield from self._impossible(group, pods)
         if later := [reason for reason in record.reasons if reason.code is Code.WAITS_FOR_TURN]:
             yield Words(Code.WAITS_FOR_TURN, messages.reason_text(later[0]), later[0].facts)
             return
         yield from _bounds(record.reasons)
         yield from self._matches(waiting, record)
+        yield from self._unscored(waiting)
         yield from _no_room(record, facts)
         yield from self._forbidden(record, facts, waiting)
         yield from self._others(record, waiting)
@@ -108,10 +114,8 @@ class Teller:
         return members
 
     @cached_property
-    def _allocatable(self) -> Int64s:
-        """int64[N, R]: what nodes have when they are empty; what claims serve where there is none is not missing."""
-        amounts = node_columns(self._snapshot).allocatable
-        return np.where((amounts == 0) & claimable(self._snapshot), UNBOUNDED, amounts)
+    def _empty(self) -> EmptyNodes:
+        return EmptyNodes(self._snapshot)
 
     @cached_property
     def _parents(self) -> frozenset[int]:
@@ -122,103 +126,53 @@ class Teller:
         held = [pod for pod in pods if self._report.status[pod] == Status.PIPELINED]
         return sorted({self._snapshot.nodes[int(self._report.node[pod])].name for pod in held})
 
+    def _runs(self, pods: Sequence[int]) -> bool:
+        return any(within(int(self._report.status[pod]), COUNTED) for pod in pods)
+
     # ------------------------------------------------------------------ before anything is tried
 
     def _queue(self, facts: PodGroup) -> Iterator[Words]:
         if facts.queue_row < 0:
-            yield Words(Code.QUEUE_MISSING, f"queue {facts.queue} does not exist", {"queue": facts.queue})
+            yield missing_queue(facts.queue, self._declared)
         elif facts.queue_row in self._parents:
             below = [queue for queue in self._snapshot.queues if queue.parent == facts.queue_row]
-            titles = ", ".join(queue.title for queue in below)
-            text = f"queue {facts.queue} has children; only a leaf queue runs jobs: {titles}"
+            choice = alternatives([queue.title for queue in below])
+            text = f"{facts.queue} is not a leaf queue; submit to {choice}"
             yield Words("QueueNotLeaf", text, {"queue": facts.queue, "leaves": tuple(queue.name for queue in below)})
 
+    def _tree(self, facts: PodGroup, pods: Sequence[int]) -> Iterator[Words]:
+        strangers = sorted({self._snapshot.pods[pod].subgroup for pod in pods if self._snapshot.pod_subgroup[pod] < 0})
+        if facts.tree_error:
+            yield Words("SubGroupsInvalid", f"its sub-groups form no tree: {facts.tree_error}")
+        elif strangers:
+            text = f"pods of it name sub-group {', '.join(strangers)}, which it does not declare"
+            yield Words(Code.UNKNOWN_SUBGROUP, text, {"subgroups": tuple(strangers)})
+
     def _readiness(self, facts: PodGroup, pods: Sequence[int]) -> Iterator[Words]:
-        status = [int(self._snapshot.pod_status[pod]) for pod in pods]
-        gated = status.count(Status.GATED)
+        gated = [self._snapshot.pods[pod].key for pod in pods if self._snapshot.pod_status[pod] == Status.GATED]
+        refused = [self._snapshot.pods[pod] for pod in pods if self._snapshot.pods[pod].refused]
         needed = least_pods(facts)
-        if len(pods) - gated < needed and gated and len(pods) >= needed:
-            yield Words("Gated", f"{gated} of its {len(pods)} pods have scheduling gates that nobody has opened yet")
+        if refused:
+            yield Words(Code.POD_REFUSED, f"{refused[0].name} exceeds what is scheduled: {refused[0].refused}")
+        elif gated and (len(pods) - len(gated) < needed <= len(pods) or len(gated) == len(pods)):
+            names = {name for pod in gated for name in self._declared.gates.get(pod, ())}
+            yield Words("Gated", gate_text(gated, len(pods), self._declared), {"gates": tuple(sorted(names))})
         elif len(pods) < needed:
             text = f"only {len(pods)} of the {needed} pods that must start together exist"
             yield Words(Code.NOT_READY, text, {"needed": needed, "existing": len(pods)})
-        elif status and all(each == Status.GATED for each in status):
-            yield Words("Gated", "its pods have scheduling gates that nobody has opened yet")
-
-    # ------------------------------------------------------------------ impossible with these nodes
 
     def _impossible(self, group: int, pods: Sequence[int]) -> Iterator[Words]:
-        nodes, facts = self._snapshot.nodes, self._snapshot.groups[group]
-        if not nodes:
-            yield Words("NoNodes", "there are no nodes")
-            return
         shapes = sorted({int(self._snapshot.pod_shape[pod]) for pod in pods})
-        for shape in shapes:
-            if not self._room(shape).any():
-                yield self._largest(shape)
-                return
-        if len(shapes) != 1:
-            return
-        room, needed = self._room(shapes[0]), least_pods(facts)
-        if needed > 1 and int(room.sum()) < needed:
-            text = f"its {needed} pods must start together, and only {int(room.sum())} would fit on empty nodes"
-            yield Words("ClusterTooSmall", text, {"needed": needed, "fit": int(room.sum())})
-        yield from self._domains_too_small(group, shapes[0], room, max(needed, 1))
+        needed = least_pods(self._snapshot.groups[group])
+        yield from self._empty.refusals(shapes, needed, self._required_level(group))
 
-    def _room(self, shape: int) -> Int64s:
-        """Return int64[N]: how many pods of ``shape`` would fit on each node if it were empty."""
-        if shape not in self._rooms:
-            self._rooms[shape] = self._count_room(shape)
-        return self._rooms[shape]
-
-    def _count_room(self, shape: int) -> Int64s:
-        request = self._snapshot.requests[shape]
-        gpu = self._snapshot.shapes[shape].gpu
-        asked = request.copy()
-        if gpu.kind is GpuKind.FRACTION:
-            asked[GPU] = gpu.devices * (GPU_UNIT if not 0 < gpu.portion < 1 else round(gpu.portion * GPU_UNIT))
-        wanted = asked > 0
-        counts: Int64s = (self._allocatable[:, wanted] // asked[wanted]).min(axis=1)
-        if gpu.kind is GpuKind.MEMORY:
-            per_device = np.array([node.gpu_memory // gpu.memory for node in self._snapshot.nodes], np.int64)
-            devices = self._allocatable[:, GPU] // GPU_UNIT
-            counts = np.minimum(counts, devices * per_device // gpu.devices)
-        return counts
-
-    def _largest(self, shape: int) -> Words:
-        request, axis = self._snapshot.requests[shape], self._snapshot.axis
-        for resource in (GPU, CPU, MEMORY, *range(MEMORY + 2, len(axis))):
-            most = int(self._allocatable[:, resource].max())
-            if request[resource] > most:
-                name = axis.names[resource]
-                asked = quantity(int(request[resource]), name)
-                text = f"a pod asks for {asked}, the largest node has {quantity(most, name)}"
-                facts = {"resource": name, "requested": int(request[resource]), "most": most}
-                return Words("NoNodeLargeEnough", text, facts)
-        return Words("NoNodeLargeEnough", "no node has everything that a pod asks for")
-
-    def _domains_too_small(self, group: int, shape: int, room: Int64s, needed: int) -> Iterator[Words]:
+    def _required_level(self, group: int) -> str:
+        """Return the node label of which all pods of ``group`` must share a value; "" for none."""
         if self._snapshot.groups[group].subgroups[0].constraint is None:
-            return
-        session = self._session
-        root = SubGroupRow(int(session.facts.groups.first_subgroup[group]))
-        asked = session.policy.together(GroupRow(group), root)
-        required = next((each.level for each in asked if each.level), "")
-        if not required:
-            return
-        domains: dict[str, int] = {}
-        for node, fits in zip(self._snapshot.nodes, room, strict=True):
-            value = node.labels.get(required)
-            if value is not None:
-                domains[value] = domains.get(value, 0) + int(fits)
-        best = max(domains.values(), default=0)
-        if best < needed:
-            level = required.rpartition("/")[2]
-            gpus = int(self._snapshot.requests[shape, GPU]) * needed
-            size = f" ({quantity(gpus, 'gpu')})" if gpus else ""
-            text = f"its {needed} pods{size} must fit in one {level}, and no {level} can hold more than {best} of them"
-            numbers = {"level": level, "needed": needed, "best": best, "domains": tuple(sorted(domains.items()))}
-            yield Words("DomainTooSmall", text, numbers)
+            return ""
+        root = SubGroupRow(int(self._session.facts.groups.first_subgroup[group]))
+        asked = self._session.policy.together(GroupRow(group), root)
+        return next((each.level for each in asked if each.level), "")
 
     # ------------------------------------------------------------------ nodes that never match
 
@@ -226,7 +180,7 @@ class Teller:
         for reason in record.reasons:
             refusals = reason.facts.get("refusals")
             if isinstance(refusals, tuple) and refusals:
-                yield Words(Code.POD_REFUSED, messages.fit_message(reason.facts).replace("\n", " ").strip())
+                yield _refused([each for each in refusals if isinstance(each, Reason)])
         for pod in waiting:
             accepted, refused = self._static(pod)
             if not accepted.any():
@@ -264,30 +218,62 @@ class Teller:
             accepted[refused] = False
         return accepted, found
 
+    def _unscored(self, waiting: Sequence[int]) -> Iterator[Words]:
+        """Yield the plugin that takes out every node which has room, by scoring it with NaN."""
+        pod = waiting[0]
+        request = self._snapshot.requests[int(self._snapshot.pod_shape[pod])]
+        accepted, _ = self._static(pod)
+        roomy = np.flatnonzero(accepted & (self._report.idle >= request).all(axis=1)).astype(np.int64)
+        if not len(roomy):
+            return
+        for plugin in self._session.policy.plugins:
+            if plugin.node_score is None or not plugin.is_asked(int(self._snapshot.pod_shape[pod])):
+                continue
+            if np.isnan(checked_scores(plugin, PodRow(pod), roomy)).all():
+                nodes = [self._snapshot.nodes[node].name for node in roomy]
+                text = f"plugin {plugin.name} scores the nodes that have room with NaN: {listed(nodes)}"
+                yield Words("NoScore", text, {"plugin": plugin.name, "nodes": tuple(nodes)})
+
     # ------------------------------------------------------------------ others are in the way
 
     def _forbidden(self, record: GroupRecord, facts: PodGroup, waiting: Sequence[int]) -> Iterator[Words]:
         if any(note.code is Code.NOT_ELIGIBLE for note in record.notes):
-            numbers = self._share(facts.queue_row, waiting)
-            used, share = (quantity(numbers[key], numbers["resource"]) for key in ("used", "fair_share"))
-            have = f"it uses {used}, its fair share is {share}"
-            text = f"no room, and queue {numbers['queue']} may not take from others: {have}"
-            yield Words(Code.NOT_ELIGIBLE, text, numbers)
+            numbers = self._share(facts, waiting)
+            yield Words(Code.NOT_ELIGIBLE, f"no room; {share_text(numbers)}", numbers)
 
-    def _share(self, queue: int, waiting: Sequence[int]) -> dict[str, Any]:
-        """Return what the queue has of the resource for which it would pass its fair share."""
-        request = self._snapshot.requests[int(self._snapshot.pod_shape[waiting[0]])]
+    def _share(self, facts: PodGroup, waiting: Sequence[int]) -> dict[str, Any]:
+        """Return what the queue has of the resource for which the next pods would make it pass its fair share."""
+        queue = facts.queue_row
+        next_pods = self.next_pods(facts, waiting)
+        asked = self._snapshot.requests[self._snapshot.pod_shape[next_pods]].sum(axis=0)
         used, share = self._report.queue_used[queue], self._report.fair_share[queue]
-        passed = [at for at in (GPU, CPU, MEMORY) if used[at] + request[at] > share[at]]
+        passed = [at for at in (GPU, CPU, MEMORY) if used[at] + asked[at] > share[at]]
         at = passed[0] if passed else GPU
         return {
             "queue": self._snapshot.queues[queue].title,
             "queue_row": queue,
             "resource": self._snapshot.axis.names[at],
             "used": int(used[at]),
-            "requested": int(self._snapshot.requests[self._snapshot.pod_shape[list(waiting)], at].sum()),
+            "requested": int(asked[at]),
             "fair_share": round(share[at]),
+            "pods": len(next_pods),
+            "more": len(next_pods) < len(waiting) or self._runs(self._members[self._snapshot.pod_group[waiting[0]]]),
         }
+
+    def next_pods(self, facts: PodGroup, waiting: Sequence[int]) -> list[int]:
+        """Return the pods of ``waiting`` that would be placed next: all that are missing to the minimum, else one."""
+        missing = {at: part.minimum or 0 for at, part in enumerate(facts.subgroups) if part.leaf}
+        for pod in self._members[self._snapshot.pod_group[waiting[0]]]:
+            leaf = int(self._snapshot.pod_subgroup[pod])
+            if leaf in missing and within(int(self._report.status[pod]), ACTIVE_ALLOCATED):
+                missing[leaf] -= 1
+        found: list[int] = []
+        for pod in waiting:
+            leaf = int(self._snapshot.pod_subgroup[pod])
+            if missing.get(leaf, 0) > 0:
+                missing[leaf] -= 1
+                found.append(pod)
+        return found or list(waiting[:1])
 
     def _others(self, record: GroupRecord, waiting: Sequence[int]) -> Iterator[Words]:
         for reason in record.reasons:
@@ -310,6 +296,43 @@ class Teller:
 
 
 # ------------------------------------------------------------------------------------------------------------- records
+
+
+def _missing_topology(reasons: Sequence[Reason]) -> Iterator[Words]:
+    """Yield the topology, or the level of one, that the group asks for and that does not exist."""
+    for reason in reasons:
+        words, missing = messages.own_words(reason), reason.facts.get("missing")
+        if words is None or missing is None:
+            continue
+        text = (words.plain or words.text)(reason.facts)
+        text = f"{text[0].lower()}{text[1:]}"
+        if missing == "topology":
+            yield Words("TopologyMissing", text, reason.facts)
+        else:
+            yield Words("TopologyLevelMissing", text, reason.facts)
+
+
+def _refused(refusals: Sequence[Reason]) -> Words:
+    """Return what each plugin has against the pod, wherever it would be put."""
+    texts = [f"{each.facts.get('rule', each.code)}: {str(each.facts.get('text', '')).rstrip('.')}" for each in refusals]
+    plugins = tuple(str(each.facts.get("rule", each.code)) for each in refusals)
+    return Words(Code.POD_REFUSED, f"its pod is refused by {'; by '.join(texts)}", {"plugins": plugins})
+
+
+def share_text(numbers: Mapping[str, Any]) -> str:
+    """Return why a queue may take nothing from others: what it would use, and what its share is."""
+    queue, resource = numbers["queue"], numbers["resource"]
+    would, share = numbers["used"] + numbers["requested"], numbers["fair_share"]
+    pods = numbers["pods"]
+    what = f"with {'one more pod' if pods == 1 else f'{pods} more pods'}" if numbers["more"] else "with this job"
+    if would <= share:
+        return (
+            f"queue {queue} could not take from others when it was tried; its fair share is {quantity(share, resource)}"
+        )
+    return (
+        f"{what} queue {queue} would use {quantity(would, resource)}, more than its fair share of "
+        f"{quantity(share, resource)}, so it may take none from others"
+    )
 
 
 def _bounds(reasons: Sequence[Reason]) -> Iterator[Words]:
@@ -348,7 +371,7 @@ def _no_room(record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
     """Yield what plugins say, and what the whole gang does not find."""
     for reason in record.reasons:
         words = messages.own_words(reason)
-        if words is not None:
+        if words is not None and "missing" not in reason.facts:
             yield Words(words.plain_code or words.code, (words.plain or words.text)(reason.facts), reason.facts)
     needed = least_pods(facts)
     for reason in record.reasons:

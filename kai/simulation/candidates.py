@@ -13,6 +13,7 @@ import numpy as np
 
 from kai.api import names
 from kai.api.node import Taint
+from kai.explain.codes import Stage, stage_of
 from kai.explain.words import least_pods
 from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
 from kai.model.status import ALIVE, within
@@ -39,8 +40,9 @@ Maker = Callable[[Site], Iterator[Family]]
 
 def families(site: Site) -> Iterator[Family]:
     """Yield what to try for the dominant reason of a group, what its owner can change first."""
-    makers = _BY_CODE.get(site.reasons[0].code, _ROOM)
-    for make in makers:
+    code = site.reasons[0].code
+    makers = _BY_CODE.get(code) if code in _BY_CODE else _BY_STAGE.get(stage_of(code), _ROOM)
+    for make in makers or ():
         # Pods of a group come from one template: those that run would ask for less, too, and would have to start anew.
         if make in _SMALLER_PODS and _has_run(site):
             continue
@@ -181,7 +183,7 @@ def _bound(site: Site) -> Iterator[Family]:
 
 
 def _share(site: Site) -> Iterator[Family]:
-    """Yield the quota that would cover the group, where its queue has had its share."""
+    """Yield the quotas up to the one that would cover the group, where its queue has had its share."""
     reason = next((each for each in site.reasons if each.code == "AtFairShare"), None)
     row = site.cycle.snapshot.groups[site.group].queue_row
     if reason is None or row < 0:
@@ -192,10 +194,16 @@ def _share(site: Site) -> Iterator[Family]:
     at = {"cpu": CPU, "memory": MEMORY, "gpu": GPU}[resource]
     queue = site.cycle.snapshot.queues[row]
     quota = (queue.quota.cpu, queue.quota.memory, queue.quota.gpu)[at]
-    least = max(1, least_pods(site.cycle.snapshot.groups[site.group]) - site.placed)
-    would = float(site.cycle.report.queue_used[row, at]) + least * _asked(site, resource)
-    if 0 <= quota < would:
-        yield Family(topic="quota", steps=(partial(changes.queue_bound, site, queue.name, "quota", resource, would),))
+    asked = _number(reason.facts.get("requested"))
+    would = _number(reason.facts.get("used")) + asked
+    if not 0 <= quota < would:
+        return
+    # A GPU more each time. Where another queue is first in line the job needs more quota than it will use.
+    most = would + asked
+    amounts = [most - GPU_UNIT * less for less in range(_CAPPED) if most - GPU_UNIT * less > quota]
+    steps = amounts[::-1] if resource == "gpu" else [would]
+    family = tuple(partial(changes.queue_bound, site, queue.name, "quota", resource, amount) for amount in steps)
+    yield Family(topic="quota", steps=family)
 
 
 def _other_queue(site: Site) -> Iterator[Family]:
@@ -300,18 +308,30 @@ _SIZE: tuple[Maker, ...] = (_at_once, _fewer_pods, _fewer_gpus)
 _SMALLER_PODS: tuple[Maker, ...] = (_fewer_gpus, _within_bound, _within_node, _within_idle)
 _WHERE: tuple[Maker, ...] = (_tolerations, _selectors, _affinities)
 _ROOM: tuple[Maker, ...] = (*_SIZE, _within_idle, _near, *_WHERE, _delay, _share)
+_BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
+    Stage.QUEUE: (_other_queue,),
+    Stage.READINESS: (_existing,),
+    Stage.IMPOSSIBLE: _SIZE,
+    Stage.LIMIT: (_at_once, _fewer_pods, _within_bound, _bound),
+    Stage.QUOTA: (_preemptible, _at_once, _fewer_pods, _within_bound, _bound),
+    Stage.MATCH: _WHERE,
+}
+"""By how far a group came; _ROOM for the stages that are left."""
 _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
-    "QueueDoesNotExist": (_other_queue,),
-    "QueueNotLeaf": (_other_queue,),
+    "PodGroupRefused": (),
+    "SubGroupsInvalid": (),
+    "UnknownSubGroup": (),
     "Gated": (_gates, _existing),
-    "NotReady": (_existing,),
     "NoNodes": (),
     "NoNodeLargeEnough": (_within_node,),
-    "ClusterTooSmall": _SIZE,
+    "GpuMemoryUnknown": (),
+    "TopologyMissing": (_near,),
+    "TopologyLevelMissing": (_near,),
     "DomainTooSmall": (_near, *_SIZE),
-    "OverLimit": (_at_once, _fewer_pods, _within_bound, _bound),
-    "NonPreemptibleOverQuota": (_preemptible, _at_once, _fewer_pods, _within_bound, _bound),
     "PodRefused": (),
-    "NoNodeMatches": _WHERE,
+    "Plugin": (),
+    "NoScore": (),
     "HeldForLeaving": (),
+    "Moves": (),
 }
+"""Reasons for which other changes come into question than for the rest of their stage."""

@@ -97,14 +97,21 @@ def pods(site: Site, count: int) -> Change:
 
 def gpus_each(site: Site, most: int) -> Change:
     """Let no pod ask for more than ``most`` whole GPUs."""
-    old = max(asked_gpus(pod) for pod in site.waiting)
+    amounts = sorted({asked_gpus(pod) for pod in site.waiting})
+    old, gpus = amounts[-1], f"{most} {'GPU' if most == 1 else 'GPUs'}"
     return Change(
         field="GPUs of each pod",
         old=str(old),
         new=str(most),
-        text=f"{most} {'GPU' if most == 1 else 'GPUs'} a pod, not {old}",
+        text=f"{gpus} a pod, not {old}" if len(amounts) == 1 else _uneven(gpus, [n for n in amounts if n > most]),
         objects=_with_pods(site, lambda pod: _capped(pod, gpu_resource(pod), most, str(most))),
     )
+
+
+def _uneven(gpus: str, lowered: list[int]) -> str:
+    """Return that pods which ask for different amounts are lowered to the same."""
+    asked = f"{', '.join(map(str, lowered[:-1]))} or {lowered[-1]}" if len(lowered) > 1 else str(lowered[0])
+    return f"{gpus} for pods that ask for {asked}"
 
 
 def amount_each(site: Site, resource: str, old: int, new: int) -> Change:

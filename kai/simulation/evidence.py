@@ -1,23 +1,29 @@
 """What proves a reason: the numbers behind it, each with a label, as text for people and as values for machines."""
 
+import difflib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
 import numpy as np
 
 from kai.explain import messages
+from kai.explain.codes import Stage, stage_of
 from kai.explain.phrases import listed, plain, quantity
-from kai.explain.words import least_pods
+from kai.explain.words import least_pods, share_text
 from kai.framework.decisions import Evict
 from kai.framework.verdict import Histogram
+from kai.kernels import fit
 from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
+from kai.model.pod import GpuKind
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.changes import Site
+from kai.simulation.evictions import Evictions
 from kai.simulation.run import Cycle
 
 _MOST_NAMED = 5
+_PODS = GPU + 1
 _RESOURCES = {"cpu": CPU, "memory": MEMORY, "gpu": GPU}
 
 
@@ -35,8 +41,9 @@ Maker = Callable[[Site], Iterator[Evidence]]
 
 def evidence(site: Site) -> tuple[Evidence, ...]:
     """Return what proves the dominant reason of a group."""
-    makers = _BY_CODE.get(site.reasons[0].code, _NO_ROOM)
-    return tuple(found for make in makers for found in make(site))
+    code = site.reasons[0].code
+    makers = _BY_CODE.get(code) if code in _BY_CODE else _BY_STAGE.get(stage_of(code), _NO_ROOM)
+    return tuple(found for make in makers or () for found in make(site))
 
 
 def in_units(amount: float, resource: str) -> float:
@@ -73,12 +80,31 @@ def _at_once(site: Site) -> int:
 
 
 def _request(site: Site, shape: int) -> str:
+    """Return what a pod asks for: its GPUs, else everything; and in any case what is short."""
     snapshot = site.cycle.snapshot
-    request = snapshot.requests[shape]
-    if request[GPU]:
-        return quantity(int(request[GPU]), "gpu")
-    found = [quantity(int(request[at]), snapshot.axis.names[at]) for at in np.flatnonzero(request) if at != GPU + 1]
-    return " and ".join(found) or "nothing"
+    request, gpu, names = snapshot.requests[shape], snapshot.shapes[shape].gpu, snapshot.axis.names
+    parts = [quantity(int(request[GPU]), "gpu")] if request[GPU] else []
+    if gpu.kind is GpuKind.MEMORY:
+        parts = [f"{gpu.memory} MiB of {'a GPU' if gpu.devices == 1 else f'each of {gpu.devices} GPUs'}"]
+    others = [at for at in np.flatnonzero(request) if at not in (GPU, _PODS)]
+    told = [at for at in others if names[at] in _short(site)] if parts else others
+    return " and ".join(parts + [quantity(int(request[at]), names[at]) for at in told]) or "nothing"
+
+
+def _short(site: Site) -> set[str]:
+    """Return the resources that are short."""
+    found = {str(reason.facts["resource"]) for reason in site.reasons if "resource" in reason.facts}
+    histogram = _histogram_of(site)
+    counts = histogram.counts if histogram is not None else ()
+    return found | {reason.subject for _, reason in counts if reason.code >= fit.SHORT_OF}
+
+
+def _histogram_of(site: Site) -> Histogram | None:
+    """Return what nodes objected to when the first pod was refused."""
+    record = site.cycle.report.records.get(site.group)
+    known = [*site.reasons, *(record.reasons if record is not None else ())]
+    found = next((each.facts["histogram"] for each in known if "histogram" in each.facts), None)
+    return found if isinstance(found, Histogram) else None
 
 
 # --------------------------------------------------------------------------------------------------------------- queues
@@ -114,26 +140,49 @@ def _bound(site: Site) -> Iterator[Evidence]:
 
 
 def _users(site: Site, queue: int, at: int, *, fixed: bool) -> Iterator[Evidence]:
-    """Yield the groups at or below ``queue`` that use a resource; those that are promised a place are marked."""
+    """Yield the groups at or below ``queue`` (-1: of all queues) that use a resource; promises are marked."""
     snapshot, report = site.cycle.snapshot, site.cycle.report
-    amounts: Counter[str] = Counter()
-    promised: set[str] = set()
+    amounts: Counter[int] = Counter()
+    promised: set[int] = set()
     for row, group in enumerate(snapshot.pod_group):
         status = int(report.status[row])
         if group < 0 or not within(status, ACTIVE_ALLOCATED):
             continue
         facts = snapshot.groups[group]
-        if (fixed and facts.preemptible) or not _is_below(site.cycle, facts.queue_row, queue):
+        if (fixed and facts.preemptible) or not (queue < 0 or _is_below(site.cycle, facts.queue_row, queue)):
             continue
-        amounts[facts.name] += int(snapshot.requests[int(snapshot.pod_shape[row]), at])
+        amounts[int(group)] += int(snapshot.requests[int(snapshot.pod_shape[row]), at])
         if status == Status.PIPELINED:
-            promised.add(facts.name)
-    resource = snapshot.axis.names[at]
-    users = sorted(((name, amount) for name, amount in amounts.items() if amount), key=lambda item: (-item[1], item[0]))
-    texts = [f"{name} {_amount(amount, resource)}{' (promised)' if name in promised else ''}" for name, amount in users]
+            promised.add(int(group))
+    resource, groups = snapshot.axis.names[at], snapshot.groups
+    names = Counter(group.name for group in groups)
+    users = sorted((-amount, groups[group].key, group) for group, amount in amounts.items() if amount)
+    texts = [
+        f"{groups[group].name if names[groups[group].name] == 1 else key} {_amount(-amount, resource)}"
+        f"{' (promised)' if group in promised else ''}"
+        for amount, key, group in users
+    ]
     if texts:
-        values = {"users": {name: in_units(amount, resource) for name, amount in users}}
+        values = {"users": {key: in_units(-amount, resource) for amount, key, _ in users}}
         yield Evidence(label="used by", text=_some(texts), values=values)
+
+
+def _holders(site: Site) -> Iterator[Evidence]:
+    """Yield the groups that hold the GPUs which the pods would need, wherever they are; most first."""
+    snapshot = site.cycle.snapshot
+    if any(snapshot.requests[int(shape), GPU] for shape in _shapes(site)):
+        yield from _users(site, -1, GPU, fixed=False)
+
+
+def _queues(site: Site) -> Iterator[Evidence]:
+    """Yield the queues that run jobs, those of nearly the same name first."""
+    queues = site.cycle.snapshot.queues
+    parents = {queue.parent for queue in queues}
+    leaves = [queue.name for row, queue in enumerate(queues) if row not in parents]
+    near = difflib.get_close_matches(site.source.spec.queue, leaves)
+    known = [*near, *(name for name in leaves if name not in near)]
+    if known:
+        yield Evidence(label="leaf queues", text=listed(known, 8), values={"leafQueues": known})
 
 
 def _is_below(cycle: Cycle, queue: int, top: int) -> bool:
@@ -148,13 +197,20 @@ def _taking(site: Site) -> Iterator[Evidence]:
     reason = next((each for each in site.reasons if each.code == "AtFairShare"), None)
     if reason is None or reason is site.reasons[0]:
         return
-    resource = str(reason.facts["resource"])
-    used, share = (_number(reason.facts[key]) for key in ("used", "fair_share"))
+    facts = reason.facts
+    resource = str(facts["resource"])
+    used, asked, share = (_number(facts[key]) for key in ("used", "requested", "fair_share"))
     yield Evidence(
         label="taking",
-        text=f"not allowed: {reason.facts['queue']} uses {quantity(round(used), resource)}, "
-        f"its fair share is {quantity(round(share), resource)}",
-        values={"resource": resource, "used": in_units(used, resource), "fairShare": in_units(share, resource)},
+        text=f"not allowed: {share_text(facts).partition(', so ')[0]}",
+        values={
+            "queue": facts["queue"],
+            "resource": resource,
+            "used": in_units(used, resource),
+            "requested": in_units(asked, resource),
+            "withThisJob": in_units(used + asked, resource),
+            "fairShare": in_units(share, resource),
+        },
     )
 
 
@@ -184,11 +240,8 @@ def _shapes(site: Site) -> set[int]:
 
 def _histogram(site: Site) -> Iterator[Evidence]:
     """Yield what nodes objected to when the first pod was refused, most frequent first."""
-    histogram = next((each.facts["histogram"] for each in site.reasons if "histogram" in each.facts), None)
-    record = site.cycle.report.records.get(site.group)
-    if histogram is None and record is not None:
-        histogram = next((each.facts["histogram"] for each in record.reasons if "histogram" in each.facts), None)
-    if not isinstance(histogram, Histogram):
+    histogram = _histogram_of(site)
+    if histogram is None:
         return
     counts: Counter[str] = Counter()
     for count, reason in histogram.counts:
@@ -269,28 +322,10 @@ def _held(site: Site) -> Iterator[Evidence]:
         if texts:
             total = f"{len(pods)} {'pod' if len(pods) == 1 else 'pods'}"
             yield Evidence(label=label, text=f"{total}: {_some(texts)}", values={"pods": len(pods), "jobs": dict(jobs)})
-    because = sorted({text for each in mine for text in because_of(cycle, each)})
+    book = Evictions(cycle)
+    because = sorted({text for each in mine for text in book.because(each)})
     if because:
         yield Evidence(label="because", text="; ".join(because))
-
-
-def because_of(cycle: Cycle, evict: Evict) -> Iterator[str]:
-    """Yield the numbers that allowed an eviction: what queues had before, or priorities."""
-    for key in ("victim", "aggressor"):
-        facts = evict.facts.get(key)
-        if isinstance(facts, Mapping):
-            used, share = (_third(facts.get(name)) for name in ("used", "fair_share"))
-            yield f"{facts.get('title', '')} used {quantity(round(used), 'gpu')}, fair share {plain(round(share))}"
-    if evict.cause == "preempt" and evict.aggressor >= 0:
-        groups = cycle.snapshot.groups
-        loser, winner = groups[int(cycle.snapshot.pod_group[evict.pod])], groups[evict.aggressor]
-        yield f"{winner.name} has priority {winner.priority}, {loser.name} {loser.priority}"
-    if evict.cause == "stalegangeviction":
-        yield f"fewer than {evict.facts.get('minimum', 0)} pods of it were left"
-
-
-def _third(values: object) -> float:
-    return float(values[GPU]) if isinstance(values, tuple) else 0.0
 
 
 def _job(cycle: Cycle, pod: int) -> str:
@@ -306,24 +341,29 @@ def _are(names: list[str]) -> str:
 
 
 _WAITING = {
-    "NoNodeMatches": "does not help while the nodes and the job stay as they are",
-    "PodRefused": "does not help while the nodes and the job stay as they are",
-    "QueueDoesNotExist": "does not help while the queues and the job stay as they are",
-    "QueueNotLeaf": "does not help while the queues and the job stay as they are",
     "Gated": "until the gates are removed",
     "NotReady": "until the missing pods exist",
+    "PreemptionDelayNotElapsed": "until the delay is over, or running work ends",
+    "WaitsForTurn": "until it is its turn",
     "HeldForLeaving": "nothing to do: it starts when they have left",
-} | dict.fromkeys(
-    ("NoNodes", "NoNodeLargeEnough", "ClusterTooSmall", "DomainTooSmall"),
-    "does not help: these nodes could not hold it if they were empty",
-)
+    "Moves": "nothing to do: its pods start again on their new nodes",
+    "Plugin": "until the plugin works again",
+    "NoScore": "does not help while the plugin scores nodes like that",
+    "NotTried": "until an action tries it",
+}
+_IN_VAIN = {
+    Stage.QUEUE: "does not help while the queues and the job stay as they are",
+    Stage.IMPOSSIBLE: "does not help: these nodes could not hold it if they were empty",
+    Stage.MATCH: "does not help while the nodes and the job stay as they are",
+}
 
 
 def waiting(site: Site) -> str:
     """Return what waiting leads to. How long it takes is never told: when pods end is unknown."""
     reason = site.reasons[0]
     if reason.code not in ("OverLimit", "NonPreemptibleOverQuota"):
-        return _WAITING.get(reason.code, "until others end; when that is cannot be known")
+        in_vain = _IN_VAIN.get(stage_of(reason.code), "until running work ends (no end time is known)")
+        return _WAITING.get(reason.code, in_vain)
     resource = str(reason.facts["resource"])
     bound, used, asked = (_number(reason.facts[key]) for key in ("bound", "used", "requested"))
     report = site.cycle.report
@@ -332,7 +372,7 @@ def waiting(site: Site) -> str:
     if asked > bound:
         return f"does not help: the job alone asks for more than {quantity(round(bound), resource)}"
     more = quantity(round(used + asked - bound), resource)
-    return f"until {reason.facts['queue']} uses {more} less; when that is cannot be known"
+    return f"until {reason.facts['queue']} uses {more} less (no end time is known)"
 
 
 # ---------------------------------------------------------------------------------------------------------------- texts
@@ -351,20 +391,20 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-_NO_ROOM: tuple[Maker, ...] = (_needs, _idle, _histogram, _domains_now, _taking)
-_NOTHING: tuple[Maker, ...] = ()
-_BY_CODE: Mapping[str, Iterable[Maker]] = {
-    "OverLimit": (_bound,),
-    "NonPreemptibleOverQuota": (_bound,),
-    "NoNodes": (_needs,),
-    "NoNodeLargeEnough": (_needs,),
-    "ClusterTooSmall": (_needs,),
+_NO_ROOM: tuple[Maker, ...] = (_needs, _idle, _histogram, _domains_now, _holders, _taking)
+_BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
+    Stage.QUEUE: (),
+    Stage.READINESS: (),
+    Stage.IMPOSSIBLE: (_needs,),
+    Stage.LIMIT: (_bound,),
+    Stage.QUOTA: (_bound,),
+    Stage.MATCH: (_needs,),
+}
+_BY_CODE: Mapping[str, tuple[Maker, ...]] = {
+    "QueueDoesNotExist": (_queues,),
     "DomainTooSmall": (_needs, _domains),
     "NoNodeMatches": (_needs, _objections),
-    "PodRefused": (_needs,),
     "HeldForLeaving": (_held,),
-    "QueueDoesNotExist": _NOTHING,
-    "QueueNotLeaf": _NOTHING,
-    "Gated": _NOTHING,
-    "NotReady": _NOTHING,
+    "Moves": (),
 }
+"""Reasons that are proved by something else than the rest of their stage."""

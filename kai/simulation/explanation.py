@@ -1,28 +1,42 @@
-"""The explanation of an outcome: for every job that waits why, what proves it and what would help; who was evicted why.
+"""Explanations of an outcome: why a job waits, what proves it and what would help; which jobs wait for the same.
 
-Values only; the command makes tables and documents of them.
+Values only; commands make tables and documents of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 
 import attrs
+import numpy as np
 
 from kai.api.objects import ClusterObjects
 from kai.explain.phrases import Words
 from kai.explain.words import Teller
-from kai.framework.decisions import Evict
-from kai.model.axis import GPU
 from kai.model.status import Status
+from kai.simulation.assumptions import assumptions
 from kai.simulation.between import next_objects
 from kai.simulation.changes import Site
-from kai.simulation.evidence import Evidence, because_of, evidence, waiting
-from kai.simulation.overview import HELD, IMPOSSIBLE, Job, Overview
+from kai.simulation.declared import declared_in
+from kai.simulation.evictions import Eviction, Evictions
+from kai.simulation.evidence import Evidence, evidence, waiting
+from kai.simulation.overview import Job, Overview
 from kai.simulation.run import Outcome
+from kai.simulation.standing import Eta, Standing
+from kai.simulation.states import State
 from kai.simulation.suggestions import MOST_DECISIONS, Suggestions, allowance, suggest
 from kai.simulation.trials import GroupKey, Trials
 
-_TELLS_NOTHING_MORE = frozenset({"NoRoom", "NotTried"})
+_TELLS_NOTHING_MORE = frozenset({"NoRoom", "NotTried", "HeldForLeaving"})
+_SAYS_THE_SAME = {
+    "NoNodeLargeEnough": frozenset({"PodRefused"}),
+    "GpuMemoryUnknown": frozenset({"PodRefused"}),
+    "DomainTooSmall": frozenset({"TopologyHasNoRoom"}),
+    "TopologyMissing": frozenset({"TopologyHasNoRoom"}),
+    "TopologyLevelMissing": frozenset({"TopologyHasNoRoom"}),
+}
+"""By the reason that is told: what would only say it once more."""
 _MOST_ALSO = 2
+MOST_APART = 12
 
 
 @attrs.frozen(kw_only=True)
@@ -30,8 +44,6 @@ class JobExplanation:
     """Why a job waits."""
 
     job: Job
-    state: str
-    """``waiting``, ``starting`` (its place is being vacated), ``running`` (only some pods wait) or ``impossible``."""
     summary: str
     reason: Words
     wire_reason: str
@@ -40,60 +52,158 @@ class JobExplanation:
     evidence: tuple[Evidence, ...]
     suggestions: Suggestions
     waiting: str
+    position: int | None = None
+    """Its place among the jobs of its queue that wait; None if it cannot be tried."""
+    since: float | None = None
+    """Since when it waits, in seconds since the epoch; None if that is unknown."""
+    waited: float | None = None
+    """For how many seconds it has waited."""
+    eta: Eta | None = None
+    evicted_by: tuple[str, ...] = ()
+    """For whom its pods had to go in this cycle, and by which action."""
 
 
 @attrs.frozen(kw_only=True)
-class Eviction:
-    """Why one pod has to go."""
+class Fold:
+    """Jobs that wait for the same, by the one of them that is explained."""
 
-    pod: str
-    job: str
-    queue: str
-    gpus: int
-    """In thousandths."""
-    cause: str
-    rule: str
-    beneficiary: str
-    """The job that gains; "" if none does."""
-    moved_to: str
-    """The node that it was promised in exchange; "" for none."""
-    because: tuple[str, ...]
+    explanation: JobExplanation
+    alike: tuple[Job, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
 class Explained:
     """Everything that the last cycle of an outcome leaves to be explained."""
 
-    jobs: tuple[JobExplanation, ...]
+    folds: tuple[Fold, ...]
     evictions: tuple[Eviction, ...]
+    unused: tuple[str, ...] = ()
+    """What is vacated and promised to no job."""
+    assumptions: tuple[str, ...] = ()
+    """What is taken for granted because the input does not say it."""
+
+    @property
+    def jobs(self) -> tuple[JobExplanation, ...]:
+        """Every job that is explained by itself."""
+        return tuple(fold.explanation for fold in self.folds)
 
 
 def explained(outcome: Outcome, seen: Overview) -> Explained:
-    """Return the explanation of the last cycle. Cost: up to MOST_DECISIONS more cycles."""
-    cycle = outcome.last
-    teller = Teller(cycle.snapshot, outcome.profile, cycle.report)
-    trials = Trials(outcome.profile, outcome.case.settings, cycle, MOST_DECISIONS)
-    objects = _objects_before(outcome)
-    rows = {(group.namespace, group.name): row for row, group in enumerate(cycle.snapshot.groups)}
-    sources = {(group.metadata.namespace, group.metadata.name): group for group in objects.pod_groups}
-    pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in objects.pods}
-    members = _waiting_pods(outcome)
-    jobs: list[JobExplanation] = []
+    """Return the explanation of the last cycle.
+
+    Jobs that differ only in name are explained once. Of more than MOST_APART jobs those are explained together that
+    wait in one queue for one kind of reason.
+    """
+    explainer = Explainer(outcome, seen)
     waits = [job for job in seen.jobs if job.words is not None]
-    for job in waits:
-        key = (job.namespace, job.name)
-        site = Site(
-            objects=objects,
-            cycle=cycle,
-            group=rows[key],
-            source=sources[key],
-            waiting=tuple(pods[each] for each in members.get(key, ())),
-            placed=job.placed + job.held,
-            reasons=teller.tell_all(rows[key]),
+    evictions = Evictions(outcome.last)
+    alike = explainer.twins if len(waits) <= MOST_APART else explainer.reasons
+    return Explained(
+        folds=tuple(explainer.folded(waits, alike)),
+        evictions=evictions.all(),
+        unused=tuple(evictions.unused()),
+        assumptions=assumptions(outcome.case.objects),
+    )
+
+
+class Explainer:
+    """Explains the jobs of the last cycle of an outcome, one after the other.
+
+    Cost: for each job as many more cycles as it is allowed, and up to MOST_DECISIONS for all of them.
+    """
+
+    def __init__(self, outcome: Outcome, seen: Overview) -> None:
+        """Look at an outcome and its overview."""
+        cycle = outcome.last
+        self._outcome = outcome
+        self._seen = seen
+        self._objects = _objects_before(outcome)
+        settings = outcome.case.settings
+        self._teller = Teller(cycle.snapshot, outcome.profile, cycle.report, declared_in(self._objects, settings))
+        self._trials = Trials(outcome.profile, settings, cycle, MOST_DECISIONS)
+        self._standing = Standing(cycle, outcome.profile, self._objects)
+        self._rows = {(group.namespace, group.name): row for row, group in enumerate(cycle.snapshot.groups)}
+        self._sources = {(each.metadata.namespace, each.metadata.name): each for each in self._objects.pod_groups}
+        self._pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in self._objects.pods}
+
+    def explain(self, job: Job, *, verify: bool = True, among: int = 1) -> JobExplanation:
+        """Return why ``job`` waits; it is one of ``among`` that share the decisions which prove suggestions."""
+        site = self.site(job)
+        self._trials.allow(allowance(among) if verify else 0)
+        found = suggest(site, self._trials) if site.waiting and verify else Suggestions(all_tried=verify)
+        reason = site.reasons[0] if job.words is None else job.words
+        proof = evidence(site)
+        told = _SAYS_THE_SAME.get(reason.code, frozenset()) | {reason.code}
+        told |= {"AtFairShare"} if any(each.label == "taking" for each in proof) else set()
+        standing, now = self._standing, site.cycle.snapshot.now
+        since = None if job.placed or job.evicted else standing.waiting_since(site.group)
+        return JobExplanation(
+            job=job,
+            summary=_summary(job, reason),
+            reason=reason,
+            wire_reason=next((each.reason for each in job.explanations if not each.is_detail), ""),
+            also=tuple(each for each in site.reasons if each.code not in told and _tells_more(each))[:_MOST_ALSO],
+            evidence=proof,
+            suggestions=found,
+            waiting=waiting(site),
+            position=standing.position(site.group),
+            since=since,
+            waited=None if since is None else now - since,
+            eta=standing.eta(site.group, reason.code),
+            evicted_by=job.lost_to,
         )
-        trials.allow(allowance(len(waits)))
-        jobs.append(_explanation(job, site, suggest(site, trials) if site.waiting else Suggestions()))
-    return Explained(jobs=tuple(jobs), evictions=_evictions(outcome))
+
+    def folded(self, jobs: Sequence[Job], key: Callable[[Job], Hashable], *, verify: bool = True) -> Iterable[Fold]:
+        """Yield jobs that are alike by ``key`` together, each time the first of them explained."""
+        groups: dict[Hashable, list[Job]] = {}
+        for job in jobs:
+            groups.setdefault(key(job), []).append(job)
+        for first, *others in groups.values():
+            yield Fold(explanation=self.explain(first, verify=verify, among=len(groups)), alike=tuple(others))
+
+    # ------------------------------------------------------------------ what makes jobs alike
+
+    def twins(self, job: Job) -> Hashable:
+        """Return what jobs have in common that differ in their names only."""
+        snapshot = self._outcome.last.snapshot
+        group = self._rows[job.namespace, job.name]
+        if job.placed or job.held or job.words is None:
+            return group
+        rows = np.flatnonzero(snapshot.pod_group == group)
+        shapes = tuple(sorted(snapshot.pod_shape[rows].tolist()))
+        facts = snapshot.groups[group]
+        return job.words.code, job.queue, job.priority, job.preemptible, facts.subgroups, shapes, job.words.text
+
+    @staticmethod
+    def reasons(job: Job) -> Hashable:
+        """Return what jobs have in common that wait in one queue for one kind of reason."""
+        return ("" if job.words is None else job.words.code), job.queue
+
+    # ------------------------------------------------------------------ where a job is
+
+    def site(self, job: Job) -> Site:
+        """Return ``job`` as changes and evidence find it."""
+        key = (job.namespace, job.name)
+        return Site(
+            objects=self._objects,
+            cycle=self._outcome.last,
+            group=self._rows[key],
+            source=self._sources[key],
+            waiting=tuple(self._pods[each] for each in self._members.get(key, ())),
+            placed=job.placed + job.held,
+            reasons=self._teller.tell_all(self._rows[key]),
+        )
+
+    @cached_property
+    def _members(self) -> Mapping[GroupKey, list[tuple[str, str]]]:
+        """Namespace and name of each pod that waits, by group."""
+        snapshot, report = self._outcome.last.snapshot, self._outcome.last.report
+        out: dict[GroupKey, list[tuple[str, str]]] = {}
+        for row, group in enumerate(snapshot.pod_group):
+            if group >= 0 and report.status[row] in (Status.PENDING, Status.GATED):
+                facts, pod = snapshot.groups[group], snapshot.pods[row]
+                out.setdefault((facts.namespace, facts.name), []).append((pod.namespace, pod.name))
+        return out
 
 
 def _objects_before(outcome: Outcome) -> ClusterObjects:
@@ -102,37 +212,6 @@ def _objects_before(outcome: Outcome) -> ClusterObjects:
     for cycle in outcome.cycles[:-1]:
         objects = next_objects(objects, cycle.aftermath, outcome.case.keep_terminating)
     return objects
-
-
-def _waiting_pods(outcome: Outcome) -> Mapping[GroupKey, list[tuple[str, str]]]:
-    """Return namespace and name of each pod that waits, by group."""
-    snapshot, report = outcome.last.snapshot, outcome.last.report
-    out: dict[GroupKey, list[tuple[str, str]]] = {}
-    for row, group in enumerate(snapshot.pod_group):
-        if group >= 0 and report.status[row] in (Status.PENDING, Status.GATED):
-            facts, pod = snapshot.groups[group], snapshot.pods[row]
-            out.setdefault((facts.namespace, facts.name), []).append((pod.namespace, pod.name))
-    return out
-
-
-def _explanation(job: Job, site: Site, suggestions: Suggestions) -> JobExplanation:
-    reason = site.reasons[0]
-    state = {HELD: "starting", IMPOSSIBLE: "impossible"}.get(job.state, "running" if job.placed else "waiting")
-    if reason.code == "HeldForLeaving":
-        state = "starting"
-    proof = evidence(site)
-    told = {"AtFairShare"} if any(each.label == "taking" for each in proof) else set()
-    return JobExplanation(
-        job=job,
-        state=state,
-        summary=_summary(job, state, reason.text.rstrip(". ")),
-        reason=reason,
-        wire_reason=next((each.reason for each in job.explanations if not each.is_detail), ""),
-        also=tuple(each for each in site.reasons[1:] if each.code not in told and _tells_more(each))[:_MOST_ALSO],
-        evidence=proof,
-        suggestions=suggestions,
-        waiting=waiting(site),
-    )
 
 
 def _tells_more(reason: Words) -> bool:
@@ -144,37 +223,20 @@ def _tells_more(reason: Words) -> bool:
     return reason.code not in _TELLS_NOTHING_MORE
 
 
-def _summary(job: Job, state: str, text: str) -> str:
-    match state:
-        case "starting":
-            return f"{job.name} starts later: {text}."
-        case "impossible":
-            return f"{job.name} can never run here: {text}."
-        case "running":
-            return f"{job.name} runs with {job.placed} of {job.wanted} pods, the rest waits: {text}."
-        case _:
-            return f"{job.name} waits: {text}."
+def _summary(job: Job, reason: Words) -> str:
+    text = reason.text.rstrip(". ")
+    if job.state is State.EVICTED:
+        return f"{job.title} is evicted, {', '.join(job.lost_to)}: {text}."
+    if reason.code == "HeldForLeaving" and not job.placed:
+        return f"{job.title} starts later: {text}."
+    if job.state is State.MOVES:
+        return f"{job.title} moves: {text}."
+    if job.state is State.IMPOSSIBLE:
+        return f"{job.title} can never run here: {text}."
+    if job.placed:
+        rest = "the rest waits" if job.wanted - job.placed > 1 else "one waits"
+        return f"{job.title} runs with {job.placed} of {job.wanted} pods, {rest}: {text}."
+    return f"{job.title} waits: {text}."
 
 
-def _evictions(outcome: Outcome) -> tuple[Eviction, ...]:
-    cycle = outcome.last
-    snapshot = cycle.snapshot
-    found: list[Eviction] = []
-    for each in cycle.decisions:
-        if not isinstance(each, Evict):
-            continue
-        group = int(snapshot.pod_group[each.pod])
-        found.append(
-            Eviction(
-                pod=snapshot.pods[each.pod].key,
-                job=snapshot.groups[group].name,
-                queue=snapshot.groups[group].queue,
-                gpus=int(snapshot.requests[int(snapshot.pod_shape[each.pod]), GPU]),
-                cause=str(each.cause),
-                rule=each.rule,
-                beneficiary=snapshot.groups[each.aggressor].name if each.aggressor >= 0 else "",
-                moved_to=snapshot.nodes[each.moved_to].name if each.moved_to >= 0 else "",
-                because=tuple(because_of(cycle, each)),
-            )
-        )
-    return tuple(found)
+__all__ = ["Explained", "Explainer", "Fold", "JobExplanation", "explained"]

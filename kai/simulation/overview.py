@@ -1,22 +1,23 @@
 """An outcome for people: one line for each pod group and each queue, as values that the command prints."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import attrs
 import numpy as np
 
 from kai.explain import messages
+from kai.explain.codes import NEVER
 from kai.explain.messages import Explanation
-from kai.explain.phrases import Words
+from kai.explain.phrases import Words, listed
 from kai.explain.words import Teller, least_pods
 from kai.framework.decisions import Evict
 from kai.model.axis import GPU
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
+from kai.simulation.declared import declared_in
 from kai.simulation.run import Cycle, Outcome
+from kai.simulation.states import State
 
-RUNNING, STARTS, HELD, PARTIAL, WAITS = "Running", "Starts", "Held", "Partial", "Waits"
-EVICTED, MOVES, LEAVING, FINISHED, IMPOSSIBLE, EMPTY = "Evicted", "Moves", "Leaving", "Finished", "Impossible", "Empty"
-_NEVER = frozenset({"ClusterTooSmall", "NoNodeLargeEnough", "DomainTooSmall", "NoNodes", "PodGroupRefused"})
 _GONE = (Status.SUCCEEDED, Status.FAILED)
 
 
@@ -35,18 +36,28 @@ class Job:
     minimum: int
     gpus: int
     nodes: tuple[str, ...]
-    state: str
+    state: State
     started: int
     held: int
     evicted: int
+    """Pods that leave their node; those that move are among them."""
+    moved: int = 0
+    """Pods that leave their node for another one."""
+    title: str = ""
+    """Its name; with the namespace where another job has the same name."""
     lost_to: tuple[str, ...] = ()
-    """For whom its pods had to go, and why."""
+    """For whom its pods had to go, and why; those that move are not among them."""
     words: Words | None = None
     """Why pods of it wait; None when none does."""
     explanations: tuple[Explanation, ...] = ()
     """The same as conditions carry it, each reason."""
     message: str = ""
     pod_messages: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
 
 
 @attrs.frozen(kw_only=True)
@@ -95,11 +106,13 @@ def overview(outcome: Outcome) -> Overview:
     """Return jobs in the order of their names by queue, queues as a tree, and the last cycle's evictions."""
     cycle = outcome.last
     snapshot = cycle.snapshot
-    teller = Teller(snapshot, outcome.profile, cycle.report)
+    teller = Teller(snapshot, outcome.profile, cycle.report, declared_in(outcome.case.objects, outcome.case.settings))
     pods = _pods_by_group(cycle)
     evicted = {decision.pod: decision for decision in cycle.decisions if isinstance(decision, Evict)}
     bound = {bind.pod for bind in cycle.aftermath.binds.values()}
     jobs = [_job(cycle, group, pods[group], evicted, bound, teller) for group in range(len(snapshot.groups))]
+    names = Counter(job.name for job in jobs)
+    jobs = [attrs.evolve(job, title=job.name if names[job.name] == 1 else job.key) for job in jobs]
     amounts = np.array([snapshot.axis.vector(node.allocatable) for node in snapshot.nodes], np.int64)
     totals = amounts.sum(axis=0) if len(snapshot.nodes) else np.zeros(3, np.int64)
     return Overview(
@@ -138,9 +151,13 @@ def _job(
     record = report.records.get(group)
     started = [pod for pod in placed if pod in bound]
     lost = [pod for pod in alive if pod in evicted]
+    moved = [pod for pod in lost if evicted[pod].moved_to >= 0]
     state = _state(pods, alive=alive, placed=placed, held=held, started=started, lost=lost, waiting=waiting)
-    if state == WAITS and words is not None and words.code in _NEVER:
-        state = IMPOSSIBLE
+    if moved and len(moved) == len(held) and not waiting:
+        words = _moves(cycle, [evicted[pod] for pod in moved])
+        state = State.MOVES if len(moved) == len(lost) else state
+    if state is State.WAITS and words is not None and words.code in NEVER:
+        state = State.IMPOSSIBLE
     gpus = sum(int(snapshot.requests[int(snapshot.pod_shape[pod]), GPU]) for pod in alive)
     reasons = record.reasons if record and waiting else []
     return Job(
@@ -160,12 +177,33 @@ def _job(
         started=len(started),
         held=len(held),
         evicted=len(lost),
-        lost_to=_lost_to(cycle, [evicted[pod] for pod in lost]),
+        moved=len(moved),
+        lost_to=_lost_to(cycle, [evicted[pod] for pod in lost if evicted[pod].moved_to < 0]),
         words=words,
         explanations=messages.explanations(reasons),
         message=messages.group_message(reasons) if reasons else "",
         pod_messages=tuple((snapshot.pods[pod].key, messages.pod_message(record, pod)) for pod in waiting),
     )
+
+
+def _moves(cycle: Cycle, moves: Sequence[Evict]) -> Words:
+    """Return which way pods move, and for which group."""
+    snapshot = cycle.snapshot
+    nodes = [node.name for node in snapshot.nodes]
+    ways = [(nodes[int(snapshot.pod_node[each.pod])], nodes[each.moved_to]) for each in moves]
+    counts = Counter(
+        f"{'1 pod moves' if count == 1 else f'{count} pods move'} from {origin} to {to}"
+        for (origin, to), count in Counter(ways).items()
+    )
+    gains = sorted({snapshot.groups[each.aggressor].name for each in moves if each.aggressor >= 0})
+    why = f", which makes room for {listed(gains)}" if gains else ""
+    facts = {
+        "moves": tuple(
+            {"pod": snapshot.pods[each.pod].key, "from": origin, "to": to}
+            for each, (origin, to) in zip(moves, ways, strict=True)
+        )
+    }
+    return Words("Moves", f"{listed(list(counts))}{why}", facts)
 
 
 def _lost_to(cycle: Cycle, evictions: Sequence[Evict]) -> tuple[str, ...]:
@@ -188,18 +226,18 @@ def _state(
     started: Sequence[int],
     lost: Sequence[int],
     waiting: Sequence[int],
-) -> str:
+) -> State:
     if not alive:
-        return FINISHED if pods else EMPTY
-    if lost and not placed:
-        return MOVES if len(held) == len(lost) else EVICTED
+        return State.FINISHED if pods else State.EMPTY
+    if lost and not placed and len(lost) > len(held):
+        return State.EVICTED
     if len(placed) == len(alive):
-        return STARTS if len(started) == len(placed) else RUNNING
+        return State.STARTS if len(started) == len(placed) else State.RUNNING
     if placed:
-        return PARTIAL
+        return State.PARTIAL
     if held:
-        return HELD
-    return WAITS if waiting else LEAVING
+        return State.HELD
+    return State.WAITS if waiting else State.LEAVING
 
 
 # -------------------------------------------------------------------------------------------------------------- queues

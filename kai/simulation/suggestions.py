@@ -1,7 +1,10 @@
 """What would let a waiting group run: changes of one field, by the least amount, each proved before it is told."""
 
+from collections.abc import Callable
+
 import attrs
 
+from kai.explain.codes import Stage, stage_of
 from kai.simulation.candidates import Family, families
 from kai.simulation.changes import Site
 from kai.simulation.trials import Result, Trial, Trials
@@ -29,15 +32,15 @@ def allowance(groups: int) -> int:
 
 def suggest(site: Site, trials: Trials) -> Suggestions:
     """Return the changes that help; what starts without an eviction comes first, then as they were tried."""
-    best: dict[str, Trial] = {}
+    best: dict[str, list[Trial]] = {}
     for family in families(site):
         known = best.get(family.topic)
-        if known is not None and known.result is Result.STARTS and not known.losses:
+        if known is not None and _is_harmless(known[-1]):
             continue  # another way to say the same
         found = _proved(family, site, trials)
-        if found is not None and (known is None or _order(found) < _order(known)):
+        if found and (known is None or _order(found[-1]) < _order(known[-1])):
             best[family.topic] = found
-    told = sorted(best.values(), key=_order)[:MOST_TOLD]
+    told = sorted((trial for found in best.values() for trial in found), key=_order)[:MOST_TOLD]
     return Suggestions(told=tuple(told), all_tried=not trials.refused)
 
 
@@ -45,9 +48,16 @@ def _order(trial: Trial) -> tuple[int, bool]:
     return -trial.result.score, bool(trial.losses)
 
 
-def _proved(family: Family, site: Site, trials: Trials) -> Trial | None:
-    """Return the trial of the least step with the best outcome; None if no step helps."""
-    return _least(family, site, trials) if family.ordered else _first(family, site, trials)
+def _is_harmless(trial: Trial) -> bool:
+    return trial.result is Result.STARTS and not trial.losses
+
+
+def _proved(family: Family, site: Site, trials: Trials) -> list[Trial]:
+    """Return the trials of a family that are told, the least change first; none if no step helps."""
+    if family.ordered:
+        return _least(family, site, trials)
+    found = _first(family, site, trials)
+    return [] if found is None else [found]
 
 
 def _first(family: Family, site: Site, trials: Trials) -> Trial | None:
@@ -59,24 +69,63 @@ def _first(family: Family, site: Site, trials: Trials) -> Trial | None:
             break
         if trial.result.score and (best is None or _order(trial) < _order(best)):
             best = trial
-        if best is not None and best.result is Result.STARTS and not best.losses:
+        if best is not None and _is_harmless(best):
             break
     return best
 
 
-def _least(family: Family, site: Site, trials: Trials) -> Trial | None:
-    """Return the least step that is as good as the greatest. Cost: two decisions more than halvings."""
-    best = trials.run(site, family.steps[-1]())
+def _least(family: Family, site: Site, trials: Trials) -> list[Trial]:
+    """Return the least step that gives the group a place, and the least that does so at no other's expense.
+
+    A group that can never run is told the least step that makes it possible. Where no step reaches that, the least
+    step is told that is as good as the greatest.
+    Holds: the step before each of them was tried and does not do as much.
+    Cost: two decisions more than halvings, for each of the two.
+    """
+    tried: dict[int, Trial] = {}
+    last = len(family.steps) - 1
+    best = _tried(family, last, site, trials, tried)
     if best is None or not best.result.score:
-        return None
-    low, high = 0, len(family.steps) - 1
+        return []
+    possible = stage_of(site.reasons[0].code) is Stage.IMPOSSIBLE
+    goal = Result.WAITS.score if possible else min(best.result.score, Result.HELD.score)
+    at = _bisected(family, 0, site, trials, tried, lambda trial: trial.result.score >= goal)
+    if at is None:
+        return []  # the least step is not known, and more than the least is not told
+    found = [tried[at]]
+    if _is_harmless(best) and not _is_harmless(tried[at]):
+        more = _bisected(family, at + 1, site, trials, tried, _is_harmless)
+        found += [] if more is None else [tried[more]]
+    return found
+
+
+def _bisected(
+    family: Family,
+    low: int,
+    site: Site,
+    trials: Trials,
+    tried: dict[int, Trial],
+    reaches: Callable[[Trial], bool],
+) -> int | None:
+    """Return the first step from ``low`` on that ``reaches``; the last does. None if no more may be decided."""
+    high = len(family.steps) - 1
     while low < high:
         middle = (low + high) // 2
-        trial = trials.run(site, family.steps[middle]())
+        trial = _tried(family, middle, site, trials, tried)
         if trial is None:
-            return None  # the least step is not known, and more than the least is not told
-        if _order(trial) <= _order(best):
-            best, high = trial, middle
+            return None
+        if reaches(trial):
+            high = middle
         else:
             low = middle + 1
-    return best
+    return high
+
+
+def _tried(family: Family, at: int, site: Site, trials: Trials, tried: dict[int, Trial]) -> Trial | None:
+    """Return what happens with a step; each is decided once."""
+    if at not in tried:
+        trial = trials.run(site, family.steps[at]())
+        if trial is None:
+            return None
+        tried[at] = trial
+    return tried[at]

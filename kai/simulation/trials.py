@@ -10,34 +10,20 @@ import attrs
 
 from kai.engine.profile import Profile
 from kai.errors import InputError
+from kai.explain.codes import Stage, stage_of
 from kai.explain.phrases import Words
 from kai.explain.words import Teller
 from kai.framework.decisions import Evict
 from kai.intake import Intake, IntakeSettings
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.changes import Change, Site
+from kai.simulation.declared import declared_in
 from kai.simulation.run import Cycle, decide
 
 GroupKey = tuple[str, str]
 """Namespace and name."""
 
-_RANKS = {
-    "QueueDoesNotExist": 0,
-    "QueueNotLeaf": 0,
-    "Gated": 1,
-    "NotReady": 1,
-    "NoNodes": 2,
-    "NoNodeLargeEnough": 2,
-    "ClusterTooSmall": 2,
-    "DomainTooSmall": 2,
-    "OverLimit": 3,
-    "NonPreemptibleOverQuota": 4,
-    "PodRefused": 5,
-    "NoNodeMatches": 5,
-}
-_NO_ROOM = 6
-"""Every reason that is not in the table says that there is no room, or that none may be made."""
-_BOUNDS = (3, 4)
+_BOUNDS = (Stage.LIMIT, Stage.QUOTA)
 
 
 class Result(StrEnum):
@@ -62,8 +48,14 @@ class Loss:
     """Another group that has fewer places than it would have without the change."""
 
     name: str
+    namespace: str
     pods: int
     evicted: int
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
 
 
 @attrs.frozen(kw_only=True)
@@ -94,6 +86,7 @@ class Trials:
     def __init__(self, profile: Profile, settings: IntakeSettings, before: Cycle, most: int) -> None:
         """Compare with what happened in the cycle ``before``; decide at most ``most`` times."""
         self._profile = profile
+        self._settings = settings
         self._intake = Intake(settings)
         self._before = before
         self._usage = {queue.name: queue.usage for queue in before.snapshot.queues}
@@ -155,7 +148,8 @@ class Trials:
             return attrs.evolve(found, result=result, started=len(started), placement=placement)
         if not found.waiting:
             return found
-        reason = Teller(cycle.snapshot, self._profile, cycle.report).tell(group)
+        declared = declared_in(change.objects, self._settings)
+        reason = Teller(cycle.snapshot, self._profile, cycle.report, declared).tell(group)
         if not comes_later(reason, site.reasons[0]):
             return found
         return attrs.evolve(found, result=Result.WAITS, reason=reason)
@@ -165,7 +159,10 @@ class Trials:
         has, evicted = _places(cycle), _evicted(cycle)
         losses = [
             Loss(
-                name=key[1], pods=had - has.get(key, 0), evicted=max(0, evicted.get(key, 0) - self._evicted.get(key, 0))
+                name=key[1],
+                namespace=key[0],
+                pods=had - has.get(key, 0),
+                evicted=max(0, evicted.get(key, 0) - self._evicted.get(key, 0)),
             )
             for key, had in self._had.items()
             if key != mine and has.get(key, 0) < had
@@ -175,10 +172,15 @@ class Trials:
 
 def comes_later(reason: Words, former: Words) -> bool:
     """Say whether a reason could only show itself because the former one is gone."""
-    rank, before = (_RANKS.get(each.code, _NO_ROOM) for each in (reason, former))
+    rank, before = (_rank(stage_of(each.code)) for each in (reason, former))
     if rank == before and rank in _BOUNDS:
         return reason.facts.get("queue") != former.facts.get("queue")
     return rank > before
+
+
+def _rank(stage: Stage) -> Stage:
+    """Return a stage; every one that says there is no room, or that none may be made, is one and the same."""
+    return min(stage, Stage.ROOM)
 
 
 def _places(cycle: Cycle) -> Mapping[GroupKey, int]:

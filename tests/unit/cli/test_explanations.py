@@ -50,15 +50,15 @@ def test_the_answer_comes_first_then_the_proof_then_what_would_help(shown):
     lines = block(shown(TEXT, "--explain"), "waits waits:")
     assert lines[:4] == [
         "waits waits: queue b may not use more than 5 GPUs, and this job would make it 7 GPUs.",
-        "OverLimit · queue b · 3 pods, 3 GPUs · priority 50",
+        "OverLimit · queue b · 3 pods, 3 GPUs · waiting 57m · position 1",
         "",
         "  b        limit 5   used 4   this job 3   over by 2",
     ]
     at = lines.index("To make it run")
     minimum, limit, wait = lines[at + 1 : at + 4]
-    assert minimum.startswith("  minMember 3 -> 1   ~ then waits for AtFairShare: no room, and queue b may not take")
-    assert limit.startswith("  limit of b 5 -> 7  ~ then waits for GangDoesNotFit: its 3 pods must start together")
-    assert wait == "  wait               until b uses 2 GPUs less; when that is cannot be known"
+    assert minimum.startswith("  minMember 3 -> 1   ~ then waits: no room; with one more pod queue b would use 5 GPUs")
+    assert limit.startswith("  limit of b 5 -> 7  ~ then waits: its 3 pods must start together")
+    assert wait == "  wait               until b uses 2 GPUs less (no end time is known)"
 
 
 def test_what_a_change_costs_others_is_told_beside_it(shown):
@@ -74,13 +74,14 @@ def test_a_job_that_no_change_helps_is_told_so(shown):
     lines = block(shown(full, "--explain"), "takes waits:")
     at = lines.index("To make it run")
     assert lines[at + 1 : at + 3] == [
-        "  no change  of one field that was tried lets it start",
-        "  wait       until others end; when that is cannot be known",
+        "  No single change that was tried would start it.",
+        "  wait  until running work ends (no end time is known)",
     ]
 
 
 def test_wire_texts_are_told_once_and_end_with_one_full_stop(shown):
-    text = shown(TEXT, "--explain")
+    assert "wire" not in shown(TEXT, "--explain")
+    text = shown(TEXT, "--explain", "-v")
     (line,) = [line for line in text.splitlines() if "Non-preemptible workload is over quota" in line]
     assert line.startswith("  wire")
     assert line.endswith("Use a preemptible workload to go over quota.")
@@ -102,13 +103,14 @@ def test_documents_say_everything_when_it_is_wanted(shown):
     result = json.loads(shown(TEXT, "--explain", "-o", "json"))
     each = {each["subject"]["name"]: each for each in result["explanations"]}["waits"]
     assert each["subject"] == {"kind": "PodGroup", "namespace": "default", "name": "waits"}
-    assert each["state"] == "waiting"
+    assert each["state"] == "Waits"
     assert each["reason"] == {
         "code": "OverLimit",
         "detail": "queue b may not use more than 5 GPUs, and this job would make it 7 GPUs",
         "queue": "b",
         "resource": "gpu",
         "limit": 5.0,
+        "fairShare": None,
         "used": 4.0,
         "requested": 3.0,
         "excess": 2.0,
@@ -125,11 +127,12 @@ def test_documents_name_cause_beneficiary_and_rule_of_every_eviction(shown):
     assert [pod["pod"] for pod in result["evicted"]] == [pod["pod"] for pod in result["evictions"]]
     assert result["evicted"][0] == {
         "pod": result["evictions"][0]["pod"],
-        "job": "runs",
+        "job": "default/runs",
         "queue": "b",
+        "node": "n1",
         "gpus": 2.0,
         "cause": "reclaim",
-        "beneficiary": "takes",
+        "beneficiary": "default/takes",
         "rule": "fair share",
         "movedTo": None,
         "because": ["b used 4 GPUs, fair share 0", "a used 0 GPUs, fair share 4"],

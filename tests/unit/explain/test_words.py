@@ -1,7 +1,11 @@
+import attrs
+import numpy as np
 import pytest
 
+from kai.explain.declared import Declared, missing_queue
 from kai.explain.phrases import listed, plain, quantity
-from kai.explain.words import least_pods
+from kai.explain.words import Teller, least_pods
+from kai.framework.hooks import Dependence, NodeScore, PluginUse
 from kai.simulation.overview import overview
 from kai.simulation.run import simulate
 from kai.simulation.scenario import read_short
@@ -24,17 +28,17 @@ def told(groups, nodes=None, queues=QUEUES, **more):
 
 
 def test_a_queue_with_children_runs_no_job():
-    assert told({"g": {"queue": "root"}}) == "QueueNotLeaf: queue root has children; only a leaf queue runs jobs: a"
+    assert told({"g": {"queue": "root"}}) == "QueueNotLeaf: root is not a leaf queue; submit to a"
 
 
 def test_gates_are_told_before_anything_else():
     gated = {"queue": "a", "members": 2, "each": {"gpu": 100}, "spec": {"schedulingGates": [{"name": "g"}]}}
-    assert told({"g": gated}) == "Gated: 2 of its 2 pods have scheduling gates that nobody has opened yet"
+    assert told({"g": gated}) == "Gated: its 2 pods are held by scheduling gate g"
 
 
 def test_elastic_pods_with_gates_are_told():
     gated = {"queue": "a", "minimum": 0, "spec": {"schedulingGates": [{"name": "g"}]}}
-    assert told({"g": gated}) == "Gated: its pods have scheduling gates that nobody has opened yet"
+    assert told({"g": gated}) == "Gated: its pod is held by scheduling gate g"
 
 
 def test_a_cluster_without_nodes_is_told():
@@ -102,7 +106,7 @@ def test_what_a_pod_needs_and_does_not_exist_is_told_in_one_line():
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other", "namespace": "default"}}
     cluster = {"nodes": {"n1": {"gpu": 4}}, "objects": [other]}
     text = told({"g": {"queue": "a", "each": {"gpu": 1}, "spec": volume}}, cluster=cluster)
-    assert text.startswith("PodRefused: Scheduling conditions were not met for pod default/g-0:")
+    assert text.startswith("PodRefused: its pod is refused by ConfigMap:")
     assert "missing" in text
     assert "\n" not in text
 
@@ -150,7 +154,9 @@ def test_the_resource_that_would_pass_the_fair_share_is_told():
         "g": {"queue": "a", "each": {"gpu": 1, "cpu": 200}},
     }
     text = told(groups, queues=queues)
-    assert text.startswith("AtFairShare: no room, and queue a may not take from others: it uses 900 cores")
+    assert text.startswith(
+        "AtFairShare: no room; with this job queue a would use 1100 cores, more than its fair share of"
+    )
 
 
 def test_the_fewest_pods_of_a_tree_are_those_of_its_cheapest_children():
@@ -211,3 +217,93 @@ def test_pods_that_share_a_device_by_memory_are_not_called_too_many_for_it():
     gang["members"] = 5
     found = told({"full": full, "g": gang}, nodes=nodes, run=["allocate"])
     assert found == "ClusterTooSmall: its 5 pods must start together, and only 4 would fit on empty nodes"
+
+
+# ----------------------------------------------------------------------------------------- what a snapshot leaves out
+
+
+@pytest.mark.parametrize(
+    ("queues", "text"),
+    [
+        (
+            {"a": {"parent": "b", "quota": 4}, "b": {"parent": "a", "quota": 4}},
+            "QueueCycle: queue a belongs to no tree: its parents form a circle, a -> b -> a",
+        ),
+        (
+            {"a": {"parent": "a", "quota": 4}},
+            "QueueCycle: queue a belongs to no tree: its parents form a circle, a -> a",
+        ),
+        (
+            {"a": {"parent": "ghost", "quota": 4}},
+            "QueueOrphaned: queue a belongs to no tree: ghost, the parent of a, does not exist",
+        ),
+        ({"b": {"quota": 4}}, "QueueDoesNotExist: queue a does not exist"),
+    ],
+)
+def test_a_queue_that_is_written_down_but_in_no_tree_is_told_why(queues, text):
+    assert told({"g": {"queue": "a", "each": {"gpu": 1}}}, queues=queues) == text
+
+
+def test_a_queue_of_another_pool_and_one_that_is_too_deep_are_told():
+    parents = {f"q{at}": f"q{at - 1}" if at else "" for at in range(4)}
+    declared = Declared(parents=parents, elsewhere=frozenset({"theirs"}))
+    assert str(missing_queue("theirs", declared)) == "QueueOfAnotherPool: queue theirs belongs to another node pool"
+    assert str(missing_queue("q3", declared)) == "QueueTooDeep: queue q3 is nested 4 deep, more than is followed"
+
+
+def test_sub_groups_that_form_no_tree_are_told():
+    parts = {"x": {"members": 2, "parent": "y", "each": {"gpu": 1}}, "y": {"members": 1, "parent": "x"}}
+    assert told({"g": {"queue": "a", "subgroups": parts}}).startswith("SubGroupsInvalid: its sub-groups form no tree: ")
+
+
+def test_a_topology_that_does_not_exist_is_told_as_such():
+    group = {"queue": "a", "members": 2, "each": {"gpu": 1}, "topology": {"name": "none", "required": "rack"}}
+    assert told({"g": group}) == "TopologyMissing: requested topology none does not exist"
+
+
+def test_gpu_memory_that_no_node_tells_is_named_by_its_label():
+    text = told({"g": {"queue": "a", "each": {"gpu_memory": 30000}}})
+    expected = "GpuMemoryUnknown: a pod asks for 30000 MiB of memory of a GPU, and no node has the label nvidia.com/gpu"
+    assert text.startswith(expected)
+
+
+def test_a_share_is_told_with_what_the_whole_gang_would_make_of_it():
+    queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 4}, "b": {"parent": "root", "quota": 4}}
+    groups = {
+        "theirs": {"queue": "b", "members": 5, "minimum": 0, "each": {"gpu": 1}, "runs_on": {"n1": 4, "n2": 1}},
+        "g": {"queue": "a", "members": 5, "minimum": 5, "each": {"gpu": 1}},
+    }
+    document = {"about": "x", "cluster": {"nodes": {"n1": {"gpu": 4}, "n2": {"gpu": 4}}}, "queues": queues}
+    outcome = simulate(read_short({**document, "groups": groups, "run": ["allocate", "reclaim"]}, "words"))
+    cycle = outcome.last
+    (row,) = [at for at, group in enumerate(cycle.snapshot.groups) if group.name == "g"]
+    words = {each.code: each for each in Teller(cycle.snapshot, outcome.profile, cycle.report).tell_all(row)}
+    assert words["AtFairShare"].text == (
+        "no room; with this job queue a would use 5 GPUs, more than its fair share of 4 GPUs, so it may take none from "
+        "others"
+    )
+
+
+def test_a_place_that_is_held_comes_before_what_the_rest_of_the_pods_lack():
+    queues = {"root": {"quota": 4}, "a": {"parent": "root", "quota": 4}, "b": {"parent": "root"}}
+    groups = {
+        "theirs": {"queue": "b", "members": 4, "minimum": 0, "each": {"gpu": 1}, "runs_on": "n1"},
+        "g": {"queue": "a", "members": 6, "minimum": 2, "each": {"gpu": 1}},
+    }
+    assert told(groups, queues=queues).startswith("HeldForLeaving: its place on n1 is being vacated")
+
+
+def test_a_plugin_that_scores_all_nodes_with_nan_is_named():
+    nodes = {"n1": {"gpu": 4}, "n2": {"gpu": 4}}
+    document = {"about": "x", "cluster": {"nodes": nodes}, "queues": QUEUES, "run": ["allocate"]}
+    case = read_short({**document, "groups": {"g": {"queue": "a", "members": 2, "each": {"gpu": 3}}}}, "words")
+    (job,) = overview(simulate(case, more=(PluginUse(name="shy", plugin=Shy()),))).jobs
+    assert str(job.words) == "NoScore: plugin shy scores the nodes that have room with NaN: n1, n2"
+
+
+@attrs.frozen
+class Shy:
+    """A plugin that takes out every node."""
+
+    def open(self, session):
+        return [NodeScore(lambda _, nodes: np.full(len(nodes), np.nan), depends=Dependence.SHAPE)]

@@ -1,3 +1,4 @@
+import attrs
 import pytest
 
 from kai.simulation.explanation import explained
@@ -31,9 +32,9 @@ def test_a_limit_is_proved_with_the_amounts_and_with_who_uses_them():
     }
     each = one(groups, queues=queues)
     assert each.summary == "g waits: queue a may not use more than 3 GPUs, and this job would make it 4 GPUs."
-    assert (each.state, each.reason.code, each.wire_reason) == ("waiting", "OverLimit", "OverLimit")
+    assert (each.job.state, each.reason.code, each.wire_reason) == ("Waits", "OverLimit", "OverLimit")
     assert proof(each) == {"a": "limit 3   used 2   this job 2   over by 1", "used by": "runs 2"}
-    assert each.waiting == "until a uses 1 GPU less; when that is cannot be known"
+    assert each.waiting == "until a uses 1 GPU less (no end time is known)"
 
 
 def test_what_was_used_later_in_the_cycle_is_told_beside_what_was_used_when_it_was_tried():
@@ -61,7 +62,7 @@ def test_a_quota_that_binds_only_what_stays_says_why():
 
 def test_a_gang_without_room_is_proved_with_what_it_needs_and_what_is_idle():
     each = one({"g": {"queue": "a", "members": 3, "each": {"gpu": 2}}}, {"n1": {"gpu": 4}, "n2": {"gpu": 1}})
-    assert (each.state, each.reason.code) == ("impossible", "ClusterTooSmall")
+    assert (each.job.state, each.reason.code) == ("Impossible", "ClusterTooSmall")
     groups = {
         "runs": {"queue": "a", "preemptible": False, "each": {"gpu": 3}, "runs_on": "n1"},
         "g": {"queue": "a", "members": 2, "each": {"gpu": 2}},
@@ -72,6 +73,7 @@ def test_a_gang_without_room_is_proved_with_what_it_needs_and_what_is_idle():
         "needs": "2 pods x 2 GPUs, 2 at once",
         "idle": "1 GPU: 1 on n1",
         "1 node": "didn't have enough resources: GPUs",
+        "used by": "runs 3",
     }
 
 
@@ -95,8 +97,8 @@ def test_who_is_promised_a_place_is_told_who_leaves_it_and_what_allows_that():
         "because": "a used 0 GPUs, fair share 4; b used 4 GPUs, fair share 0",
     }
     (lost,) = result.evictions
-    assert (lost.pod, lost.job, lost.queue, lost.gpus) == ("default/runs-0", "runs", "b", 4000)
-    assert (lost.cause, lost.beneficiary, lost.rule, lost.moved_to) == ("reclaim", "g", "fair share", "")
+    assert (lost.pod, lost.job, lost.queue, lost.gpus) == ("default/runs-0", "default/runs", "b", 4000)
+    assert (lost.cause, lost.beneficiary, lost.rule, lost.moved_to) == ("reclaim", "default/g", "fair share", "")
     assert lost.because == ("b used 4 GPUs, fair share 0", "a used 0 GPUs, fair share 4")
 
 
@@ -114,7 +116,7 @@ def test_an_eviction_by_priority_names_both_priorities():
         "high": {"queue": "a", "priority": 60, "each": {"gpu": 4}},
     }
     (lost,) = found(groups).evictions
-    assert (lost.cause, lost.beneficiary, lost.rule) == ("preempt", "high", "priority")
+    assert (lost.cause, lost.beneficiary, lost.rule) == ("preempt", "default/high", "priority")
     assert lost.because == ("high has priority 60, low 40",)
 
 
@@ -126,8 +128,12 @@ def test_who_moves_is_told_where_to():
         "big": {"queue": "a", "each": {"gpu": 2}},
     }
     (lost,) = found(groups, nodes).evictions
-    assert (lost.cause, lost.beneficiary, lost.rule) == ("consolidation", "big", "everybody finds another place")
-    assert lost.moved_to == {"x": "n2", "y": "n1"}[lost.job]
+    assert (lost.cause, lost.beneficiary, lost.rule) == (
+        "consolidation",
+        "default/big",
+        "everybody finds another place",
+    )
+    assert lost.moved_to == {"default/x": "n2", "default/y": "n1"}[lost.job]
 
 
 def test_a_gang_that_lost_members_is_evicted_for_nobody():
@@ -169,3 +175,95 @@ def test_a_fair_share_that_the_job_would_not_pass_is_no_reason():
 )
 def test_what_waiting_leads_to_is_told_and_never_when(group, waiting):
     assert one({"g": group}).waiting == waiting
+
+
+# -------------------------------------------------------------------------------------- who takes, who moves, who holds
+
+
+def test_an_eviction_is_counted_by_row_and_names_the_queue_of_the_victim():
+    queues = {
+        "root": {"quota": 4},
+        "team": {"parent": "root", "quota": 4},
+        "a": {"parent": "team", "quota": 4},
+        "lent": {"parent": "root", "quota": 0},
+    }
+    groups = {
+        "theirs": {"queue": "lent", "members": 4, "minimum": 0, "each": {"gpu": 1}, "runs_on": "n1"},
+        "g": {"queue": "a", "each": {"gpu": 4}},
+    }
+    lost = found(groups, queues=queues).evictions
+    assert [(each.queue, each.gpus) for each in lost] == [("lent", 1000)] * 4
+    assert lost[0].because == ("lent used 4 GPUs, fair share 0", "team (with a) used 0 GPUs, fair share 4")
+
+
+def test_what_is_vacated_and_promised_to_no_job_is_told():
+    queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 4}, "lent": {"parent": "root", "quota": 0}}
+    groups = {
+        "gang": {"queue": "lent", "members": 2, "minimum": 2, "each": {"gpu": 4}, "runs_on": ["n1", "n2"]},
+        "g": {"queue": "a", "each": {"gpu": 4}},
+    }
+    (text,) = found(groups, {"n1": {"gpu": 4}, "n2": {"gpu": 4}}, queues).unused
+    assert text.startswith("4 GPUs more than is promised to jobs: 4 on n")
+    assert text.endswith("gang loses all its pods, because it needs its minimum at once")
+
+
+def test_a_job_whose_pods_are_moved_moves():
+    nodes = {f"n{at}": {"gpu": 2} for at in range(1, 5)}
+    frag = {"queue": "a", "members": 4, "minimum": 0, "each": {"gpu": 1}, "runs_on": dict.fromkeys(nodes, 1)}
+    result = found({"frag": frag, "two": {"queue": "a", "each": {"gpu": 2}}}, nodes)
+    each = {one.job.name: one for one in result.jobs}["frag"]
+    assert (each.job.state, each.job.moved, each.reason.code) == ("Moves", 1, "Moves")
+    assert each.summary == "frag moves: 1 pod moves from n4 to n1, which makes room for two."
+
+
+def test_jobs_of_one_name_are_told_apart_by_their_namespaces():
+    groups = {"runs": {"queue": "a", "each": {"gpu": 4}, "runs_on": "n1"}, "g": {"queue": "a", "each": {"gpu": 4}}}
+    case = read_short(
+        {
+            "about": "x",
+            "cluster": {"nodes": {"n1": {"gpu": 4}}},
+            "queues": QUEUES,
+            "groups": groups,
+            "run": ["allocate"],
+        },
+        "explanation",
+    )
+    twin = next(each for each in case.objects.pod_groups if each.metadata.name == "runs")
+    other = attrs.evolve(twin, metadata=attrs.evolve(twin.metadata, name="g", namespace="other"))
+    case = attrs.evolve(case, objects=attrs.evolve(case.objects, pod_groups=(*case.objects.pod_groups, other)))
+    outcome = simulate(case)
+    titles = {job.title for job in overview(outcome).jobs}
+    assert titles == {"runs", "default/g", "other/g"}
+
+
+def test_jobs_that_differ_in_name_only_are_explained_once():
+    groups = {"runs": {"queue": "a", "preemptible": False, "each": {"gpu": 4}, "runs_on": "n1"}}
+    groups |= {f"g{at}": {"queue": "a", "each": {"gpu": 1}} for at in range(3)}
+    (fold,) = found(groups).folds
+    assert (fold.explanation.job.name, [job.name for job in fold.alike]) == ("g0", ["g1", "g2"])
+    assert fold.explanation.position == 1
+
+
+def test_a_missing_resource_stands_beside_the_gpus():
+    each = one({"g": {"queue": "a", "each": {"gpu": 1, "cpu": 2000}}}, {"n1": {"gpu": 4, "cpu": 100}})
+    assert proof(each)["needs"] == "1 pod x 1 GPU and 2000 cores"
+    assert "PodRefused" not in [words.code for words in each.also]
+
+
+def test_the_start_is_told_where_grace_periods_say_it():
+    groups = {
+        "leaves": {"queue": "a", "each": {"gpu": 4}, "runs_on": "n1", "leaving": 1},
+        "g": {"queue": "a", "each": {"gpu": 4}},
+    }
+    each = one(groups)
+    assert (each.reason.code, each.waited) == ("HeldForLeaving", 3540.0)
+    assert each.eta is None or each.eta.assumptions
+
+
+def test_config_maps_are_assumed_where_the_input_holds_none():
+    container = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    volume = {"containers": [container], "volumes": [{"name": "v", "configMap": {"name": "settings"}}]}
+    result = found({"g": {"queue": "a", "each": {"gpu": 1}, "spec": volume}})
+    assert result.assumptions == (
+        "config maps exist that pods need, because the input holds no config map: default/settings",
+    )

@@ -1,0 +1,118 @@
+"""Explanations as plain values, for documents. Names of jobs and pods are ``namespace/name``."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kai.explain.phrases import Words
+    from kai.simulation.evictions import Eviction
+    from kai.simulation.explanation import Explained, Fold
+    from kai.simulation.overview import Job
+    from kai.simulation.trials import Trial
+
+_GPU = 1000
+_UNITS = {"gpu": _GPU}
+
+
+def documents(found: "Explained") -> dict[str, Any]:
+    """Return explanations and evictions. Jobs that wait for the same are listed with the one that is explained."""
+    return {
+        "explanations": [explanation(fold) for fold in found.folds],
+        "evicted": [eviction(each) for each in found.evictions],
+        "unusedEvictions": list(found.unused),
+        "assumptions": list(found.assumptions),
+    }
+
+
+def eviction(each: "Eviction") -> dict[str, Any]:
+    """Return why one pod has to go."""
+    return {
+        "pod": each.pod,
+        "job": each.job,
+        "queue": each.queue,
+        "node": each.node or None,
+        "gpus": each.gpus / _GPU,
+        "cause": each.cause,
+        "beneficiary": each.beneficiary or None,
+        "rule": each.rule,
+        "movedTo": each.moved_to or None,
+        "because": list(each.because),
+    }
+
+
+def explanation(fold: "Fold") -> dict[str, Any]:
+    """Return why a job waits, and which others wait for the same."""
+    each = fold.explanation
+    return {
+        "subject": subject(each.job),
+        "state": str(each.job.state),
+        "summary": each.summary,
+        "reason": {**reason(each.reason), "wireReason": each.wire_reason or None},
+        "also": [reason(words) for words in each.also],
+        "evidence": [{"label": one.label, "text": one.text, "values": dict(one.values)} for one in each.evidence],
+        "suggestions": [_suggestion(trial) for trial in each.suggestions.told],
+        "allChangesTried": each.suggestions.all_tried,
+        "waiting": each.waiting,
+        "position": each.position,
+        "waitingSince": None if each.since is None else _instant(each.since),
+        "waitingSeconds": each.waited,
+        "eta": None
+        if each.eta is None
+        else {"seconds": each.eta.seconds, "basis": each.eta.basis, "assumptions": list(each.eta.assumptions)},
+        "evictedBy": list(each.evicted_by),
+        "alike": [subject(job) for job in fold.alike],
+    }
+
+
+def subject(job: "Job") -> dict[str, Any]:
+    """Return what an answer is about."""
+    return {"kind": "PodGroup", "namespace": job.namespace, "name": job.name}
+
+
+def _instant(seconds: float) -> str:
+    from kai.api import times
+
+    return times.instant_text(seconds)
+
+
+def reason(words: "Words") -> dict[str, Any]:
+    """Return a reason with its numbers. Units: GPUs in devices, CPU in millicores, memory in bytes; None is unknown."""
+    facts = words.facts
+    limit, used, requested, share = (_amount(facts, key) for key in ("bound", "used", "requested", "fair_share"))
+    allowed = share if limit is None else limit
+    excess = None if allowed is None or used is None or requested is None else used + requested - allowed
+    return {
+        "code": words.code,
+        "detail": words.text,
+        "queue": facts.get("queue"),
+        "resource": facts.get("resource"),
+        "limit": limit,
+        "fairShare": share,
+        "used": used,
+        "requested": requested,
+        "excess": excess,
+    }
+
+
+def _amount(facts: Mapping[str, object], key: str) -> float | None:
+    value = facts.get(key)
+    return float(value) / _UNITS.get(str(facts.get("resource")), 1) if isinstance(value, int | float) else None
+
+
+def _suggestion(trial: "Trial") -> dict[str, Any]:
+    change = trial.change
+    return {
+        "field": change.field,
+        "from": change.old or None,
+        "to": change.new or None,
+        "text": change.text,
+        "verified": True,
+        "outcome": str(trial.result),
+        "nextReason": None if trial.reason is None else reason(trial.reason),
+        "placement": [{"pod": pod, "node": node} for pod, node in trial.placement],
+        "podsStillWaiting": trial.waiting,
+        "losses": [{"job": each.key, "pods": each.pods, "evicted": each.evicted} for each in trial.losses],
+    }
+
+
+__all__ = ["documents", "eviction", "explanation", "reason", "subject"]

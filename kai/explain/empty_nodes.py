@@ -1,0 +1,115 @@
+"""What the nodes could hold if they were empty: a job for which that is not enough waits in vain."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from kai.explain.phrases import Words, quantity
+from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, UNBOUNDED
+from kai.model.pod import GpuKind
+from kai.model.rows import Int64s
+from kai.state.facts import claimable
+from kai.state.kept import node_columns
+from kai.state.snapshot import Snapshot
+
+MEMORY_LABEL = "nvidia.com/gpu.memory"
+
+
+class EmptyNodes:
+    """Counts room on empty nodes, once for each shape of pods."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Look at the nodes of ``snapshot``."""
+        self._snapshot = snapshot
+        amounts = node_columns(snapshot).allocatable
+        # What claims serve where there is none is not missing.
+        self._allocatable: Int64s = np.where((amounts == 0) & claimable(snapshot), UNBOUNDED, amounts)
+        self._rooms: dict[int, Int64s] = {}
+
+    def refusals(self, shapes: Sequence[int], needed: int, required: str) -> Iterator[Words]:
+        """Yield why pods of ``shapes`` could never run here.
+
+        ``needed`` of them start at once, in one domain of the node label ``required`` ("": anywhere).
+        """
+        if not self._snapshot.nodes:
+            yield Words("NoNodes", "there are no nodes")
+            return
+        for shape in shapes:
+            if not self.room(shape).any():
+                yield self._largest(shape)
+                return
+        if len(shapes) != 1:
+            return
+        room = self.room(shapes[0])
+        if needed > 1 and int(room.sum()) < needed:
+            text = f"its {needed} pods must start together, and only {int(room.sum())} would fit on empty nodes"
+            yield Words("ClusterTooSmall", text, {"needed": needed, "fit": int(room.sum())})
+        if required:
+            yield from self._domains_too_small(required, shapes[0], room, max(needed, 1))
+
+    def room(self, shape: int) -> Int64s:
+        """Return int64[N]: how many pods of ``shape`` would fit on each node if it were empty."""
+        if shape not in self._rooms:
+            self._rooms[shape] = self._count(shape)
+        return self._rooms[shape]
+
+    def _count(self, shape: int) -> Int64s:
+        request = self._snapshot.requests[shape]
+        gpu = self._snapshot.shapes[shape].gpu
+        asked = request.copy()
+        if gpu.kind is GpuKind.FRACTION:
+            asked[GPU] = gpu.devices * (GPU_UNIT if not 0 < gpu.portion < 1 else round(gpu.portion * GPU_UNIT))
+        wanted = asked > 0
+        counts: Int64s = (self._allocatable[:, wanted] // asked[wanted]).min(axis=1)
+        if gpu.kind is GpuKind.MEMORY:
+            per_device = np.array([node.gpu_memory // gpu.memory for node in self._snapshot.nodes], np.int64)
+            devices = self._allocatable[:, GPU] // GPU_UNIT
+            counts = np.minimum(counts, devices * per_device // gpu.devices)
+        return counts
+
+    def _largest(self, shape: int) -> Words:
+        request, axis, gpu = self._snapshot.requests[shape], self._snapshot.axis, self._snapshot.shapes[shape].gpu
+        for resource in (GPU, CPU, MEMORY, *range(MEMORY + 2, len(axis))):
+            most = int(self._allocatable[:, resource].max())
+            if request[resource] > most:
+                name = axis.names[resource]
+                asked = quantity(int(request[resource]), name)
+                text = f"a pod asks for {asked}, the largest node has {quantity(most, name)}"
+                return Words(
+                    "NoNodeLargeEnough", text, {"resource": name, "requested": int(request[resource]), "most": most}
+                )
+        if gpu.kind is GpuKind.MEMORY:
+            return self._gpu_memory(gpu.memory, gpu.devices)
+        return Words("NoNodeLargeEnough", "no node has everything that a pod asks for")
+
+    def _gpu_memory(self, memory: int, devices: int) -> Words:
+        asked = f"a pod asks for {memory} MiB of memory of {'a GPU' if devices == 1 else f'each of {devices} GPUs'}"
+        facts = {"resource": "gpu-memory", "requested": memory}
+        with_gpus = [node for node in self._snapshot.nodes if node.gpu_memory_known]
+        if not with_gpus:
+            return Words("GpuMemoryUnknown", f"{asked}, and no node has the label {MEMORY_LABEL}", facts)
+        most = max(node.gpu_memory for node in with_gpus)
+        if most < memory:
+            return Words("NoNodeLargeEnough", f"{asked}, the largest GPU has {most} MiB", {**facts, "most": most})
+        return Words("NoNodeLargeEnough", f"{asked}, and no node has so many of them", {**facts, "most": most})
+
+    def _domains_too_small(self, required: str, shape: int, room: Int64s, needed: int) -> Iterator[Words]:
+        domains: dict[str, int] = {}
+        for node, fits in zip(self._snapshot.nodes, room, strict=True):
+            value = node.labels.get(required)
+            if value is not None:
+                domains[value] = domains.get(value, 0) + int(fits)
+        best = max(domains.values(), default=0)
+        if best < needed:
+            level = required.rpartition("/")[2]
+            gpus = int(self._snapshot.requests[shape, GPU]) * needed
+            size = f" ({quantity(gpus, 'gpu')})" if gpus else ""
+            whose = "its pod" if needed == 1 else f"its {needed} pods"
+            text = f"{whose}{size} must fit in one {level}, and no {level} can hold more than {best} of them"
+            if needed == 1:
+                text = f"{whose}{size} must stay in one {level}, and no node that could hold it is in any"
+            numbers = {"level": level, "needed": needed, "best": best, "domains": tuple(sorted(domains.items()))}
+            yield Words("DomainTooSmall", text, numbers)
+
+
+__all__ = ["MEMORY_LABEL", "EmptyNodes"]

@@ -1,0 +1,38 @@
+"""The states of a job: one vocabulary for tables and documents."""
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a job stands after a cycle. The values are what tables and documents say."""
+
+    RUNNING = "Running"
+    STARTS = "Starts"
+    HELD = "Held"
+    MOVES = "Moves"
+    PARTIAL = "Partial"
+    WAITS = "Waits"
+    IMPOSSIBLE = "Impossible"
+    EVICTED = "Evicted"
+    LEAVING = "Leaving"
+    FINISHED = "Finished"
+    EMPTY = "Empty"
+
+
+MEANINGS: dict[State, str] = {
+    State.RUNNING: "All its pods have a node, and some of them had it before.",
+    State.STARTS: "All its pods are bound to nodes in this cycle.",
+    State.HELD: "It has places that pods which are leaving still occupy; it starts when they have left.",
+    State.MOVES: "Some of its pods leave their node for another one, so that another job finds room.",
+    State.PARTIAL: "Some of its pods run or start, others wait.",
+    State.WAITS: "None of its pods has a node, and the reason says why.",
+    State.IMPOSSIBLE: "It waits, and these nodes could not hold it if they were empty.",
+    State.EVICTED: "Its pods have to leave in this cycle.",
+    State.LEAVING: "Its pods are terminating, and none waits.",
+    State.FINISHED: "All its pods have ended.",
+    State.EMPTY: "It has no pods.",
+}
+"""One sentence for each state."""
+
+
+__all__ = ["MEANINGS", "State"]
