@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kai.cli.console import Console
+from kai.cli.spans import span
 from kai.cli.tables import columns
 
 if TYPE_CHECKING:
@@ -45,14 +46,12 @@ def block(fold: "Fold", console: Console, *, detail: bool = False) -> str:
 
 
 def _facts(each: "JobExplanation", *, detail: bool) -> str:
-    from kai.explain.phrases import lasting
-
     job, code = each.job, each.reason.code
     if detail and each.wire_reason and each.wire_reason != code:
         code += f" (wire: {each.wire_reason})"
     parts = [code, f"queue {job.queue}", sized(job.wanted, job.gpus)]
     if each.waited:
-        parts.append(f"waiting {lasting(each.waited)}")
+        parts.append(f"waiting {span(each.waited)}")
     if each.position is not None:
         parts.append(f"position {each.position}")
     return " · ".join(parts)
@@ -123,11 +122,9 @@ def _changes(each: "JobExplanation", console: Console) -> Iterator[str]:
 
 
 def _eta(each: "JobExplanation") -> str:
-    from kai.explain.phrases import lasting
-
     if each.eta is None:
         return ""
-    return f" In about {lasting(each.eta.seconds)}, if {' and '.join(each.eta.assumptions)}."
+    return f" In about {span(each.eta.seconds)}, if {' and '.join(each.eta.assumptions)}."
 
 
 def _outcome(trial: "Trial", console: Console) -> str:

@@ -58,19 +58,6 @@ def alternatives(names: Sequence[str], most: int = 6) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def lasting(seconds: float) -> str:
-    """Return a duration in its two largest units: ``3h02m``, ``12m``, ``45s``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    minutes, days = whole // 60, whole // 86_400
-    if minutes < 60:
-        return f"{minutes}m"
-    if days < 2:
-        return f"{minutes // 60}h{minutes % 60:02d}m"
-    return f"{days}d{whole % 86_400 // 3600}h"
-
-
 def counted(count: int, text: str) -> str:
     """Return how many nodes something is said of, and what."""
     said = text.removeprefix("node(s) ").removeprefix("node ")

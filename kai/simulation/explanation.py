@@ -19,9 +19,10 @@ from kai.simulation.changes import Site
 from kai.simulation.declared import declared_in
 from kai.simulation.evictions import Eviction, Evictions
 from kai.simulation.evidence import Evidence, evidence, waiting
+from kai.simulation.jobs import JobLine, job_lines
 from kai.simulation.overview import Job, Overview
 from kai.simulation.run import Outcome
-from kai.simulation.standing import Eta, Standing
+from kai.simulation.starts import Eta, Starts
 from kai.simulation.states import State
 from kai.simulation.suggestions import MOST_DECISIONS, Suggestions, allowance, suggest
 from kai.simulation.trials import GroupKey, Trials
@@ -121,7 +122,7 @@ class Explainer:
         settings = outcome.case.settings
         self._teller = Teller(cycle.snapshot, outcome.profile, cycle.report, declared_in(self._objects, settings))
         self._trials = Trials(outcome.profile, settings, cycle, MOST_DECISIONS)
-        self._standing = Standing(cycle, outcome.profile, self._objects)
+        self._starts = Starts(cycle, self._objects)
         self._rows = {(group.namespace, group.name): row for row, group in enumerate(cycle.snapshot.groups)}
         self._sources = {(each.metadata.namespace, each.metadata.name): each for each in self._objects.pod_groups}
         self._pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in self._objects.pods}
@@ -135,8 +136,8 @@ class Explainer:
         proof = evidence(site)
         told = _SAYS_THE_SAME.get(reason.code, frozenset()) | {reason.code}
         told |= {"AtFairShare"} if any(each.label == "taking" for each in proof) else set()
-        standing, now = self._standing, site.cycle.snapshot.now
-        since = None if job.placed or job.evicted else standing.waiting_since(site.group)
+        line = self._lines[job.key]
+        since = None if job.placed or job.evicted else line.since
         return JobExplanation(
             job=job,
             summary=_summary(job, reason),
@@ -146,10 +147,10 @@ class Explainer:
             evidence=proof,
             suggestions=found,
             waiting=waiting(site),
-            position=standing.position(site.group),
+            position=line.position,
             since=since,
-            waited=None if since is None else now - since,
-            eta=standing.eta(site.group, reason.code),
+            waited=None if since is None else site.cycle.snapshot.now - since,
+            eta=self._starts.eta(site.group, reason.code),
             evicted_by=job.lost_to,
         )
 
@@ -193,6 +194,11 @@ class Explainer:
             placed=job.placed + job.held,
             reasons=self._teller.tell_all(self._rows[key]),
         )
+
+    @cached_property
+    def _lines(self) -> Mapping[str, JobLine]:
+        """Since when jobs wait, and their places in line, by ``namespace/name``."""
+        return {line.job.key: line for line in job_lines(self._outcome, self._seen)}
 
     @cached_property
     def _members(self) -> Mapping[GroupKey, list[tuple[str, str]]]:
