@@ -82,7 +82,7 @@ def tests(session: nox.Session) -> None:
     rest = () if any(INTEGRATION in each for each in session.posargs) else (f"--ignore={INTEGRATION}",)
     if not session.posargs:
         rest = (*rest, *EVENLY)
-        python(session, "-m", "kai.kernels", "warm")  # once, rather than in each of the processes
+        python(session, "-m", "kai", "warm")  # once, rather than in each of the processes
     python(session, "-m", "pytest", *rest, *session.posargs)
 
 
@@ -100,7 +100,7 @@ def integration(session: nox.Session) -> None:
     """
     python(session, "-m", "tests.integration.programs")
     # Once, rather than by every program that the tests start before the first of them has kept anything.
-    python(session, "-m", "kai.kernels", "warm")
+    python(session, "-m", "kai", "warm")
     # Modules go out in the order of tests/integration/conftest.py, not those with the most tests first.
     spread = ("--numprocesses=3", "--dist=loadscope", "--no-loadscope-reorder")
     python(session, "-m", "pytest", INTEGRATION, *spread, *session.posargs)
@@ -113,7 +113,7 @@ def chaos(session: nox.Session) -> None:
     ``-- --seed 2 --report chaos.json`` chooses other moments, and writes the figures to a file.
     """
     python(session, "-m", "tests.integration.programs")
-    python(session, "-m", "kai.kernels", "warm")
+    python(session, "-m", "kai", "warm")
     python(session, "-m", "tests.integration.chaos", *session.posargs)
 
 

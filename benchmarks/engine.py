@@ -16,7 +16,6 @@ from attrs import Factory, define, field, frozen
 from benchmarks.clock import Stopwatch
 from benchmarks.events import Batch
 from benchmarks.outcome import Decisions
-from kai import kernels
 from kai.api.caps import NAMESPACE_SHAPES
 from kai.api.collector import growing, paused, settle
 from kai.api.kinds import BY_NAME, ApiObject
@@ -36,6 +35,7 @@ from kai.engine.cycle import run_cycle
 from kai.engine.profile import Profile
 from kai.framework.decisions import Bind, Evict, Nominate, Recorder
 from kai.intake import Intake, IntakeSettings, expired_bind_requests
+from kai.kernels.warm import warm as warm_kernels
 from kai.scheduler import orders
 from kai.scheduler.bind_templates import BindTemplates
 from kai.scheduler.settings import SchedulerSettings
@@ -76,7 +76,7 @@ class Outcome:
 
 def warm() -> None:
     """Compile or load every kernel, and import every plugin and action."""
-    kernels.warm(*(type(use.plugin).__module__ for use in _profile().plugins))
+    warm_kernels(*(type(use.plugin).__module__ for use in _profile().plugins))
 
 
 @cache

@@ -7,12 +7,18 @@ import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
+from kai.kernels import run_compiled
+
 # dev: quick, different every time, failures remembered. ci: the same examples on every run, so that a red run can be
 # repeated. nightly: as many as the night allows. No deadline anywhere: the first example may compile a kernel.
 settings.register_profile("dev", max_examples=100, deadline=None)
 settings.register_profile("ci", max_examples=500, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("nightly", max_examples=50_000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+# Small clusters are decided plainly (`kai.kernels.pace`), and all tests have small ones: what is to be tested is what
+# large ones are decided with. The session `nojit` tests the plain form.
+run_compiled()
 
 
 @pytest.fixture(scope="session")

@@ -10,14 +10,14 @@ import attrs
 import click
 
 from kai.cli.failures import say
+from kai.cli.progress import ProgressLine
+from kai.progress import heard_by
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 FORMATS = ("table", "wide", "json", "yaml")
 NAMED_FORMATS = (*FORMATS, "name")
-_PLAIN = str.maketrans("█▓░◆»├└─│·…✓▆▄▂○×", "#%.*>|`-|-.+=_,ox") | {
-    ord(sign): text for sign, text in {"¼": "1/4", "½": "1/2", "¾": "3/4"}.items()
-}
+_PLAIN = str.maketrans("█▓░◆»├└─│·…✓", "#%.*>|`-|-.+")
 
 
 @attrs.frozen(kw_only=True)
@@ -82,7 +82,8 @@ def console_options(formats: tuple[str, ...] = FORMATS) -> Callable[[F], F]:
             *, output: str, color: str, ascii_only: bool, quiet: bool, verbose: int, **options: object
         ) -> object:
             console = make_console(output=output, color=color, ascii_only=ascii_only, quiet=quiet, verbose=verbose)
-            return function(console=console, **options)
+            with heard_by(ProgressLine(quiet=quiet).show):
+                return function(console=console, **options)
 
         command.__doc__ = function.__doc__
         command.__name__ = function.__name__

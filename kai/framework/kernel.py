@@ -13,8 +13,9 @@ keep the order of additions, and are kept on disk:
 
 What is compiled follows from the sources in the folder of the module, from those of the folders whose kernels, structs
 and numbers the module imports by name, and from kai's own kernels. An edit of any of them compiles the folder's kernels
-anew, and nothing else. ``python -m kai.kernels warm`` compiles the kernels of all installed plugins beforehand, and the
-scheduler those of the plugins that its configuration enables. With ``NUMBA_DISABLE_JIT=1`` all of it is plain Python.
+anew, and nothing else. ``kai warm`` compiles the kernels of all installed plugins beforehand. A process that decides on
+small clusters runs kernels as the plain Python that they are written in (`kai.kernels.pace`), and any process does with
+``NUMBA_DISABLE_JIT=1``.
 
 A kernel writes to arrays that its plugin made. ``Facts`` and ``Columns`` are the engine's; they are to be read only.
 """

@@ -1,5 +1,8 @@
-"""Arithmetic: numba kernels over columns, each with a plain twin in the tests; imports nothing of kai."""
+"""Arithmetic: kernels over columns, compiled or plain, each with a plain twin in the tests; imports nothing of kai.
 
-from kai.kernels.warm import Warmth, warm
+``kai.kernels.warm`` has all of them compiled beforehand; importing it imports the compiler.
+"""
 
-__all__ = ["Warmth", "warm"]
+from kai.kernels._jit import is_plain, run_compiled, run_plainly
+
+__all__ = ["is_plain", "run_compiled", "run_plainly"]

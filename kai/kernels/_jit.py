@@ -1,47 +1,135 @@
-"""The one place that compiles.
+"""Kernels: functions over columns that run compiled, or as the plain Python that they are written in.
 
-``@kernel`` compiles a function for the CPU on its first call: without the GIL (the service's event loop keeps its
-deadlines during a long cycle), without fast-math (a changed order of additions would change a decision) and cached on
-disk. With ``NUMBA_DISABLE_JIT=1`` the very same functions run as plain Python, which the test suite does to compare the
-two.
+Compiled they are a hundred times quicker, but numba takes half a second to import, and compiling takes minutes. So a
+kernel is plain until the process says how its kernels run: `run_plainly`, or `run_compiled`. A process that says
+neither compiles with the first call of a kernel. Either may follow the other between two cycles: both forms read the
+same arrays and decide the same, bit for bit. With ``NUMBA_DISABLE_JIT=1`` kernels stay plain whatever is said.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast
 
-import numba
-
-from kai.kernels.cache import install, spare
+from kai.kernels.struct import STRUCTS
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-CACHED = install()
-KERNELS: list[Any] = []
-"""Every kernel that Python can call, in the order in which they were defined; none with the JIT off."""
+
+class Kernel(partial[Any]):
+    """A function that Python calls, in the form in which kernels run.
+
+    It is a partial without arguments, whose function is replaced: of all callables whose target can change, C passes
+    the arguments of this one on at once.
+    """
+
+    py_func: Callable[..., Any]
+    dispatcher: Any = None
+    """The compiled form, once kernels are compiled."""
+    _numba_type_: Any = None
+    """What the compiler knows the compiled form by, where other kernels call this one."""
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> "Kernel":
+        """Return the kernel of ``function``."""
+        made = cls(function)
+        made.py_func = made.__wrapped__ = function  # type: ignore[attr-defined]  # where `inspect` looks
+        made.__doc__ = function.__doc__
+        return made
+
+    def aim_at(self, target: Callable[..., Any]) -> None:
+        """Have calls go to ``target`` from now on."""
+        cast("Any", self).__setstate__((target, (), {}, self.__dict__))
+
+    def begin(self, *arguments: Any) -> Any:  # noqa: ANN401 - whatever the kernel takes and returns
+        """Have the compiler know the kernels, now that one is called, and call it."""
+        if prepare():
+            for each in KERNELS:
+                each.aim_at(each.dispatcher)
+        else:
+            run_plainly()
+        return self(*arguments)
+
+
+KERNELS: list[Kernel] = []
+"""Every kernel that Python can call, in the order in which they were defined."""
+_pending: list[Kernel | Callable[..., Any]] = []
+"""What was defined since kernels were compiled last; functions are for other kernels only."""
+
+
+class _Running:
+    """How kernels run in this process."""
+
+    is_plain: bool | None = None
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Return ``function`` compiled; its signature stays visible to type checkers.
+    """Return ``function`` as a kernel that Python calls; its signature stays visible to type checkers.
 
-    Cost: one compilation per argument signature, then about 0.2 microseconds plus 0.1 per argument for each call.
+    Cost: compiled, one compilation for each signature of arguments, then about 0.2 microseconds plus 0.1 for each
+    argument of a call.
     """
-    compiled = numba.njit(nogil=True, cache=CACHED, error_model="numpy")(function)
-    spare(compiled, called_by_python=True)
-    if compiled is not function:
-        KERNELS.append(compiled)
-    return cast("Callable[P, R]", compiled)
+    made = Kernel.of(function)
+    made.aim_at(function if _Running.is_plain else made.begin)
+    KERNELS.append(made)
+    _pending.append(made)
+    return cast("Callable[P, R]", made)
 
 
 def inner(function: Callable[P, R]) -> Callable[P, R]:
-    """Return ``function`` compiled for kernels only: Python cannot call it.
+    """Return ``function`` for kernels only: compiled, Python cannot call it, and what it calls is the plain form.
 
     Wrappers for Python are a good part of what a small kernel costs to compile, so those that only other kernels call
     do without.
     """
-    njit: Any = numba.njit  # its types leave out the two options about wrappers
-    compiled = njit(nogil=True, cache=CACHED, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(
-        function
-    )
-    spare(compiled, called_by_python=False)
-    return cast("Callable[P, R]", compiled)
+    _pending.append(function)
+    return function
+
+
+def is_plain() -> bool | None:
+    """Say whether kernels run as plain Python; None if nothing was said about it."""
+    return _Running.is_plain
+
+
+def run_plainly() -> None:
+    """Have kernels run as plain Python: nothing is compiled, loaded or imported for them."""
+    _Running.is_plain = True
+    for each in KERNELS:
+        each.aim_at(each.py_func)
+
+
+def run_compiled() -> None:
+    """Have kernels run compiled; each is compiled, or loaded from the cache, with its first call.
+
+    Cost: half a second with the first call of any, once in a process.
+    """
+    _Running.is_plain = False
+    for each in KERNELS:
+        each.aim_at(each.begin)
+
+
+def prepare() -> bool:
+    """Make the compiler know all kernels that were defined so far; return whether there is a compiler at all.
+
+    Kernels that run plainly go on doing so. A process that said nothing runs them compiled from now on.
+    """
+    from kai.kernels import compiling
+
+    if compiling.IS_OFF:
+        return False
+    if _Running.is_plain is None:
+        _Running.is_plain = False
+    for struct in STRUCTS:
+        if struct.constructor is None:
+            struct.constructor = cast("Kernel", kernel(compiling.make_known(struct)))
+    while _pending:
+        each = _pending[0]
+        function = each.py_func if isinstance(each, Kernel) else each
+        compiled = compiling.compiled(function, called_by_python=isinstance(each, Kernel))
+        known: Any = each
+        known.dispatcher, known._numba_type_ = compiled, compiling.type_of(compiled)
+        _pending.pop(0)
+    return True
+
+
+__all__ = ["KERNELS", "Kernel", "inner", "is_plain", "kernel", "prepare", "run_compiled", "run_plainly"]

@@ -24,7 +24,7 @@ from numba.core import caching, codegen, compiler, config
 
 NAME: Final = __name__.rpartition(".")[0]
 PACKAGE = Path(__file__).parent
-WITHOUT_KERNELS = frozenset({"__init__.py", "__main__.py", "cache.py", "warm.py"})
+WITHOUT_KERNELS = frozenset({"__init__.py", "_jit.py", "cache.py", "pace.py", "warm.py"})
 """Files of the package that decide nothing about what a kernel compiles to."""
 _CONFIG: Any = config
 _RESULT: Any = compiler.CompileResult
@@ -167,6 +167,18 @@ def spare(dispatcher: Any, *, called_by_python: bool) -> None:
         kept._load_overload = partial(_load, kept)
 
 
+def is_kept(dispatcher: Any, signature: tuple[Any, ...]) -> bool:
+    """Say whether a kernel is loaded, or can be loaded, for a signature on this processor."""
+    if signature in dispatcher.overloads:
+        return True
+    kept: Any = dispatcher._cache
+    if not hasattr(kept, "_cache_file"):
+        return False
+    files = kept._cache_file
+    name = files._load_index().get(kept._index_key(signature, dispatcher.targetctx.codegen()))
+    return name is not None and Path(files._data_path(name)).exists()
+
+
 _EMPTY: Final[bytes] = _LLVM.parse_assembly("").as_bitcode()
 _replaced: Final[set[str]] = set()
 """Kernels that were loaded here, and of which another process has put another compilation in their place since."""
@@ -222,4 +234,4 @@ def _linkable(library: Any, symbol: str, read: Callable[[], Any]) -> Any:
     return library._shared_module
 
 
-__all__ = ["KernelCache", "directory", "fingerprint", "fingerprint_of", "install", "package_of", "spare"]
+__all__ = ["KernelCache", "directory", "fingerprint", "fingerprint_of", "install", "is_kept", "package_of", "spare"]

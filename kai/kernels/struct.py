@@ -2,21 +2,16 @@
 
 A named tuple of eighty arrays is passed by value, and every array in it is counted again at every call: microseconds
 for a function that does nanoseconds of work, and minutes to compile. A struct is one pointer. From Python it is an
-object with attributes, with the JIT off it is nothing else; kernels read the same names from memory.
+object with attributes, and where kernels run plainly it is nothing else. Compiled kernels read the same names from
+memory of their own, which a struct gets when the first of them takes it.
 """
 
 import inspect
-import sys
 from collections.abc import Mapping
-from typing import Annotated, Any, Self, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Self, dataclass_transform, get_args, get_origin, get_type_hints
 
-import numba
 import numpy as np
-from numba.core import types
-from numba.experimental import structref
 from numpy.typing import NDArray
-
-from kai.kernels._jit import kernel
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -25,33 +20,26 @@ Int64Table = Annotated[NDArray[np.int64], 2]
 Float64Table = Annotated[NDArray[np.float64], 2]
 BoolTable = Annotated[NDArray[np.bool_], 2]
 
-_ELEMENTS = {np.int64: types.int64, np.float64: types.float64, np.bool_: types.boolean}
-_DTYPES = {kind: np.dtype(element) for element, kind in _ELEMENTS.items()}
-# Parts of numba that its own types do not describe.
-_CONFIG: Any = numba.config
-_STRUCTREF: Any = structref
-_SCALARS = {int: types.int64, float: types.float64, bool: types.boolean}
+_SCALARS: Final = (int, float, bool)
+STRUCTS: Final[list[type["Struct"]]] = []
+"""Every class of structs, in the order in which they were defined."""
 
 
-class _StructType(types.StructRef):
-    """The type that the compiler knows a struct by.
+class _Memory:
+    """The memory that compiled kernels read a struct from, made when the first of them asks for it."""
 
-    Its name is in that of every function that takes one. numba would put all fields into it: names of fifteen thousand
-    letters, which are nine tenths of what is kept of compiled kernels, and have to be read at every start.
-    """
-
-    def __init__(self, fields: list[tuple[str, Any]]) -> None:
-        """Remember the fields; there is one list of them for each class, so the class is name enough."""
-        super().__init__(fields)  # type: ignore[no-untyped-call]  # numba ships no types
-        self.name = f"{type(self).__module__}.{type(self).__name__}"
-
-    def preprocess_fields(self, fields: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
-        """Return the fields as they are: none of them is a literal."""
-        return fields
+    def __get__(self, instance: "Struct | None", owner: type["Struct"]) -> Any:
+        """Return the memory, and keep it where attributes are looked up before this."""
+        if instance is None:
+            return self
+        values = instance.__dict__
+        memory = owner.constructor.dispatcher(*(_writable(values[name]) for name in owner._fields))._meminfo
+        values["_meminfo"] = memory
+        return memory
 
 
 @dataclass_transform(kw_only_default=True)
-class Struct(structref.StructRefProxy):
+class Struct:
     """Base of structs: annotate the fields, construct with keywords.
 
     Fields are arrays of int64, float64 or bool (``Int64s`` has one dimension, ``Int64Table`` two), numbers, or other
@@ -61,31 +49,21 @@ class Struct(structref.StructRefProxy):
     """
 
     _fields: Mapping[str, Any] = {}
+    """Annotations by name."""
     _arrays: Mapping[str, tuple[int, np.dtype[Any]]] = {}
     """Dimensions and elements of the fields that are arrays."""
-    _type_of_struct: Any = None
+    constructor: Any = None
+    """The kernel that fills the memory; None until the compiler knows the class."""
     _numba_type_: Any = None
-    _construct: Any = None
+    _meminfo = _Memory()
 
     def __init_subclass__(cls) -> None:
-        """Make the compiler's type and the constructor."""
+        """Read the annotations."""
         hints = get_type_hints(cls, include_extras=True)
-        own = {name: hints[name] for name in inspect.get_annotations(cls)}
-        cls._fields = {name: compiled_type(hint) for name, hint in own.items()}
-        arrays = {name: kind for name, kind in cls._fields.items() if isinstance(kind, types.Array)}
-        cls._arrays = {name: (kind.ndim, _DTYPES[kind.dtype]) for name, kind in arrays.items()}
-        if _CONFIG.DISABLE_JIT:
-            return
-        name = f"{cls.__name__}Type"
-        kind = type(name, (_StructType,), {"__module__": cls.__module__})
-        # Compiled code refers to the type by its module and name, also when it comes out of the cache.
-        setattr(sys.modules[cls.__module__], name, kind)
-        _STRUCTREF.register(kind)
-        _STRUCTREF.define_boxing(kind, cls)
-        cls._type_of_struct = kind(list(cls._fields.items()))
-        # What the base class asks of each instance; calls of kernels read it for each argument.
-        cls._numba_type_ = cls._type_of_struct
-        cls._construct = staticmethod(_constructor(cls, own))
+        cls._fields = {name: hints[name] for name in inspect.get_annotations(cls)}
+        arrays = {name: _array(hint) for name, hint in cls._fields.items()}
+        cls._arrays = {name: kind for name, kind in arrays.items() if kind is not None}
+        STRUCTS.append(cls)
 
     def __new__(cls, **fields: Any) -> Self:
         """Return the struct with these fields.
@@ -97,12 +75,16 @@ class Struct(structref.StructRefProxy):
             raise TypeError(f"{cls.__name__}: fields missing or unknown: {odd}")
         for name, value in fields.items():
             _check(cls, name, value)
-        instance = (
-            object.__new__(cls)
-            if cls._type_of_struct is None
-            else cls._construct(*(_writable(fields[name]) for name in cls._fields))
-        )
+        instance = object.__new__(cls)
         instance.__dict__.update(fields)
+        return instance
+
+    @classmethod
+    def _numba_box_(cls, kind: Any, memory: Any) -> Self:
+        """Return the struct that compiled code has made; it has no attributes but its memory."""
+        del kind
+        instance = object.__new__(cls)
+        instance.__dict__["_meminfo"] = memory
         return instance
 
     def replace(self, **changes: Any) -> Self:
@@ -117,17 +99,14 @@ class Struct(structref.StructRefProxy):
         return type(self)(**{name: _locked(self.__dict__[name]) for name in self._fields})
 
 
-def compiled_type(hint: Any) -> Any:
-    """Return the compiler's type for the annotation of a field, or of a kernel's parameter."""
+def _array(hint: Any) -> tuple[int, np.dtype[Any]] | None:
+    """Return dimensions and elements of a field that is an array; None for a number or a struct."""
     dimensions = 1
     if get_origin(hint) is Annotated:
         hint, dimensions = get_args(hint)
-    if hint in _SCALARS:
-        return _SCALARS[hint]
-    if isinstance(hint, type) and issubclass(hint, Struct):
-        return hint._type_of_struct
-    element = get_args(get_args(hint)[1])[0]
-    return types.Array(_ELEMENTS[element], dimensions, "C")
+    if hint in _SCALARS or (isinstance(hint, type) and issubclass(hint, Struct)):
+        return None
+    return dimensions, np.dtype(get_args(get_args(hint)[1])[0])
 
 
 def _check(cls: type[Struct], name: str, value: Any) -> None:
@@ -136,9 +115,9 @@ def _check(cls: type[Struct], name: str, value: Any) -> None:
         return
     fits = isinstance(value, np.ndarray) and (value.ndim, value.dtype) == wanted and _is_usable(value)
     if not fits:
-        wanted = cls._fields[name]
         found = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
-        raise TypeError(f"{cls.__name__}.{name}: found {found}, expected a writable, contiguous {wanted}")
+        expected = f"a writable, contiguous array({wanted[1]}, {wanted[0]}d, C)"
+        raise TypeError(f"{cls.__name__}.{name}: found {found}, expected {expected}")
 
 
 def _is_usable(array: NDArray[Any]) -> bool:
@@ -175,18 +154,3 @@ def _locked(value: Any) -> Any:
     view = value.view()
     view.flags.writeable = False
     return view
-
-
-def _constructor(cls: type[Struct], hints: Mapping[str, Any]) -> Any:
-    """Return a compiled function that fills a struct from its fields in order, annotated like them.
-
-    Its text is made here, but it is compiled under this file's name: a cache needs a file to watch.
-    """
-    names = list(cls._fields)
-    lines = [f"def make_{cls.__name__}({', '.join(names)}):", "    _struct = _new(_kind)"]
-    lines += [f"    _struct.{name} = {name}" for name in names]
-    scope: dict[str, Any] = {"_new": structref.new, "_kind": cls._type_of_struct, "__name__": cls.__module__}
-    exec(compile("\n".join([*lines, "    return _struct"]), __file__, "exec"), scope)  # noqa: S102  our own text, above
-    function = scope[f"make_{cls.__name__}"]
-    function.__annotations__ = dict(hints)
-    return kernel(function)

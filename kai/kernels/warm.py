@@ -9,12 +9,16 @@ a second time in the middle of a cycle; the suite checks that nobody does.
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
-from kai.kernels._jit import KERNELS
-from kai.kernels.cache import NAME, PACKAGE, directory, package_of
-from kai.kernels.struct import compiled_type
+from kai.kernels._jit import KERNELS, Kernel, prepare
+from kai.kernels.cache import NAME, PACKAGE, directory, is_kept, package_of
+from kai.kernels.compiling import compiled_type
+
+Tell = Callable[[int, int], None]
+"""Takes how many kernels were compiled so far, and how many there are to compile."""
 
 
 class Warmth(NamedTuple):
@@ -25,26 +29,39 @@ class Warmth(NamedTuple):
     directory: Path | None
 
 
-def warm(*modules: str) -> Warmth:
+def warm(*modules: str, tell: Tell | None = None) -> Warmth:
     """Load or compile every kernel that Python can call, of ours and of the folders that ``modules`` are in.
 
-    Doing it again changes nothing. Kernels of other packages count as far as their modules are imported.
+    Doing it again changes nothing. Kernels of other packages count as far as their modules are imported. Kernels that
+    run plainly go on doing so until `run_compiled`.
 
     Cost: a minute or two where nothing is cached yet, else a second or two, then nothing.
     Raises: TypeError for a kernel that does not say what its parameters are.
     """
+    wanted, done = missing(*modules), 0
+    for kernel in kernels_of(*modules) if prepare() else ():
+        if kernel in wanted and tell is not None:
+            tell(done, len(wanted))
+        kernel.dispatcher.compile(signature(kernel.py_func))
+        done += kernel in wanted
+    if wanted and tell is not None:
+        tell(done, len(wanted))
+    return Warmth(len(kernels_of(*modules)) if prepare() else 0, done, directory())
+
+
+def missing(*modules: str) -> list[Kernel]:
+    """Return the kernels that `warm` would compile: those that are neither loaded nor cached for this processor.
+
+    Cost: a twentieth of a second, and importing numba.
+    """
     for module in sorted(each.name for each in pkgutil.iter_modules([str(PACKAGE)])):
-        if module != "__main__":
-            importlib.import_module(f"{NAME}.{module}")
-    kernels, compiled = kernels_of(*modules), 0
-    for kernel in kernels:
-        before = len(kernel.stats.cache_misses)
-        kernel.compile(signature(kernel.py_func))
-        compiled += len(kernel.stats.cache_misses) > before
-    return Warmth(len(kernels), compiled, directory())
+        importlib.import_module(f"{NAME}.{module}")
+    if not prepare():
+        return []
+    return [each for each in kernels_of(*modules) if not is_kept(each.dispatcher, signature(each.py_func))]
 
 
-def kernels_of(*modules: str) -> list[Any]:
+def kernels_of(*modules: str) -> list[Kernel]:
     """Return our kernels and those that were imported from the folders of ``modules`` and below."""
     packages = tuple(f"{package_of(module)}." for module in (f"{NAME}.", *modules))
     return [kernel for kernel in KERNELS if f"{kernel.py_func.__module__}.".startswith(packages)]

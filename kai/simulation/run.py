@@ -14,6 +14,7 @@ from kai.framework.hooks import PluginUse
 from kai.intake import Intake
 from kai.simulation.between import Aftermath, next_objects
 from kai.simulation.case import Case
+from kai.simulation.pace import settle_for, settle_on
 from kai.state.snapshot import Snapshot
 
 
@@ -62,6 +63,7 @@ def simulate(
     """
     profile = make_profile(case.configuration, registry)
     profile = attrs.evolve(profile, plugins=profile.plugins + more)
+    settle_for(case.objects, profile)
     watch = observer or Silent()
     intake = Intake(case.settings)
     objects = case.objects
@@ -99,6 +101,7 @@ def objects_after(outcome: Outcome) -> ClusterObjects:
 
 def decide(snapshot: Snapshot, profile: Profile, number: int, observer: Observer | None = None) -> Cycle:
     """Return what is decided once on ``snapshot``; the cycle bears ``number``."""
+    settle_on(snapshot, profile)
     sink = Recorder()
     report = run_cycle(snapshot, profile, sink, observer or Silent())
     return Cycle(number=number, snapshot=snapshot, report=report, decisions=tuple(sink.decisions))

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.architecture.source import modules
+from tests.architecture.source import ROOT, modules
 
 HEAVY = ("numba", "numpy", "kubernetes_asyncio", "aiohttp", "opentelemetry", "kai.kernels", "kai.framework")
 
@@ -60,3 +60,19 @@ def test_a_process_loads_the_parts_of_its_role_alone(role: str) -> None:
     )
     seen = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=False)
     assert (seen.returncode, seen.stdout.split()) == (0, []), seen.stderr
+
+
+SMALL = (["version"], ["plugins"], ["plugins", "--time", "examples/lab"], ["simulate", "examples/lab"])
+"""Commands that a person types first. What they decide on is small, so nothing is compiled for it."""
+
+
+@pytest.mark.parametrize("words", SMALL, ids=" ".join)
+def test_the_first_commands_do_without_the_compiler(words: list[str]) -> None:
+    look = (
+        "import sys, kai.cli.command as command\n"
+        f"status = command.run({words!r})\n"
+        "print(*sorted(set(sys.modules) & {'numba', 'llvmlite'}), file=sys.stderr)\n"
+        "sys.exit(status)"
+    )
+    seen = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (seen.returncode, seen.stderr.splitlines()[-1:]) == (0, [""]), seen.stderr

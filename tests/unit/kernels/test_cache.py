@@ -7,7 +7,8 @@ from pathlib import Path
 import numba
 import pytest
 
-from kai.kernels import cache, warm
+from kai.kernels import cache
+from kai.kernels.warm import warm
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="with the JIT off nothing is cached")
 
@@ -30,7 +31,7 @@ from kai.kernels.fairshare import divide
 
 one, shares = np.ones(1), np.zeros(1)
 print(divide(4.0, np.zeros(1, np.int64), np.zeros(1, np.int64), one, -one, one, 0 * one, 3 * one, 1.0, shares))
-print(shares.tolist(), dict(divide.stats.cache_hits) != {}, directory())
+print(shares.tolist(), dict(divide.dispatcher.stats.cache_hits) != {}, directory())
 """
 
 TWICE = f"""
@@ -98,7 +99,7 @@ def test_a_filled_directory_that_cannot_be_written_to_is_read():
     warmth = warm()
     if warmth.directory is None:
         pytest.skip("there is no directory that kernels could have been kept in")
-    program = READ_ONLY + "from kai.kernels import warm\nprint(*warm())"
+    program = READ_ONLY + "from kai.kernels.warm import warm\nprint(*warm())"
     folder = cache.PACKAGE.parents[1]
     out = run(program, folder, NUMBA_CACHE_DIR=str(warmth.directory.parent))
     assert out == [f"{warmth.kernels} 0 {warmth.directory}"]
@@ -177,7 +178,7 @@ from racks.kernels import Racks, draw
 from kai.kernels import cache
 
 print(draw(Racks(drawn=np.zeros(1)), 1.0))
-hits = [kernel.stats.cache_hits for kernel in (draw, Racks._construct)]
+hits = [kernel.dispatcher.stats.cache_hits for kernel in (draw, Racks.constructor)]
 print(*(bool(found) for found in hits), cache.directory("racks").name)
 """
 

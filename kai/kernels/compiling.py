@@ -1,0 +1,107 @@
+"""The one place that compiles: functions, and the structs that they take. Imported when kernels are compiled.
+
+A function is compiled for the CPU on its first call: without the GIL (the service's event loop keeps its deadlines
+during a long cycle), without fast-math (a changed order of additions would change a decision) and cached on disk.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any, Final, get_args, get_origin
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.experimental import structref
+
+from kai.kernels import struct
+from kai.kernels.cache import install, spare
+from kai.kernels.struct import Struct
+
+# Parts of numba that its own types do not describe.
+_CONFIG: Any = numba.config
+_STRUCTREF: Any = structref
+_NJIT: Any = numba.njit
+
+IS_OFF: Final[bool] = bool(_CONFIG.DISABLE_JIT)
+_CACHED: Final = install()
+_SCALARS = {int: types.int64, float: types.float64, bool: types.boolean}
+_ELEMENTS = {np.int64: types.int64, np.float64: types.float64, np.bool_: types.boolean}
+_WITHOUT_WRAPPERS: Final = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+def compiled(function: Callable[..., Any], *, called_by_python: bool) -> Any:  # noqa: ANN401 - numba ships no types
+    """Return ``function`` as numba compiles it when it is called."""
+    wrappers: dict[str, bool] = {} if called_by_python else _WITHOUT_WRAPPERS
+    made = _NJIT(nogil=True, cache=_CACHED, error_model="numpy", **wrappers)(function)
+    spare(made, called_by_python=called_by_python)
+    return made
+
+
+def type_of(compiled_function: Any) -> Any:  # noqa: ANN401 - as above
+    """Return what the compiler knows a compiled function by."""
+    return compiled_function._numba_type_
+
+
+def compiled_type(hint: Any) -> Any:  # noqa: ANN401 - as above
+    """Return the compiler's type for the annotation of a field, or of a kernel's parameter."""
+    dimensions = 1
+    if get_origin(hint) is Annotated:
+        hint, dimensions = get_args(hint)
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    if isinstance(hint, type) and issubclass(hint, Struct):
+        return hint._numba_type_
+    element = get_args(get_args(hint)[1])[0]
+    return types.Array(_ELEMENTS[element], dimensions, "C")
+
+
+class _StructType(types.StructRef):
+    """The type that the compiler knows a struct by.
+
+    Its name is in that of every function that takes one. numba would put all fields into it: names of fifteen thousand
+    letters, which are nine tenths of what is kept of compiled kernels, and have to be read at every start.
+    """
+
+    def __init__(self, fields: list[tuple[str, Any]]) -> None:
+        """Remember the fields; there is one list of them for each class, so the class is name enough."""
+        super().__init__(fields)  # type: ignore[no-untyped-call]  # numba ships no types
+        self.name = f"{type(self).__module__}.{type(self).__name__}"
+
+    def preprocess_fields(self, fields: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+        """Return the fields as they are: none of them is a literal."""
+        return fields
+
+
+def make_known(cls: type[Struct]) -> Callable[..., Any]:
+    """Make the compiler's type of a struct, and return a function that fills one from its fields in order.
+
+    Structs in its fields are known before. The function is annotated like the fields.
+    """
+    name = f"{cls.__name__}Type"
+    kind = type(name, (_StructType,), {"__module__": cls.__module__})
+    # Compiled code refers to the type by its module and name, also when it comes out of the cache.
+    setattr(sys.modules[cls.__module__], name, kind)
+    _STRUCTREF.register(kind)
+    _STRUCTREF.define_boxing(kind, cls)
+    # What calls of kernels read for each argument.
+    cls._numba_type_ = kind([(field, compiled_type(hint)) for field, hint in cls._fields.items()])
+    return _constructor(cls)
+
+
+def _constructor(cls: type[Struct]) -> Callable[..., Any]:
+    """Return the function that is compiled to fill a struct.
+
+    Its text is made here, but it is compiled under the name of the file of structs: a cache needs a file to watch.
+    """
+    names = list(cls._fields)
+    lines = [f"def make_{cls.__name__}({', '.join(names)}):", "    _struct = _new(_kind)"]
+    lines += [f"    _struct.{name} = {name}" for name in names]
+    scope: dict[str, Any] = {"_new": structref.new, "_kind": cls._numba_type_, "__name__": cls.__module__}
+    text = "\n".join([*lines, "    return _struct"])
+    exec(compile(text, str(struct.__file__), "exec"), scope)  # noqa: S102  our own text, above
+    function: Callable[..., Any] = scope[f"make_{cls.__name__}"]
+    function.__annotations__ = dict(cls._fields)
+    return function
+
+
+__all__ = ["IS_OFF", "compiled", "compiled_type", "make_known", "type_of"]

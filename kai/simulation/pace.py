@@ -1,0 +1,36 @@
+"""How kernels run in simulations: as plain Python until compiling them pays (`kai.kernels.pace`)."""
+
+from typing import Final
+
+import numpy as np
+
+from kai.api.objects import ClusterObjects
+from kai.engine.profile import Profile
+from kai.kernels.pace import Pace, work_of
+from kai.progress import report
+from kai.state.snapshot import Snapshot
+
+COMPILING: Final = "compiling kernels (once, a minute or two)"
+_PACE: Final = Pace()
+
+
+def settle_for(objects: ClusterObjects, profile: Profile) -> None:
+    """Settle how kernels run before a cluster is read."""
+    waiting = sum(not pod.spec.node_name for pod in objects.pods)
+    _settle(work_of(len(objects.nodes), len(objects.pods), waiting), profile)
+
+
+def settle_on(snapshot: Snapshot, profile: Profile) -> None:
+    """Settle how kernels run before a snapshot is decided on, and count it as done."""
+    waiting = int(np.count_nonzero(snapshot.pod_node < 0))
+    work = work_of(len(snapshot.nodes), len(snapshot.pods), waiting)
+    _settle(work, profile)
+    _PACE.add(work)
+
+
+def _settle(work: int, profile: Profile) -> None:
+    modules = tuple(type(use.plugin).__module__ for use in profile.plugins)
+    _PACE.settle(work, modules, lambda done, total: report(COMPILING, done, total))
+
+
+__all__ = ["COMPILING", "settle_for", "settle_on"]

@@ -1,0 +1,118 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+from kai.kernels import _jit
+from kai.kernels.struct import Float64s, Struct
+
+ROOT = Path(__file__).parents[3]
+compiled = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="with the JIT off there is nothing to compile")
+
+
+class Amounts(Struct):
+    """For the kernels of these tests."""
+
+    values: Float64s
+    factor: float
+
+
+def run(program: str) -> list[str]:
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.splitlines()
+
+
+BEGIN = """
+import sys
+import numpy as np
+from kai.kernels import is_plain, run_compiled, run_plainly
+from kai.kernels.fairshare import divide
+
+def ask():
+    one, none = np.ones(1), np.zeros(1, np.int64)
+    return divide(4.0, none, none, one, -one, one, 0 * one, 3 * one, 1.0, np.zeros(1))
+
+"""
+
+
+@compiled
+def test_kernels_run_plainly_or_compiled_as_the_process_says_and_the_compiler_is_imported_for_one_only():
+    program = """
+run_plainly()
+print(ask(), is_plain(), "numba" in sys.modules)
+run_compiled()
+print(ask(), is_plain(), "numba" in sys.modules, divide.func is divide.dispatcher)
+run_plainly()
+print(ask(), is_plain(), divide.func is divide.py_func)
+"""
+    assert run(BEGIN + program) == ["1.0 True False", "1.0 False True True", "1.0 True True"]
+
+
+@compiled
+def test_a_process_that_says_nothing_compiles_with_the_first_call():
+    assert run(BEGIN + "print(is_plain(), ask(), is_plain(), divide.func is divide.dispatcher)") == [
+        "None 1.0 False True"
+    ]
+
+
+def test_with_the_compiler_switched_off_kernels_are_plain_whatever_is_said():
+    program = "import os\nos.environ['NUMBA_DISABLE_JIT'] = '1'\n" + BEGIN + "run_compiled()\nprint(ask(), is_plain())"
+    assert run(program) == ["1.0 True"]
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """Run kernels plainly, and as before when the test is over."""
+    before = _jit.is_plain()
+    _jit.run_plainly()
+    yield
+    if before is not True:
+        _jit.run_compiled()
+
+
+@compiled
+def test_a_struct_that_was_made_plainly_is_read_by_compiled_kernels_from_the_same_memory(plain):
+    @_jit.inner
+    def scaled(amounts, at):
+        return amounts.values[at] * amounts.factor
+
+    @_jit.kernel
+    def scale(amounts: Amounts) -> None:
+        for at in range(amounts.values.shape[0]):
+            amounts.values[at] = scaled(amounts, at)
+
+    scale.py_func.__globals__["scaled"] = scaled
+    amounts = Amounts(values=np.array([1.0, 2.0]), factor=3.0)
+    scale(amounts)
+    assert "_meminfo" not in vars(amounts)
+    _jit.run_compiled()
+    scale(amounts)
+    assert "_meminfo" in vars(amounts)
+    assert (amounts.values.tolist(), amounts.factor) == ([9.0, 18.0], 3.0)
+    _jit.run_plainly()
+    scale(amounts)
+    assert amounts.values.tolist() == [27.0, 54.0]
+
+
+def test_a_kernel_can_be_looked_at_like_its_function():
+    @_jit.kernel
+    def half(amount: float) -> float:
+        """Return half of it."""
+        return amount / 2
+
+    assert half.__doc__ == "Return half of it."
+    assert half.py_func.__name__ == "half"
+    assert half.__wrapped__ is half.py_func
+
+
+def test_a_field_that_kernels_cannot_take_is_refused_by_name():
+    with pytest.raises(
+        TypeError, match=r"Amounts.values: found int64\[2\], expected a writable, contiguous array\(float64, 1d, C\)"
+    ):
+        Amounts(values=np.zeros(2, np.int64), factor=1.0)
+    with pytest.raises(TypeError, match="fields missing or unknown: factor"):
+        Amounts(values=np.zeros(2))
