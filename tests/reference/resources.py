@@ -41,5 +41,10 @@ def _fields(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, st
         wanted = [kind, *(f"one of {', '.join(map(str, each['enum']))}" for _ in [0] if "enum" in each)]
         wanted += ["required"] if name in schema.get("required", ()) else []
         wanted += [f"default {each['default']}"] if "default" in each else []
-        yield f"`{place}`", ", ".join(wanted), each.get("description") or below.get("description", "")
+        yield _breakable(place), ", ".join(wanted), each.get("description") or below.get("description", "")
         yield from _fields(below, place)
+
+
+def _breakable(place: str) -> str:
+    """Return a path as code, with places where a long one may be broken."""
+    return f"`{place}`" if len(place) < 36 else f"<code>{place.replace('.', '.<wbr>')}</code>"
