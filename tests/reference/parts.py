@@ -8,6 +8,7 @@ from tests.reference.marks import Make
 from tests.reference.names import names
 from tests.reference.output import output
 from tests.reference.policy import actions, default_configuration, parameters, peer_plugins, plugins
+from tests.reference.reasons import reasons
 from tests.reference.resources import resource
 
 PARTS: Mapping[str, Make] = {
@@ -21,5 +22,6 @@ PARTS: Mapping[str, Make] = {
     "parameters": parameters,
     "peer-plugins": peer_plugins,
     "plugins": plugins,
+    "reasons": reasons,
     "resource": resource,
 }

@@ -3,9 +3,11 @@
 import pytest
 
 from kai.api import names
+from kai.explain.codes import REASON_CODES
 from tests.reference.marks import DOCS, END, PART, filled, pages
 from tests.reference.names import meanings
 from tests.reference.parts import PARTS
+from tests.reference.reasons import TITLES
 from tests.reference.resources import definitions
 
 PAGES = pages()
@@ -47,3 +49,11 @@ def test_a_part_between_marks_is_replaced_and_nothing_else():
     page = f"a\n<!-- generated: x 1 2 -->\nold\n{END}\nb\n"
     made = filled(page, {"x": lambda words, before: f"{words} after {before.strip()}"})
     assert made == f"a\n<!-- generated: x 1 2 -->\n1 2 after a\n{END}\nb\n"
+
+
+def test_every_reason_code_has_an_anchor():
+    page = (DOCS / "pending.md").read_text(encoding="utf-8")
+    headings = [line.removeprefix("#### ") for line in page.splitlines() if line.startswith("#### ")]
+    assert headings == [*(each.code for each in REASON_CODES), "SetAside"]
+    assert len({heading.lower() for heading in headings}) == len(headings), "anchors are small letters"
+    assert {each.stage for each in REASON_CODES} == set(TITLES)

@@ -1,0 +1,26 @@
+"""The reason codes, each with an anchor of its own, from ``kai.explain.codes``."""
+
+from kai.explain.codes import REASON_CODES, Stage
+
+TITLES = {
+    Stage.QUEUE: "The queue or the group cannot be used as it is written",
+    Stage.READINESS: "Too few pods exist",
+    Stage.IMPOSSIBLE: "The nodes could not hold it if they were empty",
+    Stage.LIMIT: "A limit",
+    Stage.QUOTA: "A quota that non-preemptible work must fit into",
+    Stage.MATCH: "No node matches",
+    Stage.ROOM: "The whole gang, or a domain, has no room",
+    Stage.FAIRNESS: "There is no room, and none may be taken",
+    Stage.OTHERS: "Others are in the way, or are leaving",
+}
+
+
+def reasons(_: str, __: str) -> str:
+    """Return a section for each stage, in the order of dominance, and below it one for each code."""
+    lines: list[str] = []
+    for stage in Stage:
+        lines += [f"### {TITLES[stage]}", ""]
+        for each in REASON_CODES:
+            if each.stage is stage:
+                lines += [f"#### {each.code}", "", each.means, "", f"*What to do:* {each.help}", ""]
+    return "\n".join(lines)
