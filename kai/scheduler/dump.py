@@ -32,6 +32,7 @@ MEMBER: Final = "snapshot.json"
 _NANOSECONDS: Final = 10**9
 # Kinds that the peer's archive has no list for.
 _NOT_THEIRS: Final = frozenset({"foreign", "namespaces", "pod_disruption_budgets", "resource_claim_templates"})
+_OURS: Final = ("namespaces", "pod_disruption_budgets", "resource_claim_templates")
 _SHARDED: Final = frozenset({"queues", "pod_groups"})
 _DEFAULT: Final[Mapping[str, Any]] = {
     "actions": "allocate, consolidation, reclaim, preempt, stalegangeviction",
@@ -76,7 +77,12 @@ class Input:
 
 def archive(given: Input, settings: SchedulerSettings) -> bytes:
     """Return the archive of a cycle's input. Cost: seconds for tens of thousands of pods; not for the event loop."""
-    document = {
+    return packed(archive_document(given, settings))
+
+
+def archive_document(given: Input, settings: SchedulerSettings) -> dict[str, Any]:
+    """Return what an archive says. Below ``kai`` is what the peer passes over: what its archive has no place for."""
+    return {
         "config": peer_configuration(settings),
         "schedulerParams": parameters(settings),
         "rawObjects": raw_objects(given.objects, settings),
@@ -89,12 +95,24 @@ def archive(given: Input, settings: SchedulerSettings) -> bytes:
             **({"aside": _aside(given.aside)} if given.aside else {}),
             **({"usage": {queue: attrs.asdict(each) for queue, each in given.usage.items()}} if given.usage else {}),
             **({"config": _without_password(settings.document)} if _is_ours(settings) else {}),
+            **_more_objects(given.objects),
         },
     }
+
+
+def packed(document: Mapping[str, Any]) -> bytes:
+    """Return an archive of what it says."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(MEMBER, json.dumps(document, separators=(",", ":")))
     return out.getvalue()
+
+
+def _more_objects(objects: ClusterObjects) -> dict[str, Any]:
+    """Return the objects that the peer's archive has no list for; {} if there are none."""
+    lists = {camel(field): [_plain(each) for each in getattr(objects, field)] for field in _OURS}
+    found = {key: members for key, members in lists.items() if members}
+    return {"objects": found} if found else {}
 
 
 def _aside(aside: Aside) -> list[list[object]]:

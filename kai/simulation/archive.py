@@ -19,7 +19,7 @@ from kai.api.kinds import BY_CLASS, ApiObject
 from kai.api.objects import FIELD_OF, ClusterObjects, collect
 from kai.api.wire import camel
 from kai.configuration.peer_settings import Settings
-from kai.configuration.reading import read_peer
+from kai.configuration.reading import Configuration, read_configuration, read_peer
 from kai.errors import InputError
 from kai.intake.aside import FIELD_OF_KIND, Suspect, without
 from kai.model.noroom import NoRoom
@@ -48,16 +48,20 @@ def read_archive(path: Path, name: str) -> Case:
     raw = document.get("rawObjects")
     if not isinstance(raw, Mapping):
         raise InputError.about(f"{name}: {MEMBER}", "rawObjects", found=raw, wanted="lists of objects")
-    objects, notes = _objects(raw, name)
+    own = _mapping(document, "kai", name)
+    objects, notes = _objects({**raw, **_mapping(own, "objects", name)}, name)
     objects = without(objects, _aside(document, name))
     settings = Settings(_mapping(document, "schedulerParams", name), f"{name}: schedulerParams", zeroed=True)
-    configuration = read_peer(_mapping(document, "config", name), f"{name}: config", None)
-    usage = read_past_usage(_mapping(document, "kai", name).get("usage"), f"{name}: {MEMBER}", "kai.usage")
+    written = own.get("config") or _mapping(document, "config", name)
+    configuration = _configuration(own, document, name)
+    usage = read_past_usage(own.get("usage"), f"{name}: {MEMBER}", "kai.usage")
     return Case(
         name=name,
         title=path.stem,
         objects=objects,
-        now=newest_time(objects),
+        now=_now(own, objects),
+        document=written if isinstance(written, Mapping) and written else None,
+        recorded=own.get("plan") if isinstance(own.get("plan"), Mapping) else None,
         configuration=attrs.evolve(configuration, parameters=settings.parameters(configuration.parameters)),
         settings=intake_settings(settings),
         awaited=_awaited(document, name),
@@ -65,6 +69,19 @@ def read_archive(path: Path, name: str) -> Case:
         usage=usage,
         notes=notes + configuration.notes + unread(configuration, usage),
     )
+
+
+def _configuration(own: Mapping[str, Any], document: Mapping[str, Any], name: str) -> Configuration:
+    """Return the configuration that a snapshot was taken with: in our own form where it was written so."""
+    if own.get("config"):
+        return read_configuration(own["config"], f"{name}: kai.config")
+    return read_peer(_mapping(document, "config", name), f"{name}: config", None)
+
+
+def _now(own: Mapping[str, Any], objects: ClusterObjects) -> float:
+    """Return when a snapshot was taken: our own archives say so."""
+    now = own.get("now")
+    return float(now) if isinstance(now, int | float) and not isinstance(now, bool) else newest_time(objects)
 
 
 def _awaited(document: Mapping[str, Any], name: str) -> tuple[str, ...]:

@@ -67,6 +67,10 @@ class Case:
     expected: Mapping[str, Any] | None = None
     sentences: Expected | None = None
     """What a scenario in the short form expects."""
+    document: Mapping[str, Any] | None = None
+    """The configuration as a snapshot carries it; None for the default one."""
+    recorded: Mapping[str, Any] | None = None
+    """The decisions that a snapshot says were made of it, as a plan."""
     notes: tuple[str, ...] = ()
     """What was passed over or changed while reading."""
     unused: tuple[Unused, ...] = ()

@@ -74,6 +74,7 @@ def test_parameters_have_the_peers_names_and_zero_is_left_out():
         "cycle": 7,
         "awaited": ["default/g"],
         "grants": [["go", 3], ["stop", 1]],
+        "objects": {"namespaces": [{"metadata": {"name": "default", "uid": "uid-default"}}]},
     }
 
 

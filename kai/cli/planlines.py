@@ -1,0 +1,64 @@
+"""A plan for people: one line for each job and what happens to its pods, and a line that counts."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kai.cli.tables import Column, table
+
+if TYPE_CHECKING:
+    from kai.cli.console import Console
+    from kai.simulation.plan import Plan
+
+_MARKS = {"place": "+", "hold": "o", "evict": "-", "move": "~"}
+_COLORS = {"place": "green", "hold": "cyan", "evict": "red", "move": "yellow"}
+_FEW = 4
+
+
+def plan_lines(plan: "Plan", console: "Console") -> str:
+    """Return the lines of a plan."""
+    document = plan.document()
+    rows = [row for kind in _MARKS for row in _rows(kind, document[kind], console)]
+    heads = [
+        Column(head=""),
+        Column(head="JOB"),
+        Column(head="PODS", right=True),
+        Column(head="GPUS", right=True),
+        Column(head="NODES", least=12, drop=1),
+        Column(head="WHY", least=12),
+    ]
+    parts = [table(heads, rows, console.width)] if rows else []
+    return "\n\n".join([*parts, counting(plan.counts)])
+
+
+def counting(counts: Mapping[str, int]) -> str:
+    """Return one sentence with the counts of a plan; what is none is left out."""
+    words = {"start": "to start", "hold": "to start when others have left", "evict": "to evict", "move": "to move"}
+    told = [f"{count} {words[kind]}" for kind, count in counts.items() if count]
+    return f"Plan: {', '.join(told)} (pods)." if told else "Plan: nothing to do."
+
+
+def _rows(kind: str, items: Sequence[Mapping[str, Any]], console: "Console") -> Iterable[Sequence[str]]:
+    by_job: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for each in items:
+        by_job.setdefault((each["job"] or each["pod"], _why(kind, each)), []).append(each)
+    for (job, why), members in by_job.items():
+        nodes = sorted({str(each["node"]) for each in members})
+        yield (
+            console.styled(_MARKS[kind], fg=_COLORS[kind]),
+            job,
+            str(len(members)),
+            f"{sum(each['gpus'] for each in members):g}",
+            " ".join(nodes[:_FEW]) + (f" and {len(nodes) - _FEW} more" if len(nodes) > _FEW else ""),
+            why,
+        )
+
+
+def _why(kind: str, item: Mapping[str, Any]) -> str:
+    queue = f"queue {item['queue']}"
+    if kind == "place":
+        return queue
+    if kind == "hold":
+        return f"{queue}; when others have left"
+    gains = f" for {item['aggressor']}" if item.get("aggressor") else ""
+    rule = f": {item['rule']}" if item.get("rule") else ""
+    return f"{item['cause']}{gains}{rule}"

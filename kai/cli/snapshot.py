@@ -1,0 +1,96 @@
+"""``kai snapshot``: write down what the scheduler sees, to be asked and decided upon elsewhere."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kai.cli.console import Console
+from kai.cli.sources import Source, source_options
+from kai.errors import InputError
+
+if TYPE_CHECKING:
+    from kai.simulation.case import Case
+    from kai.simulation.request import Result
+
+EPILOG = """\b
+What is in config maps, and secrets, are never in a snapshot, nor images, commands and environment variables.
+Annotations that kai does not read are left out unless --redact=none is given; --redact=names hides all names
+as well and leaves the decisions the same. Labels and requests of every pod are in it: treat it as confidential.
+
+\b
+  kai snapshot now.zip                       the cluster of the current context
+  kai snapshot theirs.zip --redact=names     to be sent to strangers
+  kai snapshot old.zip --compat -f lab/      what KAI-Scheduler's tools read
+  kai why train --from now.zip
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option(
+    "--redact",
+    type=click.Choice(("annotations", "names", "none")),
+    default="annotations",
+    is_flag=False,
+    flag_value="annotations",
+    help="What to leave out: annotations that kai does not read (default), names as well, or neither.",
+)
+@click.option("--compat", is_flag=True, help="Write KAI-Scheduler's archive, without what only kai reads.")
+@source_options(("table", "json", "yaml"), watch=False)
+def snapshot(file: str, source: Source, console: Console, redact: str, *, compat: bool) -> int:
+    """Save the state that the scheduler sees, with the decisions that it leads to, in FILE."""
+    from kai.scheduler.dump import packed
+
+    result = source.decide()
+    case = source.case_of(result)
+    document = written(case, result)
+    if redact != "none":
+        from kai.simulation.redaction import without_annotations, without_names
+
+        document = without_annotations(document)
+        if redact == "names":
+            document = without_names(document)
+    if compat:
+        document.pop("kai")
+    try:
+        Path(file).write_bytes(packed(document))
+    except OSError as error:
+        raise InputError(f"{file}: found {error.strerror or error}, expected a file that can be written") from None
+    _say(file, case, document, console, redact=redact)
+    return 0
+
+
+def written(case: "Case", result: "Result") -> dict[str, Any]:
+    """Return what a snapshot of a case says, with the plan that was made of it."""
+    from kai.scheduler.dump import Input, archive_document
+    from kai.scheduler.settings import SchedulerSettings
+    from kai.simulation.plan import plan_of
+
+    given = Input(
+        objects=case.objects, now=case.now, cycle=1, awaited=case.awaited, refused=case.refused, usage=case.usage
+    )
+    settings = SchedulerSettings(configuration=case.configuration, document=case.document, intake=case.settings)
+    document = archive_document(given, settings)
+    if result.outcome is not None:
+        document["kai"] = {**document["kai"], "plan": plan_of(result.outcome).document()}
+    return document
+
+
+def _say(file: str, case: "Case", document: dict[str, Any], console: Console, *, redact: str) -> None:
+    """Say what is in the file."""
+    counts = {key: len(items) for key, items in document["rawObjects"].items() if items}
+    if console.output != "table":
+        from kai.cli.envelope import envelope, write_document
+
+        head = envelope("Snapshot", case.origin)
+        write_document({**head, "file": file, "redacted": redact, "counts": counts}, console)
+        return
+    told = " · ".join(
+        f"{counts.get(key, 0)} {name}"
+        for key, name in (("nodes", "nodes"), ("pods", "pods"), ("podGroups", "jobs"), ("queues", "queues"))
+    )
+    console.write(f"saved {file}: {told}")
+    plan = (document.get("kai") or {}).get("plan")
+    if plan:
+        console.write(f"decisions {plan['decisionHash']}; again: kai replay {file} --expect")

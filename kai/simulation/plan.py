@@ -1,0 +1,192 @@
+"""The decisions of an outcome as a plan: which pods start where, which wait for a place, which have to go and for whom.
+
+A plan is values with names, so that it can be written down, compared with another, and found equal by its hash.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kai.framework.decisions import Bind, Decision, Evict
+from kai.model.axis import GPU, GPU_UNIT
+from kai.simulation.run import Cycle, Outcome
+
+KINDS = ("place", "evict", "move", "hold")
+
+
+@attrs.frozen(kw_only=True)
+class Place:
+    """A pod that starts."""
+
+    cycle: int
+    pod: str
+    job: str
+    queue: str
+    node: str
+    gpus: float
+    slots: tuple[str, ...] = ()
+    """The devices that it shares; one that begins with + is opened for it."""
+    share: float | None = None
+    """The part of each of them; None for a pod with whole GPUs or none."""
+
+
+@attrs.frozen(kw_only=True)
+class Hold:
+    """A pod that is promised a place which others have still to leave."""
+
+    cycle: int
+    pod: str
+    job: str
+    queue: str
+    node: str
+    gpus: float
+
+
+@attrs.frozen(kw_only=True)
+class Departure:
+    """A pod that has to go."""
+
+    cycle: int
+    pod: str
+    job: str
+    queue: str
+    node: str
+    gpus: float
+    cause: str
+    rule: str
+    aggressor: str | None = None
+    to: str | None = None
+    """The node that it is promised in exchange; such a pod moves."""
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """What is decided in all cycles of an outcome, in the order of the decisions."""
+
+    place: tuple[Place, ...]
+    hold: tuple[Hold, ...]
+    evict: tuple[Departure, ...]
+    move: tuple[Departure, ...]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many pods start, are promised a place, have to go, and move."""
+        return {
+            "start": len(self.place),
+            "hold": len(self.hold),
+            "evict": len(self.evict),
+            "move": len(self.move),
+        }
+
+    @property
+    def digest(self) -> str:
+        """Return a digest that is the same for the same decisions."""
+        return digest_of(self._items())
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan as plain values, under the names of the output kind."""
+        items = self._items()
+        return {**items, "counts": dict(self.counts), "decisionHash": digest_of(items)}
+
+    def _items(self) -> dict[str, list[dict[str, Any]]]:
+        return {kind: [attrs.asdict(each) for each in getattr(self, kind)] for kind in KINDS}
+
+
+def digest_of(plan: Mapping[str, Any]) -> str:
+    """Return a digest of the decisions in a plan's document, whatever their order.
+
+    A device that is opened has a name of the moment; that one is opened is the decision.
+    """
+    lines = sorted(
+        json.dumps({"kind": kind, **_comparable(each)}, sort_keys=True) for kind in KINDS for each in plan[kind]
+    )
+    return hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()
+
+
+def plan_of(outcome: Outcome) -> Plan:
+    """Return the plan of all cycles of an outcome."""
+    place: list[Place] = []
+    hold: list[Hold] = []
+    gone: list[Departure] = []
+    for cycle in outcome.cycles:
+        for decision in cycle.decisions:
+            common = _common(cycle, decision)
+            if isinstance(decision, Bind):
+                shared = bool(decision.devices)
+                share = round(decision.gpu_portion, 3) if shared else None
+                place.append(Place(**common, slots=tuple(decision.devices), share=share))
+            elif isinstance(decision, Evict):
+                gone.append(_departure(cycle, decision, common))
+            else:
+                hold.append(Hold(**common))
+    return Plan(
+        place=tuple(place),
+        hold=tuple(hold),
+        evict=tuple(each for each in gone if each.to is None),
+        move=tuple(each for each in gone if each.to is not None),
+    )
+
+
+def _common(cycle: Cycle, decision: Decision) -> dict[str, Any]:
+    snapshot, pod = cycle.snapshot, decision.pod
+    group = int(snapshot.pod_group[pod])
+    node = int(snapshot.pod_node[pod]) if isinstance(decision, Evict) else decision.node
+    return {
+        "cycle": cycle.number,
+        "pod": snapshot.pods[pod].key,
+        "job": snapshot.groups[group].key if group >= 0 else "",
+        "queue": snapshot.groups[group].queue if group >= 0 else "",
+        "node": snapshot.nodes[node].name if node >= 0 else "",
+        "gpus": round(int(snapshot.requests[int(snapshot.pod_shape[pod]), GPU]) / GPU_UNIT, 3),
+    }
+
+
+def _departure(cycle: Cycle, decision: Evict, common: Mapping[str, Any]) -> Departure:
+    snapshot = cycle.snapshot
+    return Departure(
+        **common,
+        cause=decision.cause.value,
+        rule=decision.rule,
+        aggressor=snapshot.groups[decision.aggressor].key if decision.aggressor >= 0 else None,
+        to=snapshot.nodes[decision.moved_to].name if decision.moved_to >= 0 else None,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Difference:
+    """One decision that is in one of two plans only."""
+
+    kind: str
+    """place, hold, evict or move."""
+    cycle: int
+    pod: str
+    job: str
+    recorded: Mapping[str, Any] | None
+    now: Mapping[str, Any] | None
+
+
+def differences(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Difference, ...]:
+    """Return in what two plans differ, as documents: pod by pod and kind by kind, in the order of cycles and pods."""
+    out: list[Difference] = []
+    for kind in KINDS:
+        before, after = _by_pod(recorded.get(kind)), _by_pod(now.get(kind))
+        for key in sorted(before.keys() | after.keys()):
+            one, other = before.get(key), after.get(key)
+            if one is None or other is None or _comparable(one) != _comparable(other):
+                known = one or other or {}
+                job = str(known.get("job", ""))
+                out.append(Difference(kind=kind, cycle=key[0], pod=key[1], job=job, recorded=one, now=other))
+    return tuple(sorted(out, key=lambda each: (each.cycle, each.pod, each.kind)))
+
+
+def _by_pod(items: object) -> dict[tuple[int, str], Mapping[str, Any]]:
+    found = items if isinstance(items, list | tuple) else ()
+    return {(int(each.get("cycle", 1)), str(each.get("pod", ""))): each for each in found if isinstance(each, Mapping)}
+
+
+def _comparable(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    slots = item.get("slots") or ()
+    return {**item, "slots": sorted("+" if str(name).startswith("+") else str(name) for name in slots)}

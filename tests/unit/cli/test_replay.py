@@ -1,0 +1,116 @@
+"""``kai snapshot``, ``kai replay`` and ``kai diff``: a cluster written down, decided again, compared."""
+
+import json
+import zipfile
+
+import pytest
+import yaml
+
+from kai.cli.command import run
+
+CLUSTER = """
+about: One starts, one waits.
+cluster: {nodes: {n1: {gpu: 2}}}
+queues: {root: {quota: 2}, a: {parent: root, quota: 2}}
+groups:
+  starts: {queue: a, each: {gpu: 1}}
+  waits: {queue: a, each: {gpu: 2}}
+run: [allocate]
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    path = tmp_path / "one.yaml"
+    path.write_text(CLUSTER)
+    return str(path)
+
+
+@pytest.fixture
+def saved(tmp_path, cluster, capsys):
+    path = str(tmp_path / "now.zip")
+    assert run(["snapshot", path, "-f", cluster, "-q"]) == 0
+    capsys.readouterr()
+    return path
+
+
+def test_a_snapshot_says_what_is_in_it_and_how_to_go_on(tmp_path, cluster, capsys):
+    path = str(tmp_path / "now.zip")
+    assert run(["snapshot", path, "-f", cluster]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == f"saved {path}: 1 nodes · 2 pods · 2 jobs · 2 queues"
+    assert second.endswith(f"again: kai replay {path} --expect")
+
+
+def test_what_is_saved_is_decided_as_before(saved, capsys):
+    assert run(["replay", saved, "--expect"]) == 0
+    text = capsys.readouterr().out
+    assert "Plan: 1 to start (pods)." in text
+    assert text.splitlines()[-1].endswith(", as recorded")
+
+
+def test_another_decision_than_the_recorded_one_ends_with_1_and_is_named(saved, tmp_path, capsys):
+    policy = tmp_path / "none.yaml"
+    policy.write_text("actions: preempt\n")
+    assert run(["replay", saved, "--policy", str(policy)]) == 1
+    text = capsys.readouterr().out
+    assert "1 differ from what is recorded:" in text
+    assert "recorded: starts on n1; now: not" in text
+
+
+def test_the_plan_for_programs_has_its_kind_and_hash(saved, capsys):
+    assert run(["replay", saved, "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["apiVersion"], document["kind"]) == ("output.kai/v1", "Plan")
+    assert [(each["pod"].rpartition("/")[2], each["node"]) for each in document["place"]] == [("starts-0", "n1")]
+    assert document["expected"] == {"equal": True, "differences": []}
+    assert len(document["decisionHash"]) == 16
+
+
+def test_a_snapshot_that_records_nothing_has_nothing_to_expect(tmp_path, cluster, capsys):
+    path = str(tmp_path / "theirs.zip")
+    assert run(["snapshot", path, "-f", cluster, "--compat", "-q"]) == 0
+    assert set(json.loads(zipfile.ZipFile(path).read("snapshot.json"))) == {"config", "schedulerParams", "rawObjects"}
+    assert run(["replay", path]) == 0
+    assert run(["replay", path, "--expect"]) == 4
+    assert "records no decisions" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_said(tmp_path, cluster, capsys):
+    assert run(["snapshot", str(tmp_path / "no" / "now.zip"), "-f", cluster]) == 4
+    assert "found No such file or directory, expected a file that can be written" in capsys.readouterr().err
+
+
+def test_two_snapshots_of_one_cluster_differ_in_nothing(saved, cluster, capsys):
+    assert run(["diff", saved, cluster, "--exit-code"]) == 0
+    assert capsys.readouterr().out == "nothing changes: the same decisions, jobs and figures\n"
+
+
+def test_two_policies_are_compared_on_one_cluster(saved, tmp_path, capsys):
+    policy = tmp_path / "none.yaml"
+    policy.write_text("actions: preempt\n")
+    assert run(["diff", "default", str(policy), "--on", saved, "--exit-code"]) == 1
+    text = capsys.readouterr().out
+    assert text.splitlines()[0].split() == ["default", "none", "better"]
+    assert "first divergence: cycle 1" in text
+    assert "default starts it on n1, none decides nothing about it" in text
+    assert run(["diff", "default", str(policy), "--on", saved]) == 0
+
+
+def test_a_comparison_for_programs(saved, tmp_path, capsys):
+    policy = tmp_path / "none.yaml"
+    policy.write_text("actions: preempt\n")
+    assert run(["diff", "default", str(policy), "--on", saved, "-o", "yaml"]) == 0
+    (document,) = yaml.safe_load_all(capsys.readouterr().out)
+    assert (document["kind"], document["a"], document["b"]) == ("Comparison", "default", "none")
+    started = next(each for each in document["metrics"] if each["name"] == "pods started")
+    assert (started["a"], started["b"], started["change"], started["better"]) == (1.0, 0.0, -1.0, "a")
+    assert document["firstDivergence"]["decisionB"] is None
+
+
+def test_results_that_were_written_down_are_compared(cluster, tmp_path, capsys):
+    for name, words in (("a", []), ("b", ["--actions", "preempt"])):
+        assert run(["simulate", cluster, "-o", "json", *words]) == 0
+        (tmp_path / f"{name}.json").write_text(capsys.readouterr().out)
+    assert run(["diff", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--exit-code"]) == 1
+    assert "jobs running" in capsys.readouterr().out
