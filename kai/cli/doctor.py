@@ -75,7 +75,7 @@ def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
     """
     import anyio
 
-    from kai.cli.version import DISTRIBUTION, installed
+    from kai.cli.distribution import DISTRIBUTION, installed
     from kai.cluster.client import Account, Client, user_agent
     from kai.cluster.clock import SystemClock
     from kai.doctor.reading import Look

@@ -2,18 +2,19 @@
 
 from typing import TYPE_CHECKING, Any
 
+from kai.cli.envelope import envelope
+
 if TYPE_CHECKING:
     from kai.simulation.check import Differences
     from kai.simulation.overview import Job, Overview, QueueLine, Share
     from kai.simulation.request import Result
 
-API_VERSION = "output.kai/v1"
 _GPU = 1000
 
 
 def document(result: "Result", differences: "Differences | None", *, explain: bool = False) -> dict[str, Any]:
     """Return the result as plain values, with explanations if they are wanted. Fields are only ever added."""
-    out: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "SimulationResult", **result.answer}
+    out: dict[str, Any] = {**envelope("SimulationResult", result.case.origin), **result.answer}
     if result.overview is not None:
         out |= _overview(result.overview)
     if explain and result.explained is not None:
@@ -35,7 +36,7 @@ def document(result: "Result", differences: "Differences | None", *, explain: bo
 def _overview(seen: "Overview") -> dict[str, Any]:
     return {
         "jobs": [_job(job) for job in seen.jobs],
-        "queues": [_queue(queue) for queue in seen.queues],
+        "queues": [queue_values(queue) for queue in seen.queues],
         "evictions": [{"pod": pod, "message": message} for pod, message in seen.evictions],
     }
 
@@ -68,7 +69,8 @@ def _job(job: "Job") -> dict[str, Any]:
     return out
 
 
-def _queue(queue: "QueueLine") -> dict[str, Any]:
+def queue_values(queue: "QueueLine") -> dict[str, Any]:
+    """Return one queue as plain values."""
     cpu, memory, gpu = queue.shares
     return {
         "name": queue.name,

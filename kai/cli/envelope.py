@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kai.cli.console import Console
-from kai.cli.version import DISTRIBUTION, installed
+from kai.cli.distribution import DISTRIBUTION, installed
 
 if TYPE_CHECKING:
     from kai.simulation.case import Origin

@@ -1,13 +1,11 @@
 """``kai plugins``: what is installed, what it does, whether it is enabled, how long it takes; a new package."""
 
-import json
-from typing import Any
-
 import click
 
 from kai.cli.console import Console, console_options
+from kai.cli.envelope import envelope, write_document
 from kai.cli.failures import say
-from kai.cli.tables import columns
+from kai.cli.tables import Column, table
 
 
 @click.group(invoke_without_command=True)
@@ -27,10 +25,17 @@ def plugins(context: click.Context, console: Console, path: str | None, case: st
     found = list_installed(path)
     if console.output in {"json", "yaml"}:
         items = [as_values(each) for each in found]
-        _write_document(console, {"apiVersion": "output.kai/v1", "kind": "PluginList", "items": items})
+        write_document({**envelope("PluginList"), "items": items}, console)
         return
-    more = ["HOOKS", "OPTIONS", "RIGHTS", "TARGET"] if console.wide else []
-    rows = [["NAME", "KIND", "ENABLED", "ORIGIN", "DOES", *more]]
+    heads = [
+        Column(head="NAME"),
+        Column(head="KIND", drop=2),
+        Column(head="ENABLED", right=True),
+        Column(head="ORIGIN", drop=1),
+        Column(head="DOES", least=20, drop=3),
+    ]
+    heads += [Column(head=head) for head in ("HOOKS", "OPTIONS", "RIGHTS", "TARGET") if console.wide]
+    rows = []
     for each in found:
         does = f"broken: {each.problem}" if each.problem else each.does or "-"
         row = [each.name, each.kind, str(each.position or "-"), each.origin, does]
@@ -39,7 +44,7 @@ def plugins(context: click.Context, console: Console, path: str | None, case: st
             row += ["; ".join(f"{name}: {text}" for name, text in each.options) or "-"]
             row += [", ".join(each.rights) or "-", each.target]
         rows.append(row)
-    console.write(columns(rows, right={2}))
+    console.write(table(heads, rows, console.width))
     enabled = sum(each.position is not None for each in found)
     console.talk(f"{enabled} of {len(found)} enabled; the number is the place in the order")
     for each in found:
@@ -71,17 +76,8 @@ def _show_times(console: Console, path: str | None, case: str) -> None:
 
     timing = time_plugins(case, None if path is None else load_policy(path))
     if console.output in {"json", "yaml"}:
-        _write_document(console, timing.values())
+        write_document({**envelope("PluginTimes"), **timing.values()}, console)
         return
     console.write(timing.table())
     taken = sum(each.seconds for each in timing.taken.values())
     console.talk(f"plugins took {taken * 1000:.3f} ms of {timing.seconds * 1000:.3f} ms; terms are the engine's own")
-
-
-def _write_document(console: Console, document: dict[str, Any]) -> None:
-    if console.output == "json":
-        console.write(json.dumps(document))
-        return
-    import yaml
-
-    console.write(yaml.safe_dump(document, sort_keys=False).rstrip())

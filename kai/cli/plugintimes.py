@@ -56,7 +56,7 @@ class Timing:
             {"plugin": plugin, "hook": hook, "calls": each.calls, "seconds": each.seconds, "share": self._share(each)}
             for (plugin, hook), each in self.taken.items()
         ]
-        return {"apiVersion": "output.kai/v1", "kind": "PluginTimes", "seconds": self.seconds, "items": items}
+        return {"seconds": self.seconds, "items": items}
 
     def _share(self, taken: Taken) -> float:
         return taken.seconds / self.seconds if self.seconds else 0.0

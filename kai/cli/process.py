@@ -24,6 +24,7 @@ from kai.api.kinds import ApiObject
 from kai.api.node import Node
 from kai.api.pod import Pod
 from kai.api.queue import Queue
+from kai.cli.distribution import DISTRIBUTION, installed
 from kai.cli.flags import Given
 from kai.cli.lives import Life
 from kai.cli.roleflags import ADMISSION, BINDER, FLAGS, LEASES, SCHEDULER, TOGETHER
@@ -38,7 +39,6 @@ from kai.cli.roles import (
     scheduler_settings,
     watches_of_plugins,
 )
-from kai.cli.version import DISTRIBUTION, installed
 from kai.cli.webhooks import CertificateSource, admission_settings, doors, wanted_certificate
 from kai.cluster.connect import Connection, Options, connect
 from kai.cluster.credentials import Source

@@ -1,10 +1,9 @@
 """Writing the result of a simulation in the form that was asked for."""
 
-import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kai.cli.console import Console
+from kai.cli.envelope import write_document
 
 if TYPE_CHECKING:
     from kai.simulation.check import Differences
@@ -16,7 +15,7 @@ def write_result(result: "Result", console: Console, *, differences: "Difference
     if console.output in {"json", "yaml"}:
         from kai.cli.documents import document
 
-        _write_document(document(result, differences, explain=explain), console)
+        write_document(document(result, differences, explain=explain), console)
         return
     if differences is not None:
         _write_verdict(result, differences, console)
@@ -35,18 +34,7 @@ def write_result(result: "Result", console: Console, *, differences: "Difference
 def write_failure(path: str, error: Exception, console: Console) -> None:
     """Write that there is no result, where machines read."""
     if console.output in {"json", "yaml"}:
-        _write_document({"scenario": path, "error": f"{type(error).__name__}: {error}"}, console)
-
-
-def _write_document(document: Mapping[str, Any], console: Console) -> None:
-    if console.output == "json":
-        console.write(json.dumps(document, ensure_ascii=console.plain))
-        return
-    import yaml
-
-    console.write(
-        "---\n" + yaml.safe_dump(document, sort_keys=False, allow_unicode=not console.plain, width=120).rstrip()
-    )
+        write_document({"scenario": path, "error": f"{type(error).__name__}: {error}"}, console)
 
 
 def _write_verdict(result: "Result", differences: "Differences", console: Console) -> None:

@@ -14,22 +14,26 @@ _LEAST_CELLS = 10
 _BESIDE = 2
 """A bar has room for what is more than the whole, and the head for the last digit of its scale."""
 LEGEND = "█ used  ▓ used above fair share (can be reclaimed)  ░ wanted  ◆ fair share  | quota  ] limit  » more"
-_CPU, _MEMORY, _GPU = 0, 1, 2
-_UNITS = {_CPU: (1000.0, "CORES"), _MEMORY: (1e9, "GB"), _GPU: (1000.0, "GPUs")}
+CPU, MEMORY, GPU = 0, 1, 2
+RESOURCES = {"gpu": GPU, "cpu": CPU, "memory": MEMORY}
+"""What flags call them."""
+_UNITS = {CPU: (1000.0, "CORES"), MEMORY: (1e9, "GB"), GPU: (1000.0, "GPUs")}
 
 
 def queue_tables(seen: "Overview", console: Console) -> str:
     """Return the tree for GPUs, or for CPU where there is no GPU; for every resource when the form is wide."""
-    resources = [_GPU, _CPU, _MEMORY] if console.wide else [_GPU if seen.totals[_GPU] else _CPU]
-    return "\n\n".join([*(_tree(seen, resource, console) for resource in resources), _legend(console)])
+    resources = [GPU, CPU, MEMORY] if console.wide else [GPU if seen.totals[GPU] else CPU]
+    return "\n\n".join(
+        [
+            *(queue_tree(seen.queues, seen.totals[resource], resource, console) for resource in resources),
+            legend(console),
+        ]
+    )
 
 
-def _legend(console: Console) -> str:
+def legend(console: Console) -> str:
+    """Return what the signs in bars mean."""
     return console.styled(wrapped(LEGEND, console.width, between="  "), dim=True)
-
-
-def _tree(seen: "Overview", resource: int, console: Console) -> str:
-    return queue_tree(seen.queues, seen.totals[resource], resource, console)
 
 
 def queue_tree(queues: "Sequence[QueueLine]", total: float, resource: int, console: Console) -> str:

@@ -337,7 +337,7 @@ class Store(Protocol):
         """Stop assuming something about an object."""
         ...
 
-    def adorn(self, cls: type[ApiObject], key: Key, annotations: Mapping[str, str]) -> None:
+    def overlay(self, cls: type[ApiObject], key: Key, annotations: Mapping[str, str]) -> None:
         """Show annotations on an object that another write will bring, or that need not be written.
 
         They are shown until the object has them or is gone, or until `forget_all`; other changes of it are shown as
@@ -345,7 +345,7 @@ class Store(Protocol):
         """
         ...
 
-    def is_adorned(self, cls: type[ApiObject], key: Key) -> bool:
+    def is_overlaid(self, cls: type[ApiObject], key: Key) -> bool:
         """Return whether annotations are shown on an object that it does not have."""
         ...
 

@@ -84,7 +84,7 @@ class Sender:
         key: Hashable,
         *,
         may_send: Callable[[], bool] = always,
-        hurried: bool = True,
+        urgent: bool = True,
     ) -> Answer | NoAnswer | Withheld:
         """Return the answer to a call; calls with the same key are sent one after the other, in order.
 
@@ -95,7 +95,7 @@ class Sender:
             call = attrs.evolve(call, may_send=may_send)
         is_read = call.method == "GET"
         started, attempt, refused = self.clock.monotonic(), 0, 0
-        with self._offered(key, hurried=hurried) as end:
+        with self._offered(key, urgent=urgent) as end:
             while True:
                 await self._turn(end.number)
                 away = await self._away()
@@ -153,9 +153,9 @@ class Sender:
         return isinstance(answer, Answer) and answer.status == 403 and self.rights.may_come(answer)
 
     @contextmanager
-    def _offered(self, key: Hashable, *, hurried: bool) -> Iterator[_End]:
+    def _offered(self, key: Hashable, *, urgent: bool) -> Iterator[_End]:
         """Hold a place in the window from the offer to the end, whatever that end is."""
-        number = self.window.offer(key, self.clock.monotonic(), hurried=hurried)
+        number = self.window.offer(key, self.clock.monotonic(), urgent=urgent)
         end = _End(number)
         done = False
         try:

@@ -49,7 +49,7 @@ class _Assumption(Generic[T]):
 
 
 @attrs.frozen
-class _Adornment:
+class _Overlay:
     """Annotations shown on an object that does not have them yet."""
 
     uid: str
@@ -96,7 +96,7 @@ class Shelf(Generic[T]):
         self._versions: dict[Key, tuple[str, int]] = {}
         """UID and version of what is really there, whether it could be read or not."""
         self._assumed: dict[Key, _Assumption[T]] = {}
-        self._adorned: dict[Key, _Adornment] = {}
+        self._overlaid: dict[Key, _Overlay] = {}
         self._rejected: dict[Key, Rejected] = {}
         self._graves: dict[str, int] = {}
         """UIDs of deleted objects and when they ended, so that a late word about them does not bring them back."""
@@ -280,57 +280,57 @@ class Shelf(Generic[T]):
         assumption = self._assumed.pop(key, None)
         if assumption is not None:
             if assumption.beneath is None:
-                self._adorned.pop(key, None)
+                self._overlaid.pop(key, None)
             self._show(key, assumption.beneath)
 
     def forget_all(self) -> None:
         """Show what is really there, of everything."""
         for key in list(self._assumed):
             self.forget(key)
-        for key, adornment in list(self._adorned.items()):
-            del self._adorned[key]
+        for key, overlay in list(self._overlaid.items()):
+            del self._overlaid[key]
             obj = self._shown.get(key)
             if obj is not None:
-                mine = adornment.annotations.keys()
+                mine = overlay.annotations.keys()
                 kept = {name: value for name, value in obj.metadata.annotations.items() if name not in mine}
                 self._set(key, _annotated(obj, kept))
 
-    # --- Adorning --------------------------------------------------------------------------------------------------
+    # --- Overlaying --------------------------------------------------------------------------------------------------
 
-    def adorn(self, key: Key, annotations: Mapping[str, str]) -> None:
+    def overlay(self, key: Key, annotations: Mapping[str, str]) -> None:
         """Show annotations on an object until it has them, or is gone; whatever else changes of it is shown as ever."""
         obj = self.actual(key)
-        known = self._adorned.get(key)
+        known = self._overlaid.get(key)
         if known is not None and known.annotations == annotations:
             return
         if obj is not None:
-            self._adorned[key] = _Adornment(obj.metadata.uid, dict(annotations))
+            self._overlaid[key] = _Overlay(obj.metadata.uid, dict(annotations))
             self._set(key, obj)
         elif key in self._assumed:
-            self._adorned[key] = _Adornment("", dict(annotations))
+            self._overlaid[key] = _Overlay("", dict(annotations))
             shown = self._shown[key]
             self._show(key, _annotated(shown, {**annotations, **shown.metadata.annotations}))
 
-    def is_adorned(self, key: Key) -> bool:
+    def is_overlaid(self, key: Key) -> bool:
         """Return whether annotations are shown on an object that it does not have."""
-        return key in self._adorned
+        return key in self._overlaid
 
-    def _with_adornment(self, key: Key, obj: T | None) -> T | None:
-        adornment = self._adorned[key]
-        if obj is None or adornment.uid not in {"", obj.metadata.uid}:
-            del self._adorned[key]
+    def _with_overlay(self, key: Key, obj: T | None) -> T | None:
+        overlay = self._overlaid[key]
+        if obj is None or overlay.uid not in {"", obj.metadata.uid}:
+            del self._overlaid[key]
             return obj
         there = obj.metadata.annotations
-        if adornment.annotations.keys() <= there.keys():
-            del self._adorned[key]
+        if overlay.annotations.keys() <= there.keys():
+            del self._overlaid[key]
             return obj
-        return _annotated(obj, {**adornment.annotations, **there})
+        return _annotated(obj, {**overlay.annotations, **there})
 
     # --- Showing ---------------------------------------------------------------------------------------------------
 
     def _set(self, key: Key, obj: T | None) -> None:
-        if key in self._adorned:
-            obj = self._with_adornment(key, obj)
+        if key in self._overlaid:
+            obj = self._with_overlay(key, obj)
         assumption = self._assumed.get(key)
         if assumption is None:
             self._show(key, obj)

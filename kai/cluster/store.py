@@ -271,14 +271,14 @@ class WatchedStore:
             for shelf in self._shelves.values():
                 shelf.forget_all()
 
-    def adorn(self, cls: type[ApiObject], key: Key, annotations: Mapping[str, str]) -> None:
+    def overlay(self, cls: type[ApiObject], key: Key, annotations: Mapping[str, str]) -> None:
         """Show annotations on an object until it has them, or is gone."""
         with self.taking():
-            self.shelf(cls).adorn(key, annotations)
+            self.shelf(cls).overlay(key, annotations)
 
-    def is_adorned(self, cls: type[ApiObject], key: Key) -> bool:
+    def is_overlaid(self, cls: type[ApiObject], key: Key) -> bool:
         """Return whether annotations are shown on an object that it does not have."""
-        return self.shelf(cls).is_adorned(key)
+        return self.shelf(cls).is_overlaid(key)
 
     def is_assumed(self, cls: type[ApiObject], key: Key) -> bool:
         """Return whether something is assumed at a key."""

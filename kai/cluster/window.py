@@ -5,11 +5,12 @@ increase, multiplicative decrease. It keeps a width of eight, because a far serv
 server that is busy says for how long it wants to be left alone. Requests with the same key go one after the other, in
 the order in which they were offered.
 
-In a rush, when hurried requests come thick and fast or are answered slowly, unhurried requests stand back: a bind
-would wait while the server works on a report. The longer unhurried requests have waited, the more of them go anyway.
+In a peak of load, when urgent requests come thick and fast or are answered slowly, deferrable requests stand back: a
+bind would wait while the server works on a report. The longer deferrable requests have waited, the more of them go
+anyway.
 
-Holds: at most `widest` requests are on the way, half of them at most unhurried ones; nothing is sent before the time
-until which the server asked to be left alone. Whatever was offered is sent at last, however long a rush lasts.
+Holds: at most `widest` requests are on the way, half of them at most deferrable ones; nothing is sent before the time
+until which the server asked to be left alone. Whatever was offered is sent at last, however long a peak of load lasts.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _SLOW_FACTOR: Final = 6.0
 _FORGETTING: Final = 1.02
 _PAUSE: Final = 1.0
 _HALF_LIFE: Final = 0.5
-_RUSH: Final = 16.0
-"""So many hurried requests, each half as much after every half-life, are a rush: about 22 a second."""
+_PEAK: Final = 16.0
+"""So many urgent requests, each half as much after every half-life, are a peak of load: about 22 a second."""
 _BUSY: Final = 4
-"""So many hurried requests on the way are a rush as well: the server does not keep up with them."""
+"""So many urgent requests on the way are a peak of load as well: the server does not keep up with them."""
 _AGAIN: Final = 0.25
 _STANDING_BACK: Final = 4.0
-"""How long one unhurried request stands back, and how much longer each further one beside it."""
+"""How long one deferrable request stands back, and how much longer each further one beside it."""
 
 
 @attrs.define
@@ -46,7 +47,7 @@ class _Ticket:
 
     number: int
     key: Hashable
-    hurried: bool
+    urgent: bool
     offered_at: float = 0.0
     sent_at: float = -1.0
 
@@ -62,23 +63,23 @@ class Window:
     width: float = 16.0
     in_flight: int = 0
     _tickets: dict[int, _Ticket] = attrs.field(factory=dict)
-    _hurried: deque[_Ticket] = attrs.field(factory=deque)
-    _unhurried: deque[_Ticket] = attrs.field(factory=deque)
+    _urgent: deque[_Ticket] = attrs.field(factory=deque)
+    _deferrable: deque[_Ticket] = attrs.field(factory=deque)
     _behind: dict[Hashable, deque[_Ticket]] = attrs.field(factory=dict)
     """Who waits for an earlier request with the same key; a key that is there is taken."""
-    _unhurried_in_flight: int = 0
-    _heat: float = 0.0
-    """Hurried requests that were sent, as they count at `_heated_at`."""
-    _heated_at: float = 0.0
+    _deferrable_in_flight: int = 0
+    _load: float = 0.0
+    """Urgent requests that were sent, as they count at `_loaded_at`."""
+    _loaded_at: float = 0.0
     _hold_until: float = 0.0
     _cut_at: float = -1.0
     _usual: float = 0.0
     """The latency of quick answers."""
     _next: int = 0
 
-    def offer(self, key: Hashable, now: float, *, hurried: bool = True) -> int:
+    def offer(self, key: Hashable, now: float, *, urgent: bool = True) -> int:
         """Queue a request and return its number."""
-        ticket = _Ticket(self._next, key, hurried, now)
+        ticket = _Ticket(self._next, key, urgent, now)
         self._next += 1
         self._tickets[ticket.number] = ticket
         behind = self._behind.get(key)
@@ -96,12 +97,12 @@ class Window:
         taken: list[int] = []
         width = max(1, int(self.width))
         while self.in_flight < width:
-            if self._hurried:
-                ticket = self._hurried.popleft()
+            if self._urgent:
+                ticket = self._urgent.popleft()
                 self._warm(now)
-            elif self._unhurried and self._unhurried_in_flight < self._unhurried_width(now):
-                ticket = self._unhurried.popleft()
-                self._unhurried_in_flight += 1
+            elif self._deferrable and self._deferrable_in_flight < self._deferrable_width(now):
+                ticket = self._deferrable.popleft()
+                self._deferrable_in_flight += 1
             else:
                 break
             ticket.sent_at = now
@@ -116,12 +117,12 @@ class Window:
         """
         if now < self._hold_until:
             return self._hold_until
-        if self._tickets[number].hurried or not self._unhurried:
+        if self._tickets[number].urgent or not self._deferrable:
             return None
         width = max(1, int(self.width))
-        has_room = self.in_flight < width and self._unhurried_in_flight < max(1, width // 2) and not self._is_busy
-        calm = self._heated_at + _HALF_LIFE * math.log2(max(1.0, self._heat / _RUSH))
-        turn = self._unhurried[0].offered_at + _STANDING_BACK * (self._unhurried_in_flight + 1)
+        has_room = self.in_flight < width and self._deferrable_in_flight < max(1, width // 2) and not self._is_busy
+        calm = self._loaded_at + _HALF_LIFE * math.log2(max(1.0, self._load / _PEAK))
+        turn = self._deferrable[0].offered_at + _STANDING_BACK * (self._deferrable_in_flight + 1)
         return max(now if has_room else now + _AGAIN, min(calm, turn))
 
     @property
@@ -165,31 +166,31 @@ class Window:
             self._finish(ticket)
 
     def _warm(self, now: float) -> None:
-        self._heat = self._heat_at(now) + 1.0
-        self._heated_at = now
+        self._load = self._load_at(now) + 1.0
+        self._loaded_at = now
 
-    def _heat_at(self, now: float) -> float:
-        return self._heat * math.exp2(-max(0.0, now - self._heated_at) / _HALF_LIFE)
+    def _load_at(self, now: float) -> float:
+        return self._load * math.exp2(-max(0.0, now - self._loaded_at) / _HALF_LIFE)
 
     @property
     def _is_busy(self) -> bool:
-        return self.in_flight - self._unhurried_in_flight >= _BUSY
+        return self.in_flight - self._deferrable_in_flight >= _BUSY
 
-    def _unhurried_width(self, now: float) -> int:
-        """Return how many unhurried requests may be on the way."""
+    def _deferrable_width(self, now: float) -> int:
+        """Return how many deferrable requests may be on the way."""
         half = max(1, int(self.width) // 2)
-        if self._heat_at(now) <= _RUSH and not self._is_busy:
+        if self._load_at(now) <= _PEAK and not self._is_busy:
             return half
-        return min(half, int((now - self._unhurried[0].offered_at) / _STANDING_BACK))
+        return min(half, int((now - self._deferrable[0].offered_at) / _STANDING_BACK))
 
     def _lane(self, ticket: _Ticket) -> deque[_Ticket]:
-        return self._hurried if ticket.hurried else self._unhurried
+        return self._urgent if ticket.urgent else self._deferrable
 
     def _land(self, number: int) -> _Ticket:
         ticket = self._tickets[number]
         self.in_flight -= 1
-        if not ticket.hurried:
-            self._unhurried_in_flight -= 1
+        if not ticket.urgent:
+            self._deferrable_in_flight -= 1
         return ticket
 
     def _finish(self, ticket: _Ticket) -> None:

@@ -165,8 +165,8 @@ class Requests:
         ref = request.ref
         key = (ref.cls, ref.namespace, ref.name)
         call = encode_write(request, self.served)
-        hurried = not _can_wait(request)
-        answer = await self.sender.send(call, _label(request), key, may_send=may_send, hurried=hurried)
+        urgent = not _can_wait(request)
+        answer = await self.sender.send(call, _label(request), key, may_send=may_send, urgent=urgent)
         if not isinstance(answer, Answer) or not answer.is_good:
             refusal = self._refusal(answer, is_write=True)
             if refusal.reason is Reason.UNKNOWN:
@@ -189,7 +189,7 @@ class Requests:
         self._events += 1
         unique = f"{int(now * 1e6):x}{self._events & 0xFFFF:04x}"
         call = encode_event(request, self.reporter, self.served, unique=unique, now=now)
-        answer = await self.sender.send(call, Label("create", "events"), _alone(), may_send=may_send, hurried=False)
+        answer = await self.sender.send(call, Label("create", "events"), _alone(), may_send=may_send, urgent=False)
         is_done = isinstance(answer, Answer) and answer.is_good
         return None if is_done else self._refusal(answer, is_write=True)
 

@@ -8,8 +8,8 @@ from kai.api import selection as api_selection
 from kai.api.bad_value import BadValue
 from kai.api.objects import ClusterObjects
 from kai.intake import selection
+from kai.intake.record_cache import in_order
 from kai.intake.settings import IntakeSettings
-from kai.intake.shelf import in_order
 from kai.intake.volumes import only_pod
 from kai.model.claim import (
     AllocatedDevice,

@@ -7,7 +7,7 @@ from kai.api.foreign import Foreign
 from kai.api.kinds import BY_CLASS
 from kai.api.objects import ClusterObjects
 from kai.api.topology import Topology
-from kai.intake.shelf import in_order
+from kai.intake.record_cache import in_order
 from kai.model.foreign import RawObject
 from kai.state.memory import Memory
 

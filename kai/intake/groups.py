@@ -61,7 +61,7 @@ PACKING: Final = Packing(5)
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class GroupCell:
+class GroupRecord:
     """What intake made of one pod group object."""
 
     source: api.PodGroup
@@ -91,28 +91,28 @@ class GroupReader:
         self._leaves = leaves
         self._trees: dict[_TreeKey, _Tree] = {}
 
-    def read(self, source: api.PodGroup) -> GroupCell:
-        """Return the cell of a group."""
+    def read(self, source: api.PodGroup) -> GroupRecord:
+        """Return the record of a group."""
         order = (source.metadata.name, source.metadata.namespace)
         if not is_wanted(source, self._settings):
-            return GroupCell(source=source, order=order, group=None, row=self._row(source, NONE))
+            return GroupRecord(source=source, order=order, group=None, row=self._row(source, NONE))
         key = _tree_key(source.spec)
         tree = self._trees.get(key)
         if tree is None:
             tree = self._trees[key] = _tree(source.spec)
         row = self._row(source, self._leaves.tree(tree.leaves), held=bool(tree.held))
-        return GroupCell(source=source, order=order, group=self._group(source, tree), row=row)
+        return GroupRecord(source=source, order=order, group=self._group(source, tree), row=row)
 
-    def read_missing(self, source: api.PodGroup, order: tuple[str, str], held: str) -> GroupCell:
-        """Return the cell of a group that is gone, whose pods still hold something; ``held`` says why it waits."""
+    def read_missing(self, source: api.PodGroup, order: tuple[str, str], held: str) -> GroupRecord:
+        """Return the record of a group that is gone, whose pods still hold something; ``held`` says why it waits."""
         group = self.read(source).group
         if group is None:
-            return GroupCell(source=source, order=order, group=None, row=self._row(source, NONE, stands_in=True))
+            return GroupRecord(source=source, order=order, group=None, row=self._row(source, NONE, stands_in=True))
         row = self._row(source, self._leaves.tree(_ONE_LEAF), held=True, stands_in=True)
-        return GroupCell(source=source, order=order, group=attrs.evolve(group, held=held), row=row)
+        return GroupRecord(source=source, order=order, group=attrs.evolve(group, held=held), row=row)
 
-    def read_as(self, source: api.PodGroup, queue: str, pool: str) -> GroupCell:
-        """Return the cell of a group as if it said another queue and node pool."""
+    def read_as(self, source: api.PodGroup, queue: str, pool: str) -> GroupRecord:
+        """Return the record of a group as if it said another queue and node pool."""
         label, labels = self._settings.node_pool_label, dict(source.metadata.labels)
         labels.pop(label, None)
         if pool:

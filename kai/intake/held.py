@@ -14,9 +14,9 @@ import numpy as np
 from kai.api import podgroup as api_podgroup
 from kai.api.grants import bound_at
 from kai.intake.accounts import Accounts
-from kai.intake.groups import GroupCell, GroupReader
-from kai.intake.pods import PodCell
-from kai.intake.shelf import Shelf
+from kai.intake.groups import GroupReader, GroupRecord
+from kai.intake.pods import PodRecord
+from kai.intake.record_cache import RecordCache
 from kai.intake.table import GroupColumns, PodColumns
 from kai.model.rows import NONE
 from kai.state.edition import Edition
@@ -26,26 +26,26 @@ from kai.state.edition import Edition
 class _Held:
     """A group that says another account than the one that its members are held on."""
 
-    said: GroupCell
+    said: GroupRecord
     account: int
-    cell: GroupCell
+    record: GroupRecord
 
 
 @attrs.define(eq=False)
 class HeldGroups:
-    """The cells of all groups, each as its running members were granted it."""
+    """The records of all groups, each as its running members were granted it."""
 
     accounts: Accounts
-    cells: Sequence[GroupCell] = ()
+    records: Sequence[GroupRecord] = ()
     edition: Edition = attrs.field(factory=Edition)
     _base: Edition = attrs.field(factory=Edition)
-    """Of the cells as the groups say; it is ``edition`` itself while all of them say what was granted."""
+    """Of the records as the groups say; it is ``edition`` itself while all of them say what was granted."""
     _held: dict[int, _Held] = attrs.field(factory=dict)
     """By row."""
 
     def settle(
         self,
-        groups: Shelf[api_podgroup.PodGroup, GroupCell],
+        groups: RecordCache[api_podgroup.PodGroup, GroupRecord],
         columns: GroupColumns,
         granted: "Granted",
         reader: GroupReader,
@@ -55,9 +55,9 @@ class HeldGroups:
         Cost: columns; a look at each group that says another account, and a copy of the list while there are any.
         """
         rows = granted.differing(columns)
-        said, base = groups.cells, groups.edition
+        said, base = groups.records, groups.edition
         if not rows and not self._held:
-            self.cells, self.edition, self._base = said, base, base
+            self.records, self.edition, self._base = said, base, base
             return
         known = {id(each.said): each for each in self._held.values()}
         held: dict[int, _Held] = {}
@@ -69,14 +69,14 @@ class HeldGroups:
                 held[row] = _Held(said[row], account, reader.read_as(said[row].source, *self.accounts[account]))
         edition = self._edition(base, held)
         if edition is not None:
-            self.cells = list(said)
+            self.records = list(said)
             for row, each in held.items():
-                self.cells[row] = each.cell
+                self.records[row] = each.record
             self.edition = edition
         self._base, self._held = base, held
 
     def _edition(self, base: Edition, held: dict[int, _Held]) -> Edition | None:
-        """Return the edition of the cells with those that are ``held``; None if it is the last one."""
+        """Return the edition of the records with those that are ``held``; None if it is the last one."""
         is_same = base.mark is self._base.mark
         if not is_same and base.before is not self._base.mark:
             return Edition()
@@ -86,7 +86,7 @@ class HeldGroups:
         for row in {*rows, *held} - fresh:
             before = self._held.get(row if source is None else int(source[row]))
             now = held.get(row)
-            if before is not now and (before is None or now is None or before.cell is not now.cell):
+            if before is not now and (before is None or now is None or before.record is not now.record):
                 fresh.add(row)
         if is_same and not fresh:
             return None
@@ -102,7 +102,7 @@ class Granted:
     """The pods with the places and accounts that they were bound for."""
 
     pods: PodColumns
-    cells: Sequence[PodCell]
+    records: Sequence[PodRecord]
     places: int
     """How many places there are."""
 
@@ -123,4 +123,4 @@ class Granted:
         return {row: int(wanted[row]) for row in np.flatnonzero((wanted >= 0) & (wanted != groups.account)).tolist()}
 
     def _by_age(self, row: int) -> tuple[float, int]:
-        return bound_at(self.cells[row].source), row
+        return bound_at(self.records[row].source), row

@@ -6,7 +6,7 @@ import attrs
 
 from kai.intake.catalog import Library
 from kai.intake.numa import is_guaranteed
-from kai.intake.pods import PodCell
+from kai.intake.pods import PodRecord
 from kai.intake.requests import axis_name, container_requests
 from kai.intake.traits import digest
 from kai.model.pod import ContainerRequest
@@ -37,7 +37,7 @@ class Token:
 class Neighbours:
     """What can matter to the pods of one snapshot besides the pods themselves."""
 
-    cells: Sequence[PodCell]
+    records: Sequence[PodRecord]
     edition: Edition
     library: Library
     label_keys: tuple[str, ...] | None
@@ -54,12 +54,12 @@ class Neighbours:
         """Whether nothing is added to the shape of a pod that refers to no other object."""
         return self.label_keys is None and self.zone_devices is None and not self.claimable
 
-    def of(self, cell: PodCell) -> Surroundings:
+    def of(self, record: PodRecord) -> Surroundings:
         """Return what the neighbours add to the shape of a pod.
 
         Terms about other pods look at namespaces and at the labels that any selector names; only those tell pods apart.
         """
-        traits, pod, catalog = cell.traits, cell.pod, self.library.catalog
+        traits, pod, catalog = record.traits, record.pod, self.library.catalog
         missing: tuple[str, ...] = ()
         if traits.config_maps and catalog.config_maps_known:
             present = catalog.config_maps
@@ -67,37 +67,37 @@ class Neighbours:
         labels: tuple[tuple[str, str], ...] = ()
         if self.label_keys is not None:
             labels = tuple([(key, pod.labels[key]) for key in self.label_keys if key in pod.labels])
-        containers = self._containers(cell)
+        containers = self._containers(record)
         refers = missing or traits.constraints.claims or traits.constraints.volume_claims
         if refers or self.label_keys is not None:
-            claimed = self._claimed(cell) if traits.constraints.claims else 0
+            claimed = self._claimed(record) if traits.constraints.claims else 0
             return Surroundings(pod.namespace, labels, missing, claimed, containers)
         return Surroundings(containers=containers) if containers else NOTHING
 
-    def signature(self, cell: PodCell) -> str:
+    def signature(self, record: PodRecord) -> str:
         """Return the signature of a pod: of its volume claims the class, size and phase count, not the name."""
-        traits, claims = cell.traits, self.library.catalog.volumes.claims
+        traits, claims = record.traits, self.library.catalog.volumes.claims
         if not traits.constraints.volume_claims:
             return traits.signature
-        found = [claims.get((cell.pod.namespace, name)) for name in traits.constraints.volume_claims]
+        found = [claims.get((record.pod.namespace, name)) for name in traits.constraints.volume_claims]
         return digest([traits.signature, sorted([each.storage_class, each.size, each.phase] for each in found if each)])
 
-    def _claimed(self, cell: PodCell) -> int:
+    def _claimed(self, record: PodRecord) -> int:
         """Return the GPUs in a pod's resource claims; a claim that is still to be made counts by its template.
 
         A claim that the pod refers to twice counts once.
         """
-        namespace, claims = cell.pod.namespace, self.library.catalog.claims.claims
-        templates = {each.name: each.resource_claim_template_name for each in cell.source.spec.resource_claims}
+        namespace, claims = record.pod.namespace, self.library.catalog.claims.claims
+        templates = {each.name: each.resource_claim_template_name for each in record.source.spec.resource_claims}
         total = 0
-        distinct = {each.claim or each.name: each for each in cell.traits.constraints.claims}
+        distinct = {each.claim or each.name: each for each in record.traits.constraints.claims}
         for reference in distinct.values():
             claim = claims.get((namespace, reference.claim))
             template = templates.get(reference.name) or ""
             total += claim.gpus if claim else self.library.template_gpus.get((namespace, template), 0)
         return total
 
-    def _containers(self, cell: PodCell) -> tuple[ContainerRequest, ...]:
+    def _containers(self, record: PodRecord) -> tuple[ContainerRequest, ...]:
         """Return the containers of a pod to which it matters which of them asks for what.
 
         It matters to pods that NUMA alignment concerns (guaranteed, or asking for a device of a zone), and to pods that
@@ -108,20 +108,20 @@ class Neighbours:
         zones = self.zone_devices
         if zones is None and not self.claimable:
             return ()
-        asked_for = {name for name, _ in cell.demand.request}
-        aligned = zones is not None and (asked_for & zones or is_guaranteed(cell.source))
-        return container_requests(cell.source) if aligned or asked_for & self.claimable else ()
+        asked_for = {name for name, _ in record.demand.request}
+        aligned = zones is not None and (asked_for & zones or is_guaranteed(record.source))
+        return container_requests(record.source) if aligned or asked_for & self.claimable else ()
 
 
 def neighbours_of(
-    cells: Sequence[PodCell],
+    records: Sequence[PodRecord],
     edition: Edition,
-    selective: Iterable[PodCell],
+    selective: Iterable[PodRecord],
     library: Library,
     zone_devices: frozenset[str] | None,
     before: Neighbours | None,
 ) -> Neighbours:
-    """Return the neighbours of ``cells``, with the tokens of ``before`` where nothing that they stand for changed.
+    """Return the neighbours of ``records``, with the tokens of ``before`` where nothing that they stand for changed.
 
     ``selective`` are those of them with terms about other pods.
     """
@@ -142,7 +142,7 @@ def neighbours_of(
             if ours is theirs:
                 tokens[2] = before.tokens[2]
     return Neighbours(
-        cells=cells,
+        records=records,
         edition=edition,
         library=library,
         label_keys=label_keys,
@@ -152,7 +152,7 @@ def neighbours_of(
     )
 
 
-def _label_keys(cells: Iterable[PodCell]) -> tuple[str, ...] | None:
-    looked_at = {cell.traits.term_labels for cell in cells}
+def _label_keys(records: Iterable[PodRecord]) -> tuple[str, ...] | None:
+    looked_at = {record.traits.term_labels for record in records}
     looked_at.discard(None)
     return tuple(sorted({key for keys in looked_at for key in keys or ()})) if looked_at else None

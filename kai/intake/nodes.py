@@ -31,7 +31,7 @@ def is_wanted(source: api.Node, settings: IntakeSettings) -> bool:
 
 
 @attrs.define(kw_only=True, eq=False)
-class NodeCell:
+class NodeRecord:
     """What intake made of one node object, and of what is said about the node elsewhere."""
 
     source: api.Node
@@ -56,11 +56,11 @@ class NodeReader:
         """Return how many names of nodes are remembered."""
         return len(self._last)
 
-    def read(self, source: api.Node) -> NodeCell:
-        """Return the cell of a node."""
+    def read(self, source: api.Node) -> NodeRecord:
+        """Return the record of a node."""
         wanted = is_wanted(source, self._settings)
         node = self._same(self._node(source)) if wanted else None
-        return NodeCell(source=source, order=("", source.metadata.name), plain=node, node=node)
+        return NodeRecord(source=source, order=("", source.metadata.name), plain=node, node=node)
 
     def _same(self, node: Node) -> Node:
         last = self._last.get(node.name)
@@ -88,16 +88,18 @@ class NodeReader:
         )
 
 
-def settle(cells: Iterable[NodeCell], gpus: Mapping[str, int], layouts: Mapping[str, NumaLayout]) -> tuple[Node, ...]:
+def settle(
+    records: Iterable[NodeRecord], gpus: Mapping[str, int], layouts: Mapping[str, NumaLayout]
+) -> tuple[Node, ...]:
     """Return the nodes with their NUMA zones, and with the GPUs that drivers offer, which count like any others."""
     found: list[Node] = []
-    for cell in cells:
-        node = cell.node
-        if cell.plain is None or node is None:
+    for record in records:
+        node = record.node
+        if record.plain is None or node is None:
             continue
         offered, layout = gpus.get(node.name, 0), layouts.get(node.name)
         if node.dra_gpus != offered or node.numa is not layout:
-            cell.node = node = _with(cell.plain, offered, layout)
+            record.node = node = _with(record.plain, offered, layout)
         found.append(node)
     return tuple(found)
 

@@ -18,7 +18,7 @@ from kai.api.quantity import amount
 from kai.intake.requests import Amounts, axis_name, packed, parts_of
 from kai.model.node import NumaLayout, NumaZone
 
-Record: TypeAlias = tuple[tuple[str, Amounts], ...]
+DrawnZones: TypeAlias = tuple[tuple[str, Amounts], ...]
 """Zones by name with what a pod takes of each."""
 
 _TRAILING_NUMBER: Final = re.compile(r"(\d+)$")
@@ -34,7 +34,7 @@ _NOT_DEVICES: Final = frozenset({names.CPU, names.MEMORY})
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class NumaCell:
+class NumaRecord:
     """What intake made of the zones of one node."""
 
     source: api.NodeResourceTopology
@@ -44,13 +44,13 @@ class NumaCell:
     """Devices that the zones report, by name on the axis."""
 
 
-def read_numa(source: api.NodeResourceTopology) -> NumaCell:
+def read_numa(source: api.NodeResourceTopology) -> NumaRecord:
     """Return the zones of a node in the order of the numbers that their names end in."""
     zones = [zone for zone in source.zones if zone.type == _NODE_ZONE]
     policy, scope = _manager(source)
     layout = NumaLayout(zones=tuple(_zone(zone) for zone in sorted(zones, key=_number)), policy=policy, scope=scope)
     reported = {axis_name(each.name) for zone in zones for each in zone.resources if is_device(each.name)}
-    return NumaCell(source=source, order=("", source.metadata.name), layout=layout, devices=frozenset(reported))
+    return NumaRecord(source=source, order=("", source.metadata.name), layout=layout, devices=frozenset(reported))
 
 
 def is_device(resource: str) -> bool:
@@ -110,7 +110,7 @@ def _is_fixed(container: Container) -> bool:
     )
 
 
-def record_of(pod: Pod, request: api_bindrequest.BindRequest | None, layout: NumaLayout) -> Record | None:
+def drawn_zones(pod: Pod, request: api_bindrequest.BindRequest | None, layout: NumaLayout) -> DrawnZones | None:
     """Return where a pod was put among the zones of its node; None if no source says so, or it cannot be true.
 
     What the node observed counts before what is being bound, and that before what was predicted. An annotation that is
@@ -131,7 +131,7 @@ def record_of(pod: Pod, request: api_bindrequest.BindRequest | None, layout: Num
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _parsed(text: str) -> Record:
+def _parsed(text: str) -> DrawnZones:
     try:
         entries = [
             structure_as(api_bindrequest.NumaZone, entry)

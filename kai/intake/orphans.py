@@ -19,13 +19,13 @@ from kai.api import podgroup as api_podgroup
 from kai.api.grants import bound_at
 from kai.api.meta import ObjectMeta
 from kai.intake.accounts import Accounts
-from kai.intake.groups import GroupCell, GroupReader
-from kai.intake.pods import PodCell
+from kai.intake.groups import GroupReader, GroupRecord
+from kai.intake.pods import PodRecord
 from kai.intake.table import GroupColumns, PodColumns
 
 _HELD: Final = "found no pod group of this name, expected one"
 _STAND_IN: Final = "\0"
-"""Behind the namespace by which a cell is ordered, so that there may be a group of the name beside it."""
+"""Behind the namespace by which a record is ordered, so that there may be a group of the name beside it."""
 
 
 class _Missing(NamedTuple):
@@ -50,10 +50,10 @@ class Orphans:
         """Return the pod groups that there are, and those that stand in."""
         return (*sources, *self._made.values()) if self._made else sources
 
-    def reading(self, reader: GroupReader) -> Callable[[api_podgroup.PodGroup], GroupCell]:
+    def reading(self, reader: GroupReader) -> Callable[[api_podgroup.PodGroup], GroupRecord]:
         """Return a function that reads groups, those included that stand in."""
 
-        def read(source: api_podgroup.PodGroup) -> GroupCell:
+        def read(source: api_podgroup.PodGroup) -> GroupRecord:
             if id(source) not in self._ids:
                 return reader.read(source)
             metadata = source.metadata
@@ -61,10 +61,10 @@ class Orphans:
 
         return read
 
-    def settle(self, groups: GroupColumns, pods: PodColumns, cells: Sequence[PodCell], places: int) -> bool:
+    def settle(self, groups: GroupColumns, pods: PodColumns, records: Sequence[PodRecord], places: int) -> bool:
         """Take groups and pods as they are now; return whether other groups stand in than those that were ``among``.
 
-        ``cells`` are those of the pods. Cost: columns; a look at each pod whose group is gone.
+        ``records`` are those of the pods. Cost: columns; a look at each pod whose group is gone.
         """
         exists = np.zeros(places, np.bool_)
         exists[groups.place[~groups.stands_in]] = True
@@ -73,9 +73,9 @@ class Orphans:
         if not len(rows) and not self._made:
             return False
         first: dict[int, int] = {}
-        for row in sorted(rows.tolist(), key=lambda row: (bound_at(cells[row].source), row)):
+        for row in sorted(rows.tolist(), key=lambda row: (bound_at(records[row].source), row)):
             first.setdefault(int(pods.place[row]), row)
-        wanted = [_missing(cells[first[each]], int(pods.account[first[each]])) for each in sorted(first)]
+        wanted = [_missing(records[first[each]], int(pods.account[first[each]])) for each in sorted(first)]
         if self._made.keys() == set(wanted):
             return False
         self._made = {each: self._made.get(each) or self._stand_in(each) for each in wanted}
@@ -92,5 +92,5 @@ class Orphans:
         return api_podgroup.PodGroup(metadata=metadata, spec=spec)
 
 
-def _missing(cell: PodCell, account: int) -> _Missing:
-    return _Missing(cell.pod.group, cell.pod.namespace, account, cell.source.metadata.creation_timestamp)
+def _missing(record: PodRecord, account: int) -> _Missing:
+    return _Missing(record.pod.group, record.pod.namespace, account, record.source.metadata.creation_timestamp)

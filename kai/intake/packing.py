@@ -1,4 +1,4 @@
-"""The numbers of a cell as bytes, so that the columns of many cells are made by one join."""
+"""The numbers of a record as bytes, so that the columns of many records are made by one join."""
 
 from collections.abc import Iterable
 from struct import Struct
@@ -9,10 +9,10 @@ from kai.model.rows import Int64s
 
 
 class Packing:
-    """So many numbers of 32 bits for each cell.
+    """So many numbers of 32 bits for each record.
 
-    A list comprehension for each column touches every cell once for each column. Packed when the object arrives, a
-    cell is touched once, and the columns are slices of one array: 0.04 instead of 0.4 microseconds a cell of eight.
+    A list comprehension for each column touches every record once for each column. Packed when the object arrives, a
+    record is touched once, and the columns are slices of one array: 0.04 instead of 0.4 microseconds a record of eight.
     """
 
     def __init__(self, width: int) -> None:
@@ -20,6 +20,6 @@ class Packing:
         self.pack = Struct(f"={width}i").pack
 
     def columns(self, packed: Iterable[bytes]) -> Int64s:
-        """Return int64[width, n]: one row for each number, one column for each cell."""
+        """Return int64[width, n]: one row for each number, one column for each record."""
         numbers = np.frombuffer(b"".join(packed), np.int32).reshape(-1, self._width)
         return np.ascontiguousarray(numbers.T, np.int64)

@@ -27,7 +27,7 @@ _FINISHED = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED, "Unknown": 
 
 
 @attrs.define(kw_only=True, eq=False)
-class PodCell:
+class PodRecord:
     """What intake made of one pod object. Everything here follows from the object alone."""
 
     source: api.Pod
@@ -75,8 +75,8 @@ class PodReader:
         """Numbers of kinds, in the order in which they came."""
         self._bare = Demand(((names.PODS, 1),), demand(ResourceKey(())).gpu)
 
-    def read(self, source: api.Pod) -> PodCell:
-        """Return the cell of a pod.
+    def read(self, source: api.Pod) -> PodRecord:
+        """Return the record of a pod.
 
         What a bound pod holds is what it was granted. Labels and annotations speak for pods of our scheduler without a
         grant; other schedulers give no shares of devices, so that what they bound holds what it requests.
@@ -96,7 +96,7 @@ class PodReader:
         leaving_since = deleted if phase == "Running" else None
         subgroup = labels.get(names.SUBGROUP, DEFAULT_SUBGROUP)
         node, nodes = spec.node_name, self._node_names
-        return PodCell(
+        return PodRecord(
             source=source,
             order=(metadata.namespace, metadata.name),
             pod=Pod(

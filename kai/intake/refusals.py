@@ -11,7 +11,7 @@ from operator import attrgetter
 import attrs
 import numpy as np
 
-from kai.intake.pods import PodCell
+from kai.intake.pods import PodRecord
 from kai.intake.traits import digest
 from kai.model.noroom import NoRoom
 from kai.model.pod import Pod, Shape
@@ -23,7 +23,7 @@ _order = attrgetter("order")
 
 def with_refusals(
     refused: Sequence[NoRoom],
-    cells: Sequence[PodCell],
+    records: Sequence[PodRecord],
     pods: Sequence[Pod],
     shapes: tuple[Shape, ...],
     pod_shape: Int64s,
@@ -31,8 +31,8 @@ def with_refusals(
     """Return pods, shapes and the shape of each pod, with those of refused pods replaced; new shapes come last."""
     by_row: dict[int, list[tuple[str, str]]] = {}
     for each in refused:
-        row = bisect_left(cells, (each.namespace, each.pod), key=_order)
-        if row < len(cells) and cells[row].order == (each.namespace, each.pod) and pods[row].uid == each.uid:
+        row = bisect_left(records, (each.namespace, each.pod), key=_order)
+        if row < len(records) and records[row].order == (each.namespace, each.pod) and pods[row].uid == each.uid:
             by_row.setdefault(row, []).append((each.node, each.reason))
     if not by_row:
         return pods, shapes, pod_shape

@@ -7,7 +7,7 @@ import attrs
 import numpy as np
 
 from kai.intake.neighbours import NOTHING, Neighbours, Surroundings
-from kai.intake.pods import PodCell
+from kai.intake.pods import PodRecord
 from kai.intake.requests import Demand, packed
 from kai.intake.traits import Needs
 from kai.model.axis import GPU_UNIT
@@ -35,43 +35,43 @@ class ShapeTable:
     @property
     def overgrown(self) -> bool:
         """Whether most of what is remembered belongs to pods of the past."""
-        return self._settled is not None and len(self._known) > _MANY + 4 * len(self._settled.cells)
+        return self._settled is not None and len(self._known) > _MANY + 4 * len(self._settled.records)
 
     def settle(self, neighbours: Neighbours) -> bool:
         """Give every pod its shape and signature. Return whether a signature changed without its pod being fresh.
 
         Cost: of fresh pods; of all pods, when something changed that shapes of known pods depend on.
         """
-        cells, edition, tokens = neighbours.cells, neighbours.edition, neighbours.tokens
+        records, edition, tokens = neighbours.records, neighbours.edition, neighbours.tokens
         before, mark = self._settled, self._edition.mark
         if edition is self._edition and before is not None and before.tokens == tokens:
             return False
         self._settled, self._edition = neighbours, edition
         if before is None or before.tokens != tokens or edition.before is not mark:
-            changed = [self._fit(cell, neighbours) for cell in cells]
-            self._shape_of = np.array([cell.shape for cell in cells], np.int64)
+            changed = [self._fit(record, neighbours) for record in records]
+            self._shape_of = np.array([record.shape for record in records], np.int64)
             return any(changed)
         for row in edition.fresh.tolist():
-            self._fit(cells[row], neighbours)
+            self._fit(records[row], neighbours)
         self._shape_of = edition.carried(self._shape_of)
-        self._shape_of[edition.fresh] = [cells[row].shape for row in edition.fresh.tolist()]
+        self._shape_of[edition.fresh] = [records[row].shape for row in edition.fresh.tolist()]
         return False
 
-    def _fit(self, cell: PodCell, neighbours: Neighbours) -> bool:
+    def _fit(self, record: PodRecord, neighbours: Neighbours) -> bool:
         """Give one pod its shape and signature; return whether the signature is another one than before."""
-        traits = cell.traits
+        traits = record.traits
         token = neighbours.tokens[traits.needs]
-        if cell.token is token:
+        if record.token is token:
             return False
         if traits.needs is Needs.NOBODY and neighbours.are_silent:
-            cell.shape, cell.token = self._number_alone(cell.demand, traits.constraints), token
+            record.shape, record.token = self._number_alone(record.demand, traits.constraints), token
             return False
-        cell.shape = self._number(cell.demand, cell.traits.constraints, neighbours.of(cell))
-        cell.token = token
-        signature = neighbours.signature(cell)
-        if signature == cell.pod.signature:
+        record.shape = self._number(record.demand, record.traits.constraints, neighbours.of(record))
+        record.token = token
+        signature = neighbours.signature(record)
+        if signature == record.pod.signature:
             return False
-        cell.pod = attrs.evolve(cell.pod, signature=signature)
+        record.pod = attrs.evolve(record.pod, signature=signature)
         return True
 
     def used(self) -> tuple[tuple[Shape, ...], Int64s]:

@@ -1,11 +1,12 @@
 """Taking a snapshot: objects in, rows and columns out.
 
-What follows from one object alone is remembered by the object's identity (``kai.intake.shelf``): pods in ``pods``,
-``requests`` and ``traits``, nodes in ``nodes``, groups in ``groups``. What follows from several objects is settled when
-one of them changed: which groups that are gone still hold something in ``orphans``, on whose account groups are held in
-``held``, which pods belong to which group in ``membership``, what neighbours mean for a pod's shape in ``neighbours``
-and ``shapes``, and where pods stand under the bind requests and the clock of the moment in ``standing``. Whose groups
-wait for a later cycle, because their namespace has too many that are unlike each other, says ``turns``.
+What follows from one object alone is remembered by the object's identity (``kai.intake.record_cache``): pods in
+``pods``, ``requests`` and ``traits``, nodes in ``nodes``, groups in ``groups``. What follows from several objects is
+settled when one of them changed: which groups that are gone still hold something in ``orphans``, on whose account
+groups are held in ``held``, which pods belong to which group in ``membership``, what neighbours mean for a pod's shape
+in ``neighbours`` and ``shapes``, and where pods stand under the bind requests and the clock of the moment in
+``standing``. Whose groups wait for a later cycle, because their namespace has too many that are unlike each other,
+says ``turns``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,21 +24,21 @@ from kai.intake.accounts import Accounts
 from kai.intake.binding import assumed_claims, live_bind_requests
 from kai.intake.catalog import Library, read_library
 from kai.intake.foreign import read_foreign
-from kai.intake.groups import GroupCell, GroupReader, GroupSurroundings, priorities
+from kai.intake.groups import GroupReader, GroupRecord, GroupSurroundings, priorities
 from kai.intake.held import Granted, HeldGroups
 from kai.intake.membership import Leaves, Places
 from kai.intake.neighbours import Neighbours, neighbours_of
-from kai.intake.nodes import NodeCell, NodeReader
+from kai.intake.nodes import NodeReader, NodeRecord
 from kai.intake.nodes import settle as settle_nodes
-from kai.intake.numa import NumaCell, read_numa
+from kai.intake.numa import NumaRecord, read_numa
 from kai.intake.orphans import Orphans
-from kai.intake.pods import PodCell, PodReader
+from kai.intake.pods import PodReader, PodRecord
 from kai.intake.queues import read_queues
+from kai.intake.record_cache import RecordCache, in_order
 from kai.intake.refusals import with_refusals
 from kai.intake.settings import IntakeSettings
 from kai.intake.shapes import ShapeTable
-from kai.intake.shelf import Shelf, in_order
-from kai.intake.standing import BaseColumns, Standing, read_base, read_records, read_standing
+from kai.intake.standing import BaseColumns, Standing, read_base, read_drawn_zones, read_standing
 from kai.intake.table import GroupTable, NodeTable, PodTable
 from kai.intake.turns import Turns
 from kai.model.axis import PLUGGED_GPU, ResourceAxis
@@ -110,14 +111,14 @@ class Intake:
         self._places, self._accounts = Places(), Accounts()
         self._shapes = ShapeTable()
         self._node_reader = NodeReader(self._settings)
-        self._nodes: Shelf[api_node.Node, NodeCell] = Shelf()
-        self._groups: Shelf[api_podgroup.PodGroup, GroupCell] = Shelf()
+        self._nodes: RecordCache[api_node.Node, NodeRecord] = RecordCache()
+        self._groups: RecordCache[api_podgroup.PodGroup, GroupRecord] = RecordCache()
         self._leaves = Leaves()
         self._group_reader = self._reader(GroupSurroundings({}, {}, 0))
         self._held_groups = HeldGroups(self._accounts)
         self._orphans = Orphans(self._accounts, self._settings.node_pool_label)
-        self._pods: Shelf[api_pod.Pod, PodCell] = Shelf()
-        self._zones: Shelf[api_numa.NodeResourceTopology, NumaCell] = Shelf()
+        self._pods: RecordCache[api_pod.Pod, PodRecord] = RecordCache()
+        self._zones: RecordCache[api_numa.NodeResourceTopology, NumaRecord] = RecordCache()
         node_names = dict[str, int]()
         self._pod_reader = PodReader(self._settings, self._places, self._accounts, self._leaves, node_names)
         self._pod_table, self._group_table = PodTable(self._places, self._leaves, node_names), GroupTable()
@@ -128,7 +129,7 @@ class Intake:
         self._last: _Taken | None = None
 
     def read_ahead(self, arrived: Iterable[ApiObject]) -> None:
-        """Make the cells of objects that the next snapshot will be taken of; pods and pod groups, no others.
+        """Make the records of objects that the next snapshot will be taken of; pods and pod groups, no others.
 
         Holds: snapshots are the same with and without; what was read and is not part of the next one is forgotten. Not
             to be called while a snapshot is taken.
@@ -145,8 +146,8 @@ class Intake:
     @property
     def reading(self) -> ApiObject | None:
         """The object that was being read when a snapshot failed; None if that failed at no single one."""
-        shelves = (self._groups, self._nodes, self._pods, self._zones)
-        return next((each.reading for each in shelves if each.reading is not None), None)
+        caches = (self._groups, self._nodes, self._pods, self._zones)
+        return next((each.reading for each in caches if each.reading is not None), None)
 
     def take(
         self,
@@ -167,7 +168,7 @@ class Intake:
         last = self._last
         if last is not None and last.holds(objects, now, usage, refused):
             return self._dealt(last.snapshot.at(now, revision, awaited))
-        self._last = None  # lest a failure leave a snapshot that is not what the shelves hold
+        self._last = None  # lest a failure leave a snapshot that is not what the caches hold
         if self._is_overgrown(objects):
             self._forget()  # most of what was interned belongs to pods of the past
         self._put(objects, queues := self._read_queues(objects, usage))
@@ -178,7 +179,7 @@ class Intake:
         requests = live_bind_requests(objects.bind_requests, nodes.rows, self._settings)
         patience = self._settings.stuck_in_releasing_seconds
         standing = read_standing(base, nodes.rows, requests, stuck_before=now - patience)
-        pods, shapes, pod_shape = with_refusals(refused, base.cells, standing.pods, settled, settled_shape)
+        pods, shapes, pod_shape = with_refusals(refused, base.records, standing.pods, settled, settled_shape)
         snapshot = Snapshot(
             now=now,
             axis=self._memory.once("axis", (nodes.nodes, settled), lambda: self._axis(nodes.nodes, settled)),
@@ -196,7 +197,7 @@ class Intake:
             pod_node=standing.node,
             pod_reservation=base.table.columns.reservation,
             pod_devices=standing.devices,
-            pod_numa=read_records(base, standing, nodes.nodes) if self._zones.cells else {},
+            pod_numa=read_drawn_zones(base, standing, nodes.nodes) if self._zones.records else {},
             awaited=awaited,
             refused=refused,
             revision=revision,
@@ -249,37 +250,37 @@ class Intake:
 
     def _settle_groups(self, objects: ClusterObjects) -> None:
         """Read groups as their members were granted them, those that are gone included."""
-        groups, table, cells = self._groups, self._group_table, self._pods.cells
-        granted = Granted(self._pod_table.read(cells, self._pods.edition), cells, len(self._places))
-        said = table.read(groups.cells, groups.edition)
-        if self._orphans.settle(said, granted.pods, cells, granted.places):
+        groups, table, records = self._groups, self._group_table, self._pods.records
+        granted = Granted(self._pod_table.read(records, self._pods.edition), records, len(self._places))
+        said = table.read(groups.records, groups.edition)
+        if self._orphans.settle(said, granted.pods, records, granted.places):
             self._put_sources(objects)
-            said = table.read(groups.cells, groups.edition)
+            said = table.read(groups.records, groups.edition)
         held = self._held_groups
         held.settle(groups, said, granted, self._group_reader)
         if held.edition is not groups.edition:
-            said = table.read(held.cells, held.edition, "held")
-        table.settle(held.cells, held.edition, said)
+            said = table.read(held.records, held.edition, "held")
+        table.settle(held.records, held.edition, said)
 
     def _settle_nodes(self, library: Library) -> NodeTable:
-        cells, zones, gpus = self._nodes.cells, self._zones.cells, library.node_gpus
+        records, zones, gpus = self._nodes.records, self._zones.records, library.node_gpus
 
         def settled() -> tuple[Node, ...]:
-            layouts = {cell.source.metadata.name: cell.layout for cell in zones}
-            return settle_nodes(cells, gpus, layouts)
+            layouts = {record.source.metadata.name: record.layout for record in zones}
+            return settle_nodes(records, gpus, layouts)
 
         self._node_table.settle(self._memory.once("nodes", (self._nodes.edition, self._zones.edition, gpus), settled))
         return self._node_table
 
     def _settle_shapes(self, library: Library) -> tuple[tuple[Shape, ...], Int64s]:
-        devices = [cell.devices for cell in self._zones.cells]
+        devices = [record.devices for record in self._zones.records]
         reported = frozenset().union(*devices) if devices else None
-        cells, edition = self._pods.cells, self._pods.edition
-        selective = self._pod_table.selective(cells, edition)
-        self._neighbours = neighbours_of(cells, edition, selective, library, reported, self._neighbours)
+        records, edition = self._pods.records, self._pods.edition
+        selective = self._pod_table.selective(records, edition)
+        self._neighbours = neighbours_of(records, edition, selective, library, reported, self._neighbours)
         if self._shapes.settle(self._neighbours):
             self._pods.start_over()
-        self._pod_table.settle(cells, self._pods.edition)
+        self._pod_table.settle(records, self._pods.edition)
         return self._shapes.used()
 
     def _axis(self, nodes: Sequence[Node], shapes: Iterable[Shape]) -> ResourceAxis:
@@ -299,7 +300,7 @@ class Intake:
         around = GroupSurroundings(queue_rows, classes, default_priority)
         if around != self._group_reader.around:
             self._group_reader = self._reader(around)
-            self._groups = Shelf()
+            self._groups = RecordCache()
         self._put_sources(objects)
 
     def _reader(self, around: GroupSurroundings) -> GroupReader:
@@ -312,14 +313,14 @@ class Intake:
 
 def _next_stuck(base: BaseColumns, now: float, patience: float) -> float:
     """Return when the next pod that is leaving counts as stuck."""
-    leaving = [base.cells[row].leaving_since for row in base.watched]
+    leaving = [base.records[row].leaving_since for row in base.watched]
     instants = [since + patience for since in leaving if since is not None]
     return min((instant for instant in instants if instant >= now - _MARGIN), default=inf) - _MARGIN
 
 
 def _with_assumed_claims(catalog: Catalog, base: BaseColumns, standing: Standing) -> Catalog:
     binding = [
-        (standing.pods[row], base.cells[row].traits.constraints, each) for row, each in standing.requests.items()
+        (standing.pods[row], base.records[row].traits.constraints, each) for row, each in standing.requests.items()
     ]
     claims = assumed_claims(catalog.claims, binding)
     return catalog if claims is catalog.claims else attrs.evolve(catalog, claims=claims)

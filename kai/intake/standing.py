@@ -9,8 +9,8 @@ import attrs
 import numpy as np
 
 from kai.api.bindrequest import BindRequest, is_for
-from kai.intake.numa import Record, record_of
-from kai.intake.pods import PodCell
+from kai.intake.numa import DrawnZones, drawn_zones
+from kai.intake.pods import PodRecord
 from kai.intake.table import GroupTable, PodTable
 from kai.model.node import Node
 from kai.model.pod import Pod
@@ -29,9 +29,9 @@ class BaseColumns:
     subgroup: Int64s
 
     @property
-    def cells(self) -> Sequence[PodCell]:
+    def records(self) -> Sequence[PodRecord]:
         """What intake made of each pod."""
-        return self.table.cells
+        return self.table.records
 
     @cached_property
     def watched(self) -> tuple[int, ...]:
@@ -77,32 +77,32 @@ def read_standing(
     Source: the peer's pod_info (getTaskStatus) and cluster_info; the node of a pod is its own, else its bind request's.
         The peer goes by the name in a request alone, so that one which outlived its pod parks the next of that name.
     """
-    cells = base.cells
+    records = base.records
     status, node = base.table.columns.status.copy(), base.node.copy()
     changed: dict[int, Pod] = {}
     devices: dict[int, tuple[str, ...]] = {}
     requests: dict[int, BindRequest] = {}
     for row in base.watched:
-        cell = cells[row]
-        if cell.leaving_since is not None and cell.leaving_since < stuck_before:
+        record = records[row]
+        if record.leaving_since is not None and record.leaving_since < stuck_before:
             status[row] = Status.STUCK_IN_RELEASING
-        devices[row] = cell.devices
+        devices[row] = record.devices
     for request in bind_requests:
         key = (request.metadata.namespace, request.spec.pod_name or request.metadata.name)
-        row = bisect_left(cells, key, key=_order)
-        if row == len(cells) or cells[row].order != key:
+        row = bisect_left(records, key, key=_order)
+        if row == len(records) or records[row].order != key:
             continue
-        cell = cells[row]
-        uid = cell.source.metadata.uid
+        record = records[row]
+        uid = record.source.metadata.uid
         if uid and not is_for(request, uid):
             continue  # of a pod of the past that had this name: it decides nothing for this one
         requests[row] = request
-        changed[row] = attrs.evolve(cell.pod, bind_request=request.metadata.name)
-        if cell.waiting:
+        changed[row] = attrs.evolve(record.pod, bind_request=request.metadata.name)
+        if record.waiting:
             status[row] = Status.BINDING
-        if not cell.node:
+        if not record.node:
             node[row] = node_rows.get(request.spec.selected_node, NONE)
-        if request.spec.selected_gpu_groups and cell.demand.gpu.shared and not cell.granted:
+        if request.spec.selected_gpu_groups and record.demand.gpu.shared and not record.granted:
             devices[row] = tuple(sorted(request.spec.selected_gpu_groups))
     held = {row: names for row, names in devices.items() if names and within(int(status[row]), ACTIVE_USED)}
     pods = base.table.pods
@@ -111,15 +111,15 @@ def read_standing(
     return Standing(pods=pods, status=status, node=node, devices=held, requests=requests)
 
 
-def read_records(base: BaseColumns, standing: Standing, nodes: Sequence[Node]) -> Mapping[int, Record]:
+def read_drawn_zones(base: BaseColumns, standing: Standing, nodes: Sequence[Node]) -> Mapping[int, DrawnZones]:
     """Return where pods were put among the NUMA zones of their nodes, by row."""
-    found: dict[int, Record] = {}
-    for row, cell in enumerate(base.cells):
+    found: dict[int, DrawnZones] = {}
+    for row, record in enumerate(base.records):
         at = standing.node[row]
         layout = nodes[at].numa if at >= 0 else None
-        record = record_of(cell.source, standing.requests.get(row), layout) if layout is not None else None
-        if record is not None:
-            found[row] = record
+        zones = drawn_zones(record.source, standing.requests.get(row), layout) if layout is not None else None
+        if zones is not None:
+            found[row] = zones
     return found
 
 

@@ -1,9 +1,9 @@
 """The pods, groups and nodes of an intake as columns that are carried from snapshot to snapshot.
 
-What one object says is a cell (``kai.intake.pods``, ``kai.intake.groups``); columns need a few numbers of it. They are
-read when the cell is fresh and move with its row afterwards, so a snapshot in which ten pods are new reads ten cells,
-however many there are. Names of nodes and of sub-groups are numbers here, because which row a name leads to may change
-without the pod.
+What one object says is a record (``kai.intake.pods``, ``kai.intake.groups``); columns need a few numbers of it. They
+are read when the record is fresh and move with its row afterwards, so a snapshot in which ten pods are new reads ten
+records, however many there are. Names of nodes and of sub-groups are numbers here, because which row a name leads to
+may change without the pod.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,9 +15,9 @@ import attrs
 import numpy as np
 
 from kai.intake import groups, pods
-from kai.intake.groups import GroupCell
+from kai.intake.groups import GroupRecord
 from kai.intake.membership import Leaves, Places
-from kai.intake.pods import PodCell
+from kai.intake.pods import PodRecord
 from kai.model.node import Node
 from kai.model.pod import Pod
 from kai.model.podgroup import PodGroup
@@ -46,9 +46,9 @@ class PodColumns(NamedTuple):
     """The pod is leaving, or shares devices: more than its phase decides where it stands."""
 
     @classmethod
-    def of(cls, cells: Iterable[PodCell]) -> "PodColumns":
-        """Return the columns of cells."""
-        status, node, place, account, subgroup, kind, *flags = pods.PACKING.columns([cell.row for cell in cells])
+    def of(cls, records: Iterable[PodRecord]) -> "PodColumns":
+        """Return the columns of records."""
+        status, node, place, account, subgroup, kind, *flags = pods.PACKING.columns([record.row for record in records])
         reservation, watched = [flag.astype(np.bool_) for flag in flags]
         return cls(status, node, place, account, subgroup, kind, reservation, watched)
 
@@ -61,7 +61,7 @@ class PodTable:
     leaves: Leaves
     node_names: dict[str, int] = attrs.field(factory=dict)
     """Numbers of the names of nodes."""
-    cells: Sequence[PodCell] = ()
+    records: Sequence[PodRecord] = ()
     pods: Sequence[Pod] = ()
     edition: Edition = attrs.field(factory=Edition)
     columns: PodColumns = attrs.field(init=False)
@@ -73,29 +73,29 @@ class PodTable:
     def __attrs_post_init__(self) -> None:
         self.columns = PodColumns.of(())
 
-    def selective(self, cells: Sequence[PodCell], edition: Edition) -> list[PodCell]:
-        """Return the cells that have terms about other pods."""
+    def selective(self, records: Sequence[PodRecord], edition: Edition) -> list[PodRecord]:
+        """Return the records that have terms about other pods."""
 
         def is_selective(rows: Sequence[int]) -> tuple[Bools]:
-            return (np.array([cells[row].traits.term_labels is not None for row in rows], np.bool_),)
+            return (np.array([records[row].traits.term_labels is not None for row in rows], np.bool_),)
 
-        (chosen,) = self._rows.columns("selective", edition, len(cells), is_selective)
-        return [cells[row] for row in np.flatnonzero(chosen).tolist()]
+        (chosen,) = self._rows.columns("selective", edition, len(records), is_selective)
+        return [records[row] for row in np.flatnonzero(chosen).tolist()]
 
-    def read(self, cells: Sequence[PodCell], edition: Edition) -> PodColumns:
-        """Return the columns of the cells as they are now."""
-        return PodColumns(*self._rows.columns("pods", edition, len(cells), lambda rows: _read_pods(cells, rows)))
+    def read(self, records: Sequence[PodRecord], edition: Edition) -> PodColumns:
+        """Return the columns of the records as they are now."""
+        return PodColumns(*self._rows.columns("pods", edition, len(records), lambda rows: _read_pods(records, rows)))
 
-    def settle(self, cells: Sequence[PodCell], edition: Edition) -> None:
-        """Take the cells as they are now, shapes and signatures included."""
+    def settle(self, records: Sequence[PodRecord], edition: Edition) -> None:
+        """Take the records as they are now, shapes and signatures included."""
         if edition is self.edition:
             return
         if edition.before is self.edition.mark:
-            self.pods = carried_items(self.pods, edition, [cells[row].pod for row in edition.fresh.tolist()])
+            self.pods = carried_items(self.pods, edition, [records[row].pod for row in edition.fresh.tolist()])
         else:
-            self.pods = tuple([cell.pod for cell in cells])
-        self.cells, self.edition = cells, edition
-        self.columns = self.read(cells, edition)
+            self.pods = tuple([record.pod for record in records])
+        self.records, self.edition = records, edition
+        self.columns = self.read(records, edition)
 
     def node_rows(self, rows: Mapping[str, int]) -> Int64s:
         """Return int64[P]: the row of each pod's node, -1 for none or one outside the snapshot."""
@@ -108,11 +108,11 @@ class PodTable:
     @property
     def is_overgrown(self) -> bool:
         """Whether most names are of nodes and sub-groups of the past."""
-        return len(self.node_names) + len(self.leaves) > (1 << 16) + 4 * len(self.cells)
+        return len(self.node_names) + len(self.leaves) > (1 << 16) + 4 * len(self.records)
 
 
-def _read_pods(cells: Sequence[PodCell], rows: Sequence[int]) -> PodColumns:
-    return PodColumns.of(cells if len(rows) == len(cells) else [cells[row] for row in rows])
+def _read_pods(records: Sequence[PodRecord], rows: Sequence[int]) -> PodColumns:
+    return PodColumns.of(records if len(rows) == len(records) else [records[row] for row in rows])
 
 
 class GroupColumns(NamedTuple):
@@ -130,9 +130,9 @@ class GroupColumns(NamedTuple):
     """There is no such pod group (any more), but there are pods that hold something on its account."""
 
     @classmethod
-    def of(cls, cells: Iterable[GroupCell]) -> "GroupColumns":
-        """Return the columns of cells."""
-        place, account, leaves, *flags = groups.PACKING.columns([cell.row for cell in cells])
+    def of(cls, records: Iterable[GroupRecord]) -> "GroupColumns":
+        """Return the columns of records."""
+        place, account, leaves, *flags = groups.PACKING.columns([record.row for record in records])
         held, stands_in = [flag.astype(np.bool_) for flag in flags]
         return cls(place, account, leaves, held, stands_in)
 
@@ -152,7 +152,7 @@ class GroupColumns(NamedTuple):
 class GroupTable:
     """The groups that are part of the snapshot, of all that there are."""
 
-    members: Sequence[GroupCell] = ()
+    members: Sequence[GroupRecord] = ()
     groups: Sequence[PodGroup] = ()
     edition: Edition = attrs.field(factory=Edition)
     """Of the table of those that are part of the snapshot."""
@@ -163,17 +163,17 @@ class GroupTable:
     def __attrs_post_init__(self) -> None:
         self.columns = GroupColumns.of(())
 
-    def read(self, cells: Sequence[GroupCell], edition: Edition, name: str = "said") -> GroupColumns:
-        """Return the columns of the cells of all groups as they are now; each table that is read has a ``name``."""
-        return GroupColumns(*self._rows.columns(name, edition, len(cells), lambda rows: _read_groups(cells, rows)))
+    def read(self, records: Sequence[GroupRecord], edition: Edition, name: str = "said") -> GroupColumns:
+        """Return the columns of the records of all groups as they are now; each table that is read has a ``name``."""
+        return GroupColumns(*self._rows.columns(name, edition, len(records), lambda rows: _read_groups(records, rows)))
 
-    def settle(self, cells: Sequence[GroupCell], whole: Edition, columns: GroupColumns) -> None:
-        """Take the cells of all groups as they are now; ``whole`` is the edition of their table."""
+    def settle(self, records: Sequence[GroupRecord], whole: Edition, columns: GroupColumns) -> None:
+        """Take the records of all groups as they are now; ``whole`` is the edition of their table."""
         if whole.mark is self.edition.mark:
             return
         before, self._wanted = self._wanted, columns.wanted
         everything = bool(self._wanted.all())
-        members = cells if everything else list(compress(cells, self._wanted.tolist()))
+        members = records if everything else list(compress(records, self._wanted.tolist()))
         if whole.before is self.edition.mark:
             edition = whole.among(before, self._wanted)
             fresh = _groups(members[row] for row in edition.fresh.tolist())
@@ -184,12 +184,12 @@ class GroupTable:
         self.columns = columns if everything else columns.among(self._wanted)
 
 
-def _read_groups(cells: Sequence[GroupCell], rows: Sequence[int]) -> GroupColumns:
-    return GroupColumns.of(cells if len(rows) == len(cells) else [cells[row] for row in rows])
+def _read_groups(records: Sequence[GroupRecord], rows: Sequence[int]) -> GroupColumns:
+    return GroupColumns.of(records if len(rows) == len(records) else [records[row] for row in rows])
 
 
-def _groups(cells: Iterable[GroupCell]) -> list[PodGroup]:
-    return [cell.group for cell in cells if cell.group is not None]
+def _groups(records: Iterable[GroupRecord]) -> list[PodGroup]:
+    return [record.group for record in records if record.group is not None]
 
 
 @attrs.define(eq=False)

@@ -7,8 +7,8 @@ from kai.api import storage as api
 from kai.api.meta import OwnerReference
 from kai.api.objects import ClusterObjects
 from kai.intake import selection
+from kai.intake.record_cache import in_order
 from kai.intake.settings import IntakeSettings
-from kai.intake.shelf import in_order
 from kai.model.constraints import NodeTerm, Requirement
 from kai.model.volume import StorageCapacity, StorageClass, Volume, VolumeCatalog, VolumeClaim
 

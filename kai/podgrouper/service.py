@@ -233,7 +233,7 @@ class PodGrouper:
         if patch is not None and self._may_ride(pod, patch):
             until = self.cluster.clock.monotonic() + self.settings.link_delay_seconds
             self._riding[key] = (pod.metadata.uid, until)
-            self.cluster.store.adorn(Pod, key, _map(patch["metadata"])["annotations"])
+            self.cluster.store.overlay(Pod, key, _map(patch["metadata"])["annotations"])
             log.info("grouped", pod="/".join(key), changes=patch["metadata"])
             self._said.pop(key, None)
             return self._rest(key)
@@ -278,7 +278,7 @@ class PodGrouper:
         uid, due = self._riding.get(key, ("", 0.0))
         if not uid:
             return False
-        if uid != pod.metadata.uid or pod.spec.node_name or not self.cluster.store.is_adorned(Pod, key):
+        if uid != pod.metadata.uid or pod.spec.node_name or not self.cluster.store.is_overlaid(Pod, key):
             del self._riding[key]
             return False
         now = self.cluster.clock.monotonic()

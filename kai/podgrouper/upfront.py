@@ -1,8 +1,8 @@
 """Groups of lone pods, shown in the store of this process before they are written.
 
 Where one process groups, decides and binds, a lone pod is placed without its group in the API server.
-So it is shown as it will be, the pod is decided on at once, and the write follows: at once in calm times, and in a rush
-when the binds leave room for it.
+So it is shown as it will be, the pod is decided on at once, and the write follows: at once in calm times, and in a peak
+of load when the binds leave room for it.
 
 Holds: a group is shown ahead of its write only in a namespace where the last write of a group went through; the first
 refusal ends that, and the pods concerned are grouped anew, with the write before all else. What is shown and not

@@ -110,7 +110,7 @@ class Assume:
 
 
 @attrs.frozen
-class Adorn:
+class Overlay:
     """Let the store show annotations that need not be written."""
 
     cls: type[ApiObject]
@@ -133,4 +133,4 @@ class WakeAt:
     time: float
 
 
-Effect: TypeAlias = Send | Carry | Assume | Forget | Adorn | WakeAt | Signal
+Effect: TypeAlias = Send | Carry | Assume | Forget | Overlay | WakeAt | Signal

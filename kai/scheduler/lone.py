@@ -13,7 +13,7 @@ from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.times import instant_text
 from kai.cluster.port import Key
-from kai.scheduler.effects import Adorn
+from kai.scheduler.effects import Overlay
 from kai.scheduler.verifying import Reader
 
 
@@ -25,7 +25,7 @@ def is_of_one_pod(group: PodGroup) -> bool:
     return group.metadata.name == f"pg-{owners[0].name}-{owners[0].uid}"
 
 
-def recalled_starts(reader: Reader) -> Iterator[Adorn]:
+def recalled_starts(reader: Reader) -> Iterator[Overlay]:
     """Yield the start times of groups of one pod that carry no annotation of it."""
     for group in reader.all(PodGroup):
         metadata = group.metadata
@@ -35,7 +35,7 @@ def recalled_starts(reader: Reader) -> Iterator[Adorn]:
         bound = None if pod is None else _bound_at(pod)
         if bound is not None:
             key: Key = (metadata.namespace, metadata.name)
-            yield Adorn(PodGroup, key, {names.LAST_START: instant_text(float(int(bound)))})
+            yield Overlay(PodGroup, key, {names.LAST_START: instant_text(float(int(bound)))})
 
 
 def _bound_at(pod: Pod) -> float | None:

@@ -20,12 +20,12 @@ from kai.scheduler import effects
 from kai.scheduler import publisher as publications
 from kai.scheduler.committer import Committer
 from kai.scheduler.effects import (
-    Adorn,
     Answered,
     Assume,
     Carried,
     Carry,
     Forget,
+    Overlay,
     Send,
     TermBegan,
     TermEnded,
@@ -125,8 +125,8 @@ class Outbox:
                 self.cluster.store.assume(effect.obj, effect.until)
             case Forget():
                 self.cluster.store.forget(effect.cls, effect.key)
-            case Adorn():
-                self.cluster.store.adorn(effect.cls, effect.key, effect.annotations)
+            case Overlay():
+                self.cluster.store.overlay(effect.cls, effect.key, effect.annotations)
             case WakeAt():
                 pass
             case _:

@@ -24,7 +24,7 @@ from kai.api.podgroup import PodGroup, SchedulingCondition
 from kai.api.queue import Queue
 from kai.cluster.port import Key
 from kai.scheduler import orders
-from kai.scheduler.effects import Adorn, Send, WakeAt
+from kai.scheduler.effects import Overlay, Send, WakeAt
 from kai.scheduler.explanations import (
     NOT_READY,
     STALE,
@@ -69,7 +69,7 @@ class Written:
 
 
 Event: TypeAlias = Told | Moment | Silenced | Written
-Effect: TypeAlias = Send | Adorn | NotExplained | WakeAt
+Effect: TypeAlias = Send | Overlay | NotExplained | WakeAt
 
 
 @attrs.define
@@ -143,7 +143,7 @@ class Publisher:
         stamps = _changed(group.metadata.annotations, account.stamps)
         if self.settings.direct_binds and stamps.get(names.LAST_START) and is_of_one_pod(group):
             start = {names.LAST_START: str(stamps.pop(names.LAST_START))}
-            yield Adorn(PodGroup, (account.namespace, account.name), start)
+            yield Overlay(PodGroup, (account.namespace, account.name), start)
         if stamps and group.metadata.uid:
             patch = {"metadata": {"uid": group.metadata.uid, "annotations": stamps}}
             yield from self._write(f"{account.uid}/stamps", group, Patch(ref=ref, patch=patch), stamps, now)

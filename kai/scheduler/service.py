@@ -136,7 +136,7 @@ class Scheduler:
         self.outbox.begin(term)
         if self.settings.direct_binds:
             for start in recalled_starts(self.cluster.store):
-                self.cluster.store.adorn(start.cls, start.key, start.annotations)
+                self.cluster.store.overlay(start.cls, start.key, start.annotations)
         self.metrics.leads.set(1)
         try:
             async with anyio.create_task_group() as tasks:

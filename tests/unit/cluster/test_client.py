@@ -185,7 +185,7 @@ async def test_a_file_that_cannot_be_read_leaves_credentials_as_they_are(config)
         assert (await client.request(GET)).status == 200
 
 
-class Hurried(SystemClock):
+class Urgent(SystemClock):
     """A clock on which seconds pass by the thousand."""
 
     def monotonic(self):
@@ -197,7 +197,7 @@ class Hurried(SystemClock):
 
 async def test_a_process_that_the_server_does_not_know_for_long_ends(config):
     await anyio.to_thread.run_sync(write_config, config, "http://127.0.0.1:1")
-    account = await Account.open(Source(kubeconfig=str(config)), Hurried())
+    account = await Account.open(Source(kubeconfig=str(config)), Urgent())
     account.note(401)
     with anyio.fail_after(5), pytest.raises(UnauthorizedError, match="found refused with 401 for 30 seconds"):
         await account.run()
@@ -205,7 +205,7 @@ async def test_a_process_that_the_server_does_not_know_for_long_ends(config):
 
 async def test_an_account_reads_its_credentials_every_minute(config):
     await anyio.to_thread.run_sync(write_config, config, "http://127.0.0.1:1")
-    account = await Account.open(Source(kubeconfig=str(config)), Hurried())
+    account = await Account.open(Source(kubeconfig=str(config)), Urgent())
     await anyio.to_thread.run_sync(write_config, config, "http://127.0.0.1:1", "two")
     with anyio.move_on_after(1):
         await account.run()

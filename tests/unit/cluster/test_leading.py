@@ -113,7 +113,7 @@ async def test_a_lost_answer_does_not_cost_the_lease():
 
 
 @in_virtual_time
-async def test_a_lease_that_may_not_be_written_is_not_asked_for_in_a_rush():
+async def test_a_lease_that_may_not_be_written_is_not_asked_for_in_a_peak():
     body = b'{"kind":"Status","code":403,"message":"leases is forbidden"}'
     forbid = Faults(before=lambda call: Answer(status=403, body=body) if call.method == "POST" else None)
     server = HttpServer(faults=forbid)

@@ -27,7 +27,7 @@ def listed(shelf, version, *manifests):
     shelf.end_list(version)
 
 
-# --- Adorning ------------------------------------------------------------------------------------------------------
+# --- Overlaying ------------------------------------------------------------------------------------------------------
 
 
 def annotated(version, **annotations):
@@ -36,66 +36,66 @@ def annotated(version, **annotations):
     return manifest
 
 
-def test_what_is_adorned_shows_the_annotation_through_other_changes_until_it_has_it():
+def test_what_is_overlaid_shows_the_annotation_through_other_changes_until_it_has_it():
     shelf, changes = shelf_of()
     shelf.see(config(version=5, colour="red"))
-    shelf.adorn(KEY, {"group": "g"})
+    shelf.overlay(KEY, {"group": "g"})
     assert changes[-1].after.metadata.annotations == {"group": "g"}
     shelf.see(config(version=6, colour="blue"))
     found = shelf.get(KEY)
     assert (found.data, found.metadata.annotations) == ({"colour": "blue"}, {"group": "g"})
-    assert shelf.is_adorned(KEY)
+    assert shelf.is_overlaid(KEY)
     shelf.see(annotated(7, group="other"))
     assert shelf.get(KEY).metadata.annotations == {"group": "other"}
-    assert not shelf.is_adorned(KEY)
+    assert not shelf.is_overlaid(KEY)
 
 
-def test_an_adornment_goes_with_its_object_and_does_not_pass_to_a_namesake():
+def test_an_overlay_goes_with_its_object_and_does_not_pass_to_a_namesake():
     shelf, _ = shelf_of()
     shelf.see(config(version=5))
-    shelf.adorn(KEY, {"group": "g"})
+    shelf.overlay(KEY, {"group": "g"})
     shelf.see(config(version=9, uid="u2"))
     assert shelf.get(KEY).metadata.annotations == {}
-    shelf.adorn(KEY, {"group": "g"})
+    shelf.overlay(KEY, {"group": "g"})
     shelf.bury_key(KEY, "u2")
-    assert not shelf.is_adorned(KEY)
-    shelf.adorn(KEY, {"group": "g"})
+    assert not shelf.is_overlaid(KEY)
+    shelf.overlay(KEY, {"group": "g"})
     assert shelf.get(KEY) is None
 
 
-def test_what_is_adorned_while_it_is_only_assumed_keeps_that_when_it_comes():
+def test_what_is_overlaid_while_it_is_only_assumed_keeps_that_when_it_comes():
     shelf, changes = shelf_of()
     shelf.assume(KEY, structure_as(ConfigMap, config(version=0, uid="")), lambda found: found is not None)
-    shelf.adorn(KEY, {"group": "g"})
+    shelf.overlay(KEY, {"group": "g"})
     assert changes[-1].after.metadata.annotations == {"group": "g"}
     shelf.see(config(version=5, colour="red"))
     found = shelf.get(KEY)
     assert (found.metadata.uid, found.data, found.metadata.annotations) == ("u1", {"colour": "red"}, {"group": "g"})
     shelf.see(annotated(7, group="other"))
-    assert not shelf.is_adorned(KEY)
+    assert not shelf.is_overlaid(KEY)
 
 
-def test_what_is_adorned_while_it_is_only_assumed_goes_with_the_assumption():
+def test_what_is_overlaid_while_it_is_only_assumed_goes_with_the_assumption():
     shelf, _ = shelf_of()
     shelf.assume(KEY, structure_as(ConfigMap, config(version=0, uid="")), lambda found: found is not None)
-    shelf.adorn(KEY, {"group": "g"})
+    shelf.overlay(KEY, {"group": "g"})
     shelf.forget(KEY)
     assert shelf.get(KEY) is None
-    assert not shelf.is_adorned(KEY)
+    assert not shelf.is_overlaid(KEY)
     shelf.see(config(version=5))
     assert shelf.get(KEY).metadata.annotations == {}
 
 
-def test_adorning_again_changes_nothing_and_forgetting_everything_shows_what_is_there():
+def test_overlaying_again_changes_nothing_and_forgetting_everything_shows_what_is_there():
     shelf, changes = shelf_of()
     shelf.see(annotated(5, mine="1"))
-    shelf.adorn(KEY, {"group": "g"})
-    shelf.adorn(KEY, {"group": "g"})
+    shelf.overlay(KEY, {"group": "g"})
+    shelf.overlay(KEY, {"group": "g"})
     assert len(changes) == 2
     shelf.assume(KEY, shelf.get(KEY), lambda _: False)
     shelf.forget_all()
     assert shelf.get(KEY).metadata.annotations == {"mine": "1"}
-    assert not shelf.is_adorned(KEY)
+    assert not shelf.is_overlaid(KEY)
 
 
 # --- Versions ------------------------------------------------------------------------------------------------------

@@ -93,12 +93,12 @@ def test_a_window_that_is_not_full_does_not_widen():
     assert window.width == 4.0
 
 
-def test_unhurried_requests_leave_half_of_the_window_to_others():
+def test_deferrable_requests_leave_half_of_the_window_to_others():
     window = Window(width=4.0)
-    lazy = [window.offer(("event", index), 0.0, hurried=False) for index in range(5)]
+    lazy = [window.offer(("event", index), 0.0, urgent=False) for index in range(5)]
     assert window.take(0.0) == tuple(lazy[:2])
-    hurried = window.offer("a", 0.0)
-    assert window.take(0.0) == (hurried,)
+    urgent = window.offer("a", 0.0)
+    assert window.take(0.0) == (urgent,)
 
 
 def test_whoever_waits_no_more_leaves_no_trace():
@@ -118,11 +118,11 @@ def test_whoever_waits_no_more_makes_room_for_who_comes_behind():
     assert window.take(0.0) == (second,)
 
 
-# --- Rushes --------------------------------------------------------------------------------------------------------
+# --- Peaks ---------------------------------------------------------------------------------------------------------
 
 
-def rushing(window, since, until, step=0.01):
-    """Send a hurried request every hundredth of a second, and return the unhurried ones that went meanwhile."""
+def peaking(window, since, until, step=0.01):
+    """Send a urgent request every hundredth of a second, and return the deferrable ones that went meanwhile."""
     lazy, now = {}, since
     while now < until:
         number = window.offer(("bind", now), now)
@@ -134,10 +134,10 @@ def rushing(window, since, until, step=0.01):
     return lazy
 
 
-def test_in_a_rush_unhurried_requests_stand_back_until_it_is_over():
+def test_in_a_peak_deferrable_requests_stand_back_until_it_is_over():
     window = Window()
-    rushing(window, 0.0, 1.0)
-    report = window.offer("event", 1.0, hurried=False)
+    peaking(window, 0.0, 1.0)
+    report = window.offer("event", 1.0, urgent=False)
     assert window.take(1.0) == ()
     due = window.next_due(report, 1.0)
     assert 1.1 < due < 2.0
@@ -145,30 +145,30 @@ def test_in_a_rush_unhurried_requests_stand_back_until_it_is_over():
     assert window.take(due + 0.001) == (report,)
 
 
-def test_a_rush_that_does_not_end_holds_nothing_back_for_ever():
+def test_a_peak_that_does_not_end_holds_nothing_back_for_ever():
     window = Window()
-    rushing(window, 0.0, 1.0)
-    reports = [window.offer(("event", index), 1.0, hurried=False) for index in range(4)]
-    sent = rushing(window, 1.0, 30.0)
+    peaking(window, 0.0, 1.0)
+    reports = [window.offer(("event", index), 1.0, urgent=False) for index in range(4)]
+    sent = peaking(window, 1.0, 30.0)
     assert set(sent) == set(reports)
     assert 4.9 < sent[reports[0]] < 5.1
-    rushing(window, 30.0, 31.0)
-    late = [window.offer(("event", index), 20.0, hurried=False) for index in range(4)]
+    peaking(window, 30.0, 31.0)
+    late = [window.offer(("event", index), 20.0, urgent=False) for index in range(4)]
     assert window.take(31.0) == tuple(late[:2]), "those that waited longer go several at a time"
 
 
-def test_a_few_hurried_requests_are_no_rush():
+def test_a_few_urgent_requests_are_no_peak():
     window = Window()
-    rushing(window, 0.0, 0.1)
-    report = window.offer("event", 0.1, hurried=False)
+    peaking(window, 0.0, 0.1)
+    report = window.offer("event", 0.1, urgent=False)
     assert window.take(0.1) == (report,)
 
 
-def test_hurried_requests_that_the_server_does_not_keep_up_with_are_a_rush():
+def test_urgent_requests_that_the_server_does_not_keep_up_with_are_a_peak():
     window = Window()
     numbers = [window.offer(("bind", index), 0.0) for index in range(4)]
     assert window.take(0.0) == tuple(numbers)
-    report = window.offer("event", 2.0, hurried=False)
+    report = window.offer("event", 2.0, urgent=False)
     assert window.take(2.0) == ()
     assert window.next_due(report, 2.0) > 2.1, "and nobody looks again and again meanwhile"
     window.answered(numbers[0], 2.2)
@@ -188,7 +188,7 @@ def test_whatever_happens_order_width_and_patience_hold(steps):
     for name, pick, flag in steps:
         now += 0.1
         if name == "offer":
-            offered[window.offer(pick % 3, now, hurried=flag)] = pick % 3
+            offered[window.offer(pick % 3, now, urgent=flag)] = pick % 3
         elif name == "take":
             taken = window.take(now)
             assert not taken or now >= held_until

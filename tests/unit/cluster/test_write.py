@@ -293,7 +293,7 @@ async def test_so_many_requests_and_no_more_are_on_the_way():
 
 
 @in_virtual_time
-async def test_in_a_rush_reports_are_written_after_what_somebody_waits_for():
+async def test_in_a_peak_reports_are_written_after_what_somebody_waits_for():
     server = HttpServer(faults=Faults(delay=lambda call: 0.02 if call.method != "GET" else 0.0))
     async with running(server) as cluster:
         done = []

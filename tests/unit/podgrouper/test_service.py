@@ -93,7 +93,7 @@ async def test_a_link_is_shown_at_once_and_left_to_the_binding():
             cluster.server.change("Pod", name, "ns", {"metadata": annotations, "spec": {"nodeName": "n"}})
         await cluster.pass_time(30.0)
         assert not requests(cluster, Patch)
-        assert not cluster.store.is_adorned(Pod, ("ns", "p"))
+        assert not cluster.store.is_overlaid(Pod, ("ns", "p"))
 
 
 async def test_a_link_that_no_binding_brought_in_time_is_written():
@@ -106,7 +106,7 @@ async def test_a_link_that_no_binding_brought_in_time_is_written():
         assert (group_of(cluster), shown_group(cluster)) == (None, "pg-p-uid-p")
         await cluster.pass_time(1.0)
         assert group_of(cluster) == "pg-p-uid-p"
-        assert not cluster.store.is_adorned(Pod, ("ns", "p"))
+        assert not cluster.store.is_overlaid(Pod, ("ns", "p"))
         await cluster.pass_time(100.0)
     assert len(requests(cluster, Patch)) == 1
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from kai.api.codec import structure_as
 from kai.api.podgroup import PodGroup
-from kai.scheduler.effects import Adorn
+from kai.scheduler.effects import Overlay
 from kai.scheduler.explanations import GroupAccount, Overall
 from kai.scheduler.lone import recalled_starts
 from kai.scheduler.publisher import Publisher, Told
@@ -35,7 +35,7 @@ def starts(*manifests):
 
 def test_the_start_of_a_group_of_one_pod_is_when_that_pod_was_bound():
     (start,) = starts(lone(), bound(conditions=[BOUND]))
-    assert start == Adorn(PodGroup, ("default", "pg-p-uid-p"), {LAST_START: "2026-01-01T00:00:07Z"})
+    assert start == Overlay(PodGroup, ("default", "pg-p-uid-p"), {LAST_START: "2026-01-01T00:00:07Z"})
 
 
 def test_nothing_is_recalled_of_groups_that_say_it_or_wait_or_may_get_more_pods():
@@ -56,7 +56,7 @@ def test_a_start_is_shown_and_not_written_where_binds_are_direct():
     told = Told(Overall(groups=(account,)))
     direct = Publisher(SchedulerSettings(direct_binds=True), world, lambda: WALL)
     (effect,) = direct.step(told, 0.0)
-    assert effect == Adorn(PodGroup, ("default", "pg-p-uid-p"), {LAST_START: "2026-01-01T00:00:00Z"})
+    assert effect == Overlay(PodGroup, ("default", "pg-p-uid-p"), {LAST_START: "2026-01-01T00:00:00Z"})
     as_the_peer = Publisher(SchedulerSettings(), world, lambda: WALL)
     (sent,) = as_the_peer.step(told, 0.0)
     assert sent.request.patch["metadata"]["annotations"] == {LAST_START: "2026-01-01T00:00:00Z"}
@@ -73,11 +73,11 @@ def test_a_group_that_is_only_shown_yet_starts_all_the_same_and_nothing_is_writt
     group = structure_as(PodGroup, shown)
     store = SimpleNamespace(get=lambda cls, *_: group if cls is PodGroup else None, all=lambda _: ())
     publisher = Publisher(SchedulerSettings(direct_binds=True), store, lambda: WALL)
-    start = Adorn(PodGroup, ("default", "pg-p-uid-p"), {LAST_START: "2026-01-01T00:00:00Z"})
+    start = Overlay(PodGroup, ("default", "pg-p-uid-p"), {LAST_START: "2026-01-01T00:00:00Z"})
     assert publisher.step(told, 0.0) == (start,)
     written = World(making.queue("q"), lone())
-    adorned, patch = Publisher(SchedulerSettings(direct_binds=True), written, lambda: WALL).step(told, 0.0)
-    assert adorned == start
+    overlaid, patch = Publisher(SchedulerSettings(direct_binds=True), written, lambda: WALL).step(told, 0.0)
+    assert overlaid == start
     uid = written.get(PodGroup, "pg-p-uid-p", "default").metadata.uid
     evicted = {"kai.scheduler/last-eviction-timestamp": "y"}
     assert patch.request.patch["metadata"] == {"uid": uid, "annotations": evicted}

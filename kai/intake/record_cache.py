@@ -1,6 +1,6 @@
 """Remembering what was made of each object, by the object's identity.
 
-Api objects are frozen, so the same object means the same facts. A shelf holds its objects, therefore no identity is
+Api objects are frozen, so the same object means the same facts. A cache holds its objects, therefore no identity is
 ever used twice.
 """
 
@@ -22,7 +22,7 @@ from kai.state.edition import Edition
 _FEW: Final = 64
 """Changes up to this many are always made one by one."""
 _MOST_AHEAD: Final = 1 << 18
-"""Cells that are made ahead at most, should no cycle ever put them."""
+"""Records that are made ahead at most, should no cycle ever put them."""
 
 
 class HasSource(Protocol):
@@ -34,32 +34,32 @@ class HasSource(Protocol):
 
     @property
     def order(self) -> tuple[str, str]:
-        """Return what rows are sorted by; no two cells of a kind have the same."""
+        """Return what rows are sorted by; no two records of a kind have the same."""
 
 
 Source = TypeVar("Source", bound=ApiObject)
-Cell = TypeVar("Cell", bound=HasSource)
+Record = TypeVar("Record", bound=HasSource)
 
 
-class Shelf(Generic[Source, Cell]):
-    """The cells of all objects of one kind, in row order."""
+class RecordCache(Generic[Source, Record]):
+    """The records of all objects of one kind, in row order."""
 
     def __init__(self) -> None:
-        self.cells: list[Cell] = []
+        self.records: list[Record] = []
         """In row order; always the same list."""
         self.edition = Edition()
-        """Of the table of cells."""
+        """Of the table of records."""
         self.reading: Source | None = None
         """The object that is being read; when reading fails, the one that it failed at."""
         self._sources: Sequence[Source] = ()
         self._mark: object = None
         """Of the sources, if they are a listing."""
-        self._known: dict[int, Cell] = {}
-        self._ahead: dict[int, Cell] = {}
-        """Cells of objects that were not put yet, by identity; a cell holds its object, so none is used twice."""
+        self._known: dict[int, Record] = {}
+        self._ahead: dict[int, Record] = {}
+        """Records of objects that were not put yet, by identity; a record holds its object, so none is used twice."""
 
-    def read_ahead(self, source: Source, read: Callable[[Source], Cell]) -> None:
-        """Make the cell of an object that is about to be put.
+    def read_ahead(self, source: Source, read: Callable[[Source], Record]) -> None:
+        """Make the record of an object that is about to be put.
 
         Holds: nothing else changes. What is not put the next time is forgotten.
         """
@@ -67,7 +67,7 @@ class Shelf(Generic[Source, Cell]):
         if at not in self._known and len(self._ahead) < _MOST_AHEAD:
             self._ahead[at] = read(source)
 
-    def put(self, sources: Sequence[Source], read: Callable[[Source], Cell]) -> bool:
+    def put(self, sources: Sequence[Source], read: Callable[[Source], Record]) -> bool:
         """Take stock of ``sources``, in any order, and ``read`` those that are new. Return whether anything changed.
 
         Cost: a comparison of identities, and little more for as many objects as came and went.
@@ -88,11 +88,11 @@ class Shelf(Generic[Source, Cell]):
         if not gone and not come:
             self._sources, self._mark = sources, mark
             return False
-        fresh: list[Cell] = []
+        fresh: list[Record] = []
         for self.reading in come:
             fresh.append(ahead.get(id(self.reading)) or read(self.reading))
         self.reading = None
-        if len(gone) + len(fresh) > _FEW + len(self.cells) // 8:
+        if len(gone) + len(fresh) > _FEW + len(self.records) // 8:
             self._sort(gone, fresh)
         else:
             self._merge(gone, fresh)
@@ -102,24 +102,24 @@ class Shelf(Generic[Source, Cell]):
         self._sources, self._mark = sources, mark
         return True
 
-    def _merge(self, gone: Iterable[Source], fresh: Iterable[Cell]) -> None:
-        """Take cells out and put others in, one by one."""
-        cells = self.cells
+    def _merge(self, gone: Iterable[Source], fresh: Iterable[Record]) -> None:
+        """Take records out and put others in, one by one."""
+        records = self.records
         leaving = set(self._rows_of(sorted(self._known[id(source)].order for source in gone)))
         arriving = sorted(fresh, key=_order)
         _refuse_doubles(arriving)
         rows = self._rows_of(map(_order, arriving))
-        stays = np.ones(len(cells), np.bool_)
+        stays = np.ones(len(records), np.bool_)
         inserted: list[int] = []
-        for row, cell in zip(rows, arriving, strict=True):
-            if row < len(cells) and cells[row].order == cell.order:
+        for row, record in zip(rows, arriving, strict=True):
+            if row < len(records) and records[row].order == record.order:
                 if row not in leaving:
-                    raise _double(cells[row].source, cell.source)
+                    raise _double(records[row].source, record.source)
                 leaving.remove(row)
                 stays[row] = False
             else:
                 inserted.append(row)
-        source = np.where(stays, np.arange(len(cells)), -1)
+        source = np.where(stays, np.arange(len(records)), -1)
         if not leaving and not inserted:
             self._advance(None, np.flatnonzero(~stays), arriving)
             return
@@ -129,37 +129,37 @@ class Shelf(Generic[Source, Cell]):
             source = np.delete(source, shifted + np.searchsorted(np.array(inserted, np.int64), shifted, side="right"))
         self._advance(source, np.flatnonzero(source < 0), arriving)
 
-    def _sort(self, gone: Iterable[Source], fresh: Iterable[Cell]) -> None:
-        """Sort all cells anew: sorting is fast where much is in order already."""
+    def _sort(self, gone: Iterable[Source], fresh: Iterable[Record]) -> None:
+        """Sort all records anew: sorting is fast where much is in order already."""
         leaving = {id(self._known[id(source)]) for source in gone}
-        kept = [cell for cell in self.cells if id(cell) not in leaving] if leaving else self.cells
-        cells = sorted([*kept, *fresh], key=_order)
-        _refuse_doubles(cells)
-        source = np.full(len(cells), -1, np.int64)
+        kept = [record for record in self.records if id(record) not in leaving] if leaving else self.records
+        records = sorted([*kept, *fresh], key=_order)
+        _refuse_doubles(records)
+        source = np.full(len(records), -1, np.int64)
         if kept:
-            rows = dict(zip(map(id, self.cells), count(), strict=False))
-            source[:] = [rows.get(id(cell), -1) for cell in cells]
+            rows = dict(zip(map(id, self.records), count(), strict=False))
+            source[:] = [rows.get(id(record), -1) for record in records]
         at = np.flatnonzero(source < 0)
-        self._advance(source, at, [cells[row] for row in at.tolist()])
+        self._advance(source, at, [records[row] for row in at.tolist()])
 
-    def _advance(self, source: Int64s | None, rows: Int64s, fresh: Sequence[Cell]) -> None:
+    def _advance(self, source: Int64s | None, rows: Int64s, fresh: Sequence[Record]) -> None:
         edition = Edition(before=self.edition.mark, source=source, fresh=rows.astype(np.int64))
-        edition.carry(self.cells, fresh)
+        edition.carry(self.records, fresh)
         self.edition = edition
 
     def _rows_of(self, orders: Iterable[tuple[str, str]]) -> list[int]:
         """Return the row of each, or the row before which it belongs. Cost: little for one that follows the last."""
-        cells, rows, at, count = self.cells, list[int](), 0, len(self.cells)
+        records, rows, at, count = self.records, list[int](), 0, len(self.records)
         for order in orders:
-            if at < count and cells[at].order < order:
+            if at < count and records[at].order < order:
                 at += 1
-                if at < count and cells[at].order < order:
-                    at = bisect_left(cells, order, at, key=_order)
+                if at < count and records[at].order < order:
+                    at = bisect_left(records, order, at, key=_order)
             rows.append(at)
         return rows
 
     def start_over(self) -> None:
-        """Say that cells changed without being new: nothing is carried over to this edition."""
+        """Say that records changed without being new: nothing is carried over to this edition."""
         self.edition = Edition()
 
 
@@ -188,10 +188,10 @@ def _difference(before: Sequence[Source], after: Sequence[Source]) -> tuple[list
 _order = attrgetter("order")
 
 
-def _refuse_doubles(cells: Sequence[HasSource]) -> None:
-    orders = list(map(_order, cells))
+def _refuse_doubles(records: Sequence[HasSource]) -> None:
+    orders = list(map(_order, records))
     if any(map(eq, orders, orders[1:])):
-        raise next(_double(one.source, other.source) for one, other in pairwise(cells) if one.order == other.order)
+        raise next(_double(one.source, other.source) for one, other in pairwise(records) if one.order == other.order)
 
 
 def _double(one: ApiObject, other: ApiObject) -> InputError:
