@@ -27,6 +27,7 @@ COMMANDS = {
     "version": ("kai.cli.version:version", "Show the versions of all parts."),
     "reserve": ("kai.cli.reserve:reserve", "Hold a GPU that pods share; what reservation pods run."),
     "completion": ("kai.cli.completion:completion", "Print the shell script that completes commands and options."),
+    "help": ("kai.cli.help:help_", "Show the help of a command."),
 }
 """Names, where their commands are, and what the help says: the help must not import them."""
 
@@ -67,14 +68,41 @@ class Commands(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-@click.group(cls=Commands, context_settings=CONTEXT, no_args_is_help=True)
-def kai() -> None:
+def _show_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:  # noqa: FBT001 - as click calls it
+    if is_wanted and not context.resilient_parsing:
+        from kai.cli.distribution import DISTRIBUTION, installed
+
+        click.echo(f"kai {installed(DISTRIBUTION)}")
+        context.exit()
+
+
+@click.group(cls=Commands, context_settings=CONTEXT, invoke_without_command=True)
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
+@click.pass_context
+def kai(context: click.Context) -> None:
     """Decide which AI workloads run where in a Kubernetes cluster."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and leave with its exit code (``kai.cli.failures``)."""
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def complete() -> None:
+    """Answer kubectl, which asks what may follow ``kubectl kai`` and the words behind it."""
+    from kai.cli.completing import complete_for_kubectl
+
+    sys.stdout.write(complete_for_kubectl(sys.argv[1:]) + "\n")
 
 
 def run(arguments: list[str]) -> int:

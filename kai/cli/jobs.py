@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from kai.cli.completing import complete_queues
 from kai.cli.console import Console
 from kai.cli.joblist import Row, rows_of
 from kai.cli.report import COLORS, counted
@@ -103,7 +104,9 @@ class JobView:
 
 
 @click.command(epilog=EPILOG)
-@click.option("--queue", default="", help="Only jobs of this queue, or of queues below it.")
+@click.option(
+    "--queue", default="", shell_complete=complete_queues, help="Only jobs of this queue, or of queues below it."
+)
 @click.option("--state", default="", help="Only jobs in this state, as the table calls it; or waiting.")
 @click.option("--sort", type=click.Choice(tuple(_SORTS)), default=None, help="Sort by this column.")
 @click.option("--pods", is_flag=True, help="One line for each pod.")

@@ -8,6 +8,7 @@ import attrs
 import click
 
 from kai.cli.cells import cells, head, legend, letters_of, shares
+from kai.cli.completing import complete_jobs
 from kai.cli.console import Console
 from kai.cli.report import counted
 from kai.cli.sources import Source, source_options
@@ -100,7 +101,13 @@ class NodeView:
 
 @click.command(epilog=EPILOG)
 @click.option("--by", default="", metavar="LABEL", help="Divide nodes by this label, or the last part of its name.")
-@click.option("--job", default="", metavar="NAME", help="Only nodes on which this job has a place.")
+@click.option(
+    "--job",
+    default="",
+    metavar="NAME",
+    shell_complete=complete_jobs,
+    help="Only nodes on which this job has a place.",
+)
 @click.option("--free", type=click.IntRange(min=1), default=None, metavar="N", help="Only where N whole GPUs are free.")
 @source_options()
 def nodes(source: Source, console: Console, *, by: str, job: str, free: int | None) -> int:

@@ -9,8 +9,19 @@ from kai.cli.tables import Column, table
 
 
 @click.group(invoke_without_command=True)
-@click.option("--config", "path", help="Configuration file whose plugins count as enabled; default: the built-in one.")
-@click.option("--time", "case", metavar="PATH", help="Decide on the cluster at PATH, and show how long plugins take.")
+@click.option(
+    "--config",
+    "path",
+    type=click.Path(),
+    help="Configuration file whose plugins count as enabled; default: the built-in one.",
+)
+@click.option(
+    "--time",
+    "case",
+    metavar="PATH",
+    type=click.Path(),
+    help="Decide on the cluster at PATH, and show how long plugins take.",
+)
 @console_options()
 @click.pass_context
 def plugins(context: click.Context, console: Console, path: str | None, case: str | None) -> None:

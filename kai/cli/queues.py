@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from kai.cli.completing import complete_queues
 from kai.cli.console import Console
 from kai.cli.shares import CPU, GPU, MEMORY, RESOURCES, legend, queue_tree
 from kai.cli.sources import Source, source_options
@@ -71,7 +72,7 @@ class QueueView:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("queue", required=False, default="")
+@click.argument("queue", required=False, default="", shell_complete=complete_queues)
 @click.option("--resource", type=click.Choice(tuple(RESOURCES)), default=None, help="Show this resource.")
 @click.option("--flat", is_flag=True, help="A plain list by name, without the tree.")
 @source_options()

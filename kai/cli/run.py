@@ -3,6 +3,7 @@
 import sys
 
 import click
+from click.shell_completion import CompletionItem
 
 # A cycle computes in a thread of its own. With the interpreter's 5 ms, the event loop would wait so long for its turn
 # after every byte that it sends meanwhile; so it waits a tenth of that.
@@ -21,8 +22,44 @@ KAI-Scheduler's operator writes for each component, in Go's form (--name=value, 
 """
 
 
-@click.command(epilog=EPILOG, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ROLE...] [FLAG...]")
+class Run(click.Command):
+    """The command with the flags of roles, which it takes in Go's form and not in click's."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the flags of the roles that were named."""
+        from kai.cli.roleflags import FLAGS, ROLES, TOGETHER
+
+        roles = {word for word in _words(ctx) if word in ROLES} or set(TOGETHER)
+        found = [f"--{name}" for name, flag in FLAGS.items() if roles & flag.roles and not flag.inert]
+        return [CompletionItem(name) for name in sorted(found) if name.startswith(incomplete)]
+
+
+def _complete_roles(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Return the roles that may follow those that were named."""
+    from kai.cli.roleflags import ROLES
+
+    words = _words(context)
+    if not all(word in ROLES for word in words):
+        return []
+    return [CompletionItem(name) for name in ROLES if name.startswith(begun) and name not in words]
+
+
+def _words(context: click.Context) -> list[str]:
+    return [str(word) for word in context.params.get("arguments") or ()]
+
+
+@click.command(
+    cls=Run,
+    epilog=EPILOG,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument(
+    "arguments",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="[ROLE...] [FLAG...]",
+    shell_complete=_complete_roles,
+)
 def run(arguments: tuple[str, ...]) -> int:
     """Run the service in a cluster."""
     if not {"-h", "--help"}.isdisjoint(arguments):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kai.cli.completing import complete_actions
 from kai.cli.console import Console, console_options
 from kai.cli.failures import BUG, INPUT, NO, report_bug, report_error, say_error
 from kai.errors import ConfigError, InputError, KaiError
@@ -19,18 +20,21 @@ PATH is a scenario, a file or folder of Kubernetes manifests, a snapshot taken b
 \b
   kai simulate examples/lab
   kai simulate snapshot.zip --explain
-  kai simulate tests/conformance/cases/allocate --check -q
+  kai simulate scenarios/ --check -q
 """
 
 
 @click.command(epilog=EPILOG)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(allow_dash=True))
 @click.option(
     "--config",
     "config",
+    type=click.Path(),
     help="Scheduler configuration in place of the case's own: in kai's form, in KAI-Scheduler's, or a SchedulingShard.",
 )
-@click.option("--actions", help="Actions in place of the configured ones, separated by commas.")
+@click.option(
+    "--actions", shell_complete=complete_actions, help="Actions in place of the configured ones, separated by commas."
+)
 @click.option("--cycles", type=click.IntRange(min=1), help="How often to decide.")
 @click.option("--now", help="When it happens, as 2026-01-31T12:00:00Z; else what the case says, or its newest time.")
 @click.option("--check", is_flag=True, help="Only compare with what the scenario expects; leave with 1 if it differs.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 import click
 
+from kai.cli.completing import complete_contexts, complete_namespaces
 from kai.cli.console import NAMED_FORMATS, Console, console_options
 from kai.cli.selectors import Selector, read_selector
 from kai.errors import InputError, UnreachableError
@@ -175,10 +176,17 @@ def _flags(*, watch: bool) -> tuple[Callable[[F], F], ...]:
             help="A scenario, manifests in a file or folder, a snapshot (zip), or - for standard input. "
             "Default: the cluster of the current kubeconfig.",
         ),
-        click.option("-n", "--namespace", default="", help="Show this namespace only."),
+        click.option(
+            "-n", "--namespace", default="", shell_complete=complete_namespaces, help="Show this namespace only."
+        ),
         click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Show all namespaces."),
         click.option("-l", "--selector", "labels", default="", help="Show what has these labels: app=x,tier!=y,z."),
-        click.option("--context", default="", help="Context of the kubeconfig in place of the current one."),
+        click.option(
+            "--context",
+            default="",
+            shell_complete=complete_contexts,
+            help="Context of the kubeconfig in place of the current one.",
+        ),
         click.option("--kubeconfig", default="", type=click.Path(), help="Kubeconfig file in place of kubectl's."),
         click.option("--as", "user", default="", metavar="USER", help="Ask the cluster in the name of this user."),
     )

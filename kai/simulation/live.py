@@ -94,6 +94,21 @@ def read_cluster(access: Access, registry: Registry | None = None, clock: Clock 
     )
 
 
+def list_names(access: Access, cls: type[ApiObject], seconds: float) -> list[str]:
+    """Return the names of the objects of one kind; none if the cluster does not answer in time.
+
+    Raises: as ``read_cluster``.
+    """
+    access.check()
+
+    async def ask() -> Listing:
+        with anyio.move_on_after(seconds):
+            return await _list(access, (cls,), _called(access.chosen), SystemClock())
+        return Listing()
+
+    return [each.metadata.name for each in anyio.run(ask).objects]
+
+
 async def _list(access: Access, kinds: tuple[type[ApiObject], ...], cluster: str, clock: Clock) -> Listing:
     account = await Account.open(access.source, clock)
     agent = user_agent(_COMPONENT, importlib.metadata.version("kai-scheduler"))

@@ -5,6 +5,7 @@ import pytest
 
 from kai.cli import command
 from kai.cli.command import COMMANDS, run
+from kai.cli.distribution import DISTRIBUTION, installed
 from kai.errors import ConfigError, InputError, InvariantError, PluginError
 
 
@@ -96,3 +97,30 @@ def test_completion_knows_the_commands(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         run([])
     assert capsys.readouterr().out.split() == ["plain,simulate"]
+
+
+def test_kai_alone_prints_its_help_as_kubectl_does(capsys):
+    assert run([]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("Usage: kai")
+    assert captured.err == ""
+
+
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_the_version_is_one_line(flag, capsys):
+    assert run([flag]) == 0
+    assert capsys.readouterr().out == f"kai {installed(DISTRIBUTION)}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [([], "Usage: kai [OPTIONS]"), (["nodes"], "Usage: kai nodes"), (["plugins", "new"], "Usage: kai plugins new")],
+)
+def test_help_is_a_command_as_well(words, first, capsys):
+    assert run(["help", *words]) == 0
+    assert capsys.readouterr().out.startswith(first)
+
+
+def test_help_for_what_is_no_command_names_the_nearest(capsys):
+    assert run(["help", "node"]) == 2
+    assert capsys.readouterr().err.splitlines()[1].strip() == "help: did you mean kai nodes?"

@@ -1,0 +1,90 @@
+import pytest
+from click.shell_completion import ShellComplete
+
+from kai.cli.command import complete, kai
+from kai.cli.completing import complete_for_kubectl, complete_subjects
+from tests.doubles.list_server import listing, manifests_of
+
+
+def completed(*words):
+    """Return what may follow, by type."""
+    *before, begun = words
+    found = ShellComplete(kai, {}, "kai", "").get_completions(list(before), begun)
+    return [item.value if item.type == "plain" else item.type for item in found]
+
+
+LAB = ("-f", "examples/lab")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["jobs", *LAB, "--queue", "v"], ["vision"]),
+        (["queues", *LAB, "t"], ["training"]),
+        (["nodes", *LAB, "--job", "vit"], ["vit-base", "vit-large", "vit-xl"]),
+        (["jobs", *LAB, "-n", ""], ["lab"]),
+        (["jobs", *LAB, "--sort", "p"], ["priority", "position"]),
+        (["jobs", "-f", "missing.yaml", "--queue", ""], []),
+        (["jobs", "-f", "-", "--queue", ""], []),
+        (["simulate", "exam"], ["file"]),
+        (["simulate", "--config", ""], ["file"]),
+        (["jobs", "-f", ""], ["file"]),
+        (["simulate", "--actions", "pre"], ["preempt"]),
+        (["simulate", "--actions", "allocate,re"], ["allocate,reclaim"]),
+        (["run", "sched"], ["scheduler"]),
+        (["run", "scheduler", "podgrouper", "sched"], []),
+        (["run", "scheduler", "--sched"], ["--schedule-csi-storage", "--schedule-period", "--scheduler-conf",
+                                           "--scheduler-name"]),
+        (["run", "--schedule-period", "x", "b"], []),
+        (["qu"], ["queues"]),
+    ],
+)  # fmt: skip
+def test_what_may_follow_is_offered(words, found):
+    assert completed(*words) == found
+
+
+def test_names_of_a_cluster_are_asked_there(tmp_path):
+    with listing(manifests_of(__import__("pathlib").Path("examples/lab"))) as server:
+        config = server.kubeconfig(tmp_path)
+        assert completed("jobs", "--kubeconfig", config, "--queue", "v") == ["vision"]
+        assert completed("jobs", "--kubeconfig", config, "--context", "") == ["prod", "staging"]
+        assert {path for _, path, _ in server.requests} == {"/apis/scheduling.run.ai/v2/queues"}
+
+
+def test_a_cluster_that_is_away_completes_to_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("kai.cli.completing._PATIENCE_SECONDS", 0.0)
+    with listing([]) as gone:
+        config = gone.kubeconfig(tmp_path)
+    assert completed("jobs", "--kubeconfig", config, "--queue", "") == []
+
+
+def test_a_subject_is_a_job_or_has_its_kind_before_it():
+    class Context:
+        params = {"place": "examples/lab"}  # noqa: RUF012 - a stand-in
+
+    def offered(begun):
+        return [item.value for item in complete_subjects(Context(), None, begun)]
+
+    assert offered("vit-x") == ["vit-xl"]
+    assert offered("qu") == ["queue/"]
+    assert offered("queue/v") == ["queue/vision"]
+    assert offered("node/gpu-13") == ["node/gpu-13"]
+    assert offered("job/vit-x") == ["job/vit-xl"]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["jobs", *LAB, "--queue", "v"], "vision\n:4"),
+        (["simulate", ""], ":0"),
+        (["qu"], "queues\tShow who is entitled to what, who has it,...\n:4"),
+    ],
+)
+def test_kubectl_is_answered_in_its_own_protocol(words, text):
+    assert complete_for_kubectl(words) == text
+
+
+def test_the_program_that_kubectl_asks_answers_on_standard_output(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["kubectl_complete-kai", "jobs", *LAB, "--queue", "v"])
+    complete()
+    assert capsys.readouterr().out == "vision\n:4\n"
