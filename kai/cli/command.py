@@ -14,6 +14,7 @@ from kai.errors import KaiError
 COMMANDS = {
     "run": ("kai.cli.run:run", "Run the service in a cluster: all roles in one process, or some of them."),
     "simulate": ("kai.cli.simulate:simulate", "Decide on clusters that are written down: who runs where, and why not."),
+    "would-run": ("kai.cli.wouldrun:would_run", "Say what would happen if a workload were applied now."),
     "lint": ("kai.cli.lint:lint", "Check manifests, queues, configurations and scenarios."),
     "queues": ("kai.cli.queues:queues", "Show who is entitled to what, who has it, and who wants it."),
     "jobs": ("kai.cli.jobs:jobs", "Show what runs, what waits, why, and in which order."),

@@ -5,7 +5,7 @@ the pod grouper would add, ``kai.manifests.lint`` looks at queues and jobs toget
 """
 
 from kai.manifests.codes import CODES, Code
-from kai.manifests.expansion import Expansion, Problem, expand
+from kai.manifests.expansion import Expansion, Problem, Surroundings, expand
 from kai.manifests.findings import Document, Finding, RefusedError
 from kai.manifests.reading import Reading, documents_of, open_text, read
 from kai.manifests.unused import Unused
@@ -19,6 +19,7 @@ __all__ = [
     "Problem",
     "Reading",
     "RefusedError",
+    "Surroundings",
     "Unused",
     "documents_of",
     "expand",

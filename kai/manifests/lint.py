@@ -7,6 +7,8 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import attrs
+
 from kai.api import names
 from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding
@@ -50,31 +52,48 @@ def check_jobs(reading: Reading, parents: Mapping[str, str]) -> Iterator[Finding
     yield from _makes(reading)
 
 
-def _queue(document: Document, job: Job, parents: Mapping[str, str]) -> Iterator[Finding]:
-    queue = str(_map(job.group.get("spec")).get("queue") or "")
-    path, key = _place_of_queue(document, queue)
+@attrs.frozen
+class QueueFault:
+    """What is wrong with the name of a queue: a code, what to say, and another queue."""
+
+    code: str
+    message: str
+    hint: str
+    better: str
+
+
+def queue_fault(queue: str, parents: Mapping[str, str]) -> QueueFault | None:
+    """Return what keeps a queue from running jobs; ``parents`` are all queues with the names of their parents."""
     if queue not in parents:
         near = difflib.get_close_matches(queue, parents, n=1)
         leaves = [name for name in parents if name not in parents.values()]
         hint = f"is it {near[0]}?" if near else f"leaf queues: {_listed(leaves)}"
-        better = near[0] if near else leaves[0] if leaves else ""
-        message = f"queue {queue} does not exist" if path else f"no queue is named, and {queue} does not exist"
-        help_ = f"{key}: {better}" if better else ""
-        yield document.finding(
-            "J001", message, path or ("metadata", "name"), hint=hint, help=help_, found=queue, object=_title(job)
+        return QueueFault(
+            "J001", f"queue {queue} does not exist", hint, near[0] if near else leaves[0] if leaves else ""
         )
-        return
     below = _leaves(queue, parents)
-    if below:
-        yield document.finding(
-            "J002",
-            f"queue {queue} has children; only a leaf queue can run jobs",
-            path or ("metadata", "name"),
-            hint=f"leaf queues below it: {_listed(below)}",
-            help=f"{key}: {below[0]}",
-            found=queue,
-            object=_title(job),
-        )
+    if not below:
+        return None
+    message = f"queue {queue} has children; only a leaf queue can run jobs"
+    return QueueFault("J002", message, f"leaf queues below it: {_listed(below)}", below[0])
+
+
+def _queue(document: Document, job: Job, parents: Mapping[str, str]) -> Iterator[Finding]:
+    queue = str(_map(job.group.get("spec")).get("queue") or "")
+    fault = queue_fault(queue, parents)
+    if fault is None:
+        return
+    path, key = _place_of_queue(document, queue)
+    message = fault.message if path else f"no queue is named, and {fault.message}"
+    yield document.finding(
+        fault.code,
+        message,
+        path or ("metadata", "name"),
+        hint=fault.hint,
+        help=f"{key}: {fault.better}" if fault.better else "",
+        found=queue,
+        object=_title(job),
+    )
 
 
 def _gang(document: Document, job: Job) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from kai.api.documents import MisplacedError, TextError, load_values, place_docu
 from kai.api.kinds import ApiObject
 from kai.api.pod import Pod
 from kai.errors import InputError
-from kai.manifests.expansion import Expansion, expand
+from kai.manifests.expansion import Expansion, Surroundings, expand
 from kai.manifests.fields import check_fields
 from kai.manifests.findings import Document, Finding, RefusedError
 from kai.manifests.gpus import check_gpus
@@ -77,12 +77,13 @@ def documents_of(source: Text, values: Sequence[object]) -> list[Document]:
     return [Document(each.manifest, source, each.document, each.path) for each in placed]
 
 
-def read(documents: Sequence[Document]) -> Reading:
+def read(documents: Sequence[Document], around: Surroundings | None = None) -> Reading:
     """Return the objects of documents: workloads expanded, pods grouped, and every mistake with its place."""
     findings = [finding for document in documents for finding in _check(document)]
     findings += _twice(documents)
-    expansion = expand([document.manifest for document in documents])
-    objects, wrong = _structured(expansion, documents)
+    around = Surroundings() if around is None else around
+    expansion = expand([document.manifest for document in documents], around)
+    objects, wrong = _structured(expansion, documents, around.namespace)
     problems = [_problem(documents[problem.at], problem.message) for problem in expansion.problems]
     said = {(finding.file, finding.line) for finding in findings}
     # What is said at its very place is not said again as what follows from it.
@@ -128,10 +129,12 @@ def _check_template(document: Document, path: Path, template: Mapping[str, Any])
         yield _bad_value(document, bad, path)
 
 
-def _structured(expansion: Expansion, documents: Sequence[Document]) -> tuple[tuple[ApiObject, ...], list[Finding]]:
+def _structured(
+    expansion: Expansion, documents: Sequence[Document], namespace: str
+) -> tuple[tuple[ApiObject, ...], list[Finding]]:
     """Return the objects of all manifests; only where one cannot be read they are read one by one."""
     try:
-        return codec.structure_all(expansion.manifests).objects, []
+        return codec.structure_all(expansion.manifests, namespace=namespace).objects, []
     except InputError:
         pass
     findings: list[Finding] = []

@@ -74,6 +74,11 @@ def _read_text(text: bytes, name: str) -> Case | FairShareCase:
 
 
 def _read_folder(folder: Path, name: str) -> Case:
+    documents, texts = _documents_in(folder, name)
+    return _manifests(documents, name, folder.resolve().name, texts)
+
+
+def _documents_in(folder: Path, name: str) -> tuple[list[Document], list[bytes]]:
     documents: list[Document] = []
     texts: list[bytes] = []
     refused: list[Finding] = []
@@ -92,7 +97,26 @@ def _read_folder(folder: Path, name: str) -> Case:
         documents += found
     if refused:
         raise RefusedError(refused)
-    return _manifests(documents, name, folder.resolve().name, texts)
+    return documents, texts
+
+
+def read_documents(path: str) -> list[Document]:
+    """Return the manifests at ``path``: a file, a folder, or standard input.
+
+    Raises: RefusedError for what cannot be read, InputError where there are no manifests.
+    """
+    place = Path(path)
+    try:
+        if place.is_dir() and path != STANDARD_INPUT:
+            documents, _ = _documents_in(place, path)
+        else:
+            text = sys.stdin.buffer.read() if path == STANDARD_INPUT else place.read_bytes()
+            documents = documents_of(*open_text(text, path))
+    except OSError as error:
+        raise InputError(f"{path}: found {error.strerror or error}, expected a file or a folder") from None
+    if not documents:
+        raise InputError(f"{path}: found nothing, expected Kubernetes objects")
+    return documents
 
 
 def _files(folder: Path, name: str) -> Sequence[Path]:
