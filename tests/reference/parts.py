@@ -8,7 +8,7 @@ from tests.reference.marks import Make
 from tests.reference.names import names
 from tests.reference.output import output
 from tests.reference.policy import actions, default_configuration, parameters, peer_plugins, plugins
-from tests.reference.reasons import reasons
+from tests.reference.reasons import reasons, states
 from tests.reference.resources import resource
 
 PARTS: Mapping[str, Make] = {
@@ -24,4 +24,5 @@ PARTS: Mapping[str, Make] = {
     "plugins": plugins,
     "reasons": reasons,
     "resource": resource,
+    "states": states,
 }

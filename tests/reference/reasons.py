@@ -1,6 +1,8 @@
-"""The reason codes, each with an anchor of its own, from ``kai.explain.codes``."""
+"""The reason codes, each with an anchor of its own, and the states of jobs, with what they mean."""
 
 from kai.explain.codes import REASON_CODES, Stage
+from kai.simulation.states import MEANINGS
+from tests.reference.marks import table
 
 TITLES = {
     Stage.QUEUE: "The queue or the group cannot be used as it is written",
@@ -24,3 +26,8 @@ def reasons(_: str, __: str) -> str:
             if each.stage is stage:
                 lines += [f"#### {each.code}", "", each.means, "", f"*What to do:* {each.help}", ""]
     return "\n".join(lines)
+
+
+def states(_: str, __: str) -> str:
+    """Return the states that jobs are in after a cycle."""
+    return table(("state", "means"), [(state.value, meaning) for state, meaning in MEANINGS.items()])
