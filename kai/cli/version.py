@@ -1,5 +1,7 @@
-"""``kai version``: the versions of everything that a decision depends on."""
+"""``kai version``: the versions of everything that a decision depends on, and the schemas of what kai writes."""
 
+import difflib
+import json
 import platform
 import sys
 
@@ -23,9 +25,13 @@ PARTS = (
 
 
 @click.command()
+@click.option("--schema", default="", metavar="KIND", help="Print the JSON Schema of a kind that -o json writes.")
 @console_options(("table", "json", "yaml"))
-def version(console: Console) -> None:
+def version(console: Console, schema: str) -> None:
     """Show the versions of kai, Python and the packages it stands on."""
+    if schema:
+        console.write(json.dumps(_schema(schema), indent=2))
+        return
     parts = {"kai": installed(DISTRIBUTION), "python": platform.python_version()}
     parts |= {name: installed(name) for name in PARTS}
     if console.output in {"json", "yaml"}:
@@ -34,3 +40,18 @@ def version(console: Console) -> None:
         width = max(map(len, parts))
         console.write("\n".join(f"{name:<{width}}  {value}" for name, value in parts.items()))
         console.talk(f"from {sys.prefix}", level=1)
+
+
+def _schema(kind: str) -> dict[str, object]:
+    """Return the schema of a kind.
+
+    Raises: UsageError for a kind that has none.
+    """
+    from kai.cli.jsonschemas import schema_of
+    from kai.cli.outputkinds import KINDS
+
+    if kind not in KINDS:
+        near = difflib.get_close_matches(kind, KINDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(KINDS)}"
+        raise click.UsageError(f"--schema: found {kind!r}, expected a kind with a schema\n{hint}")
+    return schema_of(KINDS[kind])
