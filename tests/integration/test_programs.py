@@ -127,3 +127,16 @@ def test_a_run_that_counts_as_ci_fails_without_the_programs_and_any_other_leaves
     assert "no route to anywhere" in said
     assert "KUBEBUILDER_ASSETS" in said
     assert ("this run fails" in said) == is_required
+
+
+def test_helm_is_found_again_in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(programs.subprocess, "run", failing)
+    environment = {"XDG_CACHE_HOME": str(tmp_path), "PATH": str(tmp_path)}
+    assert programs.find_helm(environment) is None
+    with pytest.raises(programs.CannotBuildError):
+        programs.find_or_build_helm(environment)
+    folder = programs._helm_folder(environment)
+    folder.mkdir()
+    (folder / programs.HELM).touch()
+    assert programs.find_helm(environment) == folder / programs.HELM == programs.find_or_build_helm(environment)
+    assert folder != programs.folder(environment)

@@ -1,0 +1,124 @@
+{{/* The files that the values ask for, in the order in which they are shown. */}}
+{{- define "kai.files" -}}
+{{- if .Values.lasting }}
+- lasting
+{{- end }}
+- prerequisites
+{{- if .Values.networkPolicies }}
+- network-policies
+{{- end }}
+{{- if .Values.policies }}
+- policies
+{{- end }}
+- {{ .Values.form }}
+{{- if .Values.webhooks.enabled }}
+- {{ eq .Values.webhooks.certificates "own" | ternary "webhooks" "webhooks-cert-manager" }}
+{{- end }}
+{{- if .Values.monitoring.enabled }}
+- monitoring
+{{- end }}
+{{- end }}
+
+{{/* A file of manifests, with the namespace of the release where ours stands. */}}
+{{- define "kai.text" -}}
+{{- $text := .root.Files.Get (printf "files/%s.yaml" .file) | required (printf "chart: file %s: found none" .file) -}}
+{{- $text = regexReplaceAll "(?m)namespace: kai-scheduler$" $text (printf "namespace: %s" .root.Release.Namespace) -}}
+{{- $text = regexReplaceAll "(?m)^(\\s*)- kai-scheduler$" $text (printf "${1}- %s" .root.Release.Namespace) -}}
+{{- $text = replace ".kai-scheduler.svc" (printf ".%s.svc" .root.Release.Namespace) $text -}}
+{{- replace "inject-ca-from: kai-scheduler/" (printf "inject-ca-from: %s/" .root.Release.Namespace) $text -}}
+{{- end }}
+
+{{- define "kai.image" -}}
+{{- $image := .Values.image -}}
+{{- if $image.digest }}{{ $image.repository }}@{{ $image.digest }}{{ else }}{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}
+{{- end }}
+
+{{/* Changes an object as the values say; prints nothing. */}}
+{{- define "kai.adjust" -}}
+{{- $object := .object -}}
+{{- $labels := $object.metadata.labels -}}
+{{- $_ := set $labels "app.kubernetes.io/managed-by" .root.Release.Service -}}
+{{- $_ := set $labels "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version) -}}
+{{- if eq .file "lasting" -}}
+{{- $_ := set $object.metadata "annotations" (dict "helm.sh/resource-policy" "keep") -}}
+{{- end -}}
+{{- if eq .file "monitoring" -}}
+{{- range $name, $value := .root.Values.monitoring.labels }}{{ $_ := set $labels $name $value }}{{ end -}}
+{{- end -}}
+{{- if eq $object.kind "Deployment" }}{{ include "kai.deployment" . }}{{ end -}}
+{{- if .root.Values.webhooks.deviceAccess }}{{ include "kai.device-access" . }}{{ end -}}
+{{- end }}
+
+{{- define "kai.device-access" -}}
+{{- $object := .object -}}
+{{- $name := $object.metadata.name -}}
+{{- if eq $name "kai-pod-mutation" -}}
+{{- $hook := first $object.webhooks }}{{ $_ := set $hook "matchConditions" (list (first $hook.matchConditions)) -}}
+{{- else if eq $name "kai-pod-validation" -}}
+{{- $_ := set (first $object.webhooks) "failurePolicy" "Fail" -}}
+{{- end -}}
+{{- end }}
+
+{{/* A Deployment: its image, replicas, place and arguments. */}}
+{{- define "kai.deployment" -}}
+{{- $values := .root.Values -}}
+{{- $spec := .object.spec -}}
+{{- $template := $spec.template -}}
+{{- $pod := $template.spec -}}
+{{- $container := first $pod.containers -}}
+{{- $name := .object.metadata.name -}}
+{{- $isAdmission := eq $name "admission" -}}
+{{- $decides := or (eq $name "kai") (hasPrefix "kai-scheduler-" $name) -}}
+{{- $_ := set $container "image" (include "kai.image" .root) -}}
+{{- $_ := set $container "imagePullPolicy" $values.image.pullPolicy -}}
+{{- with $values.imagePullSecrets }}{{ $_ := set $pod "imagePullSecrets" . }}{{ end -}}
+{{- with index $values.resources $name }}{{ $_ := set $container "resources" (mergeOverwrite (deepCopy $container.resources) .) }}{{ end -}}
+{{- $replicas := $isAdmission | ternary $values.webhooks.replicas $values.replicas -}}
+{{- $_ := set $spec "replicas" $replicas -}}
+{{- if gt (int $values.replicas) 1 -}}
+{{- if not $isAdmission }}{{ $_ := set $container "args" (append $container.args "--leader-elect=true") }}{{ end -}}
+{{- $_ := set $spec "strategy" (dict "type" "RollingUpdate" "rollingUpdate" (dict "maxSurge" 0 "maxUnavailable" 1)) -}}
+{{- $apart := $pod.affinity.podAntiAffinity -}}
+{{- $term := (first $apart.preferredDuringSchedulingIgnoredDuringExecution).podAffinityTerm -}}
+{{- $_ := set $pod.affinity "podAntiAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term)) -}}
+{{- end -}}
+{{- with $values.affinity }}{{ $_ := set $pod "affinity" . }}{{ end -}}
+{{- with $values.nodeSelector }}{{ $_ := set $pod "nodeSelector" . }}{{ end -}}
+{{- with $values.tolerations }}{{ $_ := set $pod "tolerations" . }}{{ end -}}
+{{- $_ := set $pod "priorityClassName" $values.priorityClassName -}}
+{{- range $key, $value := $values.podLabels }}{{ $_ := set $template.metadata.labels $key $value }}{{ end -}}
+{{- $annotations := deepCopy $values.podAnnotations -}}
+{{- if and $isAdmission $values.webhooks.deviceAccess -}}
+{{- $_ := set $container "args" (append $container.args "--block-nvidia-visible-devices=true") -}}
+{{- end -}}
+{{- $configuration := $values.scheduler.configuration -}}
+{{- with .shard -}}
+{{- $_ := set $container "args" (append $container.args (printf "--partition-label-value=%s" .nodePool)) -}}
+{{- $configuration = .configuration -}}
+{{- end -}}
+{{- if and $decides $configuration -}}
+{{- $map := printf "%s-configuration" $name -}}
+{{- $_ := set $container "args" (append $container.args "--config=/configuration/config.yaml") -}}
+{{- $_ := set $container "volumeMounts" (append ($container.volumeMounts | default list) (dict "name" "configuration" "mountPath" "/configuration" "readOnly" true)) -}}
+{{- $_ := set $pod "volumes" (append ($pod.volumes | default list) (dict "name" "configuration" "configMap" (dict "name" $map))) -}}
+{{- $_ := set $annotations "kai.scheduler/configuration-checksum" ($configuration | toYaml | sha256sum) -}}
+{{- end -}}
+{{- range index $values.extraArgs $name }}{{ $_ := set $container "args" (append $container.args .) }}{{ end -}}
+{{- if $annotations }}{{ $_ := set $template.metadata "annotations" $annotations }}{{ end -}}
+{{- end }}
+
+{{/* The configuration of a scheduler, as a file. */}}
+{{- define "kai.configuration" }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .name }}-configuration
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    app.kubernetes.io/part-of: kai
+    app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+data:
+  config.yaml: |
+    {{- toYaml .configuration | nindent 4 }}
+{{- end }}
