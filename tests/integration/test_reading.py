@@ -1,0 +1,114 @@
+"""What a person reads from a running cluster with the rights of an own account: jobs, queues and nodes, and refusals.
+
+No scheduler runs here: the commands decide on a copy, so they answer whatever schedules the cluster.
+"""
+
+import json
+
+import pytest
+
+from kai.cli.command import run
+from tests.integration.behaviour import Job, Part
+from tests.integration.client import Refused, until
+from tests.integration.stage import Stage, an_object, node, queue, staged
+
+READER = "reader"
+RBAC = "rbac.authorization.k8s.io/v1"
+READS = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}]
+
+
+@pytest.fixture(scope="module")
+def stage(control_plane, tmp_path_factory):
+    """Furnish a cluster in which one job runs and another waits."""
+    with staged(control_plane, tmp_path_factory.mktemp("reading")) as stage:
+        stage.open()
+        for manifest in (
+            node("n1", gpu=4, labels={"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}),
+            queue("company", gpu={"quota": 4}),
+            queue("team", parent="company", gpu={"quota": 4, "limit": 4}),
+            *Job(name="runs", part=Part(gpu=3, node="n1"), queue="team").manifests(),
+            *Job(name="waits", part=Part(gpu=2), queue="team").manifests(),
+        ):
+            stage.create(manifest)
+        until(lambda: stage.pod("runs-0")["status"].get("phase") == "Running", "the pod to run")
+        yield stage
+        stage.clear()
+
+
+def account(stage: Stage, name: str, rules: list[dict[str, list[str]]]) -> str:
+    """Make an account with these rights; return the path of its kubeconfig."""
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": stage.space}
+    stage.create(an_object("v1", "ServiceAccount", name))
+    for manifest in (
+        an_object(RBAC, "ClusterRole", name, rules=rules),
+        an_object(
+            RBAC,
+            "ClusterRoleBinding",
+            name,
+            subjects=[subject],
+            roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        ),
+    ):
+        try:
+            stage.api.create(manifest)
+        except Refused:
+            stage.api.apply(manifest)
+    return str(stage.plane.kubeconfig(stage.plane.account(stage.space, name), name))
+
+
+@pytest.fixture(scope="module")
+def reader(stage):
+    path = account(stage, READER, READS)
+    until(lambda: run(["jobs", "--kubeconfig", path, "-q", "-o", "name"]) == 0, "the right to list")
+    return path
+
+
+def shown(capsys, *arguments, code=0):
+    assert run(list(arguments)) == code
+    return capsys.readouterr()
+
+
+def test_jobs_of_a_running_cluster_are_told_with_their_reason(stage, reader, capsys):
+    lines = shown(capsys, "jobs", "--kubeconfig", reader, "-n", stage.space).out.splitlines()
+    runs, waits = (line.split() for line in lines[1:])
+    assert [*runs[:2], *runs[3:6]] == ["runs", "team", "3", "1/1", "Running"]
+    assert [*waits[:2], *waits[3:6], *waits[7:9]] == ["waits", "team", "2", "0/1", "Waits", "1", "OverLimit"]
+
+
+def test_the_namespace_of_the_context_counts_unless_all_are_asked_for(stage, reader, capsys):
+    assert "2 jobs of other namespaces not shown (-A)" in shown(capsys, "jobs", "--kubeconfig", reader).out
+    assert len(shown(capsys, "jobs", "--kubeconfig", reader, "-A").out.splitlines()) == 3
+
+
+def test_documents_say_where_they_come_from(reader, capsys):
+    document = json.loads(shown(capsys, "queues", "--kubeconfig", reader, "-o", "json").out)
+    assert document["source"]["type"] == "live"
+    assert document["source"]["cluster"] == "test"
+    assert int(document["source"]["revision"]) > 0
+    (team,) = [item for item in document["items"] if item["name"] == "team"]
+    assert (team["gpus"]["used"], team["gpus"]["requested"]) == (3.0, 5.0)
+
+
+def test_nodes_of_a_running_cluster_are_drawn(reader, capsys):
+    lines = shown(capsys, "nodes", "--kubeconfig", reader).out.splitlines()
+    assert lines[1].split() == ["n1", "H100", "T█", "T█", "T█", "·", "1", "-"]
+
+
+def test_reading_only_lists(stage, reader, capsys):
+    shown(capsys, "jobs", "--kubeconfig", reader)
+    events = stage.plane.audited(f"system:serviceaccount:{stage.space}:{READER}")
+    assert {event["verb"] for event in events} == {"list"}
+
+
+def test_a_missing_right_is_named_and_leaves_with_3(stage, capsys):
+    path = account(stage, "stranger", [])
+    error = shown(capsys, "jobs", "--kubeconfig", path, code=3).err.splitlines()[0]
+    user = f"system:serviceaccount:{stage.space}:stranger"
+    assert error.startswith("error: not allowed to list ")
+    assert error.endswith(f' in all namespaces as "{user}" in the cluster of context "test"')
+
+
+def test_a_cluster_can_be_asked_in_the_name_of_another(stage, capsys):
+    admin = str(stage.plane.kubeconfig(stage.api, "admin"))
+    error = shown(capsys, "jobs", "--kubeconfig", admin, "--as", "jane", code=3).err.splitlines()[0]
+    assert 'as "jane" in the cluster of context "test"' in error
