@@ -1,10 +1,12 @@
 """The tables of flags and metrics in ``docs`` against the code, in both directions."""
 
 import re
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from kai.cli import failures
 from kai.cli.flags import read_flags
 from kai.cli.meanings import MEANINGS
 from kai.cli.roleflags import FLAGS, ROLES, TOGETHER
@@ -114,3 +116,17 @@ def test_the_help_of_roles_says_of_a_flag_what_the_page_says():
     text = {row[0].strip("`-"): row[-1] for row in rows(FLAGS_PAGE)}
     plain = {name: re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", told).replace("`", "") for name, told in text.items()}
     assert plain == MEANINGS
+
+
+def test_every_exit_code_is_on_its_page():
+    page = (DOCS / "reference" / "exit-codes.md").read_text()
+    told = [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)]
+    assert told == sorted({0, *(code for name, code in vars(failures).items() if name.isupper())})
+
+
+def test_every_command_that_says_no_is_on_the_page_of_exit_codes():
+    page = (DOCS / "reference" / "exit-codes.md").read_text()
+    folder = Path(failures.__file__).parent
+    saying_no = {path.stem for path in folder.glob("*.py") if "return NO" in path.read_text(encoding="utf-8")}
+    told = {name.replace("-", "") for name in re.findall(r"^\| `kai ([\w-]+)", page, re.MULTILINE)}
+    assert saying_no <= told
