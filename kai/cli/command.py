@@ -19,6 +19,7 @@ COMMANDS = {
     "queues": ("kai.cli.queues:queues", "Show who is entitled to what, who has it, and who wants it."),
     "jobs": ("kai.cli.jobs:jobs", "Show what runs, what waits, why, and in which order."),
     "nodes": ("kai.cli.nodes:nodes", "Show where the GPUs are, who has them, and in what pieces."),
+    "why": ("kai.cli.why:why", "Tell why a job waits, a queue has its share, or a node is empty, and what would help."),
     "plugins": ("kai.cli.plugins:plugins", "List plugins and what they do; write the package of a new one."),
     "snapshot": ("kai.cli.snapshot:snapshot", "Save the state that the scheduler sees, with the decisions made of it."),
     "replay": ("kai.cli.replay:replay", "Decide once more on a snapshot and show the decisions as a plan."),

@@ -10,7 +10,7 @@ from kai.cli.tables import columns
 
 if TYPE_CHECKING:
     from kai.simulation.evictions import Eviction
-    from kai.simulation.explanation import Explained, Fold, JobExplanation
+    from kai.simulation.explanation import Fold, JobExplanation
     from kai.simulation.overview import Overview
     from kai.simulation.request import Result
     from kai.simulation.trials import Loss, Trial
@@ -26,7 +26,7 @@ def explanations(result: "Result", console: Console) -> list[str]:
     found = result.explained
     detail = console.wide or bool(console.verbose)
     blocks = [block(fold, console, detail=detail) for fold in found.folds]
-    return blocks + evicted(found, result.overview, console) + assumed(found.assumptions)
+    return blocks + evicted(found.evictions, found.unused, result.overview, console) + assumed(found.assumptions)
 
 
 def block(fold: "Fold", console: Console, *, detail: bool = False) -> str:
@@ -105,7 +105,7 @@ def _tidy(text: str) -> str:
 
 
 def _changes(each: "JobExplanation", console: Console) -> Iterator[str]:
-    rows = [[f"  {trial.change.text}", _outcome(trial, console)] for trial in each.suggestions.told]
+    rows = [[f"  {change}", outcome] for change, outcome in change_lines(each, console)]
     if not rows and each.reason.code in {"HeldForLeaving", "Moves"}:
         yield f"{each.waiting[0].upper()}{each.waiting[1:]}.{_eta(each)}"
         return
@@ -119,6 +119,11 @@ def _changes(each: "JobExplanation", console: Console) -> Iterator[str]:
     yield columns(rows)
     if each.suggestions.told and not each.suggestions.all_tried:
         yield "  not all changes were tried"
+
+
+def change_lines(each: "JobExplanation", console: Console) -> list[tuple[str, str]]:
+    """Return each change that helps, with what it leads to."""
+    return [(trial.change.text, _outcome(trial, console)) for trial in each.suggestions.told]
 
 
 def _eta(each: "JobExplanation") -> str:
@@ -161,19 +166,19 @@ def _cost(losses: Sequence["Loss"]) -> str:
 # ----------------------------------------------------------------------------------------------------------- evictions
 
 
-def evicted(found: "Explained", seen: "Overview", console: Console) -> list[str]:
+def evicted(evictions: "Sequence[Eviction]", unused: Sequence[str], seen: "Overview", console: Console) -> list[str]:
     """Return who has to go, for whom and by which rule, in one block; none where no pod has to."""
-    if not found.evictions:
+    if not evictions:
         return []
     titles = {job.key: job.title for job in seen.jobs}
-    lines = [console.styled("Evicted", bold=True), _eviction_rows(found.evictions, titles)]
+    lines = [console.styled("Evicted", bold=True), _eviction_rows(evictions, titles)]
     because: dict[tuple[str, str], dict[str, None]] = {}
-    for each in found.evictions:
+    for each in evictions:
         because.setdefault((each.beneficiary, each.cause), {}).update(dict.fromkeys(each.because))
     for (gains, cause), texts in because.items():
         if texts:
             lines.append(f"  {cause}{f' for {titles[gains]}' if gains else ''}: {'; '.join(_few(list(texts)))}")
-    lines += [f"  unused: {text}" for text in found.unused]
+    lines += [f"  unused: {text}" for text in unused]
     return ["\n".join(lines)]
 
 
@@ -203,4 +208,4 @@ def assumed(assumptions: Sequence[str]) -> list[str]:
     return ["\n".join(f"Assumed: {text}." for text in assumptions)] if assumptions else []
 
 
-__all__ = ["assumed", "block", "evicted", "explanations", "sized"]
+__all__ = ["assumed", "block", "change_lines", "evicted", "explanations", "sized"]

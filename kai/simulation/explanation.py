@@ -162,6 +162,11 @@ class Explainer:
         for first, *others in groups.values():
             yield Fold(explanation=self.explain(first, verify=verify, among=len(groups)), alike=tuple(others))
 
+    def in_line(self, jobs: Sequence[Job]) -> list[Job]:
+        """Return ``jobs`` in the order in which they are asked; those that cannot be tried come last."""
+        last = len(jobs) + 1
+        return sorted(jobs, key=lambda job: (self._lines[job.key].position or last, job.key))
+
     # ------------------------------------------------------------------ what makes jobs alike
 
     def twins(self, job: Job) -> Hashable:

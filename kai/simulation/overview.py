@@ -59,6 +59,11 @@ class Job:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def runs(self) -> bool:
+        """Whether all its pods have a node, or have ended."""
+        return self.state in {State.RUNNING, State.STARTS, State.FINISHED}
+
 
 @attrs.frozen(kw_only=True)
 class Share:

@@ -1,0 +1,103 @@
+"""Why a node is empty or full: who is there, and what keeps waiting jobs away."""
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from kai.cli.console import Console
+from kai.cli.tables import columns
+
+if TYPE_CHECKING:
+    from kai.simulation.occupancy import Occupancy
+
+_GPU = 1000
+_MOST_TENANTS = 8
+_MOST_NAMED = 4
+
+
+@attrs.frozen(kw_only=True)
+class NodeAnswer:
+    """What is on one node."""
+
+    found: "Occupancy"
+    kind: str = "NodeExplanation"
+
+    def fields(self) -> dict[str, Any]:
+        """Return who is on the node, and what keeps whom away."""
+        found = self.found
+        return {
+            "subject": {"kind": "Node", "name": found.node},
+            "summary": self.summary,
+            "gpus": found.gpus / _GPU,
+            "idleGpus": found.idle / _GPU,
+            "ready": found.ready,
+            "taints": list(found.taints),
+            "users": [
+                {
+                    "job": each.job,
+                    "queue": each.queue or None,
+                    "pods": each.pods,
+                    "gpus": each.gpus / _GPU,
+                    "state": each.state,
+                }
+                for each in found.tenants
+            ],
+            "keptAway": [{"reason": why, "jobs": list(jobs)} for why, jobs in found.kept_away],
+        }
+
+    def names(self) -> list[str]:
+        """Return the node."""
+        return [f"node/{self.found.node}"]
+
+    @property
+    def summary(self) -> str:
+        """The answer in one sentence."""
+        from kai.explain.phrases import plain, quantity
+
+        found = self.found
+        if not found.gpus:
+            count = sum(each.pods for each in found.tenants)
+            return f"{found.node} has no GPUs; {count} {'pod is' if count == 1 else 'pods are'} on it."
+        size = quantity(found.gpus, "gpu")
+        if not found.tenants:
+            why = self._closed() or ("no waiting job can use it" if found.kept_away else "no job waits for it")
+            return f"{found.node} is empty, {size} idle: {why}."
+        held = found.sum("held")
+        parts = [f"{plain(found.sum('running'))} used"]
+        parts += [f"{plain(held)} held for jobs that start later"] if held else []
+        parts += [f"{plain(found.sum('leaving'))} with pods that are leaving"] if found.sum("leaving") else []
+        what = "is full" if not found.idle else f"has {quantity(found.idle, 'gpu')} idle"
+        return f"{found.node} {what}: of {size} {', '.join(parts)}."
+
+    def _closed(self) -> str:
+        if not self.found.ready:
+            return "it is not ready, or cordoned"
+        return f"it is tainted {', '.join(self.found.taints)}" if self.found.taints else ""
+
+    def text(self, console: Console) -> str:
+        """Return the answer, who is there, and what keeps waiting jobs away."""
+        found = self.found
+        lines = [console.styled(self.summary, bold=True)]
+        if found.tenants:
+            rows = [["  JOB", "QUEUE", "PODS", "GPUS", "STATE"]]
+            rows += [
+                [f"  {each.title}", each.queue or "-", str(each.pods), f"{each.gpus / _GPU:g}", each.state]
+                for each in found.tenants[:_MOST_TENANTS]
+            ]
+            lines += ["", columns(rows, right={2, 3})]
+            left = len(found.tenants) - _MOST_TENANTS
+            lines += [f"  and {left} more"] if left > 0 else []
+        if closed := self._closed():
+            lines += ["", f"  {closed}"]
+        if found.kept_away:
+            lines += ["", "Waiting jobs that are not on it"]
+            lines.append(columns([[f"  {len(jobs)}", why, _named(jobs)] for why, jobs in found.kept_away], right={0}))
+        return "\n".join(lines)
+
+
+def _named(jobs: tuple[str, ...]) -> str:
+    more = len(jobs) - _MOST_NAMED
+    return ", ".join(jobs[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+__all__ = ["NodeAnswer"]

@@ -1,0 +1,130 @@
+import json
+
+import pytest
+
+from kai.cli.command import run
+
+CLUSTER = """
+cluster: {nodes: {n1: {gpu: 4}, n2: {gpu: 4, labels: {type: x}, taints: [disk=bad]}}}
+queues: {lab: {quota: 8}, a: {parent: lab, quota: 4}, b: {parent: lab, quota: 4}}
+groups:
+  runs: {queue: b, members: 2, preemptible: false, each: {gpu: 2}, runs_on: n1}
+  big: {queue: a, each: {gpu: 4}}
+  big2: {queue: a, each: {gpu: 4}}
+  picky: {queue: a, each: {gpu: 1}, selector: {type: x}}
+  lost: {queue: ab, each: {gpu: 1}}
+"""
+
+
+@pytest.fixture
+def asked(tmp_path, capsys):
+    def ask(*arguments, text=CLUSTER, code=0):
+        path = tmp_path / "cluster.yaml"
+        path.write_text(text)
+        assert run(["why", *arguments, "-f", str(path)]) == code
+        return capsys.readouterr()
+
+    return ask
+
+
+def test_a_job_that_waits_is_answered_first_then_proved_then_helped(asked):
+    lines = asked("picky").out.splitlines()
+    assert lines[0].startswith("picky waits: no node matches: ")
+    assert lines[1] == "NoNodeMatches · queue a · 1 pod, 1 GPU · waiting 57m · position 3"
+    at = lines.index("To make it run")
+    assert lines[at + 1].startswith("  toleration for disk=bad:NoSchedule  ✓ starts now on n2")
+
+
+def test_changes_are_left_out_without_verification(asked):
+    text = asked("picky", "--no-verify").out
+    assert "✓" not in text
+    assert "  No change was tried." in text
+
+
+def test_texts_of_conditions_are_detail(asked):
+    assert "wire" not in asked("big").out
+    assert "\n  wire" in asked("big", "--detail").out
+
+
+def test_a_job_that_runs_says_where_and_the_exit_code_tells_it_from_others(asked):
+    assert asked("runs", "--exit-code").out.splitlines()[0] == "runs runs on n1."
+    asked("big", "--exit-code", code=1)
+    asked("big")
+
+
+def test_a_kind_before_the_name_says_what_is_meant(asked):
+    assert asked("job/runs").out == asked("default/runs").out == asked("runs-0").out
+    assert asked("queue/a").out.startswith("a is entitled to 4 GPUs: ")
+    assert asked("node/n1").out.startswith("n1 is full: of 4 GPUs 4 used.")
+    assert asked("n2").out.startswith("n2 is empty, 4 GPUs idle: it is tainted disk=bad:NoSchedule.")
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(asked):
+    error = asked("pick", code=4).err.splitlines()
+    assert error[0] == "error: found no job, queue or node pick"
+    assert error[1].startswith("  help: kai why job/picky --from ")
+    assert asked("node/n9", code=4).err.splitlines()[0] == "error: found no node n9"
+
+
+def test_a_queue_that_belongs_to_no_tree_is_told_why(asked):
+    text = CLUSTER.replace("{parent: lab, quota: 4}, b:", "{parent: ghost, quota: 4}, b:")
+    out = asked("queue/a", text=text).out
+    assert out.startswith("queue a belongs to no tree: ghost, the parent of a, does not exist.")
+
+
+def test_all_jobs_that_wait_are_answered_by_reason_the_first_in_line_first(asked):
+    text = asked("--all").out
+    assert text.startswith("4 jobs wait, for 3 reasons\n")
+    codes = [line.partition(" · ")[0] for line in text.splitlines() if " · " in line]
+    assert codes == ["QueueDoesNotExist", "NoNodeMatches", "NoRoom"]
+    assert "NoRoom · queue a · 2 jobs, 2 pods, 8 GPUs" in text
+    assert "  then    big2" in text
+
+
+def test_hundreds_of_jobs_fit_one_screen_and_each_reason_is_decided_again_once(asked, monkeypatch):
+    from kai.simulation import trials
+
+    count, decide = [], trials.decide
+    monkeypatch.setattr(trials, "decide", lambda *given: count.append(1) or decide(*given))
+    groups = "".join(
+        f"  j{at}: {{queue: a, members: {at % 3 + 1}, each: {{gpu: {at % 4 + 1}}}}}\n" for at in range(200)
+    )
+    text = asked("--all", text=CLUSTER + groups).out
+    assert len(text.splitlines()) <= 40
+    assert len(count) <= 240
+
+
+def test_who_has_to_go_is_told_for_all_jobs_or_for_one(asked):
+    text = CLUSTER.replace("quota: 4}, b: {parent: lab, quota: 4}", "quota: 8}, b: {parent: lab, quota: 0}")
+    text = text.replace("preemptible: false, ", "")
+    rows = asked("--evicted", text=text).out.splitlines()
+    assert rows[2].split() == ["runs", "b", "2", "4", "reclaim", "big", "fair", "share"]
+    assert asked("runs", "--evicted", text=text).out.splitlines()[2] == rows[2]
+    assert asked("picky", "--evicted", text=text).out == "no pod has to go\n"
+    assert asked("runs", text=text).out.splitlines()[0] == "runs is evicted: 2 pods for big (reclaim)."
+
+
+def test_documents_have_an_envelope_and_name_jobs_with_their_namespaces(asked):
+    found = json.loads(asked("picky", "-o", "json").out)
+    assert (found["apiVersion"], found["kind"], found["state"]) == ("output.kai/v1", "Explanation", "Waits")
+    assert found["subject"] == {"kind": "PodGroup", "namespace": "default", "name": "picky"}
+    assert (found["position"], found["waitingSeconds"]) == (3, 3420.0)
+    assert found["suggestions"][0]["placement"] == [{"pod": "default/picky-0", "node": "n2"}]
+    queue = json.loads(asked("queue/a", "-o", "json").out)
+    assert (queue["kind"], queue["fairShare"], queue["requested"]) == ("QueueExplanation", 4.0, 9.0)
+    assert [step["step"] for step in queue["fairShareSteps"]] == ["quota", "surplus", "remainder"]
+    node = json.loads(asked("node/n1", "-o", "json").out)
+    assert node["users"] == [{"job": "default/runs", "queue": "b", "pods": 2, "gpus": 4.0, "state": "running"}]
+    many = json.loads(asked("--all", "-o", "json").out)
+    assert [item["reason"]["code"] for item in many["items"]] == ["QueueDoesNotExist", "NoNodeMatches", "NoRoom"]
+
+
+def test_names_are_those_of_kubectl(asked):
+    assert asked("picky", "-o", "name").out == "podgroup.scheduling.run.ai/picky\n"
+    assert asked("queue/a", "-o", "name").out == "queue.scheduling.run.ai/a\n"
+    assert asked("node/n1", "-o", "name").out == "node/n1\n"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--all", "x"), ("--all", "--evicted")])
+def test_a_question_without_a_subject_is_refused(asked, arguments):
+    asked(*arguments, code=2)
