@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import attrs
 import click
 
 from kai.cli.console import Console
 from kai.cli.failures import NO
 from kai.cli.sources import Source, source_options
 from kai.cli.views import View, show
+from kai.cli.whyjobs import Asked, EvictionAnswer, JobAnswer, WaitingAnswer
 
 if TYPE_CHECKING:
     from kai.simulation.overview import Overview, QueueLine
@@ -27,17 +27,6 @@ A change marked with a tick was decided again and starts the job now; ~ helps, a
   kai why --all
   kai why --evicted
 """
-
-
-@attrs.frozen(kw_only=True)
-class Asked:
-    """What is asked, and how thoroughly."""
-
-    name: str = ""
-    everything: bool = False
-    evicted: bool = False
-    detail: bool = False
-    verify: bool = True
 
 
 @click.command(epilog=EPILOG)
@@ -82,7 +71,6 @@ def answer(source: Source, result: "Result", asked: Asked) -> tuple[View, bool]:
     Raises: InputError for a name that belongs to nothing.
     """
     from kai.cli.subjects import find_subject
-    from kai.cli.whyjobs import EvictionAnswer, JobAnswer, WaitingAnswer
 
     outcome, seen = result.outcome, result.overview
     if outcome is None or seen is None:
@@ -138,4 +126,4 @@ def _of_node(outcome: "Outcome", seen: "Overview", name: str) -> View:
     return NodeAnswer(found=occupancy(outcome, seen, name))
 
 
-__all__ = ["Asked", "answer", "why"]
+__all__ = ["answer", "why"]

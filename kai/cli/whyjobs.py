@@ -12,7 +12,6 @@ from kai.cli.tables import columns, wrapped
 from kai.cli.whydocuments import eviction, explanation, subject
 
 if TYPE_CHECKING:
-    from kai.cli.why import Asked
     from kai.simulation.evictions import Eviction
     from kai.simulation.explanation import Fold
     from kai.simulation.jobs import JobLine
@@ -20,6 +19,17 @@ if TYPE_CHECKING:
     from kai.simulation.run import Outcome
 
 _MOST_NAMED = 6
+
+
+@attrs.frozen(kw_only=True)
+class Asked:
+    """What is asked, and how thoroughly."""
+
+    name: str = ""
+    everything: bool = False
+    evicted: bool = False
+    detail: bool = False
+    verify: bool = True
 
 
 @attrs.frozen(kw_only=True)
@@ -38,7 +48,7 @@ class JobAnswer:
     detail: bool = False
 
     @classmethod
-    def of(cls, outcome: "Outcome", seen: "Overview", lines: "Sequence[JobLine]", asked: "Asked") -> "JobAnswer":
+    def of(cls, outcome: "Outcome", seen: "Overview", lines: "Sequence[JobLine]", asked: Asked) -> "JobAnswer":
         """Explain the jobs of ``lines``."""
         from kai.simulation.assumptions import assumptions
         from kai.simulation.evictions import Evictions
@@ -153,7 +163,7 @@ class WaitingAnswer:
         return cls()
 
     @classmethod
-    def of(cls, outcome: "Outcome", seen: "Overview", jobs: "Sequence[Job]", asked: "Asked") -> "WaitingAnswer":
+    def of(cls, outcome: "Outcome", seen: "Overview", jobs: "Sequence[Job]", asked: Asked) -> "WaitingAnswer":
         """Explain those of ``jobs`` that wait: for each reason in each queue the first in line."""
         from kai.explain.codes import stage_of
         from kai.simulation.assumptions import assumptions
@@ -239,4 +249,4 @@ class EvictionAnswer:
         return "\n".join(evicted(self.evictions, self.unused, self.seen, console)) or "no pod has to go"
 
 
-__all__ = ["EvictionAnswer", "JobAnswer", "WaitingAnswer"]
+__all__ = ["Asked", "EvictionAnswer", "JobAnswer", "WaitingAnswer"]
