@@ -11,11 +11,12 @@ from __future__ import annotations
 import hashlib
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 import attrs
+import msgspec
 import numpy as np
 import structlog
 
@@ -24,8 +25,11 @@ from kai.engine.report import CycleReport
 from kai.errors import ConfigError
 from kai.framework.decisions import Bind, Evict, Nominate
 from kai.framework.decisions import Decision as Decided
-from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
+from kai.model.axis import GPU, GPU_UNIT, SHARED_RESOURCES
+from kai.model.node import Node
+from kai.model.pod import Pod
 from kai.model.podgroup import PodGroup
+from kai.model.rows import Int64s
 from kai.model.status import Status
 from kai.state.snapshot import Snapshot
 from kai.telemetry.decisions import (
@@ -58,7 +62,11 @@ class DecisionLog:
     file: RotatedFile
     dropped: Callable[[int], None]
     """Counts decisions that are not in the file."""
-    _waiting: queue.Queue[Made | None] = attrs.field(factory=lambda: queue.Queue(_MOST_WAITING))
+    _waiting: queue.Queue[list[Made] | None] = attrs.field(factory=queue.Queue)
+    _taken: int = 0
+    """How many decisions were ever put into the queue, by the threads that decide."""
+    _written: int = 0
+    """How many of them the writer has dealt with."""
     _thread: threading.Thread | None = None
     _hash: tuple[int, str] = (-1, "")
     _refused: dict[str, str] = attrs.field(factory=dict)
@@ -89,10 +97,7 @@ class DecisionLog:
 
     def close(self) -> None:
         """Write what waits, as far as that is possible within two seconds, and end."""
-        try:
-            self._waiting.put(None, timeout=_LAST_WORDS)
-        except queue.Full:
-            return
+        self._waiting.put(None)
         if self._thread is not None:
             self._thread.join(_LAST_WORDS)
 
@@ -100,15 +105,15 @@ class DecisionLog:
 
     def decided(self, decisions: Iterable[Decided], snapshot: Snapshot, cycle: int, action: str) -> None:
         """Take the decisions of one statement. Called in the thread of the cycle, before the next snapshot."""
-        at = _Moment(cycle=cycle, now=snapshot.now, action=action, input_hash=self._hash_of(snapshot, cycle))
-        self._put([_made(each, snapshot, at) for each in decisions])
+        at = _Moment(cycle=cycle, time=_time(snapshot), action=action, input_hash=self._hash_of(snapshot, cycle))
+        self._put(_made(decisions, snapshot, at))
 
     def refused(self, snapshot: Snapshot, report: CycleReport, cycle: int) -> None:
         """Take the groups whose reason to wait is not what it was. Called before the next snapshot is taken."""
         waiting = np.unique(snapshot.pod_group[np.flatnonzero(report.status == Status.PENDING)])
         known, found = self._refused, {}
         fresh: list[Made] = []
-        at = _Moment(cycle=cycle, now=snapshot.now, action="", input_hash="")
+        at = _Moment(cycle=cycle, time=_time(snapshot), action="", input_hash="")
         for row in waiting[waiting >= 0].tolist():
             record = report.records.get(row)
             if record is None or not record.reasons:
@@ -122,12 +127,13 @@ class DecisionLog:
         self._put(fresh)
 
     def _put(self, made: list[Made]) -> None:
-        for at, each in enumerate(made):
-            try:
-                self._waiting.put_nowait(each)
-            except queue.Full:
-                self.dropped(len(made) - at)
-                return
+        room = max(0, _MOST_WAITING - (self._taken - self._written))
+        if len(made) > room:
+            self.dropped(len(made) - room)
+            del made[room:]
+        if made:
+            self._taken += len(made)
+            self._waiting.put_nowait(made)
 
     def _hash_of(self, snapshot: Snapshot, cycle: int) -> str:
         if self._hash[0] != cycle:
@@ -138,31 +144,22 @@ class DecisionLog:
 
     def _write_all(self) -> None:
         while True:
-            batch = list(self._batch())
-            made = [each for each in batch if each is not None]
-            try:
-                self.file.append(b"".join(line_of(each()) for each in made))
-                self._is_told = False
-            except OSError as error:
-                self.dropped(len(made))
-                self.file.close()
-                self._tell(error)
-            if len(made) < len(batch):
+            made = self._waiting.get()
+            if made is None:
                 self.file.close()
                 return
+            for start in range(0, len(made), _BATCH):
+                self._write(made[start : start + _BATCH])
 
-    def _batch(self) -> Iterator[Made | None]:
-        """Wait for a decision and yield it with what waits behind it; None, the last word, ends a batch."""
-        each = self._waiting.get()
-        yield each
-        for _ in range(_BATCH):
-            if each is None:
-                return
-            try:
-                each = self._waiting.get_nowait()
-            except queue.Empty:
-                return
-            yield each
+    def _write(self, made: list[Made]) -> None:
+        try:
+            self.file.append(b"".join([line_of(each()) for each in made]))
+            self._is_told = False
+        except OSError as error:
+            self.dropped(len(made))
+            self.file.close()
+            self._tell(error)
+        self._written += len(made)
 
     def _tell(self, error: OSError) -> None:
         if not self._is_told:
@@ -186,6 +183,10 @@ def input_hash(snapshot: Snapshot) -> str:
     return digest.hexdigest()
 
 
+def _time(snapshot: Snapshot) -> str:
+    return instant_text(round(snapshot.now, 3))
+
+
 # --- Decisions in words --------------------------------------------------------------------------------------------
 
 
@@ -194,13 +195,9 @@ class _Moment:
     """What all decisions of a statement have in common."""
 
     cycle: int
-    now: float
+    time: str
     action: str
     input_hash: str
-
-    @property
-    def time(self) -> str:
-        return instant_text(round(self.now, 3))
 
 
 @attrs.frozen(kw_only=True)
@@ -227,22 +224,22 @@ class _Refusal:
         )
 
 
-def _made(decision: Decided, snapshot: Snapshot, at: _Moment) -> Made:
-    """Look up what rows mean, and return what puts it into words later."""
-    pod, row = snapshot.pods[decision.pod], int(snapshot.pod_group[decision.pod])
-    group = snapshot.groups[row] if row >= 0 else None
-    gains = snapshot.groups[decision.aggressor] if isinstance(decision, Evict) and decision.aggressor >= 0 else None
-    place = decision.moved_to if isinstance(decision, Evict) else decision.node
-    node = snapshot.nodes[place].name if place >= 0 else ""
-    request = snapshot.requests[int(snapshot.pod_shape[decision.pod])]
+class _Made(msgspec.Struct, gc=False):
+    """A decision with what its rows mean; called, it says so. A cycle may make tens of thousands of these."""
 
-    def words() -> Decision:
-        amounts = {
-            "gpus": round(int(request[GPU]) / GPU_UNIT, 3),
-            "cpuMillis": int(request[CPU]),
-            "memoryBytes": int(request[MEMORY]),
-        }
-        shares = _shares(decision.facts) if isinstance(decision, Evict) else {}
+    decision: Decided
+    pod: Pod
+    group: PodGroup | None
+    gains: PodGroup | None
+    node: Node | None
+    request: Int64s
+    at: _Moment
+
+    def __call__(self) -> Decision:
+        """Put it into words."""
+        decision, at, pod, group, gains = self.decision, self.at, self.pod, self.group, self.gains
+        cpu, memory, gpu = self.request[:SHARED_RESOURCES].tolist()
+        amounts = {"gpus": round(gpu / GPU_UNIT, 3), "cpuMillis": cpu, "memoryBytes": memory}
         return Decision(
             cycle=at.cycle,
             time=at.time,
@@ -250,15 +247,38 @@ def _made(decision: Decided, snapshot: Snapshot, at: _Moment) -> Made:
             subject=Subject(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid),
             job="" if group is None else group.key,
             queue="" if group is None else group.queue,
-            node=node,
+            node="" if self.node is None else self.node.name,
             action=decision.cause.value if isinstance(decision, Evict) else at.action,
             rule=decision.rule if isinstance(decision, Evict) else "",
             gainer=None if gains is None else Gainer(namespace=gains.namespace, name=gains.name, queue=gains.queue),
-            numbers={**amounts, **shares},
+            numbers={**amounts, **(_shares(decision.facts) if isinstance(decision, Evict) else {})},
             input_hash=at.input_hash,
         )
 
-    return words
+
+def _made(decisions: Iterable[Decided], snapshot: Snapshot, at: _Moment) -> list[Made]:
+    """Look up what rows mean."""
+    pods, groups, nodes, requests = snapshot.pods, snapshot.groups, snapshot.nodes, snapshot.requests
+    of_pod, shapes = snapshot.pod_group, snapshot.pod_shape
+    out: list[Made] = []
+    for each in decisions:
+        row, gains, place = of_pod[each.pod], -1, -1
+        if isinstance(each, Evict):
+            gains, place = each.aggressor, each.moved_to
+        else:
+            place = each.node
+        out.append(
+            _Made(
+                each,
+                pods[each.pod],
+                groups[row] if row >= 0 else None,
+                groups[gains] if gains >= 0 else None,
+                nodes[place] if place >= 0 else None,
+                requests[shapes[each.pod]],
+                at,
+            )
+        )
+    return out
 
 
 _KINDS: Final[Mapping[type, str]] = {Bind: BIND, Nominate: HOLD, Evict: EVICT}

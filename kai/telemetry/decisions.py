@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import attrs
+import msgspec
 
 from kai.errors import InputError
 
@@ -69,9 +70,14 @@ class Decision:
 
 def line_of(decision: Decision) -> bytes:
     """Return a decision as it stands in the file."""
-    found = attrs.asdict(decision)
-    found["inputHash"] = found.pop("input_hash")
-    return json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    subject, gainer = decision.subject, decision.gainer
+    found = {
+        **{name: getattr(decision, name) for name in _PLAIN},
+        "subject": {name: getattr(subject, name) for name in _SUBJECT},
+        "gainer": None if gainer is None else {name: getattr(gainer, name) for name in _GAINER},
+        "inputHash": decision.input_hash,
+    }
+    return msgspec.json.encode(found) + b"\n"
 
 
 def decision_of(line: bytes) -> Decision | None:

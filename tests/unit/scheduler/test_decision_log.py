@@ -97,7 +97,6 @@ def test_a_cycle_never_waits_for_the_writer(tmp_path, monkeypatch):
     monkeypatch.setattr(decision_log, "_MOST_WAITING", 5)
     dropped = []
     log = DecisionLog.to(str(tmp_path / "log"), 1, 1, dropped.append)  # not started: nothing is ever taken
-    log._waiting = decision_log.queue.Queue(5)
     log.decided((Bind(pod=0, node=0),) * 12, snapshot_of(), 1, "allocate")
     assert sum(dropped) == 7
 
