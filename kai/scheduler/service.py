@@ -43,7 +43,7 @@ from kai.scheduler.pausing import pause_after
 from kai.scheduler.publisher import Publisher, Told
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.usage import NONE, PastUsage, past_usage
-from kai.scheduler.warming import warm_up
+from kai.scheduler.warming import Warming
 from kai.telemetry.connections import Response
 from kai.telemetry.listener import Route
 from kai.telemetry.tracing import Tracing, no_tracing
@@ -68,6 +68,7 @@ class Scheduler:
     outbox: Outbox
     cycles: Cycles
     hourly: Hourly
+    kernels: Warming
     usage: PastUsage | None = None
     """Past usage of queues; None where it counts for nothing."""
     decisions: DecisionLog | None = None
@@ -78,7 +79,6 @@ class Scheduler:
     _common: str = ""
     """Where the error is that most groups are known to be set aside for; "" if there is none."""
     _is_ending: bool = False
-    _is_warm: bool = False
     _intake_in_use: anyio.Lock = attrs.field(factory=anyio.Lock)
     """Held by a cycle, and by the task that reads ahead for the next cycle."""
 
@@ -99,8 +99,7 @@ class Scheduler:
     async def _schedule(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_for_the_end)
-            await to_thread.run_sync(warm_up, self.cycles.profile)
-            self._is_warm = True
+            tasks.start_soon(self.kernels.run)
             tasks.start_soon(self.outbox.run)
             if self.usage is not None:
                 tasks.start_soon(self.usage.run)
@@ -122,6 +121,7 @@ class Scheduler:
                 seen = store.revision
                 async with self._intake_in_use:
                     objects, usage = store.cluster_objects(), self._past_usage()
+                    await self.kernels.settle(objects)
                     await to_thread.run_sync(self.cycles.rehearse, objects, clock.now(), usage)
             await clock.sleep(_REHEARSALS_APART)
 
@@ -131,6 +131,7 @@ class Scheduler:
             await anyio.sleep_forever()
         finally:
             self._is_ending = True
+            self.kernels.end()
 
     async def _lead(self, term: Term) -> None:
         self.outbox.begin(term)
@@ -198,6 +199,7 @@ class Scheduler:
 
     async def _cycle(self, term: Term) -> Done | Failure:
         async with self._intake_in_use:
+            await self.kernels.settle(self.cluster.store.cluster_objects())
             return await self._decide_once(term)
 
     async def _decide_once(self, term: Term) -> Done | Failure:
@@ -337,10 +339,10 @@ class Scheduler:
 
     def problem(self) -> str:
         """Return in words why this role is not ready; "" if it is."""
-        if not self._is_warm:
-            return "kernels are being compiled"
         if not self.cluster.store.is_synced:
             return "the store is not complete yet"
+        if waits_for := self.kernels.problem():
+            return waits_for
         if self.cluster.store.age() > self.settings.stale_store_seconds:
             return "a watch is silent"
         if self._failures <= 1:
@@ -350,7 +352,7 @@ class Scheduler:
 
     def note(self) -> str:
         """Return in words what does not keep this role from its work, but should not go on; "" if there is nothing."""
-        return self.cycles.faults.note
+        return self.cycles.faults.note or self.kernels.note()
 
     def routes(self) -> dict[str, Route]:
         """Return the paths of the peer's plugins that serve something, for this machine only."""
@@ -372,7 +374,7 @@ class Scheduler:
         )
 
     async def _job_order(self) -> Response:
-        if not self._is_warm or not self.cluster.store.is_synced:
+        if not self.cluster.store.is_synced:
             return Response(status=503, body=NOT_READY)
         body = await to_thread.run_sync(job_order, self._given(), self.settings, self.cycles.profile)
         return Response(body=body, content_type="application/json")
@@ -414,6 +416,7 @@ def make_scheduler(
         metrics=metrics,
         tracing=spans,
         outbox=Outbox(cluster, settings, committer, publisher, metrics, hand_over, carry_out, hourly),
+        kernels=Warming(profile),
         cycles=Cycles(settings, profile, spans.tracer, cluster.clock.monotonic),
         hourly=hourly,
         usage=past_usage(settings.configuration.usage, settings.usage_address, cluster.clock, metrics),

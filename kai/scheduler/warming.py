@@ -1,63 +1,120 @@
-"""Compiling, or loading, what a cycle needs before there is one: it takes seconds, and a lease must not wait for it."""
+"""How the kernels of the service run: as plain Python while there is little to decide, compiled from then on.
+
+A cluster that is small, or just begins, is decided at once: nothing is loaded for it. Once that has cost as much as
+loading kernels would (`kai.kernels.pace`), they are loaded, or compiled if nothing is cached, in a thread beside the
+work, and cycles run them from the next one on. A cycle that is too large for plain Python waits for them; meanwhile the
+process is not ready.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from kai.api.codec import structure_all
-from kai.api.objects import ClusterObjects, collect
-from kai.engine.cycle import run_cycle
+import anyio
+import attrs
+import structlog
+from anyio import from_thread, to_thread
+
+from kai.api.objects import ClusterObjects
 from kai.engine.profile import Profile
-from kai.framework.decisions import Recorder
-from kai.intake import take_snapshot
-from kai.kernels.warm import warm
+from kai.kernels import is_plain, run_compiled, run_plainly
+from kai.kernels.pace import WORTH_LOADING, work_of
 
-_FREE: Final = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
-_NODE: Final = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "4"}
-
-
-def warm_up(profile: Profile) -> None:
-    """Decide once on a made-up cluster: pods of every kind, one that fits, a gang that does not, one in the way.
-
-    Every kernel is loaded before, those of rare kinds and of the profile's plugins included, so that none is compiled
-    in the middle of a cycle. Not for the event loop.
-    """
-    warm(*(type(use.plugin).__module__ for use in profile.plugins))
-    run_cycle(take_snapshot(small_cluster(), 0.0), profile, Recorder())
+MOST_PLAIN: Final = 100_000
+"""Work that a cycle decides plainly at most while kernels are compiled: a few seconds of it."""
 
 
-def small_cluster() -> ClusterObjects:
-    """Return the made-up cluster."""
-    manifests: list[dict[str, Any]] = [_queue("top", ""), _queue("a", "top"), _queue("b", "top")]
-    manifests += [_object("v1", "Node", name, "", {"status": {"allocatable": _NODE}}) for name in ("n1", "n2")]
-    manifests += [
-        *_group("runs", "a", [_pod("runs-0", "runs", gpus=4, node="n1"), _pod("runs-1", "runs", gpus=4, node="n2")]),
-        *_group("waits", "b", [_pod(f"waits-{at}", "waits", gpus=2) for at in range(3)], minimum=3),
-        *_group("shares", "b", [_pod("shares-0", "shares", fraction="0.5")]),
-        *_group("plain", "a", [_pod("plain-0", "plain")]),
-    ]
-    return collect(structure_all(manifests).objects)
+@attrs.define(eq=False)
+class Warming:
+    """The kernels of one process, from plain to compiled."""
+
+    profile: Profile
+    work: int = 0
+    """What was decided plainly so far."""
+    compiled: int = 0
+    missing: int | None = None
+    """So many kernels are to be compiled; None until the cache was looked at."""
+    _is_ending: bool = False
+    _wanted: anyio.Event = attrs.field(factory=anyio.Event)
+    _assessed: anyio.Event = attrs.field(factory=anyio.Event)
+    _loaded: anyio.Event = attrs.field(factory=anyio.Event)
+    _is_awaited: bool = False
+
+    async def run(self) -> None:
+        """Load the kernels, or compile them, once they are wanted."""
+        if is_plain() is False:
+            self._loaded.set()
+            return
+        run_plainly()
+        await self._wanted.wait()
+        await to_thread.run_sync(self._load)
+        if self.compiled:
+            structlog.get_logger().info("kernels compiled", kernels=self.compiled)
+        self._loaded.set()
+
+    async def settle(self, objects: ClusterObjects) -> None:
+        """Settle how kernels run in the cycle that begins with ``objects``, and wait for them if it is too large."""
+        if is_plain() is False:
+            return
+        if not self._loaded.is_set():
+            waiting = sum(not pod.spec.node_name for pod in objects.pods)
+            work = work_of(len(objects.nodes), len(objects.pods), waiting)
+            self.work += work
+            if self.work <= WORTH_LOADING:
+                return
+            self._wanted.set()
+            if work <= WORTH_LOADING:
+                return
+            await self._wait(work)
+        if self._loaded.is_set():
+            run_compiled()
+
+    async def _wait(self, work: int) -> None:
+        """Wait for kernels that are cached in any case, for their compilation only if the cycle is large."""
+        self._is_awaited = True
+        try:
+            await self._assessed.wait()
+            if not self.missing or work > MOST_PLAIN:
+                await self._loaded.wait()
+        finally:
+            self._is_awaited = False
+
+    def problem(self) -> str:
+        """Return in words for what a cycle waits; "" if none does."""
+        return (self.note() or "loading kernels") if self._is_awaited else ""
+
+    def note(self) -> str:
+        """Return in words how far compiling is; "" if nothing is compiled."""
+        if not self.missing or self._loaded.is_set():
+            return ""
+        return f"compiling kernels, {self.compiled} of {self.missing}"
+
+    def end(self) -> None:
+        """Compile no further: the process ends."""
+        self._is_ending = True
+
+    def _load(self) -> None:
+        # Imported here: a process that decides plainly has no need of a compiler.
+        from kai.kernels.warm import missing, warm
+
+        modules = tuple(type(use.plugin).__module__ for use in self.profile.plugins)
+        from_thread.run_sync(self._assess, len(missing(*modules)))
+        try:
+            warm(*modules, tell=self._tell)
+        except _Ended:
+            return
+
+    def _assess(self, missing: int) -> None:
+        self.missing = missing
+        self._assessed.set()
+        if missing:
+            structlog.get_logger().info("compiling kernels", kernels=missing)
+
+    def _tell(self, done: int, _total: int) -> None:
+        self.compiled = done
+        if self._is_ending:
+            raise _Ended
 
 
-def _object(version: str, kind: str, name: str, namespace: str, body: dict[str, Any]) -> dict[str, Any]:
-    metadata = {"name": name, "uid": f"{kind}-{name}", **({"namespace": namespace} if namespace else {})}
-    return {"apiVersion": version, "kind": kind, **body, "metadata": {**metadata, **body.get("metadata", {})}}
-
-
-def _queue(name: str, parent: str) -> dict[str, Any]:
-    spec = {"parentQueue": parent, "resources": dict.fromkeys(("cpu", "memory", "gpu"), _FREE)}
-    return _object("scheduling.run.ai/v2", "Queue", name, "", {"spec": spec})
-
-
-def _group(name: str, queue: str, pods: list[dict[str, Any]], minimum: int = 1) -> list[dict[str, Any]]:
-    spec = {"queue": queue, "minMember": minimum}
-    return [_object("scheduling.run.ai/v2alpha2", "PodGroup", name, "warm", {"spec": spec}), *pods]
-
-
-def _pod(name: str, group: str, *, gpus: int = 0, fraction: str = "", node: str = "") -> dict[str, Any]:
-    requests = {"cpu": "1", "memory": "1Gi", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
-    annotations = {"pod-group-name": group, **({"gpu-fraction": fraction} if fraction else {})}
-    container = {"name": "main", "resources": {"requests": requests}}
-    spec = {"schedulerName": "kai-scheduler", "containers": [container], **({"nodeName": node} if node else {})}
-    body = {"spec": spec, "metadata": {"annotations": annotations}}
-    return _object("v1", "Pod", name, "warm", {**body, "status": {"phase": "Running" if node else "Pending"}})
+class _Ended(Exception):  # noqa: N818 - no error: the process ends while it compiles
+    """Ends compiling."""

@@ -1,20 +1,23 @@
-"""Traces: OpenTelemetry. Without an endpoint nothing is recorded, and it costs next to nothing to ask for a span."""
+"""Traces: OpenTelemetry. Without an endpoint nothing is recorded, and it costs next to nothing to ask for a span.
+
+What records is imported by `make_tracing` when there is an endpoint.
+"""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import NoOpTracer, Span, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from kai.errors import ConfigError
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
 
 _EXPORTER: Final = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 _SCHEMES: Final = ("http://", "https://")
@@ -61,6 +64,10 @@ def make_tracing(service: str, *, endpoint: str = "", exporter: SpanExporter | N
     """
     if exporter is None and not endpoint:
         return no_tracing()
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
     provider = TracerProvider(resource=Resource.create({"service.name": service}), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(_otlp(endpoint) if exporter is None else exporter))
     return Tracing(tracer=provider.get_tracer("kai"), is_on=True, close=provider.shutdown)

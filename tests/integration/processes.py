@@ -67,8 +67,19 @@ def start(
         arguments.append("--resource-reservation-pod-image=reserve:1")
     if not roles or "node-scale-adjuster" in roles:
         arguments.append("--scaling-pod-image=scale:1")
-    variables = ("env", *(f"{key}={value}" for key, value in environment.items())) if environment else ()
-    command = (*variables, sys.executable, "-m", "kai", "run", *roles, *arguments, *flags)
+    # Bytecode is kept even where this process was told to keep none: hundreds of programs begin with the same modules.
+    variables = {"PYTHONDONTWRITEBYTECODE": "", **(environment or {})}
+    command = (
+        "env",
+        *(f"{key}={value}" for key, value in variables.items()),
+        sys.executable,
+        "-m",
+        "kai",
+        "run",
+        *roles,
+        *arguments,
+        *flags,
+    )
     daemon = Daemon(command, folder / f"{name}.log")
     daemon.start()
     return Program(daemon, metrics, probes, plugins, roles)

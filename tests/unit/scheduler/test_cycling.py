@@ -5,7 +5,6 @@ import sys
 from contextlib import contextmanager
 
 import attrs
-import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from kai.api.pod import Container, ResourceRequirements
@@ -16,8 +15,8 @@ from kai.model.queue import Shares
 from kai.scheduler.cycling import Cycles, Done, Failure, Stream
 from kai.scheduler.observe import CycleObserver
 from kai.scheduler.settings import SchedulerSettings
-from kai.scheduler.warming import small_cluster, warm_up
 from kai.telemetry.tracing import make_tracing, no_tracing
+from tests.unit.scheduler.small import small_cluster
 
 TERM = Term(1, "life")
 
@@ -85,13 +84,6 @@ def test_a_cycle_is_one_trace_with_a_span_for_each_part():
     assert len({span.context.trace_id for span in spans}) == 1
     assert all(set(span.attributes) <= {"kai.cycle", "kai.action", "kai.statements", "kai.decisions"} for span in spans)
     assert {event.trace.split("-")[1] for event in stream.taken()} == {f"{spans[0].context.trace_id:032x}"}
-
-
-@pytest.mark.parametrize("times", [2])
-def test_warming_up_can_be_repeated(times):
-    for _ in range(times):
-        warm_up(default_profile())
-    assert len(small_cluster().pods) == 7
 
 
 @attrs.frozen

@@ -9,10 +9,10 @@ from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.scheduler.budget import Spent
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.signals import BindOrdered, BindRefused, Evicted, EvictionRefused, StatementRejected, VictimGone
-from kai.scheduler.warming import small_cluster
 from kai.simulation.shorthand import NOW
 from kai.telemetry.exposition import exposition
 from kai.testing import cluster
+from tests.unit.scheduler.small import small_cluster
 
 
 def shown(act):

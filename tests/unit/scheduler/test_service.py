@@ -212,7 +212,6 @@ def test_no_cycle_is_run_while_the_api_server_is_away_and_one_as_soon_as_it_is_b
 
 def test_a_plugin_that_fails_where_it_opens_makes_cycles_rare_and_the_process_not_ready():
     async def play(rig):
-        rig.scheduler._is_warm = True
         await rig.until(lambda: rig.scheduler._failures == 8, seconds=3600)
         ended = [time for time, outcome in rig.cycles if not outcome.again]
         pauses = [after - before for before, after in pairwise(ended)]
@@ -261,7 +260,6 @@ def test_a_plugin_that_fails_at_many_groups_is_at_fault_and_is_named_once_and_tr
 
     async def play(rig):
         scheduler = rig.scheduler
-        scheduler._is_warm = True
         await rig.until(lambda: rig.bound() == ["good-0"])
         assert len(rig.names(Failure)) <= 10
         for _ in range(3):
