@@ -1,6 +1,6 @@
 """Placing one group: the capacity check, then the tree of sub-groups top down, then pods.
 
-A sub-group may have several node sets to try (topology domains); the first in which everything below it fits wins,
+A sub-group may have several node sets to try (domains); the first in which everything below it fits wins,
 the others were rolled back. The same code places for real and, with ``promise``, inside searches for victims.
 
 Source: the peer's actions/common (AllocateJob, allocateSubGroupSet, allocatePodSet).

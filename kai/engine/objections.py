@@ -33,10 +33,10 @@ def shortages(world: World, shape: int, nodes: NodeRows, codes: Int64s) -> Count
     request = world.facts.shapes.request[shape]
     free = world.facts.nodes.allocatable[nodes] - world.columns.used[nodes]
     for resource, name in enumerate(world.snapshot.axis.names):
-        if resource == GPU and gpu.kind is not GpuKind.MIG:
+        if resource == GPU and not gpu.sliced:
             short = _wanted_gpus(world, shape, nodes) > free[:, GPU] - _shared_gpus(world, nodes)
         elif (name in RESOURCES and resource != GPU) or (request[resource] > 0 and resource != GPU):
-            # Devices allocated to claims serve what a node has none of.
+            # Where a node has none of a resource, devices that plugins allocate may serve it.
             served = world.facts.nodes.claimable[resource] & (world.facts.nodes.allocatable[nodes, resource] == 0)
             short = (request[resource] > free[:, resource]) & ~served
         else:
@@ -72,7 +72,7 @@ def shortage(world: World, shape: int, node: int, reason: NodeReason) -> Shortag
 
 
 def _wanted_gpus(world: World, shape: int, nodes: NodeRows) -> Int64s:
-    """Return the thousandths of GPUs that a pod asks of each node; devices that it claims are counted elsewhere."""
+    """Return the thousandths of GPUs that a pod asks of each node itself; plugins count what they allocate."""
     if world.snapshot.shapes[shape].gpu.kind is GpuKind.MEMORY:
         return _counted_gpus(world, shape, nodes)
     amount = int(world.facts.shapes.request[shape, GPU] - world.facts.shapes.claimed[shape] * GPU_UNIT)
@@ -83,7 +83,7 @@ def _counted_gpus(world: World, shape: int, nodes: NodeRows) -> Int64s:
     """Return the thousandths of GPUs that queues count for a pod on each of ``nodes``, as the kernel's check does."""
     facts, gpu = world.facts, world.snapshot.shapes[shape].gpu
     request = facts.shapes.request[shape]
-    if gpu.kind is GpuKind.MIG:
+    if gpu.sliced:
         return np.full(len(nodes), int(np.delete(facts.nodes.gpu_weight * request, GPU).sum()), np.int64)
     if not gpu.shared:
         return np.full(len(nodes), int(request[GPU] - facts.shapes.claimed[shape] * GPU_UNIT), np.int64)

@@ -41,6 +41,11 @@ class GpuRequest:
     """Why no GPU can give what the pod asks for; a pod that has no node yet then gets none."""
 
     @property
+    def sliced(self) -> bool:
+        """Whether the pod asks for slices of devices, which are resources of their own."""
+        return self.kind is GpuKind.MIG
+
+    @property
     def shared(self) -> bool:
         """Whether the pod shares devices: a fraction, or an amount of device memory."""
         return self.kind in (GpuKind.FRACTION, GpuKind.MEMORY)
