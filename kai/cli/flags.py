@@ -14,6 +14,8 @@ import attrs
 
 from kai.errors import ConfigError
 
+_SAME: Final = (("metrics-bind-address", "listen-address", "metrics-listen-address"),)
+"""Flags that say the same of different roles, since KAI-Scheduler's programs have different names for it."""
 _TRUTHS: Final = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
@@ -92,7 +94,8 @@ def read_flags(
     for name in found:
         if not flags[name].roles & serving:
             others = ", ".join(sorted(flags[name].roles))
-            raise ConfigError(f"--{name}: found a flag of {others}, expected one of {', '.join(sorted(serving))}")
+            wanted = f"one of {', '.join(sorted(serving))}{_same_there(name, flags, serving)}"
+            raise ConfigError(f"--{name}: found a flag of {others}, expected {wanted}")
     values = {name: flag.default for name, flag in flags.items()}
     values |= {name: _READERS[flags[name].kind](text, place) for name, (text, place) in found.items()}
     return Given(roles=tuple(dict.fromkeys(chosen)), values=values, named=frozenset(found))
@@ -114,6 +117,13 @@ def _role(word: str, roles: Sequence[str]) -> str:
     near = difflib.get_close_matches(word, roles, n=1)
     wanted = near[0] if near else f"one of {', '.join(roles)}"
     raise ConfigError(f"role: found {word!r}, expected {wanted}")
+
+
+def _same_there(name: str, flags: Mapping[str, Flag], serving: frozenset[str]) -> str:
+    """Return what the same is called for these roles, as the end of a message; "" where there is no such flag."""
+    alike = next((each for each in _SAME if name in each), ())
+    found = [f"--{each}" for each in alike if each in flags and flags[each].roles & serving]
+    return f", where the same is called {found[0]}" if found else ""
 
 
 def _unknown(name: str, flags: Mapping[str, Flag]) -> str:

@@ -36,6 +36,10 @@ def test_without_roles_the_flags_of_all_that_run_together_are_taken():
         (("--leader-electt",), "--leader-electt: found an unknown flag, expected --leader-elect"),
         (("sheduler",), "role: found 'sheduler', expected scheduler"),
         (("binder", "--scheduler-conf=x"), "--scheduler-conf: found a flag of scheduler, expected one of binder"),
+        (
+            ("scheduler", "--metrics-bind-address=:8080"),
+            "expected one of scheduler, where the same is called --listen-address",
+        ),
         (("--qps",), "--qps: found nothing, expected a value"),
         (("--qps=many",), "--qps: found 'many', expected a number"),
         (("--burst=many",), "--burst: found 'many', expected a whole number"),
