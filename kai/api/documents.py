@@ -122,16 +122,14 @@ def _refuse_traps(text: str, source: str) -> None:
             sizes.append(1)
             anchors.append(event.anchor)
             if len(sizes) > _DEEPEST:
-                raise InputError(
-                    f"{source}: {_place(event.start_mark)}found deeper nesting, expected at most {_DEEPEST} levels",
-                )
+                raise _refusal(source, event, f"found deeper nesting, expected at most {_DEEPEST} levels")
             continue
         if isinstance(event, yaml.CollectionEndEvent):
             size, anchor = sizes.pop(), anchors.pop()
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor in anchors:
-                found = f"{_place(event.start_mark)}found an alias inside of what it stands for"
-                raise InputError(f"{source}: {found}, expected aliases of something else")
+                found = "found an alias inside of what it stands for"
+                raise _refusal(source, event, f"{found}, expected aliases of something else")
             size, anchor = known.get(str(event.anchor), 1), None
         elif isinstance(event, yaml.ScalarEvent):
             size, anchor = 1, event.anchor
@@ -144,6 +142,12 @@ def _refuse_traps(text: str, source: str) -> None:
             sizes[-1] += size
         if size > _LARGEST:
             raise InputError(f"{source}: found aliases that multiply to {size} values, expected at most {_LARGEST}")
+
+
+def _refusal(source: str, event: yaml.Event, problem: str) -> TextError:
+    mark = event.start_mark
+    line, column = getattr(mark, "line", -1) + 1, getattr(mark, "column", -1) + 1
+    return TextError(f"{source}: {_place(mark)}{problem}", problem=problem, line=line, column=column)
 
 
 def load_documents(text: str | bytes, source: str) -> tuple[Mapping[str, Any], ...]:

@@ -80,7 +80,7 @@ def _answer(found: Arrival) -> str:
     if found.answer == AFTER_EVICTIONS:
         return f"{job.name} would start in about {GRACE_SECONDS:.0f}s, {after}."
     never = "can never run here" if found.answer == NEVER else "would wait"
-    return f"{job.name} {never}: {job.words.text if job.words else 'nothing says why'}."
+    return f"{job.name} {never}: {job.words.text if job.words else 'it has no pods'}."
 
 
 def _code(job: "Job") -> str:
@@ -94,7 +94,7 @@ def _job_row(job: "Job", found: Arrival) -> list[str]:
     nodes = _nodes(job.nodes)
     if not starts and job.words is not None:
         nodes = job.words.code
-    return ["+" if starts else "?", job.name, _size(job), nodes, _usage(job, found)]
+    return ["+" if starts else "?", job.title or job.name, _size(job), nodes, _usage(job, found)]
 
 
 def _size(job: "Job") -> str:

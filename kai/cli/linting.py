@@ -26,6 +26,9 @@ _CONFIGURES: Final = frozenset({"plugins", "with", "actions", "tiers", "paramete
 _NEAR: Final = 0.8
 _DOTTED: Final = re.compile(r"[\w-]+(?:\.[\w-]+)*")
 _KEY: Final = re.compile(r"found (?:key )?'([\w-]+)'")
+_SUBJECT: Final = re.compile(r"(node|pod|podgroup|queue) (?:default/)?([\w.-]+):")
+_WRITTEN: Final = {"node": ("cluster", "nodes"), "pod": ("groups",), "podgroup": ("groups",), "queue": ("queues",)}
+"""Where a scenario has what messages call so."""
 UNREADABLE: Final = ("T001", "T005")
 
 
@@ -58,7 +61,7 @@ def lint_paths(paths: Iterable[str], standard_input: bytes) -> Linted:
 def summary(linted: Linted) -> str:
     """Return what was looked at: jobs, pods and GPUs first."""
     reading = linted.reading
-    jobs = reading.expansion.jobs if reading else ()
+    jobs = [job for job in reading.expansion.jobs if job.pods] if reading else []
     pods = [pod for job in jobs for pod in job.pods]
     parts: list[str] = []
     if jobs:
@@ -116,7 +119,10 @@ class _Linting:
             elif len(values) == 1 and is_scenario(values[0]):
                 self._scenario(source, values[0])
             else:
-                self.documents += documents_of(source, values)
+                found = documents_of(source, values)
+                self.documents += found
+                if not found:
+                    self._unreadable(name, "it holds a list without items")
         except RefusedError as error:
             self.findings += error.findings
 
@@ -207,6 +213,9 @@ def _placed(finding: Finding, source: Text) -> Finding:
 def _paths_in(message: str) -> Iterator[tuple[str, ...]]:
     """Yield what may be a path of keys, the longest first."""
     found = [tuple(match.split(".")) for match in _DOTTED.findall(message)]
+    subject = _SUBJECT.match(message)
+    if subject is not None:
+        yield _WRITTEN[subject[1]] + (subject[2].rpartition("-")[0] if subject[1] == "pod" else subject[2],)
     key = _KEY.search(message)
     if key is not None and found:
         yield (*found[0], key[1])

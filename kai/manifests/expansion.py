@@ -283,7 +283,7 @@ def _names_of_owners(manifests: Iterable[Mapping[str, Any]]) -> frozenset[tuple[
         metadata = _mapping(manifest.get("metadata"))
         references = metadata.get("ownerReferences")
         for each in references if isinstance(references, list) else ():
-            if isinstance(each, Mapping):
+            if isinstance(each, Mapping) and (each.get("kind"), each.get("name")) != (kind, metadata.get("name")):
                 found.add((str(each.get("kind")), str(each.get("uid"))))
                 found.add((str(each.get("kind")), f"{metadata.get('namespace') or 'default'}/{each.get('name')}"))
     return frozenset(found)

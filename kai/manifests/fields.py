@@ -40,6 +40,11 @@ def check_fields(document: Document) -> list[Finding]:
     return [_finding(document, unknown) for unknown in _unknown(manifest)]
 
 
+def unknown_of_pod_spec(spec: object) -> tuple[str, ...]:
+    """Return the paths of the fields that the spec of a pod cannot have."""
+    return tuple(_shown(unknown.path) for unknown in _of_type(spec, "V1PodSpec", ()))
+
+
 def _unknown(manifest: Mapping[str, Any]) -> Iterator[Unknown]:
     version, kind = manifest.get("apiVersion"), manifest.get("kind")
     core = _core()

@@ -36,7 +36,7 @@ def check_gpus(document: Document, path: Path, template: Mapping[str, Any]) -> I
     if shares and whole is not None:
         message = f"{shares[0]} and {whole[-1]} are asked for together"
         hint = f"a pod has either whole GPUs or a part of one; leave out this or {shares[0]}"
-        yield document.finding("J013", message, whole, at_key=True, hint=hint, help=f"without {whole[-1]}")
+        yield document.finding("J013", message, whole, at_key=True, hint=hint)
     if len(shares) > 1:
         message = "gpu-fraction and gpu-memory are given together"
         yield document.finding("J014", message, (*at, names.GPU_MEMORY), at_key=True, hint="only one of them can count")

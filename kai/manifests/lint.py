@@ -167,7 +167,7 @@ def _misplaced(document: Document) -> Iterator[Finding]:
 def _without_model(reading: Reading) -> Iterator[Finding]:
     kinds = {each.kind for each in reading.expansion.unused if each.reason == NO_MODEL}
     for document in reading.documents:
-        if document.manifest.get("kind") in kinds:
+        if str(document.manifest.get("kind")) in kinds:
             yield document.finding("J019", f"{document.manifest['kind']}: {NO_MODEL}", ("kind",))
 
 

@@ -20,13 +20,14 @@ from kai.manifests.fields import check_fields
 from kai.manifests.findings import Document, Finding, RefusedError
 from kai.manifests.gpus import check_gpus
 from kai.manifests.positions import Path, Text
-from kai.manifests.unused import templates
+from kai.manifests.unused import known_versions, templates
 from kai.manifests.workloads.table import model_of
 from kai.podgrouper import Kind
 
 _STEP: Final = re.compile(r'\["([^"]+)"\]|\[(\d+)\]|([^.\[\]]+)')
 _OTHER_FILES: Final = {
     **dict.fromkeys(("plugins", "with", "actions", "tiers"), "a configuration of the scheduler is given with --config"),
+    "cluster": "a scenario is simulated, or a source: --from",
     "rawObjects": "a snapshot is given as the zip that the scheduler wrote",
     "services": "this is no Kubernetes manifest",
 }
@@ -54,6 +55,8 @@ def open_text(text: bytes, name: str) -> tuple[Text, tuple[Any, ...]]:
     Raises: RefusedError with the place where reading stopped.
     """
     source = Text(name, text.decode("utf-8-sig", errors="replace"))
+    if text.startswith(b"PK"):
+        raise RefusedError([Finding(code="T001", message="found a zip file that is not whole", file=name)])
     try:
         return source, load_values(text, name)
     except TextError as error:
@@ -87,7 +90,9 @@ def read(documents: Sequence[Document], around: Surroundings | None = None) -> R
     problems = [_problem(documents[problem.at], problem.message) for problem in expansion.problems]
     said = {(finding.file, finding.line) for finding in findings}
     # What is said at its very place is not said again as what follows from it.
-    findings += [finding for finding in wrong + problems if (finding.file, finding.line) not in said]
+    more = [finding for finding in wrong + problems if (finding.file, finding.line) not in said]
+    placed = [finding for finding in more if finding.line]
+    findings += placed if any(finding.is_error for finding in (*findings, *placed)) else more
     return Reading(
         documents=tuple(documents),
         expansion=expansion,
@@ -112,6 +117,11 @@ def _check(document: Document) -> Iterator[Finding]:
         return
     yield from check_fields(document)
     known = codec.kind_of(manifest)
+    versions = known_versions(manifest["apiVersion"], manifest["kind"]) if known is None else []
+    if versions:
+        message = f"{manifest['kind']} is not read in version {manifest['apiVersion']}"
+        better = f"apiVersion: {versions[0]}"
+        yield document.finding("F004", message, ("apiVersion",), help=better, found=manifest["apiVersion"])
     if known is not None and known.cls is not Pod:
         return
     for path, template in [((), manifest)] if known is not None else templates(manifest):
@@ -135,8 +145,8 @@ def _structured(
     """Return the objects of all manifests; only where one cannot be read they are read one by one."""
     try:
         return codec.structure_all(expansion.manifests, namespace=namespace).objects, []
-    except InputError:
-        pass
+    except InputError as error:
+        told = [Finding(code="F001", message=message, file=documents[0].text.name) for message in error.messages]
     findings: list[Finding] = []
     for manifest, at in zip(expansion.manifests, expansion.origins, strict=True):
         try:
@@ -146,7 +156,7 @@ def _structured(
         except BadValue as bad:
             if at >= 0:  # what was made of a template has the mistakes of the template
                 findings.append(_bad_value(documents[at], bad, ()))
-    return (), findings
+    return (), findings or told
 
 
 def _bad_value(document: Document, bad: BadValue, path: Path) -> Finding:
@@ -209,7 +219,7 @@ def _text_finding(error: TextError, source: Text) -> Finding:
     code = "T002" if " twice in one object" in error.problem else "T001"
     rows = source.lines(error.line, error.line)
     hint = "two objects need a line with --- between them" if code == "T002" and error.column == 1 else ""
-    is_chart = "{{" in source.content
+    is_chart = error.line > 0 and "{{" in source.content
     return Finding(
         code=code,
         message=error.problem,

@@ -38,10 +38,14 @@ def counted(unused: Iterable[Unused]) -> tuple[Unused, ...]:
 
 def why_not_read(api_version: str, kind: str) -> str:
     """Return why objects are not used whose kind is none that kai reads under this version."""
+    versions = known_versions(api_version, kind)
+    return f"found apiVersion {api_version}, expected {' or '.join(versions)}" if versions else NOT_READ
+
+
+def known_versions(api_version: str, kind: str) -> list[str]:
+    """Return the versions in which kai reads a kind of this group; none for a kind that it does not read."""
     versions = [version for known in KINDS if known.kind == kind for version in known.api_versions]
-    if versions and _group(api_version) in {_group(version) for version in versions}:
-        return f"found apiVersion {api_version}, expected {' or '.join(versions)}"
-    return NOT_READ
+    return versions if _group(api_version) in {_group(version) for version in versions} else []
 
 
 def for_scheduler(name: str) -> str:
@@ -56,7 +60,7 @@ def templates(
     found: list[tuple[tuple[str | int, ...], Mapping[str, object]]] = []
     if isinstance(value, Mapping):
         spec = value.get("spec")
-        if isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
+        if isinstance(spec, Mapping) and isinstance(spec.get("containers"), list | Mapping):
             return [(path, value)]
         for key, inner in value.items():
             if isinstance(inner, Mapping | list):

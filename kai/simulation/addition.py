@@ -53,6 +53,9 @@ def add(
         if is_workload(document.manifest)
     ]
     reading = read(wanted, _surroundings(case, namespace))
+    unread = RefusedError.of(reading.findings)
+    if unread is not None:
+        raise unread
     parents = _parents(case.objects, reading)
     fault = queue_fault(queue, parents) if queue else None
     if fault is not None:

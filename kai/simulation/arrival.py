@@ -49,7 +49,8 @@ class Arrival:
 
 def arrival(outcome: Outcome, seen: Overview, added: frozenset[str]) -> Arrival:
     """Return what became of the jobs in ``added`` in the cycle that saw them first."""
-    jobs = tuple(job for job in seen.jobs if f"{job.namespace}/{job.name}" in added)
+    all_jobs = tuple(job for job in seen.jobs if job.key in added)
+    jobs = tuple(job for job in all_jobs if job.wanted) or all_jobs
     plan = plan_of(outcome)
     own = _part(plan, added, is_own=True)
     answers = [answer_of(job) for job in jobs]

@@ -21,6 +21,7 @@ from typing import Any
 
 from kai.api import names, sharing, times
 from kai.errors import InputError
+from kai.manifests.fields import unknown_of_pod_spec
 from kai.simulation.values import Values, fields, mapping, seconds, spread, texts, whole
 
 NOW = times.instant("2026-01-01T12:00:00Z")
@@ -227,6 +228,12 @@ class _Group:
     def objects(self) -> list[Manifest]:
         """Return the pod group and its pods."""
         members = self._members()
+        if len(self._nodes) > len(members):
+            found = f"{len(self._nodes)} pods that run"
+            raise InputError(f"{self._place}.runs_on: found {found}, expected no more than its members, {len(members)}")
+        unknown = unknown_of_pod_spec(self._values.get("spec"))
+        if unknown:
+            raise InputError(f"{self._place}.spec: found {unknown[0]}, expected fields that the spec of a pod has")
         return [self._pod_group(members), *(self._pod(at, *member) for at, member in enumerate(members))]
 
     def _members(self) -> list[tuple[str, Values]]:

@@ -109,6 +109,8 @@ def read_documents(path: str) -> list[Document]:
     try:
         if place.is_dir() and path != STANDARD_INPUT:
             documents, _ = _documents_in(place, path)
+        elif path != STANDARD_INPUT and is_archive(place):
+            raise InputError(f"{path}: found a snapshot, expected manifests; a snapshot is given with --from")
         else:
             text = sys.stdin.buffer.read() if path == STANDARD_INPUT else place.read_bytes()
             documents = documents_of(*open_text(text, path))
