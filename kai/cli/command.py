@@ -1,6 +1,5 @@
 """The program: a table of commands that are imported when they run, and the place where errors become exit codes."""
 
-import difflib
 import importlib
 import sys
 from collections.abc import Sequence
@@ -8,7 +7,7 @@ from typing import Any, NoReturn, cast
 
 import click
 
-from kai.cli.failures import INTERRUPTED, USAGE, report_bug, report_error, say_error
+from kai.cli.failures import INTERRUPTED, USAGE, flush_out, report_error, report_unexpected, say_error
 from kai.errors import KaiError
 
 COMMANDS = {
@@ -58,6 +57,8 @@ class Commands(click.Group):
         """Find the command, or say which one may have been meant."""
         name = args[0]
         if name not in COMMANDS and not ctx.resilient_parsing:
+            import difflib
+
             near = difflib.get_close_matches(name, COMMANDS, n=1)
             hint = f"did you mean kai {near[0]}?" if near else "kai --help lists the commands"
             raise click.UsageError(f"{name!r} is no command of kai\n{hint}", ctx)
@@ -111,6 +112,7 @@ def run(arguments: list[str]) -> int:
     """Run the command and return its exit code. Nothing that a person can type ends in a traceback."""
     try:
         result: Any = kai.main(args=arguments, prog_name="kai", standalone_mode=False)
+        flush_out()
     except click.UsageError as error:
         message, _, hint = error.format_message().partition("\n")
         path = error.ctx.command_path if error.ctx else "kai"
@@ -128,5 +130,5 @@ def run(arguments: list[str]) -> int:
         sys.stderr.close()
         return 0
     except Exception as error:  # noqa: BLE001 - the boundary of the program: a bug becomes one line and a file
-        return report_bug(error, "kai " + " ".join(arguments))
+        return report_unexpected(error, "kai " + " ".join(arguments))
     return result if isinstance(result, int) else 0

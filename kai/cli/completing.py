@@ -4,7 +4,6 @@ A shell waits for the answer: a cluster gets two seconds, and what goes wrong co
 """
 
 from collections.abc import Callable, Iterable
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, TypeAlias
 
 import click
@@ -75,6 +74,8 @@ def complete_contexts(context: click.Context, parameter: click.Parameter, begun:
 def complete_actions(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Return the installed actions that may follow those before the last comma."""
     del context, parameter
+    from importlib.metadata import entry_points
+
     before, comma, rest = begun.rpartition(",")
     chosen = set(before.split(","))
     names = {point.name for point in entry_points(group="kai.actions")} - chosen

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import attrs
 import click
 
-from kai.cli.failures import say
+from kai.cli.failures import say, write_out
 from kai.cli.progress import ProgressLine
 from kai.progress import heard_by
 
@@ -47,7 +47,7 @@ class Console:
 
     def write(self, text: str) -> None:
         """Write data."""
-        sys.stdout.write((text.translate(_PLAIN) if self.plain else text) + "\n")
+        write_out((text.translate(_PLAIN) if self.plain else text) + "\n")
 
     def talk(self, text: str, level: int = 0) -> None:
         """Write talk, unless the user asked for silence."""
@@ -61,11 +61,11 @@ class Console:
 
 def make_console(*, output: str, color: str, ascii_only: bool, quiet: bool, verbose: int) -> Console:
     """Return the console that the flags and the environment ask for."""
-    terminal = sys.stdout.isatty()
+    terminal = sys.stdout is not None and sys.stdout.isatty()
     colored = color == "always" or (
         color == "auto" and terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     )
-    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
+    encoding = (getattr(sys.stdout, "encoding", "") or "ascii").lower().replace("-", "")
     return Console(
         output=output,
         color=colored,

@@ -1,12 +1,12 @@
 """Which version of a package is installed."""
 
-from importlib import metadata
-
 DISTRIBUTION = "kai-scheduler"
 
 
 def installed(name: str) -> str:
     """Return the version of an installed distribution, "not installed" if there is none."""
+    from importlib import metadata  # it costs as much as all the rest of a help text
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

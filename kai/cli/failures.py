@@ -1,12 +1,48 @@
 """Errors as a person meets them: one line that says what is wrong, one that helps, and an exit code."""
 
+import errno
 import sys
-import tempfile
-import traceback
+from collections.abc import Callable
+from typing import TextIO
 
 from kai.errors import ConfigError, InputError, InvariantError, KaiError, PluginError, UnreachableError
 
 NO, USAGE, UNREACHABLE, INPUT, BUG, INTERRUPTED = 1, 2, 3, 4, 5, 130
+
+
+class OutputError(KaiError):
+    """What a command answers cannot be written."""
+
+
+def write_out(text: str) -> None:
+    """Write data to standard output.
+
+    Raises: OutputError where it is closed, or has no room; BrokenPipeError where its reader has seen enough.
+    """
+    _on_output(lambda stream: stream.write(text))
+
+
+def flush_out() -> None:
+    """Hand over what was written so far.
+
+    Raises: as ``write_out``.
+    """
+    if sys.stdout is not None:
+        _on_output(lambda stream: stream.flush())
+
+
+def _on_output(act: Callable[[TextIO], object]) -> None:
+    stream: TextIO | None = sys.stdout
+    if stream is None:
+        raise OutputError("standard output: found it closed, expected a place to write to")
+    try:
+        act(stream)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What is left in the buffer would fail once more, with a traceback, when Python closes the stream.
+        sys.stdout = None  # as Python itself has it where the stream is closed
+        raise OutputError(f"standard output: found {error.strerror or error}, expected room to write") from None
 
 
 def say(text: str) -> None:
@@ -47,8 +83,20 @@ def report_error(error: KaiError) -> int:
     return INPUT
 
 
+def report_unexpected(error: Exception, subject: str) -> int:
+    """Say what nothing foresaw: a bug, unless there was no room for the output."""
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        say_error(f"output: found {error.strerror}, expected room to write")
+        sys.stdout = None
+        return INPUT
+    return report_bug(error, subject)
+
+
 def report_bug(error: Exception, subject: str) -> int:
     """Say in one line that something failed that should not have, and where the details are."""
+    import tempfile
+    import traceback
+
     text = "".join(traceback.format_exception(error))
     where = ""
     try:

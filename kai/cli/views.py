@@ -9,7 +9,7 @@ import attrs
 
 from kai.cli.console import Console
 from kai.cli.envelope import envelope, write_document
-from kai.cli.failures import report_error
+from kai.cli.failures import flush_out, report_error
 from kai.cli.sources import Source
 from kai.errors import UnreachableError
 
@@ -88,7 +88,7 @@ def _write(source: Source, console: Console, view_of: "Callable[[Result], View]"
     else:
         redraws = source.watch and sys.stdout.isatty()
         console.write((_CLEAR if redraws else "") + said[1])
-    sys.stdout.flush()
+    flush_out()
     return said
 
 

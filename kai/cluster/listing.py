@@ -40,7 +40,8 @@ _NO_WORDS: Final = "did not answer"
 class Listing:
     """The objects of a cluster, and what there is to say about reading them."""
 
-    objects: list[ApiObject] = attrs.field(factory=list)
+    objects: list[ApiObject] = attrs.field(factory=list, repr=False)
+    """asyncio writes out the result of a task that ends; for thousands of pods that costs as much as reading them."""
     notes: list[str] = attrs.field(factory=list)
     revision: str = ""
     """The newest version of the server's store that a list showed."""

@@ -1,5 +1,7 @@
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -124,3 +126,22 @@ def test_help_is_a_command_as_well(words, first, capsys):
 def test_help_for_what_is_no_command_names_the_nearest(capsys):
     assert run(["help", "node"]) == 2
     assert capsys.readouterr().err.splitlines()[1].strip() == "help: did you mean kai nodes?"
+
+
+@pytest.mark.parametrize("arguments", [["jobs", "-f", "examples/lab"], ["version"], ["--help"], ["-V"]])
+def test_an_output_without_room_is_no_bug_of_kai(arguments):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kai", *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 4
+    assert re.fullmatch(
+        r"error: (standard )?output: found No space left on device, expected room to write\n", done.stderr
+    )
+
+
+def test_an_output_that_is_closed_is_no_bug_of_kai():
+    command = f"exec {sys.executable} -m kai plugins -o json >&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stderr == "error: standard output: found it closed, expected a place to write to\n"
+    assert done.returncode == 4

@@ -48,6 +48,12 @@ def test_all_kinds_are_listed_at_once_and_nothing_else_is_asked():
     assert server.most_in_flight == 3
 
 
+def test_objects_are_not_written_out_where_asyncio_shows_a_result():
+    server = HttpServer()
+    server.put("nodes", "n1")
+    assert "n1" not in repr(listed(server, Node))
+
+
 def test_long_lists_come_in_pages(monkeypatch):
     monkeypatch.setattr(listing, "_PAGE", 2)
     server = HttpServer()
