@@ -247,6 +247,19 @@ def unschedulable(cluster, name):
     return next((each["message"] for each in conditions if each.get("reason") == "Unschedulable"), "")
 
 
+def test_a_small_cluster_is_scheduled_where_no_kernel_was_ever_compiled(control_plane, cluster, tmp_path):
+    account, kernels = control_plane.account("kai-scheduler", "scheduler"), tmp_path / "kernels"
+    nowhere = {"NUMBA_CACHE_DIR": str(kernels)}
+    program = processes.start(control_plane, account, tmp_path, "fresh", "scheduler", environment=nowhere)
+    with processes.shown(program.daemon):
+        processes.wait(program)
+        cluster.create(group("first"))
+        cluster.create(pod("first-0", "first"))
+        until(lambda: cluster.requests().get("first-0"), "a bind request")
+        assert not list(kernels.rglob("*"))
+        assert b"compiling" not in fetch(program.probes_port, "/readyz")
+
+
 def test_an_idle_scheduler_writes_nothing_and_a_restarted_one_neither(control_plane, cluster, tmp_path):
     cluster.create(group("large"))
     cluster.create(pod("large-0", "large", gpus=5))
