@@ -107,10 +107,10 @@ def side_of(title: str, outcome: Outcome, seen: Overview) -> Side:
     plan = plan_of(outcome)
     jobs = {
         f"{job.namespace}/{job.name}": JobState(
-            state=job.state,
+            state=str(job.state),
             nodes=job.nodes,
             queue=job.queue,
-            reason=job.words.code if job.words is not None else "",
+            reason=str(job.words.code) if job.words is not None else "",
             placed=job.placed,
             wanted=job.wanted,
         )

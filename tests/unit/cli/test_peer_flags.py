@@ -170,6 +170,9 @@ OURS = {
     "hand-over",
     "bind-requests",
     "max-pending-shapes-per-namespace",
+    "decision-log",
+    "decision-log-megabytes",
+    "decision-log-files",
 }
 OURS |= {"webhook-cert-dir", "webhook-certificate-lifetime", "webhook-secret"}
 EACH = [(role, name) for role, flags in PEER.items() for name in flags]

@@ -91,7 +91,8 @@ def test_json_is_one_object_a_line_for_each_case(capsys, good, fair):
     assert second["fairShare"] == {"1": {"gpu": 3.0}}
 
 
-def test_yaml_says_the_same_as_json(capsys, good):
+def test_yaml_says_the_same_as_json(capsys, good, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     as_json = json.loads(out(capsys, good, "-o", "json").out)
     assert list(yaml.safe_load_all(out(capsys, good, "-o", "yaml").out)) == [as_json]
 

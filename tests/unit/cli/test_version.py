@@ -6,7 +6,8 @@ from kai.cli.command import run
 from kai.cli.distribution import installed
 
 
-def test_versions_of_all_parts_are_shown(capsys):
+def test_versions_of_all_parts_are_shown(capsys, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     assert run(["version"]) == 0
     first = capsys.readouterr().out.splitlines()[0].split()
     assert first == ["kai", installed("kai-scheduler")]
