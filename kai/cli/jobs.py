@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
+from click.shell_completion import CompletionItem
 
 from kai.cli.completing import complete_queues
 from kai.cli.console import Console
@@ -103,11 +104,20 @@ class JobView:
         return [f"{counted(self.hidden, 'job')} of other namespaces not shown (-A)"] if self.hidden else []
 
 
+def _complete_states(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
+    return [CompletionItem(state) for state in _states() if state.startswith(begun.lower())]
+
+
 @click.command(epilog=EPILOG)
 @click.option(
     "--queue", default="", shell_complete=complete_queues, help="Only jobs of this queue, or of queues below it."
 )
-@click.option("--state", default="", help="Only jobs in this state, as the table calls it; or waiting.")
+@click.option(
+    "--state",
+    default="",
+    shell_complete=_complete_states,
+    help="Only jobs in this state, as the table calls it; or waiting.",
+)
 @click.option("--sort", type=click.Choice(tuple(_SORTS)), default=None, help="Sort by this column.")
 @click.option("--pods", is_flag=True, help="One line for each pod.")
 @click.option("--order", is_flag=True, help="Waiting jobs in the order they are asked, key by key.")
@@ -175,11 +185,17 @@ def _is_in(wanted: Wanted, line: "JobLine") -> bool:
         return False
     if not wanted.state:
         return True
-    known = {state.lower() for state in COLORS}
-    if wanted.state not in known | {_WAITING}:
-        states = ", ".join(sorted({*(state.lower() for state in COLORS), _WAITING}))
-        raise InputError.about("command line", "--state", found=wanted.state, wanted=f"one of {states}")
+    states = _states()
+    if wanted.state not in states:
+        raise InputError.about("command line", "--state", found=wanted.state, wanted=f"one of {', '.join(states)}")
     return line.waits if wanted.state == _WAITING else line.job.state.lower() == wanted.state
+
+
+def _states() -> list[str]:
+    """Return what --state takes: the states that tables show, and what they have in common."""
+    from kai.simulation.states import State
+
+    return sorted([*(state.lower() for state in State), _WAITING])
 
 
 # -------------------------------------------------------------------------------------------------------------- tables

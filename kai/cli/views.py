@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kai.simulation.request import Result
 
 PAUSE_SECONDS = 2.0
+LIVE_PAUSE_SECONDS = 5.0
+"""Each look at a cluster lists all that the scheduler reads."""
 _CLEAR = "\x1b[H\x1b[J"
 
 
@@ -66,7 +68,7 @@ def show(
             if last is None:
                 raise
             report_error(error)
-        watch.pause(PAUSE_SECONDS)
+        watch.pause(LIVE_PAUSE_SECONDS if source.is_live else PAUSE_SECONDS)
     return 0
 
 

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from click.shell_completion import ShellComplete
 
@@ -23,6 +25,7 @@ LAB = ("-f", "examples/lab")
         (["queues", *LAB, "t"], ["training"]),
         (["nodes", *LAB, "--job", "vit"], ["vit-base", "vit-large", "vit-xl"]),
         (["jobs", *LAB, "-n", ""], ["lab"]),
+        (["jobs", "--state", "wait"], ["waiting", "waits"]),
         (["jobs", *LAB, "--sort", "p"], ["priority", "position"]),
         (["jobs", "-f", "missing.yaml", "--queue", ""], []),
         (["jobs", "-f", "-", "--queue", ""], []),
@@ -43,8 +46,9 @@ def test_what_may_follow_is_offered(words, found):
     assert completed(*words) == found
 
 
-def test_names_of_a_cluster_are_asked_there(tmp_path):
-    with listing(manifests_of(__import__("pathlib").Path("examples/lab"))) as server:
+def test_names_of_a_cluster_are_asked_there(tmp_path, monkeypatch):
+    monkeypatch.setattr("kai.cli.completing._PATIENCE_SECONDS", 600.0)  # the machine may be busy
+    with listing(manifests_of(Path("examples/lab"))) as server:
         config = server.kubeconfig(tmp_path)
         assert completed("jobs", "--kubeconfig", config, "--queue", "v") == ["vision"]
         assert completed("jobs", "--kubeconfig", config, "--context", "") == ["prod", "staging"]

@@ -141,6 +141,11 @@ def test_replicas_of_one_owner_are_one_line_and_unfold(tmp_path):
     ]
 
 
+def test_every_state_that_there_is_can_be_asked_for(lab):
+    assert text(lab, state="finished").startswith("no jobs")
+    assert text(lab, state="evicted").splitlines()[1].startswith("chat-2-burst")
+
+
 def test_json_has_every_pod_group_with_the_fields_of_the_contract(capsys, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     assert run(["jobs", "-f", "examples/lab", "--queue", "vision", "--state", "waits", "-o", "json"]) == 0
@@ -187,7 +192,7 @@ def test_names_are_what_kubectl_takes(capsys):
     ("arguments", "code", "words"),
     [
         (["--queue", "visio"], 4, "error: command line: --queue: found 'visio', expected one of chat, inference, lab"),
-        (["--state", "foo"], 4, "error: command line: --state: found 'foo', expected one of evicted, held, impossible"),
+        (["--state", "foo"], 4, "error: command line: --state: found 'foo', expected one of empty, evicted, finished"),
         (["--pods", "--order"], 2, "error: --pods and --order cannot be used together"),
         (["--sort", "x"], 2, "error: Invalid value for '--sort': 'x' is not one of 'queue'"),
     ],
