@@ -21,6 +21,7 @@ nox.options.sessions = ["lint", "contracts", "types", "nojit", "integration", "t
 nox.options.error_on_missing_interpreters = True
 
 INTEGRATION = "tests/integration"
+IMAGE = "tests/image"
 # A process for each core, four at most, and tests parted evenly. What is named after ``--`` runs in one process.
 EVENLY = ("--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal")
 
@@ -79,7 +80,8 @@ def nojit(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the suite, or what is named after ``--``, but what runs on a real API server only if it is named."""
-    rest = () if any(INTEGRATION in each for each in session.posargs) else (f"--ignore={INTEGRATION}",)
+    apart = [part for part in (INTEGRATION, IMAGE) if not any(part in each for each in session.posargs)]
+    rest = tuple(f"--ignore={part}" for part in apart)
     if not session.posargs:
         rest = (*rest, *EVENLY)
         python(session, "-m", "kai", "warm")  # once, rather than in each of the processes
@@ -118,10 +120,22 @@ def chaos(session: nox.Session) -> None:
 
 
 @nox.session
+def image(session: nox.Session) -> None:
+    """Build the image with buildah, as root, and run each role from it; ten minutes, so no default session.
+
+    Without a registry the base is made by mmdebstrap. What is missing here is said in a line.
+    """
+    python(session, "-m", "tests.integration.programs")
+    python(session, "-m", "tests.image.building")
+    python(session, "-m", "pytest", IMAGE, *session.posargs)
+
+
+@nox.session
 def coverage(session: nox.Session) -> None:
     """Measure which lines and branches the suite runs, with the JIT off so that kernels count."""
     python(session, "-m", "coverage", "erase")
-    chosen = session.posargs or [f"--ignore={INTEGRATION}"]  # what runs in processes of its own is not measured
+    # What runs in processes of its own is not measured.
+    chosen = session.posargs or [f"--ignore={INTEGRATION}", f"--ignore={IMAGE}"]
     python(session, "-m", "coverage", "run", "-m", "pytest", *chosen, env={"NUMBA_DISABLE_JIT": "1"})
     python(session, "-m", "coverage", "combine")
     python(session, "-m", "coverage", "report")
