@@ -14,7 +14,7 @@ _GPU = 1000
 
 def document(result: "Result", differences: "Differences | None", *, explain: bool = False) -> dict[str, Any]:
     """Return the result as plain values, with explanations if they are wanted. Fields are only ever added."""
-    out: dict[str, Any] = {**envelope("SimulationResult", result.case.origin), **result.answer}
+    out: dict[str, Any] = {**envelope("SimulationResult", result.case.origin), **_answer(result)}
     if result.overview is not None:
         out |= _overview(result.overview)
     if explain and result.explained is not None:
@@ -30,6 +30,25 @@ def document(result: "Result", differences: "Differences | None", *, explain: bo
             "ok": None if differences.unknown else not differences.found,
             "differences": list(differences.found),
         }
+    return out
+
+
+def _answer(result: "Result") -> dict[str, Any]:
+    """Return the answer with pods by ``namespace/name``; conformance calls them by name where that is enough."""
+    from kai.simulation.answer import pod_names
+
+    out, outcome = dict(result.answer), result.outcome
+    if outcome is None:
+        return out
+    keys = {
+        name: pod.key for name, pod in zip(pod_names(outcome.last.snapshot), outcome.last.snapshot.pods, strict=True)
+    }
+    out["pods"] = {keys[name]: pod for name, pod in out["pods"].items()}
+    if "stable" in out:
+        states = [
+            {**state, "pods": {keys[name]: pod for name, pod in state["pods"].items()}} for state in out["stable"]
+        ]
+        out["stable"] = states
     return out
 
 

@@ -11,35 +11,8 @@ from typing import Any, Final
 
 import attrs
 
-
-@attrs.frozen(kw_only=True)
-class Source:
-    """Where a document was made from."""
-
-    type: str
-    cluster: str | None
-    revision: str | None
-    sha256: str | None
-    complete: bool
-
-
-@attrs.frozen(kw_only=True)
-class Program:
-    """Which kai made a document."""
-
-    version: str
-
-
-@attrs.frozen(kw_only=True)
-class Document:
-    """What every document begins with."""
-
-    api_version: str
-    kind: str
-    generated_at: str
-    source: Source | None
-    program: Program
-
+from kai.cli.outputdocument import Document
+from kai.cli.whykinds import WHY_KINDS
 
 # --- Jobs, queues, nodes -------------------------------------------------------------------------------------------
 
@@ -378,6 +351,6 @@ class Versions(Document):
 
 KINDS: Final = {
     cls.__name__: cls
-    for cls in (JobList, QueueList, NodeList, Plan, Comparison, Decision, Findings, Snapshot, Versions)
+    for cls in (JobList, QueueList, NodeList, *WHY_KINDS, Plan, Comparison, Decision, Findings, Snapshot, Versions)
 }
 """The kinds that ``kai version --schema`` prints, by name."""

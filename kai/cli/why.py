@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kai.cli.completing import complete_subjects
 from kai.cli.console import Console
 from kai.cli.failures import NO
 from kai.cli.sources import Source, source_options
@@ -30,7 +31,7 @@ A change marked with a tick was decided again and starts the job now; ~ helps, a
 
 
 @click.command(epilog=EPILOG)
-@click.argument("name", required=False, default="")
+@click.argument("name", required=False, default="", shell_complete=complete_subjects)
 @click.option("--all", "everything", is_flag=True, help="Explain all jobs that wait, by reason.")
 @click.option("--evicted", is_flag=True, help="Show which pods have to go, for whom, and what allows it.")
 @click.option("--detail", is_flag=True, help="Add the texts of conditions and events.")

@@ -66,7 +66,7 @@ def explanation(fold: "Fold") -> dict[str, Any]:
 
 def subject(job: "Job") -> dict[str, Any]:
     """Return what an answer is about."""
-    return {"kind": "PodGroup", "namespace": job.namespace, "name": job.name}
+    return {"kind": "PodGroup", "namespace": job.namespace, "name": job.name, "uid": job.uid}
 
 
 def _instant(seconds: float) -> str:

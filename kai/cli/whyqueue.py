@@ -30,6 +30,7 @@ class QueueAnswer:
         return {
             "subject": {"kind": "Queue", "name": found.queue},
             "summary": self.summary,
+            "reason": None,
             "parent": found.parent or None,
             "resource": found.resource,
             "total": found.total / unit,

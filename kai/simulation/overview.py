@@ -43,6 +43,7 @@ class Job:
     """Pods that leave their node; those that move are among them."""
     moved: int = 0
     """Pods that leave their node for another one."""
+    uid: str = ""
     title: str = ""
     """Its name; with the namespace where another job has the same name."""
     lost_to: tuple[str, ...] = ()
@@ -183,6 +184,7 @@ def _job(
         held=len(held),
         evicted=len(lost),
         moved=len(moved),
+        uid=facts.uid,
         lost_to=_lost_to(cycle, [evicted[pod] for pod in lost if evicted[pod].moved_to < 0]),
         words=words,
         explanations=messages.explanations(reasons),

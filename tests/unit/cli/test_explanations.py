@@ -31,7 +31,9 @@ run: [allocate, reclaim]
 
 
 @pytest.fixture
-def shown(capsys, tmp_path):
+def shown(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1790000000")
+
     def show(text, *arguments):
         path = tmp_path / "scenario.yaml"
         path.write_text(text)
@@ -102,7 +104,7 @@ def test_evictions_of_one_job_for_one_reason_are_one_line(shown):
 def test_documents_say_everything_when_it_is_wanted(shown):
     result = json.loads(shown(TEXT, "--explain", "-o", "json"))
     each = {each["subject"]["name"]: each for each in result["explanations"]}["waits"]
-    assert each["subject"] == {"kind": "PodGroup", "namespace": "default", "name": "waits"}
+    assert each["subject"] == {"kind": "PodGroup", "namespace": "default", "name": "waits", "uid": "waits"}
     assert each["state"] == "Waits"
     assert each["reason"] == {
         "code": "OverLimit",

@@ -71,7 +71,7 @@ def test_json_is_one_object_a_line_for_each_case(capsys, good, fair):
     lines = out(capsys, good, fair, "-o", "json").out.splitlines()
     first, second = (json.loads(line) for line in lines)
     assert (first["apiVersion"], first["kind"], first["scenario"]) == ("output.kai/v1", "SimulationResult", good)
-    assert first["pods"]["starts-0"] == {"status": "Binding", "node": "n1", "gpuGroups": [], "numaZones": []}
+    assert first["pods"]["default/starts-0"] == {"status": "Binding", "node": "n1", "gpuGroups": [], "numaZones": []}
     assert first["nodes"] == {"n1": {"idleGpus": 1, "releasingGpus": 0}}
     assert first["counts"] == [{"binds": 1, "evictions": 0, "pipelines": 0}]
     jobs = {job["name"]: job for job in first["jobs"]}
@@ -148,7 +148,7 @@ def test_actions_cycles_time_and_configuration_can_be_changed(capsys, good, tmp_
     )
     assert changed["counts"] == [{"binds": 0, "evictions": 0, "pipelines": 0}] * 3
     changed = json.loads(out(capsys, good, "--config", str(policy), "--now", "2026-05-01T00:00:00Z", "-o", "json").out)
-    assert changed["pods"]["starts-0"]["status"] == "Binding"
+    assert changed["pods"]["default/starts-0"]["status"] == "Binding"
 
 
 @pytest.mark.parametrize(

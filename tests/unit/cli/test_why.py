@@ -107,7 +107,12 @@ def test_who_has_to_go_is_told_for_all_jobs_or_for_one(asked):
 def test_documents_have_an_envelope_and_name_jobs_with_their_namespaces(asked):
     found = json.loads(asked("picky", "-o", "json").out)
     assert (found["apiVersion"], found["kind"], found["state"]) == ("output.kai/v1", "Explanation", "Waits")
-    assert found["subject"] == {"kind": "PodGroup", "namespace": "default", "name": "picky"}
+    assert found["subject"] == {
+        "kind": "PodGroup",
+        "namespace": "default",
+        "name": "picky",
+        "uid": found["subject"]["uid"],
+    }
     assert (found["position"], found["waitingSeconds"]) == (3, 3420.0)
     assert found["suggestions"][0]["placement"] == [{"pod": "default/picky-0", "node": "n2"}]
     queue = json.loads(asked("queue/a", "-o", "json").out)

@@ -21,7 +21,8 @@ def racks(nodes, capsys):
     """The NVLink domains of each part of each job, with how many of its pods are there."""
     assert run(["simulate", str(RACK), "-o", "json"]) == 0
     out = defaultdict(Counter)
-    for name, pod in json.loads(capsys.readouterr().out)["pods"].items():
+    for key, pod in json.loads(capsys.readouterr().out)["pods"].items():
+        name = key.partition("/")[2]
         job, _, index = name.rpartition("-")
         part = f"{job} {int(index) // 8}" if job == "moe" else job
         out[part][nodes[pod["node"]].metadata.labels[CLIQUE] if pod["node"] else ""] += 1

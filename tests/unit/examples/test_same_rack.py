@@ -72,7 +72,7 @@ def test_it_decides_where_pods_go(installed, tmp_path):
             installed, "kai", "simulate", str(scenario), "--config", str(policy), "--actions", "allocate", "-o", "json"
         )
         assert done.returncode == 0, done.stderr
-        where[policy] = json.loads(done.stdout)["pods"]["small-1"]["node"]
+        where[policy] = json.loads(done.stdout)["pods"]["default/small-1"]["node"]
     assert where == {without: "n1", with_it: "n2"}
 
 
