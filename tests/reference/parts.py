@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from tests.reference.commands import commands
+from tests.reference.findings import findings
 from tests.reference.groups import group, kinds
 from tests.reference.marks import Make
 from tests.reference.names import names
@@ -15,6 +16,7 @@ PARTS: Mapping[str, Make] = {
     "actions": actions,
     "commands": commands,
     "default-configuration": default_configuration,
+    "findings": findings,
     "group": group,
     "kinds": kinds,
     "names": names,
