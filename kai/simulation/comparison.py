@@ -85,7 +85,7 @@ class Comparison:
     @property
     def is_equal(self) -> bool:
         """Whether nothing changes."""
-        return not self.jobs and self.first_divergence is None and all(each.better == "equal" for each in self.metrics)
+        return not self.jobs and self.first_divergence is None and all(each.change == 0.0 for each in self.metrics)
 
 
 _METRICS: Mapping[str, tuple[str, str]] = {

@@ -79,18 +79,18 @@ class _Names:
         width = len(str(max(1, len(found))))
         self._hidden = {name: f"n{number:0{width}}" for number, name in enumerate(sorted(found), start=1)}
 
-    def lists(self, raw: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    def lists(self, raw: Any) -> dict[str, Any]:  # noqa: ANN401 - any value of JSON
         """Return lists of objects without names; objects of classes and drivers keep their own."""
         return {key: [self._object(key, each) for each in items or ()] for key, items in _lists(raw)}
 
-    def _object(self, key: str, manifest: Any) -> Any:  # noqa: ANN401 - JSON
+    def _object(self, key: str, manifest: Any) -> Any:  # noqa: ANN401 - any value of JSON
         hidden = self.hide(manifest)
         name = manifest.get("metadata", {}).get("name")
         if key not in _NAMED and name:
             hidden["metadata"]["name"] = name
         return hidden
 
-    def hide(self, value: Any, field: str = "") -> Any:  # noqa: ANN401 - JSON
+    def hide(self, value: Any, field: str = "") -> Any:  # noqa: ANN401 - any value of JSON
         """Return a value without names in it."""
         if isinstance(value, Mapping):
             return {
@@ -102,7 +102,7 @@ class _Names:
             return [self.hide(each, field) for each in value]
         return self._text(value) if isinstance(value, str) else value
 
-    def _member(self, key: str, value: Any, field: str) -> Any:  # noqa: ANN401 - JSON
+    def _member(self, key: str, value: Any, field: str) -> Any:  # noqa: ANN401 - any value of JSON
         if isinstance(value, str):
             if key in _CLASSES:
                 return value
@@ -167,7 +167,7 @@ def _lists(raw: object) -> list[tuple[str, Any]]:
     return list(raw.items()) if isinstance(raw, Mapping) else []
 
 
-def _trimmed(manifest: Any) -> Any:  # noqa: ANN401 - JSON
+def _trimmed(manifest: Any) -> Any:  # noqa: ANN401 - any value of JSON
     metadata = manifest.get("metadata") if isinstance(manifest, Mapping) else None
     annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
     if not isinstance(annotations, Mapping) or not isinstance(metadata, Mapping):
