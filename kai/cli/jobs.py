@@ -14,7 +14,7 @@ from kai.cli.joblist import Row, rows_of
 from kai.cli.report import COLORS, counted
 from kai.cli.sources import Source, source_options
 from kai.cli.spans import span
-from kai.cli.tables import Column, table
+from kai.cli.tables import Column, cut_text, table
 from kai.cli.views import show
 from kai.errors import InputError
 
@@ -43,6 +43,10 @@ _SORTS: "dict[str, Callable[[Row], Any]]" = {
     "position": lambda row: (_FAR if row.position is None else row.position, row.queue, row.name),
 }
 _WAITING = "waiting"
+_SCREEN = 30
+"""From so many jobs on, jobs of one queue with the same state and reason are counted and not listed."""
+_FIRST = 3
+"""So many of them are listed."""
 
 
 @attrs.frozen(kw_only=True)
@@ -54,6 +58,7 @@ class Wanted:
     sort: str = ""
     pods: bool = False
     order: bool = False
+    everything: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -89,7 +94,10 @@ class JobView:
         elif self.wanted.pods:
             parts = [_pod_table(rows, console)]
         else:
-            parts = [_table(rows, console, self._now)]
+            drawn = _table(rows, console, self._now).splitlines()
+            # A screen is short; whatever reads a pipe wants every job.
+            folds = console.width > 0 and not self.wanted.everything and len(rows) > _SCREEN
+            parts = [drawn[0], *(_folded(rows, drawn[1:], console.width) if folds else drawn[1:])]
         return "\n".join([*parts, *self._rest()])
 
     @property
@@ -121,6 +129,7 @@ def _complete_states(_: click.Context, __: click.Parameter, begun: str) -> list[
 @click.option("--sort", type=click.Choice(tuple(_SORTS)), default=None, help="Sort by this column.")
 @click.option("--pods", is_flag=True, help="One line for each pod.")
 @click.option("--order", is_flag=True, help="Waiting jobs in the order they are asked, key by key.")
+@click.option("--all", "everything", is_flag=True, help="List every job, also where many are alike.")
 @source_options()
 def jobs(
     source: Source,
@@ -131,11 +140,12 @@ def jobs(
     sort: str | None,
     pods: bool,
     order: bool,
+    everything: bool,
 ) -> int:
     """Show what runs, what waits, why, and in which order."""
     if pods and order:
         raise click.UsageError("--pods and --order cannot be used together")
-    wanted = Wanted(queue=queue, state=state.lower(), sort=sort or "", pods=pods, order=order)
+    wanted = Wanted(queue=queue, state=state.lower(), sort=sort or "", pods=pods, order=order, everything=everything)
     return show(source, console, lambda result: job_view(source, result, wanted))
 
 
@@ -239,6 +249,27 @@ def _table(rows: Sequence[Row], console: Console, now: float) -> str:
             ]
         )
     return table(heads, out, console.width)
+
+
+def _folded(rows: Sequence[Row], drawn: Sequence[str], width: int) -> list[str]:
+    """Return the lines of a table, with a count at the end in the place of those that are like some before them."""
+    counts = Counter(map(_look, rows))
+    seen: Counter[tuple[str, str, str]] = Counter()
+    out: list[str] = []
+    for row, line in zip(rows, drawn, strict=True):
+        look = _look(row)
+        seen[look] += 1
+        if seen[look] <= _FIRST or counts[look] < 2 * _FIRST:
+            out.append(line)
+    for (queue, state, code), count in counts.items():
+        if count >= 2 * _FIRST:
+            alike = f"all {state}, all {code}" if code else f"all {state}"
+            out.append(cut_text(f"… {count - _FIRST} more of {queue}: {alike} (--all)", width))
+    return out
+
+
+def _look(row: Row) -> tuple[str, str, str]:
+    return row.queue, str(row.state), row.reason[0]
 
 
 def _pod_table(rows: Sequence[Row], console: Console) -> str:

@@ -141,6 +141,14 @@ def test_replicas_of_one_owner_are_one_line_and_unfold(tmp_path):
     ]
 
 
+def test_many_jobs_that_are_alike_are_counted_on_a_terminal(lab):
+    lines = text(lab, width=80).splitlines()
+    assert lines[-1] == "… 19 more of search: all Running (--all)"
+    names = [line.split()[0] for line in lines if " search " in line and " Running " in line]
+    assert names == ["rank-1", "rank-2", "rank-3"]
+    assert len(text(lab, width=80, everything=True).splitlines()) == len(text(lab).splitlines()) == 49
+
+
 def test_every_state_that_there_is_can_be_asked_for(lab):
     assert text(lab, state="finished").startswith("no jobs")
     assert text(lab, state="evicted").splitlines()[1].startswith("chat-2-burst")
