@@ -3,6 +3,6 @@
 ``kai.kernels.warm`` has all of them compiled beforehand; importing it imports the compiler.
 """
 
-from kai.kernels._jit import is_plain, run_compiled, run_plainly
+from kai.kernels._jit import begin_plainly, is_plain, run_compiled, run_plainly
 
-__all__ = ["is_plain", "run_compiled", "run_plainly"]
+__all__ = ["begin_plainly", "is_plain", "run_compiled", "run_plainly"]

@@ -98,6 +98,12 @@ def run_plainly() -> None:
         each.aim_at(each.py_func)
 
 
+def begin_plainly() -> None:
+    """Have kernels run as plain Python in a process that has said nothing yet."""
+    if _Running.is_plain is None:
+        run_plainly()
+
+
 def run_compiled() -> None:
     """Have kernels run compiled; each is compiled, or loaded from the cache, with its first call.
 
@@ -132,4 +138,14 @@ def prepare() -> bool:
     return True
 
 
-__all__ = ["KERNELS", "Kernel", "inner", "is_plain", "kernel", "prepare", "run_compiled", "run_plainly"]
+__all__ = [
+    "KERNELS",
+    "Kernel",
+    "begin_plainly",
+    "inner",
+    "is_plain",
+    "kernel",
+    "prepare",
+    "run_compiled",
+    "run_plainly",
+]

@@ -11,6 +11,7 @@ from kai.configuration.registry import Registry
 from kai.engine.profile import Profile
 from kai.framework.hooks import Plugin, PluginUse
 from kai.intake import take_snapshot
+from kai.kernels import begin_plainly
 from kai.simulation.scenario import read_objects
 from kai.simulation.shorthand import NOW, expand
 from kai.state.snapshot import Snapshot
@@ -32,10 +33,12 @@ def cluster(
         cluster(nodes={"n1": {"gpu": 8}}, groups={"train": {"members": 2, "each": {"gpu": 1}}})
 
     The keys are those of scenarios in the short form (``kai.simulation.shorthand``). Without queues there is one,
-    which may use everything.
+    which may use everything. Such a cluster is not worth a compiler: kernels run as plain Python from here on, unless
+    the process has compiled some, or has said `kai.kernels.run_compiled`.
 
     Raises: InputError that names the key.
     """
+    begin_plainly()
     document = {
         "cluster": {"nodes": nodes, "topologies": topologies or {}},
         "queues": ONE_QUEUE if queues is None else queues,

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import attrs
 import pytest
 
@@ -30,3 +33,15 @@ def test_a_plugin_can_stand_behind_the_built_in_ones():
             return ()
 
     assert default_profile_with(Mine()).plugins[-1].name == "Mine"
+
+
+def test_plugins_are_tried_without_the_compiler():
+    program = (
+        "import sys\n"
+        "from kai.plugins.binpack import Binpack\n"
+        "from kai.testing import check_plugin\n"
+        "check_plugin(Binpack)\n"
+        "print('numba' in sys.modules)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "False\n"), ran.stderr
