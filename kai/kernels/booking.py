@@ -134,7 +134,7 @@ def book_slot(facts: Facts, columns: Columns, places: Places, node: int, slot: i
         if columns.slot_allocated[slot] <= memory and count < _devices_spoken_for(facts, columns, node):
             add(columns, idle, -GPU_UNIT)
             if used > memory:
-                # Promises had counted the device as one to be released; now they share it with somebody who is there.
+                # Promises had counted the device as one to be released; now they share it with a pod that is there.
                 add(columns, releasing, GPU_UNIT)
         if columns.slot_marked[slot] > 0:
             add(columns, releasing, -GPU_UNIT)

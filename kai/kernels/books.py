@@ -134,7 +134,7 @@ def open_books(facts: Facts, columns: Columns, places: Places) -> None:
     """Book every pod that stands somewhere when the snapshot is made.
 
     Where devices are shared that is in row order, reservation pods first, as they hold devices for others. Sums are
-    written directly, past the journal: nobody undoes facts.
+    written directly, past the journal: facts are never undone.
 
     Cost: O(P R + Q).
     """

@@ -154,7 +154,7 @@ def install() -> bool:
 
 
 def spare(dispatcher: Any, *, called_by_python: bool) -> None:
-    """Keep numba from doing what serves nobody: writing where it cannot, and parsing what is compiled already."""
+    """Keep numba from doing what serves no purpose: writing where it cannot, and parsing what is compiled already."""
     if not hasattr(dispatcher, "_cache"):
         return
     kept = dispatcher._cache
@@ -188,7 +188,7 @@ def _save(save: Callable[[object, object], None], place: Path | None, signature:
     """Keep what was compiled, where it can be kept and is good for others.
 
     After something was replaced, it is good for this process only: what is compiled with a kernel must hold that
-    kernel's code, and here it may name what nobody else has loaded.
+    kernel's code, and here it may name what no other process has loaded.
     """
     if not _replaced and place is not None and is_writable(place):
         save(signature, compiled)

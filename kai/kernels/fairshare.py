@@ -109,7 +109,7 @@ def give_surplus(
     k: float,
     shares: Float64s,
 ) -> float:
-    """Divide ``surplus`` among the queues and add it to ``shares``; return what nobody may have.
+    """Divide ``surplus`` among the queues and add it to ``shares``; return what no queue may have.
 
     Shapes: all arrays [Q]; ``order`` lists the queues oldest first, which settles equal remainders.
     Holds:  higher priority drinks first; a share stays at or below what the queue can use, except for a remainder of

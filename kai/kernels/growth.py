@@ -23,13 +23,13 @@ class Growth(Struct):
     heap: Heap
     removed: Bools  # [P] pods that are no longer what their entry in the heap stands for
     known: Bools  # [P] victims of an easier problem
-    pods: Int64s  # [P] who was taken, in order
+    pods: Int64s  # [P] pods that were taken, in order
     start: Int64s  # [P + 1] where each batch begins
     capacity: Int64s  # [N] thousandths of GPUs that are free or would be
     wanted: Int64s  # [n] what each waiting pod asks for, largest first
     masks: Int64s  # [m] rows of Vectors.masks that some node in reach must satisfy
     reached: Bools  # [m] whether one does
-    changed: Int64s  # [1] entries of the heap that are another part of their group since whoever fills it set this to 0
+    changed: Int64s  # [1] entries of the heap that are another part of their group since this was set to 0
     state: Int64s  # [4] batches, pods in them, group to ask about, places for pods that all want the same
 
 
@@ -54,7 +54,7 @@ def _free(facts: Facts, columns: Columns, vectors: Vectors, growth: Growth, pod:
 
 @kernel
 def begin(facts: Facts, columns: Columns, vectors: Vectors, growth: Growth, known: Int64s) -> None:
-    """Begin with nobody taken but the ``known``, on top of what ``growth.capacity`` says is free."""
+    """Begin with no pod taken but the ``known``, on top of what ``growth.capacity`` says is free."""
     growth.removed[:] = False
     growth.known[:] = False
     growth.state[:] = 0
@@ -173,7 +173,7 @@ def _give_up(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, gro
 def grow(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, growth: Growth) -> int:
     """Take batches until the filters accept; return why it ended.
 
-    EXHAUSTED: nobody is left. ACCEPTED: look at it. NOT_PLAIN: ``growth.state[GROUP]`` was popped and is not for this
+    EXHAUSTED: none is left. ACCEPTED: look at it. NOT_PLAIN: ``growth.state[GROUP]`` was popped and is not for this
     loop. Cost: for each batch two pops and little more, unless waiting pods differ in what they want: then O(N log N).
     """
     while True:

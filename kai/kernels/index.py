@@ -27,7 +27,7 @@ class ShapeIndex(Struct):
     row: Int64s  # [K] tournament of each shape, -1: none
     tier: Float64Table  # [M, N] minus infinity: refused
     spare: Int64Table  # [M, N]
-    winner: Int64Table  # [M, 2 * W] winner[m, 1] is the best node, leaves begin at W; -1: nobody
+    winner: Int64Table  # [M, 2 * W] winner[m, 1] is the best node, leaves begin at W; -1: no node
     seen: Int64s  # [M] changes of nodes that were taken into account; -1: the tournament was never played
 
 

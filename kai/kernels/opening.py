@@ -14,7 +14,7 @@ from kai.kernels.struct import Bools, Int64s, Struct
 from kai.kernels.trying import Aggressor
 from kai.kernels.victims import free_gpus, losing_on
 
-UNSUITED, NOBODY, PROPOSED = 0, 1, 2
+UNSUITED, NONE_PASSES, PROPOSED = 0, 1, 2
 VICTIMS, PARTS, CHANGES = 0, 1, 2
 
 
@@ -23,8 +23,8 @@ class Opening(Struct):
 
     growth: Growth  # of one waiting pod and one mask
     aggressor: Aggressor  # of one pod
-    exact: Bools  # [G] groups of one leaf, of which all that they ask for is booked and nobody else is asked about
-    plain: Bools  # [G] groups of one leaf that nobody else is asked about
+    exact: Bools  # [G] groups of one leaf, of which all that they ask for is booked, by no plugin
+    plain: Bools  # [G] groups of one leaf that no plugin is asked about
     prepared: Bools  # [K] shapes for which ``vectors`` hold the answers
     idle: Int64s  # [N] thousandths of GPUs that are free
     releasing: Int64s  # [N] the same of those that are being released
@@ -121,7 +121,7 @@ def propose_first(
     """Return what there is to try first for ``group``, whose victims wait in ``stand.victims``; changes nothing else.
 
     PROPOSED: ``opening`` has the victims: all batches of groups that would lose a pod on the first node of the group
-    that was added last. NOBODY: no scenario passes the filters. UNSUITED: something in this is not for a kernel.
+    that was added last. NONE_PASSES: no scenario passes the filters. UNSUITED: something in this is not for a kernel.
     """
     if not opening.exact[group]:
         return UNSUITED
@@ -133,7 +133,7 @@ def propose_first(
     while True:
         ended = grow(facts, columns, rules, vectors, growth)
         if ended == EXHAUSTED:
-            return NOBODY
+            return NONE_PASSES
         if ended == NOT_PLAIN:
             return UNSUITED
         count = growth.state[PODS]

@@ -29,7 +29,7 @@ class Heap(Struct):
     keys: Float64Table  # [E, X] smaller goes first; the last key is unique
     amounts: Float64Table  # [E, 3] next chunk of each entry; for victims: what its pods hold
     popped: Float64Table  # [Q, 3] what was popped from each leaf so far (victims only)
-    depth: Int64s  # [1] most entries in a leaf, 0: nobody enters; negative: no bound
+    depth: Int64s  # [1] most entries in a leaf, 0: no entry gets in; negative: no bound
     victims: Int64s  # [1] 1: reversed order, for choosing victims
 
 

@@ -165,7 +165,7 @@ def _restore(rules: Rules, trial: Trial, groups: Int64s, mine: int) -> None:
 
 @inner
 def _last(facts: Facts, trial: Trial, groups: Int64s, aggressor: Aggressor) -> int:
-    """Return the one of the affected ``groups`` and the aggressor's that is left: nobody else's turn matters then."""
+    """Return the one of the affected ``groups`` and the aggressor's that is left: no other turn matters then."""
     for group in groups:
         if trial.affected[group] and usable(facts, group):
             return group

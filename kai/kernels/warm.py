@@ -3,7 +3,7 @@
 Plugins bring kernels of their own. A caller of ``warm`` imports the plugins first and names their modules.
 
 What a kernel is compiled for is what its parameters are annotated with. Who calls it with anything else has it compiled
-a second time in the middle of a cycle; the suite checks that nobody does.
+a second time in the middle of a cycle; the suite checks that no code does.
 """
 
 import importlib

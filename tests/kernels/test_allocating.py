@@ -83,7 +83,7 @@ def events_of(stage, pair, work, bounds):
         events += [("refused", group, pod, 0, codes[teller]) for group, pod, teller in told]
         state[allocating.DECISIONS] = state[allocating.STATEMENTS] = state[allocating.REFUSALS] = 0
         if outcome == allocating.NOT_PLAIN:
-            events.append(("not plain", int(state[allocating.GROUP])))
+            events.append(("left to the long way", int(state[allocating.GROUP])))
         elif outcome == allocating.REFUSED:
             at_hand = allocating.GROUP, allocating.POD, allocating.PLACED, allocating.CODE
             events.append(("refused", *(int(state[each]) for each in at_hand)))

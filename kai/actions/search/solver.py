@@ -37,7 +37,7 @@ from kai.framework.hooks import VictimProposals
 from kai.framework.scenario import NO_BATCHES, Batches, Scenario
 from kai.framework.verdict import Fact
 from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY, KIND_NONE, RELEASING
-from kai.kernels.opening import NOBODY, UNSUITED, is_final
+from kai.kernels.opening import NONE_PASSES, UNSUITED, is_final
 from kai.kernels.victims import free_gpus, losing
 from kai.model.rows import Float64s, GroupRow, Int64s, NodeRows, PodRows
 from kai.model.status import ACTIVE_ALLOCATED
@@ -249,7 +249,7 @@ class Search:
         ended = self._victims.propose_first(self._aggressor.group)
         if ended == UNSUITED:
             return None
-        if ended == NOBODY or not self._granted():
+        if ended == NONE_PASSES or not self._granted():
             self._done = proposals
             return None
         opening = standing.opening

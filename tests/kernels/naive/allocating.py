@@ -54,13 +54,13 @@ def allocate_groups(
     while (row := pop(heap)) >= 0:
         group = world.groups[row]
         if not plain[row] and row not in bounds:
-            events.append(("not plain", row))
+            events.append(("left to the long way", row))
             continue
         chunk = next_chunk(group.leaves()[0])
         if not chunk:
             continue
         if row in bounds and not _are_countable(chunk):
-            events.append(("not plain", row))
+            events.append(("left to the long way", row))
             continue
         wanted = [sum(amounts.limiting[pod.shape.row][at] for pod in chunk) for at in range(3)]
         code = over_capacity(world, group, wanted) if rules.limits else codes.ACCEPTED
@@ -70,7 +70,7 @@ def allocate_groups(
         before = world.remember()
         if row in bounds:
             if place_in_domain(world, rules, bounds[row], group.leaves()[0], chunk) < len(chunk):
-                events.append(("not plain", row))
+                events.append(("left to the long way", row))
                 world.recall(before)
             else:
                 events.append(_commit(world, group))

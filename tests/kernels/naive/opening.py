@@ -11,13 +11,11 @@ from tests.kernels.naive.victims import Batch
 from tests.kernels.naive.world import Group, Pod, World
 
 
-def propose_first(
-    world: World, heap: Heap, group: Group, suited: Sequence[bool], plain: Sequence[bool]
-) -> str | list[Batch]:
-    """Return the batches to try, or why there are none; ``suited`` is of shapes, ``plain`` of groups."""
+def propose_first(world: World, heap: Heap, group: Group) -> list[Batch] | None:
+    """Return the batches to try first, none if no scenario passes; None for what is only decided the long way."""
     pod = _only_pod(group)
-    if pod is None or not plain[group.row] or not suited[pod.shape.row]:
-        return "unsuited"
+    if pod is None or not group.simple:
+        return None
     free = [idle + releasing for idle, releasing in free_gpus(world)]
     reach = [row for row in _open_nodes(world, group) if pod.shape.mask[row]]
     masks = [] if all(pod.shape.mask) or reach else [pod.shape.mask]
@@ -29,8 +27,8 @@ def propose_first(
         found = [victims.losing_on(world, [], potential, node) for node in nodes]
         for batches in filter(None, found):
             gone = [world.pods[row].group for batch in batches for row in batch]
-            return batches if all(each is not None and plain[each.row] for each in gone) else "unsuited"
-    return "nobody" if ended == "exhausted" else "unsuited"
+            return batches if all(each is not None and each.simple for each in gone) else None
+    return [] if ended == "exhausted" else None
 
 
 def _only_pod(group: Group) -> Pod | None:
