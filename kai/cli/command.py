@@ -105,7 +105,7 @@ def complete() -> None:
     """Answer kubectl, which asks what may follow ``kubectl kai`` and the words behind it."""
     from kai.cli.completing import complete_for_kubectl
 
-    sys.stdout.write(complete_for_kubectl(sys.argv[1:]) + "\n")
+    sys.stdout.write(complete_for_kubectl(kai, sys.argv[1:]) + "\n")
 
 
 def run(arguments: list[str]) -> int:

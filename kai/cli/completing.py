@@ -121,17 +121,15 @@ def _written(context: click.Context) -> "ClusterObjects":
     return case.objects if isinstance(case, Case) else ClusterObjects()
 
 
-def complete_for_kubectl(words: list[str]) -> str:
-    """Return what kubectl asks its plugins for: a completion a line, then a number that says what the shell may add.
+def complete_for_kubectl(command: click.Command, words: list[str]) -> str:
+    """Return what kubectl asks about ``command``: a completion a line, then a number for what the shell may add.
 
     Source: kubectl's protocol for the program ``kubectl_complete-<plugin>``; numbers are those of cobra.
     """
     from click.shell_completion import ShellComplete
 
-    from kai.cli.command import kai
-
     *before, begun = words or [""]
-    found = ShellComplete(kai, {}, "kai", "").get_completions(before, begun)
+    found = ShellComplete(command, {}, "kai", "").get_completions(before, begun)
     plain = [item for item in found if item.type == "plain"]
     lines = [f"{item.value}\t{item.help}" if item.help else item.value for item in plain]
     adds_files = len(plain) < len(found)

@@ -85,7 +85,7 @@ def test_a_subject_is_a_job_or_has_its_kind_before_it():
     ],
 )
 def test_kubectl_is_answered_in_its_own_protocol(words, text):
-    assert complete_for_kubectl(words) == text
+    assert complete_for_kubectl(kai, words) == text
 
 
 def test_the_program_that_kubectl_asks_answers_on_standard_output(monkeypatch, capsys):
