@@ -160,7 +160,7 @@ class Explainer:
         for job in jobs:
             groups.setdefault(key(job), []).append(job)
         for first, *others in groups.values():
-            yield Fold(explanation=self.explain(first, verify=verify, among=len(groups)), alike=tuple(others))
+            yield Fold(explanation=self.explain(first, verify=verify, among=len(jobs)), alike=tuple(others))
 
     def in_line(self, jobs: Sequence[Job]) -> list[Job]:
         """Return ``jobs`` in the order in which they are asked; those that cannot be tried come last."""
