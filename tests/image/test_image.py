@@ -3,7 +3,6 @@
 `nox -s image` builds it first. Programs start in a mount namespace of their own, since there is no container engine.
 """
 
-import base64
 import json
 import shlex
 import subprocess
@@ -37,7 +36,7 @@ def command(folder, outside, *words):
     config = building.configuration()
     inside = [
         *("exec", "chroot", f"--userspec={USER}:{USER}", str(folder), "env", "-i", *config["Env"]),
-        *("POD_NAME=kai-0", f"POD_NAMESPACE={NAMESPACE}", *words),
+        *("HOME=/", "POD_NAME=kai-0", f"POD_NAMESPACE={NAMESPACE}", *words),  # a runtime sets HOME where none is known
     ]
     root = shlex.quote(str(folder))
     steps = [
@@ -97,12 +96,13 @@ def test_it_decides_without_compiling(folder, tmp_path):
 def kubeconfig(plane, account, outside, name):
     """Write a file that names nothing of this machine; return where the program finds it."""
     api = plane.account(NAMESPACE, account)
-    authority = base64.b64encode(plane.admin.ca_file.read_bytes()).decode()
+    # As a file: authorities within a kubeconfig are put into a temporary one, for which there is no room.
+    (outside / "ca.crt").write_bytes(plane.admin.ca_file.read_bytes())
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "test",
-        "clusters": [{"name": "test", "cluster": {"server": api.url, "certificate-authority-data": authority}}],
+        "clusters": [{"name": "test", "cluster": {"server": api.url, "certificate-authority": "/mnt/ca.crt"}}],
         "users": [{"name": name, "user": {"token": api.token}}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": name}}],
     }
