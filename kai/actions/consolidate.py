@@ -44,7 +44,7 @@ class Consolidate:
         EvictionPass(
             name=self.name,
             cause=Cause.CONSOLIDATE,
-            rule="everybody finds another place",
+            rule="every victim finds another place",
             may_search=anybody,
             can_succeed=Prospects(session).allow,
             victims=_anybody,

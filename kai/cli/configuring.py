@@ -72,6 +72,8 @@ def _found(path: str) -> tuple[Any, Rendered | None]:
             values = load_values(text, f"{path}: data.{_KEY}")
         documents = load_documents(text, path) if values and _is_manifest(values[0]) else ()
     except OSError as error:
+        if isinstance(error, FileNotFoundError):
+            raise ConfigError(f"{path}: no such file") from None
         raise ConfigError(f"{path}: found {error.strerror or error}, expected a configuration file") from None
     except InputError as error:
         raise ConfigError(*error.messages) from None

@@ -48,7 +48,7 @@ def _title(result: "Result", seen: "Overview") -> str:
         [
             result.case.title,
             counted(seen.nodes, "node"),
-            f"{gpus:g} GPUs",
+            "1 GPU" if gpus == 1 else f"{gpus:g} GPUs",
             counted(leaves, "leaf queue"),
             counted(len(seen.jobs), "job"),
             f"{waiting} waiting",

@@ -115,7 +115,7 @@ def _one(path: str, request: "Request", console: Console, *, check: bool, explai
     if differences is None:
         return 0
     if differences.unknown:
-        say_error(f"{path}: found nothing that is expected, expected a scenario with `expected` for --check")
+        say_error(f'{path} has no "expect" or "expected"; --check has nothing to compare')
         return INPUT
     return NO if differences.found else 0
 

@@ -132,8 +132,7 @@ class Source:
     def _from_pod(self) -> Credentials:
         host, port = self.environment.get(_HOST, ""), self.environment.get(_PORT, "")
         if not host or not port:
-            wanted = f"a kubeconfig file, or {_HOST} and {_PORT} as every pod has them"
-            raise ConfigError.about("credentials", "source", found=None, wanted=wanted)
+            raise ConfigError("no cluster: give --kubeconfig or set KUBECONFIG (this process does not run in a pod)")
         return Credentials(
             server=f"https://{_bracketed(host)}:{port}",
             authority=_text_of(self.account / "ca.crt"),

@@ -90,7 +90,8 @@ def read_configuration(document: object, place: str, registry: Registry | None =
     if ours and _PEER_ONLY & set(document):
         mixed = ", ".join(sorted(_PEER_ONLY & set(document)))
         raise ConfigError(f"{place}: found {mixed} beside keys of kai's own form, expected one form in a file")
-    refuse_unknown(document, OUR_KEYS if ours else PEER_KEYS, place)
+    known = OUR_KEYS if ours else PEER_KEYS if _PEER_ONLY & set(document) else dict.fromkeys((*OUR_KEYS, *PEER_KEYS))
+    refuse_unknown(document, tuple(known), place)
     return _read_ours(document, place) if ours else read_peer(document, place, registry or Registry.installed())
 
 

@@ -49,7 +49,7 @@ def check_jobs(reading: Reading, parents: Mapping[str, str]) -> Iterator[Finding
         if parents:
             yield from _queue(document, job, parents)
         yield from _gang(document, job)
-    yield from _makes(reading)
+    yield from unoffered_makes(reading)
 
 
 @attrs.frozen
@@ -114,7 +114,7 @@ def _gang(document: Document, job: Job) -> Iterator[Finding]:
     )
 
 
-def _makes(reading: Reading) -> Iterator[Finding]:
+def unoffered_makes(reading: Reading) -> Iterator[Finding]:
     """Yield workloads that ask for GPUs of a make that no node offers, where there are nodes."""
     offered: set[str] = set()
     for document in reading.documents:

@@ -35,8 +35,8 @@ def read_expected(document: Mapping[str, Any], place: str) -> Expected | None:
     for name, want in groups.items():
         for clause in _sentence(want, f"{place}: expect.{name}").split(","):
             _parsed(clause, f"{place}: expect.{name}")
-    idle = mapping(document.get("idle"), f"{place}: idle")
-    shares = mapping(document.get("shares"), f"{place}: shares")
+    idle = _gpus(document, "idle", place)
+    shares = _gpus(document, "shares", place)
     return Expected(groups=groups, idle=idle, shares=shares) if groups or idle or shares else None
 
 
@@ -61,6 +61,15 @@ def _sentence(want: object, place: str) -> str:
     if isinstance(want, Mapping) and len(want) == 1:
         return str(next(iter(want)))
     raise InputError(f'{place}: found {want!r}, expected "allocated on n1" or {{pending: a reason}}')
+
+
+def _gpus(document: Mapping[str, Any], key: str, place: str) -> Mapping[str, float]:
+    """Return the number of GPUs that is expected of each name below ``key``."""
+    found = mapping(document.get(key), f"{place}: {key}")
+    for name, number in found.items():
+        if not isinstance(number, int | float) or isinstance(number, bool):
+            raise InputError(f"{place}: {key}.{name}: found {number!r}, expected a number of GPUs")
+    return found
 
 
 def _parsed(clause: str, place: str) -> tuple[int | None, str, tuple[str, ...]]:

@@ -13,6 +13,7 @@ from kai.configuration.reading import default_configuration
 from kai.errors import InputError
 from kai.intake import IntakeSettings
 from kai.manifests import Document, Finding, RefusedError, documents_of, open_text, read
+from kai.manifests.lint import unoffered_makes
 from kai.simulation.archive import is_archive, read_archive
 from kai.simulation.case import Case, FairShareCase, Origin
 from kai.simulation.moment import newest_time
@@ -56,7 +57,7 @@ def read_case(path: str) -> Case | FairShareCase:
             return attrs.evolve(read_archive(place, path), origin=origin)
         return _read_text(place.read_bytes(), path)
     except OSError as error:
-        raise InputError(f"{path}: found {error.strerror or error}, expected a file or a folder") from None
+        raise _unread(path, error) from None
 
 
 def _read_text(text: bytes, name: str) -> Case | FairShareCase:
@@ -115,10 +116,17 @@ def read_documents(path: str) -> list[Document]:
             text = sys.stdin.buffer.read() if path == STANDARD_INPUT else place.read_bytes()
             documents = documents_of(*open_text(text, path))
     except OSError as error:
-        raise InputError(f"{path}: found {error.strerror or error}, expected a file or a folder") from None
+        raise _unread(path, error) from None
     if not documents:
         raise InputError(f"{path}: found nothing, expected Kubernetes objects")
     return documents
+
+
+def _unread(path: str, error: OSError) -> InputError:
+    """Return the error for what cannot be opened."""
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"{path}: no such file or folder")
+    return InputError(f"{path}: found {error.strerror or error}, expected a file or a folder")
 
 
 def _files(folder: Path, name: str) -> Sequence[Path]:
@@ -159,6 +167,6 @@ def _manifests(documents: Sequence[Document], name: str, title: str, texts: Sequ
         settings=IntakeSettings(),
         unused=reading.expansion.unused,
         workloads=reading.expansion.workloads,
-        findings=reading.findings,
+        findings=(*reading.findings, *unoffered_makes(reading)),
         origin=Origin(type="manifests", sha256=_sum(texts)),
     )

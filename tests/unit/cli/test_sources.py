@@ -84,7 +84,7 @@ def test_a_missing_right_leaves_with_3_and_is_named(shown, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["-f", "missing.yaml"], 4, "error: missing.yaml: found No such file or directory"),
+        (["-f", "missing.yaml"], 4, "error: missing.yaml: no such file or folder\n"),
         (["-f", "examples/lab", "-l", "a b"], 4, "error: command line: --selector: found 'a b', expected a label"),
         (["-f", "-", "-w"], 2, "error: -w cannot be used with -f -: standard input is read once"),
         (["-f", "examples/lab", "-A", "-n", "x"], 2, "error: -n and -A cannot be used together"),

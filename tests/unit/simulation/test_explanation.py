@@ -131,7 +131,7 @@ def test_who_moves_is_told_where_to():
     assert (lost.cause, lost.beneficiary, lost.rule) == (
         "consolidation",
         "default/big",
-        "everybody finds another place",
+        "every victim finds another place",
     )
     assert lost.moved_to == {"default/x": "n2", "default/y": "n1"}[lost.job]
 

@@ -68,3 +68,12 @@ def test_a_sentence_that_cannot_be_read_is_named(tmp_path, sentence, message):
         differences(tmp_path, f"expect: {{low: {sentence}}}")
     assert "expect.low: " in str(caught.value)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["idle.n1", "shares.a"])
+@pytest.mark.parametrize(("number", "found"), [("{gpu: 7}", "{'gpu': 7}"), ("all", "'all'"), ("true", "True")])
+def test_an_expected_amount_that_is_no_number_is_named(tmp_path, key, number, found):
+    group, name = key.split(".")
+    with pytest.raises(InputError) as caught:
+        differences(tmp_path, f"{group}: {{{name}: {number}}}")
+    assert str(caught.value).endswith(f"{key}: found {found}, expected a number of GPUs")

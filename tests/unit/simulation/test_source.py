@@ -123,7 +123,7 @@ def test_a_text_that_is_neither_is_named(tmp_path, text, message):
 
 
 def test_what_is_not_there_is_named(tmp_path):
-    with pytest.raises(InputError, match="expected a file or a folder"):
+    with pytest.raises(InputError, match=r"missing\.yaml: no such file or folder$"):
         read_case(str(tmp_path / "missing.yaml"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"found no file that ends in \.yaml"):
