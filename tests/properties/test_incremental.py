@@ -11,6 +11,7 @@ from kai.engine.cycle import run_cycle
 from kai.engine.session import base_of
 from kai.framework.decisions import Recorder
 from kai.intake import Intake, take_snapshot
+from kai.model.foreign import RawObject
 from tests.properties.deltas import changed
 from tests.properties.test_determinism import AT, EVERYTHING, objects_of
 
@@ -30,7 +31,9 @@ def plain(value):
         return {name: plain(getattr(value, name)) for name in value._fields if name not in NUMBERS}
     if isinstance(value, dict):
         return {key: plain(each) for key, each in value.items()}
-    return value
+    if isinstance(value, RawObject):  # is itself only, so that plugins can keep what they read of it
+        return attrs.asdict(value, recurse=False)
+    return tuple(map(plain, value)) if isinstance(value, tuple) else value
 
 
 def picture(snapshot):
