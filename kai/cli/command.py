@@ -11,26 +11,35 @@ from kai.cli.failures import INTERRUPTED, USAGE, flush_out, report_error, report
 from kai.errors import KaiError
 
 COMMANDS = {
-    "run": ("kai.cli.run:run", "Run the service in a cluster: all roles in one process, or some of them."),
-    "simulate": ("kai.cli.simulate:simulate", "Decide on clusters that are written down: who runs where, and why not."),
-    "would-run": ("kai.cli.wouldrun:would_run", "Say what would happen if a workload were applied now."),
-    "lint": ("kai.cli.lint:lint", "Check manifests, queues, configurations and scenarios."),
-    "queues": ("kai.cli.queues:queues", "Show who is entitled to what, who has it, and who wants it."),
-    "jobs": ("kai.cli.jobs:jobs", "Show what runs, what waits, why, and in which order."),
-    "nodes": ("kai.cli.nodes:nodes", "Show where the GPUs are, who has them, and in what pieces."),
-    "why": ("kai.cli.why:why", "Tell why a job waits, a queue has its share, or a node is empty, and what would help."),
-    "plugins": ("kai.cli.plugins:plugins", "List plugins and what they do; write the package of a new one."),
-    "snapshot": ("kai.cli.snapshot:snapshot", "Save the state that the scheduler sees, with the decisions made of it."),
-    "replay": ("kai.cli.replay:replay", "Decide once more on a snapshot and show the decisions as a plan."),
-    "diff": ("kai.cli.diff:diff", "Compare two policies, two results or two snapshots."),
-    "doctor": ("kai.cli.doctor:doctor", "Check that an installation is healthy; each finding has a line that helps."),
-    "warm": ("kai.cli.warm:warm", "Compile the kernels that larger clusters are decided with, and keep them."),
-    "version": ("kai.cli.version:version", "Show the versions of all parts."),
-    "reserve": ("kai.cli.reserve:reserve", "Hold a GPU that pods share; what reservation pods run."),
-    "completion": ("kai.cli.completion:completion", "Print the shell script that completes commands and options."),
-    "help": ("kai.cli.help:help_", "Show the help of a command."),
+    "run": ("running.run:run", "Run the service in a cluster: all roles in one process, or some of them."),
+    "simulate": (
+        "deciding.simulate:simulate",
+        "Decide on clusters that are written down: who runs where, and why not.",
+    ),
+    "would-run": ("deciding.wouldrun:would_run", "Say what would happen if a workload were applied now."),
+    "lint": ("checking.lint:lint", "Check manifests, queues, configurations and scenarios."),
+    "queues": ("listing.queues:queues", "Show who is entitled to what, who has it, and who wants it."),
+    "jobs": ("listing.jobs:jobs", "Show what runs, what waits, why, and in which order."),
+    "nodes": ("listing.nodes:nodes", "Show where the GPUs are, who has them, and in what pieces."),
+    "why": (
+        "explaining.why:why",
+        "Tell why a job waits, a queue has its share, or a node is empty, and what would help.",
+    ),
+    "plugins": ("extending.plugins:plugins", "List plugins and what they do; write the package of a new one."),
+    "snapshot": (
+        "deciding.snapshot:snapshot",
+        "Save the state that the scheduler sees, with the decisions made of it.",
+    ),
+    "replay": ("deciding.replay:replay", "Decide once more on a snapshot and show the decisions as a plan."),
+    "diff": ("deciding.diff:diff", "Compare two policies, two results or two snapshots."),
+    "doctor": ("checking.doctor:doctor", "Check that an installation is healthy; each finding has a line that helps."),
+    "warm": ("warm:warm", "Compile the kernels that larger clusters are decided with, and keep them."),
+    "version": ("version:version", "Show the versions of all parts."),
+    "reserve": ("running.reserve:reserve", "Hold a GPU that pods share; what reservation pods run."),
+    "completion": ("completion:completion", "Print the shell script that completes commands and options."),
+    "help": ("help:help_", "Show the help of a command."),
 }
-"""Names, where their commands are, and what the help says: the help must not import them."""
+"""Names, where in ``kai.cli`` their commands are, and what the help says: the help must not import them."""
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -49,7 +58,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
-        return cast("click.Command", getattr(importlib.import_module(module), name))
+        return cast("click.Command", getattr(importlib.import_module(f"kai.cli.{module}"), name))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

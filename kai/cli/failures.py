@@ -63,7 +63,7 @@ def report_error(error: KaiError) -> int:
     """Say what is wrong and return the exit code: 3 for the cluster, 4 for what was given to kai, 5 for kai itself."""
     findings = getattr(error, "findings", None)
     if findings:
-        from kai.cli.findings import finding_text
+        from kai.cli.checking.findings import finding_text
 
         for finding in findings:
             say(finding_text(finding))

@@ -47,8 +47,8 @@ def _schema(kind: str) -> dict[str, object]:
 
     Raises: UsageError for a kind that has none.
     """
-    from kai.cli.jsonschemas import schema_of
-    from kai.cli.outputkinds import KINDS
+    from kai.cli.schemas.jsonschemas import schema_of
+    from kai.cli.schemas.kinds import KINDS
 
     if kind not in KINDS:
         near = difflib.get_close_matches(kind, KINDS, n=1)

@@ -1,7 +1,7 @@
 """Signals of the roles besides the scheduler: what they did, one frozen class for each thing that happens.
 
-Roles send signals and metrics take them (`kai.cli.rolemetrics`). The classes are beneath all roles, so that metrics
-import no role that does not run in this process.
+Roles send signals and metrics take them (`kai.cli.running.rolemetrics`). The classes are beneath all roles, so that
+metrics import no role that does not run in this process.
 """
 
 from __future__ import annotations

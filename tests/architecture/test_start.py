@@ -50,9 +50,9 @@ ROLES = {
 def test_a_process_loads_the_parts_of_its_role_alone(role: str) -> None:
     look = (
         "import sys\n"
-        "from kai.cli.flags import read_flags\n"
-        "from kai.cli.process import Process\n"
-        "from kai.cli.roleflags import FLAGS, ROLES, TOGETHER\n"
+        "from kai.cli.running.flags import read_flags\n"
+        "from kai.cli.running.process import Process\n"
+        "from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER\n"
         "from kai.telemetry.tracing import make_tracing\n"
         f"process = Process.of(read_flags([{role!r}], FLAGS, ROLES, TOGETHER), {{}})\n"
         "process._plan(make_tracing('kai', endpoint=''))\n"

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import yaml
 
-from kai.cli.installed import Installed, list_installed
+from kai.cli.extending.installed import Installed, list_installed
 from kai.configuration import aliases
 from kai.configuration.aliases import Arguments
 from kai.configuration.options import described, wanted

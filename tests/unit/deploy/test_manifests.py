@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from kai.admission.rotating import CONFIGURATIONS
-from kai.cli.flags import read_flags
-from kai.cli.lives import Life
-from kai.cli.roleflags import FLAGS, ROLES, TOGETHER
+from kai.cli.running.flags import read_flags
+from kai.cli.running.lives import Life
+from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from tests.unit.deploy.rendering import DEPLOY, ENTRIES, LASTING, Manifest, key, of_kind, render
 from tests.unit.deploy.rendering import deployment as the_deployment
 

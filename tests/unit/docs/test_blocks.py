@@ -10,8 +10,8 @@ import yaml
 
 from kai.api import codec
 from kai.cli.command import COMMANDS, CONTEXT, kai
-from kai.cli.flags import read_flags
-from kai.cli.roleflags import FLAGS, ROLES, TOGETHER
+from kai.cli.running.flags import read_flags
+from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.configuration.reading import read_configuration
 from kai.manifests import expand
 from kai.simulation.scenario import read_objects

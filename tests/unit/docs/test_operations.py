@@ -7,10 +7,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kai.cli import failures
-from kai.cli.flags import read_flags
-from kai.cli.meanings import MEANINGS
-from kai.cli.roleflags import FLAGS, ROLES, TOGETHER
-from kai.cli.rolemetrics import ApiCalls, RoleMetrics
+from kai.cli.running.flags import read_flags
+from kai.cli.running.meanings import MEANINGS
+from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
+from kai.cli.running.rolemetrics import ApiCalls, RoleMetrics
 from kai.scheduler.metrics import SchedulerMetrics
 from tests.unit.deploy.rendering import DEPLOY
 

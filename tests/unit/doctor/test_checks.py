@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from kai.cli.roleflags import LEASES, ROLES, TOGETHER
+from kai.cli.running.roleflags import LEASES, ROLES, TOGETHER
 from kai.doctor import seen as seeing
 from kai.doctor.checks import CHECKS
 from kai.doctor.findings import Severity, run_check

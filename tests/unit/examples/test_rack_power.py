@@ -30,8 +30,8 @@ def installed(tmp_path_factory):
 METRICS = """
 import sys
 from prometheus_client import generate_latest
-from kai.cli.flags import Given
-from kai.cli.process import Process
+from kai.cli.running.flags import Given
+from kai.cli.running.process import Process
 from kai.testing import check_scenario
 
 assert check_scenario(sys.argv[1]) == ()

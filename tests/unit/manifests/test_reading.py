@@ -6,7 +6,7 @@ import kubernetes_asyncio.client as kubernetes
 import pytest
 import yaml
 
-from kai.cli.findings import finding_text, finding_values
+from kai.cli.checking.findings import finding_text, finding_values
 from kai.manifests import RefusedError, documents_of, open_text, read
 from kai.manifests.codes import CODES
 from kai.manifests.positions import Text

@@ -1,0 +1,1 @@
+"""``kai lint`` and ``kai doctor``: findings about files and about an installation."""

@@ -1,0 +1,83 @@
+"""``kai lint``: say what is wrong with manifests, queues, configurations and scenarios, before anything is applied."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from kai.cli.console import Console, console_options
+from kai.cli.failures import INPUT, NO
+
+if TYPE_CHECKING:
+    from kai.manifests import Finding
+
+EPILOG = """\b
+FILE is a manifest, a folder, a configuration of the scheduler, a scenario, a snapshot (zip), or -.
+Manifests are looked at together: a job of one file may name a queue of another.
+
+\b
+  kai lint train.yaml
+  helm template mychart | kai lint -
+  kai lint queues/ jobs/ --ignore Q005 -o github
+  kai lint --explain J011
+
+Leaves with 0 if nothing is wrong, 1 if something is, 4 if a file cannot be read. Warnings count for nothing.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("paths", nargs=-1, metavar="FILE...", type=click.Path(allow_dash=True))
+@click.option("--select", default="", metavar="CODES", help="Only codes that begin so, separated by commas: J,Q003.")
+@click.option("--ignore", default="", metavar="CODES", help="No codes that begin so.")
+@click.option("--explain", "explained", default="", metavar="CODE", help="Say what a code means.")
+@console_options(("text", "json", "yaml", "github"))
+def lint(paths: tuple[str, ...], console: Console, select: str, ignore: str, explained: str) -> int:
+    """Check manifests, queues, configurations and scenarios."""
+    if explained:
+        console.write(_explanation(explained))
+        return 0
+    if not paths:
+        raise click.UsageError("no FILE is given\nkai lint FILE... or kai lint --explain CODE")
+    import sys
+
+    from kai.cli.checking.linting import lint_paths, summary
+
+    text = sys.stdin.buffer.read() if "-" in paths else b""
+    linted = lint_paths(paths, text)
+    found = [each for each in linted.findings if _is_wanted(each, _codes(select), _codes(ignore))]
+    _write(found, summary(linted), console)
+    if linted.is_unreadable:
+        return INPUT
+    return NO if any(each.is_error for each in found) else 0
+
+
+def _explanation(name: str) -> str:
+    from kai.manifests import CODES
+
+    code = CODES.get(name.upper())
+    if code is None:
+        raise click.UsageError(f"{name!r} is no code\nthe codes are {', '.join(CODES)}")
+    return f"{name.upper()} ({code.severity}): {code.title}\n{code.text}"
+
+
+def _codes(text: str) -> tuple[str, ...]:
+    return tuple(code.strip().upper() for code in text.split(",") if code.strip())
+
+
+def _is_wanted(finding: "Finding", select: tuple[str, ...], ignore: tuple[str, ...]) -> bool:
+    return (not select or finding.code.startswith(select)) and not finding.code.startswith(ignore)
+
+
+def _write(found: Sequence["Finding"], summary: str, console: Console) -> None:
+    from kai.cli.checking.findings import finding_text, finding_values, github_text
+    from kai.cli.envelope import envelope, write_document
+
+    if console.output in {"json", "yaml"}:
+        document = envelope("Findings") | {"items": [finding_values(each) for each in found]}
+        write_document(document, console)
+        return
+    for each in found:
+        console.write(github_text(each) if console.output == "github" else finding_text(each))
+    if console.output == "github" or any(each.is_error for each in found):
+        return
+    console.write(f"ok: {summary}" if summary else "ok")

@@ -1,0 +1,231 @@
+"""Files of every sort to findings: manifests together as one input, each configuration and each scenario by itself."""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from kai.cli.running.configuring import load_setup
+from kai.configuration.reading import make_profile
+from kai.configuration.registry import Registry
+from kai.errors import ConfigError, InputError
+from kai.manifests import Document, Finding, RefusedError, documents_of, open_text, read
+from kai.manifests.gpus import gpus_of
+from kai.manifests.lint import lint
+from kai.manifests.positions import Text
+from kai.manifests.reading import Reading
+from kai.simulation.archive import is_archive
+from kai.simulation.case import Case
+from kai.simulation.scenario import is_scenario, read_scenario
+from kai.simulation.source import SUFFIXES, read_case
+
+_CONFIGURES: Final = frozenset({"plugins", "with", "actions", "tiers", "parameters", "queueDepthPerAction"})
+_NEAR: Final = 0.8
+_DOTTED: Final = re.compile(r"[\w-]+(?:\.[\w-]+)*")
+_KEY: Final = re.compile(r"found (?:key )?'([\w-]+)'")
+_SUBJECT: Final = re.compile(r"(node|pod|podgroup|queue) (?:default/)?([\w.-]+):")
+_WRITTEN: Final = {"node": ("cluster", "nodes"), "pod": ("groups",), "podgroup": ("groups",), "queue": ("queues",)}
+"""Where a scenario has what messages call so."""
+UNREADABLE: Final = ("T001", "T005")
+
+
+@attrs.frozen(kw_only=True)
+class Linted:
+    """What was looked at, and what is wrong with it."""
+
+    findings: tuple[Finding, ...]
+    reading: Reading | None = None
+    configurations: int = 0
+    scenarios: int = 0
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether some of it could not be looked at."""
+        return any(finding.code in UNREADABLE for finding in self.findings)
+
+
+def lint_paths(paths: Iterable[str], standard_input: bytes) -> Linted:
+    """Return what is wrong with files and folders; - stands for standard input."""
+    work = _Linting()
+    for path in paths:
+        if path == "-":
+            work.take(standard_input, path)
+        else:
+            work.take_path(Path(path), path)
+    return work.finish()
+
+
+def summary(linted: Linted) -> str:
+    """Return what was looked at: jobs, pods and GPUs first."""
+    reading = linted.reading
+    jobs = [job for job in reading.expansion.jobs if job.pods] if reading else []
+    pods = [pod for job in jobs for pod in job.pods]
+    parts: list[str] = []
+    if jobs:
+        gpus = sum(gpus_of(pod) for pod in pods)
+        parts += [_counted(len(jobs), "job"), _counted(len(pods), "pod"), f"{gpus:g} GPU{'' if gpus == 1 else 's'}"]
+    least = jobs[0].group.get("spec", {}).get("minMember", 1) if len(jobs) == 1 else 1
+    if isinstance(least, int) and least > 1:
+        parts.append(f"gang of {least}")
+    kinds = [document.manifest.get("kind") for document in reading.documents] if reading else []
+    parts += [_counted(kinds.count(kind), kind.lower()) for kind in ("Queue", "Node") if kind in kinds]
+    if not parts and kinds:
+        parts.append(_counted(len(kinds), "object"))
+    more = {"configuration": linted.configurations, "scenario": linted.scenarios}
+    parts += [_counted(number, noun) for noun, number in more.items() if number]
+    return ", ".join(parts)
+
+
+@attrs.define
+class _Linting:
+    documents: list[Document] = attrs.field(factory=list)
+    findings: list[Finding] = attrs.field(factory=list)
+    configurations: int = 0
+    scenarios: int = 0
+
+    def take_path(self, place: Path, name: str) -> None:
+        """Look at a file, or at all files of a folder."""
+        if place.is_dir():
+            files = sorted(path for path in place.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+            if not files:
+                self._unreadable(name, f"no file ends in {', '.join(SUFFIXES)}")
+            for file in files:
+                self.take_path(file, str(file))
+            return
+        try:
+            text = place.read_bytes()
+            if is_archive(place):
+                read_case(name)
+                return
+        except OSError as error:
+            why = "no such file or folder" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+            self._unreadable(name, why)
+        except (ConfigError, InputError) as error:
+            self.findings += [Finding(code="T001", message=_said(each, name), file=name) for each in error.messages]
+        else:
+            self.take(text, name)
+
+    def take(self, text: bytes, name: str) -> None:
+        """Look at one text."""
+        try:
+            source, values = open_text(text, name)
+            if not values:
+                self._unreadable(name, "it holds nothing")
+            elif len(values) == 1 and _is_configuration(values[0]):
+                self._configure(source, name)
+            elif len(values) == 1 and is_scenario(values[0]):
+                self._scenario(source, values[0])
+            else:
+                found = documents_of(source, values)
+                self.documents += found
+                if not found:
+                    self._unreadable(name, "it holds a list without items")
+        except RefusedError as error:
+            self.findings += error.findings
+
+    def finish(self) -> Linted:
+        """Look at all manifests together."""
+        reading = read(self.documents) if self.documents else None
+        found = [*self.findings, *(lint(reading) if reading is not None else ())]
+        return Linted(
+            findings=tuple(found), reading=reading, configurations=self.configurations, scenarios=self.scenarios
+        )
+
+    def _configure(self, source: Text, name: str) -> None:
+        self.configurations += 1
+        try:
+            registry = Registry.installed()
+            configuration = load_setup(name, registry).configuration
+            make_profile(configuration, registry)
+            for note in configuration.notes:
+                said = _said(note, name)
+                self.findings.append(_placed(Finding(code="C002", message=said, file=name), source))
+        except ConfigError as error:
+            hint = str(getattr(error, "help", ""))
+            for message in error.messages:
+                said = _said(message, name)
+                self.findings.append(_placed(Finding(code="C001", message=said, file=name, hint=hint), source))
+
+    def _scenario(self, source: Text, value: Mapping[str, Any]) -> None:
+        self.scenarios += 1
+        try:
+            case = read_scenario(value, source.name)
+            messages = tuple(_doubts(case)) if isinstance(case, Case) else ()
+        except (ConfigError, InputError) as error:
+            messages = error.messages
+        for message in messages:
+            said = _said(message, source.name)
+            self.findings.append(_placed(Finding(code="S001", message=said, file=source.name), source))
+
+    def _unreadable(self, name: str, why: str) -> None:
+        self.findings.append(Finding(code="T005", message=why, file=name))
+
+
+def _is_configuration(value: object) -> bool:
+    """Return whether a document configures the scheduler: a file of kai or of KAI-Scheduler, or a SchedulingShard."""
+    if not isinstance(value, Mapping):
+        return False
+    if value.get("kind") == "SchedulingShard":
+        return True
+    if {"apiVersion", "kind", "cluster"} & value.keys():
+        return False
+    return any(difflib.get_close_matches(str(key), _CONFIGURES, n=1, cutoff=_NEAR) for key in value)
+
+
+def _doubts(case: Case) -> Iterator[str]:
+    """Yield what is wrong with the queues of a scenario, and with the jobs that name them."""
+    parents = {queue.metadata.name: queue.spec.parent_queue for queue in case.objects.queues}
+    for name, parent in parents.items():
+        if parent and parent not in parents:
+            yield f"queues.{name}.parent: queue {parent} does not exist"
+        seen = [name]
+        while parent in parents and parent not in seen:
+            seen.append(parent)
+            parent = parents[parent]  # noqa: PLW2901 - the way up the tree
+        if parent == name:
+            yield f"queues.{name}.parent: queue {name} is its own ancestor"
+    for group in case.objects.pod_groups:
+        queue, name = group.spec.queue, group.metadata.name
+        if queue not in parents:
+            yield f"groups.{name}.queue: queue {queue} does not exist"
+        elif queue in parents.values():
+            yield f"groups.{name}.queue: queue {queue} has children; only a leaf queue can run jobs"
+
+
+def _placed(finding: Finding, source: Text) -> Finding:
+    """Return a finding with the place of the field that its message names, if it names one of the text."""
+    for words in _paths_in(finding.message):
+        place = source.locate(0, words, at_key=True)
+        if place.line and source.has(0, words):
+            return attrs.evolve(
+                finding,
+                line=place.line,
+                column=place.column,
+                width=place.width,
+                excerpt=source.lines(place.line, place.line),
+            )
+    return finding
+
+
+def _paths_in(message: str) -> Iterator[tuple[str, ...]]:
+    """Yield what may be a path of keys, the longest first."""
+    found = [tuple(match.split(".")) for match in _DOTTED.findall(message)]
+    subject = _SUBJECT.match(message)
+    if subject is not None:
+        yield _WRITTEN[subject[1]] + (subject[2].rpartition("-")[0] if subject[1] == "pod" else subject[2],)
+    key = _KEY.search(message)
+    if key is not None and found:
+        yield (*found[0], key[1])
+        yield (key[1],)
+    yield from sorted(dict.fromkeys(found), key=len, reverse=True)
+
+
+def _said(message: str, name: str) -> str:
+    return " ".join(message.split()).removeprefix(f"{name}: ").removeprefix(f"{name}:")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

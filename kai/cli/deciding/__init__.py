@@ -1,0 +1,1 @@
+"""Commands that decide and show the decisions: simulate, would-run, replay, diff and snapshot."""

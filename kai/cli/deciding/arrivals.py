@@ -1,0 +1,209 @@
+"""What would become of a workload, for people and for machines: an answer, a line for each job, a line that counts."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kai.cli.deciding.report import counted
+from kai.cli.tables import cut_text, shown_width, wrapped
+from kai.simulation.arrival import AFTER_EVICTIONS, GRACE_SECONDS, NEVER, STARTS, Arrival, answer_of
+
+if TYPE_CHECKING:
+    from kai.cli.console import Console
+    from kai.simulation.overview import Job, QueueLine
+    from kai.simulation.plan import Departure
+
+_GPU = 1000
+_FEW = 6
+_ROWS = 8
+"""So many lines of jobs that leave are shown, unless all are asked for."""
+_LAST = 24
+"""The last column is dropped where so little room is left."""
+_CAUSES = {
+    "reclaim": "preemptible; queue {queue} gives back what it borrowed",
+    "preempt": "preemptible; lower priority in the same queue",
+    "consolidation": "finds another place",
+    "stalegangeviction": "its gang lacks pods",
+}
+
+
+def arrival_text(found: Arrival, console: "Console") -> str:
+    """Return the answer, a line for each job that starts, leaves or moves, and the counts."""
+    parts = [wrapped(_answer(found), console.width, indent="  ")]
+    if found.answer not in {STARTS, AFTER_EVICTIONS} and len(found.jobs) == 1:
+        parts.append(_code(found.jobs[0]))
+    rows = [_job_row(job, found) for job in found.jobs]
+    for departures, mark in ((found.plan.evict, "-"), (found.plan.move, "~")):
+        rows += _departures(departures, mark, 0 if console.wide else _ROWS)
+    parts += _columns(rows, console)
+    parts.append(wrapped(_counts(found), console.width, indent="  "))
+    return "\n".join(parts)
+
+
+def besides_text(found: Arrival) -> str:
+    """Return what would happen in the same moment for others, "" if nothing would."""
+    counts = found.besides.counts
+    words = {"start": "start", "hold": "wait for places that others leave", "evict": "go", "move": "move"}
+    told = [f"{counted(counts[kind], 'pod')} {word}" for kind, word in words.items() if counts[kind]]
+    return f"note: besides, for other jobs: {', '.join(told)}" if told else ""
+
+
+def plan_values(found: Arrival) -> dict[str, Any]:
+    """Return the plan for machines."""
+    assumed = ["evicted pods take the default grace period of 30 seconds"] if found.answer == AFTER_EVICTIONS else []
+    eta = None
+    if found.eta_seconds is not None:
+        basis = "grace periods of evicted pods" if found.eta_seconds else "its places are idle"
+        eta = {"seconds": found.eta_seconds, "basis": basis, "assumptions": assumed}
+    return {
+        "answer": found.answer,
+        **found.plan.document(),
+        "jobs": [_job_values(job) for job in found.jobs],
+        "besides": dict(found.besides.counts),
+        "overQuota": [queue.name for queue in found.over_quota],
+        "eta": eta,
+        "explanation": _explanation(found),
+    }
+
+
+def _answer(found: Arrival) -> str:
+    leaving = len(found.plan.evict) + len(found.plan.move)
+    pods = counted(leaving, "pod")
+    after = f"after {pods} {'has' if leaving == 1 else 'have'} left" if leaving else "after others have left"
+    if len(found.jobs) != 1:
+        ready = sum(answer_of(job) in {STARTS, AFTER_EVICTIONS} for job in found.jobs)
+        when = f" in about {GRACE_SECONDS:.0f}s, {after}" if found.plan.hold else " now"
+        return f"{ready} of {len(found.jobs)} jobs would start{when if ready else ' now'}."
+    (job,) = found.jobs
+    if found.answer == STARTS:
+        some = f" with {job.placed} of {job.wanted} pods" if job.placed < job.wanted else ""
+        return f"{job.name} would start now{some}."
+    if found.answer == AFTER_EVICTIONS:
+        return f"{job.name} would start in about {GRACE_SECONDS:.0f}s, {after}."
+    never = "can never run here" if found.answer == NEVER else "would wait"
+    return f"{job.name} {never}: {job.words.text if job.words else 'it has no pods'}."
+
+
+def _code(job: "Job") -> str:
+    words = job.words
+    parts = [words.code] if words else []
+    return " · ".join([*parts, f"queue {job.queue}", f"{counted(job.wanted, 'pod')}, {_gpus(job.gpus / _GPU)}"])
+
+
+def _job_row(job: "Job", found: Arrival) -> list[str]:
+    starts = answer_of(job) in {STARTS, AFTER_EVICTIONS}
+    nodes = _nodes(job.nodes)
+    if not starts and job.words is not None:
+        nodes = job.words.code
+    return ["+" if starts else "?", job.title or job.name, _size(job), nodes, _usage(job, found)]
+
+
+def _size(job: "Job") -> str:
+    gpus = job.gpus / _GPU
+    each = gpus / job.wanted if job.wanted else 0
+    if job.wanted > 1 and gpus and each == int(each):
+        return f"{counted(job.wanted, 'pod')} x {_gpus(each)}"
+    return f"{counted(job.wanted, 'pod')}, {_gpus(gpus)}"
+
+
+def _usage(job: "Job", found: Arrival) -> str:
+    queue = next((queue for queue in found.queues if queue.name == job.queue), None)
+    if queue is None:
+        return f"queue {job.queue}"
+    share = queue.shares[2]
+    quota = "unlimited quota" if share.quota is None else f"quota {share.quota / _GPU:g}"
+    return f"{queue.name} {share.used / _GPU:g} of {quota}"
+
+
+def _departures(departures: "Sequence[Departure]", mark: str, most: int) -> Iterator[list[str]]:
+    """Yield a line for each job and cause, and one for all beyond ``most``; a reason is said once."""
+    by_job: dict[tuple[str, str], list[Departure]] = {}
+    for each in departures:
+        by_job.setdefault((each.job, _why(each)), []).append(each)
+    groups = [(job.rpartition("/")[2], why, members) for (job, why), members in by_job.items()]
+    if most and len(groups) > most:
+        rest = groups[most - 1 :]
+        reasons = {why for _, why, _ in rest}
+        why = reasons.pop() if len(reasons) == 1 else "for these and other reasons (-o wide)"
+        groups = [*groups[: most - 1], (f"{len(rest)} more jobs", why, [each for _, _, some in rest for each in some])]
+    last = ""
+    for name, why, members in groups:
+        size = f"{counted(len(members), 'pod')}, {_gpus(sum(each.gpus for each in members))}"
+        yield [mark, name, size, _way(members, mark), "the same" if why == last else why]
+        last = why
+
+
+def _way(members: "Sequence[Departure]", mark: str) -> str:
+    """Return the nodes that pods leave, and those that they go to."""
+    start, end = sorted({each.node for each in members}), sorted({each.to or "" for each in members})
+    if mark == "-":
+        return _nodes(start)
+    return f"{_nodes(start)} again" if start == end else f"{_nodes(start)} -> {_nodes(end)}"
+
+
+def _why(departure: "Departure") -> str:
+    return _CAUSES.get(departure.cause, departure.rule).format(queue=departure.queue)
+
+
+def _counts(found: Arrival) -> str:
+    plan = found.plan
+    starts = len(plan.place) + len(plan.hold)
+    gone = sum(each.gpus for each in plan.evict)
+    evicted = f"{len(plan.evict)} to evict" + (f" ({_gpus(gone)})" if plan.evict else "")
+    quotas = f" {_quotas(found.over_quota)}" if starts else ""
+    return f"Plan: {starts} to start, {evicted}, {len(plan.move)} to move.{quotas}"
+
+
+def _quotas(over: "Sequence[QueueLine]") -> str:
+    if not over:
+        return "No quota is exceeded."
+    told = [
+        f"{queue.name} {queue.shares[2].used / _GPU:g} of {(queue.shares[2].quota or 0) / _GPU:g}" for queue in over
+    ]
+    return f"Over quota: {', '.join(told)}."
+
+
+def _columns(rows: Sequence[Sequence[str]], console: "Console") -> list[str]:
+    """Return rows in columns; the last one is cut, or dropped, where there is no room for it."""
+    widths = [max(shown_width(row[at]) for row in rows) for at in range(4)] if rows else []
+    left = console.width - sum(widths) - 3 * 3 - 3 if console.width else 0
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        last = row[4] if not left else cut_text(row[4], left) if left >= _LAST else ""
+        lines.append(f"  {cells[0]} {'   '.join([*cells[1:], last])}".rstrip())
+    return lines
+
+
+def _nodes(names: Sequence[str]) -> str:
+    if not names:
+        return "-"
+    more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
+    return " ".join(names[:_FEW]) + more
+
+
+def _gpus(amount: float) -> str:
+    return f"{amount:g} GPU" if amount == 1 else f"{amount:g} GPUs"
+
+
+def _job_values(job: "Job") -> dict[str, Any]:
+    return {
+        "name": job.name,
+        "namespace": job.namespace,
+        "queue": job.queue,
+        "minMember": job.minimum,
+        "pods": {"wanted": job.wanted, "started": job.started, "held": job.held},
+        "gpus": job.gpus / _GPU,
+        "nodes": list(job.nodes),
+        "answer": answer_of(job),
+        "reason": None if job.words is None else {"code": job.words.code, "text": job.words.text},
+    }
+
+
+def _explanation(found: Arrival) -> dict[str, Any] | None:
+    """Return why the job that fares worst does not start."""
+    waiting = [job for job in found.jobs if answer_of(job) == found.answer and job.words is not None]
+    if found.answer in {STARTS, AFTER_EVICTIONS} or not waiting or waiting[0].words is None:
+        return None
+    job, words = waiting[0], waiting[0].words
+    subject = {"kind": "PodGroup", "namespace": job.namespace, "name": job.name, "uid": None}
+    return {"subject": subject, "state": found.answer, "reason": {"code": words.code, "detail": words.text}}

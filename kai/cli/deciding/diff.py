@@ -1,0 +1,171 @@
+"""``kai diff``: what changes between two policies on one cluster, two results, or two snapshots."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from kai.cli.console import Console, console_options
+from kai.cli.failures import NO
+from kai.errors import InputError
+
+if TYPE_CHECKING:
+    from kai.simulation.comparison import Comparison, JobState, Side
+
+EPILOG = """\b
+A and B are clusters (snapshots, folders, scenarios), or documents that kai simulate or kai replay wrote
+with -o json. With --on they are scheduler configurations for that cluster; default stands for its own.
+
+\b
+  kai diff monday.zip tuesday.zip
+  kai diff default other.yaml --on now.zip --exit-code
+  kai diff before.json after.json -o json
+"""
+OWN = "default"
+_FEW = 20
+_RESULTS = ("SimulationResult", "Plan")
+
+
+@click.command(epilog=EPILOG)
+@click.argument("a")
+@click.argument("b")
+@click.option("--on", "on", default="", metavar="SOURCE", help="Decide on this cluster; A and B are policies.")
+@click.option("--cycles", type=click.IntRange(min=1), help="Number of scheduling cycles.")
+@click.option("--exit-code", "wants_code", is_flag=True, help="Leave with 1 if something changes.")
+@console_options(("table", "wide", "json", "yaml"))
+def diff(a: str, b: str, console: Console, on: str, cycles: int | None, *, wants_code: bool) -> int:
+    """Compare two policies, two results or two snapshots: what changes from A to B."""
+    from kai.simulation.comparison import compare_sides
+
+    sides = [_under(each, on, cycles) if on else _side(each, cycles) for each in (a, b)]
+    found = compare_sides(*_titled(sides))
+    if console.output in {"json", "yaml"}:
+        from kai.cli.envelope import envelope, write_document
+
+        write_document({**envelope("Comparison"), **document(found)}, console)
+    elif not console.quiet:
+        console.write(_text(found, console))
+    return NO if wants_code and not found.is_equal else 0
+
+
+def _under(policy: str, place: str, cycles: int | None) -> "Side":
+    """Return what a policy decides on a cluster; a policy is looked for beside the cluster as well."""
+    from kai.cli.deciding.policy import load_policy
+
+    beside = Path(place) / policy
+    path = policy if Path(policy).exists() or not beside.exists() else str(beside)
+    return _decided(Path(policy).stem, place, cycles, None if policy == OWN else load_policy(path))
+
+
+def _side(path: str, cycles: int | None) -> "Side":
+    """Return what was decided, where a path holds a result, or what is decided on the cluster there."""
+    from kai.simulation.comparison import side_of_document
+
+    found = _result(path)
+    return _decided(path, path, cycles, None) if found is None else side_of_document(path, found)
+
+
+def _titled(sides: "list[Side]") -> "list[Side]":
+    """Return the sides under the names of their files alone, where those differ."""
+    short = [Path(each.title).stem or each.title for each in sides]
+    if len(set(short)) < len(short):
+        return sides
+    return [attrs.evolve(each, title=title) for each, title in zip(sides, short, strict=True)]
+
+
+def _decided(title: str, place: str, cycles: int | None, policy: Any) -> "Side":  # noqa: ANN401 - Policy, whose import costs numpy
+    from kai.cli.deciding.replay import case_at
+    from kai.simulation.comparison import side_of
+    from kai.simulation.request import Request
+
+    request = Request.of(policy, actions=None, cycles=cycles, now=None)
+    result = request.decide(attrs.evolve(case_at(place), stable_cycles=0))
+    if result.outcome is None or result.overview is None:
+        raise InputError(f"{place}: found a division of fair shares, expected a cluster")
+    return side_of(title, result.outcome, result.overview)
+
+
+def _result(path: str) -> dict[str, Any] | None:
+    """Return the result that a file holds; None for any other file."""
+    if not path.endswith(".json"):
+        return None
+    try:
+        found = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and found.get("kind") in _RESULTS else None
+
+
+def document(found: "Comparison") -> dict[str, Any]:
+    """Return a comparison as plain values, under the names of the output kind."""
+    divergence = found.first_divergence
+    return {
+        "a": found.a,
+        "b": found.b,
+        "metrics": [attrs.asdict(each) for each in found.metrics],
+        "jobs": [attrs.asdict(each) for each in found.jobs],
+        "firstDivergence": None
+        if divergence is None
+        else {
+            "cycle": divergence.cycle,
+            "decisionA": None if divergence.decision_a is None else dict(divergence.decision_a),
+            "decisionB": None if divergence.decision_b is None else dict(divergence.decision_b),
+        },
+    }
+
+
+# --- For people ----------------------------------------------------------------------------------------------------
+
+
+def _text(found: "Comparison", console: Console) -> str:
+    from kai.cli.tables import Column, table
+
+    if found.is_equal:
+        return "nothing changes: the same decisions, jobs and figures"
+    shown = [each for each in found.metrics if console.wide or each.change or not each.name.startswith("queue ")]
+    names = {"a": found.a, "b": found.b, "equal": "", "unclear": ""}
+    heads = [
+        Column(head=""),
+        Column(head=found.a, right=True),
+        Column(head=found.b, right=True),
+        Column(head="better", drop=1),
+    ]
+    rows = [[each.name, _figure(each.a, each.unit), _figure(each.b, each.unit), names[each.better]] for each in shown]
+    parts = [table(heads, rows, console.width)]
+    if found.jobs:
+        changes = found.jobs if console.wide else found.jobs[:_FEW]
+        lines = [[each.job, _state(each.a), _state(each.b)] for each in changes]
+        job_heads = [Column(head="JOB"), Column(head=found.a, least=12), Column(head=found.b, least=12)]
+        parts.append(table(job_heads, lines, console.width))
+        if len(changes) < len(found.jobs):
+            parts.append(f"and {len(found.jobs) - len(changes)} more jobs (-o wide)")
+    first = found.first_divergence
+    if first is not None:
+        one, other = _decision(first.decision_a), _decision(first.decision_b)
+        pod = (first.decision_a or first.decision_b or {}).get("pod")
+        parts.append(f"first divergence: cycle {first.cycle}, {pod}: {found.a} {one}, {found.b} {other}")
+    return "\n\n".join(parts)
+
+
+def _figure(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.1f}%" if unit == "%" else f"{value:g}"
+
+
+def _state(job: "JobState | None") -> str:
+    if job is None:
+        return "-"
+    where = f" {' '.join(job.nodes)}" if job.nodes else ""
+    why = f" ({job.reason})" if job.reason else ""
+    return f"{job.state} {job.placed}/{job.wanted}{where}{why}"
+
+
+def _decision(item: Any) -> str:  # noqa: ANN401 - a decision as plain values, or None
+    if item is None:
+        return "decides nothing about it"
+    gains = f" for {item['aggressor']} ({item['cause']})" if item.get("aggressor") else ""
+    words = {"place": "starts it on", "hold": "promises it", "evict": "evicts it from", "move": "moves it from"}
+    return f"{words[item['kind']]} {item.get('node')}{gains}"

@@ -1,0 +1,116 @@
+"""The result of a simulation for machines: what conformance cases compare, and everything that the tables show."""
+
+from typing import TYPE_CHECKING, Any
+
+from kai.cli.envelope import envelope
+
+if TYPE_CHECKING:
+    from kai.simulation.check import Differences
+    from kai.simulation.overview import Job, Overview, QueueLine, Share
+    from kai.simulation.request import Result
+
+_GPU = 1000
+
+
+def document(result: "Result", differences: "Differences | None", *, explain: bool = False) -> dict[str, Any]:
+    """Return the result as plain values, with explanations if they are wanted. Fields are only ever added."""
+    out: dict[str, Any] = {**envelope("SimulationResult", result.case.origin), **_answer(result)}
+    if result.overview is not None:
+        out |= _overview(result.overview)
+    if explain and result.explained is not None:
+        from kai.cli.explaining.whydocuments import documents
+
+        out |= documents(result.explained)
+    if result.unused:
+        out["unused"] = [{"kind": each.kind, "count": each.count, "reason": each.reason} for each in result.unused]
+    if result.notes:
+        out["notes"] = list(result.notes)
+    if differences is not None:
+        out["check"] = {
+            "ok": None if differences.unknown else not differences.found,
+            "differences": list(differences.found),
+        }
+    return out
+
+
+def _answer(result: "Result") -> dict[str, Any]:
+    """Return the answer with pods by ``namespace/name``; conformance calls them by name where that is enough."""
+    from kai.simulation.answer import pod_names
+
+    out, outcome = dict(result.answer), result.outcome
+    if outcome is None:
+        return out
+    keys = {
+        name: pod.key for name, pod in zip(pod_names(outcome.last.snapshot), outcome.last.snapshot.pods, strict=True)
+    }
+    out["pods"] = {keys[name]: pod for name, pod in out["pods"].items()}
+    if "stable" in out:
+        states = [
+            {**state, "pods": {keys[name]: pod for name, pod in state["pods"].items()}} for state in out["stable"]
+        ]
+        out["stable"] = states
+    return out
+
+
+def _overview(seen: "Overview") -> dict[str, Any]:
+    return {
+        "jobs": [_job(job) for job in seen.jobs],
+        "queues": [queue_values(queue) for queue in seen.queues],
+        "evictions": [{"pod": pod, "message": message} for pod, message in seen.evictions],
+    }
+
+
+def _job(job: "Job") -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "name": job.name,
+        "namespace": job.namespace,
+        "queue": job.queue,
+        "priority": job.priority,
+        "preemptible": job.preemptible,
+        "minMember": job.minimum,
+        "pods": {
+            "wanted": job.wanted,
+            "placed": job.placed,
+            "started": job.started,
+            "held": job.held,
+            "evicted": job.evicted,
+        },
+        "gpus": job.gpus / _GPU,
+        "nodes": list(job.nodes),
+        "state": str(job.state),
+        "reason": None,
+    }
+    if job.words is not None:
+        out["reason"] = {"code": job.words.code, "text": job.words.text}
+        out["message"] = job.message
+        out["wireReasons"] = [{"reason": each.reason, "message": each.message} for each in job.explanations]
+        out["podMessages"] = dict(job.pod_messages)
+    return out
+
+
+def queue_values(queue: "QueueLine") -> dict[str, Any]:
+    """Return one queue as plain values."""
+    cpu, memory, gpu = queue.shares
+    return {
+        "name": queue.name,
+        "parent": queue.parent or None,
+        "leaf": queue.leaf,
+        "priority": queue.priority,
+        "jobsRunning": queue.running,
+        "jobsWaiting": queue.waiting,
+        "gpus": _share(gpu, _GPU),
+        "cpuMillis": _share(cpu, 1),
+        "memoryBytes": _share(memory, 1),
+    }
+
+
+def _share(share: "Share", unit: int) -> dict[str, Any]:
+    return {
+        "quota": None if share.quota is None else share.quota / unit,
+        "limit": None if share.limit is None else share.limit / unit,
+        "unlimited": share.limit is None,
+        "fairShare": round(share.fair_share / unit, 3),
+        "used": share.used / unit,
+        "usedNonPreemptible": share.used_non_preemptible / unit,
+        "requested": share.wanted / unit,
+    }

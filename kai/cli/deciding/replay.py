@@ -1,0 +1,113 @@
+"""``kai replay``: decide once more on a snapshot, show the decisions as a plan, compare with what is recorded."""
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from kai.cli.console import Console, console_options
+from kai.cli.failures import INPUT, NO, say_error
+from kai.errors import InputError
+
+if TYPE_CHECKING:
+    from kai.simulation.case import Case
+    from kai.simulation.plan import Difference, Plan
+
+EPILOG = """\b
+Exit code 0, or 1 if the decisions differ from those that the snapshot records (with --expect: 4 if it
+records none). Under another policy or with more cycles they differ, of course; kai diff says what it means.
+
+\b
+  kai replay now.zip
+  kai replay now.zip --expect -q              after an upgrade: is everything decided as before?
+  kai replay now.zip --policy other.yaml
+"""
+_MOST = 10
+
+
+@click.command(epilog=EPILOG)
+@click.argument("snapshot", type=click.Path(allow_dash=True))
+@click.option("--policy", default="", metavar="FILE", help="Scheduler configuration in place of the snapshot's own.")
+@click.option("--cycles", type=click.IntRange(min=1), help="Number of scheduling cycles.")
+@click.option("--expect", is_flag=True, help="Fail if the snapshot records no decisions, or others than these.")
+@console_options(("table", "wide", "json", "yaml"))
+def replay(snapshot: str, console: Console, policy: str, cycles: int | None, *, expect: bool) -> int:
+    """Decide once more on SNAPSHOT and show the decisions as a plan."""
+    from kai.cli.deciding.policy import load_policy
+    from kai.simulation.plan import differences, plan_of
+    from kai.simulation.request import Request
+
+    case = case_at(snapshot)
+    request = Request.of(load_policy(policy) if policy else None, actions=None, cycles=cycles, now=None)
+    result = request.decide(attrs.evolve(case, stable_cycles=0))
+    for note in result.notes:
+        console.talk(f"note: {snapshot}: {note}", level=1)
+    if result.outcome is None:
+        raise InputError(f"{snapshot}: found a division of fair shares, expected a cluster")
+    plan = plan_of(result.outcome)
+    found = None if case.recorded is None else differences(case.recorded, plan.document())
+    if console.output in {"json", "yaml"}:
+        _document(case, plan, found, console)
+    elif not console.quiet:
+        _write(case, plan, found, console)
+    if expect and found is None:
+        say_error(f"{snapshot}: records no decisions, --expect has nothing to compare", "kai snapshot writes some")
+        return INPUT
+    return NO if found else 0
+
+
+def case_at(path: str) -> "Case":
+    """Return the cluster at a path.
+
+    Raises: InputError for what is none.
+    """
+    from kai.configuration.registry import Registry
+    from kai.simulation.case import Case
+    from kai.simulation.kinds import declare_kinds
+    from kai.simulation.source import read_case
+
+    declare_kinds(Registry.installed())
+    case = read_case(path)
+    if not isinstance(case, Case):
+        raise InputError(f"{path}: found a division of fair shares, expected a cluster")
+    return case
+
+
+def _write(case: "Case", plan: "Plan", found: "tuple[Difference, ...] | None", console: Console) -> None:
+    from kai.cli.deciding.planlines import plan_lines
+
+    console.write(plan_lines(plan, console))
+    if found is None:
+        console.write(f"decisions {plan.digest}; {case.title} records none")
+    elif not found:
+        console.write(f"decisions {plan.digest}, as recorded")
+    else:
+        console.write(f"decisions {plan.digest}, {len(found)} differ from what is recorded:")
+        shown = found if console.wide else found[:_MOST]
+        console.write("\n".join(f"  cycle {each.cycle}  {each.pod}  {told(each)}" for each in shown))
+        if len(shown) < len(found):
+            console.write(f"  and {len(found) - len(shown)} more (-o wide)")
+
+
+def told(difference: "Difference") -> str:
+    """Return one difference in words."""
+    words = {"place": "starts on", "hold": "is promised", "evict": "is evicted from", "move": "moves from"}
+    word = words[difference.kind]
+    before, after = difference.recorded, difference.now
+    if before is not None and after is not None and before.get("node") != after.get("node"):
+        return f"recorded: {word} {before.get('node')}; now: {word} {after.get('node')}"
+    if before is not None and after is not None:
+        return f"{word} {after.get('node')}, for another reason or with other devices"
+    if before is not None:
+        return f"recorded: {word} {before.get('node')}; now: not"
+    return f"recorded: not; now: {word} {(after or {}).get('node')}"
+
+
+def _document(case: "Case", plan: "Plan", found: "tuple[Difference, ...] | None", console: Console) -> None:
+    from kai.cli.envelope import envelope, write_document
+
+    document: dict[str, Any] = {**envelope("Plan", case.origin), "answer": None, **plan.document(), "explanation": None}
+    document["expected"] = (
+        None if found is None else {"equal": not found, "differences": [attrs.asdict(each) for each in found]}
+    )
+    write_document(document, console)

@@ -1,0 +1,122 @@
+"""The result of a simulation for people: a line of what it was, the jobs, the queues, and what changes."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kai.cli.console import Console
+from kai.cli.explaining.explanations import explanations
+from kai.cli.listing.shares import queue_tables
+from kai.cli.tables import Column, table, wrapped
+
+if TYPE_CHECKING:
+    from kai.simulation.overview import Job, Overview
+    from kai.simulation.request import Result
+
+COLORS = {
+    "Running": "green",
+    "Starts": "green",
+    "Held": "cyan",
+    "Moves": "cyan",
+    "Partial": "yellow",
+    "Waits": "yellow",
+    "Evicted": "red",
+    "Impossible": "red",
+}
+_FEW_NODES = 3
+
+
+def report(result: "Result", seen: "Overview", console: Console, *, explain: bool) -> str:
+    """Return the whole report."""
+    parts = [console.styled(wrapped(_title(result, seen), console.width, between=" · "), bold=True)]
+    if seen.jobs:
+        parts.append(_jobs(seen, console))
+    if explain:
+        parts += explanations(result, console)
+    if seen.queues:
+        parts.append(queue_tables(seen, console))
+    parts.append(_plan(seen, console))
+    return "\n\n".join(parts) + "\n"
+
+
+def _title(result: "Result", seen: "Overview") -> str:
+    gpus = seen.totals[2] / 1000
+    leaves = sum(queue.leaf for queue in seen.queues)
+    waiting = sum(job.words is not None for job in seen.jobs)
+    outcome = result.outcome
+    cycles = len(outcome.cycles) + len(outcome.stable) if outcome else 0
+    return " · ".join(
+        [
+            result.case.title,
+            counted(seen.nodes, "node"),
+            "1 GPU" if gpus == 1 else f"{gpus:g} GPUs",
+            counted(leaves, "leaf queue"),
+            counted(len(seen.jobs), "job"),
+            f"{waiting} waiting",
+            counted(cycles, "cycle"),
+        ]
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _jobs(seen: "Overview", console: Console) -> str:
+    counts = Counter(job.name for job in seen.jobs)
+    heads = [
+        Column(head="JOB"),
+        Column(head="QUEUE", drop=3),
+        Column(head="PRIO", right=True, drop=7),
+        Column(head="GPUS", right=True, drop=2),
+        Column(head="PODS", right=True, drop=4),
+        Column(head="STATE"),
+        Column(head="NODES", drop=5),
+        Column(head="REASON", drop=1, least=24),
+    ]
+    if console.wide:
+        heads[4:4] = [Column(head="MIN", right=True), Column(head="PREEMPTIBLE")]
+    rows = []
+    for job in seen.jobs:
+        name = f"{job.namespace}/{job.name}" if console.wide or counts[job.name] > 1 else job.name
+        row = [
+            name,
+            job.queue,
+            str(job.priority),
+            f"{job.gpus / 1000:g}",
+            f"{job.placed}/{job.wanted}",
+            console.styled(job.state, fg=COLORS.get(job.state)),
+            _nodes(job, console),
+            _reason(job),
+        ]
+        if console.wide:
+            row[4:4] = [str(job.minimum), "yes" if job.preemptible else "no"]
+        rows.append(row)
+    return table(heads, rows, console.width)
+
+
+def _reason(job: "Job") -> str:
+    if job.state == "Evicted" or (job.words is None and job.lost_to):
+        return f"Evicted  {', '.join(job.lost_to)}"
+    return f"{job.words.code}  {job.words.text}" if job.words else ""
+
+
+def _nodes(job: "Job", console: Console) -> str:
+    if not job.nodes:
+        return "-"
+    if console.wide or len(job.nodes) <= _FEW_NODES:
+        return " ".join(job.nodes)
+    return f"{' '.join(job.nodes[: _FEW_NODES - 1])} … {job.nodes[-1]}"
+
+
+def _plan(seen: "Overview", console: Console) -> str:
+    started = sum(job.started for job in seen.jobs)
+    held = sum(job.held for job in seen.jobs)
+    moved = sum(job.evicted for job in seen.jobs if job.state == "Moves")
+    later = f"{held - moved} to start when others have left"
+    evicted = f"{len(seen.evictions) - moved} to evict, {moved} to move"
+    lines = [f"Plan: {counted(started, 'pod')} to start, {later}, {evicted}."]
+    if seen.evictions and (console.wide or console.verbose):
+        lines += [f"  - {pod}: {message.splitlines()[0]}" for pod, message in seen.evictions]
+    lines = [wrapped(line, console.width, indent="  ") for line in lines]
+    return "\n".join(lines)

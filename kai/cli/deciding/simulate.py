@@ -1,0 +1,123 @@
+"""``kai simulate``: read clusters that are written down, decide, and say who runs where and why not."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from kai.cli.completing import complete_actions
+from kai.cli.console import Console, console_options
+from kai.cli.failures import BUG, INPUT, NO, report_bug, report_error, say_error
+from kai.errors import ConfigError, InputError, KaiError
+
+if TYPE_CHECKING:
+    from kai.simulation.request import Policy, Request
+
+EPILOG = """\b
+PATH is a scenario, a file or folder of Kubernetes manifests, a snapshot taken by the scheduler
+(a zip), or - for standard input. A folder of scenarios is many simulations.
+
+\b
+  kai simulate examples/lab
+  kai simulate snapshot.zip --explain
+  kai simulate scenarios/ --check -q
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(allow_dash=True))
+@click.option(
+    "--config",
+    "config",
+    type=click.Path(),
+    help="Scheduler configuration in place of the case's own: in kai's form, in KAI-Scheduler's, or a SchedulingShard.",
+)
+@click.option(
+    "--actions", shell_complete=complete_actions, help="Actions in place of the configured ones, separated by commas."
+)
+@click.option("--cycles", type=click.IntRange(min=1), help="How often to decide.")
+@click.option("--now", help="When it happens, as 2026-01-31T12:00:00Z; else what the case says, or its newest time.")
+@click.option("--check", is_flag=True, help="Only compare with what the scenario expects; leave with 1 if it differs.")
+@click.option("--explain", is_flag=True, help="Prove why jobs wait and pods go, and what would help.")
+@console_options()
+def simulate(
+    paths: tuple[str, ...],
+    console: Console,
+    config: str | None,
+    actions: str | None,
+    cycles: int | None,
+    now: str | None,
+    *,
+    check: bool,
+    explain: bool,
+) -> int:
+    """Decide on clusters that are written down: who runs where, and why not."""
+    from kai.simulation.request import Request
+
+    policy = _policy(config)
+    for note in () if policy is None else policy.configuration.notes:
+        console.talk(f"note: {note}")
+    request = Request.of(policy, actions=actions, cycles=cycles, now=now)
+    codes = [_one(path, request, console, check=check, explain=explain) for path in _cases(paths)]
+    if check:
+        console.talk(f"{codes.count(0)} of {len(codes)} as expected")
+    return max(codes, default=0)
+
+
+def _policy(path: str | None) -> "Policy | None":
+    if path is None:
+        return None
+    from kai.cli.deciding.policy import load_policy
+
+    return load_policy(path)
+
+
+def _cases(paths: tuple[str, ...]) -> Iterator[str]:
+    """Yield the cases of all paths. What cannot be found is left for reading it to say."""
+    from kai.simulation.source import find_cases
+
+    for path in paths:
+        try:
+            yield from find_cases(path)
+        except InputError:
+            yield path
+
+
+def _one(path: str, request: "Request", console: Console, *, check: bool, explain: bool) -> int:
+    """Simulate one case and write what came out; a failure is said and does not keep the others from running."""
+    from kai.cli.checking.findings import finding_text
+    from kai.cli.deciding.rendering import write_failure, write_result
+
+    try:
+        result = request.run(path)
+    except (ConfigError, InputError) as error:
+        write_failure(path, error, console)
+        return report_error(error)
+    except KaiError as error:
+        write_failure(path, error, console)
+        return report_bug(error, path)
+    except Exception as error:  # noqa: BLE001 - the boundary of one case: a bug becomes one line and a file
+        write_failure(path, error, console)
+        return report_bug(error, path)
+    for finding in result.findings:
+        console.talk(finding_text(finding))
+    for unused in result.unused:
+        console.talk(f"note: {path}: {unused}")
+    said = request.policy.configuration.notes if request.policy is not None else ()
+    for note in (each for each in result.notes if each not in said):
+        # What was asked for and does not count changes decisions; what was passed over seldom does.
+        console.talk(f"note: {path}: {note}", level=0 if "usageDBConfig" in note else 1)
+    differences = result.differences() if check else None
+    write_result(result, console, differences=differences, explain=explain)
+    if result.is_mute:
+        say_error(f"{path}: found workloads for this scheduler, and no job came of them")
+        return INPUT
+    if differences is None:
+        return 0
+    if differences.unknown:
+        say_error(f'{path} has no "expect" or "expected"; --check has nothing to compare')
+        return INPUT
+    return NO if differences.found else 0
+
+
+__all__ = ["BUG", "simulate"]

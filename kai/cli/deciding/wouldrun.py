@@ -1,0 +1,80 @@
+"""``kai would-run``: add a workload to a cluster as it is, decide, and say where it would start and at whose cost."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kai.cli.console import Console
+from kai.cli.failures import NO
+from kai.cli.sources import STANDARD_INPUT, Source, source_options
+
+if TYPE_CHECKING:
+    from kai.manifests import Document
+    from kai.simulation.addition import Addition
+    from kai.simulation.arrival import Arrival
+    from kai.simulation.request import Result
+
+FORMATS = ("table", "wide", "json", "yaml")
+EPILOG = """\b
+FILE holds manifests: a Job, a Deployment, a PyTorchJob, the output of helm template, a folder, or -.
+Nothing is written to the cluster.
+
+\b
+  kai would-run train.yaml
+  kai would-run train.yaml --queue research --copies 4
+  kai would-run train.yaml --from snapshot.zip
+
+Leaves with 0 if it starts (evictions allowed), 1 if not, 3 without a cluster, 4 if a file is wrong.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(allow_dash=True))
+@click.option("--queue", default="", help="Queue in place of the one that the files name.")
+@click.option("--copies", type=click.IntRange(min=1, max=1000), default=1, help="So many of each workload.")
+@source_options(FORMATS, watch=False)
+def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: str, copies: int) -> int:
+    """Say what would happen if FILE were applied now: start, where, at whose cost, or why not."""
+    if STANDARD_INPUT in paths and source.place == STANDARD_INPUT:
+        raise click.UsageError("standard input cannot be both FILE and SOURCE")
+    from kai.simulation.addition import add
+    from kai.simulation.arrival import arrival
+    from kai.simulation.source import read_documents
+
+    documents: list[Document] = [document for path in paths for document in read_documents(path)]
+    case = source.read()
+    addition = add(case, documents, queue=queue, copies=copies, namespace=source.namespace)
+    result = source.request.decide(addition.case)
+    _talk(addition, console)
+    if result.outcome is None or result.overview is None:
+        return NO
+    found = arrival(result.outcome, result.overview, addition.jobs)
+    _write(found, result, console)
+    return 0 if found.eta_seconds is not None else NO
+
+
+def _talk(addition: "Addition", console: Console) -> None:
+    from kai.cli.checking.findings import finding_text
+
+    for finding in addition.findings:
+        console.talk(finding_text(finding))
+    for unused in addition.unused:
+        console.talk(f"note: {unused}")
+
+
+def _write(found: "Arrival", result: "Result", console: Console) -> None:
+    from kai.cli.deciding.arrivals import arrival_text, besides_text, plan_values
+    from kai.cli.envelope import envelope, write_document
+
+    if console.output in {"json", "yaml"}:
+        values: dict[str, Any] = plan_values(found)
+        write_document({**envelope("Plan", result.case.origin), **values}, console)
+        return
+    console.write(arrival_text(found, console))
+    said = besides_text(found)
+    if said:
+        console.talk(said)
+
+
+__all__: Sequence[str] = ["would_run"]

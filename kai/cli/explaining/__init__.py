@@ -1,0 +1,1 @@
+"""``kai why``: the answers about jobs, queues, nodes and evictions."""

@@ -1,0 +1,130 @@
+"""``kai why``: why a job waits, why a queue has its share, why a node is empty, and who evicted whom."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from kai.cli.completing import complete_subjects
+from kai.cli.console import Console
+from kai.cli.explaining.whyjobs import Asked, EvictionAnswer, JobAnswer, WaitingAnswer
+from kai.cli.failures import NO
+from kai.cli.sources import Source, source_options
+from kai.cli.views import View, show
+
+if TYPE_CHECKING:
+    from kai.simulation.overview import Overview, QueueLine
+    from kai.simulation.request import Result
+    from kai.simulation.run import Outcome
+
+EPILOG = """\b
+NAME is a job, the owner of a job, a pod, a queue or a node; job/, queue/ or node/ before it says which.
+A change marked with a tick was decided again and starts the job now; ~ helps, and says what comes next.
+
+\b
+  kai why train
+  kai why queue/vision
+  kai why node/gpu-07
+  kai why --all
+  kai why --evicted
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("name", required=False, default="", shell_complete=complete_subjects)
+@click.option("--all", "everything", is_flag=True, help="Explain all jobs that wait, by reason.")
+@click.option("--evicted", is_flag=True, help="Show which pods have to go, for whom, and what allows it.")
+@click.option("--detail", is_flag=True, help="Add the texts of conditions and events.")
+@click.option("--no-verify", "unverified", is_flag=True, help="Do not look for changes that would help.")
+@click.option("--exit-code", "is_coded", is_flag=True, help="Leave with 1 if a job that is asked about does not run.")
+@source_options()
+def why(
+    source: Source,
+    console: Console,
+    *,
+    name: str,
+    everything: bool,
+    evicted: bool,
+    detail: bool,
+    unverified: bool,
+    is_coded: bool,
+) -> int:
+    """Tell why a job waits, a queue has its share, or a node is empty, and what would help."""
+    if everything and (name or evicted):
+        raise click.UsageError("--all cannot be used with a name or --evicted")
+    if not (name or everything or evicted):
+        raise click.UsageError("give the NAME of a job, a queue or a node, or --all for all jobs that wait")
+    asked = Asked(name=name, everything=everything, evicted=evicted, detail=detail, verify=not unverified)
+    running: list[bool] = []
+
+    def view_of(result: "Result") -> View:
+        view, runs = answer(source, result, asked)
+        running[:] = [runs]
+        return view
+
+    code = show(source, console, view_of)
+    return code if not is_coded or all(running) else NO
+
+
+def answer(source: Source, result: "Result", asked: Asked) -> tuple[View, bool]:
+    """Return the answer, and whether the jobs that are asked about run.
+
+    Raises: InputError for a name that belongs to nothing.
+    """
+    from kai.cli.explaining.subjects import find_subject
+
+    outcome, seen = result.outcome, result.overview
+    if outcome is None or seen is None:
+        return WaitingAnswer.nothing(), True
+    shown = [job for job in seen.jobs if _is_asked(source, result, job.namespace)]
+    if asked.everything:
+        found = WaitingAnswer.of(outcome, seen, shown, asked)
+        return found, not found.folds
+    if not asked.name:
+        return EvictionAnswer.of(outcome, seen, [job.key for job in shown]), True
+    subject = find_subject(asked.name, source, result)
+    if subject.kind == "queue":
+        return _of_queue(outcome, seen, subject.name), True
+    if subject.kind == "node":
+        return _of_node(outcome, seen, subject.name), True
+    jobs = [line.job for line in subject.lines]
+    if asked.evicted:
+        return EvictionAnswer.of(outcome, seen, [job.key for job in jobs]), all(job.runs for job in jobs)
+    return JobAnswer.of(outcome, seen, subject.lines, asked), all(job.runs for job in jobs)
+
+
+def _is_asked(source: Source, result: "Result", namespace: str) -> bool:
+    return source.namespace_of(source.case_of(result)) in {"", namespace}
+
+
+def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
+    from kai.cli.explaining.whyqueue import LeftOutAnswer, QueueAnswer
+    from kai.explain.declared import missing_queue
+    from kai.simulation.declared import declared_in
+    from kai.simulation.entitlement import entitlement
+
+    if name not in outcome.last.snapshot.queue_rows:
+        declared = declared_in(outcome.case.objects, outcome.case.settings)
+        return LeftOutAnswer(queue=name, reason=missing_queue(name, declared))
+    below = _below(seen.queues, name)
+    waiting = [job for job in seen.jobs if job.queue in below and job.words is not None]
+    return QueueAnswer(found=entitlement(outcome, seen, name), waiting=waiting)
+
+
+def _below(queues: "Sequence[QueueLine]", name: str) -> set[str]:
+    """Return a queue and all below it; parents come before their children."""
+    found = {name}
+    for queue in queues:
+        if queue.parent in found:
+            found.add(queue.name)
+    return found
+
+
+def _of_node(outcome: "Outcome", seen: "Overview", name: str) -> View:
+    from kai.cli.explaining.whynode import NodeAnswer
+    from kai.simulation.occupancy import occupancy
+
+    return NodeAnswer(found=occupancy(outcome, seen, name))
+
+
+__all__ = ["answer", "why"]

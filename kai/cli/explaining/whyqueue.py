@@ -1,0 +1,177 @@
+"""Why a queue is entitled to what it has: the division of its parent's share, in numbers."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from kai.cli.console import Console
+from kai.cli.tables import columns
+
+if TYPE_CHECKING:
+    from kai.explain.phrases import Words
+    from kai.simulation.entitlement import Entitlement, Part
+    from kai.simulation.overview import Job
+
+_MOST_SIBLINGS = 6
+
+
+@attrs.frozen(kw_only=True)
+class QueueAnswer:
+    """The share of one queue, and the jobs that wait in it."""
+
+    found: "Entitlement"
+    waiting: "Sequence[Job]"
+    kind: str = "QueueExplanation"
+
+    def fields(self) -> dict[str, Any]:
+        """Return the division. Units: GPUs in devices, CPU in millicores."""
+        found, unit = self.found, _unit(self.found)
+        return {
+            "subject": {"kind": "Queue", "name": found.queue},
+            "summary": self.summary,
+            "reason": None,
+            "parent": found.parent or None,
+            "resource": found.resource,
+            "total": found.total / unit,
+            "fairShare": round(found.share / unit, 3),
+            "used": found.used / unit,
+            "requested": found.asks / unit,
+            "siblings": [_sibling(part, unit) for part in found.siblings],
+            "fairShareSteps": [
+                {
+                    "step": step.step,
+                    "total": round(step.total / unit, 3),
+                    "given": round(step.given / unit, 3),
+                    "formula": step.formula,
+                }
+                for step in found.steps
+            ],
+            "pastUsageCounts": found.with_history,
+            "waiting": [{"namespace": job.namespace, "name": job.name} for job in self.waiting],
+        }
+
+    def names(self) -> list[str]:
+        """Return the queue."""
+        return [f"queue.scheduling.run.ai/{self.found.queue}"]
+
+    @property
+    def summary(self) -> str:
+        """The answer in one sentence."""
+        own, found = self.found.own, self.found
+        share = self._amount(found.share)
+        what = f"{found.queue} is entitled to {share}"
+        if not found.asks:
+            return f"{what}: it asks for nothing."
+        quota, surplus, rest = (step.given for step in found.steps)
+        more = surplus + rest
+        if own.quota is None:
+            return f"{what}: its quota is unlimited, and it asks for {self._amount(found.asks)}."
+        if found.share >= found.asks:
+            return f"{what}: all that it asks for" + (", within its quota." if more <= 0 else f", {self._extra(more)}.")
+        if more > 0:
+            return f"{what}: its quota of {self._amount(quota)}, {self._extra(more)}."
+        if own.limit is not None and own.limit <= found.share:
+            return f"{what}: its limit allows no more."
+        if quota < own.quota:
+            return f"{what}: that is all there is, less than its quota of {self._amount(own.quota)}."
+        return f"{what}: its quota is {self._amount(own.quota)} and nothing is left to share out."
+
+    def text(self, console: Console) -> str:
+        """Return the answer, the division, and who waits."""
+        found = self.found
+        whole = f"{self._amount(found.total)} in {found.parent or 'the cluster'}"
+        rows = [["  QUEUE", "ASKS", "QUOTA", "WEIGHT", "USED", "FAIR SHARE"]]
+        others = sorted(found.siblings, key=lambda part: (part.name != found.queue, -part.given, part.name))
+        for part in others[:_MOST_SIBLINGS]:
+            quota = "unlimited" if part.quota is None else self._plain(part.quota)
+            numbers = [self._plain(part.asks), quota, f"{part.weight:g}", self._plain(part.used)]
+            rows.append([f"  {part.name}", *numbers, self._plain(part.given)])
+        lines = [console.styled(self.summary, bold=True), "", f"  {whole}, divided among:"]
+        lines.append(columns(rows, right={1, 2, 3, 4, 5}))
+        left = len(others) - _MOST_SIBLINGS
+        lines += [f"  and {left} more"] if left > 0 else []
+        steps = [
+            [f"  {step.step}", self._plain(step.given), f"of {self._plain(step.total)}: {step.formula}"]
+            for step in found.steps
+        ]
+        history = "lowers weights" if found.with_history else "not used (no usage database configured)"
+        lines += ["", columns([*steps, ["  history", "", history]], right={1})]
+        lines += ["", *self._advice()]
+        return "\n".join(lines)
+
+    def _advice(self) -> list[str]:
+        """Return what would change the share, and who waits."""
+        found = self.found
+        lines = []
+        if found.share < found.asks:
+            rivals = [part.name for part in found.siblings if part.name != found.queue and part.given > 0]
+            named = " or ".join(rivals[:3])
+            if rivals:
+                lines.append(f"It gets more when {named} asks for less, or when its own quota or weight is higher.")
+        if self.waiting:
+            names = ", ".join(job.title for job in self.waiting[:4])
+            more = f" and {len(self.waiting) - 4} more" if len(self.waiting) > 4 else ""
+            lines.append(
+                f"{len(self.waiting)} of its jobs {'wait' if len(self.waiting) > 1 else 'waits'}: {names}{more}"
+            )
+        return lines or ["It has all that it asks for."]
+
+    def _extra(self, amount: float) -> str:
+        return f"and {self._amount(amount)} of what others leave"
+
+    def _amount(self, amount: float) -> str:
+        from kai.explain.phrases import quantity
+
+        return quantity(round(amount), self.found.resource)
+
+    def _plain(self, amount: float) -> str:
+        return f"{round(amount / _unit(self.found), 3):g}"
+
+
+@attrs.frozen(kw_only=True)
+class LeftOutAnswer:
+    """A queue that is written down and takes no part."""
+
+    queue: str
+    reason: "Words"
+    kind: str = "QueueExplanation"
+
+    def fields(self) -> dict[str, Any]:
+        """Return why the queue takes no part."""
+        from kai.cli.explaining.whydocuments import reason
+
+        subject = {"kind": "Queue", "name": self.queue}
+        return {"subject": subject, "summary": f"{self.reason.text}.", "reason": reason(self.reason)}
+
+    def names(self) -> list[str]:
+        """Return the queue."""
+        return [f"queue.scheduling.run.ai/{self.queue}"]
+
+    def text(self, console: Console) -> str:
+        """Return why the queue takes no part, and what helps."""
+        from kai.explain.codes import BY_CODE
+
+        answer = console.styled(f"{self.reason.text}.", bold=True)
+        return f"{answer}\n{self.reason.code}\n\n  {BY_CODE[self.reason.code].help}"
+
+
+def _unit(found: "Entitlement") -> float:
+    return 1000.0 if found.resource == "gpu" else 1.0
+
+
+def _sibling(part: "Part", unit: float) -> dict[str, Any]:
+    return {
+        "name": part.name,
+        "requested": part.asks / unit,
+        "quota": None if part.quota is None else part.quota / unit,
+        "limit": None if part.limit is None else part.limit / unit,
+        "weight": part.weight,
+        "priority": part.priority,
+        "usage": part.usage,
+        "used": part.used / unit,
+        "fairShare": round(part.given / unit, 3),
+    }
+
+
+__all__ = ["LeftOutAnswer", "QueueAnswer"]

@@ -1,0 +1,1 @@
+"""``kai plugins``: what is installed, how long it takes, and the package of a new plugin."""

@@ -1,0 +1,92 @@
+"""What is installed, as values: plugins and actions with their origin, hooks and options."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import attrs
+
+from kai.cli.extending.hooknames import hooks_of
+from kai.cli.running.configuring import load_configuration
+from kai.configuration.options import described, wanted
+from kai.configuration.reading import default_configuration, make_profile
+from kai.configuration.registry import Registry, load_class, origin_of
+from kai.errors import ConfigError
+
+
+@attrs.frozen(kw_only=True)
+class Installed:
+    """One plugin or action. ``position`` is its place in the configuration's order, None where it is not enabled."""
+
+    name: str
+    kind: str
+    position: int | None
+    origin: str
+    version: str
+    target: str
+    does: str = ""
+    """One line: what the plugin does, as its class says it."""
+    hooks: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    rights: tuple[str, ...] = ()
+    """Resources that the scheduler must be allowed to get, list and watch for the plugin."""
+    problem: str = ""
+    """Why the package is broken; empty where it is not."""
+
+
+def list_installed(path: str | None) -> tuple[Installed, ...]:
+    """Return actions, then plugins, in the order of the configuration at ``path``; what it does not enable comes last.
+
+    Raises: ConfigError for a configuration that cannot be read, or that names or sets what cannot be used.
+    """
+    registry = Registry.installed()
+    configuration = load_configuration(path, registry) if path else default_configuration()
+    make_profile(configuration, registry)
+    names = [entry.name for entry in configuration.plugins]
+    return (*_listed(registry.actions, "action", configuration.actions), *_listed(registry.plugins, "plugin", names))
+
+
+def as_values(installed: Installed) -> dict[str, Any]:
+    """Return an entry as JSON has it."""
+    return {
+        **attrs.asdict(installed),
+        "enabled": installed.position is not None,
+        "hooks": list(installed.hooks),
+        "options": dict(installed.options),
+        "rights": list(installed.rights),
+    }
+
+
+def _listed(points: Mapping[str, tuple[EntryPoint, ...]], kind: str, enabled: Sequence[str]) -> list[Installed]:
+    order = {name: position for position, name in enumerate(enabled, start=1)}
+    found = [_described(point, kind, order.get(name)) for name, choices in points.items() for point in choices]
+    return sorted(found, key=lambda each: (each.position or len(order) + 1, each.name))
+
+
+def _described(point: EntryPoint, kind: str, position: int | None) -> Installed:
+    """Return what is known of an entry point; a package that cannot be used is described by what is wrong with it."""
+    origin = origin_of(point)
+    found = Installed(
+        name=point.name, kind=kind, position=position, origin=str(origin), version=origin.version, target=point.value
+    )
+    try:
+        cls = load_class(point)
+        options = tuple((field.name, wanted(field)) for field in described(cls)) if kind == "plugin" else ()
+    except ConfigError as error:
+        return attrs.evolve(found, problem=str(error))
+    except NameError as error:
+        return attrs.evolve(found, problem=f"the types of its options cannot be resolved: {error}")
+    return attrs.evolve(
+        found,
+        does=first_line(cls),
+        hooks=tuple(hooks_of(cls)) if kind == "plugin" else ("run",),
+        rights=tuple(each.right for each in getattr(cls, "reads", ())) if kind == "plugin" else (),
+        options=options,
+    )
+
+
+def first_line(cls: type[object]) -> str:
+    """Return the first sentence of a class's docstring without marks of code; empty where it has none of its own."""
+    text = inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("``", "")
+    return "" if text.startswith(f"{cls.__name__}(") else text

@@ -1,0 +1,1 @@
+"""``kai jobs``, ``kai queues`` and ``kai nodes``: what there is, in tables and lists."""

@@ -1,0 +1,34 @@
+"""Jobs for machines: one item for each pod group."""
+
+from typing import TYPE_CHECKING, Any
+
+from kai.api.times import instant_text
+from kai.cli.listing.joblist import reason_of
+
+if TYPE_CHECKING:
+    from kai.simulation.jobs import JobLine
+
+
+def job_values(line: "JobLine") -> dict[str, Any]:
+    """Return one job as plain values; what is not known is null."""
+    job = line.job
+    code, text = reason_of(line)
+    return {
+        "name": job.name,
+        "namespace": job.namespace,
+        "uid": line.uid or None,
+        "owner": None if line.owner is None else {"kind": line.owner.kind, "name": line.owner.name},
+        "queue": job.queue,
+        "priority": job.priority,
+        "preemptible": job.preemptible,
+        "minMember": job.minimum,
+        "pods": {"wanted": job.wanted, "running": job.placed, "waiting": job.wanted - job.placed},
+        "gpus": job.gpus / 1000,
+        "nodes": list(job.nodes),
+        "state": job.state,
+        "since": None if line.since is None else instant_text(line.since),
+        "position": line.position,
+        "orderKeys": [{"name": key.name, "value": key.value} for key in line.keys],
+        "reason": {"code": code, "text": text} if code else None,
+        "endsInSeconds": None,
+    }

@@ -1,0 +1,309 @@
+"""``kai jobs``: what runs, what waits, why, and in which order."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+from click.shell_completion import CompletionItem
+
+from kai.cli.completing import complete_queues
+from kai.cli.console import Console
+from kai.cli.deciding.report import COLORS, counted
+from kai.cli.listing.joblist import Row, rows_of
+from kai.cli.sources import Source, source_options
+from kai.cli.spans import span
+from kai.cli.tables import Column, cut_text, table
+from kai.cli.views import show
+from kai.errors import InputError
+
+if TYPE_CHECKING:
+    from kai.simulation.jobs import JobLine
+    from kai.simulation.request import Result
+
+EPILOG = """\b
+A job is a pod group. Replicas of one owner are one line; --pods unfolds them.
+GPUS is what all pods of a job want together, POS its place in line within its queue.
+
+\b
+  kai jobs -A
+  kai jobs --state waits --queue vision
+  kai jobs --from snapshot.zip -o json
+"""
+_NONE = "-"
+_FAR = float("inf")
+_SORTS: "dict[str, Callable[[Row], Any]]" = {
+    "queue": lambda row: (row.queue, row.position or 0, row.name),
+    "name": lambda row: (row.name, row.namespace),
+    "state": lambda row: (row.state, row.queue, row.name),
+    "priority": lambda row: (-row.priority, row.queue, row.name),
+    "gpus": lambda row: (-row.gpus, row.name),
+    "since": lambda row: (_FAR if row.since is None else row.since, row.name),
+    "position": lambda row: (_FAR if row.position is None else row.position, row.queue, row.name),
+}
+_WAITING = "waiting"
+_SCREEN = 30
+"""From so many jobs on, jobs of one queue with the same state and reason are counted and not listed."""
+_FIRST = 3
+"""So many of them are listed."""
+
+
+@attrs.frozen(kw_only=True)
+class Wanted:
+    """Which jobs are shown, and how."""
+
+    queue: str = ""
+    state: str = ""
+    sort: str = ""
+    pods: bool = False
+    order: bool = False
+    everything: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class JobView:
+    """The jobs of one result."""
+
+    result: "Result"
+    lines: "tuple[JobLine, ...]"
+    hidden: int
+    """Jobs of other namespaces."""
+    wanted: Wanted
+    kind: str = "JobList"
+
+    def fields(self) -> dict[str, Any]:
+        """Return every job: replicas are not folded, their owner says what belongs together."""
+        from kai.cli.listing.joblines import job_values
+
+        return {"items": [job_values(line) for line in self.lines]}
+
+    def names(self) -> list[str]:
+        """Return the pod groups."""
+        return [f"podgroup.scheduling.run.ai/{line.job.name}" for line in self.lines]
+
+    def text(self, console: Console) -> str:
+        """Return the table."""
+        rows = rows_of(self.lines, fold=not (self.wanted.pods or self.wanted.order))
+        if self.wanted.sort:
+            rows.sort(key=_SORTS[self.wanted.sort])
+        if not rows:
+            return self._nothing()
+        if self.wanted.order:
+            parts = [_order_table(rows, console)]
+        elif self.wanted.pods:
+            parts = [_pod_table(rows, console)]
+        else:
+            drawn = _table(rows, console, self._now).splitlines()
+            # A screen is short; whatever reads a pipe wants every job.
+            folds = console.width > 0 and not self.wanted.everything and len(rows) > _SCREEN
+            parts = [drawn[0], *(_folded(rows, drawn[1:], console.width) if folds else drawn[1:])]
+        return "\n".join([*parts, *self._rest()])
+
+    @property
+    def _now(self) -> float:
+        outcome = self.result.outcome
+        return 0.0 if outcome is None else outcome.case.now
+
+    def _nothing(self) -> str:
+        return "\n".join(["no jobs", *self._rest()])
+
+    def _rest(self) -> list[str]:
+        return [f"{counted(self.hidden, 'job')} of other namespaces not shown (-A)"] if self.hidden else []
+
+
+def _complete_states(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
+    return [CompletionItem(state) for state in _states() if state.startswith(begun.lower())]
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--queue", default="", shell_complete=complete_queues, help="Only jobs of this queue, or of queues below it."
+)
+@click.option(
+    "--state",
+    default="",
+    shell_complete=_complete_states,
+    help="Only jobs in this state, as the table calls it; or waiting.",
+)
+@click.option("--sort", type=click.Choice(tuple(_SORTS)), default=None, help="Sort by this column.")
+@click.option("--pods", is_flag=True, help="One line for each pod.")
+@click.option("--order", is_flag=True, help="Waiting jobs in the order they are asked, key by key.")
+@click.option("--all", "everything", is_flag=True, help="List every job, also where many are alike.")
+@source_options()
+def jobs(
+    source: Source,
+    console: Console,
+    *,
+    queue: str,
+    state: str,
+    sort: str | None,
+    pods: bool,
+    order: bool,
+    everything: bool,
+) -> int:
+    """Show what runs, what waits, why, and in which order."""
+    if pods and order:
+        raise click.UsageError("--pods and --order cannot be used together")
+    wanted = Wanted(queue=queue, state=state.lower(), sort=sort or "", pods=pods, order=order, everything=everything)
+    return show(source, console, lambda result: job_view(source, result, wanted))
+
+
+def job_view(source: Source, result: "Result", wanted: Wanted) -> JobView:
+    """Return the jobs of a result that are asked for.
+
+    Raises: InputError for a queue or a state that is not there.
+    """
+    from kai.simulation.jobs import job_lines
+
+    case, seen = source.case_of(result), result.overview
+    if result.outcome is None or seen is None:
+        return JobView(result=result, lines=(), hidden=0, wanted=wanted)
+    queues = _queues_below(result, wanted.queue)
+    chosen, hidden = [], 0
+    for line in job_lines(result.outcome, seen):
+        if queues is not None and line.job.queue not in queues:
+            continue
+        if not _is_in(wanted, line):
+            continue
+        if source.shows(case, line.job.namespace, line.labels):
+            chosen.append(line)
+        elif source.selector.matches(line.labels):
+            hidden += 1
+    return JobView(result=result, lines=tuple(chosen), hidden=hidden, wanted=wanted)
+
+
+def _queues_below(result: "Result", queue: str) -> frozenset[str] | None:
+    """Return the names of a queue and all below it; None where no queue is asked for."""
+    if not queue:
+        return None
+    seen = result.overview
+    lines = () if seen is None else seen.queues
+    parents = {line.name: line.parent for line in lines}
+    if queue not in parents:
+        wanted = f"one of {', '.join(sorted(parents))}" if parents else "a queue; there is none"
+        raise InputError.about("command line", "--queue", found=queue, wanted=wanted)
+    found = {queue}
+    for line in lines:  # parents come before their children
+        if line.parent in found:
+            found.add(line.name)
+    return frozenset(found)
+
+
+def _is_in(wanted: Wanted, line: "JobLine") -> bool:
+    if wanted.order and not line.waits:
+        return False
+    if not wanted.state:
+        return True
+    states = _states()
+    if wanted.state not in states:
+        raise InputError.about("command line", "--state", found=wanted.state, wanted=f"one of {', '.join(states)}")
+    return line.waits if wanted.state == _WAITING else line.job.state.lower() == wanted.state
+
+
+def _states() -> list[str]:
+    """Return what --state takes: the states that tables show, and what they have in common."""
+    from kai.simulation.states import State
+
+    return sorted([*(state.lower() for state in State), _WAITING])
+
+
+# -------------------------------------------------------------------------------------------------------------- tables
+
+
+def _names(rows: Sequence[Row], console: Console) -> list[str]:
+    """Return what rows are called: with their namespace where a name occurs twice, or everything is shown."""
+    counts = Counter(row.name for row in rows)
+    return [f"{row.namespace}/{row.name}" if console.wide or counts[row.name] > 1 else row.name for row in rows]
+
+
+def _table(rows: Sequence[Row], console: Console, now: float) -> str:
+    heads = [
+        Column(head="JOB"),
+        Column(head="QUEUE", drop=3),
+        Column(head="PRIO", right=True, drop=8),
+        Column(head="GPUS", right=True, drop=2),
+        Column(head="PODS", right=True, drop=4),
+        Column(head="STATE"),
+        Column(head="SINCE", right=True, drop=6),
+        Column(head="POS", right=True, drop=7),
+        Column(head="REASON", drop=1),
+        Column(head="", drop=9, least=16),
+    ]
+    out = []
+    for row, name in zip(rows, _names(rows, console), strict=True):
+        code, text = row.reason
+        since = _NONE if row.since is None else span(now - row.since)
+        out.append(
+            [
+                name,
+                row.queue,
+                str(row.priority),
+                f"{row.gpus:g}",
+                f"{row.placed}/{row.wanted}",
+                console.styled(row.state, fg=COLORS.get(row.state)),
+                since,
+                str(row.position or _NONE),
+                code or _NONE,
+                text,
+            ]
+        )
+    return table(heads, out, console.width)
+
+
+def _folded(rows: Sequence[Row], drawn: Sequence[str], width: int) -> list[str]:
+    """Return the lines of a table, with a count at the end in the place of those that are like some before them."""
+    counts = Counter(map(_look, rows))
+    seen: Counter[tuple[str, str, str]] = Counter()
+    out: list[str] = []
+    for row, line in zip(rows, drawn, strict=True):
+        look = _look(row)
+        seen[look] += 1
+        if seen[look] <= _FIRST or counts[look] < 2 * _FIRST:
+            out.append(line)
+    for (queue, state, code), count in counts.items():
+        if count >= 2 * _FIRST:
+            alike = f"all {state}, all {code}" if code else f"all {state}"
+            out.append(cut_text(f"… {count - _FIRST} more of {queue}: {alike} (--all)", width))
+    return out
+
+
+def _look(row: Row) -> tuple[str, str, str]:
+    return row.queue, str(row.state), row.reason[0]
+
+
+def _pod_table(rows: Sequence[Row], console: Console) -> str:
+    heads = [
+        Column(head="POD"),
+        Column(head="JOB", drop=3),
+        Column(head="QUEUE", drop=4),
+        Column(head="GPUS", right=True, drop=2),
+        Column(head="STATUS"),
+        Column(head="NODE"),
+    ]
+    out = []
+    for row, name in zip(rows, _names(rows, console), strict=True):
+        place = f"{row.namespace}/" if name != row.name else ""
+        for line in row.lines:
+            out += [
+                [f"{place}{pod.name}", name, row.queue, f"{pod.gpus / 1000:g}", pod.state, pod.node or _NONE]
+                for pod in line.pods
+            ]
+    return table(heads, out, console.width)
+
+
+def _order_table(rows: Sequence[Row], console: Console) -> str:
+    keys = list(dict.fromkeys(key.name for row in rows for key in row.first.keys))
+    heads = [
+        Column(head="POS", right=True),
+        Column(head="JOB"),
+        Column(head="QUEUE"),
+        *(Column(head=name.upper(), right=True, drop=len(keys) - at) for at, name in enumerate(keys)),
+        Column(head="REASON", drop=len(keys) + 1),
+    ]
+    out = []
+    for row, name in zip(rows, _names(rows, console), strict=True):
+        values = {key.name: f"{key.value:g}" for key in row.first.keys}
+        line = [str(row.position or _NONE), name, row.queue]
+        out.append([*line, *(values.get(key, _NONE) for key in keys), row.reason[0] or _NONE])
+    return table(heads, out, console.width) + "\nsmaller keys go first, from left to right; ties go by age"

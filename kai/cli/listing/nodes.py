@@ -1,0 +1,253 @@
+"""``kai nodes``: where the GPUs are, who has them, and in what pieces."""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from kai.cli.completing import complete_jobs
+from kai.cli.console import Console
+from kai.cli.deciding.report import counted
+from kai.cli.listing.cells import cells, head, legend, letters_of, shares
+from kai.cli.sources import Source, source_options
+from kai.cli.tables import Column, table, wrapped
+from kai.cli.views import show
+from kai.errors import InputError
+
+if TYPE_CHECKING:
+    from kai.simulation.request import Result
+    from kai.simulation.slots import NodeSlots
+
+EPILOG = """\b
+One cell is one GPU: the letter is the queue (small where the GPU is shared), the block how much is granted.
+Kubernetes does not say which whole GPU a pod has: whole GPUs are numbered in the order of jobs.
+
+\b
+  kai nodes
+  kai nodes --by rack --free 16
+  kai nodes --job train --from snapshot.zip
+"""
+_MAKERS = frozenset({"nvidia", "tesla", "geforce", "amd", "instinct", "quadro"})
+_ALIKE = 3
+"""From so many equal nodes in a row on, one line stands for all."""
+_SIZES = (8, 4, 2, 1)
+
+
+@attrs.frozen(kw_only=True)
+class NodeView:
+    """The nodes of one result, in parts that are labelled alike."""
+
+    result: "Result"
+    parts: "tuple[tuple[str, tuple[NodeSlots, ...]], ...]"
+    is_divided: bool
+    folds: bool
+    bare: int
+    """Nodes without GPUs, which are not shown."""
+    kind: str = "NodeList"
+
+    @property
+    def _nodes(self) -> "list[NodeSlots]":
+        return [node for _, nodes in self.parts for node in nodes]
+
+    def fields(self) -> dict[str, Any]:
+        """Return every node with its GPUs."""
+        return {"items": [_values(node) for node in self._nodes]}
+
+    def names(self) -> list[str]:
+        """Return the nodes."""
+        return [f"node/{node.name}" for node in self._nodes]
+
+    def text(self, console: Console) -> str:
+        """Return the map, what its signs mean, and what would fit now."""
+        nodes = self._nodes
+        lines = [] if nodes else ["no nodes"]
+        if nodes:
+            letters = letters_of(nodes)
+            lines += self._map(letters, console)
+            lines.append(wrapped(legend(letters, nodes), console.width, between="   "))
+            lines.append(wrapped(_room(nodes), console.width, indent="  "))
+        if self.bare:
+            lines.append(f"{counted(self.bare, 'node')} without GPUs not shown (-o wide)")
+        return "\n".join(lines)
+
+    def _map(self, letters: dict[str, str], console: Console) -> list[str]:
+        indent = "  " if self.is_divided else ""
+        most = max(len(node.slots) for node in self._nodes)
+        heads = [
+            Column(head="NODE"),
+            Column(head="TYPE", drop=2),
+            Column(head=head(most)),
+            Column(head="FREE", right=True),
+            Column(head="SHARED GPUS", drop=3, least=11),
+        ]
+        rows: list[list[str]] = []
+        titles: dict[int, str] = {}
+        for name, nodes in self.parts:
+            if self.is_divided:
+                titles[len(rows)] = _title(name, nodes)
+            for alike in _runs(nodes, folds=self.folds and not console.wide):
+                row = [_named(alike), short_type(alike[0].product), cells(alike[0], letters, console)]
+                row += [_free(alike[0]), shares(alike[0])]
+                rows.append([f"{indent}{row[0]}", *row[1:]])
+        drawn = table(heads, rows, console.width).splitlines()
+        out = drawn[:1]
+        for at, line in enumerate(drawn[1:]):
+            out += [titles[at]] if at in titles else []
+            out.append(line)
+        return out
+
+
+@click.command(epilog=EPILOG)
+@click.option("--by", default="", metavar="LABEL", help="Divide nodes by this label, or the last part of its name.")
+@click.option(
+    "--job",
+    default="",
+    metavar="NAME",
+    shell_complete=complete_jobs,
+    help="Only nodes on which this job has a place.",
+)
+@click.option("--free", type=click.IntRange(min=1), default=None, metavar="N", help="Only where N whole GPUs are free.")
+@source_options()
+def nodes(source: Source, console: Console, *, by: str, job: str, free: int | None) -> int:
+    """Show where the GPUs are, who has them, and in what pieces."""
+    return show(source, console, lambda result: node_view(source, console, result, by=by, job=job, free=free or 0))
+
+
+def node_view(source: Source, console: Console, result: "Result", *, by: str, job: str, free: int) -> NodeView:
+    """Return the nodes of a result that are asked for.
+
+    Raises: InputError for a label or a job that is not there.
+    """
+    from kai.simulation.slots import node_slots
+
+    source.case_of(result)
+    found = () if result.outcome is None else node_slots(result.outcome)
+    found = tuple(node for node in found if source.selector.matches(node.labels))
+    label = _label(by, found)
+    if job:
+        found = _with_job(job, found, result)
+    has_gpus = any(node.slots for node in found)
+    shown = [node for node in found if node.slots or console.wide or not has_gpus]
+    parts: dict[str, list[NodeSlots]] = {}
+    for node in shown:
+        parts.setdefault(node.labels.get(label, "-") if label else node.name if free else "", []).append(node)
+    kept = {name: nodes for name, nodes in sorted(parts.items()) if sum(node.free for node in nodes) >= free}
+    if not label:
+        kept = {"": [node for nodes in kept.values() for node in nodes]}
+    return NodeView(
+        result=result,
+        parts=tuple((name, tuple(nodes)) for name, nodes in kept.items()),
+        is_divided=bool(label),
+        folds=not job,
+        bare=len(found) - len(shown),
+    )
+
+
+def _label(by: str, nodes: "Sequence[NodeSlots]") -> str:
+    """Return the label that ``by`` names: whole, or by the last part of its name."""
+    known = sorted({key for node in nodes for key in node.labels})
+    if not by or by in known:
+        return by
+    near = [key for key in known if key.rpartition("/")[2] == by]
+    if len(near) == 1:
+        return near[0]
+    wanted = f"one of {', '.join(near or known)}" if known else "a label of nodes; they have none"
+    raise InputError.about("command line", "--by", found=by, wanted=wanted)
+
+
+def _with_job(job: str, nodes: "Sequence[NodeSlots]", result: "Result") -> "tuple[NodeSlots, ...]":
+    namespace, _, name = job.rpartition("/")
+    seen = result.overview
+    if seen is None or not any(each.name == name and namespace in {"", each.namespace} for each in seen.jobs):
+        raise InputError.about("command line", "--job", found=job, wanted="a job, as kai jobs lists it")
+    return tuple(
+        node
+        for node in nodes
+        if any(user.job == name and namespace in {"", user.namespace} for slot in node.slots for user in slot.users)
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- text
+
+
+def short_type(product: str) -> str:
+    """Return the part of a product's name that people use: ``H100`` of ``NVIDIA-H100-80GB-HBM3``."""
+    parts = [part for part in re.split(r"[-_ ]", product) if part and part.lower() not in _MAKERS]
+    return next((part for part in parts if any(char.isdigit() for char in part)), parts[0] if parts else "-")
+
+
+def _title(name: str, nodes: "Sequence[NodeSlots]") -> str:
+    gpus = sum(node.gpus for node in nodes)
+    return f"{name} · {counted(gpus, 'GPU')} · {sum(node.free for node in nodes)} free"
+
+
+def _free(node: "NodeSlots") -> str:
+    if node.over:
+        return f"over by {node.over}"
+    return str(node.free) if node.ready else "off"
+
+
+def _named(alike: "Sequence[NodeSlots]") -> str:
+    if len(alike) == 1:
+        return alike[0].name
+    return f"{alike[0].name} … {alike[-1].name} ({len(alike)})"
+
+
+def _runs(nodes: "Sequence[NodeSlots]", *, folds: bool) -> "list[list[NodeSlots]]":
+    """Return nodes in runs of equal ones; short runs are taken apart."""
+    runs: list[list[NodeSlots]] = []
+    for node in nodes:
+        if runs and folds and _look(runs[-1][0]) == _look(node):
+            runs[-1].append(node)
+        else:
+            runs.append([node])
+    return [part for run in runs for part in ([run] if len(run) >= _ALIKE else [[node] for node in run])]
+
+
+def _look(node: "NodeSlots") -> tuple[object, ...]:
+    """Return what is equal for nodes that look the same."""
+    slots = [(slot.state, [(user.queue, user.share, user.state) for user in slot.users]) for slot in node.slots]
+    return node.product, node.ready, slots
+
+
+def _room(nodes: "Sequence[NodeSlots]") -> str:
+    """Return how many pods of some sizes would fit now, by GPUs alone."""
+    free, total = sum(node.free for node in nodes), sum(node.gpus for node in nodes)
+    if not free:
+        return f"largest gang that would start now without evicting: none, 0 of {total} GPUs are free"
+    fits = [(size, sum(node.free // size for node in nodes)) for size in _SIZES]
+    told = ", or ".join(f"{counted(count, 'pod')} x {counted(size, 'GPU')}" for size, count in fits if count)
+    return f"largest gang that would start now without evicting: {told} ({free} of {total} GPUs are free)"
+
+
+def _values(node: "NodeSlots") -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "labels": dict(node.labels),
+        "gpuType": node.product or None,
+        "ready": node.ready,
+        "gpus": [
+            {
+                "index": at,
+                "uuid": None,
+                "free": (1000 - slot.granted) / 1000 if slot.state in {"free", "shared"} else 0.0,
+                "state": slot.state,
+                "users": [
+                    {
+                        "job": user.job,
+                        "namespace": user.namespace,
+                        "queue": user.queue or None,
+                        "pod": user.pod,
+                        "share": user.share / 1000,
+                        "state": user.state,
+                    }
+                    for user in slot.users
+                ],
+            }
+            for at, slot in enumerate(node.slots)
+        ],
+        "free": {"whole": node.free, "fractions": round(node.fractions, 3)},
+        "domains": dict(node.domains),
+    }

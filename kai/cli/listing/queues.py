@@ -1,0 +1,138 @@
+"""``kai queues``: who is entitled to what, who has it, who wants it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from kai.cli.completing import complete_queues
+from kai.cli.console import Console
+from kai.cli.listing.shares import CPU, GPU, MEMORY, RESOURCES, legend, queue_tree
+from kai.cli.sources import Source, source_options
+from kai.cli.tables import wrapped
+from kai.cli.views import show
+from kai.errors import InputError
+
+if TYPE_CHECKING:
+    from kai.model.queue import Queue
+    from kai.simulation.overview import QueueLine
+    from kai.simulation.request import Result
+
+EPILOG = """\b
+Amounts are those of the queue and all queues below it. FAIR is the fair share: quota, and a part of what
+others leave, as far as the queue asks for it. WANT is what runs and what waits.
+
+\b
+  kai queues
+  kai queues team-a --resource cpu
+  kai queues --from snapshot.zip -o json
+"""
+
+
+@attrs.frozen(kw_only=True)
+class QueueView:
+    """The queues of one result."""
+
+    result: "Result"
+    lines: "tuple[QueueLine, ...]"
+    resource: int | None
+    """The one that is asked for; None for what the cluster is about."""
+    flat: bool
+    kind: str = "QueueList"
+
+    def fields(self) -> dict[str, Any]:
+        """Return every queue with all its resources."""
+        from kai.cli.deciding.documents import queue_values
+
+        outcome = self.result.outcome
+        facts = {} if outcome is None else {queue.name: queue for queue in outcome.last.snapshot.queues}
+        return {"items": [_completed(queue_values(line), facts.get(line.name)) for line in self.lines]}
+
+    def names(self) -> list[str]:
+        """Return the queues."""
+        return [f"queue.scheduling.run.ai/{line.name}" for line in self.lines]
+
+    def text(self, console: Console) -> str:
+        """Return the tree with bars, and who would have more."""
+        seen = self.result.overview
+        if seen is None or not self.lines:
+            return "no queues"
+        shown = [attrs.evolve(line, last=()) for line in self.lines] if self.flat else self.lines
+        if self.resource is not None:
+            resources = [self.resource]
+        elif console.wide:
+            resources = [GPU, CPU, MEMORY]
+        else:
+            resources = [GPU if seen.totals[GPU] else CPU]
+        trees = [queue_tree(shown, seen.totals[resource], resource, console) for resource in resources]
+        parts = ["\n\n".join(trees), legend(console)]
+        hungry = _hungriest(self.lines, resources[0])
+        return "\n".join([*parts, wrapped(hungry, console.width, indent="  ")] if hungry else parts)
+
+
+@click.command(epilog=EPILOG)
+@click.argument("queue", required=False, default="", shell_complete=complete_queues)
+@click.option("--resource", type=click.Choice(tuple(RESOURCES)), default=None, help="Show this resource.")
+@click.option("--flat", is_flag=True, help="A plain list by name, without the tree.")
+@source_options()
+def queues(source: Source, console: Console, *, queue: str, resource: str | None, flat: bool) -> int:
+    """Show who is entitled to what, who has it, and who wants it: all queues, or QUEUE and those below it."""
+    chosen = None if resource is None else RESOURCES[resource]
+    return show(source, console, lambda result: queue_view(source, result, queue, chosen, flat=flat))
+
+
+def queue_view(source: Source, result: "Result", queue: str, resource: int | None, *, flat: bool) -> QueueView:
+    """Return the queues of a result that are asked for.
+
+    Raises: InputError for a queue that is not there.
+    """
+    seen = result.overview
+    lines = () if seen is None else seen.queues
+    if queue:
+        lines = _subtree(lines, queue)
+    labels = {each.metadata.name: each.metadata.labels for each in source.case_of(result).objects.queues}
+    chosen = [line for line in lines if source.selector.matches(labels.get(line.name, {}))]
+    if flat:
+        chosen.sort(key=lambda line: line.name)
+    return QueueView(result=result, lines=tuple(chosen), resource=resource, flat=flat)
+
+
+def _subtree(lines: "Sequence[QueueLine]", queue: str) -> "tuple[QueueLine, ...]":
+    """Return a queue and all below it, drawn as a tree of its own."""
+    top = next((line for line in lines if line.name == queue), None)
+    if top is None:
+        names = ", ".join(sorted(line.name for line in lines))
+        raise InputError.about("command line", "QUEUE", found=queue, wanted=f"one of {names}" if names else "none")
+    found, below = [], {queue}
+    for line in lines:  # parents come before their children
+        if line.name == queue or line.parent in below:
+            below.add(line.name)
+            found.append(attrs.evolve(line, last=line.last[top.depth :]))
+    return tuple(found)
+
+
+def _hungriest(lines: "Sequence[QueueLine]", resource: int) -> str:
+    """Return a sentence about the leaf queue that wants most beyond what it has; "" where no queue wants more."""
+    unit, noun = {GPU: (1000.0, "GPUs"), CPU: (1000.0, "cores"), MEMORY: (1e9, "GB")}[resource]
+    leaves = [line for line in lines if line.leaf]
+    if not leaves:
+        return ""
+    line = max(leaves, key=lambda line: line.shares[resource].wanted - line.shares[resource].used)
+    share = line.shares[resource]
+    more = (share.wanted - share.used) / unit
+    if more < 0.0005:
+        return ""
+    at = share.fair_share - share.used
+    standing = "is at" if abs(at) < unit / 1000 else "is above" if at < 0 else "is below"
+    return f"{line.name} wants {more:.4g} {noun} more and {standing} its fair share. kai why queue/{line.name}"
+
+
+def _completed(values: dict[str, Any], facts: "Queue | None") -> dict[str, Any]:
+    """Return the values of a queue with its weights and its past usage."""
+    for key, name in (("gpus", "gpu"), ("cpuMillis", "cpu"), ("memoryBytes", "memory")):
+        values[key] |= {
+            "weight": None if facts is None else getattr(facts.weight, name),
+            "usage": None if facts is None else getattr(facts.usage, name),
+        }
+    return values

@@ -1,0 +1,113 @@
+"""Reading a configuration that the command line names: a file of the scheduler, or a SchedulingShard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from kai.api.documents import load_documents, load_values
+from kai.cli.running.flags import Given, with_texts
+from kai.cli.running.roleflags import FLAGS, SCHEDULER
+from kai.cli.running.shards import Rendered, is_shard, render
+from kai.configuration.reading import Configuration, read_configuration
+from kai.configuration.registry import Registry
+from kai.errors import ConfigError, InputError
+
+_KEY: Final = "config.yaml"
+
+
+@attrs.frozen(kw_only=True)
+class Setup:
+    """A configuration as it was found."""
+
+    configuration: Configuration
+    document: Mapping[str, Any] | None
+    """The file's own words, or those that a shard comes to; None where there are none."""
+    shard: Rendered | None = None
+    """What a SchedulingShard comes to; None for a file of the scheduler."""
+    said: frozenset[str] = frozenset()
+    """Which of the scheduler's parameters it speaks of."""
+
+
+def load_setup(path: str, registry: Registry | None = None) -> Setup:
+    """Return what a file says: in the peer's form or ours, bare or in a config map, or as a SchedulingShard.
+
+    Raises: ConfigError.
+    """
+    document, shard = _found(path)
+    configuration = read_configuration(document, path, registry)
+    if shard is not None:
+        configuration = attrs.evolve(configuration, notes=(*shard.notes, *configuration.notes))
+    return Setup(configuration=configuration, document=document, shard=shard, said=_said(document))
+
+
+def load_configuration(path: str, registry: Registry | None = None) -> Configuration:
+    """Return the configuration in the file, or that of a shard without its flags.
+
+    Raises: ConfigError.
+    """
+    return load_setup(path, registry).configuration
+
+
+def with_shard(given: Given, path: str) -> Given:
+    """Return the flags with those that a SchedulingShard in the file stands for; what was given itself counts.
+
+    Raises: ConfigError.
+    """
+    _, shard = _found(path)
+    if shard is None:
+        return given
+    return with_texts(given, {name: (text, f"{path}: --{name}") for name, text in shard.flags.items()}, FLAGS)
+
+
+def _found(path: str) -> tuple[Any, Rendered | None]:
+    try:
+        text: str | bytes = Path(path).read_bytes()
+        values = load_values(text, path)
+        if len(values) == 1 and isinstance(values[0], Mapping) and values[0].get("kind") == "ConfigMap":
+            text = _carried(values[0], path)
+            values = load_values(text, f"{path}: data.{_KEY}")
+        documents = load_documents(text, path) if values and _is_manifest(values[0]) else ()
+    except OSError as error:
+        if isinstance(error, FileNotFoundError):
+            raise ConfigError(f"{path}: no such file") from None
+        raise ConfigError(f"{path}: found {error.strerror or error}, expected a configuration file") from None
+    except InputError as error:
+        raise ConfigError(*error.messages) from None
+    if documents:
+        known = (name for name, flag in FLAGS.items() if SCHEDULER in flag.roles)
+        shard = render(documents, path, known)
+        return shard.document, shard
+    if len(values) > 1:
+        raise ConfigError(f"{path}: found {len(values)} documents, expected one")
+    return (values[0] if values else None), None
+
+
+def _carried(config_map: Mapping[str, Any], path: str) -> str:
+    """Return the configuration in a config map, such as the peer's operator makes for a shard.
+
+    Raises: ConfigError for one without.
+    """
+    held = config_map.get("data")
+    text = held.get(_KEY) if isinstance(held, Mapping) else None
+    if not isinstance(text, str):
+        keys = ", ".join(map(str, held)) if isinstance(held, Mapping) else ""
+        raise ConfigError(f"{path}: data: found {keys or 'nothing'}, expected {_KEY} with a configuration")
+    return text
+
+
+def _is_manifest(value: object) -> bool:
+    return is_shard(value) or (isinstance(value, Mapping) and str(value.get("kind", "")).endswith("List"))
+
+
+def _said(document: object) -> frozenset[str]:
+    """Return the parameters that a configuration speaks of."""
+    if not isinstance(document, Mapping):
+        return frozenset()
+    own = document.get("parameters")
+    theirs = {"queueDepthPerAction": "queue_depth", "scenarioSearchBudgets": "budgets"}
+    found = {ours for key, ours in theirs.items() if document.get(key)}
+    return frozenset(found | set(own if isinstance(own, Mapping) else ()))

@@ -1,0 +1,335 @@
+"""One process: its connection to a cluster, its listeners, its roles, its end.
+
+All roles share one client and one store. A role other than the scheduler works while this process leads, its writes
+fenced by the term; the scheduler looks after its terms itself. On SIGTERM or SIGINT the roles stop, then the lease is
+given back, so that the next leader need not wait for it to run out.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import anyio
+import attrs
+import structlog
+from prometheus_client import REGISTRY, CollectorRegistry
+
+from kai.api.bindrequest import BindRequest
+from kai.api.core import ConfigMap
+from kai.api.kinds import ApiObject
+from kai.api.node import Node
+from kai.api.pod import Pod
+from kai.api.queue import Queue
+from kai.cli.distribution import DISTRIBUTION, installed
+from kai.cli.running.flags import Given
+from kai.cli.running.lives import Life
+from kai.cli.running.roleflags import ADMISSION, BINDER, FLAGS, LEASES, SCHEDULER, TOGETHER
+from kai.cli.running.rolemetrics import ApiCalls, RoleMetrics
+from kai.cli.running.roles import (
+    SCHEDULER_WATCHES,
+    Neighbour,
+    Role,
+    binder,
+    configuration_path,
+    controller,
+    scheduler_settings,
+    watches_of_plugins,
+)
+from kai.cli.running.webhooks import CertificateSource, admission_settings, doors, wanted_certificate
+from kai.cluster.connect import Connection, Options, connect
+from kai.cluster.credentials import Source
+from kai.cluster.leading import FENCE_DELAY, SoleLeadership, fresh_identity
+from kai.cluster.lease import LeaseSettings
+from kai.cluster.port import Cluster, Leadership, Term
+from kai.cluster.store import Watched
+from kai.errors import KaiError
+from kai.telemetry.exposition import metrics_route
+from kai.telemetry.listener import LOOPBACK, Address, Route, listen, read_address
+from kai.telemetry.probes import Probes
+from kai.telemetry.tracing import Tracing, make_tracing
+
+_METRICS_FLAGS: Final = ("listen-address", "metrics-bind-address", "metrics-listen-address")
+_PROBES_FLAGS: Final = ("health-probe-bind-address",)
+_METRICS_PORT: Final = 8080
+_PROBES_PORT: Final = 8081
+_NAMESPACE: Final = "kai-scheduler"
+
+
+@attrs.define
+class Process:
+    """What a command line asks for."""
+
+    given: Given
+    roles: tuple[str, ...]
+    environment: Mapping[str, str]
+    registry: CollectorRegistry = REGISTRY
+    probes: Probes = attrs.field(factory=Probes)
+    _life: Life | None = None
+    """This life of our container, where we compete for a lease."""
+
+    @classmethod
+    def of(cls, given: Given, environment: Mapping[str, str] | None = None) -> Process:
+        """Return the process that a command line asks for.
+
+        Raises: ConfigError for a configuration file that cannot be read.
+        """
+        path = configuration_path(given) if SCHEDULER in (given.roles or TOGETHER) else ""
+        if path:
+            from kai.cli.running.configuring import with_shard
+
+            given = with_shard(given, path)
+        return cls(given, given.roles or TOGETHER, dict(os.environ) if environment is None else environment)
+
+    async def run(self) -> None:
+        """Work until a signal ends it.
+
+        Raises: ConfigError for settings that cannot be used; UnauthorizedError when the API server does not know us.
+        """
+        self._say_what_is_ignored()
+        tracing = make_tracing("kai", endpoint=self.given.text("otlp-endpoint"))
+        plan = self._plan(tracing)
+        try:
+            async with connect(self._options(plan)) as connection:
+                self._say_what_begins(connection)
+                await self._serve(connection, plan, tracing)
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+        finally:
+            if self._life is not None:
+                self._life.end()
+            await anyio.to_thread.run_sync(tracing.close)
+
+    def _say_what_is_ignored(self) -> None:
+        for name in sorted(self.given.named):
+            if FLAGS[name].inert:
+                structlog.get_logger().warning("flag without effect", flag=f"--{name}", instead=FLAGS[name].inert)
+
+    def _say_what_begins(self, connection: Connection) -> None:
+        """Say what runs, against which server, and as whom."""
+        credentials = None if connection.account is None else connection.account.credentials
+        structlog.get_logger().info(
+            "starting",
+            version=installed(DISTRIBUTION),
+            roles=list(self.roles),
+            server="" if credentials is None else credentials.server,
+            account="" if credentials is None else credentials.account,
+            profile=(configuration_path(self.given) or "default") if SCHEDULER in self.roles else None,
+        )
+
+    # --- Roles ---------------------------------------------------------------------------------------------------
+
+    def _plan(self, tracing: Tracing) -> _Plan:
+        """Return what is to run.
+
+        Raises: ConfigError for settings that cannot be used.
+        """
+        given = self.given
+        metrics = RoleMetrics(
+            self.registry,
+            given.text("metrics-namespace"),
+            given.mapping("queue-label-to-metric-label"),
+            given.mapping("queue-label-to-default-metric-value"),
+        )
+        plan = _Plan()
+        for name in self.roles:
+            if name == SCHEDULER:
+                plan.settings = scheduler_settings(self._with_namespace())
+                for note in plan.settings.configuration.notes:
+                    structlog.get_logger().warning("configuration", note=note)
+            elif name == ADMISSION:
+                plan.kinds.append(Queue)
+            elif name == BINDER:
+                role, neighbour = binder(given, metrics.observe, tracing)
+                plan.others.append(role)
+                plan.neighbour = neighbour if given.truth("hand-over") else None
+            else:
+                plan.others.append(controller(name, given, metrics.observe))
+        plan.certificate = wanted_certificate(given, self.roles)
+        return plan
+
+    def _with_namespace(self) -> Given:
+        values = {**self.given.values, "namespace": self._namespace()}
+        return attrs.evolve(self.given, values=values)
+
+    def _namespace(self) -> str:
+        return self.given.text("namespace") or self.environment.get("POD_NAMESPACE") or _NAMESPACE
+
+    def _options(self, plan: _Plan) -> Options:
+        given = self.given
+        source = Source(kubeconfig=given.text("kubeconfig"), context=given.text("context"), server=given.text("server"))
+        return Options(
+            component=plan.component(given.text("scheduler-name")),
+            watched=tuple(plan.watched()),
+            source=attrs.evolve(source, environment=self.environment),
+            lease=self._lease(plan) if given.truth("leader-elect") else None,
+        )
+
+    def _lease(self, plan: _Plan) -> LeaseSettings:
+        name = plan.settings.lease_name if plan.settings is not None else LEASES[self.roles[0]]
+        self._life = Life.begin(self.environment, self.roles)
+        return self._life.lease(self.given, self._namespace(), name)
+
+    # --- Work ----------------------------------------------------------------------------------------------------
+
+    async def _serve(self, connection: Connection, plan: _Plan, tracing: Tracing) -> None:
+        leadership: Leadership = connection.leadership or SoleLeadership(fresh_identity(platform.node()))
+        connection.api.leadership = leadership  # what fences writes, also without an election
+        self.probes.add("cluster", lambda: "; ".join(connection.problems()))
+        self.registry.register(ApiCalls(connection.sender.sent, self.given.text("metrics-namespace")))
+        local: dict[str, Route] = {}
+        bare: tuple[str, ...] = ()
+        work: list[Callable[[], Any]] = []
+        if plan.settings is not None:
+            from kai.scheduler.service import make_scheduler
+
+            scheduler = make_scheduler(
+                connection,
+                plan.settings,
+                leadership,
+                registry=self.registry,
+                tracing=tracing,
+                hand_over=plan.neighbour.offer if plan.neighbour else None,
+                carry_out=plan.neighbour.carry_out if plan.neighbour else None,
+            )
+            self.probes.add(SCHEDULER, scheduler.problem)
+            self.probes.add_note(SCHEDULER, scheduler.note)
+            local, bare = scheduler.routes(), scheduler.metrics.bare.names
+            work.append(scheduler.run)
+        async with anyio.create_task_group() as tasks:
+            for address, routes in self._listeners(local, bare).items():
+                await tasks.start(listen, address, routes)
+            tasks.start_soon(connection.run)
+            if plan.certificate is not None:
+                from kai.admission.serving import serve_webhooks
+
+                port = self.given.whole("webhook-addr")
+                open_doors = doors(admission_settings(self.given), connection.store)
+                identity = plan.certificate.identity(connection, self._namespace(), self.probes)
+                tasks.start_soon(serve_webhooks, port, identity, open_doors)
+            async with anyio.create_task_group() as roles:
+                roles.start_soon(_until_signalled, roles.cancel_scope)
+                for each in work:
+                    roles.start_soon(each)
+                for role in plan.others:
+                    roles.start_soon(_while_leading, role, connection, leadership)
+            if connection.leadership is not None:
+                await connection.leadership.give_back()
+            tasks.cancel_scope.cancel()
+
+    def _listeners(self, local: Mapping[str, Route], bare: Iterable[str]) -> dict[Address, dict[str, Route]]:
+        """Return what is answered where; paths that meet on one port share its listener.
+
+        Nothing listens beyond this machine unless a flag says so.
+        """
+        out: dict[Address, dict[str, Route]] = {}
+
+        def add(address: Address | None, routes: Mapping[str, Route]) -> None:
+            if address is not None:
+                same = next((each for each in out if each.port == address.port), address)
+                if same != address and same.host == LOOPBACK:
+                    out[address] = out.pop(same)
+                    same = address
+                out.setdefault(same, {}).update(routes)
+
+        add(self._address(_METRICS_FLAGS, _METRICS_PORT), {"/metrics": metrics_route(self.registry, bare)})
+        add(self._address(_PROBES_FLAGS, _PROBES_PORT), self.probes.routes())
+        if local:
+            add(Address(LOOPBACK, self.given.whole("plugin-server-port")), local)
+        return out
+
+    def _address(self, flags: Sequence[str], port: int) -> Address | None:
+        """Return the address in the first of these flags that was given; the port on this machine only otherwise."""
+        for name in flags:
+            if name in self.given.named:
+                return read_address(self.given.text(name), f"--{name}")
+        return Address(LOOPBACK, port)
+
+
+@attrs.define
+class _Plan:
+    settings: Any = None
+    """Of the scheduler; None where it does not run here."""
+    others: list[Role] = attrs.field(factory=list)
+    neighbour: Neighbour | None = None
+    """The binder, where it runs here and takes orders from the scheduler itself."""
+    kinds: list[type[ApiObject]] = attrs.field(factory=list)
+    """Kinds that are needed besides those of roles."""
+    certificate: CertificateSource | None = None
+    """Where the certificate of the webhooks comes from; None where none are served."""
+
+    def component(self, scheduler_name: str) -> str:
+        """Return under which name events are reported."""
+        if self.settings is not None:
+            return scheduler_name
+        return self.others[0].name if self.others else ADMISSION
+
+    def watched(self) -> Sequence[Watched]:
+        """Return the kinds that some role here needs, once each."""
+        wanted: dict[type[ApiObject], None] = {}
+        if self.settings is not None:
+            wanted = dict.fromkeys((*SCHEDULER_WATCHES, *watches_of_plugins(self.settings.configuration)))
+        for kinds in (self.kinds, *(role.watched for role in self.others)):
+            wanted.update(dict.fromkeys(kinds))
+        # Failed pods hold nothing and want nothing; only the scheduler can do without them.
+        return [
+            Watched(
+                cls=cls,
+                field_selector="status.phase!=Failed" if cls is Pod and not self.others else "",
+                metadata_only=cls is ConfigMap,  # which are there; a reader of one asks the API server for it
+            )
+            for cls in wanted
+        ]
+
+
+async def _while_leading(role: Role, connection: Connection, leadership: Leadership) -> None:
+    """Let a role work in each of our terms, on what a list by quorum showed after it began."""
+    store, clock = connection.store, connection.clock
+    while True:
+        term = await leadership.begun()
+        await store.synced()
+        if connection.leadership is not None:
+            await clock.sleep(FENCE_DELAY)
+            await store.refresh(Pod, Node, BindRequest)
+        if not leadership.holds(term):
+            continue
+        structlog.get_logger().info("role begins", role=role.name)
+        await _in_term(role, connection, leadership, term)
+
+
+async def _in_term(role: Role, connection: Connection, leadership: Leadership, term: Term) -> None:
+    cluster = Cluster(
+        store=connection.store,
+        api=connection.api.fenced(term),
+        clock=connection.clock,
+        draw=connection.draw,
+        way=connection.way,
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_work, role, cluster)
+        await leadership.ended(term)
+        tasks.cancel_scope.cancel()
+
+
+async def _work(role: Role, cluster: Cluster) -> None:
+    await role.work(cluster)
+
+
+async def _until_signalled(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            structlog.get_logger().info("ending", signal=signal.Signals(number).name)
+            scope.cancel()
+            return
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error of ours in a group, or else the first of all."""
+    known = group.subgroup(KaiError)
+    error: BaseException = known if known is not None else group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,334 @@
+"""The roles: settings from flags, and what each role runs on a cluster that is open. Imports a role when it starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import attrs
+
+from kai.api.bindrequest import BindRequest
+from kai.api.core import Namespace
+from kai.api.kinds import ApiObject
+from kai.api.objects import FIELD_OF
+from kai.cli.running.flags import Given
+from kai.cli.running.ownpod import END_AT_ONCE, HOLD_GPU, own_image
+from kai.cli.running.roleflags import BINDER, POD_GROUPS, PODGROUPER, QUEUES, SCALE, SCHEDULER, TOGETHER
+from kai.cluster.port import Cluster
+from kai.cluster.signals import Observe
+from kai.errors import ConfigError
+
+if TYPE_CHECKING:  # OpenTelemetry takes a quarter of a second, which not every role needs
+    from kai.telemetry.tracing import Tracing
+
+Work: TypeAlias = Callable[[Cluster], Awaitable[None]]
+"""Works on a cluster until cancelled."""
+
+
+@attrs.frozen(kw_only=True)
+class Role:
+    """A role that is ready to start."""
+
+    name: str
+    watched: tuple[type[ApiObject], ...]
+    work: Work
+
+
+def controller(name: str, given: Given, observe: Observe) -> Role:
+    """Return a role other than the scheduler.
+
+    Raises: ConfigError for settings that cannot be used.
+    """
+    make = {BINDER: _binder, PODGROUPER: _podgrouper, POD_GROUPS: _pod_groups, QUEUES: _queues, SCALE: _scale}
+    return make[name](given, observe)
+
+
+_BIND_REQUESTS: Final = ("needed", "always")
+_LINK_DELAY: Final = 10.0
+_MOST_LOOKS: Final = 64
+
+
+@attrs.frozen(kw_only=True)
+class Neighbour:
+    """The binder, for a scheduler in the same process."""
+
+    offer: Callable[[BindRequest], None]
+    """Takes an order that is written."""
+    carry_out: Callable[[BindRequest, Callable[[str], None]], bool]
+    """Carries out an order that is not; see `kai.scheduler.outbox.CarryOut`."""
+
+
+# --- Scheduler -----------------------------------------------------------------------------------------------------
+
+
+def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings, whose import costs numpy
+    """Return the settings of the scheduler.
+
+    Raises: ConfigError.
+    """
+    from kai.scheduler.settings import EvictBy, SchedulerSettings
+    from kai.scheduler.usage import usage_address
+
+    if given.text("evict-by") not in {each.value for each in EvictBy}:
+        found, wanted = given.text("evict-by"), ", ".join(each.value for each in EvictBy)
+        raise ConfigError(f"--evict-by: found {found!r}, expected one of {wanted}")
+    if given.text("bind-requests") not in _BIND_REQUESTS:
+        found, wanted = given.text("bind-requests"), ", ".join(_BIND_REQUESTS)
+        raise ConfigError(f"--bind-requests: found {found!r}, expected one of {wanted}")
+    configuration, document = configuration_of(given)
+    usage = configuration.usage
+    return SchedulerSettings(
+        usage_address="" if usage is None else usage_address(usage, os.environ),
+        configuration=configuration,
+        document=document,
+        intake=intake_of(given),
+        namespace=given.text("namespace"),
+        metrics_namespace=given.text("metrics-namespace"),
+        leader_elect=given.truth("leader-elect"),
+        period_seconds=max(0.01, given.number("schedule-period")),
+        status_writers=max(1, given.whole("num-of-status-recording-workers")),
+        evict_by=EvictBy(given.text("evict-by")),
+        mark_victims=given.truth("update-pod-eviction-condition"),
+        announce_binds=given.truth("announce-binds"),
+        direct_binds=given.text("bind-requests") == "needed",
+        decision_log=given.text("decision-log"),
+        decision_log_megabytes=given.whole("decision-log-megabytes"),
+        decision_log_files=given.whole("decision-log-files"),
+    )
+
+
+def configuration_path(given: Given) -> str:
+    """Return the file with the scheduler's configuration; "" without one.
+
+    Raises: ConfigError for two that differ.
+    """
+    ours, theirs = given.text("config"), given.text("scheduler-conf")
+    if ours and theirs and ours != theirs:
+        raise ConfigError(f"--config: found {ours!r} beside --scheduler-conf={theirs}, expected one of them")
+    return ours or theirs
+
+
+def configuration_of(given: Given) -> tuple[Any, Mapping[str, object] | None]:
+    """Return the configuration with what flags say, and the document that it was read from.
+
+    Raises: ConfigError.
+    """
+    from kai.cli.running.configuring import load_setup
+    from kai.configuration.reading import default_configuration
+
+    path = configuration_path(given)
+    setup = load_setup(path) if path else None
+    configuration = default_configuration() if setup is None else setup.configuration
+    parameters = attrs.evolve(
+        configuration.parameters,
+        scheduler_name=given.text("scheduler-name"),
+        max_consolidation_preemptees=max(-1, given.whole("max-consolidation-preemptees")),
+        allow_consolidating_reclaim=given.truth("allow-consolidating-reclaim"),
+        use_scheduling_signatures=given.truth("use-scheduling-signatures"),
+        default_staleness_grace_seconds=given.number("default-staleness-grace-period"),
+        restrict_node_scheduling=given.truth("restrict-node-scheduling"),
+        cpu_worker_label=given.text("cpu-worker-node-label-key"),
+        gpu_worker_label=given.text("gpu-worker-node-label-key"),
+        detailed_fit_errors=given.truth("detailed-fit-errors"),
+    )
+    return attrs.evolve(configuration, parameters=parameters), None if setup is None else setup.document
+
+
+def intake_of(given: Given) -> Any:  # noqa: ANN401 - as above
+    """Return how the cluster becomes a snapshot."""
+    from kai.intake import IntakeSettings
+
+    return IntakeSettings(
+        node_pool_label=given.text("nodepool-label-key"),
+        node_pool=given.text("partition-label-value"),
+        stuck_in_releasing_seconds=given.number("stuck-in-releasing-threshold"),
+        full_hierarchy_fairness=given.truth("full-hierarchy-fairness"),
+        scheduler_name=given.text("scheduler-name"),
+        reservation_namespace=given.text("resource-reservation-namespace"),
+        reservation_app=given.text("resource-reservation-app-label"),
+        queue_label_key=given.text("queue-label-key"),
+        restrict_node_scheduling=given.truth("restrict-node-scheduling"),
+        cpu_worker_label=given.text("cpu-worker-node-label-key"),
+        gpu_worker_label=given.text("gpu-worker-node-label-key"),
+        mig_worker_label=given.text("mig-worker-node-label-key"),
+        schedule_csi_storage=given.truth("schedule-csi-storage"),
+        namespace_shapes=max(0, given.whole("max-pending-shapes-per-namespace")),
+    )
+
+
+SCHEDULER_WATCHES: tuple[type[ApiObject], ...] = tuple(FIELD_OF)
+
+
+def watches_of_plugins(configuration: Any) -> tuple[type[ApiObject], ...]:  # noqa: ANN401 - as above
+    """Return the kinds that plugins of a configuration read besides those of kai.
+
+    Raises: ConfigError for a kind that kai reads itself.
+    """
+    from kai.api.declaring import declare
+    from kai.configuration.registry import Registry
+
+    found = Registry.installed().objects(entry.name for entry in configuration.plugins)
+    classes = [declare(each.api_version, each.kind, each.plural, namespaced=each.namespaced) for each in found]
+    return tuple(cls for cls in classes if cls not in SCHEDULER_WATCHES)
+
+
+# --- The others ----------------------------------------------------------------------------------------------------
+
+
+def _binder(given: Given, observe: Observe) -> Role:
+    return binder(given, observe)[0]
+
+
+def binder(given: Given, observe: Observe, tracing: Tracing | None = None) -> tuple[Role, Neighbour]:
+    """Return the binder, and the ways to hand it an order within this process.
+
+    Raises: ConfigError.
+    """
+    from kai.api.codec import structure_as
+    from kai.binder.service import WATCHED, BinderService, make_binder, untraced
+    from kai.binder.settings import BinderSettings, PodResources, ReservationSettings
+    from kai.binder.steps import StepOptions
+
+    resources = given.mapping("resource-reservation-pod-resources")
+    reservation = ReservationSettings(
+        namespace=given.text("resource-reservation-namespace"),
+        service_account=given.text("resource-reservation-service-account"),
+        app_label=given.text("resource-reservation-app-label"),
+        image=given.text("resource-reservation-pod-image"),
+        runtime_class=given.text("runtime-class-name"),
+        timeout_seconds=float(given.whole("resource-reservation-allocation-timeout")),
+        fake_gpu_nodes=given.truth("fake-gpu-nodes"),
+        resources=structure_as(PodResources, resources),
+        pod_security_context=given.mapping("resource-reservation-pod-security-context"),
+        container_security_context=given.mapping("resource-reservation-container-security-context"),
+    )
+    settings = BinderSettings(
+        scheduler_name=given.text("scheduler-name"),
+        node_pool_label=given.text("nodepool-label-key"),
+        reservation=reservation,
+        concurrency=max(1, given.whole("max-concurrent-reconciles")),
+        first_delay_seconds=float(max(1, given.whole("rate-limiter-base-delay"))),
+        longest_delay_seconds=float(max(1, given.whole("rate-limiter-max-delay"))),
+    )
+    steps = {name: structure_as(StepOptions, options) for name, options in given.mapping("plugins").items()}
+    running: list[BinderService] = []
+
+    async def work(cluster: Cluster) -> None:
+        chosen = settings
+        if not reservation.image:
+            ours = attrs.evolve(reservation, image=await own_image(cluster, os.environ), args=HOLD_GPU)
+            chosen = attrs.evolve(settings, reservation=ours)
+        traced = untraced if tracing is None else tracing.continued
+        service = make_binder(cluster, chosen, steps, observe=observe, traced=traced)
+        running.append(service)
+        try:
+            await service.run()
+        finally:
+            running.clear()
+
+    def offer(request: BindRequest) -> None:
+        for service in running:
+            service.offer(request)
+
+    def carry_out(request: BindRequest, done: Callable[[str], None]) -> bool:
+        return any(service.carry_out(request, done) for service in running)
+
+    return Role(name=BINDER, watched=WATCHED, work=work), Neighbour(offer=offer, carry_out=carry_out)
+
+
+def _podgrouper(given: Given, observe: Observe) -> Role:
+    from kai.cluster.work import Pace
+    from kai.podgrouper.reading import WATCHED
+    from kai.podgrouper.service import group_pods
+    from kai.podgrouper.settings import Settings
+
+    settings = Settings(
+        scheduler_name=given.text("scheduler-name"),
+        queue_label=given.text("queue-label-key"),
+        node_pool_label=given.text("nodepool-label-key"),
+        knative_gangs=given.truth("knative-gang-schedule"),
+        legacy_groups=given.truth("search-legacy-pg"),
+        karta_fallback=given.truth("generic-karta-fallback"),
+        defaults_namespace=given.text("default-priorities-configmap-namespace"),
+        defaults_name=given.text("default-priorities-configmap-name"),
+        namespace_labels=given.mapping("namespace-label-selector"),
+        pod_labels=given.mapping("pod-label-selector"),
+        link_delay_seconds=_LINK_DELAY if _binds_at_once(given) else 0.0,
+    )
+    # The peer's default suits a client that waits; here a look under way costs nothing, and the window brakes.
+    is_given = "max-concurrent-reconciles" in given.named
+    pace = Pace(concurrency=max(1, given.whole("max-concurrent-reconciles")) if is_given else _MOST_LOOKS)
+
+    async def work(cluster: Cluster) -> None:
+        await group_pods(cluster, settings, pace=pace, observe=observe)
+
+    return Role(name=PODGROUPER, watched=(*WATCHED, Namespace), work=work)
+
+
+def _binds_at_once(given: Given) -> bool:
+    """Return whether this process binds what it groups: then the binding brings along what would be a write before."""
+    roles = set(given.roles or TOGETHER)
+    is_alone = not given.text("partition-label-value")
+    is_direct = given.truth("hand-over") and given.text("bind-requests") == "needed"
+    return {SCHEDULER, BINDER, PODGROUPER} <= roles and is_alone and is_direct
+
+
+def _pod_groups(given: Given, observe: Observe) -> Role:
+    from kai.controllers.podgroup_service import WATCHED
+    from kai.controllers.service import keep_pod_groups
+
+    scheduler_name = given.text("scheduler-name")
+
+    async def work(cluster: Cluster) -> None:
+        await keep_pod_groups(cluster, scheduler_name=scheduler_name, observe=observe)
+
+    return Role(name=POD_GROUPS, watched=WATCHED, work=work)
+
+
+def _queues(given: Given, observe: Observe) -> Role:
+    from kai.controllers.queue_service import WATCHED
+    from kai.controllers.service import keep_queues
+
+    del given
+
+    async def work(cluster: Cluster) -> None:
+        await keep_queues(cluster, observe=observe)
+
+    return Role(name=QUEUES, watched=WATCHED, work=work)
+
+
+def _scale(given: Given, observe: Observe) -> Role:
+    from kai.controllers.node_scale import ScaleSettings
+    from kai.controllers.node_scale_service import WATCHED
+    from kai.controllers.service import adjust_nodes
+
+    settings = ScaleSettings(
+        scheduler_name=given.text("scheduler-name"),
+        namespace=given.text("scale-adjust-namespace"),
+        image=given.text("scaling-pod-image"),
+        app_label=given.text("scaling-pod-app-label"),
+        service_account=given.text("scaling-pod-service-account"),
+        gpu_memory_to_fraction_ratio=given.number("gpu-memory-to-fraction-ratio"),
+    )
+
+    async def work(cluster: Cluster) -> None:
+        chosen = settings
+        if not settings.image:
+            chosen = attrs.evolve(settings, image=await own_image(cluster, os.environ), args=END_AT_ONCE)
+        await adjust_nodes(cluster, chosen, observe=observe)
+
+    return Role(name=SCALE, watched=WATCHED, work=work)
+
+
+__all__ = [
+    "SCHEDULER",
+    "SCHEDULER_WATCHES",
+    "Neighbour",
+    "Role",
+    "Work",
+    "binder",
+    "controller",
+    "scheduler_settings",
+    "watches_of_plugins",
+]

@@ -1,0 +1,87 @@
+"""``kai run``: the live service, all roles in one process or some of them."""
+
+import sys
+
+import click
+from click.shell_completion import CompletionItem
+
+# A cycle computes in a thread of its own. With the interpreter's 5 ms, the event loop would wait so long for its turn
+# after every byte that it sends meanwhile; so it waits a tenth of that.
+_SWITCH_SECONDS = 0.0005
+
+EPILOG = """\b
+ROLE is one of scheduler, binder, podgrouper, podgroup-controller, queue-controller, node-scale-adjuster
+and admission. Without one, all of them but admission run in this process. Flags are those that
+KAI-Scheduler's operator writes for each component, in Go's form (--name=value, --name value, -name).
+
+\b
+  kai run scheduler --help          the flags of a role
+  kai run --kubeconfig ~/.kube/config
+  kai run scheduler --scheduler-conf=/etc/config/config.yaml --leader-elect
+  kai run scheduler --config=schedulingshard.yaml
+"""
+
+
+class Run(click.Command):
+    """The command with the flags of roles, which it takes in Go's form and not in click's."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the flags of the roles that were named."""
+        from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
+
+        roles = {word for word in _words(ctx) if word in ROLES} or set(TOGETHER)
+        found = [f"--{name}" for name, flag in FLAGS.items() if roles & flag.roles and not flag.inert]
+        return [CompletionItem(name) for name in sorted(found) if name.startswith(incomplete)]
+
+
+def _complete_roles(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Return the roles that may follow those that were named."""
+    from kai.cli.running.roleflags import ROLES
+
+    words = _words(context)
+    if not all(word in ROLES for word in words):
+        return []
+    return [CompletionItem(name) for name in ROLES if name.startswith(begun) and name not in words]
+
+
+def _words(context: click.Context) -> list[str]:
+    return [str(word) for word in context.params.get("arguments") or ()]
+
+
+@click.command(
+    cls=Run,
+    epilog=EPILOG,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument(
+    "arguments",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="[ROLE...] [FLAG...]",
+    shell_complete=_complete_roles,
+)
+def run(arguments: tuple[str, ...]) -> int:
+    """Run the service in a cluster."""
+    if not {"-h", "--help"}.isdisjoint(arguments):
+        from kai.cli.running.rolehelp import help_of, roles_in
+
+        context = click.get_current_context()
+        helped = roles_in(arguments)
+        click.echo(help_of(helped, context.make_formatter().width) if helped else context.get_help())
+        return 0
+    import anyio
+
+    from kai.cli.running.flags import read_flags
+    from kai.cli.running.process import Process
+    from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
+    from kai.telemetry.logs import set_up_logs
+
+    given = read_flags(arguments, FLAGS, ROLES, TOGETHER)
+    named = [name for name in ("v", "zap-log-level", "log-level") if name in given.named]
+    set_up_logs(
+        verbosity=given.whole(named[0]) if named else given.whole("v"),
+        json=given.truth("log-json") or given.text("zap-encoder") == "json",
+    )
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    anyio.run(Process.of(given).run)
+    return 0

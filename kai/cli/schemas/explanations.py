@@ -1,0 +1,223 @@
+"""The kinds of documents of ``kai why``, as classes; see ``kai.cli.schemas.kinds``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kai.cli.schemas.document import Document
+
+
+@attrs.frozen(kw_only=True)
+class SubjectItem:
+    """What an answer is about."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@attrs.frozen(kw_only=True)
+class ReasonItem:
+    """A reason with its numbers: GPUs in devices, CPU in millicores, memory in bytes; null is unknown."""
+
+    code: str
+    detail: str
+    queue: str | None
+    resource: str | None
+    limit: float | None
+    fair_share: float | None
+    used: float | None
+    requested: float | None
+    excess: float | None
+    wire_reason: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class EvidenceItem:
+    """One fact that proves a reason."""
+
+    label: str
+    text: str
+    values: Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class LossItem:
+    """What a change costs another job."""
+
+    job: str
+    pods: int
+    evicted: int
+
+
+@attrs.frozen(kw_only=True)
+class SuggestionItem:
+    """One change that helps; it was decided again with it."""
+
+    field: str
+    from_: str | None
+    to: str | None
+    text: str
+    verified: bool
+    outcome: str
+    next_reason: ReasonItem | None
+    placement: tuple[Mapping[str, str], ...]
+    pods_still_waiting: int
+    losses: tuple[LossItem, ...]
+
+
+@attrs.frozen(kw_only=True)
+class EtaItem:
+    """When a job starts, as far as that is known, and what is assumed."""
+
+    seconds: float
+    basis: str
+    assumptions: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class EvictionItem:
+    """Why one pod has to go."""
+
+    pod: str
+    job: str
+    queue: str
+    node: str | None
+    gpus: float
+    cause: str
+    beneficiary: str | None
+    rule: str
+    moved_to: str | None
+    because: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True, slots=False)  # two bases with slots cannot be one class
+class ExplanationItem:
+    """Why one job waits, or where it stands; ``alike`` are jobs that wait for the same."""
+
+    subject: SubjectItem
+    state: str
+    summary: str
+    reason: ReasonItem | None
+    also: tuple[ReasonItem, ...]
+    evidence: tuple[EvidenceItem, ...]
+    suggestions: tuple[SuggestionItem, ...]
+    all_changes_tried: bool | None
+    waiting: str | None
+    position: int | None
+    waiting_since: str | None
+    waiting_seconds: float | None
+    eta: EtaItem | None
+    evicted_by: tuple[str, ...]
+    alike: tuple[SubjectItem, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Explanation(Document, ExplanationItem):
+    """Why a job waits, what proves it, and what would help (``kai why JOB``)."""
+
+    evicted: tuple[EvictionItem, ...]
+    assumptions: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class ExplanationList(Document):
+    """Why jobs wait, one item for each reason (``kai why --all``)."""
+
+    items: tuple[ExplanationItem, ...]
+    assumptions: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class EvictionList(Document):
+    """Which pods have to go, for whom and why (``kai why --evicted``)."""
+
+    items: tuple[EvictionItem, ...]
+    unused_evictions: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class SiblingItem:
+    """What one of the queues that divide an amount asks for and gets."""
+
+    name: str
+    requested: float
+    quota: float | None
+    limit: float | None
+    weight: float
+    priority: int
+    usage: float
+    used: float
+    fair_share: float
+
+
+@attrs.frozen(kw_only=True)
+class StepItem:
+    """One step of the division: what the queue was given, and what all were given."""
+
+    step: str
+    total: float
+    given: float
+    formula: str
+
+
+@attrs.frozen(kw_only=True)
+class QueueExplanation(Document):
+    """Why a queue has its fair share (``kai why queue/NAME``)."""
+
+    subject: Mapping[str, str]
+    summary: str
+    reason: ReasonItem | None
+    """Why the queue takes no part; null for one that does, which has the fields below."""
+    parent: str | None = None
+    resource: str = ""
+    total: float = 0.0
+    fair_share: float = 0.0
+    used: float = 0.0
+    requested: float = 0.0
+    siblings: tuple[SiblingItem, ...] = ()
+    fair_share_steps: tuple[StepItem, ...] = ()
+    past_usage_counts: bool = False
+    waiting: tuple[Mapping[str, str], ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class UserItem:
+    """The pods of one job on a node."""
+
+    job: str
+    queue: str | None
+    pods: int
+    gpus: float
+    state: str
+
+
+@attrs.frozen(kw_only=True)
+class KeptAwayItem:
+    """What keeps waiting jobs from a node."""
+
+    reason: str
+    jobs: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class NodeExplanation(Document):
+    """Why a node is empty or full (``kai why node/NAME``)."""
+
+    subject: Mapping[str, str]
+    summary: str
+    gpus: float
+    idle_gpus: float
+    ready: bool
+    taints: tuple[str, ...]
+    users: tuple[UserItem, ...]
+    kept_away: tuple[KeptAwayItem, ...]
+
+
+WHY_KINDS = (Explanation, ExplanationList, EvictionList, QueueExplanation, NodeExplanation)
+
+__all__ = ["WHY_KINDS"]

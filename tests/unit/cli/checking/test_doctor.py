@@ -1,0 +1,76 @@
+"""``kai doctor``: lines for people, findings for programs, exit codes."""
+
+import json
+
+import pytest
+
+from kai.cli.checking import doctor
+from kai.cli.command import run
+from tests.unit.doctor.cluster import HEALTHY, deployment, queue, with_lists
+
+THEIRS = deployment("kai-scheduler-default", "ghcr.io/kai-scheduler/kai-scheduler/scheduler:v0.17")
+
+
+@pytest.fixture
+def shown(monkeypatch, capsys):
+    def show(seen, *words):
+        monkeypatch.setattr(doctor, "_look", lambda *_: (seen, "lab"))
+        code = run(["doctor", *words])
+        return code, capsys.readouterr().out
+
+    return show
+
+
+def test_a_healthy_cluster_has_a_line_for_each_check(shown):
+    code, text = shown(HEALTHY)
+    lines = text.splitlines()
+    assert code == 0
+    assert lines[0] == "ok    API server v1.34.1"
+    assert "ok    3 queues, none without its parent" in lines
+    assert lines[-1] == "0 of 23 checks need attention"
+
+
+def test_a_failure_has_its_code_and_a_line_that_helps_and_ends_with_1(shown):
+    code, text = shown(with_lists(deployments=(THEIRS,)))
+    assert code == 1
+    at = text.index("fail  D007 the scheduler of KAI-Scheduler runs (kai-scheduler-default, 1 replica")
+    assert text[at:].splitlines()[1].startswith("        help: kubectl -n kai-scheduler scale deploy")
+    assert text.splitlines()[-1] == "1 of 23 checks needs attention"
+
+
+def test_a_warning_does_not_change_the_exit_code(shown):
+    code, text = shown(with_lists(queues=(queue("a", quota=9, limit=4),)), "--only", "d032")
+    assert code == 0
+    assert text.startswith("warn  D032 queue a: its limit of 4 GPUs")
+    assert text.splitlines()[-1] == "1 of 1 checks needs attention"
+
+
+def test_programs_get_findings_with_the_fields_that_are_promised(shown):
+    code, text = shown(with_lists(queues=(queue("a", "gone"),)), "-o", "json", "--only", "D031,D001")
+    document = json.loads(text)
+    assert code == 1
+    assert (document["apiVersion"], document["kind"]) == ("output.kai/v1", "Findings")
+    bad, well = document["items"]
+    assert (bad["code"], bad["severity"], bad["object"], bad["found"]) == ("D031", "fail", "queue/a", "gone")
+    assert (well["code"], well["severity"], well["help"]) == ("D001", "ok", None)
+
+
+def test_the_checks_are_listed_without_a_cluster(capsys):
+    assert run(["doctor", "--list"]) == 0
+    assert "D007  KAI-Scheduler beside kai\n" in capsys.readouterr().out
+
+
+def test_an_unknown_check_is_said(capsys):
+    assert run(["doctor", "--only", "D077"]) == 2
+    assert "'D077', expected the code of a check" in capsys.readouterr().err
+
+
+def test_a_cluster_that_cannot_be_reached_ends_with_3(tmp_path, capsys):
+    path = tmp_path / "kubeconfig"
+    path.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\n"
+        "users: [{name: u, user: {token: abc}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
+    )
+    assert run(["doctor", "--kubeconfig", str(path)]) == 3
+    assert capsys.readouterr().err.startswith('error: cannot reach the cluster of context "x"')

@@ -1,0 +1,124 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from kai.cli.command import run
+
+CLUSTER = """\
+cluster: {nodes: {n1: {gpu: 8}}}
+queues:
+  root: {quota: 8}
+  research: {parent: root, quota: 4}
+  scratch: {parent: root, quota: 0}
+groups:
+  borrower: {queue: scratch, members: 8, minimum: 0, each: {gpu: 1}, runs_on: {n1: %d}}
+"""
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: train
+  labels: {kai.scheduler/queue: research}
+  annotations: {kai.scheduler/batch-min-member: "2"}
+spec:
+  parallelism: 2
+  template:
+    spec:
+      schedulerName: kai-scheduler
+      containers: [{name: main, image: i, resources: {limits: {nvidia.com/gpu: %s}}}]
+"""
+LAB = Path(__file__).parents[4] / "examples" / "lab"
+
+
+@pytest.fixture
+def ask(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def answer(*flags, job=JOB % 2, used=8, code=0):
+        (tmp_path / "cluster.yaml").write_text((CLUSTER % used).replace("members: 8", f"members: {used}"))
+        (tmp_path / "train.yaml").write_text(job)
+        assert run(["would-run", "train.yaml", "--from", "cluster.yaml", *flags]) == code
+        return capsys.readouterr()
+
+    return answer
+
+
+def test_a_job_that_fits_starts_now(ask):
+    assert ask(used=2).out == (
+        "train would start now.\n"
+        "  + train   2 pods x 2 GPUs   n1   research 4 of quota 4\n"
+        "Plan: 2 to start, 0 to evict, 0 to move. No quota is exceeded.\n"
+    )
+
+
+def test_a_job_that_others_make_room_for_starts_after_they_have_left(ask):
+    assert ask().out == (
+        "train would start in about 30s, after 4 pods have left.\n"
+        "  + train      2 pods x 2 GPUs   n1   research 4 of quota 4\n"
+        "  - borrower   4 pods, 4 GPUs    n1   preemptible; queue scratch gives back what it borrowed\n"
+        "Plan: 2 to start, 4 to evict (4 GPUs), 0 to move. No quota is exceeded.\n"
+    )
+
+
+def test_a_job_that_waits_says_why_and_exits_with_one(ask):
+    out = ask(job=JOB % 4, code=1).out
+    assert out.startswith("train would wait: ")
+    assert "\n  ? train   2 pods x 4 GPUs   " in out
+    assert out.endswith("Plan: 0 to start, 0 to evict, 0 to move.\n")
+    assert ask(job=JOB % 9, code=1).out.startswith("train can never run here: ")
+
+
+def test_a_job_may_be_tried_in_another_queue_and_several_times(ask):
+    assert "scratch 6 of quota 0" in ask("--queue", "scratch", used=2).out
+    out = ask("--copies", "2", used=4, code=1).out
+    assert out.startswith("1 of 2 jobs would start now.\n")
+    assert "  ? train-2" in out
+
+
+def test_a_queue_with_children_is_refused_with_its_place(ask):
+    told = ask(job=(JOB % 2).replace("queue: research", "queue: root"), code=4).err
+    assert told == (
+        "train.yaml:5:33: J002 queue root has children; only a leaf queue can run jobs\n"
+        "    5 |   labels: {kai.scheduler/queue: root}\n"
+        "      |                                 ^^^^ leaf queues below it: research, scratch\n"
+        "  help: kai.scheduler/queue: research\n"
+    )
+    assert ask("--queue", "reserch", code=4).err.startswith("--queue reserch: J001 queue reserch does not exist; is it")
+
+
+def test_what_is_no_workload_is_refused(ask):
+    told = ask(job="apiVersion: v1\nkind: Service\nmetadata: {name: s}\n", code=4).err
+    assert told == (
+        "error: train.yaml: found no workload for this scheduler "
+        "(not used: 1 Service (scheduling does not read this kind))\n"
+    )
+
+
+def test_the_plan_for_machines(ask):
+    document = json.loads(ask("-o", "json").out)
+    assert (document["kind"], document["answer"]) == ("Plan", "starts-after-evictions")
+    assert [each["pod"] for each in document["hold"]] == ["default/train-0", "default/train-1"]
+    assert {(each["job"], each["queue"], each["cause"], each["aggressor"]) for each in document["evict"]} == {
+        ("default/borrower", "scratch", "reclaim", "default/train")
+    }
+    assert document["counts"] == {"start": 0, "hold": 2, "evict": 4, "move": 0}
+    assert document["eta"]["seconds"] == 30.0
+    waits = json.loads(ask("-o", "json", job=JOB % 4, code=1).out)
+    assert (waits["answer"], waits["eta"]) == ("waits", None)
+    assert waits["explanation"]["reason"]["code"]
+
+
+def test_what_the_scheduler_does_anyway_is_told_apart(ask, tmp_path, capsys):
+    job = tmp_path / "train.yaml"
+    ask(used=2)
+    job.write_text((JOB % 1).replace("research", "chat"))
+    assert run(["would-run", str(job), "--from", str(LAB)]) == 1
+    found = capsys.readouterr()
+    assert "note: besides, for other jobs: 3 pods start" in found.err
+    assert "Plan: 0 to start, 0 to evict, 0 to move." in found.out
+
+
+def test_several_workloads_are_answered_together(ask):
+    other = (JOB % 1).replace("name: train", "name: other")
+    assert ask(job=f"{JOB % 2}---\n{other}", used=2).out.startswith("2 of 2 jobs would start now.\n")

@@ -1,0 +1,210 @@
+import json
+import re
+
+import attrs
+import pytest
+
+from kai.cli.command import run
+from kai.cli.console import Console
+from kai.cli.listing.jobs import Wanted, job_view
+from kai.cli.selectors import read_selector
+from kai.cli.sources import Source
+from kai.cli.tables import shown_width
+
+LAB = Source(place="examples/lab")
+REPLICAS = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {nvidia.com/gpu: "2", cpu: "8", memory: 8Gi, pods: "9"}, conditions: [{type: Ready, status: "True"}]}}
+- {apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: root}, spec: {resources: {gpu: {quota: 2, limit: -1}, cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}}}}
+- {apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: a}, spec: {parentQueue: root, resources: {gpu: {quota: 2, limit: 2}, cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}}}}
+"""  # noqa: E501 - a manifest is one line
+
+
+def manifests(count):
+    document = __import__("yaml").safe_load(REPLICAS)
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "w", "controller": True}
+    for number in range(count):
+        meta = {"name": f"web-{number}", "namespace": "x", "uid": f"g{number}", "labels": {"app": "web"}}
+        document["items"] += [
+            {
+                "apiVersion": "scheduling.run.ai/v2alpha2",
+                "kind": "PodGroup",
+                "metadata": {**meta, "ownerReferences": [owner]},
+                "spec": {"queue": "a", "minMember": 1},
+            },
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    **meta,
+                    "uid": f"p{number}",
+                    "creationTimestamp": f"2026-01-01T00:0{number}:00Z",
+                    "annotations": {"pod-group-name": f"web-{number}"},
+                },
+                "spec": {
+                    "schedulerName": "kai-scheduler",
+                    "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+                },
+            },
+        ]
+    return json.dumps(document)
+
+
+@pytest.fixture(scope="module")
+def lab():
+    return LAB.decide()
+
+
+def text(result, *, width=0, source=LAB, **wanted):
+    return job_view(source, result, Wanted(**wanted)).text(Console(columns=width))
+
+
+def test_jobs_that_wait_stand_in_the_order_of_their_queues(lab):
+    assert text(lab, queue="training", width=108).splitlines() == [
+        "JOB           QUEUE     PRIO  GPUS  PODS  STATE       SINCE  POS  REASON",
+        "llm-pretrain  language    50    32   4/4  Running     3h51m    -  -",
+        "llm-sft-a     language    50     8   2/2  Starts        12m    -  -",
+        "segment-a     vision      50     8   1/1  Running     2h51m    -  -",
+        "vit-base      vision      50     8   1/1  Running     2h21m    -  -",
+        "pp-train      language    50    30   0/5  Impossible     5m    1  DomainTooSmall  its 5 pods (30 GPUs) …",
+        "rl-sim        language    50     4   0/1  Waits          4m    2  NoNodeMatches   no node matches: 12 …",
+        "vit-large     vision      50    16   0/2  Held           7m    1  HeldForLeaving  its place on gpu-04, …",
+        "vit-xl        vision      50    32   0/4  Waits          6m    2  OverLimit       queue vision may not use …",
+    ]
+
+
+def test_a_narrow_terminal_keeps_the_reason_and_drops_what_matters_less(lab):
+    assert text(lab, queue="training", state="waiting", width=60).splitlines() == [
+        "JOB        QUEUE     GPUS  PODS  STATE       REASON",
+        "pp-train   language    30   0/5  Impossible  DomainTooSmall",
+        "rl-sim     language     4   0/1  Waits       NoNodeMatches",
+        "vit-large  vision      16   0/2  Held        HeldForLeaving",
+        "vit-xl     vision      32   0/4  Waits       OverLimit",
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@pytest.mark.parametrize("wanted", [{}, {"pods": True}, {"order": True}])
+def test_no_line_is_wider_than_the_terminal(lab, width, wanted):
+    assert max(map(shown_width, text(lab, width=width, **wanted).splitlines())) <= width
+
+
+def test_pods_are_listed_with_their_nodes(lab):
+    lines = text(lab, queue="vision", pods=True).splitlines()
+    assert lines[0] == "POD          JOB        QUEUE   GPUS  STATUS     NODE"
+    assert lines[3] == "vit-large-0  vit-large  vision     8  Pipelined  gpu-04"
+    assert lines[-1] == "vit-xl-3     vit-xl     vision     8  Pending    -"
+
+
+def test_the_order_is_shown_key_by_key(lab):
+    assert text(lab, queue="chat", order=True).splitlines() == [
+        "POS  JOB           QUEUE  PRIORITY  ELASTIC  REASON",
+        "  1  chat-5        chat       -125        0  HeldForLeaving",
+        "  2  serve-llm     chat       -125        0  NonPreemptibleOverQuota",
+        "  3  chat-4-burst  chat        -60        2  Evicted",
+        "smaller keys go first, from left to right; ties go by age",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sort", "first"),
+    [("gpus", "llm-pretrain"), ("name", "llm-pretrain"), ("since", "llm-pretrain"), ("position", "pp-train")],
+)
+def test_jobs_can_be_sorted_by_a_column(lab, sort, first):
+    assert text(lab, queue="training", sort=sort).splitlines()[1].startswith(first)
+
+
+def test_a_namespace_hides_the_jobs_of_others_and_says_so(lab):
+    source = attrs.evolve(LAB, namespace="nope")
+    assert text(lab, source=source) == "no jobs\n48 jobs of other namespaces not shown (-A)"
+
+
+def test_labels_choose_jobs(tmp_path):
+    path = tmp_path / "web.json"
+    path.write_text(manifests(1))
+    source = Source(place=str(path), selector=read_selector("app=db"))
+    assert text(source.decide(), source=source) == "no jobs"
+
+
+def test_replicas_of_one_owner_are_one_line_and_unfold(tmp_path):
+    path = tmp_path / "web.json"
+    path.write_text(manifests(4))
+    result = Source(place=str(path)).decide()
+    assert text(result, width=108).splitlines() == [
+        "JOB  QUEUE  PRIO  GPUS  PODS  STATE    SINCE  POS  REASON",
+        "web  a        50     4   2/4  Partial     1m    1  OverLimit  queue a may not use more than 2 GPUs, and …",
+    ]
+    assert [line.split()[:2] for line in text(result, pods=True).splitlines()[1:]] == [
+        [f"web-{number}", f"web-{number}"] for number in range(4)
+    ]
+
+
+def test_many_jobs_that_are_alike_are_counted_on_a_terminal(lab):
+    lines = text(lab, width=80).splitlines()
+    assert lines[-1] == "… 19 more of search: all Running (--all)"
+    names = [line.split()[0] for line in lines if " search " in line and " Running " in line]
+    assert names == ["rank-1", "rank-2", "rank-3"]
+    assert len(text(lab, width=80, everything=True).splitlines()) == len(text(lab).splitlines()) == 49
+
+
+def test_every_state_that_there_is_can_be_asked_for(lab):
+    assert text(lab, state="finished").startswith("no jobs")
+    assert text(lab, state="evicted").splitlines()[1].startswith("chat-2-burst")
+
+
+def test_json_has_every_pod_group_with_the_fields_of_the_contract(capsys, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    assert run(["jobs", "-f", "examples/lab", "--queue", "vision", "--state", "waits", "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert re.fullmatch("[0-9a-f]{64}", document["source"].pop("sha256"))
+    (item,) = document.pop("items")
+    assert document == {
+        "apiVersion": "output.kai/v1",
+        "kind": "JobList",
+        "generatedAt": "1970-01-01T00:00:00Z",
+        "source": {"type": "manifests", "cluster": None, "revision": None, "complete": True},
+        "program": {"version": document["program"]["version"]},
+    }
+    assert item == {
+        "name": "vit-xl",
+        "namespace": "lab",
+        "uid": "vit-xl",
+        "owner": None,
+        "queue": "vision",
+        "priority": 50,
+        "preemptible": True,
+        "minMember": 4,
+        "pods": {"wanted": 4, "running": 0, "waiting": 4},
+        "gpus": 32.0,
+        "nodes": [],
+        "state": "Waits",
+        "since": "2026-11-21T12:46:00Z",
+        "position": 2,
+        "orderKeys": [{"name": "priority", "value": -50.0}, {"name": "elastic", "value": 0.0}],
+        "reason": {
+            "code": "OverLimit",
+            "text": "queue vision may not use more than 40 GPUs, and this job would make it 48 GPUs",
+        },
+        "endsInSeconds": None,
+    }
+
+
+def test_names_are_what_kubectl_takes(capsys):
+    assert run(["jobs", "-f", "examples/lab", "--queue", "vision", "--state", "waits", "-o", "name"]) == 0
+    assert capsys.readouterr().out == "podgroup.scheduling.run.ai/vit-xl\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--queue", "visio"], 4, "error: command line: --queue: found 'visio', expected one of chat, inference, lab"),
+        (["--state", "foo"], 4, "error: command line: --state: found 'foo', expected one of empty, evicted, finished"),
+        (["--pods", "--order"], 2, "error: --pods and --order cannot be used together"),
+        (["--sort", "x"], 2, "error: Invalid value for '--sort': 'x' is not one of 'queue'"),
+    ],
+)
+def test_wrong_flags_are_told_on_one_line(capsys, arguments, code, words):
+    assert run(["jobs", "-f", "examples/lab", *arguments]) == code
+    assert capsys.readouterr().err.startswith(words)

@@ -1,0 +1,92 @@
+import json
+
+import pytest
+
+from kai.cli.command import run
+from kai.cli.console import Console
+from kai.cli.listing.queues import queue_view
+from kai.cli.listing.shares import CPU, GPU
+from kai.cli.sources import Source
+from kai.cli.tables import shown_width
+
+LAB = Source(place="examples/lab")
+
+
+@pytest.fixture(scope="module")
+def lab():
+    return LAB.decide()
+
+
+def text(result, *, queue="", resource=None, flat=False, width=0):
+    return queue_view(LAB, result, queue, resource, flat=flat).text(Console(columns=width))
+
+
+def test_queues_are_a_tree_with_bars(lab):
+    assert text(lab, width=120).splitlines() == [
+        "QUEUE           QUOTA  LIMIT  FAIR  USED   WANT  RUN/WAIT  0 GPUs    25        50        75       100",
+        "lab               100      -   100   100  225.5      34/9  ████████████████████████████████████████»",
+        "├─ inference       20      -    20    24   51.5      29/4  ████████◆▓░░░░░░░░░░░",
+        "│  ├─ chat         12      -    12    12     35       5/3  █████◆░░░░░░░░",
+        "│  └─ search        8      -     8    12   16.5      24/1  ███◆▓░░",
+        "├─ scratch          0      -     0     4     36       1/1  ◆▓░░░░░░░░░░░░",
+        "└─ training        80      -    80    72    138       4/4  █████████████████████████████░░░◆░░░░░░░»",
+        "   ├─ language     48      -    48    40     74       2/2  ████████████████░░░◆░░░░░░░░░░",
+        "   └─ vision       32     40    32    32     64       2/2  █████████████◆░░]░░░░░░░░░",
+        "█ used  ▓ used above fair share (can be reclaimed)  ░ wanted  ◆ fair share  | quota  ] limit  » more",
+        "language wants 34 GPUs more and is below its fair share. kai why queue/language",
+    ]
+
+
+def test_bars_are_drawn_smaller_and_a_queue_is_a_tree_of_its_own(lab):
+    assert text(lab, queue="training", width=80).splitlines() == [
+        "QUEUE        QUOTA  LIMIT  FAIR  USED  WANT  RUN/WAIT  0 GPUs     50    75   100",
+        "training        80      -    80    72   138       4/4  █████████████████░◆░░░░»",
+        "├─ language     48      -    48    40    74       2/2  █████████░░◆░░░░░",
+        "└─ vision       32     40    32    32    64       2/2  ███████◆░]░░░░░",
+        "█ used  ▓ used above fair share (can be reclaimed)  ░ wanted  ◆ fair share",
+        "| quota  ] limit  » more",
+        "language wants 34 GPUs more and is below its fair share. kai why queue/language",
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@pytest.mark.parametrize("resource", [GPU, CPU])
+def test_no_line_is_wider_than_the_terminal(lab, width, resource):
+    assert max(map(shown_width, text(lab, resource=resource, width=width).splitlines())) <= width
+
+
+def test_a_flat_list_is_by_name(lab):
+    names = [line.split()[0] for line in text(lab, flat=True).splitlines()[1:9]]
+    assert names == ["chat", "inference", "lab", "language", "scratch", "search", "training", "vision"]
+
+
+def test_json_has_every_resource_of_a_queue(capsys):
+    assert run(["queues", "vision", "-f", "examples/lab", "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["kind"] == "QueueList"
+    (item,) = document["items"]
+    assert (item["name"], item["parent"], item["leaf"], item["jobsRunning"]) == ("vision", "training", True, 2)
+    assert item["gpus"] == {
+        "quota": 32.0,
+        "limit": 40.0,
+        "unlimited": False,
+        "fairShare": 32.0,
+        "used": 32.0,
+        "usedNonPreemptible": 0.0,
+        "requested": 64.0,
+        "weight": 1.0,
+        "usage": 0.0,
+    }
+
+
+def test_names_are_what_kubectl_takes(capsys):
+    assert run(["queues", "vision", "-f", "examples/lab", "-o", "name"]) == 0
+    assert capsys.readouterr().out == "queue.scheduling.run.ai/vision\n"
+
+
+def test_a_queue_that_is_not_there_is_told_on_one_line(capsys):
+    assert run(["queues", "x", "-f", "examples/lab"]) == 4
+    assert capsys.readouterr().err == (
+        "error: command line: QUEUE: found 'x', expected one of chat, inference, lab, language, scratch, search, "
+        "training, vision\n"
+    )

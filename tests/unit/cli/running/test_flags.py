@@ -1,0 +1,61 @@
+"""Flags are read as Go's programs read them."""
+
+import pytest
+
+from kai.cli.running.flags import read_flags
+from kai.cli.running.roleflags import FLAGS, LEASES, ROLES, SCHEDULER, TOGETHER
+from kai.errors import ConfigError
+
+
+def read(*words):
+    return read_flags(words, FLAGS, ROLES, TOGETHER)
+
+
+def test_every_form_of_a_flag_means_the_same():
+    for words in (("--schedule-period=2s",), ("--schedule-period", "2s"), ("-schedule-period=2s",)):
+        assert read("scheduler", *words).number("schedule-period") == 2.0
+
+
+def test_a_truth_may_stand_alone_and_takes_no_word_after_it():
+    given = read("--leader-elect", "scheduler", "--full-hierarchy-fairness=false")
+    assert (given.truth("leader-elect"), given.truth("full-hierarchy-fairness")) == (True, False)
+    assert given.roles == ("scheduler",)
+
+
+def test_without_roles_the_flags_of_all_that_run_together_are_taken():
+    given = read("--plugin-server-port=8082", "--max-concurrent-reconciles=3", "--pod-label-selector=a=b,c=d")
+    assert given.roles == ()
+    assert given.mapping("pod-label-selector") == {"a": "b", "c": "d"}
+    with pytest.raises(ConfigError, match="--webhook-addr: found a flag of admission"):
+        read("--webhook-addr=1")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--leader-electt",), "--leader-electt: found an unknown flag, expected --leader-elect"),
+        (("sheduler",), "role: found 'sheduler', expected scheduler"),
+        (("binder", "--scheduler-conf=x"), "--scheduler-conf: found a flag of scheduler, expected one of binder"),
+        (
+            ("scheduler", "--metrics-bind-address=:8080"),
+            "expected one of scheduler, where the same is called --listen-address",
+        ),
+        (("--qps",), "--qps: found nothing, expected a value"),
+        (("--qps=many",), "--qps: found 'many', expected a number"),
+        (("--burst=many",), "--burst: found 'many', expected a whole number"),
+        (("--schedule-period=soon",), "--schedule-period: found 'soon', expected a duration"),
+        (("--leader-elect=maybe",), "--leader-elect: found 'maybe', expected true or false"),
+        (("--plugins=[]",), r"--plugins: found '\[\]', expected a JSON object"),
+        (("--gpu-memory-to-fraction-ratio=nan",), "found 'nan', expected a number"),
+        (("--pod-label-selector=a",), "found 'a', expected key=value"),
+        (("--v=loud",), "--v: found 'loud', expected a number"),
+    ],
+)
+def test_what_cannot_be_used_is_said_with_what_would_be_right(words, message):
+    with pytest.raises(ConfigError, match=message):
+        read(*words)
+
+
+def test_each_role_has_a_lease_of_its_own_and_the_scheduler_names_his_after_itself():
+    assert set(LEASES) == set(ROLES) - {SCHEDULER}
+    assert len(set(LEASES.values())) == len(LEASES)

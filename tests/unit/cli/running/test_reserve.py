@@ -1,0 +1,85 @@
+"""What a reservation pod does: ask the driver which GPU it has, write that down, hold it."""
+
+import anyio
+import pytest
+
+from kai.cli.running.ownpod import own_image
+from kai.cli.running.reserve import hold, visible_gpu
+from kai.errors import ConfigError, InputError
+
+
+class Driver:
+    """NVML, as far as it is asked."""
+
+    def __init__(self, devices=("GPU-1",), status=0):
+        self.devices, self.status, self.is_closed = devices, status, False
+
+    def nvmlInit_v2(self):  # noqa: N802 - NVML's name
+        return self.status
+
+    def nvmlShutdown(self):  # noqa: N802 - NVML's name
+        self.is_closed = True
+
+    def nvmlDeviceGetCount_v2(self, count):  # noqa: N802 - NVML's name
+        count._obj.value = len(self.devices)
+        return 0
+
+    def nvmlDeviceGetHandleByIndex_v2(self, index, handle):  # noqa: N802 - NVML's name
+        handle._obj.value = index.value + 1
+        return 0
+
+    def nvmlDeviceGetUUID(self, handle, text, length):  # noqa: N802 - NVML's name
+        text.value = self.devices[handle.value - 1].encode()[: length.value]
+        return 0
+
+
+def test_the_one_gpu_of_the_container_is_named():
+    driver = Driver()
+    assert visible_gpu(lambda _: driver) == "GPU-1"
+    assert driver.is_closed
+
+
+@pytest.mark.parametrize("devices", [(), ("GPU-1", "GPU-2")])
+def test_none_or_several_gpus_are_an_error(devices):
+    with pytest.raises(InputError, match=f"reserve: GPUs: found '?{len(devices)}'?, expected exactly one GPU"):
+        visible_gpu(lambda _: Driver(devices))
+
+
+def test_a_driver_that_fails_or_is_missing_is_named():
+    with pytest.raises(InputError, match="reserve: nvmlInit: found 'NVML error 9', expected 0"):
+        visible_gpu(lambda _: Driver(status=9))
+
+    def missing(name):
+        raise OSError(f"{name}: cannot open shared object file")
+
+    with pytest.raises(InputError, match="libnvidia-ml"):
+        visible_gpu(missing)
+
+
+def test_a_program_that_does_not_know_its_pod_says_so():
+    with pytest.raises(ConfigError, match="found no POD_NAME and POD_NAMESPACE"):
+        anyio.run(hold, "GPU-1", {})
+
+
+class Cluster:
+    """Answers with a pod, or with what else it was given."""
+
+    def __init__(self, answer):
+        self.answer, self.asked = answer, []
+        self.api = self
+
+    async def perform(self, request):
+        self.asked.append((request.kind, request.namespace, request.name))
+        return self.answer
+
+
+def test_the_image_of_the_own_pod_is_known_inside_of_one():
+    cluster = Cluster({"spec": {"containers": [{"image": "kai:1"}, {"image": "other"}]}})
+    assert anyio.run(own_image, cluster, {"POD_NAME": "a", "POD_NAMESPACE": "b"}) == "kai:1"
+    assert cluster.asked == [("Pod", "b", "a")]
+
+
+def test_outside_of_a_pod_there_is_no_own_image_and_nobody_is_asked():
+    cluster = Cluster(None)
+    assert anyio.run(own_image, cluster, {}) == ""
+    assert cluster.asked == []

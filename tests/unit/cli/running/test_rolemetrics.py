@@ -1,0 +1,37 @@
+"""What roles did is counted by the class of the signal."""
+
+from prometheus_client import CollectorRegistry
+
+from kai.api.meta import ObjectMeta
+from kai.api.queue import Queue
+from kai.cli.running.rolemetrics import RoleMetrics
+from kai.cluster.signals import BindEnded, QueueCounted, QueueGone, WorkEnded
+from kai.telemetry.exposition import exposition
+
+QUEUE = Queue(metadata=ObjectMeta(name="q"))
+
+
+def shown(*signals):
+    registry = CollectorRegistry()
+    metrics = RoleMetrics(registry)
+    for signal in signals:
+        metrics.observe(signal)
+    return exposition(registry, ()).decode()
+
+
+def test_binds_and_looks_are_counted():
+    text = shown(
+        BindEnded(result="bound", seconds=0.5),
+        WorkEnded(work="queue-controller", failed=False, seconds=0.25, waited=1.0),
+        WorkEnded(work="queue-controller", failed=True, seconds=0.25, waited=1.0),
+    )
+    assert 'kai_bind_attempts_total{result="bound"} 1.0' in text
+    assert "kai_bind_attempt_seconds_sum 0.5" in text
+    assert 'kai_looks_total{controller="queue-controller",result="done"} 1.0' in text
+    assert 'kai_looks_total{controller="queue-controller",result="failed"} 1.0' in text
+
+
+def test_a_queue_is_shown_until_it_is_gone():
+    line = 'kai_queue_info{queue_display_name="",queue_metadata_name="q",queue_name="q"} 1.0'
+    assert line in shown(QueueCounted(QUEUE))
+    assert line not in shown(QueueCounted(QUEUE), QueueGone(QUEUE))

@@ -1,0 +1,85 @@
+"""Which roles serve webhooks, and with which settings."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from kai.admission import AdmissionSettings
+from kai.admission.serving import PATHS, queue_finder
+from kai.cli.running.flags import read_flags
+from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
+from kai.cli.running.webhooks import admission_settings, doors, wanted_certificate
+from kai.errors import ConfigError
+from kai.telemetry.probes import Probes
+
+
+def read(*words):
+    return read_flags(words, FLAGS, ROLES, TOGETHER)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("tls.crt", "tls.key"):
+        (tmp_path / name).write_text("")
+    return tmp_path
+
+
+def wanted(role, *words):
+    return wanted_certificate(read(role, *words), (role,))
+
+
+def test_admission_always_serves_and_so_notices_a_missing_certificate_at_the_start(tmp_path):
+    assert wanted("admission", f"--webhook-cert-dir={tmp_path}").folder == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("role", "switch"), [("queue-controller", "enable-webhook"), ("podgroup-controller", "enable-podgroup-webhook")]
+)
+def test_controllers_serve_where_they_find_a_certificate_and_are_not_told_otherwise(role, switch, folder, tmp_path):
+    assert wanted(role, f"--webhook-cert-dir={folder}") is not None
+    assert wanted(role, f"--webhook-cert-dir={folder}", f"--{switch}=false") is None
+    assert wanted(role, f"--webhook-cert-dir={tmp_path / 'empty'}") is None
+
+
+def test_admission_takes_its_certificate_from_a_secret_where_one_is_named():
+    assert wanted("admission").secret == ""
+    found = wanted("admission", "--webhook-secret=kai-webhooks", "--webhook-certificate-lifetime=24h")
+    assert (found.secret, found.lifetime) == ("kai-webhooks", 86400.0)
+    assert wanted("admission", "--webhook-secret=kai-webhooks", "--webhook-secret=").secret == ""
+
+
+def test_a_certificate_that_would_end_before_it_could_be_renewed_is_refused():
+    with pytest.raises(ConfigError, match="--webhook-certificate-lifetime: found 5s, expected 10s or more"):
+        wanted("admission", "--webhook-certificate-lifetime=5s")
+
+
+def test_the_certificate_of_a_secret_is_for_the_service_and_says_to_probes_what_is_missing():
+    probes = Probes()
+    cluster = SimpleNamespace(api=None, clock=None)
+    made = wanted("admission", "--webhook-secret=kai-webhooks").identity(cluster, "ns", probes)
+    assert made.rotation.hosts == ("admission.ns.svc", "admission.ns.svc.cluster.local")
+    assert list(probes.problems()) == ["certificate"]
+
+
+def test_other_roles_serve_none(folder):
+    assert wanted_certificate(read(f"--webhook-cert-dir={folder}"), ("scheduler", "binder")) is None
+
+
+def test_settings_are_those_of_the_flags_and_the_older_name_of_one_counts_alone():
+    assert admission_settings(read("admission")) == AdmissionSettings()
+    words = ("--gpu-sharing-enabled", "--scheduler-name=other", "--enable-quota-validation")
+    settings = admission_settings(read("admission", *words))
+    assert (settings.gpu_sharing_enabled, settings.scheduler_name) == (True, "other")
+    assert settings.queue_quota_validation
+    older, newer = "--gpu-pod-runtime-class-name=a", "--gpu-fraction-runtime-class-name=b"
+    assert admission_settings(read("admission", older)).gpu_fraction_runtime_class_name == "a"
+    assert admission_settings(read("admission", older, newer)).gpu_fraction_runtime_class_name == "b"
+
+
+def test_every_path_of_the_peer_has_a_door():
+    class Store:
+        def get(self, cls, name):
+            del cls, name
+
+    assert doors(AdmissionSettings(), Store()).keys() == set(PATHS)
+    assert queue_finder(Store())("any") is None
