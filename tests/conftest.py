@@ -16,6 +16,9 @@ settings.register_profile("ci", max_examples=500, deadline=None, derandomize=Tru
 settings.register_profile("nightly", max_examples=50_000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
+# Tables are as wide as the terminal; a test that wants a width sets it. Workers of xdist inherit that of the shell.
+os.environ.pop("COLUMNS", None)
+
 # Small clusters are decided plainly (`kai.kernels.pace`), and all tests have small ones: what is to be tested is what
 # large ones are decided with. The session `nojit` tests the plain form.
 run_compiled()
