@@ -125,7 +125,7 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
         def command(  # noqa: PLR0913 - one parameter for each flag, as click passes them
             *,
             console: Console,
-            place: str,
+            place: str | None,
             namespace: str,
             everywhere: bool,
             labels: str,
@@ -135,12 +135,14 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
             is_watch: bool = False,
             **options: object,
         ) -> object:
+            if place is not None and not place:
+                raise click.UsageError("-f: found an empty path, expected a file or a folder")
             if is_watch and place == STANDARD_INPUT:
                 raise click.UsageError("-w cannot be used with -f -: standard input is read once")
             if everywhere and namespace:
                 raise click.UsageError("-n and -A cannot be used together")
             source = Source(
-                place=place,
+                place=place or "",
                 namespace=namespace,
                 everywhere=everywhere,
                 selector=read_selector(labels),
@@ -170,7 +172,6 @@ def _flags(*, watch: bool) -> tuple[Callable[[F], F], ...]:
             "-f",
             "--from",
             "place",
-            default="",
             metavar="SOURCE",
             type=click.Path(allow_dash=True),
             help="A scenario, manifests in a file or folder, a snapshot (zip), or - for standard input. "

@@ -10,7 +10,7 @@ import numpy as np
 
 from kai.explain import messages
 from kai.explain.codes import Stage, stage_of
-from kai.explain.phrases import listed, plain, quantity
+from kai.explain.phrases import Words, listed, plain, quantity
 from kai.explain.words import least_pods, share_text
 from kai.framework.decisions import Evict
 from kai.framework.verdict import Histogram
@@ -346,7 +346,7 @@ _WAITING = {
     "PreemptionDelayNotElapsed": "until the delay is over, or running work ends",
     "WaitsForTurn": "until it is its turn",
     "HeldForLeaving": "nothing to do: it starts when they have left",
-    "Moves": "nothing to do: its pods start again on their new nodes",
+    "Moves": "nothing to do: pods that move start again on their new nodes",
     "Plugin": "until the plugin works again",
     "NoScore": "does not help while the plugin scores nodes like that",
     "NotTried": "until an action tries it",
@@ -358,9 +358,8 @@ _IN_VAIN = {
 }
 
 
-def waiting(site: Site) -> str:
+def waiting(site: Site, reason: Words) -> str:
     """Return what waiting leads to. How long it takes is never told: when pods end is unknown."""
-    reason = site.reasons[0]
     if reason.code not in ("OverLimit", "NonPreemptibleOverQuota"):
         in_vain = _IN_VAIN.get(stage_of(reason.code), "until running work ends (no end time is known)")
         return _WAITING.get(reason.code, in_vain)

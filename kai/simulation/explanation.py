@@ -32,10 +32,11 @@ _SAYS_THE_SAME = {
     "NoNodeLargeEnough": frozenset({"PodRefused"}),
     "GpuMemoryUnknown": frozenset({"PodRefused"}),
     "DomainTooSmall": frozenset({"TopologyHasNoRoom"}),
+    "HeldForLeaving": frozenset({"TopologyHasNoRoom", "GangDoesNotFit"}),
     "TopologyMissing": frozenset({"TopologyHasNoRoom"}),
     "TopologyLevelMissing": frozenset({"TopologyHasNoRoom"}),
 }
-"""By the reason that is told: what would only say it once more."""
+"""By the reason that is told: what would only say it once more, or say what was true before pods were evicted."""
 _MOST_ALSO = 2
 MOST_APART = 12
 
@@ -146,7 +147,7 @@ class Explainer:
             also=tuple(each for each in site.reasons if each.code not in told and _tells_more(each))[:_MOST_ALSO],
             evidence=proof,
             suggestions=found,
-            waiting=waiting(site),
+            waiting=waiting(site, reason),
             position=line.position,
             since=since,
             waited=None if since is None else site.cycle.snapshot.now - since,

@@ -30,7 +30,7 @@ def find_cases(path: str) -> Iterator[str]:
 
     Raises: InputError when there is nothing to read.
     """
-    place = Path(path)
+    place = _place(path)
     if path == STANDARD_INPUT or not place.is_dir():
         yield path
         return
@@ -46,7 +46,7 @@ def read_case(path: str) -> Case | FairShareCase:
 
     Raises: InputError or ConfigError that names the file, the object and the field.
     """
-    place = Path(path)
+    place = _place(path)
     if path == STANDARD_INPUT:
         return _read_text(sys.stdin.buffer.read(), path)
     if place.is_dir():
@@ -106,7 +106,7 @@ def read_documents(path: str) -> list[Document]:
 
     Raises: RefusedError for what cannot be read, InputError where there are no manifests.
     """
-    place = Path(path)
+    place = _place(path)
     try:
         if place.is_dir() and path != STANDARD_INPUT:
             documents, _ = _documents_in(place, path)
@@ -120,6 +120,13 @@ def read_documents(path: str) -> list[Document]:
     if not documents:
         raise InputError(f"{path}: found nothing, expected Kubernetes objects")
     return documents
+
+
+def _place(path: str) -> Path:
+    """Return the place at ``path``; an empty one, of a variable that is not set, is not the current folder."""
+    if not path:
+        raise InputError("found an empty path, expected a file or a folder")
+    return Path(path)
 
 
 def _unread(path: str, error: OSError) -> InputError:

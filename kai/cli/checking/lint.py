@@ -38,13 +38,14 @@ def lint(paths: tuple[str, ...], console: Console, select: str, ignore: str, exp
         return 0
     if not paths:
         raise click.UsageError("no FILE is given\nkai lint FILE... or kai lint --explain CODE")
+    wanted, unwanted = _codes("--select", select), _codes("--ignore", ignore)
     import sys
 
     from kai.cli.checking.linting import lint_paths, summary
 
     text = sys.stdin.buffer.read() if "-" in paths else b""
     linted = lint_paths(paths, text)
-    found = [each for each in linted.findings if _is_wanted(each, _codes(select), _codes(ignore))]
+    found = [each for each in linted.findings if _is_wanted(each, wanted, unwanted)]
     _write(found, summary(linted), console)
     if linted.is_unreadable:
         return INPUT
@@ -60,8 +61,15 @@ def _explanation(name: str) -> str:
     return f"{name.upper()} ({code.severity}): {code.title}\n{code.text}"
 
 
-def _codes(text: str) -> tuple[str, ...]:
-    return tuple(code.strip().upper() for code in text.split(",") if code.strip())
+def _codes(flag: str, text: str) -> tuple[str, ...]:
+    """Return the beginnings of codes in ``text``; one that no code begins with would let every fault pass."""
+    from kai.manifests import CODES
+
+    found = tuple(code.strip().upper() for code in text.split(",") if code.strip())
+    for start in found:
+        if not any(code.startswith(start) for code in CODES):
+            raise click.UsageError(f"{flag}: no code begins with {start!r}\nthe codes are {', '.join(CODES)}")
+    return found
 
 
 def _is_wanted(finding: "Finding", select: tuple[str, ...], ignore: tuple[str, ...]) -> bool:

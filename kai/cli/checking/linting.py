@@ -88,6 +88,9 @@ class _Linting:
 
     def take_path(self, place: Path, name: str) -> None:
         """Look at a file, or at all files of a folder."""
+        if not name:
+            self._unreadable('""', "an empty path names no file or folder")
+            return
         if place.is_dir():
             files = sorted(path for path in place.rglob("*") if path.suffix in SUFFIXES and path.is_file())
             if not files:

@@ -63,7 +63,7 @@ def _unknown(kind: str, name: str, known: "dict[str, list[str]]", source: "Sourc
     near = difflib.get_close_matches(name, list(choices.values()), n=1)
     typed = next((long for long, short in choices.items() if near and short == near[0]), "")
     place = f" --from {source.place}" if source.place else ""
-    hint = f"{source.command} {typed}{place}" if typed else f"kai jobs{place} lists the jobs"
+    hint = f"{source.command} {typed}{place}" if typed else f"kai {kind or 'job'}s{place} lists the {kind or 'job'}s"
     return NoSubjectError(f"found no {kind or 'job, queue or node'} {name}", hint)
 
 

@@ -86,6 +86,7 @@ def test_a_missing_right_leaves_with_3_and_is_named(shown, tmp_path):
     [
         (["-f", "missing.yaml"], 4, "error: missing.yaml: no such file or folder\n"),
         (["-f", "examples/lab", "-l", "a b"], 4, "error: command line: --selector: found 'a b', expected a label"),
+        (["-f", ""], 2, "error: -f: found an empty path, expected a file or a folder"),
         (["-f", "-", "-w"], 2, "error: -w cannot be used with -f -: standard input is read once"),
         (["-f", "examples/lab", "-A", "-n", "x"], 2, "error: -n and -A cannot be used together"),
         (["--kubeconfig", "missing"], 4, "error: missing: found no such file or directory, expected a readable file"),

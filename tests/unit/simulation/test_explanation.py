@@ -127,7 +127,10 @@ def test_who_moves_is_told_where_to():
         "y": {"queue": "a", "each": {"gpu": 1}, "runs_on": "n2"},
         "big": {"queue": "a", "each": {"gpu": 2}},
     }
-    (lost,) = found(groups, nodes).evictions
+    everything = found(groups, nodes)
+    (lost,) = everything.evictions
+    (moves,) = (each for each in everything.jobs if each.reason.code == "Moves")
+    assert moves.waiting == "nothing to do: pods that move start again on their new nodes"
     assert (lost.cause, lost.beneficiary, lost.rule) == (
         "consolidation",
         "default/big",
@@ -267,3 +270,21 @@ def test_config_maps_are_assumed_where_the_input_holds_none():
     assert result.assumptions == (
         "config maps exist that pods need, because the input holds no config map: default/settings",
     )
+
+
+def test_a_gang_that_is_given_places_is_not_told_that_there_is_no_room():
+    nodes = {f"n{at}": {"gpu": 4, "labels": {"rack": f"r{at}"}} for at in (1, 2)}
+    queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 4}, "b": {"parent": "root"}}
+    groups = {
+        "low": {"queue": "b", "members": 8, "minimum": 1, "each": {"gpu": 1}, "runs_on": {"n1": 4, "n2": 4}},
+        "gang": {
+            "queue": "a",
+            "members": 3,
+            "minimum": 2,
+            "each": {"gpu": 2},
+            "topology": {"topology": "t", "required": "rack"},
+        },
+    }
+    cluster = {"nodes": nodes, "topologies": {"t": ["rack"]}}
+    (each,) = (each for each in found(groups, queues=queues, cluster=cluster).jobs if each.job.name == "gang")
+    assert (each.reason.code, [words.code for words in each.also]) == ("HeldForLeaving", [])

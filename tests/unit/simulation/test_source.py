@@ -6,7 +6,7 @@ import pytest
 
 from kai.errors import InputError
 from kai.simulation.case import Case
-from kai.simulation.source import find_cases, read_case
+from kai.simulation.source import find_cases, read_case, read_documents
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "creationTimestamp": "2026-01-02T00:00:00Z"}}
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "creationTimestamp": "2026-01-03T00:00:00Z"}}
@@ -120,6 +120,14 @@ def test_a_text_that_is_neither_is_named(tmp_path, text, message):
         read_case(str(path))
     assert str(path) in str(caught.value) or "object" in str(caught.value)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("function", [read_case, read_documents, lambda path: list(find_cases(path))])
+def test_an_empty_path_is_not_the_current_folder(function, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.yaml").write_text("{apiVersion: v1, kind: Node, metadata: {name: n1}}")
+    with pytest.raises(InputError, match="found an empty path, expected a file or a folder"):
+        function("")
 
 
 def test_what_is_not_there_is_named(tmp_path):

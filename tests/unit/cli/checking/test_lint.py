@@ -41,6 +41,17 @@ def test_a_mistake_is_exit_one_and_an_unreadable_file_four(write, capsys):
     assert capsys.readouterr().out.endswith("missing.yaml: T005 no such file or folder\n")
 
 
+def test_an_empty_path_is_not_the_current_folder(capsys):
+    assert run(["lint", ""]) == 4
+    assert capsys.readouterr().out == '"": T005 an empty path names no file or folder\n'
+
+
+@pytest.mark.parametrize("flag", ["--select", "--ignore"])
+def test_a_code_that_does_not_exist_is_refused(write, capsys, flag):
+    assert run(["lint", write(GOOD), flag, "F,Z9"]) == 2
+    assert f"error: {flag}: no code begins with 'Z9'" in capsys.readouterr().err
+
+
 def test_codes_are_selected_and_ignored(write, capsys):
     bad = write(GOOD.replace("parallelism: 6", "parallelism: 5").replace("image: i", "imag: i"))
     assert run(["lint", bad, "--select", "F"]) == 1

@@ -64,6 +64,10 @@ def test_an_unknown_name_is_answered_with_the_nearest(asked):
     assert error[0] == "error: found no job, queue or node pick"
     assert error[1].startswith("  help: kai why job/picky --from ")
     assert asked("node/n9", code=4).err.splitlines()[0] == "error: found no node n9"
+    for kind in ("job", "queue", "node"):
+        help_line = asked(f"{kind}/nothing-alike", code=4).err.splitlines()[1]
+        assert help_line.startswith(f"  help: kai {kind}s --from ")
+        assert help_line.endswith(f" lists the {kind}s")
 
 
 def test_a_queue_that_belongs_to_no_tree_is_told_why(asked):
