@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import attrs
 
+from kai.api.pod import ENDED
 from kai.api.wire import EMPTY
 
 Manifest = Mapping[str, Any]
@@ -123,7 +124,7 @@ def labels_of(manifest: Manifest) -> Mapping[str, str]:
 
 def _programs(pods: Iterable[Manifest]) -> Iterator[Program]:
     for pod in pods:
-        if text(pod, "status", "phase") in {"Succeeded", "Failed"}:
+        if text(pod, "status", "phase") in ENDED:
             continue
         for container in items(pod, "spec", "containers"):
             words = [*items(container, "command"), *items(container, "args")]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kai.api import names, times
 from kai.api.bad_value import BadValue
+from kai.api.pod import ENDED
 from kai.doctor.findings import Finding, Looked, counted, failure, some, warning
 from kai.doctor.seen import Manifest, Seen, key_of, labels_of, name_of, text, within
 
@@ -283,7 +284,7 @@ def _jobs(groups: list[str]) -> str:
 
 
 def _alive(seen: Seen) -> Iterator[Manifest]:
-    yield from (each for each in seen.all("pods") if text(each, "status", "phase") not in {"Succeeded", "Failed"})
+    yield from (each for each in seen.all("pods") if text(each, "status", "phase") not in ENDED)
 
 
 def _waiting(seen: Seen) -> Iterator[Manifest]:

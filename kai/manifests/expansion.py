@@ -8,21 +8,20 @@ done its work. Whatever has no part in the result is counted (``unused``).
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
 from kai.api import codec, names
+from kai.api.pod import ENDED
 from kai.api.shard import Config, SchedulingShard
 from kai.errors import InputError
 from kai.manifests.grouping import Grouping
-from kai.manifests.index import Index, Manifest
+from kai.manifests.index import Index, Manifest, mapping_of
 from kai.manifests.unused import CONFIGURES, NO_MODEL, NO_PODS, Unused, counted, for_scheduler, templates, why_not_read
 from kai.manifests.workloads.making import uid_of
 from kai.manifests.workloads.table import as_kept, model_of
 from kai.podgrouper import Kind, Resource, Settings
-
-_OVER: Final = frozenset({"Succeeded", "Failed"})
 
 
 @attrs.frozen(kw_only=True)
@@ -63,7 +62,7 @@ class Expansion:
         first: dict[tuple[str, str], int] = {}
         for manifest, at in zip(self.manifests, self.sources, strict=True):
             if manifest.get("kind") == "Pod":
-                annotations = _mapping(_mapping(manifest.get("metadata")).get("annotations"))
+                annotations = mapping_of(mapping_of(manifest.get("metadata")).get("annotations"))
                 key = (_place_of(manifest, "default")[0], str(annotations.get(names.POD_GROUP)))
                 members.setdefault(key, []).append(manifest)
                 first.setdefault(key, at)
@@ -173,17 +172,17 @@ class _Expanding:
         )
 
     def _take_pod(self, at: int, manifest: Mapping[str, Any]) -> None:
-        spec, metadata, status = (_mapping(manifest.get(key)) for key in ("spec", "metadata", "status"))
-        is_ours = spec.get("schedulerName") == self.scheduler_name and status.get("phase") not in _OVER
+        spec, metadata, status = (mapping_of(manifest.get(key)) for key in ("spec", "metadata", "status"))
+        is_ours = spec.get("schedulerName") == self.scheduler_name and status.get("phase") not in ENDED
         self.workloads += is_ours
-        if not is_ours or _mapping(metadata.get("annotations")).get(names.POD_GROUP):
-            if not is_ours and not spec.get("nodeName") and status.get("phase") not in _OVER:
+        if not is_ours or mapping_of(metadata.get("annotations")).get(names.POD_GROUP):
+            if not is_ours and not spec.get("nodeName") and status.get("phase") not in ENDED:
                 self._note("Pod", for_scheduler(str(spec.get("schedulerName") or "")))
             self.kept[at] = manifest
             return
         pod = self._placed(manifest)
         self.loose.append((at, pod))
-        if _mapping(pod.get("metadata")).get("ownerReferences"):
+        if mapping_of(pod.get("metadata")).get("ownerReferences"):
             self.adopted.add(at)
 
     def _take_workload(self, at: int, manifest: Mapping[str, Any]) -> None:
@@ -197,13 +196,13 @@ class _Expanding:
             self.workloads += 1
             self.problems.append(Problem(at=at, message=" ".join(str(error).split())))
             return
-        ours = [pod for pod in pods if _mapping(pod["spec"]).get("schedulerName") == self.scheduler_name]
+        ours = [pod for pod in pods if mapping_of(pod["spec"]).get("schedulerName") == self.scheduler_name]
         self.workloads += bool(ours)
         kind = workload.kind.kind
         if not pods:
             self._note(kind, NO_PODS)
         elif not ours:
-            self._note(kind, for_scheduler(str(_mapping(pods[0]["spec"]).get("schedulerName") or "")))
+            self._note(kind, for_scheduler(str(mapping_of(pods[0]["spec"]).get("schedulerName") or "")))
         self.loose += [(at, pod) for pod in ours]
 
     def _pods_of(self, workload: Resource) -> Iterator[Manifest]:
@@ -237,7 +236,7 @@ class _Expanding:
     def _take_stranger(self, manifest: Mapping[str, Any], kind: str) -> None:
         """Count an object of a kind that kai does not read: a workload of ours if its pods are for us."""
         found = templates(manifest)
-        if any(_mapping(template.get("spec")).get("schedulerName") == self.scheduler_name for _, template in found):
+        if any(mapping_of(template.get("spec")).get("schedulerName") == self.scheduler_name for _, template in found):
             self.workloads += 1
             self._note(kind, NO_MODEL)
         else:
@@ -280,7 +279,7 @@ def _names_of_owners(manifests: Iterable[Mapping[str, Any]]) -> frozenset[tuple[
         version, kind = str(manifest.get("apiVersion")), str(manifest.get("kind"))
         if (version, kind) != ("v1", "Pod") and model_of(Kind.of(version, kind)) is None:
             continue
-        metadata = _mapping(manifest.get("metadata"))
+        metadata = mapping_of(manifest.get("metadata"))
         references = metadata.get("ownerReferences")
         for each in references if isinstance(references, list) else ():
             if isinstance(each, Mapping) and (each.get("kind"), each.get("name")) != (kind, metadata.get("name")):
@@ -290,9 +289,5 @@ def _names_of_owners(manifests: Iterable[Mapping[str, Any]]) -> frozenset[tuple[
 
 
 def _place_of(manifest: Mapping[str, Any], namespace: str) -> tuple[str, str]:
-    metadata = _mapping(manifest.get("metadata"))
+    metadata = mapping_of(manifest.get("metadata"))
     return str(metadata.get("namespace") or namespace), str(metadata.get("name"))
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -5,7 +5,7 @@
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
@@ -13,6 +13,7 @@ from kai.api import names
 from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding
 from kai.manifests.gpus import gpus_of
+from kai.manifests.index import mapping_of
 from kai.manifests.positions import Path
 from kai.manifests.queues import check_queues, parent_of, queues_of
 from kai.manifests.reading import Reading
@@ -79,7 +80,7 @@ def queue_fault(queue: str, parents: Mapping[str, str]) -> QueueFault | None:
 
 
 def _queue(document: Document, job: Job, parents: Mapping[str, str]) -> Iterator[Finding]:
-    queue = str(_map(job.group.get("spec")).get("queue") or "")
+    queue = str(mapping_of(job.group.get("spec")).get("queue") or "")
     fault = queue_fault(queue, parents)
     if fault is None:
         return
@@ -97,7 +98,7 @@ def _queue(document: Document, job: Job, parents: Mapping[str, str]) -> Iterator
 
 
 def _gang(document: Document, job: Job) -> Iterator[Finding]:
-    least = _map(job.group.get("spec")).get("minMember")
+    least = mapping_of(job.group.get("spec")).get("minMember")
     if not job.pods or not isinstance(least, int) or least <= len(job.pods) or "status" in document.manifest:
         return
     pods = "1 pod" if len(job.pods) == 1 else f"{len(job.pods)} pods"
@@ -119,13 +120,13 @@ def unoffered_makes(reading: Reading) -> Iterator[Finding]:
     offered: set[str] = set()
     for document in reading.documents:
         if document.manifest.get("kind") == "Node":
-            offered |= set(_map(_map(document.manifest.get("status")).get("allocatable")))
+            offered |= set(mapping_of(mapping_of(document.manifest.get("status")).get("allocatable")))
     if not offered & set(names.GPU_RESOURCES):
         return
     for document in reading.documents:
         for path, template in [((), document.manifest)] if _is_pod(document) else templates(document.manifest):
-            for index, container in enumerate(_map(template.get("spec")).get("containers") or ()):
-                limits = _map(_map(_map(container).get("resources")).get("limits"))
+            for index, container in enumerate(mapping_of(template.get("spec")).get("containers") or ()):
+                limits = mapping_of(mapping_of(mapping_of(container).get("resources")).get("limits"))
                 for name in names.GPU_RESOURCES:
                     if name in limits and name not in offered:
                         place = (*path, "spec", "containers", index, "resources", "limits", name)
@@ -136,7 +137,7 @@ def unoffered_makes(reading: Reading) -> Iterator[Finding]:
 def _foreign(document: Document) -> Iterator[Finding]:
     """Yield templates that ask for GPUs, for another scheduler."""
     for path, template in [((), document.manifest)] if _is_pod(document) else templates(document.manifest):
-        spec = _map(template.get("spec"))
+        spec = mapping_of(template.get("spec"))
         scheduler = str(spec.get("schedulerName") or "default-scheduler")
         if scheduler != names.SCHEDULER_NAME and gpus_of(template) > 0 and not spec.get("nodeName"):
             place = (*path, "spec", "schedulerName") if "schedulerName" in spec else (*path, "spec")
@@ -153,7 +154,7 @@ def _foreign(document: Document) -> Iterator[Finding]:
 
 def _misplaced(document: Document) -> Iterator[Finding]:
     """Yield annotations about GPUs of a workload, where they have no effect."""
-    annotations = _map(_map(document.manifest.get("metadata")).get("annotations"))
+    annotations = mapping_of(mapping_of(document.manifest.get("metadata")).get("annotations"))
     if _is_pod(document) or not any(name in annotations for name in _ON_PODS) or not templates(document.manifest):
         return
     for name in _ON_PODS:
@@ -177,7 +178,7 @@ def _place_of_queue(document: Document, queue: str) -> tuple[Path, str]:
     if manifest.get("kind") == "PodGroup":
         return ("spec", "queue"), "queue"
     for path, holder in ((), manifest), *templates(manifest):
-        labels = _map(_map(holder.get("metadata")).get("labels"))
+        labels = mapping_of(mapping_of(holder.get("metadata")).get("labels"))
         if labels.get(names.QUEUE) == queue:
             return (*path, "metadata", "labels", names.QUEUE), names.QUEUE
     return (), names.QUEUE
@@ -198,13 +199,9 @@ def _listed(listed: Sequence[str]) -> str:
 
 
 def _title(job: Job) -> str:
-    metadata = _map(job.group.get("metadata"))
+    metadata = mapping_of(job.group.get("metadata"))
     return f"job {metadata.get('namespace') or 'default'}/{metadata.get('name')}"
 
 
 def _is_pod(document: Document) -> bool:
     return document.manifest.get("kind") == "Pod"
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

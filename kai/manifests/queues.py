@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kai.api import names
 from kai.manifests.findings import Document, Finding
+from kai.manifests.index import mapping_of
 
 _RESOURCES: Final = ("gpu", "cpu", "memory")
 _AMOUNTS: Final = ("quota", "limit", "overQuotaWeight")
@@ -35,7 +36,7 @@ def leaves_below(name: str, queues: Mapping[str, Document]) -> list[str]:
 
 def parent_of(queue: Document) -> str:
     """Return the name of the parent, "" for a queue at the top."""
-    return str(_map(queue.manifest.get("spec")).get("parentQueue") or "")
+    return str(mapping_of(queue.manifest.get("spec")).get("parentQueue") or "")
 
 
 def check_queues(documents: Sequence[Document]) -> Iterator[Finding]:
@@ -43,9 +44,9 @@ def check_queues(documents: Sequence[Document]) -> Iterator[Finding]:
     queues = queues_of(documents)
     for name, queue in queues.items():
         yield from _check_parent(name, queue, queues)
-        resources = _map(_map(queue.manifest.get("spec")).get("resources"))
+        resources = mapping_of(mapping_of(queue.manifest.get("spec")).get("resources"))
         for resource in _RESOURCES:
-            yield from _check_amounts(name, queue, resource, _map(resources.get(resource)))
+            yield from _check_amounts(name, queue, resource, mapping_of(resources.get(resource)))
     yield from _check_sums(queues)
 
 
@@ -129,8 +130,8 @@ def _check_sums(queues: Mapping[str, Document]) -> Iterator[Finding]:
 
 
 def _quota(queue: Document) -> float | None:
-    resources = _map(_map(queue.manifest.get("spec")).get("resources"))
-    return _number(_map(resources.get("gpu")).get("quota"))
+    resources = mapping_of(mapping_of(queue.manifest.get("spec")).get("resources"))
+    return _number(mapping_of(resources.get("gpu")).get("quota"))
 
 
 def _leaves(name: str, queues: Mapping[str, Document], seen: set[str]) -> list[str]:
@@ -143,7 +144,3 @@ def _leaves(name: str, queues: Mapping[str, Document], seen: set[str]) -> list[s
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

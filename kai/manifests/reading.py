@@ -19,6 +19,7 @@ from kai.manifests.expansion import Expansion, Surroundings, expand
 from kai.manifests.fields import check_fields
 from kai.manifests.findings import Document, Finding, RefusedError
 from kai.manifests.gpus import check_gpus
+from kai.manifests.index import mapping_of
 from kai.manifests.positions import Path, Text
 from kai.manifests.unused import known_versions, templates
 from kai.manifests.workloads.table import model_of
@@ -132,7 +133,9 @@ def _check(document: Document) -> Iterator[Finding]:
 
 def _check_template(document: Document, path: Path, template: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the value of a pod template that cannot be read."""
-    metadata = {key: value for key, value in _map(template.get("metadata")).items() if key in {"labels", "annotations"}}
+    metadata = {
+        key: value for key, value in mapping_of(template.get("metadata")).items() if key in {"labels", "annotations"}
+    }
     try:
         codec.structure_as(Pod, {"metadata": metadata, "spec": template.get("spec")})
     except BadValue as bad:
@@ -178,7 +181,7 @@ def _twice(documents: Iterable[Document]) -> Iterator[Finding]:
     seen: dict[tuple[str, str, str, str], Document] = {}
     for document in documents:
         manifest = document.manifest
-        version, kind, metadata = manifest.get("apiVersion"), manifest.get("kind"), _map(manifest.get("metadata"))
+        version, kind, metadata = manifest.get("apiVersion"), manifest.get("kind"), mapping_of(manifest.get("metadata"))
         if not isinstance(version, str) or not isinstance(kind, str) or not metadata.get("name"):
             continue
         known = codec.kind_of(manifest)
@@ -234,7 +237,3 @@ def _text_finding(error: TextError, source: Text) -> Finding:
 
 def _without(text: str, name: str) -> str:
     return " ".join(text.split()).removeprefix(f"{name}: ")
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -3,7 +3,7 @@
 Objects of the files take the place of those of the same kind and name, as applying them would do; pods that exist stay.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import attrs
@@ -18,6 +18,7 @@ from kai.api.podgroup import PodGroup
 from kai.errors import InputError
 from kai.manifests import Document, Finding, RefusedError, Surroundings, Unused, read
 from kai.manifests.expansion import is_workload
+from kai.manifests.index import mapping_of
 from kai.manifests.lint import check_jobs, queue_fault
 from kai.manifests.reading import Reading
 from kai.simulation.case import Case
@@ -134,18 +135,20 @@ def _in_queue(document: Document, queue: str) -> Document:
     if not is_workload(document.manifest):
         return document
     if manifest.get("kind") == "PodGroup":
-        return attrs.evolve(document, manifest={**manifest, "spec": {**_map(manifest.get("spec")), "queue": queue}})
-    metadata = _map(manifest.get("metadata"))
-    labels = {**_map(metadata.get("labels")), names.QUEUE: queue}
+        return attrs.evolve(
+            document, manifest={**manifest, "spec": {**mapping_of(manifest.get("spec")), "queue": queue}}
+        )
+    metadata = mapping_of(manifest.get("metadata"))
+    labels = {**mapping_of(metadata.get("labels")), names.QUEUE: queue}
     return attrs.evolve(document, manifest={**manifest, "metadata": {**metadata, "labels": labels}})
 
 
 def _copy(document: Document, number: int) -> Document:
     """Return one more workload of the same sort, under another name."""
-    metadata = dict(_map(document.manifest.get("metadata")))
+    metadata = dict(mapping_of(document.manifest.get("metadata")))
     metadata["name"] = f"{metadata.get('name') or metadata.get('generateName')}-{number}"
     metadata.pop("uid", None)
-    annotations = _map(metadata.get("annotations"))
+    annotations = mapping_of(metadata.get("annotations"))
     if names.POD_GROUP in annotations:
         metadata["annotations"] = {**annotations, names.POD_GROUP: f"{annotations[names.POD_GROUP]}-{number}"}
     return attrs.evolve(document, manifest={**document.manifest, "metadata": metadata})
@@ -153,7 +156,3 @@ def _copy(document: Document, number: int) -> Document:
 
 def _files(documents: Sequence[Document]) -> str:
     return ", ".join(dict.fromkeys(document.text.name for document in documents)) or "input"
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
