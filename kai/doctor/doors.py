@@ -9,8 +9,9 @@ import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kai.doctor.findings import Finding, Looked, counted, failure, some, warning
+from kai.doctor.findings import Finding, Looked, failure, warning
 from kai.doctor.seen import PART_OF, Manifest, Seen, items, labels_of, name_of, text, within
+from kai.wording import counted, first_of
 
 _POLICIES: Final = ("kai-bindrequests", "kai-gpu-requests", "kai-grants", "kai-podgroup-status", "kai-bound-pods")
 _SOON: Final = 7 * 86_400.0
@@ -89,7 +90,7 @@ def policies(seen: Seen) -> Looked:
     if absent:
         problems.append(
             warning(
-                f"admission policies are not installed: {some(absent)}",
+                f"admission policies are not installed: {first_of(absent)}",
                 "kubectl apply -k deploy/policies    (what they keep tenants from is in docs/tenancy.md)",
                 found=", ".join(absent),
             )
@@ -97,7 +98,7 @@ def policies(seen: Seen) -> Looked:
     if idle:
         problems.append(
             warning(
-                f"admission policies without a binding do nothing: {some(idle)}", "kubectl apply -k deploy/policies"
+                f"admission policies without a binding do nothing: {first_of(idle)}", "kubectl apply -k deploy/policies"
             )
         )
     return Looked(well=f"{len(_POLICIES)} admission policies installed and bound", findings=problems)

@@ -82,14 +82,3 @@ def warning(message: str, help: str = "", *, about: str = "", found: str = "", e
 def failure(message: str, help: str = "", *, about: str = "", found: str = "", expected: str = "") -> Finding:  # noqa: A002 - as above
     """Return a finding that makes the command end with 1."""
     return Finding(message=message, help=help, object=about, found=found, expected=expected)
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun."""
-    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
-
-
-def some(names: Sequence[str], most: int = 3) -> str:
-    """Return the first of some names, and how many more there are."""
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

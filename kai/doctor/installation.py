@@ -8,7 +8,7 @@ from typing import Final
 
 from kai.api import times
 from kai.api.bad_value import BadValue
-from kai.doctor.findings import Finding, Looked, counted, failure, some, warning
+from kai.doctor.findings import Finding, Looked, failure, warning
 from kai.doctor.seen import (
     PART_OF,
     TOGETHER,
@@ -23,6 +23,7 @@ from kai.doctor.seen import (
     text,
     within,
 )
+from kai.wording import counted, first_of
 
 _OLDEST: Final = (1, 30)
 _KINDS: Final = {
@@ -60,7 +61,7 @@ def own_rights(seen: Seen) -> Looked:
     lacking = seen.missing.get("", ())
     said = [
         warning(
-            f"this account may not {some([str(each) for each in lacking])}: answers of kai are not whole",
+            f"this account may not {first_of([str(each) for each in lacking])}: answers of kai are not whole",
             "ask for a role with get and list on nodes, pods, namespaces, queues and podgroups",
             found=", ".join(map(str, lacking)),
         )
@@ -126,7 +127,7 @@ def role_rights(seen: Seen) -> Looked:
     """Whether the accounts of roles have their rights."""
     problems = [
         failure(
-            f"{account} lacks the right to {some([str(each) for each in lacking])}",
+            f"{account} lacks the right to {first_of([str(each) for each in lacking])}",
             "kubectl apply -k deploy/rights    (docs/security.md)",
             about=f"serviceaccount/{account}",
             found=", ".join(map(str, lacking)),
@@ -153,7 +154,7 @@ def one_scheduler(seen: Seen) -> Looked:
         if len(owners) > 1:
             problems.append(
                 failure(
-                    f"{len(owners)} schedulers named {name} decide about {where}: {some(owners)}",
+                    f"{len(owners)} schedulers named {name} decide about {where}: {first_of(owners)}",
                     "give one of them another --partition-label-value, or scale it to 0",
                     found=", ".join(owners),
                     expected="one",

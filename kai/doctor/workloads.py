@@ -9,8 +9,9 @@ from typing import Any, Final
 from kai.api import names, times
 from kai.api.bad_value import BadValue
 from kai.api.pod import ENDED
-from kai.doctor.findings import Finding, Looked, counted, failure, some, warning
+from kai.doctor.findings import Finding, Looked, failure, warning
 from kai.doctor.seen import Manifest, Seen, key_of, labels_of, name_of, text, within
+from kai.wording import counted, first_of
 
 _LATE: Final = 120.0
 """A pod without a group, or a bind request without an outcome, is late after so many seconds."""
@@ -76,9 +77,9 @@ def jobs_in_parents(seen: Seen) -> Looked:
     problems = [
         failure(
             f"{_jobs(groups)} in queue {queue}, which has children; only a leaf queue runs jobs",
-            f"label the workloads with kai.scheduler/queue: one of {some(_leaves_below(seen, queue))}",
+            f"label the workloads with kai.scheduler/queue: one of {first_of(_leaves_below(seen, queue))}",
             about=f"queue/{queue}",
-            found=some(groups),
+            found=first_of(groups),
         )
         for queue, groups in sorted(found.items())
         if queue and queue in parents
@@ -95,7 +96,7 @@ def jobs_without_queue(seen: Seen) -> Looked:
             f"{_jobs(groups)} in queue {queue!r}, which does not exist" if queue else f"{_jobs(groups)} name no queue",
             "label the workloads with kai.scheduler/queue, or create the queue    kubectl get queues",
             about=f"queue/{queue}",
-            found=some(groups),
+            found=first_of(groups),
         )
         for queue, groups in sorted(_groups_by_queue(seen).items())
         if queue not in known
@@ -113,9 +114,9 @@ def pods_without_group(seen: Seen) -> Looked:
         and _age(each, seen.now) > _LATE
     ]
     told = failure(
-        f"{counted(len(late), 'pod')} got no pod group in {_LATE:g}s: {some(late)}",
+        f"{counted(len(late), 'pod')} got no pod group in {_LATE:g}s: {first_of(late)}",
         "is the podgrouper running?    kubectl -n kai-scheduler logs deploy/kai | grep grouped",
-        found=some(late),
+        found=first_of(late),
     )
     return Looked(well="each waiting pod has its pod group", findings=[told] if late else ())
 
@@ -133,18 +134,18 @@ def bind_requests(seen: Seen) -> Looked:
     if late:
         problems.append(
             failure(
-                f"{counted(len(late), 'bind request')} without an outcome for {_LATE:g}s: {some(late)}",
+                f"{counted(len(late), 'bind request')} without an outcome for {_LATE:g}s: {first_of(late)}",
                 "is the binder running?    kubectl -n kai-scheduler get pods",
-                found=some(late),
+                found=first_of(late),
             )
         )
     if failed:
         namespace, _, name = failed[0].partition("/")
         problems.append(
             warning(
-                f"{counted(len(failed), 'bind request')} failed: {some(failed)}",
+                f"{counted(len(failed), 'bind request')} failed: {first_of(failed)}",
                 f"kubectl -n {namespace} get bindrequest {name} -o yaml    status.reason says why",
-                found=some(failed),
+                found=first_of(failed),
             )
         )
     return Looked(well=f"{counted(len(seen.all('bindrequests')), 'bind request')}, none late", findings=problems)
@@ -158,17 +159,19 @@ def gpu_memory(seen: Seen) -> Looked:
         for each in seen.all("nodes")
         if _gpus(each) and not any(_tells_memory(label) for label in labels_of(each))
     ]
-    found = f"{counted(len(silent), 'GPU node')} without the label {names.NODE_GPU_MEMORY}: {some(silent)}"
+    found = f"{counted(len(silent), 'GPU node')} without the label {names.NODE_GPU_MEMORY}: {first_of(silent)}"
     node = silent[0] if silent else ""
     help_text = f"install GPU feature discovery, or kubectl label node {node} {names.NODE_GPU_MEMORY}=81920"
     problems: list[Finding] = []
     if silent and asking:
         problems.append(
-            failure(f"{found}; GPU memory is asked for by {counted(len(asking), 'pod')}", help_text, found=some(silent))
+            failure(
+                f"{found}; GPU memory is asked for by {counted(len(asking), 'pod')}", help_text, found=first_of(silent)
+            )
         )
     elif silent:
         problems.append(
-            warning(f"{found}; pods that ask for GPU memory find no place there", help_text, found=some(silent))
+            warning(f"{found}; pods that ask for GPU memory find no place there", help_text, found=first_of(silent))
         )
     gpu_nodes = sum(bool(_gpus(each)) for each in seen.all("nodes"))
     return Looked(well=f"{counted(gpu_nodes, 'GPU node')}, all tell the memory of their GPUs", findings=problems)
@@ -237,7 +240,9 @@ def priority_classes(seen: Seen) -> Looked:
     absent = [name for name in _DEFAULT_CLASSES if name not in known and name not in named]
     if absent:
         help_text = "kubectl apply -k deploy/prerequisites"
-        problems.append(warning(f"priority classes are not installed: {some(absent)}", help_text, found=some(absent)))
+        problems.append(
+            warning(f"priority classes are not installed: {first_of(absent)}", help_text, found=first_of(absent))
+        )
     return Looked(well="priority classes that jobs name exist", findings=problems)
 
 
@@ -280,7 +285,7 @@ def _ancestors(name: str, parents: Mapping[str, str]) -> set[str]:
 
 
 def _jobs(groups: list[str]) -> str:
-    return f"job {groups[0]} is" if len(groups) == 1 else f"{len(groups)} jobs ({some(groups)}) are"
+    return f"job {groups[0]} is" if len(groups) == 1 else f"{len(groups)} jobs ({first_of(groups)}) are"
 
 
 def _alive(seen: Seen) -> Iterator[Manifest]:

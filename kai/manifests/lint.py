@@ -4,7 +4,7 @@
 """
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import attrs
@@ -18,6 +18,7 @@ from kai.manifests.positions import Path
 from kai.manifests.queues import check_queues, parent_of, queues_of
 from kai.manifests.reading import Reading
 from kai.manifests.unused import NO_MODEL, templates
+from kai.wording import counted, first_of
 
 _SHOWN: Final = 5
 _ON_PODS: Final = (names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_DEVICES)
@@ -68,7 +69,7 @@ def queue_fault(queue: str, parents: Mapping[str, str]) -> QueueFault | None:
     if queue not in parents:
         near = difflib.get_close_matches(queue, parents, n=1)
         leaves = [name for name in parents if name not in parents.values()]
-        hint = f"is it {near[0]}?" if near else f"leaf queues: {_listed(leaves)}"
+        hint = f"is it {near[0]}?" if near else f"leaf queues: {first_of(leaves, _SHOWN)}"
         return QueueFault(
             "J001", f"queue {queue} does not exist", hint, near[0] if near else leaves[0] if leaves else ""
         )
@@ -76,7 +77,7 @@ def queue_fault(queue: str, parents: Mapping[str, str]) -> QueueFault | None:
     if not below:
         return None
     message = f"queue {queue} has children; only a leaf queue can run jobs"
-    return QueueFault("J002", message, f"leaf queues below it: {_listed(below)}", below[0])
+    return QueueFault("J002", message, f"leaf queues below it: {first_of(below, _SHOWN)}", below[0])
 
 
 def _queue(document: Document, job: Job, parents: Mapping[str, str]) -> Iterator[Finding]:
@@ -101,7 +102,7 @@ def _gang(document: Document, job: Job) -> Iterator[Finding]:
     least = mapping_of(job.group.get("spec")).get("minMember")
     if not job.pods or not isinstance(least, int) or least <= len(job.pods) or "status" in document.manifest:
         return
-    pods = "1 pod" if len(job.pods) == 1 else f"{len(job.pods)} pods"
+    pods = counted(len(job.pods), "pod")
     path: Path = ("metadata", "annotations", names.MIN_MEMBER)
     if document.manifest.get("kind") == "PodGroup":
         path = ("spec", "minMember")
@@ -191,11 +192,6 @@ def _leaves(queue: str, parents: Mapping[str, str], seen: frozenset[str] = froze
         if parent == queue and child not in seen and child != queue:
             found += _leaves(child, parents, seen | {queue}) or [child]
     return found
-
-
-def _listed(listed: Sequence[str]) -> str:
-    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
-    return ", ".join(listed[:_SHOWN]) + more
 
 
 def _title(job: Job) -> str:

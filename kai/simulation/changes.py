@@ -18,6 +18,7 @@ from kai.api.selection import Affinity, Toleration
 from kai.explain.phrases import Words, plain, quantity
 from kai.model.axis import GPU_UNIT
 from kai.simulation.run import Cycle
+from kai.wording import counted
 
 QUEUE_UNITS = {"gpu": GPU_UNIT, "cpu": 1, "memory": 1_000_000}
 """Axis units in one unit of a queue's quota and limit."""
@@ -90,7 +91,7 @@ def pods(site: Site, count: int) -> Change:
         field="pods",
         old=str(len(site.waiting)),
         new=str(count),
-        text=f"{count} {'pod' if count == 1 else 'pods'}, not {len(site.waiting)}",
+        text=f"{counted(count, 'pod')}, not {len(site.waiting)}",
         objects=attrs.evolve(_with_group(site, source), pods=left),
     )
 
@@ -98,7 +99,7 @@ def pods(site: Site, count: int) -> Change:
 def gpus_each(site: Site, most: int) -> Change:
     """Let no pod ask for more than ``most`` whole GPUs."""
     amounts = sorted({asked_gpus(pod) for pod in site.waiting})
-    old, gpus = amounts[-1], f"{most} {'GPU' if most == 1 else 'GPUs'}"
+    old, gpus = amounts[-1], counted(most, "GPU")
     return Change(
         field="GPUs of each pod",
         old=str(old),

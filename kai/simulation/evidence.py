@@ -21,6 +21,7 @@ from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.changes import Site
 from kai.simulation.evictions import Evictions
 from kai.simulation.run import Cycle
+from kai.wording import counted
 
 _MOST_NAMED = 5
 _PODS = GPU + 1
@@ -60,7 +61,7 @@ def _needs(site: Site) -> Iterator[Evidence]:
     keys = {(pod.metadata.namespace, pod.metadata.name) for pod in site.waiting}
     rows = [row for row, pod in enumerate(snapshot.pods) if (pod.namespace, pod.name) in keys]
     each = Counter(int(snapshot.pod_shape[row]) for row in rows)
-    parts = [f"{count} {'pod' if count == 1 else 'pods'} x {_request(site, shape)}" for shape, count in each.items()]
+    parts = [f"{counted(count, 'pod')} x {_request(site, shape)}" for shape, count in each.items()]
     least = _at_once(site)
     together = f", {least} at once" if least > 1 else ""
     constraint = facts.subgroups[0].constraint
@@ -248,7 +249,7 @@ def _histogram(site: Site) -> Iterator[Evidence]:
         counts[messages.node_text(reason)] += count
     for text, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         said = text.removeprefix("node(s) ").removeprefix("node ")
-        yield Evidence(label=_nodes(count), text=said, values={"nodes": count, "objection": text})
+        yield Evidence(label=counted(count, "node"), text=said, values={"nodes": count, "objection": text})
 
 
 def _objections(site: Site) -> Iterator[Evidence]:
@@ -260,7 +261,7 @@ def _objections(site: Site) -> Iterator[Evidence]:
         gpus = int(np.maximum(idle[list(rows), GPU], 0).sum())
         said = text.removeprefix("node(s) ").removeprefix("node ")
         yield Evidence(
-            label=_nodes(len(names)),
+            label=counted(len(names), "node"),
             text=f"{said}: {listed(names, 4)}" + (f" ({quantity(gpus, 'gpu')} idle)" if gpus else ""),
             values={"objection": text, "nodes": names, "idleGpus": gpus / GPU_UNIT},
         )
@@ -292,10 +293,6 @@ def _domains_now(site: Site) -> Iterator[Evidence]:
             )
 
 
-def _nodes(count: int) -> str:
-    return f"{count} {'node' if count == 1 else 'nodes'}"
-
-
 # -------------------------------------------------------------------------------------------------------------- leaving
 
 
@@ -307,7 +304,7 @@ def _held(site: Site) -> Iterator[Evidence]:
     held = [row for row in rows if report.status[row] == Status.PIPELINED]
     places = {snapshot.pods[row].name: cycle.aftermath.node(row) for row in held}
     nodes = sorted(set(places.values()))
-    count = f"{len(held)} {'pod' if len(held) == 1 else 'pods'}"
+    count = counted(len(held), "pod")
     yield Evidence(label="place", text=f"{listed(nodes)} {_are(nodes)} held for {count}", values={"placement": places})
     mine = [each for each in cycle.decisions if isinstance(each, Evict) and each.aggressor == site.group]
     terminating = (Status.RELEASING, Status.STUCK_IN_RELEASING)
@@ -320,7 +317,7 @@ def _held(site: Site) -> Iterator[Evidence]:
         jobs = Counter(_job(cycle, row) for row in pods)
         texts = [f"{job} {count}" for job, count in sorted(jobs.items(), key=lambda item: (-item[1], item[0]))]
         if texts:
-            total = f"{len(pods)} {'pod' if len(pods) == 1 else 'pods'}"
+            total = counted(len(pods), "pod")
             yield Evidence(label=label, text=f"{total}: {_some(texts)}", values={"pods": len(pods), "jobs": dict(jobs)})
     book = Evictions(cycle)
     because = sorted({text for each in mine for text in book.because(each)})

@@ -17,6 +17,7 @@ from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.declared import declared_in
 from kai.simulation.run import Cycle, Outcome
 from kai.simulation.states import State
+from kai.wording import counted
 
 _GONE = (Status.SUCCEEDED, Status.FAILED)
 
@@ -199,7 +200,7 @@ def _moves(cycle: Cycle, moves: Sequence[Evict]) -> Words:
     nodes = [node.name for node in snapshot.nodes]
     ways = [(nodes[int(snapshot.pod_node[each.pod])], nodes[each.moved_to]) for each in moves]
     counts = Counter(
-        f"{'1 pod moves' if count == 1 else f'{count} pods move'} from {origin} to {to}"
+        f"{counted(count, 'pod moves', 'pods move')} from {origin} to {to}"
         for (origin, to), count in Counter(ways).items()
     )
     gains = sorted({snapshot.groups[each.aggressor].name for each in moves if each.aggressor >= 0})
@@ -219,7 +220,7 @@ def _lost_to(cycle: Cycle, evictions: Sequence[Evict]) -> tuple[str, ...]:
         gains = cycle.snapshot.groups[each.aggressor].name if each.aggressor >= 0 else ""
         counts[gains, each.cause.value] = counts.get((gains, each.cause.value), 0) + 1
     return tuple(
-        f"{count} {'pod' if count == 1 else 'pods'} {f'for {gains} ' if gains else ''}({cause})"
+        f"{counted(count, 'pod')} {f'for {gains} ' if gains else ''}({cause})"
         for (gains, cause), count in counts.items()
     )
 

@@ -21,6 +21,7 @@ from kai.simulation.archive import is_archive
 from kai.simulation.case import Case
 from kai.simulation.scenario import is_scenario, read_scenario
 from kai.simulation.source import SUFFIXES, read_case
+from kai.wording import counted
 
 _CONFIGURES: Final = frozenset({"plugins", "with", "actions", "tiers", "parameters", "queueDepthPerAction"})
 _NEAR: Final = 0.8
@@ -66,16 +67,16 @@ def summary(linted: Linted) -> str:
     parts: list[str] = []
     if jobs:
         gpus = sum(gpus_of(pod) for pod in pods)
-        parts += [_counted(len(jobs), "job"), _counted(len(pods), "pod"), f"{gpus:g} GPU{'' if gpus == 1 else 's'}"]
+        parts += [counted(len(jobs), "job"), counted(len(pods), "pod"), counted(gpus, "GPU")]
     least = jobs[0].group.get("spec", {}).get("minMember", 1) if len(jobs) == 1 else 1
     if isinstance(least, int) and least > 1:
         parts.append(f"gang of {least}")
     kinds = [document.manifest.get("kind") for document in reading.documents] if reading else []
-    parts += [_counted(kinds.count(kind), kind.lower()) for kind in ("Queue", "Node") if kind in kinds]
+    parts += [counted(kinds.count(kind), kind.lower()) for kind in ("Queue", "Node") if kind in kinds]
     if not parts and kinds:
-        parts.append(_counted(len(kinds), "object"))
+        parts.append(counted(len(kinds), "object"))
     more = {"configuration": linted.configurations, "scenario": linted.scenarios}
-    parts += [_counted(number, noun) for noun, number in more.items() if number]
+    parts += [counted(number, noun) for noun, number in more.items() if number]
     return ", ".join(parts)
 
 
@@ -228,7 +229,3 @@ def _paths_in(message: str) -> Iterator[tuple[str, ...]]:
 
 def _said(message: str, name: str) -> str:
     return " ".join(message.split()).removeprefix(f"{name}: ").removeprefix(f"{name}:")
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

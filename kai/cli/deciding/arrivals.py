@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kai.cli.deciding.report import counted
 from kai.cli.tables import cut_text, shown_width, wrapped
 from kai.simulation.arrival import AFTER_EVICTIONS, GRACE_SECONDS, NEVER, STARTS, Arrival, answer_of
+from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
     from kai.cli.console import Console
@@ -86,7 +86,9 @@ def _answer(found: Arrival) -> str:
 def _code(job: "Job") -> str:
     words = job.words
     parts = [words.code] if words else []
-    return " · ".join([*parts, f"queue {job.queue}", f"{counted(job.wanted, 'pod')}, {_gpus(job.gpus / _GPU)}"])
+    return " · ".join(
+        [*parts, f"queue {job.queue}", f"{counted(job.wanted, 'pod')}, {counted(job.gpus / _GPU, 'GPU')}"]
+    )
 
 
 def _job_row(job: "Job", found: Arrival) -> list[str]:
@@ -101,8 +103,8 @@ def _size(job: "Job") -> str:
     gpus = job.gpus / _GPU
     each = gpus / job.wanted if job.wanted else 0
     if job.wanted > 1 and gpus and each == int(each):
-        return f"{counted(job.wanted, 'pod')} x {_gpus(each)}"
-    return f"{counted(job.wanted, 'pod')}, {_gpus(gpus)}"
+        return f"{counted(job.wanted, 'pod')} x {counted(each, 'GPU')}"
+    return f"{counted(job.wanted, 'pod')}, {counted(gpus, 'GPU')}"
 
 
 def _usage(job: "Job", found: Arrival) -> str:
@@ -127,7 +129,7 @@ def _departures(departures: "Sequence[Departure]", mark: str, most: int) -> Iter
         groups = [*groups[: most - 1], (f"{len(rest)} more jobs", why, [each for _, _, some in rest for each in some])]
     last = ""
     for name, why, members in groups:
-        size = f"{counted(len(members), 'pod')}, {_gpus(sum(each.gpus for each in members))}"
+        size = f"{counted(len(members), 'pod')}, {counted(sum(each.gpus for each in members), 'GPU')}"
         yield [mark, name, size, _way(members, mark), "the same" if why == last else why]
         last = why
 
@@ -148,7 +150,7 @@ def _counts(found: Arrival) -> str:
     plan = found.plan
     starts = len(plan.place) + len(plan.hold)
     gone = sum(each.gpus for each in plan.evict)
-    evicted = f"{len(plan.evict)} to evict" + (f" ({_gpus(gone)})" if plan.evict else "")
+    evicted = f"{len(plan.evict)} to evict" + (f" ({counted(gone, 'GPU')})" if plan.evict else "")
     quotas = f" {_quotas(found.over_quota)}" if starts else ""
     return f"Plan: {starts} to start, {evicted}, {len(plan.move)} to move.{quotas}"
 
@@ -177,12 +179,7 @@ def _columns(rows: Sequence[Sequence[str]], console: "Console") -> list[str]:
 def _nodes(names: Sequence[str]) -> str:
     if not names:
         return "-"
-    more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
-    return " ".join(names[:_FEW]) + more
-
-
-def _gpus(amount: float) -> str:
-    return f"{amount:g} GPU" if amount == 1 else f"{amount:g} GPUs"
+    return first_of(names, _FEW, " ")
 
 
 def _job_values(job: "Job") -> dict[str, Any]:

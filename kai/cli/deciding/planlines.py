@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kai.cli.tables import Column, table
+from kai.wording import first_of
 
 if TYPE_CHECKING:
     from kai.cli.console import Console
@@ -48,7 +49,7 @@ def _rows(kind: str, items: Sequence[Mapping[str, Any]], console: "Console") -> 
             job,
             str(len(members)),
             f"{sum(each['gpus'] for each in members):g}",
-            " ".join(nodes[:_FEW]) + (f" and {len(nodes) - _FEW} more" if len(nodes) > _FEW else ""),
+            first_of(nodes, _FEW, " "),
             why,
         )
 

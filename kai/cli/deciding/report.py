@@ -7,6 +7,7 @@ from kai.cli.console import Console
 from kai.cli.explaining.explanations import explanations
 from kai.cli.listing.shares import queue_tables
 from kai.cli.tables import Column, table, wrapped
+from kai.wording import counted
 
 if TYPE_CHECKING:
     from kai.simulation.overview import Job, Overview
@@ -48,18 +49,13 @@ def _title(result: "Result", seen: "Overview") -> str:
         [
             result.case.title,
             counted(seen.nodes, "node"),
-            "1 GPU" if gpus == 1 else f"{gpus:g} GPUs",
+            counted(gpus, "GPU"),
             counted(leaves, "leaf queue"),
             counted(len(seen.jobs), "job"),
             f"{waiting} waiting",
             counted(cycles, "cycle"),
         ]
     )
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _jobs(seen: "Overview", console: Console) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kai.cli.console import Console
 from kai.cli.spans import span
 from kai.cli.tables import columns
+from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
     from kai.simulation.evictions import Eviction
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _GPU = 1000
 _MOST_NAMED = 4
+_MOST_NODES = 6
 
 
 def explanations(result: "Result", console: Console) -> list[str]:
@@ -61,15 +63,14 @@ def sized(pods: int, gpus: int) -> str:
     """Return how many pods there are, and the GPUs of all of them."""
     from kai.explain.phrases import quantity
 
-    return ("1 pod" if pods == 1 else f"{pods} pods") + (f", {quantity(gpus, 'gpu')}" if gpus else "")
+    return counted(pods, "pod") + (f", {quantity(gpus, 'gpu')}" if gpus else "")
 
 
 def _alike(fold: "Fold") -> Iterator[str]:
     """Yield which other jobs wait for the same."""
     if fold.alike:
         names = [job.title for job in fold.alike]
-        more = len(names) - _MOST_NAMED
-        named = ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        named = first_of(names, _MOST_NAMED)
         size = sized(sum(job.wanted for job in fold.alike), sum(job.gpus for job in fold.alike))
         yield f"{named} {'waits' if len(names) == 1 else 'wait'} for the same ({size})"
 
@@ -135,15 +136,14 @@ def _eta(each: "JobExplanation") -> str:
 def _outcome(trial: "Trial", console: Console) -> str:
     start = "start" if trial.waiting and trial.started > 1 else "starts"
     pods = f"{trial.started} of {trial.started + trial.waiting} pods {start}" if trial.waiting else start
-    nodes = ", ".join(trial.nodes[:6]) + (f" and {len(trial.nodes) - 6} more" if len(trial.nodes) > 6 else "")
+    nodes = first_of(trial.nodes, _MOST_NODES)
     match trial.result:
         case "starts":
             return f"{console.styled('✓', fg='green')} {pods} now on {nodes}{_cost(trial.losses)}"
         case "held":
             return f"~ {pods} on {nodes} when others have left{_cost(trial.losses)}"
         case "kept":
-            kept = "1 pod" if trial.started == 1 else f"{trial.started} pods"
-            return f"~ keeps {kept} that must go without it{_cost(trial.losses)}"
+            return f"~ keeps {counted(trial.started, 'pod')} that must go without it{_cost(trial.losses)}"
         case _:
             then = "" if trial.reason is None else f": {trial.reason.text} ({trial.reason.code})"
             return f"~ then waits{then}{_cost(trial.losses)}"
@@ -157,7 +157,7 @@ def _cost(losses: Sequence["Loss"]) -> str:
     if evictions:
         total = sum(count for _, count in evictions)
         whose = evictions[0][0] if len(evictions) == 1 else f"{len(evictions)} jobs"
-        parts.append(f"{total} {'pod' if total == 1 else 'pods'} of {whose} {'is' if total == 1 else 'are'} evicted")
+        parts.append(f"{counted(total, 'pod')} of {whose} {'is' if total == 1 else 'are'} evicted")
     if passed:
         parts.append(f"{passed[0]} then waits" if len(passed) == 1 else f"{len(passed)} jobs then wait")
     return "".join(f"; {part}" for part in parts)

@@ -10,6 +10,7 @@ from kai.cli.explaining.explanations import assumed, block, change_lines, evicte
 from kai.cli.explaining.whydocuments import eviction, explanation, subject
 from kai.cli.spans import span
 from kai.cli.tables import columns, wrapped
+from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
     from kai.simulation.evictions import Eviction
@@ -123,9 +124,7 @@ def _settled(job: "Job") -> str:
     """Return where a job stands of which no pod waits, in one sentence."""
     from kai.simulation.states import MEANINGS, State
 
-    named = ", ".join(job.nodes[:_MOST_NAMED])
-    more = len(job.nodes) - _MOST_NAMED
-    nodes = named + (f" and {more} more" if more > 0 else "")
+    nodes = first_of(job.nodes, _MOST_NAMED)
     match job.state:
         case State.RUNNING:
             return f"{job.title} runs on {nodes}."
@@ -192,8 +191,8 @@ class WaitingAnswer:
         else:
             parts = ["\n".join(_short(fold, console)) for fold in self.folds]
         jobs = sum(1 + len(fold.alike) for fold in self.folds)
-        count = f"{jobs} jobs wait" if jobs > 1 else "1 job waits"
-        reasons = f"{len(self.folds)} reasons" if len(self.folds) > 1 else "1 reason"
+        count = counted(jobs, "job waits", "jobs wait")
+        reasons = counted(len(self.folds), "reason")
         return "\n\n".join([f"{count}, for {reasons}", *parts, *assumed(self.assumptions)])
 
 
@@ -206,9 +205,7 @@ def _short(fold: "Fold", console: Console) -> Iterator[str]:
     yield console.styled(f"{each.reason.code} · queue {each.job.queue} · {count}{size}", bold=True)
     rows = [["  first" if fold.alike else "  job", each.summary]]
     if fold.alike:
-        names = ", ".join(job.title for job in fold.alike[:_MOST_NAMED])
-        more = len(fold.alike) - _MOST_NAMED
-        rows.append(["  then", names + (f" and {more} more" if more > 0 else "")])
+        rows.append(["  then", first_of([job.title for job in fold.alike], _MOST_NAMED)])
     best = next(iter(change_lines(each, console)), None)
     rows.append(["  change", "   ".join(best)] if best is not None else ["  wait", each.waiting])
     width = console.width

@@ -6,6 +6,7 @@ import attrs
 
 from kai.cli.console import Console
 from kai.cli.tables import columns
+from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
     from kai.simulation.occupancy import Occupancy
@@ -57,7 +58,7 @@ class NodeAnswer:
         found = self.found
         if not found.gpus:
             count = sum(each.pods for each in found.tenants)
-            return f"{found.node} has no GPUs; {count} {'pod is' if count == 1 else 'pods are'} on it."
+            return f"{found.node} has no GPUs; {counted(count, 'pod is', 'pods are')} on it."
         size = quantity(found.gpus, "gpu")
         if not found.tenants:
             why = self._closed() or ("no waiting job can use it" if found.kept_away else "no job waits for it")
@@ -91,13 +92,12 @@ class NodeAnswer:
             lines += ["", f"  {closed}"]
         if found.kept_away:
             lines += ["", "Waiting jobs that are not on it"]
-            lines.append(columns([[f"  {len(jobs)}", why, _named(jobs)] for why, jobs in found.kept_away], right={0}))
+            lines.append(
+                columns(
+                    [[f"  {len(jobs)}", why, first_of(jobs, _MOST_NAMED)] for why, jobs in found.kept_away], right={0}
+                )
+            )
         return "\n".join(lines)
-
-
-def _named(jobs: tuple[str, ...]) -> str:
-    more = len(jobs) - _MOST_NAMED
-    return ", ".join(jobs[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 __all__ = ["NodeAnswer"]

@@ -7,6 +7,7 @@ import attrs
 
 from kai.cli.console import Console
 from kai.cli.tables import columns
+from kai.wording import first_of
 
 if TYPE_CHECKING:
     from kai.explain.phrases import Words
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from kai.simulation.overview import Job
 
 _MOST_SIBLINGS = 6
+_MOST_NAMED = 4
 
 
 @attrs.frozen(kw_only=True)
@@ -110,11 +112,8 @@ class QueueAnswer:
             if rivals:
                 lines.append(f"It gets more when {named} asks for less, or when its own quota or weight is higher.")
         if self.waiting:
-            names = ", ".join(job.title for job in self.waiting[:4])
-            more = f" and {len(self.waiting) - 4} more" if len(self.waiting) > 4 else ""
-            lines.append(
-                f"{len(self.waiting)} of its jobs {'wait' if len(self.waiting) > 1 else 'waits'}: {names}{more}"
-            )
+            names = first_of([job.title for job in self.waiting], _MOST_NAMED)
+            lines.append(f"{len(self.waiting)} of its jobs {'wait' if len(self.waiting) > 1 else 'waits'}: {names}")
         return lines or ["It has all that it asks for."]
 
     def _extra(self, amount: float) -> str:

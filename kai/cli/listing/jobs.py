@@ -10,13 +10,14 @@ from click.shell_completion import CompletionItem
 
 from kai.cli.completing import complete_queues
 from kai.cli.console import Console
-from kai.cli.deciding.report import COLORS, counted
+from kai.cli.deciding.report import COLORS
 from kai.cli.listing.joblist import Row, rows_of
 from kai.cli.sources import Source, source_options
 from kai.cli.spans import span
 from kai.cli.tables import Column, cut_text, table
 from kai.cli.views import show
 from kai.errors import InputError
+from kai.wording import counted
 
 if TYPE_CHECKING:
     from kai.simulation.jobs import JobLine

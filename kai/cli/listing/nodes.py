@@ -9,12 +9,12 @@ import click
 
 from kai.cli.completing import complete_jobs
 from kai.cli.console import Console
-from kai.cli.deciding.report import counted
 from kai.cli.listing.cells import cells, head, legend, letters_of, shares
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import Column, table, wrapped
 from kai.cli.views import show
 from kai.errors import InputError
+from kai.wording import counted
 
 if TYPE_CHECKING:
     from kai.simulation.request import Result
