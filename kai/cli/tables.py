@@ -13,6 +13,9 @@ import attrs
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 GAP = "  "
 MORE = "…"
+_LEAST_BESIDE = 24
+"""So many places are needed beside other columns before a long text begins on a line of its own."""
+_BELOW = 6
 
 Drawn: TypeAlias = Callable[[int], str]
 """A cell that is drawn in as many places as its column gets."""
@@ -46,14 +49,28 @@ def table(heads: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int = 
     return "\n".join(out)
 
 
-def columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
-    """Return rows with their cells under each other, however wide; columns in ``right`` are aligned to the right."""
+def columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), width: int = 0) -> str:
+    """Return rows with their cells under each other; columns in ``right`` are aligned to the right.
+
+    Where a row is wider than ``width``, its last cell goes on below, under where it begins.
+    """
     widths = [max(shown_width(row[at]) for row in rows if at < len(row)) for at in range(max(map(len, rows)))]
     lines = []
     for row in rows:
         cells = [padded(cell, widths[at], right=at in right) for at, cell in enumerate(row)]
-        lines.append(GAP.join(cells).rstrip())
+        line = GAP.join(cells).rstrip()
+        lines.append(_continued(cells[:-1], row[-1], width) if 0 < width < shown_width(line) else line)
     return "\n".join(lines)
+
+
+def _continued(cells: Sequence[str], last: str, width: int) -> str:
+    """Return a row whose last cell takes several lines: beside the others, or below them where that is too narrow."""
+    head = "".join(cell + GAP for cell in cells)
+    start = shown_width(head)
+    if width - start >= _LEAST_BESIDE:
+        return head + wrapped(last, width - start).replace("\n", "\n" + " " * start)
+    below = "\n" + " " * _BELOW
+    return head.rstrip() + below + wrapped(last, max(1, width - _BELOW)).replace("\n", below)
 
 
 def _natural(column: Column, cells: Sequence[Cell]) -> int:

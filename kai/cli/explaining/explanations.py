@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kai.cli.console import Console
 from kai.cli.spans import span
-from kai.cli.tables import columns
+from kai.cli.tables import columns, wrapped
 from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _GPU = 1000
 _MOST_NAMED = 4
 _MOST_NODES = 6
+_BETWEEN = " · "
 
 
 def explanations(result: "Result", console: Console) -> list[str]:
@@ -34,7 +35,8 @@ def explanations(result: "Result", console: Console) -> list[str]:
 def block(fold: "Fold", console: Console, *, detail: bool = False) -> str:
     """Return the answer, the evidence, and what would help; ``detail`` adds the texts of conditions."""
     each = fold.explanation
-    parts = [f"{console.styled(each.summary, bold=True)}\n{_facts(each, detail=detail)}"]
+    summary = console.styled(wrapped(each.summary, console.width, indent="  "), bold=True)
+    parts = [f"{summary}\n{wrapped(_facts(each, detail=detail), console.width, indent='  ', between=_BETWEEN)}"]
     evidence = [[f"  {one.label}", one.text] for one in each.evidence]
     evidence += [["  also", f"{words.text} ({words.code})"] for words in each.also]
     evidence += [["  evicted", f"{text}"] for text in each.evicted_by]
@@ -42,7 +44,7 @@ def block(fold: "Fold", console: Console, *, detail: bool = False) -> str:
     if detail:
         evidence += [[f"  {label}", text] for label, text in _wire(each)]
     if evidence:
-        parts.append(columns(evidence))
+        parts.append(columns(evidence, width=console.width))
     parts.append("\n".join(_changes(each, console)))
     return "\n\n".join(parts)
 
@@ -56,7 +58,7 @@ def _facts(each: "JobExplanation", *, detail: bool) -> str:
         parts.append(f"waiting {span(each.waited)}")
     if each.position is not None:
         parts.append(f"position {each.position}")
-    return " · ".join(parts)
+    return _BETWEEN.join(parts)
 
 
 def sized(pods: int, gpus: int) -> str:
@@ -117,7 +119,7 @@ def _changes(each: "JobExplanation", console: Console) -> Iterator[str]:
             "No single change that was tried would start it." if each.suggestions.all_tried else "No change was tried."
         )
         yield f"  {verb}"
-    yield columns(rows)
+    yield columns(rows, width=console.width)
     if each.suggestions.told and not each.suggestions.all_tried:
         yield "  not all changes were tried"
 
@@ -171,18 +173,19 @@ def evicted(evictions: "Sequence[Eviction]", unused: Sequence[str], seen: "Overv
     if not evictions:
         return []
     titles = {job.key: job.title for job in seen.jobs}
-    lines = [console.styled("Evicted", bold=True), _eviction_rows(evictions, titles)]
+    lines = [console.styled("Evicted", bold=True), _eviction_rows(evictions, titles, console.width)]
     because: dict[tuple[str, str], dict[str, None]] = {}
     for each in evictions:
         because.setdefault((each.beneficiary, each.cause), {}).update(dict.fromkeys(each.because))
     for (gains, cause), texts in because.items():
         if texts:
-            lines.append(f"  {cause}{f' for {titles[gains]}' if gains else ''}: {'; '.join(_few(list(texts)))}")
-    lines += [f"  unused: {text}" for text in unused]
+            said = f"{cause}{f' for {titles[gains]}' if gains else ''}: {'; '.join(_few(list(texts)))}"
+            lines.append(columns([["", said]], width=console.width))
+    lines += [columns([["", f"unused: {text}"]], width=console.width) for text in unused]
     return ["\n".join(lines)]
 
 
-def _eviction_rows(evictions: Sequence["Eviction"], titles: Mapping[str, str]) -> str:
+def _eviction_rows(evictions: Sequence["Eviction"], titles: Mapping[str, str], width: int) -> str:
     """Return a table; pods of one job that go for the same reason are one row."""
     counts: Counter[tuple[str, str, str, str, str]] = Counter()
     gpus: Counter[tuple[str, str, str, str, str]] = Counter()
@@ -196,7 +199,7 @@ def _eviction_rows(evictions: Sequence["Eviction"], titles: Mapping[str, str]) -
         job, queue, cause, gains, rule = key
         amount = f"{gpus[key] / _GPU:g}"
         rows.append([f"  {titles[job]}", queue, str(count), amount, cause, titles.get(gains, "-"), rule])
-    return columns(rows, right={2, 3})
+    return columns(rows, right={2, 3}, width=width)
 
 
 def _few(texts: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from kai.cli.console import Console
 from kai.cli.explaining.explanations import assumed, block, change_lines, evicted, sized
 from kai.cli.explaining.whydocuments import eviction, explanation, subject
 from kai.cli.spans import span
-from kai.cli.tables import columns, wrapped
+from kai.cli.tables import columns
 from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
@@ -208,8 +208,7 @@ def _short(fold: "Fold", console: Console) -> Iterator[str]:
         rows.append(["  then", first_of([job.title for job in fold.alike], _MOST_NAMED)])
     best = next(iter(change_lines(each, console)), None)
     rows.append(["  change", "   ".join(best)] if best is not None else ["  wait", each.waiting])
-    width = console.width
-    yield columns([[label, wrapped(text, width, indent="          ") if width else text] for label, text in rows])
+    yield columns(rows, width=console.width)
 
 
 # ----------------------------------------------------------------------------------------------------------- evictions

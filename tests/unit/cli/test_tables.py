@@ -48,3 +48,10 @@ def test_lines_are_broken_where_they_may_be():
     assert wrapped("one two three", 8, indent="  ") == "one two\n  three"
     assert wrapped("a b  c d", 4, between="  ") == "a b\nc d"
     assert wrapped("one two", 0) == "one two"
+
+
+def test_a_row_that_is_too_long_goes_on_below_its_last_cell():
+    rows = [["  a", "one two three four five six seven"], ["  bc", "eight"]]
+    assert columns(rows) == "  a   one two three four five six seven\n  bc  eight"
+    assert columns(rows, width=33) == "  a   one two three four five six\n      seven\n  bc  eight"
+    assert columns(rows, width=20) == "  a\n      one two three\n      four five six\n      seven\n  bc  eight"

@@ -150,3 +150,12 @@ def test_documents_are_as_before_when_it_is_not(shown):
 
 def test_every_sign_has_a_form_in_ascii(shown):
     assert shown(TEXT, "--explain", "--ascii").isascii()
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_an_explanation_is_as_wide_as_the_terminal(shown, monkeypatch, width):
+    whole = shown(TEXT, "--explain")
+    assert max(map(len, block(whole, "fixed "))) > width
+    monkeypatch.setenv("COLUMNS", str(width))
+    narrow = block(shown(TEXT, "--explain"), "fixed ")
+    assert max(map(len, narrow)) <= width
