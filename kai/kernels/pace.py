@@ -26,9 +26,10 @@ def work_of(nodes: int, pods: int, waiting: int) -> int:
 class Pace:
     """The work that a process has decided plainly."""
 
-    def __init__(self) -> None:
-        """Begin without any."""
+    def __init__(self, worth_loading: int = WORTH_LOADING) -> None:
+        """Begin without any; compiled kernels are loaded after ``worth_loading``, if they are there."""
         self.done = 0
+        self._worth_loading = worth_loading
         self._is_cached: bool | None = None
 
     def settle(self, work: int, modules: tuple[str, ...], tell: Callable[[int, int], None]) -> None:
@@ -52,11 +53,11 @@ class Pace:
         Cost: nothing while there is little work; then half a second, once, to see what is cached.
         """
         total = self.done + work
-        if WORTH_LOADING < total <= WORTH_COMPILING and self._is_cached is None:
+        if self._worth_loading < total <= WORTH_COMPILING and self._is_cached is None:
             from kai.kernels.warm import missing
 
             self._is_cached = not missing()
-        return total > (WORTH_LOADING if self._is_cached else WORTH_COMPILING)
+        return total > (self._worth_loading if self._is_cached else WORTH_COMPILING)
 
     def add(self, work: int) -> None:
         """Count work that is decided plainly."""

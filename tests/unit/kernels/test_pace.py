@@ -32,6 +32,13 @@ def test_what_is_compiled_already_is_loaded_once_the_work_is_worth_it(monkeypatc
     assert counted.wants_compiled(1)
 
 
+def test_a_caller_that_ends_soon_may_load_later(monkeypatch):
+    monkeypatch.setattr(warm, "missing", list)
+    patient = Pace(2 * WORTH_LOADING)
+    assert not patient.wants_compiled(2 * WORTH_LOADING)
+    assert patient.wants_compiled(2 * WORTH_LOADING + 1)
+
+
 def test_what_is_not_is_compiled_for_much_work_only_and_the_cache_is_looked_at_once(asked):
     counted = Pace()
     assert not counted.wants_compiled(WORTH_LOADING + 1)
