@@ -69,13 +69,22 @@ class ApiError(KaiError):
 class UnreachableError(ApiError):
     """A cluster that a person asked about cannot be reached, or does not show what was asked for.
 
-    ``detail`` says what was tried, ``help`` what can be typed instead.
+    ``detail`` says what was tried, ``help`` what can be typed instead, ``missing`` which right is not there.
     """
 
-    def __init__(self, message: str, *, detail: str = "", is_forbidden: bool = False, help: str = "") -> None:  # noqa: A002 - what the line is called that it fills
+    def __init__(
+        self,
+        message: str,
+        *,
+        detail: str = "",
+        is_forbidden: bool = False,
+        help: str = "",  # noqa: A002 - what the line is called that it fills
+        missing: str = "",
+    ) -> None:
         super().__init__(message, retryable=not is_forbidden)
         self.detail = detail
         self.is_forbidden = is_forbidden
+        self.missing = missing
         self.help = help
 
 

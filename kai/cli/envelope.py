@@ -44,7 +44,7 @@ def _source(origin: "Origin") -> dict[str, Any]:
         "cluster": origin.cluster,
         "revision": origin.revision,
         "sha256": origin.sha256,
-        "complete": True,
+        "complete": origin.complete,
     }
 
 

@@ -19,6 +19,8 @@ from kai.errors import InputError, UnreachableError
 if TYPE_CHECKING:
     from kai.engine.observe import Observer
     from kai.simulation.case import Case
+    from kai.simulation.live import Access
+    from kai.simulation.own import OwnJobs
     from kai.simulation.request import Request, Result
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -103,10 +105,30 @@ class Source:
 
         return Request()
 
-    def _read_cluster(self) -> "Case":
-        from kai.simulation.live import Access, read_cluster
+    def read_own(self, refused: UnreachableError) -> "OwnJobs":
+        """Return what the user may see of a cluster that cannot be read as a whole.
 
-        access = Access(kubeconfig=self.kubeconfig, context=self.context, impersonated=self.user)
+        Raises: ``refused`` itself where that is nothing.
+        """
+        from kai.simulation.own import read_own
+
+        access = self._access
+        namespace = "" if self.everywhere else self.namespace or access.chosen.namespace or "default"
+        try:
+            return read_own(access, namespace, refused)
+        except UnreachableError:
+            raise refused from None
+
+    @property
+    def _access(self) -> "Access":
+        from kai.simulation.live import Access
+
+        return Access(kubeconfig=self.kubeconfig, context=self.context, impersonated=self.user)
+
+    def _read_cluster(self) -> "Case":
+        from kai.simulation.live import read_cluster
+
+        access = self._access
         try:
             return read_cluster(access, self.request.registry)
         except UnreachableError as error:
@@ -115,7 +137,9 @@ class Source:
             with_what = f"the context {self.context}" if self.context else "the kubeconfig's current context"
             detail = f"{error.detail} with {with_what}" if error.detail.startswith("tried") else error.detail
             hint = f"{elsewhere}{self.command} --from snapshot.zip"
-            raise UnreachableError(str(error), detail=detail, is_forbidden=error.is_forbidden, help=hint) from None
+            raise UnreachableError(
+                str(error), detail=detail, is_forbidden=error.is_forbidden, help=hint, missing=error.missing
+            ) from None
 
 
 def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = True) -> Callable[[F], F]:

@@ -14,6 +14,8 @@ from kai.cli.sources import Source
 from kai.errors import UnreachableError
 
 if TYPE_CHECKING:
+    from kai.simulation.case import Origin
+    from kai.simulation.own import OwnJobs
     from kai.simulation.request import Result
 
 PAUSE_SECONDS = 2.0
@@ -51,18 +53,48 @@ class Watching:
     goes_on: Callable[[], bool] = lambda: True
 
 
+@attrs.frozen(kw_only=True)
+class _Look:
+    """What one look at a source shows."""
+
+    view: View
+    origin: "Origin"
+    notes: Sequence[str]
+    remark: str = ""
+    """What is said last."""
+
+
 def show(
-    source: Source, console: Console, view_of: "Callable[[Result], View]", watching: Watching | None = None
+    source: Source,
+    console: Console,
+    view_of: "Callable[[Result], View]",
+    own_view_of: "Callable[[OwnJobs], View] | None" = None,
+    *,
+    watching: Watching | None = None,
 ) -> int:
-    """Decide on the source and write the view of it; with ``-w`` again and again, where something changed."""
+    """Decide on the source and write the view of it; with ``-w`` again and again, where something changed.
+
+    ``own_view_of`` makes a view for users who may see their own jobs and not the whole cluster.
+    """
+
+    def look() -> _Look:
+        try:
+            result = source.decide()
+        except UnreachableError as error:
+            if own_view_of is None or not error.missing:
+                raise
+            own = source.read_own(error)
+            return _Look(view=own_view_of(own), origin=own.origin, notes=own.notes, remark=own.remark)
+        return _Look(view=view_of(result), origin=result.case.origin, notes=result.notes)
+
     if not source.watch:
-        _write(source, console, view_of, None)
+        _write(look(), source, console, None)
         return 0
     watch = Watching() if watching is None else watching
     last: object = None
     while watch.goes_on():
         try:
-            last = _write(source, console, view_of, last)
+            last = _write(look(), source, console, last)
         except UnreachableError as error:
             # A cluster that is away for a while comes back; a first look that fails is an answer.
             if last is None:
@@ -72,18 +104,18 @@ def show(
     return 0
 
 
-def _write(source: Source, console: Console, view_of: "Callable[[Result], View]", last: object) -> object:
+def _write(seen: _Look, source: Source, console: Console, last: object) -> object:
     """Write a view unless it says the same as ``last``; return what it says."""
-    result = source.decide()
-    view = view_of(result)
+    view = seen.view
     fields = view.fields()
     said = (fields, view.text(console) if console.output in {"table", "wide"} else "")
     if said == last:
         return said
     if last is None:
-        _say_notes(result, console)
+        for note in seen.notes:
+            console.talk(f"note: {note}", level=1)
     if console.output in {"json", "yaml"}:
-        write_document({**envelope(view.kind, result.case.origin), **fields}, console)
+        write_document({**envelope(view.kind, seen.origin), **fields}, console)
     elif console.output == "name":
         for name in view.names():
             console.write(name)
@@ -91,9 +123,6 @@ def _write(source: Source, console: Console, view_of: "Callable[[Result], View]"
         redraws = source.watch and sys.stdout.isatty()
         console.write((_CLEAR if redraws else "") + said[1])
     flush_out()
+    if seen.remark:
+        console.talk(seen.remark)
     return said
-
-
-def _say_notes(result: "Result", console: Console) -> None:
-    for note in result.notes:
-        console.talk(f"note: {note}", level=1)

@@ -7,7 +7,7 @@ another cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -59,30 +59,35 @@ class Lister:
     async def list_all(self, kinds: Iterable[type[ApiObject]], namespace: str = "") -> Listing:
         """Return all objects of these kinds, in one namespace or in all.
 
+        Of several rights that are missing the same is named each time: that of the first kind.
+
         Raises: UnreachableError.
         """
         found = Listing()
         pages: dict[type[ApiObject], list[Page]] = {cls: [] for cls in kinds}
-        failures: list[UnreachableError] = []
+        failures: dict[type[ApiObject], UnreachableError] = {}
 
         async def read(cls: type[ApiObject]) -> None:
             try:
-                await self._read(cls, namespace, pages[cls])
+                await self._read(cls, namespace, pages[cls], failures)
             except UnreachableError as error:
-                failures.append(error)
-                tasks.cancel_scope.cancel()
+                failures[cls] = error
+                if not error.missing:
+                    tasks.cancel_scope.cancel()
 
         async with anyio.create_task_group() as tasks:
             for cls in pages:
                 tasks.start_soon(read, cls)
         if failures:
-            raise failures[0]
+            raise next((error for error in failures.values() if not error.missing), None) or next(
+                failures[cls] for cls in pages if cls in failures
+            )
         for cls, read_pages in pages.items():
             for page in read_pages:
                 _take(cls, page, found)
         return found
 
-    async def _read(self, cls: type[ApiObject], namespace: str, into: list[Page]) -> None:
+    async def _read(self, cls: type[ApiObject], namespace: str, into: list[Page], failures: Sized) -> None:
         kind = BY_CLASS[cls]
         for version in kind.api_versions:
             path = collection(version, kind.plural, namespace if kind.namespaced else "")
@@ -98,7 +103,7 @@ class Lister:
                     raise self._refused(answer, kind.plural)
                 into.append(page)
                 token = page.metadata.token
-                if not token:
+                if failures or not token:
                     return
 
     async def _asked(self, call: Call) -> Answer:
@@ -137,12 +142,14 @@ class Lister:
                 f"{self.cluster}",
                 detail="a role with get and list for what the scheduler reads is enough; nothing is written",
                 is_forbidden=True,
+                missing=f"{right.verb} {right.resource}",
             )
         message = refusal_of(answer, is_write=False, now=0.0).message
         what = "does not know these credentials (401)" if answer.status == 401 else f"answered {answer.status}"
         return UnreachableError(
             f"cannot list {plural} of the cluster of {self.cluster}: {self._address} {what}: {message}",
             is_forbidden=answer.status in {401, 403},
+            missing=f"list {plural}" if answer.status == 403 else "",
         )
 
 

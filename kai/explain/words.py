@@ -340,10 +340,11 @@ def _bounds(reasons: Sequence[Reason]) -> Iterator[Words]:
     for code in (Code.OVER_LIMIT, Code.OVER_QUOTA):
         for reason in reasons:
             if reason.code is code:
-                yield Words(code, _bound_text(reason), reason.facts)
+                yield Words(code, bound_text(reason), reason.facts)
 
 
-def _bound_text(reason: Reason) -> str:
+def bound_text(reason: Reason) -> str:
+    """Return which limit or quota a queue would pass."""
     resource = str(reason.facts["resource"])
     bound, used, requested = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
     queue, would = reason.facts["queue"], quantity(round(used + requested), resource)

@@ -19,7 +19,7 @@ class Origin:
     """Where a case comes from, as documents for machines say it."""
 
     type: str = "scenario"
-    """One of live, snapshot, manifests, scenario."""
+    """One of live, conditions, snapshot, manifests, scenario."""
     cluster: str | None = None
     """What the context of a live cluster is called."""
     namespace: str = ""
@@ -28,6 +28,8 @@ class Origin:
     """The version of the cluster's store."""
     sha256: str | None = None
     """Of the bytes that were read."""
+    complete: bool = True
+    """Whether everything was read that the scheduler reads."""
 
 
 @attrs.frozen(kw_only=True)

@@ -141,7 +141,7 @@ class Explainer:
         since = None if job.placed or job.evicted else line.since
         return JobExplanation(
             job=job,
-            summary=_summary(job, reason),
+            summary=summary(job, reason),
             reason=reason,
             wire_reason=next((each.reason for each in job.explanations if not each.is_detail), ""),
             also=tuple(each for each in site.reasons if each.code not in told and _tells_more(each))[:_MOST_ALSO],
@@ -235,7 +235,7 @@ def _tells_more(reason: Words) -> bool:
     return reason.code not in _TELLS_NOTHING_MORE
 
 
-def _summary(job: Job, reason: Words) -> str:
+def summary(job: Job, reason: Words) -> str:
     text = reason.text.rstrip(". ")
     if job.state is State.EVICTED:
         return f"{job.title} is evicted, {', '.join(job.lost_to)}: {text}."

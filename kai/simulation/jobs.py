@@ -58,6 +58,8 @@ class JobLine:
     """Its place among the jobs of its queue that wait; None for others."""
     keys: tuple[OrderKey, ...]
     pods: tuple[PodLine, ...]
+    counted: bool = True
+    """Whether its pods could be seen; otherwise they are taken to be as many as must start together."""
 
     @property
     def waits(self) -> bool:
@@ -88,7 +90,7 @@ def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
                 job=job,
                 uid=group.uid,
                 labels=_labels(manifests.get(key), group),
-                owner=_owner(manifests.get(key)),
+                owner=owner_of(manifests.get(key)),
                 since=_since(outcome, group, pods),
                 position=places.get(row),
                 keys=tuple(keys) if job.words is not None else (),
@@ -100,7 +102,7 @@ def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
 
 def _place(line: JobLine) -> tuple[bool, str, int, int, str, str]:
     job = line.job
-    return (line.waits, job.queue, line.position or 0, -job.priority, job.name, job.namespace)
+    return (line.waits, job.queue, line.position or 0, -(job.priority or 0), job.name, job.namespace)
 
 
 def _positions(order: Sequence[int], rows: Mapping[tuple[str, str], int], jobs: Sequence[Job]) -> dict[int, int]:
@@ -148,7 +150,8 @@ def _labels(manifest: Manifest | None, group: PodGroup) -> Mapping[str, str]:
     return group.labels if manifest is None else manifest.metadata.labels
 
 
-def _owner(manifest: Manifest | None) -> Owner | None:
+def owner_of(manifest: Manifest | None) -> Owner | None:
+    """Return what made a group: its controller, else the first of its owners."""
     references = () if manifest is None else manifest.metadata.owner_references
     chosen = next((each for each in references if each.controller), None) or next(iter(references), None)
     return None if chosen is None else Owner(chosen.kind, chosen.name, chosen.uid)

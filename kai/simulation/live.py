@@ -94,6 +94,14 @@ def read_cluster(access: Access, registry: Registry | None = None, clock: Clock 
     )
 
 
+def list_some(access: Access, cls: type[ApiObject], namespace: str, clock: Clock) -> Listing:
+    """Return the objects of one kind in one namespace, or in all.
+
+    Raises: as ``read_cluster``.
+    """
+    return anyio.run(_list, access, (cls,), _called(access.chosen), clock, namespace)
+
+
 def list_names(access: Access, cls: type[ApiObject], seconds: float) -> list[str]:
     """Return the names of the objects of one kind; none if the cluster does not answer in time.
 
@@ -109,12 +117,14 @@ def list_names(access: Access, cls: type[ApiObject], seconds: float) -> list[str
     return [each.metadata.name for each in anyio.run(ask).objects]
 
 
-async def _list(access: Access, kinds: tuple[type[ApiObject], ...], cluster: str, clock: Clock) -> Listing:
+async def _list(
+    access: Access, kinds: tuple[type[ApiObject], ...], cluster: str, clock: Clock, namespace: str = ""
+) -> Listing:
     account = await Account.open(access.source, clock)
     agent = user_agent(_COMPONENT, importlib.metadata.version("kai-scheduler"))
     async with Client(account, user_agent=agent, connections=_CONNECTIONS) as client:
         lister = Lister(transport=client, clock=clock, server=account.credentials.server, cluster=cluster)
-        return await lister.list_all(kinds)
+        return await lister.list_all(kinds, namespace)
 
 
 def _called(context: Context) -> str:

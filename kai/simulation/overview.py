@@ -29,8 +29,9 @@ class Job:
     name: str
     namespace: str
     queue: str
-    priority: int
-    preemptible: bool
+    priority: int | None
+    """None where it is not known, as it is for ``preemptible``."""
+    preemptible: bool | None
     wanted: int
     """Pods that run or want to run."""
     placed: int
@@ -125,7 +126,7 @@ def overview(outcome: Outcome) -> Overview:
     return Overview(
         nodes=len(snapshot.nodes),
         totals=(int(totals[0]), int(totals[1]), int(totals[GPU])),
-        jobs=tuple(sorted(jobs, key=lambda job: (job.queue, -job.priority, job.name, job.namespace))),
+        jobs=tuple(sorted(jobs, key=lambda job: (job.queue, -(job.priority or 0), job.name, job.namespace))),
         queues=_queues(cycle, jobs),
         evictions=tuple(
             (snapshot.pods[pod].key, messages.eviction_message(decision, snapshot)) for pod, decision in evicted.items()

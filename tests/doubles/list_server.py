@@ -23,8 +23,29 @@ class ListServer:
     lists: dict[str, list[Mapping[str, Any]]]
     refusals: dict[str, tuple[int, str]] = attrs.field(factory=dict)
     """Status and message for the lists of these plurals."""
+    tenant: str = ""
+    """A user who may list pods, pod groups and what else there is in namespaces, and nothing in the whole cluster."""
+    hidden: set[str] = attrs.field(factory=set)
+    """Plurals that the tenant may not list in namespaces either."""
     requests: list[tuple[str, str, Mapping[str, str]]] = attrs.field(factory=list)
     """Method, path and headers."""
+
+    def answer(self, path: str) -> tuple[int, dict[str, Any]]:
+        """Return the status and the document for a path."""
+        key = path.removeprefix("/apis/").removeprefix("/api/")
+        head, _, plural = key.rpartition("/")
+        version, _, namespace = head.partition("/namespaces/")
+        status, message = self.refusals.get(plural, (200, ""))
+        if self.tenant and (not namespace or plural in self.hidden):
+            place = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+            group = version.rpartition("/")[0]
+            status = 403
+            message = f'User "{self.tenant}" cannot list resource "{plural}" in API group "{group}" {place}'
+        if status != 200:
+            return status, {"kind": "Status", "code": status, "message": message}
+        found = self.lists.get(f"{version}/{plural}", [])
+        items = [each for each in found if not namespace or each["metadata"].get("namespace") == namespace]
+        return 200, {"metadata": {"resourceVersion": "7"}, "items": items}
 
     def kubeconfig(self, folder: Path, **context: str) -> str:
         """Write a kubeconfig file whose current context is ``prod``, and return its path."""
@@ -62,11 +83,7 @@ def listing(manifests: Iterable[Mapping[str, Any]]) -> Iterator[ListServer]:
             """Answer with a list."""
             path = self.path.partition("?")[0]
             server.requests.append((self.command, path, dict(self.headers)))
-            key = path.removeprefix("/apis/").removeprefix("/api/")
-            status, message = server.refusals.get(key.rpartition("/")[2], (200, ""))
-            body: dict[str, Any] = {"metadata": {"resourceVersion": "7"}, "items": server.lists.get(key, [])}
-            if status != 200:
-                body = {"kind": "Status", "code": status, "message": message}
+            status, body = server.answer(path)
             text = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(text)))

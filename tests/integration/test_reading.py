@@ -108,6 +108,52 @@ def test_a_missing_right_is_named_and_leaves_with_3(stage, capsys):
     assert error.endswith(f' in all namespaces as "{user}" in the cluster of context "test"')
 
 
+@pytest.fixture
+def tenant(stage):
+    """Make an account that may read pods and pod groups of one namespace; a scheduler wrote why a job waits."""
+    stage.create(an_object("v1", "ServiceAccount", "tenant"))
+    own = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
+        {"apiGroups": ["scheduling.run.ai"], "resources": ["podgroups"], "verbs": ["get", "list"]},
+    ]
+    stage.create(an_object(RBAC, "Role", "tenant", rules=own))
+    subject = {"kind": "ServiceAccount", "name": "tenant", "namespace": stage.space}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant"}
+    stage.create(an_object(RBAC, "RoleBinding", "tenant", subjects=[subject], roleRef=role))
+    condition = {
+        "type": "UnschedulableOnNodePool",
+        "nodePool": "default",
+        "reason": "Unschedulable",
+        "message": "m",
+        "status": "True",
+        "transitionID": "1",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "reasons": [{"reason": "OverLimit", "message": "team quota has reached the allowable limit of GPUs."}],
+    }
+    group = stage.get("scheduling.run.ai/v2alpha2", "PodGroup", "waits")
+    stage.api.patch(group, {"status": {"schedulingConditions": [condition]}}, subresource="status")
+    path = str(stage.plane.kubeconfig(stage.plane.account(stage.space, "tenant"), "tenant"))
+    own_jobs = ["jobs", "--kubeconfig", path, "-n", stage.space, "-q", "-o", "name"]
+    until(lambda: run(own_jobs) == 0, "the right to list")
+    return path
+
+
+def test_users_of_one_namespace_read_the_conditions_of_their_own_jobs(stage, tenant, capsys):
+    where = ["--kubeconfig", tenant, "-n", stage.space]
+    capsys.readouterr()
+    said = shown(capsys, "jobs", *where)
+    runs, waits = (line.split() for line in said.out.splitlines()[1:])
+    assert [*runs[:2], *runs[3:6]] == ["runs", "team", "3", "1/1", "Running"]
+    assert [*waits[:2], *waits[3:6], waits[8]] == ["waits", "team", "2", "0/1", "Waits", "OverLimit"]
+    assert said.err.splitlines()[-1] == "source: own conditions only (cannot list nodes); suggestions not verified"
+    document = json.loads(shown(capsys, "why", "waits", *where, "-o", "json").out)
+    assert (document["source"]["type"], document["source"]["complete"]) == ("conditions", False)
+    assert (document["reason"]["code"], document["suggestions"]) == ("OverLimit", [])
+    for command in ("queues", "nodes"):
+        error = shown(capsys, command, *where, code=3).err.splitlines()[0]
+        assert error.startswith("error: not allowed to list nodes in all namespaces as ")
+
+
 def test_a_cluster_can_be_asked_in_the_name_of_another(stage, capsys):
     admin = str(stage.plane.kubeconfig(stage.api, "admin"))
     error = shown(capsys, "jobs", "--kubeconfig", admin, "--as", "jane", code=3).err.splitlines()[0]

@@ -43,10 +43,7 @@ def find_subject(text: str, source: "Source", result: "Result") -> Subject:
 
     Raises: NoSubjectError with the nearest name.
     """
-    kind, _, name = text.partition("/")
-    kind = _PLURALS.get(kind.lower(), kind.lower())
-    if kind not in KINDS or not name:
-        kind, name = "", text
+    kind, name = split_subject(text)
     known = {each: _names(each, source, result) for each in KINDS}
     for each in [kind] if kind else KINDS:
         if each == "job":
@@ -56,6 +53,13 @@ def find_subject(text: str, source: "Source", result: "Result") -> Subject:
         elif name in known[each]:
             return Subject(kind=each, name=name)
     raise _unknown(kind, name, known, source)
+
+
+def split_subject(text: str) -> tuple[str, str]:
+    """Return which kind is asked for, "" for any, and the name."""
+    kind, _, name = text.partition("/")
+    kind = _PLURALS.get(kind.lower(), kind.lower())
+    return (kind, name) if kind in KINDS and name else ("", text)
 
 
 def _unknown(kind: str, name: str, known: "dict[str, list[str]]", source: "Source") -> NoSubjectError:
@@ -76,6 +80,14 @@ def _jobs(name: str, source: "Source", result: "Result") -> "tuple[JobLine, ...]
         return ()
     case = source.case_of(result)
     lines = [line for line in job_lines(outcome, seen) if source.shows(case, line.job.namespace, line.labels)]
+    return named_jobs(name, lines, source)
+
+
+def named_jobs(name: str, lines: "Sequence[JobLine]", source: "Source") -> "tuple[JobLine, ...]":
+    """Return those of ``lines`` that have this name, else whose owner has it, else of which a pod has it.
+
+    Raises: NoSubjectError where they are of several namespaces.
+    """
     found = [line for line in lines if name in {line.job.name, line.job.key}]
     found = found or [line for line in lines if line.owner is not None and line.owner.name == name]
     found = found or [line for line in lines if any(pod.name == name for pod in line.pods)]
@@ -102,4 +114,4 @@ def _asked(seen: "Overview", source: "Source", result: "Result") -> "Sequence[Jo
     return [job for job in seen.jobs if namespace in {"", job.namespace}]
 
 
-__all__ = ["KINDS", "NoSubjectError", "Subject", "find_subject"]
+__all__ = ["KINDS", "NoSubjectError", "Subject", "find_subject", "named_jobs", "split_subject"]

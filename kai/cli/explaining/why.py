@@ -13,7 +13,9 @@ from kai.cli.sources import Source, source_options
 from kai.cli.views import View, show
 
 if TYPE_CHECKING:
+    from kai.simulation.explanation import Fold, JobExplanation
     from kai.simulation.overview import Overview, QueueLine
+    from kai.simulation.own import OwnJob, OwnJobs
     from kai.simulation.request import Result
     from kai.simulation.run import Outcome
 
@@ -62,7 +64,12 @@ def why(
         running[:] = [runs]
         return view
 
-    code = show(source, console, view_of)
+    def own_view_of(own: "OwnJobs") -> View:
+        view, runs = own_answer(source, own, asked)
+        running[:] = [runs]
+        return view
+
+    code = show(source, console, view_of, own_view_of)
     return code if not is_coded or all(running) else NO
 
 
@@ -91,6 +98,41 @@ def answer(source: Source, result: "Result", asked: Asked) -> tuple[View, bool]:
     if asked.evicted:
         return EvictionAnswer.of(outcome, seen, [job.key for job in jobs]), all(job.runs for job in jobs)
     return JobAnswer.of(outcome, seen, subject.lines, asked), all(job.runs for job in jobs)
+
+
+def own_answer(source: Source, own: "OwnJobs", asked: Asked) -> tuple[View, bool]:
+    """Return the same about own jobs, for a user who may not list the whole cluster.
+
+    Raises: UnreachableError for a question about a queue, a node or evictions; InputError for an unknown job.
+    """
+    from kai.cli.explaining.subjects import NoSubjectError, named_jobs, split_subject
+
+    kind, name = split_subject(asked.name)
+    if asked.evicted or kind in {"queue", "node"}:
+        raise own.refused
+    shown = [each for each in own.jobs if source.selector.matches(each.line.labels)]
+    if asked.everything:
+        found = WaitingAnswer(folds=_folds(shown), detail=asked.detail)
+        return found, not found.folds
+    lines = named_jobs(name, [each.line for each in shown], source)
+    if not lines:
+        raise NoSubjectError(f"found no job {name} among your own", "kai jobs lists them")
+    settled = tuple(line for line in lines if not line.waits)
+    keys = {line.job.key for line in lines}
+    folds = _folds([each for each in shown if each.line.job.key in keys])
+    view = JobAnswer(folds=folds, settled=settled, now=own.now, detail=asked.detail)
+    return view, all(line.job.runs for line in lines)
+
+
+def _folds(jobs: "Sequence[OwnJob]") -> "tuple[Fold, ...]":
+    """Return jobs that wait, those of one queue and kind of reason together."""
+    from kai.simulation.explanation import Fold
+
+    groups: dict[tuple[str, str], list[JobExplanation]] = {}
+    for each in jobs:
+        if each.explanation is not None:
+            groups.setdefault((each.explanation.reason.code, each.line.job.queue), []).append(each.explanation)
+    return tuple(Fold(explanation=first, alike=tuple(one.job for one in rest)) for first, *rest in groups.values())
 
 
 def _is_asked(source: Source, result: "Result", namespace: str) -> bool:
@@ -127,4 +169,4 @@ def _of_node(outcome: "Outcome", seen: "Overview", name: str) -> View:
     return NodeAnswer(found=occupancy(outcome, seen, name))
 
 
-__all__ = ["answer", "why"]
+__all__ = ["answer", "own_answer", "why"]

@@ -41,10 +41,11 @@ class JobAnswer:
     """Jobs that wait."""
     settled: "tuple[JobLine, ...]"
     """Jobs of which no pod waits."""
-    evictions: "tuple[Eviction, ...]"
-    """Pods of these jobs that have to go."""
-    seen: "Overview"
     now: float
+    evictions: "tuple[Eviction, ...]" = ()
+    """Pods of these jobs that have to go."""
+    seen: "Overview | None" = None
+    """All jobs, whose titles are needed where pods have to go."""
     assumptions: tuple[str, ...] = ()
     detail: bool = False
 
@@ -88,7 +89,7 @@ class JobAnswer:
         """Return a block for each reason, one line for each job that does not wait, and who has to go."""
         parts = [block(fold, console, detail=self.detail) for fold in self.folds]
         parts += ["\n".join(self._lines(line, console)) for line in self.settled]
-        if self.evictions:
+        if self.seen is not None:
             parts += evicted(self.evictions, (), self.seen, console)
         return "\n\n".join([*parts, *assumed(self.assumptions)])
 

@@ -22,7 +22,11 @@ def job_values(line: "JobLine") -> dict[str, Any]:
         "priority": job.priority,
         "preemptible": job.preemptible,
         "minMember": job.minimum,
-        "pods": {"wanted": job.wanted, "running": job.placed, "waiting": job.wanted - job.placed},
+        "pods": {
+            "wanted": job.wanted if line.counted else None,
+            "running": job.placed if line.counted else None,
+            "waiting": job.wanted - job.placed if line.counted else None,
+        },
         "gpus": job.gpus / 1000,
         "nodes": list(job.nodes),
         "state": job.state,

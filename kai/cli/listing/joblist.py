@@ -32,7 +32,7 @@ class Row:
         return self.first.job.queue
 
     @property
-    def priority(self) -> int:
+    def priority(self) -> int | None:
         """The priority of all of them."""
         return self.first.job.priority
 
@@ -50,6 +50,11 @@ class Row:
     def wanted(self) -> int:
         """Pods that run or want to run."""
         return sum(line.job.wanted for line in self.lines)
+
+    @property
+    def pods(self) -> str:
+        """How many of its pods have a place; "-" where its pods could not be seen."""
+        return f"{self.placed}/{self.wanted}" if all(line.counted for line in self.lines) else "-"
 
     @property
     def state(self) -> str:

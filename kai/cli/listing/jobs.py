@@ -21,6 +21,7 @@ from kai.wording import counted
 
 if TYPE_CHECKING:
     from kai.simulation.jobs import JobLine
+    from kai.simulation.own import OwnJobs
     from kai.simulation.request import Result
 
 EPILOG = """\b
@@ -38,7 +39,7 @@ _SORTS: "dict[str, Callable[[Row], Any]]" = {
     "queue": lambda row: (row.queue, row.position or 0, row.name),
     "name": lambda row: (row.name, row.namespace),
     "state": lambda row: (row.state, row.queue, row.name),
-    "priority": lambda row: (-row.priority, row.queue, row.name),
+    "priority": lambda row: (-(row.priority or 0), row.queue, row.name),
     "gpus": lambda row: (-row.gpus, row.name),
     "since": lambda row: (_FAR if row.since is None else row.since, row.name),
     "position": lambda row: (_FAR if row.position is None else row.position, row.queue, row.name),
@@ -66,7 +67,7 @@ class Wanted:
 class JobView:
     """The jobs of one result."""
 
-    result: "Result"
+    now: float
     lines: "tuple[JobLine, ...]"
     hidden: int
     """Jobs of other namespaces."""
@@ -95,16 +96,11 @@ class JobView:
         elif self.wanted.pods:
             parts = [_pod_table(rows, console)]
         else:
-            drawn = _table(rows, console, self._now).splitlines()
+            drawn = _table(rows, console, self.now).splitlines()
             # A screen is short; whatever reads a pipe wants every job.
             folds = console.width > 0 and not self.wanted.everything and len(rows) > _SCREEN
             parts = [drawn[0], *(_folded(rows, drawn[1:], console.width) if folds else drawn[1:])]
         return "\n".join([*parts, *self._rest()])
-
-    @property
-    def _now(self) -> float:
-        outcome = self.result.outcome
-        return 0.0 if outcome is None else outcome.case.now
 
     def _nothing(self) -> str:
         return "\n".join(["no jobs", *self._rest()])
@@ -147,7 +143,9 @@ def jobs(
     if pods and order:
         raise click.UsageError("--pods and --order cannot be used together")
     wanted = Wanted(queue=queue, state=state.lower(), sort=sort or "", pods=pods, order=order, everything=everything)
-    return show(source, console, lambda result: job_view(source, result, wanted))
+    return show(
+        source, console, lambda result: job_view(source, result, wanted), lambda own: own_view(source, own, wanted)
+    )
 
 
 def job_view(source: Source, result: "Result", wanted: Wanted) -> JobView:
@@ -159,7 +157,7 @@ def job_view(source: Source, result: "Result", wanted: Wanted) -> JobView:
 
     case, seen = source.case_of(result), result.overview
     if result.outcome is None or seen is None:
-        return JobView(result=result, lines=(), hidden=0, wanted=wanted)
+        return JobView(now=0.0, lines=(), hidden=0, wanted=wanted)
     queues = _queues_below(result, wanted.queue)
     chosen, hidden = [], 0
     for line in job_lines(result.outcome, seen):
@@ -171,7 +169,22 @@ def job_view(source: Source, result: "Result", wanted: Wanted) -> JobView:
             chosen.append(line)
         elif source.selector.matches(line.labels):
             hidden += 1
-    return JobView(result=result, lines=tuple(chosen), hidden=hidden, wanted=wanted)
+    return JobView(now=case.now, lines=tuple(chosen), hidden=hidden, wanted=wanted)
+
+
+def own_view(source: Source, own: "OwnJobs", wanted: Wanted) -> JobView:
+    """Return the own jobs that are asked for, of a user who may not list the whole cluster.
+
+    Raises: UnreachableError for the order of a queue, which takes the jobs of others; InputError for an unknown state.
+    """
+    if wanted.order:
+        raise own.refused
+    chosen = [
+        line
+        for line in own.lines
+        if wanted.queue in {"", line.job.queue} and _is_in(wanted, line) and source.selector.matches(line.labels)
+    ]
+    return JobView(now=own.now, lines=tuple(chosen), hidden=0, wanted=wanted)
 
 
 def _queues_below(result: "Result", queue: str) -> frozenset[str] | None:
@@ -239,9 +252,9 @@ def _table(rows: Sequence[Row], console: Console, now: float) -> str:
             [
                 name,
                 row.queue,
-                str(row.priority),
+                _NONE if row.priority is None else str(row.priority),
                 f"{row.gpus:g}",
-                f"{row.placed}/{row.wanted}",
+                row.pods,
                 console.styled(row.state, fg=COLORS.get(row.state)),
                 since,
                 str(row.position or _NONE),

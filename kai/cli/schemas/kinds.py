@@ -27,11 +27,11 @@ class ReasonOfJob:
 
 @attrs.frozen(kw_only=True)
 class PodCounts:
-    """How many pods a job wants, and how many of them run and wait."""
+    """How many pods a job wants, and how many of them run and wait; null where they cannot be seen."""
 
-    wanted: int
-    running: int
-    waiting: int
+    wanted: int | None
+    running: int | None
+    waiting: int | None
 
 
 @attrs.frozen(kw_only=True)
@@ -51,8 +51,8 @@ class JobItem:
     uid: str
     owner: Mapping[str, Any] | None
     queue: str
-    priority: int
-    preemptible: bool
+    priority: int | None
+    preemptible: bool | None
     min_member: int
     pods: PodCounts
     gpus: float

@@ -60,18 +60,18 @@ def test_a_view_is_written_in_the_form_that_was_asked_for(place, capsys, output,
 
 
 def test_a_watch_writes_again_where_something_changed(place, capsys):
-    show(Source(place=str(place), watch=True), Console(), count, watching(place, 1, 2, 2, 3, 3))
+    show(Source(place=str(place), watch=True), Console(), count, watching=watching(place, 1, 2, 2, 3, 3))
     assert capsys.readouterr().out == "1 nodes\n2 nodes\n3 nodes\n"
 
 
 def test_a_watch_for_machines_is_one_document_a_line(place, capsys):
-    show(Source(place=str(place), watch=True), Console(output="json"), count, watching(place, 2, 2, 2))
+    show(Source(place=str(place), watch=True), Console(output="json"), count, watching=watching(place, 2, 2, 2))
     assert [json.loads(line)["count"] for line in capsys.readouterr().out.splitlines()] == [1, 2]
 
 
 def test_a_watch_redraws_a_terminal(place, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    show(Source(place=str(place), watch=True), Console(), count, watching(place, 2, 2))
+    show(Source(place=str(place), watch=True), Console(), count, watching=watching(place, 2, 2))
     assert capsys.readouterr().out == "\x1b[H\x1b[J1 nodes\n\x1b[H\x1b[J2 nodes\n"
 
 
@@ -85,7 +85,7 @@ def test_a_watch_outlives_a_cluster_that_is_away_for_a_while(place, capsys, monk
         return read(source)
 
     monkeypatch.setattr(Source, "read", read_or_fail)
-    show(Source(place=str(place), watch=True), Console(), count, watching(place, 1, 2, 2))
+    show(Source(place=str(place), watch=True), Console(), count, watching=watching(place, 1, 2, 2))
     captured = capsys.readouterr()
     assert captured.out == "1 nodes\n2 nodes\n"
     assert captured.err == "error: cannot reach the cluster\n"

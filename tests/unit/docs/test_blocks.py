@@ -28,7 +28,7 @@ PAGES = (
 BLOCK = re.compile(r"^```(?P<language>\w*)(?: +title=\"[^\"]+\")?\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 LANGUAGES = {"", "console", "python", "text", "toml", "yaml"}
 SETTINGS = {"with", "plugins", "actions", "tiers", "usageDBConfig", "parameters"}
-OTHERS = {"Kustomization", "Cluster", "ClusterRole"}
+OTHERS = {"Kustomization", "Cluster", "ClusterRole", "Role"}
 """Kinds that kai does not read: of kustomize, kind and RBAC."""
 
 
