@@ -1,5 +1,6 @@
 """Errors as a person meets them: one line that says what is wrong, one that helps, and an exit code."""
 
+import contextlib
 import errno
 import sys
 from collections.abc import Callable
@@ -46,8 +47,11 @@ def _on_output(act: Callable[[TextIO], object]) -> None:
 
 
 def say(text: str) -> None:
-    """Write one line of talk to standard error."""
-    sys.stderr.write(text + "\n")
+    """Write one line of talk to standard error; where that is closed or full, the exit code says enough."""
+    stream: TextIO | None = sys.stderr
+    if stream is not None:
+        with contextlib.suppress(OSError):
+            stream.write(text + "\n")
 
 
 def say_error(message: str, hint: str = "", detail: str = "") -> None:

@@ -4,6 +4,7 @@ import hashlib
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TextIO
 
 import attrs
 
@@ -48,7 +49,7 @@ def read_case(path: str) -> Case | FairShareCase:
     """
     place = _place(path)
     if path == STANDARD_INPUT:
-        return _read_text(sys.stdin.buffer.read(), path)
+        return _read_text(read_standard_input(), path)
     if place.is_dir():
         return _read_folder(place, path)
     try:
@@ -113,7 +114,7 @@ def read_documents(path: str) -> list[Document]:
         elif path != STANDARD_INPUT and is_archive(place):
             raise InputError(f"{path}: found a snapshot, expected manifests; a snapshot is given with --from")
         else:
-            text = sys.stdin.buffer.read() if path == STANDARD_INPUT else place.read_bytes()
+            text = read_standard_input() if path == STANDARD_INPUT else place.read_bytes()
             documents = documents_of(*open_text(text, path))
     except OSError as error:
         raise _unread(path, error) from None
@@ -134,6 +135,20 @@ def _unread(path: str, error: OSError) -> InputError:
     if isinstance(error, FileNotFoundError):
         return InputError(f"{path}: no such file or folder")
     return InputError(f"{path}: found {error.strerror or error}, expected a file or a folder")
+
+
+def read_standard_input() -> bytes:
+    """Return all that comes on standard input.
+
+    Raises: InputError where it is closed, or cannot be read.
+    """
+    stream: TextIO | None = sys.stdin
+    if stream is None:
+        raise InputError("standard input: found it closed, expected manifests or a scenario")
+    try:
+        return stream.buffer.read()
+    except OSError as error:
+        raise InputError(f"standard input: found {error.strerror or error}, expected text") from None
 
 
 def _files(folder: Path, name: str) -> Sequence[Path]:

@@ -39,11 +39,10 @@ def lint(paths: tuple[str, ...], console: Console, select: str, ignore: str, exp
     if not paths:
         raise click.UsageError("no FILE is given\nkai lint FILE... or kai lint --explain CODE")
     wanted, unwanted = _codes("--select", select), _codes("--ignore", ignore)
-    import sys
-
     from kai.cli.checking.linting import lint_paths, summary
+    from kai.simulation.source import read_standard_input
 
-    text = sys.stdin.buffer.read() if "-" in paths else b""
+    text = read_standard_input() if "-" in paths else b""
     linted = lint_paths(paths, text)
     found = [each for each in linted.findings if _is_wanted(each, wanted, unwanted)]
     _write(found, summary(linted), console)

@@ -145,3 +145,19 @@ def test_an_output_that_is_closed_is_no_bug_of_kai():
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == "error: standard output: found it closed, expected a place to write to\n"
     assert done.returncode == 4
+
+
+@pytest.mark.parametrize(
+    "arguments", [["lint", "-"], ["simulate", "-"], ["jobs", "-f", "-"], ["would-run", "-", "-f", "examples/lab"]]
+)
+def test_standard_input_that_is_closed_is_told(arguments, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", None)
+    assert run(arguments) == 4
+    told = "error: standard input: found it closed, expected manifests or a scenario\n"
+    assert capsys.readouterr().err == told
+
+
+def test_an_error_that_cannot_be_told_keeps_its_exit_code(monkeypatch):
+    monkeypatch.setattr("sys.stderr", None)
+    assert run(["jobs", "-f", "missing.yaml"]) == 4
+    assert run(["jobs", "--bogus"]) == 2
