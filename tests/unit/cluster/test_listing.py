@@ -124,6 +124,32 @@ def test_a_missing_right_is_named():
     assert error.is_forbidden
 
 
+def refusing(call):
+    """Refuse everything."""
+    plural = call.path.rpartition("/")[2]
+    text = f'x: User "jane" cannot list resource "{plural}" in API group "" at the cluster scope'
+    return Answer(status=403, body=json.dumps({"kind": "Status", "code": 403, "message": text}).encode())
+
+
+@pytest.mark.parametrize("slow", ["nodes", "pods"])
+def test_of_several_missing_rights_that_of_the_first_kind_is_named_whichever_answer_comes_first(slow):
+    faults = Faults(before=refusing, delay=lambda call: 5.0 if call.path.endswith(slow) else 1.0)
+    error = failure(HttpServer(faults=faults), Node, Pod, Queue)
+    assert error.missing == "list nodes"
+
+
+def test_a_server_that_is_away_counts_more_than_a_missing_right():
+    def before(call):
+        return (
+            NoAnswer(message="cut: ConnectionRefusedError", was_sent=False)
+            if call.path.endswith("pods")
+            else refusing(call)
+        )
+
+    error = failure(HttpServer(faults=Faults(before=before)), Node, Pod)
+    assert (error.missing, error.is_forbidden) == ("", False)
+
+
 def test_a_right_of_a_group_and_a_namespace_is_named_as_well():
     text = 'x: User "jane" cannot list resource "queues" in API group "scheduling.run.ai" in the namespace "ml"'
     error = failure(HttpServer(faults=refused(403, text)), Queue)
