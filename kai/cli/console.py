@@ -45,6 +45,11 @@ class Console:
         """So many places a line of a table may take; 0 for any number."""
         return 0 if self.wide else self.columns
 
+    @property
+    def is_for_machines(self) -> bool:
+        """Whether documents are wanted, and not what people read."""
+        return self.output in {"json", "yaml"}
+
     def write(self, text: str) -> None:
         """Write data."""
         write_out((text.translate(_PLAIN) if self.plain else text) + "\n")

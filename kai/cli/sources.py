@@ -14,7 +14,7 @@ import click
 from kai.cli.completing import complete_contexts, complete_namespaces
 from kai.cli.console import NAMED_FORMATS, Console, console_options
 from kai.cli.selectors import Selector, read_selector
-from kai.errors import InputError, UnreachableError
+from kai.errors import UnreachableError
 
 if TYPE_CHECKING:
     from kai.engine.observe import Observer
@@ -56,17 +56,14 @@ class Source:
 
         Raises: UnreachableError for a cluster, InputError and ConfigError for everything else.
         """
-        from kai.simulation.case import Case
+        from kai.simulation.case import cluster_of
         from kai.simulation.kinds import declare_kinds
         from kai.simulation.source import read_case
 
         if self.is_live:
             return self._read_cluster()
         declare_kinds(self.request.registry)
-        case = read_case(self.place)
-        if not isinstance(case, Case):
-            raise InputError(f"{self.place}: found a division of fair shares, expected a cluster")
-        return case
+        return cluster_of(read_case(self.place))
 
     def decide(self, request: "Request | None" = None, observer: "Observer | None" = None) -> "Result":
         """Return what the scheduler would decide on the source now; nothing is written.
@@ -81,11 +78,9 @@ class Source:
 
         Raises: InputError.
         """
-        from kai.simulation.case import Case
+        from kai.simulation.case import cluster_of
 
-        if not isinstance(result.case, Case):
-            raise InputError(f"{result.case.name}: found a division of fair shares, expected a cluster")
-        return result.case
+        return cluster_of(result.case)
 
     def shows(self, case: "Case", namespace: str, labels: Mapping[str, str]) -> bool:
         """Return whether an object with this namespace and these labels is asked for."""

@@ -34,7 +34,7 @@ def version(console: Console, schema: str) -> None:
         return
     parts = {"kai": installed(DISTRIBUTION), "python": platform.python_version()}
     parts |= {name: installed(name) for name in PARTS}
-    if console.output in {"json", "yaml"}:
+    if console.is_for_machines:
         write_document({**envelope("Versions"), **parts}, console)
     else:
         width = max(map(len, parts))

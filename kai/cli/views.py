@@ -114,7 +114,7 @@ def _write(seen: _Look, source: Source, console: Console, last: object) -> objec
     if last is None:
         for note in seen.notes:
             console.talk(f"note: {note}", level=1)
-    if console.output in {"json", "yaml"}:
+    if console.is_for_machines:
         write_document({**envelope(view.kind, seen.origin), **fields}, console)
     elif console.output == "name":
         for name in view.names():

@@ -8,6 +8,7 @@ import attrs
 from kai.api.objects import ClusterObjects
 from kai.api.wire import EMPTY
 from kai.configuration.reading import Configuration
+from kai.errors import InputError
 from kai.intake import IntakeSettings
 from kai.manifests import Finding, Unused
 from kai.model.noroom import NoRoom
@@ -93,3 +94,13 @@ class FairShareCase:
     document: Mapping[str, Any]
     expected: Mapping[str, Any] | None = None
     origin: Origin = Origin()
+
+
+def cluster_of(case: Case | FairShareCase) -> Case:
+    """Return a case that is a cluster.
+
+    Raises: InputError for a division of fair shares.
+    """
+    if not isinstance(case, Case):
+        raise InputError(f"{case.name}: found a division of fair shares, expected a cluster")
+    return case

@@ -109,6 +109,14 @@ class Overview:
     """Pods that were evicted in the last cycle, with the text of the event."""
     counts: tuple[tuple[str, int], ...]
 
+    def queues_below(self, name: str) -> frozenset[str]:
+        """Return the names of a queue and of all queues below it."""
+        found = {name}
+        for queue in self.queues:  # parents come before their children
+            if queue.parent in found:
+                found.add(queue.name)
+        return frozenset(found)
+
 
 def overview(outcome: Outcome) -> Overview:
     """Return jobs in the order of their names by queue, queues as a tree, and the last cycle's evictions."""

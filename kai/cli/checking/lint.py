@@ -79,7 +79,7 @@ def _write(found: Sequence["Finding"], summary: str, console: Console) -> None:
     from kai.cli.checking.findings import finding_text, finding_values, github_text
     from kai.cli.envelope import envelope, write_document
 
-    if console.output in {"json", "yaml"}:
+    if console.is_for_machines:
         document = envelope("Findings") | {"items": [finding_values(each) for each in found]}
         write_document(document, console)
         return

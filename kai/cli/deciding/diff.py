@@ -34,14 +34,14 @@ _RESULTS = ("SimulationResult", "Plan")
 @click.option("--on", "on", default="", metavar="SOURCE", help="Decide on this cluster; A and B are policies.")
 @click.option("--cycles", type=click.IntRange(min=1), help="Number of scheduling cycles.")
 @click.option("--exit-code", "wants_code", is_flag=True, help="Leave with 1 if something changes.")
-@console_options(("table", "wide", "json", "yaml"))
+@console_options()
 def diff(a: str, b: str, console: Console, on: str, cycles: int | None, *, wants_code: bool) -> int:
     """Compare two policies, two results or two snapshots: what changes from A to B."""
     from kai.simulation.comparison import compare_sides
 
     sides = [_under(each, on, cycles) if on else _side(each, cycles) for each in (a, b)]
     found = compare_sides(*_titled(sides))
-    if console.output in {"json", "yaml"}:
+    if console.is_for_machines:
         from kai.cli.envelope import envelope, write_document
 
         write_document({**envelope("Comparison"), **document(found)}, console)

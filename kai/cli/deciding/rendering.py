@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def write_result(result: "Result", console: Console, *, differences: "Differences | None", explain: bool) -> None:
     """Write one result. JSON is one object a line, YAML one document; tables are for people."""
-    if console.output in {"json", "yaml"}:
+    if console.is_for_machines:
         from kai.cli.deciding.documents import document
 
         write_document(document(result, differences, explain=explain), console)
@@ -33,7 +33,7 @@ def write_result(result: "Result", console: Console, *, differences: "Difference
 
 def write_failure(path: str, error: Exception, console: Console) -> None:
     """Write that there is no result, where machines read."""
-    if console.output in {"json", "yaml"}:
+    if console.is_for_machines:
         write_document({"scenario": path, "error": f"{type(error).__name__}: {error}"}, console)
 
 

@@ -30,7 +30,7 @@ _MOST = 10
 @click.option("--policy", default="", metavar="FILE", help="Scheduler configuration in place of the snapshot's own.")
 @click.option("--cycles", type=click.IntRange(min=1), help="Number of scheduling cycles.")
 @click.option("--expect", is_flag=True, help="Fail if the snapshot records no decisions, or others than these.")
-@console_options(("table", "wide", "json", "yaml"))
+@console_options()
 def replay(snapshot: str, console: Console, policy: str, cycles: int | None, *, expect: bool) -> int:
     """Decide once more on SNAPSHOT and show the decisions as a plan."""
     from kai.cli.deciding.policy import load_policy
@@ -46,7 +46,7 @@ def replay(snapshot: str, console: Console, policy: str, cycles: int | None, *, 
         raise InputError(f"{snapshot}: found a division of fair shares, expected a cluster")
     plan = plan_of(result.outcome)
     found = None if case.recorded is None else differences(case.recorded, plan.document())
-    if console.output in {"json", "yaml"}:
+    if console.is_for_machines:
         _document(case, plan, found, console)
     elif not console.quiet:
         _write(case, plan, found, console)
@@ -62,15 +62,12 @@ def case_at(path: str) -> "Case":
     Raises: InputError for what is none.
     """
     from kai.configuration.registry import Registry
-    from kai.simulation.case import Case
+    from kai.simulation.case import cluster_of
     from kai.simulation.kinds import declare_kinds
     from kai.simulation.source import read_case
 
     declare_kinds(Registry.installed())
-    case = read_case(path)
-    if not isinstance(case, Case):
-        raise InputError(f"{path}: found a division of fair shares, expected a cluster")
-    return case
+    return cluster_of(read_case(path))
 
 
 def _write(case: "Case", plan: "Plan", found: "tuple[Difference, ...] | None", console: Console) -> None:

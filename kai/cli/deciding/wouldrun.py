@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kai.cli.console import Console
+from kai.cli.console import FORMATS, Console
 from kai.cli.failures import NO
 from kai.cli.sources import STANDARD_INPUT, Source, source_options
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from kai.simulation.arrival import Arrival
     from kai.simulation.request import Result
 
-FORMATS = ("table", "wide", "json", "yaml")
 EPILOG = """\b
 FILE holds manifests: a Job, a Deployment, a PyTorchJob, the output of helm template, a folder, or -.
 Nothing is written to the cluster.
@@ -67,7 +66,7 @@ def _write(found: "Arrival", result: "Result", console: Console) -> None:
     from kai.cli.deciding.arrivals import arrival_text, besides_text, plan_values
     from kai.cli.envelope import envelope, write_document
 
-    if console.output in {"json", "yaml"}:
+    if console.is_for_machines:
         values: dict[str, Any] = plan_values(found)
         write_document({**envelope("Plan", result.case.origin), **values}, console)
         return

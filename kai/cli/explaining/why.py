@@ -14,7 +14,7 @@ from kai.cli.views import View, show
 
 if TYPE_CHECKING:
     from kai.simulation.explanation import Fold, JobExplanation
-    from kai.simulation.overview import Overview, QueueLine
+    from kai.simulation.overview import Overview
     from kai.simulation.own import OwnJob, OwnJobs
     from kai.simulation.request import Result
     from kai.simulation.run import Outcome
@@ -148,18 +148,9 @@ def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
     if name not in outcome.last.snapshot.queue_rows:
         declared = declared_in(outcome.case.objects, outcome.case.settings)
         return LeftOutAnswer(queue=name, reason=missing_queue(name, declared))
-    below = _below(seen.queues, name)
+    below = seen.queues_below(name)
     waiting = [job for job in seen.jobs if job.queue in below and job.words is not None]
     return QueueAnswer(found=entitlement(outcome, seen, name), waiting=waiting)
-
-
-def _below(queues: "Sequence[QueueLine]", name: str) -> set[str]:
-    """Return a queue and all below it; parents come before their children."""
-    found = {name}
-    for queue in queues:
-        if queue.parent in found:
-            found.add(queue.name)
-    return found
 
 
 def _of_node(outcome: "Outcome", seen: "Overview", name: str) -> View:

@@ -34,7 +34,7 @@ def plugins(context: click.Context, console: Console, path: str | None, case: st
     from kai.cli.extending.installed import as_values, list_installed
 
     found = list_installed(path)
-    if console.output in {"json", "yaml"}:
+    if console.is_for_machines:
         items = [as_values(each) for each in found]
         write_document({**envelope("PluginList"), "items": items}, console)
         return
@@ -86,7 +86,7 @@ def _show_times(console: Console, path: str | None, case: str) -> None:
     from kai.cli.extending.plugintimes import time_plugins
 
     timing = time_plugins(case, None if path is None else load_policy(path))
-    if console.output in {"json", "yaml"}:
+    if console.is_for_machines:
         write_document({**envelope("PluginTimes"), **timing.values()}, console)
         return
     console.write(timing.table())

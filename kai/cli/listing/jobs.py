@@ -193,15 +193,11 @@ def _queues_below(result: "Result", queue: str) -> frozenset[str] | None:
         return None
     seen = result.overview
     lines = () if seen is None else seen.queues
-    parents = {line.name: line.parent for line in lines}
-    if queue not in parents:
-        wanted = f"one of {', '.join(sorted(parents))}" if parents else "a queue; there is none"
+    names = sorted(line.name for line in lines)
+    if queue not in names:
+        wanted = f"one of {', '.join(names)}" if names else "a queue; there is none"
         raise InputError.about("command line", "--queue", found=queue, wanted=wanted)
-    found = {queue}
-    for line in lines:  # parents come before their children
-        if line.parent in found:
-            found.add(line.name)
-    return frozenset(found)
+    return frozenset() if seen is None else seen.queues_below(queue)
 
 
 def _is_in(wanted: Wanted, line: "JobLine") -> bool:
