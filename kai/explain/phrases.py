@@ -60,8 +60,12 @@ def alternatives(names: Sequence[str], most: int = 6) -> str:
 
 def counted(count: int, text: str) -> str:
     """Return how many nodes something is said of, and what."""
-    said = text.removeprefix("node(s) ").removeprefix("node ")
-    return f"{count} node{'s' if count != 1 else ''} {said}"
+    return f"{count} node{'s' if count != 1 else ''} {objection(text)}"
+
+
+def objection(text: str) -> str:
+    """Return what is said of nodes without its subject: ``had untolerated taint`` of ``node(s) had ...``."""
+    return text.removeprefix("node(s) ").removeprefix("node ")
 
 
 def number(value: object) -> float:

@@ -14,8 +14,9 @@ import numpy as np
 from kai.api import names
 from kai.api.node import Taint
 from kai.explain.codes import Stage, stage_of
+from kai.explain.phrases import number
 from kai.explain.words import least_pods
-from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
+from kai.model.axis import CPU, GPU, GPU_UNIT, LEADING, MEMORY
 from kai.model.status import ALIVE, within
 from kai.simulation import changes
 from kai.simulation.changes import Change, Site
@@ -104,9 +105,9 @@ def _within_bound(site: Site) -> Iterator[Family]:
     if resource == "gpu":
         yield from _fewer_gpus(site)
         return
-    excess = _number(reason.get("used")) + _number(reason.get("requested")) - _number(reason.get("bound"))
+    excess = number(reason.get("used")) + number(reason.get("requested")) - number(reason.get("bound"))
     each = _asked(site, resource)
-    pods = round(_number(reason.get("requested")) / each) if each else 0
+    pods = round(number(reason.get("requested")) / each) if each else 0
     if pods and excess > 0:
         new = each + int(-excess // pods)
         yield from _amount(site, resource, each, new)
@@ -114,7 +115,7 @@ def _within_bound(site: Site) -> Iterator[Family]:
 
 def _within_node(site: Site) -> Iterator[Family]:
     """Yield the largest request that some node could meet if it were empty."""
-    resource, most = str(_fact(site, "resource", "")), int(_number(_fact(site, "most", 0)))
+    resource, most = str(_fact(site, "resource", "")), int(number(_fact(site, "most", 0)))
     if resource == "gpu":
         asked = max((changes.asked_gpus(pod) for pod in site.waiting), default=0)
         possible = most // GPU_UNIT
@@ -141,7 +142,7 @@ def _amount(site: Site, resource: str, old: int, new: int) -> Iterator[Family]:
 
 def _asked(site: Site, resource: str) -> int:
     """Return the most that a waiting pod asks for, in axis units."""
-    at = {"cpu": CPU, "memory": MEMORY, "gpu": GPU}[resource]
+    at = LEADING.index(resource)
     snapshot = site.cycle.snapshot
     waiting = {(pod.metadata.namespace, pod.metadata.name) for pod in site.waiting}
     rows = [row for row in np.flatnonzero(snapshot.pod_group == site.group) if _key(site, int(row)) in waiting]
@@ -153,9 +154,9 @@ def _key(site: Site, row: int) -> tuple[str, str]:
     return pod.namespace, pod.name
 
 
-def _below(number: int) -> range:
-    """Return the numbers from ``number`` - 1 down to 1."""
-    return range(number - 1, max(0, number - 1 - _CAPPED), -1)
+def _below(amount: int) -> range:
+    """Return the numbers from ``amount`` - 1 down to 1."""
+    return range(amount - 1, max(0, amount - 1 - _CAPPED), -1)
 
 
 # --------------------------------------------------------------------------------------------------------------- queues
@@ -164,20 +165,20 @@ def _below(number: int) -> range:
 def _bound(site: Site) -> Iterator[Family]:
     """Yield the limit, or the quota, that is passed, raised by the excess: as it was found, and as it is at the end."""
     reason = site.reasons[0]
-    resource, row = str(reason.facts.get("resource")), int(_number(reason.facts.get("queue_row", -1)))
+    resource, row = str(reason.facts.get("resource")), int(number(reason.facts.get("queue_row", -1)))
     if row < 0:
         return
     limit = reason.code == "OverLimit"
-    at = {"cpu": CPU, "memory": MEMORY, "gpu": GPU}[resource]
+    at = LEADING.index(resource)
     used = site.cycle.report.queue_used if limit else site.cycle.report.queue_fixed
-    requested = _number(reason.facts.get("requested"))
-    amounts = sorted({_number(reason.facts.get("used")) + requested, float(used[row, at]) + requested})
+    requested = number(reason.facts.get("requested"))
+    amounts = sorted({number(reason.facts.get("used")) + requested, float(used[row, at]) + requested})
     name = site.cycle.snapshot.queues[row].name
     bound = "limit" if limit else "quota"
     steps = tuple(
         partial(changes.queue_bound, site, name, bound, resource, amount)
         for amount in amounts
-        if amount > _number(reason.facts.get("bound"))
+        if amount > number(reason.facts.get("bound"))
     )
     yield Family(topic=bound, steps=steps)
 
@@ -191,11 +192,11 @@ def _share(site: Site) -> Iterator[Family]:
     resource = str(reason.facts.get("resource"))
     if resource not in ("cpu", "memory", "gpu"):
         return
-    at = {"cpu": CPU, "memory": MEMORY, "gpu": GPU}[resource]
+    at = LEADING.index(resource)
     queue = site.cycle.snapshot.queues[row]
     quota = (queue.quota.cpu, queue.quota.memory, queue.quota.gpu)[at]
-    asked = _number(reason.facts.get("requested"))
-    would = _number(reason.facts.get("used")) + asked
+    asked = number(reason.facts.get("requested"))
+    would = number(reason.facts.get("used")) + asked
     if not 0 <= quota < would:
         return
     # A GPU more each time. Where another queue is first in line the job needs more quota than it will use.
@@ -298,10 +299,6 @@ def _delay(site: Site) -> Iterator[Family]:
 def _fact(site: Site, key: str, default: object) -> object:
     """Return a fact of the first reason that has it."""
     return next((reason.facts[key] for reason in site.reasons if key in reason.facts), default)
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 _SIZE: tuple[Maker, ...] = (_at_once, _fewer_pods, _fewer_gpus)

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.model.axis import GPU, GPU_UNIT
+from kai.model.axis import GPU, GPU_UNIT, LEADING
 from kai.model.queue import Queue, Shares
 from kai.simulation.overview import Overview
 from kai.simulation.run import Outcome
 
-_RESOURCES = ("cpu", "memory", "gpu")
 _CLOSE = 1e-6
 
 
@@ -86,7 +85,7 @@ def entitlement(outcome: Outcome, seen: Overview, name: str) -> Entitlement:
     return Entitlement(
         queue=name,
         parent=snapshot.queues[parent].name if parent >= 0 else "",
-        resource=_RESOURCES[at],
+        resource=LEADING[at],
         total=total,
         share=float(report.fair_share[row, at]),
         used=float(report.queue_used[row, at]),

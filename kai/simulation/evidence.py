@@ -10,12 +10,12 @@ import numpy as np
 
 from kai.explain import messages
 from kai.explain.codes import Stage, stage_of
-from kai.explain.phrases import Words, listed, plain, quantity
+from kai.explain.phrases import listed, number, objection, plain, quantity
 from kai.explain.words import least_pods, share_text
 from kai.framework.decisions import Evict
 from kai.framework.verdict import Histogram
 from kai.kernels import fit
-from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY
+from kai.model.axis import GPU, GPU_UNIT, LEADING
 from kai.model.pod import GpuKind
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.changes import Site
@@ -25,7 +25,6 @@ from kai.wording import counted
 
 _MOST_NAMED = 5
 _PODS = GPU + 1
-_RESOURCES = {"cpu": CPU, "memory": MEMORY, "gpu": GPU}
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +75,7 @@ def _at_once(site: Site) -> int:
     """Return how many pods must start together: of the sub-group that is tried where the others suffice already."""
     facts = site.reasons[0].facts
     return (
-        int(_number(facts.get("minimum"))) if facts.get("extra") else least_pods(site.cycle.snapshot.groups[site.group])
+        int(number(facts.get("minimum"))) if facts.get("extra") else least_pods(site.cycle.snapshot.groups[site.group])
     )
 
 
@@ -114,9 +113,9 @@ def _histogram_of(site: Site) -> Histogram | None:
 def _bound(site: Site) -> Iterator[Evidence]:
     """Yield what the queue may use, uses, and would use, and who uses it."""
     reason = site.reasons[0]
-    resource, row = str(reason.facts["resource"]), int(_number(reason.facts["queue_row"]))
-    at, limit = _RESOURCES[resource], reason.code == "OverLimit"
-    bound, used, asked = (_number(reason.facts[key]) for key in ("bound", "used", "requested"))
+    resource, row = str(reason.facts["resource"]), int(number(reason.facts["queue_row"]))
+    at, limit = LEADING.index(resource), reason.code == "OverLimit"
+    bound, used, asked = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
     report = site.cycle.report
     later = float((report.queue_used if limit else report.queue_fixed)[row, at])
     title = str(reason.facts["queue"])
@@ -200,7 +199,7 @@ def _taking(site: Site) -> Iterator[Evidence]:
         return
     facts = reason.facts
     resource = str(facts["resource"])
-    used, asked, share = (_number(facts[key]) for key in ("used", "requested", "fair_share"))
+    used, asked, share = (number(facts[key]) for key in ("used", "requested", "fair_share"))
     yield Evidence(
         label="taking",
         text=f"not allowed: {share_text(facts).partition(', so ')[0]}",
@@ -248,7 +247,7 @@ def _histogram(site: Site) -> Iterator[Evidence]:
     for count, reason in histogram.counts:
         counts[messages.node_text(reason)] += count
     for text, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        said = text.removeprefix("node(s) ").removeprefix("node ")
+        said = objection(text)
         yield Evidence(label=counted(count, "node"), text=said, values={"nodes": count, "objection": text})
 
 
@@ -259,7 +258,7 @@ def _objections(site: Site) -> Iterator[Evidence]:
     for text, rows in found if isinstance(found, tuple) else ():
         names = [snapshot.nodes[row].name for row in rows]
         gpus = int(np.maximum(idle[list(rows), GPU], 0).sum())
-        said = text.removeprefix("node(s) ").removeprefix("node ")
+        said = objection(text)
         yield Evidence(
             label=counted(len(names), "node"),
             text=f"{said}: {listed(names, 4)}" + (f" ({quantity(gpus, 'gpu')} idle)" if gpus else ""),
@@ -334,43 +333,6 @@ def _are(names: list[str]) -> str:
     return "is" if len(names) == 1 else "are"
 
 
-# -------------------------------------------------------------------------------------------------------------- waiting
-
-
-_WAITING = {
-    "Gated": "until the gates are removed",
-    "NotReady": "until the missing pods exist",
-    "PreemptionDelayNotElapsed": "until the delay is over, or running work ends",
-    "WaitsForTurn": "until it is its turn",
-    "HeldForLeaving": "nothing to do: it starts when they have left",
-    "Moves": "nothing to do: pods that move start again on their new nodes",
-    "Plugin": "until the plugin works again",
-    "NoScore": "does not help while the plugin scores nodes like that",
-    "NotTried": "until an action tries it",
-}
-_IN_VAIN = {
-    Stage.QUEUE: "does not help while the queues and the job stay as they are",
-    Stage.IMPOSSIBLE: "does not help: these nodes could not hold it if they were empty",
-    Stage.MATCH: "does not help while the nodes and the job stay as they are",
-}
-
-
-def waiting(site: Site, reason: Words) -> str:
-    """Return what waiting leads to. How long it takes is never told: when pods end is unknown."""
-    if reason.code not in ("OverLimit", "NonPreemptibleOverQuota"):
-        in_vain = _IN_VAIN.get(stage_of(reason.code), "until running work ends (no end time is known)")
-        return _WAITING.get(reason.code, in_vain)
-    resource = str(reason.facts["resource"])
-    bound, used, asked = (_number(reason.facts[key]) for key in ("bound", "used", "requested"))
-    report = site.cycle.report
-    columns = report.queue_used if reason.code == "OverLimit" else report.queue_fixed
-    used = max(used, float(columns[int(_number(reason.facts["queue_row"])), _RESOURCES[resource]]))
-    if asked > bound:
-        return f"does not help: the job alone asks for more than {quantity(round(bound), resource)}"
-    more = quantity(round(used + asked - bound), resource)
-    return f"until {reason.facts['queue']} uses {more} less (no end time is known)"
-
-
 # ---------------------------------------------------------------------------------------------------------------- texts
 
 
@@ -381,10 +343,6 @@ def _some(texts: list[str]) -> str:
 
 def _amount(amount: float, resource: str) -> str:
     return plain(amount) if resource == "gpu" else quantity(round(amount), resource)
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 _NO_ROOM: tuple[Maker, ...] = (_needs, _idle, _histogram, _domains_now, _holders, _taking)

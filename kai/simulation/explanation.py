@@ -18,9 +18,10 @@ from kai.simulation.between import next_objects
 from kai.simulation.changes import Site
 from kai.simulation.declared import declared_in
 from kai.simulation.evictions import Eviction, Evictions
-from kai.simulation.evidence import Evidence, evidence, waiting
+from kai.simulation.evidence import Evidence, evidence
 from kai.simulation.jobs import JobLine, job_lines
 from kai.simulation.overview import Job, Overview
+from kai.simulation.prospects import waiting
 from kai.simulation.run import Outcome
 from kai.simulation.starts import Eta, Starts
 from kai.simulation.states import State

@@ -7,7 +7,7 @@ import attrs
 import numpy as np
 
 from kai.explain.codes import Stage, stage_of
-from kai.explain.phrases import quantity
+from kai.explain.phrases import objection, quantity
 from kai.explain.words import Teller
 from kai.model.axis import GPU
 from kai.model.node import Node
@@ -136,7 +136,7 @@ def _why(outcome: Outcome, teller: Teller, job: Job, group: int, row: int) -> st
     pod = int(pending[0])
     for text, nodes in teller.objections(pod).items():
         if row in nodes:
-            return text.removeprefix("node(s) ").removeprefix("node ")
+            return objection(text)
     request = snapshot.requests[int(snapshot.pod_shape[pod])]
     short = np.flatnonzero(request > np.maximum(report.idle[row], 0))
     if len(short):
