@@ -382,6 +382,8 @@ def _requests(each: Values, place: str) -> tuple[dict[str, str], dict[str, str]]
             if isinstance(value, float) and not value.is_integer():
                 share = f"fraction: {value} to share one" if 0 < value < 1 else "fraction: 0.5, say, to share one"
                 raise InputError(f"{place}.gpu: found {value}, expected whole GPUs; write {share}")
+            if not str(value).replace(".0", "").isdecimal():
+                raise InputError(f"{place}.gpu: found {value!r}, expected a whole number")
             requests[names.NVIDIA_GPU] = str(value)
         elif key in {"cpu", "memory"} or "/" in key:
             requests[key] = str(value)

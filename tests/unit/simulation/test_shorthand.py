@@ -102,6 +102,8 @@ def test_only_a_document_with_a_cluster_is_a_short_scenario():
         ({"groups": {"g": {"queue": "a", "runs_on": 5}}}, "groups.g.runs_on: found 5, expected a node"),
         ({"groups": {"g": {"queue": "a", "each": {"gpus": 1}}}}, "groups.g.each: found key 'gpus'; did you mean gpu"),
         ({"groups": {"g": {"queue": "a", "each": {"gpu": 0.5}}}}, "each.gpu: found 0.5, expected whole GPUs; write fr"),
+        ({"groups": {"g": {"queue": "a", "each": {"gpu": "one"}}}}, "g.each.gpu: found 'one', expected a whole number"),
+        ({"groups": {"g": {"queue": "a", "each": {"gpu": -1}}}}, "g.each.gpu: found -1, expected a whole number"),
         ({"groups": {"g": {"queue": "a", "each": {"gpu": 1.5}}}}, "whole GPUs; write fraction: 0.5, say, to share one"),
         (
             {"groups": {"g": {"queue": "a", "each": {"fraction": 1.5}}}},
