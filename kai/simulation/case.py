@@ -60,9 +60,9 @@ class Case:
     stable_cycles: int = 0
     """Cycles after those; the answer must hold after each of them."""
     awaited: tuple[str, ...] = ()
+    """Keys of groups for which a cycle before the first evicted pods."""
     refused: tuple[NoRoom, ...] = ()
     """Binds that found no room before the first cycle."""
-    """Keys of groups for which a cycle before the first evicted pods."""
     usage: Mapping[str, Shares] = EMPTY
     """The past usage of queues by name."""
     keep_terminating: frozenset[str] = frozenset()
