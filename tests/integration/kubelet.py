@@ -94,6 +94,10 @@ class Kubelet:
             return
         if metadata.get("deletionTimestamp"):
             self.devices.pop(metadata["uid"], None)
+            # A kubelet says that a pod is over before it lets the object go; its claims are free from then on.
+            for claim in self.claimed.pop(metadata["uid"], ()):
+                with suppress(Refused, HTTPException, OSError):
+                    self._free(claim, metadata["uid"])
             self.admin.delete(pod, gracePeriodSeconds=0)
         elif pod["status"].get("phase") == "Pending":
             if metadata["namespace"] == RESERVED and not self._give_device(pod, node):

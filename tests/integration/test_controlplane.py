@@ -331,8 +331,8 @@ ALWAYS_FORBIDDEN = [
 ]
 
 
-def may(api, verb, group, resource, subresource="", namespace="default"):
-    attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
+def may(api, verb, group, resource, subresource="", namespace="default", name=""):
+    attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "name": name}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
@@ -347,12 +347,15 @@ def test_an_account_may_do_what_its_role_says(control_plane, account):
     rights = [right for right in RIGHTS if right[0] in {account, "leader-election"}]
     assert rights
     for _, where, group, what, verb in rights:
-        resource, _, subresource = what.partition("/")
-        namespace = "default" if where == "cluster" else where
-        assert may(api, verb, group, resource, subresource, namespace), (where, group, what, verb)
+        kind, _, only = what.partition(" ")  # as in "secrets (kai-webhooks)"
+        resource, _, subresource = kind.partition("/")
+        namespace, name = "default" if where == "cluster" else where, only.strip("()")
+        assert may(api, verb, group, resource, subresource, namespace, name), (where, group, what, verb)
+        if name:
+            assert not may(api, verb, group, resource, subresource, namespace, "another")
         if where != "cluster":
             elsewhere = ("cluster", group, what, verb) in {right[1:] for right in rights}
-            assert may(api, verb, group, resource, subresource, "default") == elsewhere
+            assert may(api, verb, group, resource, subresource, "default", name) == elsewhere
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)

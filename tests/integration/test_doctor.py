@@ -46,7 +46,7 @@ def patient(bare_control_plane: ControlPlane) -> Patient:
 @contextmanager
 def running(api: Api, name: str, *words: str) -> Iterator[None]:
     """Let the pod of a program of kai be there, as its Deployment would make it."""
-    (deployment,) = of_kind(render(DEPLOY), "Deployment")
+    (deployment,) = (each for each in of_kind(render(DEPLOY), "Deployment") if each["metadata"]["name"] == "kai")
     template = deployment["spec"]["template"]
     (container,) = template["spec"]["containers"]
     spec = {
