@@ -88,7 +88,10 @@ def report_error(error: KaiError) -> int:
 
 
 def report_unexpected(error: Exception, subject: str) -> int:
-    """Say what nothing foresaw: a bug, unless there was no room for the output."""
+    """Say what nothing foresaw: a bug, unless there was no room for the output, or no right to a file."""
+    if isinstance(error, PermissionError) and error.filename:
+        say_error(f"{error.filename}: found {error.strerror}, expected a file or a folder that can be read")
+        return INPUT
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         say_error(f"output: found {error.strerror}, expected room to write")
         sys.stdout = None

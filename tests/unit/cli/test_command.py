@@ -161,3 +161,14 @@ def test_an_error_that_cannot_be_told_keeps_its_exit_code(monkeypatch):
     monkeypatch.setattr("sys.stderr", None)
     assert run(["jobs", "-f", "missing.yaml"]) == 4
     assert run(["jobs", "--bogus"]) == 2
+
+
+@pytest.mark.parametrize("arguments", [["lint", "closed/x.yaml"], ["jobs", "-f", "closed/x.yaml"]])
+def test_a_file_in_a_folder_that_is_closed_is_no_bug(arguments, monkeypatch, capsys):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    assert run(arguments) == 4
+    told = "error: closed/x.yaml: found Permission denied, expected a file or a folder that can be read\n"
+    assert capsys.readouterr().err == told
