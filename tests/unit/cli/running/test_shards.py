@@ -313,7 +313,7 @@ def test_a_config_map_as_the_operator_makes_it_is_opened(tmp_path):
     path.write_text(json.dumps(manifest))
     assert load_setup(str(path)).configuration.actions == ("allocate",)
     path.write_text(json.dumps({**manifest, "data": {"config.yaml": "action: allocate"}}))
-    with pytest.raises(ConfigError, match=r"cm.yaml: found key 'action', expected one of actions"):
+    with pytest.raises(ConfigError, match=r"cm.yaml: found key 'action', expected one of with, plugins, actions"):
         load_setup(str(path))
     for broken, found in (({"other": "x"}, "other"), (None, "nothing"), ({"config.yaml": 5}, "config.yaml")):
         path.write_text(json.dumps({**manifest, "data": broken}))
