@@ -248,7 +248,7 @@ except TypeError as error:
     print(error)
 """
     out = run(program, strange, NUMBA_CACHE_DIR=str(strange / "cache"))
-    assert out[:2] == ["make_Racks draw", "False"]
+    assert out[:2] == ["draw", "False"]
     assert out[2].startswith(
         "kernel racks.kernels.draw: parameter watts: found no type, expected int, float, bool, an array type"
     )
