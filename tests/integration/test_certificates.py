@@ -48,6 +48,7 @@ def replica(plane, folder, name, port, lifetime):
 def port(bare_control_plane):
     """Install kai, with webhooks whose Service leads to a port of this machine; return the port."""
     admin = bare_control_plane.admin
+    admin.delete(SECRET)  # the certificate of the test before may have long to live
     install(bare_control_plane, DEPLOY)
     admin.ensure(an_object("v1", "Namespace", SPACE))
     admin.ensure(an_object("node.k8s.io/v1", "RuntimeClass", "nvidia", handler="nvidia"))
