@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kai.cli.tables import cut_text, shown_width, wrapped
+from kai.model.axis import GPU_UNIT
 from kai.simulation.arrival import AFTER_EVICTIONS, GRACE_SECONDS, NEVER, STARTS, Arrival, answer_of
 from kai.wording import counted, first_of
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from kai.simulation.overview import Job, QueueLine
     from kai.simulation.plan import Departure
 
-_GPU = 1000
 _FEW = 6
 _ROWS = 8
 """So many lines of jobs that leave are shown, unless all are asked for."""
@@ -87,7 +87,7 @@ def _code(job: "Job") -> str:
     words = job.words
     parts = [words.code] if words else []
     return " · ".join(
-        [*parts, f"queue {job.queue}", f"{counted(job.wanted, 'pod')}, {counted(job.gpus / _GPU, 'GPU')}"]
+        [*parts, f"queue {job.queue}", f"{counted(job.wanted, 'pod')}, {counted(job.gpus / GPU_UNIT, 'GPU')}"]
     )
 
 
@@ -100,7 +100,7 @@ def _job_row(job: "Job", found: Arrival) -> list[str]:
 
 
 def _size(job: "Job") -> str:
-    gpus = job.gpus / _GPU
+    gpus = job.gpus / GPU_UNIT
     each = gpus / job.wanted if job.wanted else 0
     if job.wanted > 1 and gpus and each == int(each):
         return f"{counted(job.wanted, 'pod')} x {counted(each, 'GPU')}"
@@ -112,8 +112,8 @@ def _usage(job: "Job", found: Arrival) -> str:
     if queue is None:
         return f"queue {job.queue}"
     share = queue.shares[2]
-    quota = "unlimited quota" if share.quota is None else f"quota {share.quota / _GPU:g}"
-    return f"{queue.name} {share.used / _GPU:g} of {quota}"
+    quota = "unlimited quota" if share.quota is None else f"quota {share.quota / GPU_UNIT:g}"
+    return f"{queue.name} {share.used / GPU_UNIT:g} of {quota}"
 
 
 def _departures(departures: "Sequence[Departure]", mark: str, most: int) -> Iterator[list[str]]:
@@ -159,7 +159,8 @@ def _quotas(over: "Sequence[QueueLine]") -> str:
     if not over:
         return "No quota is exceeded."
     told = [
-        f"{queue.name} {queue.shares[2].used / _GPU:g} of {(queue.shares[2].quota or 0) / _GPU:g}" for queue in over
+        f"{queue.name} {queue.shares[2].used / GPU_UNIT:g} of {(queue.shares[2].quota or 0) / GPU_UNIT:g}"
+        for queue in over
     ]
     return f"Over quota: {', '.join(told)}."
 
@@ -189,7 +190,7 @@ def _job_values(job: "Job") -> dict[str, Any]:
         "queue": job.queue,
         "minMember": job.minimum,
         "pods": {"wanted": job.wanted, "started": job.started, "held": job.held},
-        "gpus": job.gpus / _GPU,
+        "gpus": job.gpus / GPU_UNIT,
         "nodes": list(job.nodes),
         "answer": answer_of(job),
         "reason": None if job.words is None else {"code": job.words.code, "text": job.words.text},

@@ -3,13 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 from kai.cli.envelope import envelope
+from kai.model.axis import GPU_UNIT
 
 if TYPE_CHECKING:
     from kai.simulation.check import Differences
     from kai.simulation.overview import Job, Overview, QueueLine, Share
     from kai.simulation.request import Result
-
-_GPU = 1000
 
 
 def document(result: "Result", differences: "Differences | None", *, explain: bool = False) -> dict[str, Any]:
@@ -75,7 +74,7 @@ def _job(job: "Job") -> dict[str, Any]:
             "held": job.held,
             "evicted": job.evicted,
         },
-        "gpus": job.gpus / _GPU,
+        "gpus": job.gpus / GPU_UNIT,
         "nodes": list(job.nodes),
         "state": str(job.state),
         "reason": None,
@@ -98,7 +97,7 @@ def queue_values(queue: "QueueLine") -> dict[str, Any]:
         "priority": queue.priority,
         "jobsRunning": queue.running,
         "jobsWaiting": queue.waiting,
-        "gpus": _share(gpu, _GPU),
+        "gpus": _share(gpu, GPU_UNIT),
         "cpuMillis": _share(cpu, 1),
         "memoryBytes": _share(memory, 1),
     }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kai.cli.console import Console
 from kai.cli.spans import span
 from kai.cli.tables import columns, wrapped
+from kai.model.axis import GPU_UNIT
 from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from kai.simulation.request import Result
     from kai.simulation.trials import Loss, Trial
 
-_GPU = 1000
 _MOST_NAMED = 4
 _MOST_NODES = 6
 _BETWEEN = " · "
@@ -197,7 +197,7 @@ def _eviction_rows(evictions: Sequence["Eviction"], titles: Mapping[str, str], w
     rows = [["  JOB", "QUEUE", "PODS", "GPUS", "CAUSE", "FOR", "RULE"]]
     for key, count in counts.items():
         job, queue, cause, gains, rule = key
-        amount = f"{gpus[key] / _GPU:g}"
+        amount = f"{gpus[key] / GPU_UNIT:g}"
         rows.append([f"  {titles[job]}", queue, str(count), amount, cause, titles.get(gains, "-"), rule])
     return columns(rows, right={2, 3}, width=width)
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kai.model.axis import GPU_UNIT
+
 if TYPE_CHECKING:
     from kai.explain.phrases import Words
     from kai.simulation.evictions import Eviction
@@ -10,8 +12,7 @@ if TYPE_CHECKING:
     from kai.simulation.overview import Job
     from kai.simulation.trials import Trial
 
-_GPU = 1000
-_UNITS = {"gpu": _GPU}
+_UNITS = {"gpu": GPU_UNIT}
 
 
 def documents(found: "Explained") -> dict[str, Any]:
@@ -31,7 +32,7 @@ def eviction(each: "Eviction") -> dict[str, Any]:
         "job": each.job,
         "queue": each.queue,
         "node": each.node or None,
-        "gpus": each.gpus / _GPU,
+        "gpus": each.gpus / GPU_UNIT,
         "cause": each.cause,
         "beneficiary": each.beneficiary or None,
         "rule": each.rule,

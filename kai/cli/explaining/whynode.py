@@ -6,12 +6,12 @@ import attrs
 
 from kai.cli.console import Console
 from kai.cli.tables import columns
+from kai.model.axis import GPU_UNIT
 from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
     from kai.simulation.occupancy import Occupancy
 
-_GPU = 1000
 _MOST_TENANTS = 8
 _MOST_NAMED = 4
 
@@ -29,8 +29,8 @@ class NodeAnswer:
         return {
             "subject": {"kind": "Node", "name": found.node},
             "summary": self.summary,
-            "gpus": found.gpus / _GPU,
-            "idleGpus": found.idle / _GPU,
+            "gpus": found.gpus / GPU_UNIT,
+            "idleGpus": found.idle / GPU_UNIT,
             "ready": found.ready,
             "taints": list(found.taints),
             "users": [
@@ -38,7 +38,7 @@ class NodeAnswer:
                     "job": each.job,
                     "queue": each.queue or None,
                     "pods": each.pods,
-                    "gpus": each.gpus / _GPU,
+                    "gpus": each.gpus / GPU_UNIT,
                     "state": each.state,
                 }
                 for each in found.tenants
@@ -82,7 +82,7 @@ class NodeAnswer:
         if found.tenants:
             rows = [["  JOB", "QUEUE", "PODS", "GPUS", "STATE"]]
             rows += [
-                [f"  {each.title}", each.queue or "-", str(each.pods), f"{each.gpus / _GPU:g}", each.state]
+                [f"  {each.title}", each.queue or "-", str(each.pods), f"{each.gpus / GPU_UNIT:g}", each.state]
                 for each in found.tenants[:_MOST_TENANTS]
             ]
             lines += ["", columns(rows, right={2, 3})]
