@@ -59,6 +59,7 @@ def test_it_is_small_enough(folder):
     assert building.size(folder) <= building.LARGEST
 
 
+@pytest.mark.usefixtures("folder")
 def test_it_runs_as_a_user_without_rights_and_by_its_own_command():
     config = building.configuration()
     assert config["User"] == f"{USER}:{USER}"
