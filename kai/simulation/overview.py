@@ -63,6 +63,13 @@ class Job:
         return f"{self.namespace}/{self.name}"
 
     @property
+    def reason(self) -> tuple[str, str]:
+        """Code and text of why its pods wait or go, empty where there is nothing to say."""
+        if self.state == "Evicted" or (self.words is None and self.lost_to):
+            return "Evicted", ", ".join(self.lost_to)
+        return (self.words.code, self.words.text) if self.words else ("", "")
+
+    @property
     def runs(self) -> bool:
         """Whether all its pods have a node, or have ended."""
         return self.state in {State.RUNNING, State.STARTS, State.FINISHED}

@@ -83,18 +83,12 @@ def _jobs(seen: "Overview", console: Console) -> str:
             f"{job.placed}/{job.wanted}",
             console.styled(job.state, fg=COLORS.get(job.state)),
             _nodes(job, console),
-            _reason(job),
+            "  ".join(filter(None, job.reason)),
         ]
         if console.wide:
             row[4:4] = [str(job.minimum), "yes" if job.preemptible else "no"]
         rows.append(row)
     return table(heads, rows, console.width)
-
-
-def _reason(job: "Job") -> str:
-    if job.state == "Evicted" or (job.words is None and job.lost_to):
-        return f"Evicted  {', '.join(job.lost_to)}"
-    return f"{job.words.code}  {job.words.text}" if job.words else ""
 
 
 def _nodes(job: "Job", console: Console) -> str:

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 from kai.api.times import instant_text
-from kai.cli.listing.joblist import reason_of
 
 if TYPE_CHECKING:
     from kai.simulation.jobs import JobLine
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
 def job_values(line: "JobLine") -> dict[str, Any]:
     """Return one job as plain values; what is not known is null."""
     job = line.job
-    code, text = reason_of(line)
+    code, text = line.job.reason
     return {
         "name": job.name,
         "namespace": job.namespace,

@@ -80,20 +80,12 @@ class Row:
     @property
     def reason(self) -> tuple[str, str]:
         """Code and text of why pods wait or go: the commonest reason; empty where none does."""
-        reasons = Counter(each for line in self.lines if any(each := reason_of(line)))
+        reasons = Counter(each for line in self.lines if any(each := line.job.reason))
         if not reasons:
             return "", ""
         (code, text), count = reasons.most_common(1)[0]
         others = sum(reasons.values()) - count
         return code, f"{text} (and {others} more)" if others else text
-
-
-def reason_of(line: "JobLine") -> tuple[str, str]:
-    """Return code and text of why pods of a job wait or go."""
-    job = line.job
-    if job.state == "Evicted" or (job.words is None and job.lost_to):
-        return "Evicted", ", ".join(job.lost_to)
-    return (job.words.code, job.words.text) if job.words else ("", "")
 
 
 def rows_of(lines: "Iterable[JobLine]", *, fold: bool) -> list[Row]:
