@@ -82,7 +82,7 @@ class Commands(click.Group):
 
 def _show_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:  # noqa: FBT001 - as click calls it
     if is_wanted and not context.resilient_parsing:
-        from kai.cli.distribution import DISTRIBUTION, installed
+        from kai.documents.distribution import DISTRIBUTION, installed
 
         click.echo(f"kai {installed(DISTRIBUTION)}")
         context.exit()

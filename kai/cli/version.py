@@ -8,8 +8,9 @@ import sys
 import click
 
 from kai.cli.console import Console, console_options
-from kai.cli.distribution import DISTRIBUTION, installed
-from kai.cli.envelope import envelope, write_document
+from kai.cli.writing import write_document
+from kai.documents.distribution import DISTRIBUTION, installed
+from kai.documents.envelope import envelope
 
 PARTS = (
     "attrs",

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from kai.cli.console import Console
-from kai.cli.envelope import envelope, write_document
 from kai.cli.failures import flush_out, report_error
 from kai.cli.sources import Source
+from kai.cli.writing import write_document
+from kai.documents.envelope import envelope
 from kai.errors import UnreachableError
 
 if TYPE_CHECKING:

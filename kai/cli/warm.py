@@ -5,8 +5,9 @@ from importlib.metadata import entry_points
 import click
 
 from kai.cli.console import Console, console_options
-from kai.cli.envelope import envelope, write_document
 from kai.cli.failures import NO, say_error
+from kai.cli.writing import write_document
+from kai.documents.envelope import envelope
 
 EPILOG = """\b
 Small clusters are decided without compiled kernels; for larger ones they are compiled once, and kept. The

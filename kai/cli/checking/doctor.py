@@ -43,7 +43,8 @@ def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str
     if console.output == "table":
         _write(verdicts, console)
     else:
-        from kai.cli.envelope import envelope, write_document
+        from kai.cli.writing import write_document
+        from kai.documents.envelope import envelope
         from kai.simulation.case import Origin
 
         head = envelope("Findings", Origin(type="live", cluster=title))
@@ -75,10 +76,10 @@ def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
     """
     import anyio
 
-    from kai.cli.distribution import DISTRIBUTION, installed
     from kai.cluster.client import Account, Client, user_agent
     from kai.cluster.clock import SystemClock
     from kai.doctor.reading import Look
+    from kai.documents.distribution import DISTRIBUTION, installed
     from kai.errors import UnreachableError
     from kai.simulation.live import Access
 

@@ -77,7 +77,8 @@ def _is_wanted(finding: "Finding", select: tuple[str, ...], ignore: tuple[str, .
 
 def _write(found: Sequence["Finding"], summary: str, console: Console) -> None:
     from kai.cli.checking.findings import finding_text, finding_values, github_text
-    from kai.cli.envelope import envelope, write_document
+    from kai.cli.writing import write_document
+    from kai.documents.envelope import envelope
 
     if console.is_for_machines:
         document = envelope("Findings") | {"items": [finding_values(each) for each in found]}

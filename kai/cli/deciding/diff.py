@@ -42,7 +42,8 @@ def diff(a: str, b: str, console: Console, on: str, cycles: int | None, *, wants
     sides = [_under(each, on, cycles) if on else _side(each, cycles) for each in (a, b)]
     found = compare_sides(*_titled(sides))
     if console.is_for_machines:
-        from kai.cli.envelope import envelope, write_document
+        from kai.cli.writing import write_document
+        from kai.documents.envelope import envelope
 
         write_document({**envelope("Comparison"), **document(found)}, console)
     elif not console.quiet:

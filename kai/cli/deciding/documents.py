@@ -2,12 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from kai.cli.envelope import envelope
+from kai.documents.envelope import envelope
+from kai.documents.queues import queue_values
 from kai.model.axis import GPU_UNIT
 
 if TYPE_CHECKING:
     from kai.simulation.check import Differences
-    from kai.simulation.overview import Job, Overview, QueueLine, Share
+    from kai.simulation.overview import Job, Overview
     from kai.simulation.request import Result
 
 
@@ -17,7 +18,7 @@ def document(result: "Result", differences: "Differences | None", *, explain: bo
     if result.overview is not None:
         out |= _overview(result.overview)
     if explain and result.explained is not None:
-        from kai.cli.explaining.whydocuments import documents
+        from kai.documents.explanations import documents
 
         out |= documents(result.explained)
     if result.unused:
@@ -85,31 +86,3 @@ def _job(job: "Job") -> dict[str, Any]:
         out["wireReasons"] = [{"reason": each.reason, "message": each.message} for each in job.explanations]
         out["podMessages"] = dict(job.pod_messages)
     return out
-
-
-def queue_values(queue: "QueueLine") -> dict[str, Any]:
-    """Return one queue as plain values."""
-    cpu, memory, gpu = queue.shares
-    return {
-        "name": queue.name,
-        "parent": queue.parent or None,
-        "leaf": queue.leaf,
-        "priority": queue.priority,
-        "jobsRunning": queue.running,
-        "jobsWaiting": queue.waiting,
-        "gpus": _share(gpu, GPU_UNIT),
-        "cpuMillis": _share(cpu, 1),
-        "memoryBytes": _share(memory, 1),
-    }
-
-
-def _share(share: "Share", unit: int) -> dict[str, Any]:
-    return {
-        "quota": None if share.quota is None else share.quota / unit,
-        "limit": None if share.limit is None else share.limit / unit,
-        "unlimited": share.limit is None,
-        "fairShare": round(share.fair_share / unit, 3),
-        "used": share.used / unit,
-        "usedNonPreemptible": share.used_non_preemptible / unit,
-        "requested": share.wanted / unit,
-    }

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from kai.cli.console import Console
-from kai.cli.envelope import write_document
+from kai.cli.writing import write_document
 
 if TYPE_CHECKING:
     from kai.simulation.check import Differences

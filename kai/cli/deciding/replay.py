@@ -101,7 +101,8 @@ def told(difference: "Difference") -> str:
 
 
 def _document(case: "Case", plan: "Plan", found: "tuple[Difference, ...] | None", console: Console) -> None:
-    from kai.cli.envelope import envelope, write_document
+    from kai.cli.writing import write_document
+    from kai.documents.envelope import envelope
 
     document: dict[str, Any] = {**envelope("Plan", case.origin), "answer": None, **plan.document(), "explanation": None}
     document["expected"] = (

@@ -81,7 +81,8 @@ def _say(file: str, case: "Case", document: dict[str, Any], console: Console, *,
     """Say what is in the file."""
     counts = {key: len(items) for key, items in document["rawObjects"].items() if items}
     if console.output != "table":
-        from kai.cli.envelope import envelope, write_document
+        from kai.cli.writing import write_document
+        from kai.documents.envelope import envelope
 
         head = envelope("Snapshot", case.origin)
         write_document({**head, "file": file, "redacted": redact, "counts": counts}, console)

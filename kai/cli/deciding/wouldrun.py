@@ -64,7 +64,8 @@ def _talk(addition: "Addition", console: Console) -> None:
 
 def _write(found: "Arrival", result: "Result", console: Console) -> None:
     from kai.cli.deciding.arrivals import arrival_text, besides_text, plan_values
-    from kai.cli.envelope import envelope, write_document
+    from kai.cli.writing import write_document
+    from kai.documents.envelope import envelope
 
     if console.is_for_machines:
         values: dict[str, Any] = plan_values(found)

@@ -7,9 +7,9 @@ import attrs
 
 from kai.cli.console import Console
 from kai.cli.explaining.explanations import assumed, block, change_lines, evicted, sized
-from kai.cli.explaining.whydocuments import eviction, explanation, subject
 from kai.cli.spans import span
 from kai.cli.tables import columns
+from kai.documents.explanations import eviction, explanation, settled, settled_values
 from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class JobAnswer:
 
     def fields(self) -> dict[str, Any]:
         """Return the explanation, or ``items``."""
-        items = [explanation(fold) for fold in self.folds] + [self._settled_fields(line) for line in self.settled]
+        items = [explanation(fold) for fold in self.folds] + [settled_values(line.job) for line in self.settled]
         more = {"evicted": [eviction(each) for each in self.evictions], "assumptions": list(self.assumptions)}
         return {**items[0], **more} if len(items) == 1 else {"items": items, **more}
 
@@ -95,50 +95,11 @@ class JobAnswer:
 
     def _lines(self, line: "JobLine", console: Console) -> Iterator[str]:
         job = line.job
-        yield console.styled(_settled(job), bold=True)
+        yield console.styled(settled(job), bold=True)
         parts = [str(job.state), f"queue {job.queue}", sized(job.wanted, job.gpus)]
         if line.since is not None and self.now - line.since >= 1:
             parts.append(f"for {span(self.now - line.since)}")
         yield " · ".join(parts)
-
-    def _settled_fields(self, line: "JobLine") -> dict[str, Any]:
-        return {
-            "subject": subject(line.job),
-            "state": str(line.job.state),
-            "summary": _settled(line.job),
-            "reason": None,
-            "also": [],
-            "evidence": [{"label": "nodes", "text": ", ".join(line.job.nodes), "values": {"nodes": [*line.job.nodes]}}],
-            "suggestions": [],
-            "allChangesTried": None,
-            "waiting": None,
-            "position": None,
-            "waitingSince": None,
-            "waitingSeconds": None,
-            "eta": None,
-            "evictedBy": list(line.job.lost_to),
-            "alike": [],
-        }
-
-
-def _settled(job: "Job") -> str:
-    """Return where a job stands of which no pod waits, in one sentence."""
-    from kai.simulation.states import MEANINGS, State
-
-    nodes = first_of(job.nodes, _MOST_NAMED)
-    match job.state:
-        case State.RUNNING:
-            return f"{job.title} runs on {nodes}."
-        case State.STARTS:
-            return f"{job.title} starts now on {nodes}."
-        case State.EVICTED:
-            return f"{job.title} is evicted: {', '.join(job.lost_to)}."
-        case State.PARTIAL:
-            lost = f": {', '.join(job.lost_to)}" if job.lost_to else ""
-            return f"{job.title} keeps {job.placed} of {job.wanted} pods, on {nodes}{lost}."
-        case _:
-            meaning = MEANINGS[job.state]
-            return f"{job.title}: {meaning[0].lower()}{meaning[1:]}"
 
 
 def _name(job: "Job") -> str:

@@ -138,7 +138,7 @@ class LeftOutAnswer:
 
     def fields(self) -> dict[str, Any]:
         """Return why the queue takes no part."""
-        from kai.cli.explaining.whydocuments import reason
+        from kai.documents.explanations import reason
 
         subject = {"kind": "Queue", "name": self.queue}
         return {"subject": subject, "summary": f"{self.reason.text}.", "reason": reason(self.reason)}

@@ -3,9 +3,10 @@
 import click
 
 from kai.cli.console import Console, console_options
-from kai.cli.envelope import envelope, write_document
 from kai.cli.failures import say
 from kai.cli.tables import Column, table
+from kai.cli.writing import write_document
+from kai.documents.envelope import envelope
 
 
 @click.group(invoke_without_command=True)

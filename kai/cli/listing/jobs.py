@@ -76,7 +76,7 @@ class JobView:
 
     def fields(self) -> dict[str, Any]:
         """Return every job: replicas are not folded, their owner says what belongs together."""
-        from kai.cli.listing.joblines import job_values
+        from kai.documents.jobs import job_values
 
         return {"items": [job_values(line) for line in self.lines]}
 

@@ -53,7 +53,9 @@ class NodeView:
 
     def fields(self) -> dict[str, Any]:
         """Return every node with its GPUs."""
-        return {"items": [_values(node) for node in self._nodes]}
+        from kai.documents.nodes import node_values
+
+        return {"items": [node_values(node) for node in self._nodes]}
 
     def names(self) -> list[str]:
         """Return the nodes."""
@@ -220,34 +222,3 @@ def _room(nodes: "Sequence[NodeSlots]") -> str:
     fits = [(size, sum(node.free // size for node in nodes)) for size in _SIZES]
     told = ", or ".join(f"{counted(count, 'pod')} x {counted(size, 'GPU')}" for size, count in fits if count)
     return f"largest gang that would start now without evicting: {told} ({free} of {total} GPUs are free)"
-
-
-def _values(node: "NodeSlots") -> dict[str, Any]:
-    return {
-        "name": node.name,
-        "labels": dict(node.labels),
-        "gpuType": node.product or None,
-        "ready": node.ready,
-        "gpus": [
-            {
-                "index": at,
-                "uuid": None,
-                "free": (1000 - slot.granted) / 1000 if slot.state in {"free", "shared"} else 0.0,
-                "state": slot.state,
-                "users": [
-                    {
-                        "job": user.job,
-                        "namespace": user.namespace,
-                        "queue": user.queue or None,
-                        "pod": user.pod,
-                        "share": user.share / 1000,
-                        "state": user.state,
-                    }
-                    for user in slot.users
-                ],
-            }
-            for at, slot in enumerate(node.slots)
-        ],
-        "free": {"whole": node.free, "fractions": round(node.fractions, 3)},
-        "domains": dict(node.domains),
-    }

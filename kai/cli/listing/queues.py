@@ -15,7 +15,6 @@ from kai.cli.views import show
 from kai.errors import InputError
 
 if TYPE_CHECKING:
-    from kai.model.queue import Queue
     from kai.simulation.overview import QueueLine
     from kai.simulation.request import Result
 
@@ -43,11 +42,10 @@ class QueueView:
 
     def fields(self) -> dict[str, Any]:
         """Return every queue with all its resources."""
-        from kai.cli.deciding.documents import queue_values
+        from kai.documents.queues import queue_items
 
         outcome = self.result.outcome
-        facts = {} if outcome is None else {queue.name: queue for queue in outcome.last.snapshot.queues}
-        return {"items": [_completed(queue_values(line), facts.get(line.name)) for line in self.lines]}
+        return {"items": queue_items(self.lines, () if outcome is None else outcome.last.snapshot.queues)}
 
     def names(self) -> list[str]:
         """Return the queues."""
@@ -126,13 +124,3 @@ def _hungriest(lines: "Sequence[QueueLine]", resource: int) -> str:
     at = share.fair_share - share.used
     standing = "is at" if abs(at) < unit / 1000 else "is above" if at < 0 else "is below"
     return f"{line.name} wants {more:.4g} {noun} more and {standing} its fair share. kai why queue/{line.name}"
-
-
-def _completed(values: dict[str, Any], facts: "Queue | None") -> dict[str, Any]:
-    """Return the values of a queue with its weights and its past usage."""
-    for key, name in (("gpus", "gpu"), ("cpuMillis", "cpu"), ("memoryBytes", "memory")):
-        values[key] |= {
-            "weight": None if facts is None else getattr(facts.weight, name),
-            "usage": None if facts is None else getattr(facts.usage, name),
-        }
-    return values

@@ -24,7 +24,6 @@ from kai.api.kinds import ApiObject
 from kai.api.node import Node
 from kai.api.pod import Pod
 from kai.api.queue import Queue
-from kai.cli.distribution import DISTRIBUTION, installed
 from kai.cli.running.flags import Given
 from kai.cli.running.lives import Life
 from kai.cli.running.roleflags import ADMISSION, BINDER, FLAGS, LEASES, SCHEDULER, TOGETHER
@@ -46,6 +45,7 @@ from kai.cluster.leading import FENCE_DELAY, SoleLeadership, fresh_identity
 from kai.cluster.lease import LeaseSettings
 from kai.cluster.port import Cluster, Leadership, Term
 from kai.cluster.store import Watched
+from kai.documents.distribution import DISTRIBUTION, installed
 from kai.errors import KaiError
 from kai.telemetry.exposition import metrics_route
 from kai.telemetry.listener import LOOPBACK, Address, Route, listen, read_address

@@ -7,7 +7,7 @@ import pytest
 
 from kai.cli import command
 from kai.cli.command import COMMANDS, run
-from kai.cli.distribution import DISTRIBUTION, installed
+from kai.documents.distribution import DISTRIBUTION, installed
 from kai.errors import ConfigError, InputError, InvariantError, PluginError
 
 

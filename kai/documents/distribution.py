@@ -5,7 +5,7 @@ DISTRIBUTION = "kai-scheduler"
 
 def installed(name: str) -> str:
     """Return the version of an installed distribution, "not installed" if there is none."""
-    from importlib import metadata  # it costs as much as all the rest of a help text
+    from importlib import metadata  # noqa: PLC0415 - it costs as much as all the rest of a help text
 
     try:
         return metadata.version(name)

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kai.api.times import instant_text
 from kai.model.axis import GPU_UNIT
+from kai.wording import first_of
 
 if TYPE_CHECKING:
     from kai.explain.phrases import Words
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from kai.simulation.trials import Trial
 
 _UNITS = {"gpu": GPU_UNIT}
+_MOST_NAMED = 6
 
 
 def documents(found: "Explained") -> dict[str, Any]:
@@ -65,15 +68,54 @@ def explanation(fold: "Fold") -> dict[str, Any]:
     }
 
 
+def settled_values(job: "Job") -> dict[str, Any]:
+    """Return where a job stands of which no pod waits, in the form of an explanation."""
+    return {
+        "subject": subject(job),
+        "state": str(job.state),
+        "summary": settled(job),
+        "reason": None,
+        "also": [],
+        "evidence": [{"label": "nodes", "text": ", ".join(job.nodes), "values": {"nodes": [*job.nodes]}}],
+        "suggestions": [],
+        "allChangesTried": None,
+        "waiting": None,
+        "position": None,
+        "waitingSince": None,
+        "waitingSeconds": None,
+        "eta": None,
+        "evictedBy": list(job.lost_to),
+        "alike": [],
+    }
+
+
+def settled(job: "Job") -> str:
+    """Return where a job stands of which no pod waits, in one sentence."""
+    from kai.simulation.states import MEANINGS, State  # noqa: PLC0415 - the package loads the whole engine
+
+    nodes = first_of(job.nodes, _MOST_NAMED)
+    match job.state:
+        case State.RUNNING:
+            return f"{job.title} runs on {nodes}."
+        case State.STARTS:
+            return f"{job.title} starts now on {nodes}."
+        case State.EVICTED:
+            return f"{job.title} is evicted: {', '.join(job.lost_to)}."
+        case State.PARTIAL:
+            lost = f": {', '.join(job.lost_to)}" if job.lost_to else ""
+            return f"{job.title} keeps {job.placed} of {job.wanted} pods, on {nodes}{lost}."
+        case _:
+            meaning = MEANINGS[job.state]
+            return f"{job.title}: {meaning[0].lower()}{meaning[1:]}"
+
+
 def subject(job: "Job") -> dict[str, Any]:
     """Return what an answer is about."""
     return {"kind": "PodGroup", "namespace": job.namespace, "name": job.name, "uid": job.uid}
 
 
 def _instant(seconds: float) -> str:
-    from kai.api import times
-
-    return times.instant_text(seconds)
+    return instant_text(seconds)
 
 
 def reason(words: "Words") -> dict[str, Any]:
@@ -116,4 +158,4 @@ def _suggestion(trial: "Trial") -> dict[str, Any]:
     }
 
 
-__all__ = ["documents", "eviction", "explanation", "reason", "subject"]
+__all__ = ["documents", "eviction", "explanation", "reason", "settled", "settled_values", "subject"]

@@ -1,14 +1,11 @@
 """The envelope of every document for machines: what it is, when and from what it was made, and by which kai."""
 
 import datetime as dt
-import json
 import os
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kai.cli.console import Console
-from kai.cli.distribution import DISTRIBUTION, installed
+from kai.documents.distribution import DISTRIBUTION, installed
 
 if TYPE_CHECKING:
     from kai.simulation.case import Origin
@@ -25,17 +22,6 @@ def envelope(kind: str, origin: "Origin | None" = None) -> dict[str, Any]:
         "source": None if origin is None else _source(origin),
         "program": {"version": installed(DISTRIBUTION)},
     }
-
-
-def write_document(document: Mapping[str, Any], console: Console) -> None:
-    """Write one document: JSON on one line, or YAML."""
-    if console.output == "json":
-        console.write(json.dumps(document, ensure_ascii=console.plain))
-        return
-    import yaml
-
-    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=not console.plain, width=120)
-    console.write("---\n" + text.rstrip())
 
 
 def _source(origin: "Origin") -> dict[str, Any]:

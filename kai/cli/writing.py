@@ -1,0 +1,18 @@
+"""Writing a document for machines: JSON on one line, or YAML."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kai.cli.console import Console
+
+
+def write_document(document: Mapping[str, Any], console: Console) -> None:
+    """Write one document: JSON on one line, or YAML."""
+    if console.output == "json":
+        console.write(json.dumps(document, ensure_ascii=console.plain))
+        return
+    import yaml
+
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=not console.plain, width=120)
+    console.write("---\n" + text.rstrip())

@@ -1,0 +1,55 @@
+"""Queues as plain values, for documents."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kai.model.axis import GPU_UNIT
+
+if TYPE_CHECKING:
+    from kai.model.queue import Queue
+    from kai.simulation.overview import QueueLine, Share
+
+_RESOURCES = (("gpus", "gpu"), ("cpuMillis", "cpu"), ("memoryBytes", "memory"))
+
+
+def queue_items(lines: "Iterable[QueueLine]", queues: "Iterable[Queue]") -> list[dict[str, Any]]:
+    """Return queues with their weights and past usage, which ``queues`` say; what they do not say is null."""
+    facts = {queue.name: queue for queue in queues}
+    return [_completed(queue_values(line), facts.get(line.name)) for line in lines]
+
+
+def queue_values(queue: "QueueLine") -> dict[str, Any]:
+    """Return one queue as plain values."""
+    cpu, memory, gpu = queue.shares
+    return {
+        "name": queue.name,
+        "parent": queue.parent or None,
+        "leaf": queue.leaf,
+        "priority": queue.priority,
+        "jobsRunning": queue.running,
+        "jobsWaiting": queue.waiting,
+        "gpus": _share(gpu, GPU_UNIT),
+        "cpuMillis": _share(cpu, 1),
+        "memoryBytes": _share(memory, 1),
+    }
+
+
+def _share(share: "Share", unit: int) -> dict[str, Any]:
+    return {
+        "quota": None if share.quota is None else share.quota / unit,
+        "limit": None if share.limit is None else share.limit / unit,
+        "unlimited": share.limit is None,
+        "fairShare": round(share.fair_share / unit, 3),
+        "used": share.used / unit,
+        "usedNonPreemptible": share.used_non_preemptible / unit,
+        "requested": share.wanted / unit,
+    }
+
+
+def _completed(values: dict[str, Any], facts: "Queue | None") -> dict[str, Any]:
+    for key, name in _RESOURCES:
+        values[key] |= {
+            "weight": None if facts is None else getattr(facts.weight, name),
+            "usage": None if facts is None else getattr(facts.usage, name),
+        }
+    return values
