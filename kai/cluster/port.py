@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 import attrs
 
@@ -22,8 +22,11 @@ from kai.api.objects import ClusterObjects
 from kai.api.plans import Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.wire import EMPTY
+from kai.cluster.threads import Threads
 
 T = TypeVar("T", bound=ApiObject)
+A = TypeVarTuple("A")
+R = TypeVar("R")
 
 Manifest: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = tuple[str, str]
@@ -150,6 +153,18 @@ class Clock(Protocol):
 
 Draw: TypeAlias = Callable[[], float]
 """Returns a random number from 0 up to, not including, 1: where jitter comes from."""
+
+
+class Cpu(Protocol):
+    """Where computations run that take longer than the event loop may stand still."""
+
+    async def run(self, function: Callable[[*A], R], *args: *A) -> R:
+        """Return what a function returns; it is not abandoned when the caller is cancelled."""
+        ...
+
+    def call(self, function: Callable[[*A], R], *args: *A) -> R:
+        """Return what a function on the event loop returns; called by what `run` runs."""
+        ...
 
 
 # --- Leading -------------------------------------------------------------------------------------------------------
@@ -429,3 +444,4 @@ class Cluster:
     clock: Clock
     draw: Draw
     way: Way = attrs.field(factory=AlwaysOpen)
+    cpu: Cpu = attrs.field(factory=Threads)

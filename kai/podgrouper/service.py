@@ -16,7 +16,6 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 import attrs
 import structlog
 
@@ -360,7 +359,7 @@ async def group_pods(
     Raises: ConfigError or PluginError if the groupers that are installed do not fit the settings.
     """
     # Finding entry points reads folders and imports modules.
-    groupers = await anyio.to_thread.run_sync(load_groupers, settings)
+    groupers = await cluster.cpu.run(load_groupers, settings)
     await PodGrouper(cluster, settings, groupers, pace, observe).run()
 
 

@@ -15,7 +15,6 @@ from typing import Final
 import anyio
 import attrs
 import structlog
-from anyio import from_thread, to_thread
 from prometheus_client import CollectorRegistry
 
 from kai.api.objects import ClusterObjects
@@ -94,7 +93,7 @@ class Scheduler:
             await self._schedule()
         finally:
             with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(self.decisions.close)
+                await self.cluster.cpu.run(self.decisions.close)
 
     async def _schedule(self) -> None:
         async with anyio.create_task_group() as tasks:
@@ -122,7 +121,7 @@ class Scheduler:
                 async with self._intake_in_use:
                     objects, usage = store.cluster_objects(), self._past_usage()
                     await self.kernels.settle(objects)
-                    await to_thread.run_sync(self.cycles.rehearse, objects, clock.now(), usage)
+                    await self.cluster.cpu.run(self.cycles.rehearse, objects, clock.now(), usage)
             await clock.sleep(_REHEARSALS_APART)
 
     async def _watch_for_the_end(self) -> None:
@@ -211,14 +210,15 @@ class Scheduler:
             term=term,
             number=self.number,
             observer=observer,
-            wake=lambda: from_thread.run_sync(self._take_decisions, stream),
+            wake=lambda: self.cluster.cpu.call(self._take_decisions, stream),
             is_stopped=lambda: self._is_ending or not self.leadership.holds(term),
             log=self.decisions,
         )
         since = clock.monotonic()
         # Not abandoned when cancelled: the next cycle must not find this one still at work.
         refused = self._refused(self.cluster.store.cluster_objects())  # of pods that rest, too
-        outcome = await to_thread.run_sync(self.cycles.run, objects, clock.now(), stream, self._past_usage(), refused)
+        arguments = (objects, clock.now(), stream, self._past_usage(), refused)
+        outcome = await self.cluster.cpu.run(self.cycles.run, *arguments)
         self._take_decisions(stream)
         self._report(outcome, clock.monotonic() - since)
         return outcome
@@ -376,11 +376,11 @@ class Scheduler:
     async def _job_order(self) -> Response:
         if not self.cluster.store.is_synced:
             return Response(status=503, body=NOT_READY)
-        body = await to_thread.run_sync(job_order, self._given(), self.settings, self.cycles.profile)
+        body = await self.cluster.cpu.run(job_order, self._given(), self.settings, self.cycles.profile)
         return Response(body=body, content_type="application/json")
 
     async def _snapshot(self) -> Response:
-        body = await to_thread.run_sync(archive, self._given(), self.settings)
+        body = await self.cluster.cpu.run(archive, self._given(), self.settings)
         headers = {"Content-Disposition": "attachment; filename=snapshot.zip"}
         return Response(body=body, content_type="application/zip", headers=headers)
 

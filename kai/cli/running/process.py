@@ -18,10 +18,8 @@ import attrs
 import structlog
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from kai.api.bindrequest import BindRequest
 from kai.api.core import ConfigMap
 from kai.api.kinds import ApiObject
-from kai.api.node import Node
 from kai.api.pod import Pod
 from kai.api.queue import Queue
 from kai.cli.running.flags import Given
@@ -38,12 +36,13 @@ from kai.cli.running.roles import (
     scheduler_settings,
     watches_of_plugins,
 )
+from kai.cli.running.terms import work_in_terms
 from kai.cli.running.webhooks import CertificateSource, admission_settings, doors, wanted_certificate
 from kai.cluster.connect import Connection, Options, connect
 from kai.cluster.credentials import Source
-from kai.cluster.leading import FENCE_DELAY, SoleLeadership, fresh_identity
+from kai.cluster.leading import SoleLeadership, fresh_identity
 from kai.cluster.lease import LeaseSettings
-from kai.cluster.port import Cluster, Leadership, Term
+from kai.cluster.port import Leadership
 from kai.cluster.store import Watched
 from kai.documents.distribution import DISTRIBUTION, installed
 from kai.errors import KaiError
@@ -215,7 +214,7 @@ class Process:
                 for each in work:
                     roles.start_soon(each)
                 for role in plan.others:
-                    roles.start_soon(_while_leading, role, connection, leadership)
+                    roles.start_soon(work_in_terms, role, connection, leadership)
             if connection.leadership is not None:
                 await connection.leadership.give_back()
             tasks.cancel_scope.cancel()
@@ -283,39 +282,6 @@ class _Plan:
             )
             for cls in wanted
         ]
-
-
-async def _while_leading(role: Role, connection: Connection, leadership: Leadership) -> None:
-    """Let a role work in each of our terms, on what a list by quorum showed after it began."""
-    store, clock = connection.store, connection.clock
-    while True:
-        term = await leadership.begun()
-        await store.synced()
-        if connection.leadership is not None:
-            await clock.sleep(FENCE_DELAY)
-            await store.refresh(Pod, Node, BindRequest)
-        if not leadership.holds(term):
-            continue
-        structlog.get_logger().info("role begins", role=role.name)
-        await _in_term(role, connection, leadership, term)
-
-
-async def _in_term(role: Role, connection: Connection, leadership: Leadership, term: Term) -> None:
-    cluster = Cluster(
-        store=connection.store,
-        api=connection.api.fenced(term),
-        clock=connection.clock,
-        draw=connection.draw,
-        way=connection.way,
-    )
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_work, role, cluster)
-        await leadership.ended(term)
-        tasks.cancel_scope.cancel()
-
-
-async def _work(role: Role, cluster: Cluster) -> None:
-    await role.work(cluster)
 
 
 async def _until_signalled(scope: anyio.CancelScope) -> None:

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from kai.actions import allocate
 from kai.api.bindrequest import BindRequest
-from kai.cluster.port import Cluster, Term
+from kai.cluster.port import Term
 from kai.framework.hooks import NodeFilter, PluginUse
 from kai.intake.aside import Suspect
 from kai.scheduler import service
@@ -23,6 +23,7 @@ from kai.scheduler.settings import SchedulerSettings
 from kai.telemetry.decisions import read_decisions
 from tests.doubles import virtual_time
 from tests.doubles.cluster import MemoryCluster
+from tests.doubles.cpu import InlineCpu
 from tests.unit.intake import making
 
 TERM = Term(1, "life")
@@ -93,7 +94,7 @@ def lead(memory, play, *plugins):
 
     async def led():
         clock = virtual_time.VirtualClock()
-        port = Cluster(store=memory.store, api=memory.api, clock=clock, draw=lambda: 0.0, way=memory.way)
+        port = attrs.evolve(memory.port, clock=clock, cpu=InlineCpu())
         leadership = SimpleNamespace(holds=lambda _: True)
         scheduler = service.make_scheduler(port, SchedulerSettings(dump_folder="/nonexistent"), leadership)
         profile = scheduler.cycles.profile
@@ -119,20 +120,6 @@ def lead(memory, play, *plugins):
     with capture_logs() as logs:
         virtual_time.run(led)
     return logs
-
-
-@pytest.fixture(autouse=True)
-def in_one_thread(monkeypatch):
-    """Run cycles in the loop's thread, so that virtual time stands still meanwhile."""
-
-    async def there(function, *arguments):
-        return function(*arguments)
-
-    def here(function, *arguments):
-        return function(*arguments)
-
-    monkeypatch.setattr(service, "to_thread", SimpleNamespace(run_sync=there))
-    monkeypatch.setattr(service, "from_thread", SimpleNamespace(run_sync=here))
 
 
 def events(logs, what):

@@ -1,0 +1,51 @@
+"""Roles in the terms of a process: each works while this process leads, and its writes end with the term.
+
+The scheduler is no such role; it looks after its terms itself (`kai.cluster.leading.take_over`).
+"""
+
+from __future__ import annotations
+
+import anyio
+import structlog
+
+from kai.api.bindrequest import BindRequest
+from kai.api.node import Node
+from kai.api.pod import Pod
+from kai.cli.running.roles import Role
+from kai.cluster.connect import Connection
+from kai.cluster.leading import FENCE_DELAY
+from kai.cluster.port import Cluster, Leadership, Term
+
+
+async def work_in_terms(role: Role, connection: Connection, leadership: Leadership) -> None:
+    """Let a role work in each of our terms, on what a list by quorum showed after it began."""
+    store, clock = connection.store, connection.clock
+    while True:
+        term = await leadership.begun()
+        await store.synced()
+        if connection.leadership is not None:
+            await clock.sleep(FENCE_DELAY)
+            await store.refresh(Pod, Node, BindRequest)
+        if not leadership.holds(term):
+            continue
+        structlog.get_logger().info("role begins", role=role.name)
+        await _work_in(term, role, connection, leadership)
+
+
+async def _work_in(term: Term, role: Role, connection: Connection, leadership: Leadership) -> None:
+    cluster = Cluster(
+        store=connection.store,
+        api=connection.api.fenced(term),
+        clock=connection.clock,
+        draw=connection.draw,
+        way=connection.way,
+        cpu=connection.cpu,
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_work, role, cluster)
+        await leadership.ended(term)
+        tasks.cancel_scope.cancel()
+
+
+async def _work(role: Role, cluster: Cluster) -> None:
+    await role.work(cluster)

@@ -1,0 +1,19 @@
+"""Computations that run on the event loop itself, so that virtual time stands still meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple
+
+A = TypeVarTuple("A")
+R = TypeVar("R")
+
+
+class InlineCpu:
+    """Runs everything at once, in the thread of the caller."""
+
+    async def run(self, function: Callable[[*A], R], *args: *A) -> R:
+        return function(*args)
+
+    def call(self, function: Callable[[*A], R], *args: *A) -> R:
+        return function(*args)
