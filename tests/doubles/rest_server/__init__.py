@@ -1,0 +1,1 @@
+"""A model of the API server at the level of HTTP; start reading at `server`."""
