@@ -19,7 +19,6 @@ from tests.doubles.facts.asking import (
     version_of,
 )
 
-
 RESOURCES = {"resourcesStatus": {"requested": {"cpu": "1"}}}
 
 
