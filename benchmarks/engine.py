@@ -135,7 +135,7 @@ class Live:
                 if line.type != "DELETED":
                     take(shelf, line.object)
                 else:
-                    shelf.bury(manifest_of(line.object, cls))
+                    shelf.remove(manifest_of(line.object, cls))
 
     def settle(self) -> None:
         """Do what the service does after its first cycle: let the collector pass over what lives long."""

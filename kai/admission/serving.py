@@ -122,7 +122,7 @@ async def serve_webhooks(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(certificate.keep)
         await certificate.ready()
-        respond = _Desk(doors).respond
+        respond = _Reviewer(doors).respond
         await serve(host, port, respond, _LIMITS, context=lambda: certificate.context, task_status=task_status)
 
 
@@ -156,7 +156,7 @@ class CertificateOfFiles:
                 structlog.get_logger().info("certificate renewed", folder=str(self._certificate.folder))
 
 
-class _Desk:
+class _Reviewer:
     """Answers one request at a time and leaves half of the loop to others.
 
     The loop may be that of a scheduler, with its lease and its binds. So as much time as an answer took passes before

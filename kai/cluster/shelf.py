@@ -25,7 +25,7 @@ from kai.errors import InputError
 
 T = TypeVar("T", bound=ApiObject)
 
-_MOST_GRAVES: Final = 1 << 16
+_MOST_TOMBSTONES: Final = 1 << 16
 _FEW: Final = 64
 _UNKNOWN_VERSION: Final = -1
 _FOREVER: Final = 1 << 64
@@ -98,7 +98,7 @@ class Shelf(Generic[T]):
         self._assumed: dict[Key, _Assumption[T]] = {}
         self._overlaid: dict[Key, _Overlay] = {}
         self._rejected: dict[Key, Rejected] = {}
-        self._graves: dict[str, int] = {}
+        self._tombstones: dict[str, int] = {}
         """UIDs of deleted objects and when they ended, so that a late word about them does not bring them back."""
         self._tuple: tuple[T, ...] | None = ()
         self._listed: Listing[T] | None = None
@@ -185,15 +185,15 @@ class Shelf(Generic[T]):
             self._put(seen, manifest)
         return seen
 
-    def bury(self, manifest: object) -> None:
+    def remove(self, manifest: object) -> None:
         """Take the end of an object, with its last form."""
         seen = peek(manifest)
         if seen is not None:
-            self.bury_key(seen.key, seen.uid, seen.version)
+            self.remove_key(seen.key, seen.uid, seen.version)
 
-    def bury_key(self, key: Key, uid: str, version: int = _UNKNOWN_VERSION) -> None:
+    def remove_key(self, key: Key, uid: str, version: int = _UNKNOWN_VERSION) -> None:
         """Take the end of the object that has this UID; another of the same name, made later, stays."""
-        self._bury_uid(uid, version)
+        self._leave_tombstone(uid, version)
         self.newest = max(self.newest, version)
         known_uid, known_version = self._versions.get(key, ("", _UNKNOWN_VERSION))
         if uid and known_uid and uid != known_uid and not 0 <= known_version < version:
@@ -207,7 +207,7 @@ class Shelf(Generic[T]):
         if self._starts_over:
             return known != (seen.uid, seen.version) or seen.version < 0
         self.newest = max(self.newest, seen.version)
-        if seen.uid in self._graves and seen.version <= self._graves[seen.uid]:
+        if seen.uid in self._tombstones and seen.version <= self._tombstones[seen.uid]:
             return False
         return known is None or seen.version < 0 or known[1] < 0 or seen.version > known[1]
 
@@ -215,7 +215,7 @@ class Shelf(Generic[T]):
         known_uid = self._versions.get(seen.key, ("", 0))[0]
         self._versions[seen.key] = (seen.uid, seen.version)
         if known_uid and known_uid != seen.uid:
-            self._bury_uid(known_uid, seen.version)
+            self._leave_tombstone(known_uid, seen.version)
         try:
             obj = structure_as(self.cls, kept(manifest) if cast("Any", self.cls) is Pod else manifest)
         except InputError as error:
@@ -226,11 +226,11 @@ class Shelf(Generic[T]):
         self._rejected.pop(seen.key, None)
         self._set(seen.key, obj)
 
-    def _bury_uid(self, uid: str, version: int) -> None:
+    def _leave_tombstone(self, uid: str, version: int) -> None:
         if uid:
-            self._graves[uid] = version if version >= 0 else _FOREVER
-            if len(self._graves) > _MOST_GRAVES:
-                del self._graves[next(iter(self._graves))]
+            self._tombstones[uid] = version if version >= 0 else _FOREVER
+            if len(self._tombstones) > _MOST_TOMBSTONES:
+                del self._tombstones[next(iter(self._tombstones))]
 
     def _reject(self, key: Key, message: str) -> None:
         self._rejected[key] = Rejected(cls=cast("type[ApiObject]", self.cls), key=key, message=message)
@@ -246,7 +246,7 @@ class Shelf(Generic[T]):
         self._listing = set()
         self._starts_over = 0 <= version < self.newest
         if self._starts_over:
-            self._graves.clear()
+            self._tombstones.clear()
 
     def end_list(self, version: int) -> None:
         """Take it that what the pages did not bring is gone, except for what was made after the list."""
@@ -256,7 +256,7 @@ class Shelf(Generic[T]):
         for key in [] if listed is None else [key for key in self._versions if key not in listed]:
             uid, known = self._versions[key]
             if starts_over or known <= version:
-                self.bury_key(key, uid, version)
+                self.remove_key(key, uid, version)
 
     def clear(self) -> None:
         """Take it that the kind is not served any more, and its objects are gone with it."""

@@ -306,7 +306,7 @@ class WatchedStore:
         shelf = self._shelves.get(cls)
         if shelf is not None:
             with self.taking():
-                shelf.bury_key(key, uid)
+                shelf.remove_key(key, uid)
 
     def heard(self, cls: type[ApiObject]) -> None:
         """Note that the server was heard of."""

@@ -260,7 +260,7 @@ class Watcher:
             manifest = manifest_of(event.object, self.watched.cls)
             head = peek(manifest)
             if event.type == "DELETED":
-                shelf.bury(manifest)
+                shelf.remove(manifest)
         return "" if head is None or head.version < 0 else str(head.version)
 
     # --- Calls -----------------------------------------------------------------------------------------------------

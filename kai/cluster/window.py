@@ -37,7 +37,7 @@ _PEAK: Final = 16.0
 _BUSY: Final = 4
 """So many urgent requests on the way are a peak of load as well: the server does not keep up with them."""
 _AGAIN: Final = 0.25
-_STANDING_BACK: Final = 4.0
+_HELD_BACK: Final = 4.0
 """How long one deferrable request stands back, and how much longer each further one beside it."""
 
 
@@ -122,7 +122,7 @@ class Window:
         width = max(1, int(self.width))
         has_room = self.in_flight < width and self._deferrable_in_flight < max(1, width // 2) and not self._is_busy
         calm = self._loaded_at + _HALF_LIFE * math.log2(max(1.0, self._load / _PEAK))
-        turn = self._deferrable[0].offered_at + _STANDING_BACK * (self._deferrable_in_flight + 1)
+        turn = self._deferrable[0].offered_at + _HELD_BACK * (self._deferrable_in_flight + 1)
         return max(now if has_room else now + _AGAIN, min(calm, turn))
 
     @property
@@ -181,7 +181,7 @@ class Window:
         half = max(1, int(self.width) // 2)
         if self._load_at(now) <= _PEAK and not self._is_busy:
             return half
-        return min(half, int((now - self._deferrable[0].offered_at) / _STANDING_BACK))
+        return min(half, int((now - self._deferrable[0].offered_at) / _HELD_BACK))
 
     def _lane(self, ticket: _Ticket) -> deque[_Ticket]:
         return self._urgent if ticket.urgent else self._deferrable

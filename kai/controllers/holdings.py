@@ -120,12 +120,12 @@ def held_by(change: Change[Pod]) -> set[Key]:
     """
     before, after = change.before, change.after
     sides = [side for side in (before, after) if side is not None and grant_of(side) is not None]
-    if not sides or (before is not None and after is not None and _standing(before) == _standing(after)):
+    if not sides or (before is not None and after is not None and _what_counts(before) == _what_counts(after)):
         return set()
     return {(side.metadata.namespace, group_of(side)) for side in sides if group_of(side)}
 
 
-def _standing(pod: Pod) -> object:
+def _what_counts(pod: Pod) -> object:
     return grant_of(pod), group_of(pod), pod.status.phase, pod.status.conditions, pod.spec
 
 

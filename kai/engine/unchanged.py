@@ -20,7 +20,7 @@ _NAME = "cycles at rest"
 
 @attrs.frozen(eq=False)
 class _AtRest:
-    version: object
+    content: object
     profile: Profile
     since: float
     until: float
@@ -32,7 +32,7 @@ def report_at_rest(snapshot: Snapshot, profile: Profile) -> CycleReport | None:
     if snapshot.awaited:
         return None
     known = _known(snapshot).get(_turn_of(snapshot))
-    if known is None or known.version is not snapshot.lineage.version or known.profile is not profile:
+    if known is None or known.content is not snapshot.lineage.content or known.profile is not profile:
         return None
     return known.report if known.since <= snapshot.now < known.until else None
 
@@ -73,9 +73,9 @@ def remember(session: Session, profile: Profile, report: CycleReport, budget: Wa
         return
     if report.failures:
         return  # a plugin that fails may work the next time, on the same facts
-    version = snapshot.lineage.version
-    known = {turn: each for turn, each in _known(snapshot).items() if each.version is version}
-    known[_turn_of(snapshot)] = _AtRest(version, profile, snapshot.now, until, report)
+    content = snapshot.lineage.content
+    known = {turn: each for turn, each in _known(snapshot).items() if each.content is content}
+    known[_turn_of(snapshot)] = _AtRest(content, profile, snapshot.now, until, report)
     snapshot.memory.keep(_NAME, known)
 
 

@@ -34,10 +34,10 @@ from kai.model.rows import (
     locked,
 )
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED
-from kai.state.edition import Edition
 from kai.state.kinds import PodKind, PodKinds
 from kai.state.ledger import Tracked
 from kai.state.snapshot import Snapshot
+from kai.state.table_version import TableVersion
 
 NAME = "metadata.name"
 T = TypeVar("T")
@@ -167,14 +167,14 @@ class SessionView(Protocol):
         return self._column("groups", column, self.snapshot.groups, self.snapshot.lineage.groups)
 
     def _column(
-        self, name: str, column: Column, objects: Sequence[Pod] | Sequence[PodGroup], edition: Edition
+        self, name: str, column: Column, objects: Sequence[Pod] | Sequence[PodGroup], version: TableVersion
     ) -> Float64s:
         def read(rows: Sequence[int]) -> tuple[Float64s]:
             some = [objects[row] for row in rows]
             return (np.array([column.of(each.labels, each.annotations) for each in some], np.float64),)
 
         name = f"column {id(column)} of {name}"
-        (found,) = self.snapshot.memory.rows.columns(name, edition, len(objects), read, (column,))
+        (found,) = self.snapshot.memory.rows.columns(name, version, len(objects), read, (column,))
         return locked(found)
 
     def pods_labelled(self, label: str) -> PodRows:
@@ -267,7 +267,7 @@ class SessionView(Protocol):
         found = [pods[start[shape] : start[shape + 1]] for shape in np.flatnonzero(shapes)]
         return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
-    def standing(self, pods: PodRows) -> tuple[PodRows, NodeRows]:
+    def assigned(self, pods: PodRows) -> tuple[PodRows, NodeRows]:
         """Return which of ``pods`` are on which nodes, one entry for each pair, promised and terminating pods included.
 
         A pod that was evicted and promised another node is on both until it is gone from the first.

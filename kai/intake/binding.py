@@ -35,8 +35,8 @@ def live_bind_requests(
     requests: Collection[BindRequest], nodes: Collection[str], settings: IntakeSettings
 ) -> Sequence[BindRequest]:
     """Return the requests that stand, by namespace and name; of several for one pod the last counts."""
-    standing = [each for each in requests if not has_failed(each) and not _is_stale(each, nodes, settings)]
-    return sorted(standing, key=lambda each: (each.metadata.namespace, each.metadata.name))
+    live = [each for each in requests if not has_failed(each) and not _is_stale(each, nodes, settings)]
+    return sorted(live, key=lambda each: (each.metadata.namespace, each.metadata.name))
 
 
 def expired_bind_requests(objects: ClusterObjects, settings: IntakeSettings) -> tuple[BindRequest, ...]:

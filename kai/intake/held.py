@@ -19,7 +19,7 @@ from kai.intake.pods import PodRecord
 from kai.intake.record_cache import RecordCache
 from kai.intake.table import GroupColumns, PodColumns
 from kai.model.rows import NONE
-from kai.state.edition import Edition
+from kai.state.table_version import TableVersion
 
 
 @attrs.frozen
@@ -37,9 +37,9 @@ class HeldGroups:
 
     accounts: Accounts
     records: Sequence[GroupRecord] = ()
-    edition: Edition = attrs.field(factory=Edition)
-    _base: Edition = attrs.field(factory=Edition)
-    """Of the records as the groups say; it is ``edition`` itself while all of them say what was granted."""
+    version: TableVersion = attrs.field(factory=TableVersion)
+    _base: TableVersion = attrs.field(factory=TableVersion)
+    """Of the records as the groups say; it is ``version`` itself while all of them say what was granted."""
     _held: dict[int, _Held] = attrs.field(factory=dict)
     """By row."""
 
@@ -55,9 +55,9 @@ class HeldGroups:
         Cost: columns; a look at each group that says another account, and a copy of the list while there are any.
         """
         rows = granted.differing(columns)
-        said, base = groups.records, groups.edition
+        said, base = groups.records, groups.version
         if not rows and not self._held:
-            self.records, self.edition, self._base = said, base, base
+            self.records, self.version, self._base = said, base, base
             return
         known = {id(each.said): each for each in self._held.values()}
         held: dict[int, _Held] = {}
@@ -67,19 +67,19 @@ class HeldGroups:
                 held[row] = before
             else:
                 held[row] = _Held(said[row], account, reader.read_as(said[row].source, *self.accounts[account]))
-        edition = self._edition(base, held)
-        if edition is not None:
+        version = self._version(base, held)
+        if version is not None:
             self.records = list(said)
             for row, each in held.items():
                 self.records[row] = each.record
-            self.edition = edition
+            self.version = version
         self._base, self._held = base, held
 
-    def _edition(self, base: Edition, held: dict[int, _Held]) -> Edition | None:
-        """Return the edition of the records with those that are ``held``; None if it is the last one."""
+    def _version(self, base: TableVersion, held: dict[int, _Held]) -> TableVersion | None:
+        """Return the version of the records with those that are ``held``; None if it is the last one."""
         is_same = base.mark is self._base.mark
         if not is_same and base.before is not self._base.mark:
-            return Edition()
+            return TableVersion()
         source = None if is_same else base.source
         fresh = set[int]() if is_same else set(base.fresh.tolist())
         rows = list(self._held) if source is None else np.flatnonzero(np.isin(source, list(self._held))).tolist()
@@ -94,7 +94,7 @@ class HeldGroups:
         if source is not None:
             source = source.copy()
             source[changed] = NONE
-        return Edition(before=self.edition.mark, source=source, fresh=changed)
+        return TableVersion(before=self.version.mark, source=source, fresh=changed)
 
 
 @attrs.frozen(eq=False)

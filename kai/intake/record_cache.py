@@ -17,7 +17,7 @@ from kai.api.kinds import ApiObject, title
 from kai.api.listing import Listing
 from kai.errors import InputError
 from kai.model.rows import Int64s
-from kai.state.edition import Edition
+from kai.state.table_version import TableVersion
 
 _FEW: Final = 64
 """Changes up to this many are always made one by one."""
@@ -47,7 +47,7 @@ class RecordCache(Generic[Source, Record]):
     def __init__(self) -> None:
         self.records: list[Record] = []
         """In row order; always the same list."""
-        self.edition = Edition()
+        self.version = TableVersion()
         """Of the table of records."""
         self.reading: Source | None = None
         """The object that is being read; when reading fails, the one that it failed at."""
@@ -143,9 +143,9 @@ class RecordCache(Generic[Source, Record]):
         self._advance(source, at, [records[row] for row in at.tolist()])
 
     def _advance(self, source: Int64s | None, rows: Int64s, fresh: Sequence[Record]) -> None:
-        edition = Edition(before=self.edition.mark, source=source, fresh=rows.astype(np.int64))
-        edition.carry(self.records, fresh)
-        self.edition = edition
+        version = TableVersion(before=self.version.mark, source=source, fresh=rows.astype(np.int64))
+        version.carry(self.records, fresh)
+        self.version = version
 
     def _rows_of(self, orders: Iterable[tuple[str, str]]) -> list[int]:
         """Return the row of each, or the row before which it belongs. Cost: little for one that follows the last."""
@@ -159,8 +159,8 @@ class RecordCache(Generic[Source, Record]):
         return rows
 
     def start_over(self) -> None:
-        """Say that records changed without being new: nothing is carried over to this edition."""
-        self.edition = Edition()
+        """Say that records changed without being new: nothing is carried over to this version."""
+        self.version = TableVersion()
 
 
 def _difference(before: Sequence[Source], after: Sequence[Source]) -> tuple[list[Source], list[Source]]:

@@ -6,14 +6,14 @@ from operator import is_not
 import attrs
 import numpy as np
 
-from kai.intake.neighbours import NOTHING, Neighbours, Surroundings
 from kai.intake.pods import PodRecord
 from kai.intake.requests import Demand, packed
+from kai.intake.surroundings import NOTHING, Additions, Surroundings
 from kai.intake.traits import Needs
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import Constraints, Shape
 from kai.model.rows import Int64s
-from kai.state.edition import Edition
+from kai.state.table_version import TableVersion
 
 _MANY = 1 << 17
 
@@ -26,9 +26,9 @@ class ShapeTable:
         self._numbers: dict[Shape, int] = {}
         self._known: dict[Hashable, int] = {}
         self._alone: dict[tuple[int, int], int] = {}
-        """Of pods to which neighbours add nothing, by the identities of demand and constraints."""
-        self._settled: Neighbours | None = None
-        self._edition = Edition()
+        """Of pods to which surroundings add nothing, by the identities of demand and constraints."""
+        self._settled: Surroundings | None = None
+        self._version = TableVersion()
         self._shape_of: Int64s = np.zeros(0, np.int64)
         self._used: tuple[Shape, ...] = ()
 
@@ -37,38 +37,38 @@ class ShapeTable:
         """Whether most of what is remembered belongs to pods of the past."""
         return self._settled is not None and len(self._known) > _MANY + 4 * len(self._settled.records)
 
-    def settle(self, neighbours: Neighbours) -> bool:
+    def settle(self, surroundings: Surroundings) -> bool:
         """Give every pod its shape and signature. Return whether a signature changed without its pod being fresh.
 
         Cost: of fresh pods; of all pods, when something changed that shapes of known pods depend on.
         """
-        records, edition, tokens = neighbours.records, neighbours.edition, neighbours.tokens
-        before, mark = self._settled, self._edition.mark
-        if edition is self._edition and before is not None and before.tokens == tokens:
+        records, version, tokens = surroundings.records, surroundings.version, surroundings.tokens
+        before, mark = self._settled, self._version.mark
+        if version is self._version and before is not None and before.tokens == tokens:
             return False
-        self._settled, self._edition = neighbours, edition
-        if before is None or before.tokens != tokens or edition.before is not mark:
-            changed = [self._fit(record, neighbours) for record in records]
+        self._settled, self._version = surroundings, version
+        if before is None or before.tokens != tokens or version.before is not mark:
+            changed = [self._fit(record, surroundings) for record in records]
             self._shape_of = np.array([record.shape for record in records], np.int64)
             return any(changed)
-        for row in edition.fresh.tolist():
-            self._fit(records[row], neighbours)
-        self._shape_of = edition.carried(self._shape_of)
-        self._shape_of[edition.fresh] = [records[row].shape for row in edition.fresh.tolist()]
+        for row in version.fresh.tolist():
+            self._fit(records[row], surroundings)
+        self._shape_of = version.carried(self._shape_of)
+        self._shape_of[version.fresh] = [records[row].shape for row in version.fresh.tolist()]
         return False
 
-    def _fit(self, record: PodRecord, neighbours: Neighbours) -> bool:
+    def _fit(self, record: PodRecord, surroundings: Surroundings) -> bool:
         """Give one pod its shape and signature; return whether the signature is another one than before."""
         traits = record.traits
-        token = neighbours.tokens[traits.needs]
+        token = surroundings.tokens[traits.needs]
         if record.token is token:
             return False
-        if traits.needs is Needs.NOBODY and neighbours.are_silent:
+        if traits.needs is Needs.NOBODY and surroundings.are_silent:
             record.shape, record.token = self._number_alone(record.demand, traits.constraints), token
             return False
-        record.shape = self._number(record.demand, record.traits.constraints, neighbours.of(record))
+        record.shape = self._number(record.demand, record.traits.constraints, surroundings.of(record))
         record.token = token
-        signature = neighbours.signature(record)
+        signature = surroundings.signature(record)
         if signature == record.pod.signature:
             return False
         record.pod = attrs.evolve(record.pod, signature=signature)
@@ -95,7 +95,7 @@ class ShapeTable:
             found = self._alone[key] = self._number(demand, constraints, NOTHING)
         return found
 
-    def _number(self, demand: Demand, constraints: Constraints, around: Surroundings) -> int:
+    def _number(self, demand: Demand, constraints: Constraints, around: Additions) -> int:
         """Return the number of a shape. Demands and constraints are interned, so their identities stand for them."""
         key = (id(demand), id(constraints), around)
         found = self._known.get(key)
@@ -108,7 +108,7 @@ class ShapeTable:
         return found
 
 
-def _shape(demand: Demand, constraints: Constraints, around: Surroundings) -> Shape:
+def _shape(demand: Demand, constraints: Constraints, around: Additions) -> Shape:
     request, gpu = demand.request, demand.gpu
     if around.claimed:
         total = dict(request)

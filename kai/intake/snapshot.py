@@ -3,9 +3,9 @@
 What follows from one object alone is remembered by the object's identity (``kai.intake.record_cache``): pods in
 ``pods``, ``requests`` and ``traits``, nodes in ``nodes``, groups in ``groups``. What follows from several objects is
 settled when one of them changed: which groups that are gone still hold something in ``orphans``, on whose account
-groups are held in ``held``, which pods belong to which group in ``membership``, what neighbours mean for a pod's shape
-in ``neighbours`` and ``shapes``, and where pods stand under the bind requests and the clock of the moment in
-``standing``. Whose groups wait for a later cycle, because their namespace has too many that are unlike each other,
+groups are held in ``held``, which pods belong to which group in ``membership``, what they mean for a shape
+in ``surroundings`` and ``shapes``, and where pods stand under the bind requests and the clock of the moment in
+``assigned``. Whose groups wait for a later cycle, because their namespace has too many that are unlike each other,
 says ``turns``.
 """
 
@@ -21,13 +21,13 @@ from kai.api import podgroup as api_podgroup
 from kai.api.kinds import ApiObject
 from kai.api.objects import ClusterObjects
 from kai.intake.accounts import Accounts
+from kai.intake.assigned import Assigned, BaseColumns, read_assigned, read_base, read_drawn_zones
 from kai.intake.binding import assumed_claims, live_bind_requests
 from kai.intake.catalog import Library, read_library
 from kai.intake.foreign import read_foreign
 from kai.intake.groups import GroupReader, GroupRecord, GroupSurroundings, priorities
 from kai.intake.held import Granted, HeldGroups
 from kai.intake.membership import Leaves, Places
-from kai.intake.neighbours import Neighbours, neighbours_of
 from kai.intake.nodes import NodeReader, NodeRecord
 from kai.intake.nodes import settle as settle_nodes
 from kai.intake.numa import NumaRecord, read_numa
@@ -38,7 +38,7 @@ from kai.intake.record_cache import RecordCache, in_order
 from kai.intake.refusals import with_refusals
 from kai.intake.settings import IntakeSettings
 from kai.intake.shapes import ShapeTable
-from kai.intake.standing import BaseColumns, Standing, read_base, read_drawn_zones, read_standing
+from kai.intake.surroundings import Surroundings, surroundings_of
 from kai.intake.table import GroupTable, NodeTable, PodTable
 from kai.intake.turns import Turns
 from kai.model.axis import PLUGGED_GPU, ResourceAxis
@@ -124,7 +124,7 @@ class Intake:
         self._pod_table, self._group_table = PodTable(self._places, self._leaves, node_names), GroupTable()
         self._node_table = NodeTable()
         self._library: Library | None = None
-        self._neighbours: Neighbours | None = None
+        self._surroundings: Surroundings | None = None
         self._memory = Memory()
         self._last: _Taken | None = None
 
@@ -178,8 +178,8 @@ class Intake:
         base = self._base_columns(nodes)
         requests = live_bind_requests(objects.bind_requests, nodes.rows, self._settings)
         patience = self._settings.stuck_in_releasing_seconds
-        standing = read_standing(base, nodes.rows, requests, stuck_before=now - patience)
-        pods, shapes, pod_shape = with_refusals(refused, base.records, standing.pods, settled, settled_shape)
+        assigned = read_assigned(base, nodes.rows, requests, stuck_before=now - patience)
+        pods, shapes, pod_shape = with_refusals(refused, base.records, assigned.pods, settled, settled_shape)
         snapshot = Snapshot(
             now=now,
             axis=self._memory.once("axis", (nodes.nodes, settled), lambda: self._axis(nodes.nodes, settled)),
@@ -189,15 +189,15 @@ class Intake:
             groups=self._group_table.groups,
             queues=queues,
             foreign=read_foreign(objects, self._memory),
-            catalog=_with_assumed_claims(library.catalog, base, standing),
+            catalog=_with_assumed_claims(library.catalog, base, assigned),
             pod_shape=pod_shape,
             pod_group=base.group,
             pod_subgroup=base.subgroup,
-            pod_status=standing.status,
-            pod_node=standing.node,
+            pod_status=assigned.status,
+            pod_node=assigned.node,
             pod_reservation=base.table.columns.reservation,
-            pod_devices=standing.devices,
-            pod_numa=read_drawn_zones(base, standing, nodes.nodes) if self._zones.records else {},
+            pod_devices=assigned.devices,
+            pod_numa=read_drawn_zones(base, assigned, nodes.nodes) if self._zones.records else {},
             awaited=awaited,
             refused=refused,
             revision=revision,
@@ -220,16 +220,16 @@ class Intake:
     def _base_columns(self, nodes: NodeTable) -> BaseColumns:
         return self._memory.once(
             "base columns",
-            (self._pod_table.edition, self._group_table.edition, nodes.rows),
+            (self._pod_table.version, self._group_table.version, nodes.rows),
             lambda: read_base(self._pod_table, self._group_table, nodes.rows),
         )
 
     def _lineage(self) -> Lineage:
         return Lineage(
             memory=self._memory,
-            pods=self._pod_table.edition,
-            groups=self._group_table.edition,
-            nodes=self._node_table.edition,
+            pods=self._pod_table.version,
+            groups=self._group_table.version,
+            nodes=self._node_table.version,
             kinds=PodKinds(self._pod_table.columns.kind, tuple(self._pod_reader.kinds)),
         )
 
@@ -251,16 +251,16 @@ class Intake:
     def _settle_groups(self, objects: ClusterObjects) -> None:
         """Read groups as their members were granted them, those that are gone included."""
         groups, table, records = self._groups, self._group_table, self._pods.records
-        granted = Granted(self._pod_table.read(records, self._pods.edition), records, len(self._places))
-        said = table.read(groups.records, groups.edition)
+        granted = Granted(self._pod_table.read(records, self._pods.version), records, len(self._places))
+        said = table.read(groups.records, groups.version)
         if self._orphans.settle(said, granted.pods, records, granted.places):
             self._put_sources(objects)
-            said = table.read(groups.records, groups.edition)
+            said = table.read(groups.records, groups.version)
         held = self._held_groups
         held.settle(groups, said, granted, self._group_reader)
-        if held.edition is not groups.edition:
-            said = table.read(held.records, held.edition, "held")
-        table.settle(held.records, held.edition, said)
+        if held.version is not groups.version:
+            said = table.read(held.records, held.version, "held")
+        table.settle(held.records, held.version, said)
 
     def _settle_nodes(self, library: Library) -> NodeTable:
         records, zones, gpus = self._nodes.records, self._zones.records, library.node_gpus
@@ -269,18 +269,18 @@ class Intake:
             layouts = {record.source.metadata.name: record.layout for record in zones}
             return settle_nodes(records, gpus, layouts)
 
-        self._node_table.settle(self._memory.once("nodes", (self._nodes.edition, self._zones.edition, gpus), settled))
+        self._node_table.settle(self._memory.once("nodes", (self._nodes.version, self._zones.version, gpus), settled))
         return self._node_table
 
     def _settle_shapes(self, library: Library) -> tuple[tuple[Shape, ...], Int64s]:
         devices = [record.devices for record in self._zones.records]
         reported = frozenset().union(*devices) if devices else None
-        records, edition = self._pods.records, self._pods.edition
-        selective = self._pod_table.selective(records, edition)
-        self._neighbours = neighbours_of(records, edition, selective, library, reported, self._neighbours)
-        if self._shapes.settle(self._neighbours):
+        records, version = self._pods.records, self._pods.version
+        selective = self._pod_table.selective(records, version)
+        self._surroundings = surroundings_of(records, version, selective, library, reported, self._surroundings)
+        if self._shapes.settle(self._surroundings):
             self._pods.start_over()
-        self._pod_table.settle(records, self._pods.edition)
+        self._pod_table.settle(records, self._pods.version)
         return self._shapes.used()
 
     def _axis(self, nodes: Sequence[Node], shapes: Iterable[Shape]) -> ResourceAxis:
@@ -318,9 +318,9 @@ def _next_stuck(base: BaseColumns, now: float, patience: float) -> float:
     return min((instant for instant in instants if instant >= now - _MARGIN), default=inf) - _MARGIN
 
 
-def _with_assumed_claims(catalog: Catalog, base: BaseColumns, standing: Standing) -> Catalog:
+def _with_assumed_claims(catalog: Catalog, base: BaseColumns, assigned: Assigned) -> Catalog:
     binding = [
-        (standing.pods[row], base.records[row].traits.constraints, each) for row, each in standing.requests.items()
+        (assigned.pods[row], base.records[row].traits.constraints, each) for row, each in assigned.requests.items()
     ]
     claims = assumed_claims(catalog.claims, binding)
     return catalog if claims is catalog.claims else attrs.evolve(catalog, claims=claims)

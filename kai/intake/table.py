@@ -22,8 +22,8 @@ from kai.model.node import Node
 from kai.model.pod import Pod
 from kai.model.podgroup import PodGroup
 from kai.model.rows import NONE, Bools, Int64s
-from kai.state.edition import Carrier, Edition
 from kai.state.items import carried_items
+from kai.state.table_version import Carrier, TableVersion
 
 
 class PodColumns(NamedTuple):
@@ -63,7 +63,7 @@ class PodTable:
     """Numbers of the names of nodes."""
     records: Sequence[PodRecord] = ()
     pods: Sequence[Pod] = ()
-    edition: Edition = attrs.field(factory=Edition)
+    version: TableVersion = attrs.field(factory=TableVersion)
     columns: PodColumns = attrs.field(init=False)
     _rows_of_nodes: Mapping[str, int] | None = None
     _row_of: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
@@ -73,29 +73,29 @@ class PodTable:
     def __attrs_post_init__(self) -> None:
         self.columns = PodColumns.of(())
 
-    def selective(self, records: Sequence[PodRecord], edition: Edition) -> list[PodRecord]:
+    def selective(self, records: Sequence[PodRecord], version: TableVersion) -> list[PodRecord]:
         """Return the records that have terms about other pods."""
 
         def is_selective(rows: Sequence[int]) -> tuple[Bools]:
             return (np.array([records[row].traits.term_labels is not None for row in rows], np.bool_),)
 
-        (chosen,) = self._rows.columns("selective", edition, len(records), is_selective)
+        (chosen,) = self._rows.columns("selective", version, len(records), is_selective)
         return [records[row] for row in np.flatnonzero(chosen).tolist()]
 
-    def read(self, records: Sequence[PodRecord], edition: Edition) -> PodColumns:
+    def read(self, records: Sequence[PodRecord], version: TableVersion) -> PodColumns:
         """Return the columns of the records as they are now."""
-        return PodColumns(*self._rows.columns("pods", edition, len(records), lambda rows: _read_pods(records, rows)))
+        return PodColumns(*self._rows.columns("pods", version, len(records), lambda rows: _read_pods(records, rows)))
 
-    def settle(self, records: Sequence[PodRecord], edition: Edition) -> None:
+    def settle(self, records: Sequence[PodRecord], version: TableVersion) -> None:
         """Take the records as they are now, shapes and signatures included."""
-        if edition is self.edition:
+        if version is self.version:
             return
-        if edition.before is self.edition.mark:
-            self.pods = carried_items(self.pods, edition, [records[row].pod for row in edition.fresh.tolist()])
+        if version.before is self.version.mark:
+            self.pods = carried_items(self.pods, version, [records[row].pod for row in version.fresh.tolist()])
         else:
             self.pods = tuple([record.pod for record in records])
-        self.records, self.edition = records, edition
-        self.columns = self.read(records, edition)
+        self.records, self.version = records, version
+        self.columns = self.read(records, version)
 
     def node_rows(self, rows: Mapping[str, int]) -> Int64s:
         """Return int64[P]: the row of each pod's node, -1 for none or one outside the snapshot."""
@@ -154,7 +154,7 @@ class GroupTable:
 
     members: Sequence[GroupRecord] = ()
     groups: Sequence[PodGroup] = ()
-    edition: Edition = attrs.field(factory=Edition)
+    version: TableVersion = attrs.field(factory=TableVersion)
     """Of the table of those that are part of the snapshot."""
     columns: GroupColumns = attrs.field(init=False)
     _wanted: Bools = attrs.field(factory=lambda: np.zeros(0, np.bool_))
@@ -163,24 +163,24 @@ class GroupTable:
     def __attrs_post_init__(self) -> None:
         self.columns = GroupColumns.of(())
 
-    def read(self, records: Sequence[GroupRecord], edition: Edition, name: str = "said") -> GroupColumns:
+    def read(self, records: Sequence[GroupRecord], version: TableVersion, name: str = "said") -> GroupColumns:
         """Return the columns of the records of all groups as they are now; each table that is read has a ``name``."""
-        return GroupColumns(*self._rows.columns(name, edition, len(records), lambda rows: _read_groups(records, rows)))
+        return GroupColumns(*self._rows.columns(name, version, len(records), lambda rows: _read_groups(records, rows)))
 
-    def settle(self, records: Sequence[GroupRecord], whole: Edition, columns: GroupColumns) -> None:
-        """Take the records of all groups as they are now; ``whole`` is the edition of their table."""
-        if whole.mark is self.edition.mark:
+    def settle(self, records: Sequence[GroupRecord], whole: TableVersion, columns: GroupColumns) -> None:
+        """Take the records of all groups as they are now; ``whole`` is the version of their table."""
+        if whole.mark is self.version.mark:
             return
         before, self._wanted = self._wanted, columns.wanted
         everything = bool(self._wanted.all())
         members = records if everything else list(compress(records, self._wanted.tolist()))
-        if whole.before is self.edition.mark:
-            edition = whole.among(before, self._wanted)
-            fresh = _groups(members[row] for row in edition.fresh.tolist())
-            groups = carried_items(self.groups, edition, fresh)
+        if whole.before is self.version.mark:
+            version = whole.among(before, self._wanted)
+            fresh = _groups(members[row] for row in version.fresh.tolist())
+            groups = carried_items(self.groups, version, fresh)
         else:
-            edition, groups = Edition(mark=whole.mark), tuple(_groups(members))
-        self.members, self.groups, self.edition = members, groups, edition
+            version, groups = TableVersion(mark=whole.mark), tuple(_groups(members))
+        self.members, self.groups, self.version = members, groups, version
         self.columns = columns if everything else columns.among(self._wanted)
 
 
@@ -199,7 +199,7 @@ class NodeTable:
     nodes: tuple[Node, ...] = ()
     rows: Mapping[str, int] = attrs.field(factory=dict)
     """By name; the same mapping for as long as all rows stay."""
-    edition: Edition = attrs.field(factory=Edition)
+    version: TableVersion = attrs.field(factory=TableVersion)
 
     def settle(self, nodes: tuple[Node, ...]) -> None:
         """Take the nodes as they are now, in row order."""
@@ -208,8 +208,8 @@ class NodeTable:
             return
         if len(nodes) != len(before) or any(one.name != other.name for one, other in zip(nodes, before, strict=True)):
             self.rows = {node.name: row for row, node in enumerate(nodes)}
-            self.nodes, self.edition = nodes, Edition()
+            self.nodes, self.version = nodes, TableVersion()
             return
         changed = np.array(list(compress(count(), map(is_not, nodes, before))), np.int64)
         if len(changed):
-            self.nodes, self.edition = nodes, Edition(before=self.edition.mark, fresh=changed)
+            self.nodes, self.version = nodes, TableVersion(before=self.version.mark, fresh=changed)

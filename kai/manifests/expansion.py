@@ -53,7 +53,7 @@ class Expansion:
     unused: tuple[Unused, ...] = ()
     problems: tuple[Problem, ...] = ()
     workloads: int = 0
-    """Workloads and lone pods that this scheduler is asked to place."""
+    """Workloads and bare pods that this scheduler is asked to place."""
 
     @property
     def jobs(self) -> tuple[Job, ...]:

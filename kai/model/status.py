@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class Status(IntEnum):
-    """The standing of a pod in a session. ``ALLOCATED`` and ``PIPELINED`` exist only inside a session."""
+    """Where a pod is in its life, in a session. ``ALLOCATED`` and ``PIPELINED`` exist only inside a session."""
 
     PENDING = 0
     GATED = 1

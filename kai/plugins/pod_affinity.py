@@ -171,8 +171,8 @@ class _Rules:
         for reason, unwanted in ((NOT_AWAY, self._away), (KEPT_OFF, self._kept_off)):
             for key, pods in unwanted.items():
                 codes = self._session.label_codes(key)
-                _, standing = self._session.standing(pods)
-                yield reason, ~_occupied(codes, standing)[codes[nodes]]
+                _, assigned = self._session.assigned(pods)
+                yield reason, ~_occupied(codes, assigned)[codes[nodes]]
 
     def _is_near(self, nodes: NodeRows) -> Bools:
         """Return bool[n]: the nodes whose domains all hold pods that match every term.
@@ -180,13 +180,13 @@ class _Rules:
         The first pod of a series is excused, where no placed pod matches but the pod itself does. It needs the labels
         even so.
         """
-        _, standing = self._session.standing(self._wanted)
+        _, assigned = self._session.assigned(self._wanted)
         labelled = np.ones(len(nodes), np.bool_)
         mask = np.ones(len(nodes), np.bool_)
         anywhere = False
         for key in self._near:
             codes = self._session.label_codes(key)
-            occupied = _occupied(codes, standing)
+            occupied = _occupied(codes, assigned)
             anywhere = anywhere or bool(occupied.any())
             labelled &= codes[nodes] > 0
             mask &= occupied[codes[nodes]]
@@ -201,10 +201,10 @@ def _rows(session: SessionView, masks: ShapeMasks) -> Mapping[str, PodRows]:
     return {key: session.pods_of_shapes(shapes) for key, shapes in masks.items()}
 
 
-def _occupied(codes: Int64s, standing: NodeRows) -> Bools:
-    """Return bool by code of a domain: whether one of the nodes ``standing`` is in it. Code 0 is no domain."""
+def _occupied(codes: Int64s, assigned: NodeRows) -> Bools:
+    """Return bool by code of a domain: whether one of the nodes ``assigned`` is in it. Code 0 is no domain."""
     out = np.zeros(int(codes.max(initial=0)) + 1, np.bool_)
-    out[codes[standing]] = True
+    out[codes[assigned]] = True
     out[0] = False
     return out
 
@@ -270,9 +270,9 @@ class _Wishes:
         total = np.zeros(len(nodes), np.float64)
         for key, worth in self._worth.items():
             codes = self._session.label_codes(key)
-            pods, standing = self._session.standing(self._pods[key])
+            pods, assigned = self._session.assigned(self._pods[key])
             by_domain = np.bincount(
-                codes[standing],
+                codes[assigned],
                 weights=worth[self._session.facts.pods.shape[pods]],
                 minlength=int(codes.max(initial=0)) + 1,
             )

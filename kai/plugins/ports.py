@@ -38,7 +38,7 @@ class Ports:
 
         def filter_nodes(pod: PodRow, nodes: NodeRows) -> Bools:
             free = np.ones(len(session.snapshot.nodes), np.bool_)
-            _, taken = session.standing(rivals_of(wanted[session.shape_of(pod)]))
+            _, taken = session.assigned(rivals_of(wanted[session.shape_of(pod)]))
             free[taken] = False
             return free[nodes]
 

@@ -40,7 +40,7 @@ from kai.podgrouper.registry import load_groupers
 from kai.podgrouper.resource import Kind, Manifest
 from kai.podgrouper.settings import Settings
 from kai.podgrouper.update import GroupWrite, Verb
-from kai.podgrouper.upfront import Upfront
+from kai.podgrouper.write_behind import WriteBehind
 
 Key = tuple[str, str]
 
@@ -80,14 +80,14 @@ class PodGrouper:
     """The moment at which a look at each pod was last asked for; none for one that is repeated after a failure."""
     _said: dict[Key, tuple[str, float]] = attrs.field(factory=dict)
     """What was last said on each pod that cannot be grouped, and when."""
-    _riding: dict[Key, tuple[str, float]] = attrs.field(factory=dict)
+    _unwritten_links: dict[Key, tuple[str, float]] = attrs.field(factory=dict)
     """Pods whose link to their group is only shown: their UIDs, and when it is written by itself."""
     _bound_at: float = -math.inf
     """When a binding brought the link of a pod along last."""
     _locks: dict[Key, _Lock] = attrs.field(factory=dict)
     _manifests: dict[Key, tuple[PodGroup, Manifest]] = attrs.field(factory=dict)
     _fetcher: Fetcher = attrs.field(init=False)
-    _upfront: Upfront = attrs.field(init=False)
+    _write_behind: WriteBehind = attrs.field(init=False)
     _workers: Workers[Key] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -96,14 +96,14 @@ class PodGrouper:
         queue: WorkQueue[Key] = WorkQueue(self.pace, self.cluster.draw)
         clock, way = self.cluster.clock, self.cluster.way
         self._workers = Workers("podgrouper", queue, self._look, clock, self.observe, way)
-        self._upfront = Upfront(self.cluster, MANAGER, self._again, self.observe)
+        self._write_behind = WriteBehind(self.cluster, MANAGER, self._again, self.observe)
 
     async def run(self) -> None:
         """Group pods until cancelled."""
         await self.cluster.store.synced()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._workers.run)
-            tasks.start_soon(self._upfront.run)
+            tasks.start_soon(self._write_behind.run)
             with self.cluster.store.changes(Pod, PodGroup) as changes:
                 async for batch in changes:
                     self._take(batch)
@@ -126,14 +126,14 @@ class PodGrouper:
         if change.after is None:
             self._settled.pop(key, None)
             self._said.pop(key, None)
-            self._riding.pop(key, None)
+            self._unwritten_links.pop(key, None)
         elif pod.spec.scheduler_name != self.settings.scheduler_name:
             return
         elif change.before is None and self._is_settled(pod):
             self._settled[key] = _traits(pod)
         elif self._settled.get(key) != _traits(pod):
             self._want(key)
-        elif pod.spec.node_name and self._riding.pop(key, None) is not None:
+        elif pod.spec.node_name and self._unwritten_links.pop(key, None) is not None:
             self._bound_at = self.cluster.clock.monotonic()
 
     def _want(self, key: Key) -> None:
@@ -143,7 +143,7 @@ class PodGrouper:
     def _again(self, key: Key) -> None:
         """Look at a pod anew although it was settled."""
         self._settled.pop(key, None)
-        self._riding.pop(key, None)
+        self._unwritten_links.pop(key, None)
         self._want(key)
 
     def _is_settled(self, pod: Pod) -> bool:
@@ -170,7 +170,7 @@ class PodGrouper:
         grouping, answers = await self._decide(manifest, since, Answers())
         if grouping.group is None or grouping.group.verb is Verb.NOTHING:
             return await self._settle(pod, grouping)
-        if self._may_come_later(pod, grouping, grouping.group) and self._upfront.show(pod, grouping.group):
+        if self._may_come_later(pod, grouping, grouping.group) and self._write_behind.show(pod, grouping.group):
             return await self._settle(pod, grouping)
         async with self._writing(_path_of(grouping.group)) as waited:
             if waited:
@@ -215,7 +215,7 @@ class PodGrouper:
         manifest = write.apply_configuration()
         ref = Ref(PodGroup, name, namespace)
         reply = await self.cluster.api.perform(Apply(ref=ref, manifest=manifest, manager=MANAGER))
-        self._upfront.note(namespace, refused=isinstance(reply, Refusal))
+        self._write_behind.note(namespace, refused=isinstance(reply, Refusal))
         return reply if isinstance(reply, Refusal) else None
 
     async def _settle(self, pod: Pod, grouping: Grouping) -> Ended:
@@ -231,7 +231,7 @@ class PodGrouper:
         self._settled[key] = _traits(pod, patch)
         if patch is not None and self._may_ride(pod, patch):
             until = self.cluster.clock.monotonic() + self.settings.link_delay_seconds
-            self._riding[key] = (pod.metadata.uid, until)
+            self._unwritten_links[key] = (pod.metadata.uid, until)
             self.cluster.store.overlay(Pod, key, _map(patch["metadata"])["annotations"])
             log.info("grouped", pod="/".join(key), changes=patch["metadata"])
             self._said.pop(key, None)
@@ -255,7 +255,7 @@ class PodGrouper:
             and _owner(group) == pod.metadata.uid
             and grouping.pod_patch is not None
             and self._may_ride(pod, grouping.pod_patch)
-            and self._upfront.may_show(pod.metadata.namespace)
+            and self._write_behind.may_show(pod.metadata.namespace)
         )
 
     def _may_ride(self, pod: Pod, patch: Mapping[str, Any]) -> bool:
@@ -268,22 +268,22 @@ class PodGrouper:
             and not pod.spec.node_name
             and not pod.spec.scheduling_gates
             and pod.metadata.deletion_timestamp is None
-            and _key(pod) not in self._riding
+            and _key(pod) not in self._unwritten_links
         )
 
     def _is_link_due(self, pod: Pod) -> bool:
         """Return whether no binding brought the pod's link in time, so that it is to be written by itself."""
         key = _key(pod)
-        uid, due = self._riding.get(key, ("", 0.0))
+        uid, due = self._unwritten_links.get(key, ("", 0.0))
         if not uid:
             return False
         if uid != pod.metadata.uid or pod.spec.node_name or not self.cluster.store.is_overlaid(Pod, key):
-            del self._riding[key]
+            del self._unwritten_links[key]
             return False
         now = self.cluster.clock.monotonic()
         if due <= now and (self.cluster.store.is_assumed(BindRequest, key) or self._may_be_next(pod)):
             # A write of the pod would make the binding that is on its way fail, which carries the pod's version.
-            self._riding[key] = (uid, now + _BINDING_SECONDS)
+            self._unwritten_links[key] = (uid, now + _BINDING_SECONDS)
             return False
         return due <= now
 
@@ -300,14 +300,14 @@ class PodGrouper:
         reply = await self.cluster.api.perform(Patch(ref=ref, patch=body))
         if isinstance(reply, Refusal):
             return await self._refused(pod, reply)
-        self._riding.pop(_key(pod), None)
+        self._unwritten_links.pop(_key(pod), None)
         return DONE
 
     def _rest(self, key: Key) -> Ended:
         """Return how a look ends that went well: a link that is only shown is looked at again in time."""
-        if key not in self._riding:
+        if key not in self._unwritten_links:
             return DONE
-        return Ended(after=max(0.0, self._riding[key][1] - self.cluster.clock.monotonic()))
+        return Ended(after=max(0.0, self._unwritten_links[key][1] - self.cluster.clock.monotonic()))
 
     async def _refused(self, pod: Pod, refusal: Refusal) -> Ended:
         """Try again at once where another writer was faster; say it on the pod where only a person can help."""

@@ -34,9 +34,9 @@ from kai.scheduler.explanations import (
     PodAccount,
 )
 from kai.scheduler.letters import Letters
-from kai.scheduler.lone import is_of_one_pod
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import NotExplained
+from kai.scheduler.single_pod_groups import is_of_one_pod
 from kai.scheduler.verifying import Reader
 
 _REMEMBERED: Final = 200_000

@@ -71,7 +71,7 @@ class Refused:
             self._counts.pop(next(iter(self._counts)))
         return count
 
-    def standing(self, nodes: Iterable[Node], pods: Iterable[Pod], now: float) -> tuple[NoRoom, ...]:
+    def current(self, nodes: Iterable[Node], pods: Iterable[Pod], now: float) -> tuple[NoRoom, ...]:
         """Return the refusals that hold in a cluster of ``nodes`` and ``pods``, and forget the others.
 
         Cost: nothing where nothing was refused, else O(nodes + pods).

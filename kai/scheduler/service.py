@@ -25,7 +25,6 @@ from kai.configuration.reading import make_profile
 from kai.intake import expired_bind_requests
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
-from kai.scheduler.ahead import read_ahead
 from kai.scheduler.aside import common_error
 from kai.scheduler.committer import Committer
 from kai.scheduler.cycling import Cycles, Done, Failure, Stream
@@ -34,13 +33,14 @@ from kai.scheduler.dump import Input, archive
 from kai.scheduler.effects import Expired
 from kai.scheduler.hourly import Hourly
 from kai.scheduler.joborder import JOB_ORDER_PATH, NOT_READY, job_order
-from kai.scheduler.lone import recalled_starts
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.observe import CycleObserver
 from kai.scheduler.outbox import CarryOut, HandOver, Outbox
 from kai.scheduler.pausing import pause_after
+from kai.scheduler.prefetch import prefetch
 from kai.scheduler.publisher import Publisher, Told
 from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.single_pod_groups import recalled_starts
 from kai.scheduler.usage import NONE, PastUsage, past_usage
 from kai.scheduler.warming import Warming
 from kai.telemetry.connections import Response
@@ -142,7 +142,7 @@ class Scheduler:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._decide_on, term)
                 tasks.start_soon(self.hourly.run)
-                tasks.start_soon(read_ahead, self.cluster.store, self.cycles.read_ahead, self._intake_in_use)
+                tasks.start_soon(prefetch, self.cluster.store, self.cycles.read_ahead, self._intake_in_use)
                 await self.leadership.ended(term)
                 structlog.get_logger().warning("leading no more", epoch=term.epoch)
                 self.outbox.end()
@@ -236,7 +236,7 @@ class Scheduler:
         return attrs.evolve(objects, pods=tuple(kept))
 
     def _refused(self, objects: ClusterObjects) -> tuple[NoRoom, ...]:
-        return self.outbox.committer.refused.standing(objects.nodes, objects.pods, self.cluster.clock.monotonic())
+        return self.outbox.committer.refused.current(objects.nodes, objects.pods, self.cluster.clock.monotonic())
 
     def _past_usage(self) -> Mapping[str, Shares]:
         return NONE if self.usage is None else self.usage.known

@@ -97,10 +97,10 @@ def _against_bind(reader: Reader, settings: SchedulerSettings, pod: Pod, node_na
         return f"node {node_name} is cordoned"
     if not is_wanted(node, settings.intake):
         return f"node {node_name} belongs to another scheduler now"
-    return _standing_order(reader, pod)
+    return _existing_order(reader, pod)
 
 
-def _standing_order(reader: Reader, pod: Pod) -> str:
+def _existing_order(reader: Reader, pod: Pod) -> str:
     request = reader.get(BindRequest, pod.metadata.name, pod.metadata.namespace)
     if request is None or has_failed(request):
         return ""

@@ -141,9 +141,9 @@ class Evictions:
         if depth < 0:
             return
         for queue, leaf in ((loses[depth], victim), (gains[depth], aggressor)):
-            yield self._standing(queue, leaf)
+            yield self._shares_of(queue, leaf)
 
-    def _standing(self, queue: int, leaf: int) -> str:
+    def _shares_of(self, queue: int, leaf: int) -> str:
         queues, share = self._cycle.snapshot.queues, self._cycle.report.fair_share
         inner = f" (with {queues[leaf].title})" if leaf != queue else ""
         held = quantity(int(self._used[queue]), "gpu")

@@ -187,7 +187,7 @@ class _Reader:
             state = State.RUNNING if len(placed) == len(alive) else State.PARTIAL
         else:
             state = State.WAITS if any(each in _WAITING for each in status.values()) else State.LEAVING
-        return self._standing(
+        return self._described(
             group,
             state,
             wanted=len(alive),
@@ -204,7 +204,7 @@ class _Reader:
             state = State.PARTIAL if told else State.RUNNING
         else:
             state = State.WAITS if told or status.requested else State.EMPTY
-        return self._standing(
+        return self._described(
             group,
             state,
             wanted=least,
@@ -212,7 +212,7 @@ class _Reader:
             gpus=amounts(tuple(status.requested.items())).get("gpu", 0),
         )
 
-    def _standing(
+    def _described(
         self, group: PodGroup, state: State, *, wanted: int, placed: int, gpus: int, nodes: tuple[str, ...] = ()
     ) -> Job:
         stated = self._sources[group.namespace, group.name].spec.preemptibility

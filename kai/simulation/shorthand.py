@@ -222,7 +222,7 @@ class _Group:
         self._queue = queue
         self._priority = whole(values, "priority", 50, place)
         priorities.add(self._priority)
-        self._nodes = list(self._standing())
+        self._nodes = list(self._nodes_named())
         self._leaving = whole(values, "leaving", 0, place)
 
     def objects(self) -> list[Manifest]:
@@ -251,7 +251,7 @@ class _Group:
         for name, values in mapping(self._values.get("subgroups"), f"{self._place}.subgroups").items():
             yield name, fields(values, _SUBGROUP_KEYS, f"{self._place}.subgroups.{name}")
 
-    def _standing(self) -> Iterator[str]:
+    def _nodes_named(self) -> Iterator[str]:
         on = self._values.get("runs_on")
         match on:
             case None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 
 from kai.model.rows import Float64s, Int64s
-from kai.state.edition import Edition
 from kai.state.memory import Memory
+from kai.state.table_version import TableVersion
 
 _FEW = 64
 
@@ -26,18 +26,18 @@ def creation_order(created: Float64s, uid: Uid) -> Int64s:
     return order
 
 
-def carried_order(memory: Memory, name: str, edition: Edition, created: Float64s, uid: Uid) -> Int64s:
-    """Return what ``creation_order`` returns, made of the order that ``memory`` has of the edition before."""
+def carried_order(memory: Memory, name: str, version: TableVersion, created: Float64s, uid: Uid) -> Int64s:
+    """Return what ``creation_order`` returns, made of the order that ``memory`` has of the version before."""
     known = memory.recall(name)
     if isinstance(known, _Known):
-        if known.mark is edition.mark:
+        if known.mark is version.mark:
             return known.order
-        if known.mark is edition.before and len(edition.fresh) <= _FEW + len(created) // 8:
-            order = _moved(known.order, edition, created, uid)
-            memory.keep(name, _Known(edition.mark, order))
+        if known.mark is version.before and len(version.fresh) <= _FEW + len(created) // 8:
+            order = _moved(known.order, version, created, uid)
+            memory.keep(name, _Known(version.mark, order))
             return order
     order = creation_order(created, uid)
-    memory.keep(name, _Known(edition.mark, order))
+    memory.keep(name, _Known(version.mark, order))
     return order
 
 
@@ -46,16 +46,16 @@ class _Known:
         self.mark, self.order = mark, order
 
 
-def _moved(before: Int64s, edition: Edition, created: Float64s, uid: Uid) -> Int64s:
+def _moved(before: Int64s, version: TableVersion, created: Float64s, uid: Uid) -> Int64s:
     """Return the order without rows that are gone, and with fresh rows where they belong."""
-    source = np.arange(len(before)) if edition.source is None else edition.source
+    source = np.arange(len(before)) if version.source is None else version.source
     stays = source >= 0
-    stays[edition.fresh] = False
+    stays[version.fresh] = False
     row_now = np.full(len(before), -1, np.int64)
     row_now[source[stays]] = np.flatnonzero(stays)
     order = row_now[before]
     order = order[order >= 0]
-    rows = edition.fresh
+    rows = version.fresh
     fresh = rows[creation_order(created[rows], lambda at: uid(int(rows[at])))].tolist()
     times, keys = created[order], created[fresh]
     first, last = np.searchsorted(times, keys, side="left"), np.searchsorted(times, keys, side="right")

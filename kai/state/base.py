@@ -24,7 +24,7 @@ _SPARE: Final = "the arena of the session before"
 
 @attrs.frozen(kw_only=True)
 class Base:
-    """Facts, layout, a read-only arena with every standing pod booked, its placements and the names of slots."""
+    """Facts, layout, a read-only arena with every assigned pod booked, its placements and the names of slots."""
 
     facts: Facts
     layout: Layout
@@ -79,7 +79,7 @@ def _widest(snapshot: Snapshot, slot_start: Int64s, placements: Sequence[Sequenc
 def _placements(
     snapshot: Snapshot, slot_rows: Mapping[tuple[int, str], int], placement: Int64s
 ) -> list[tuple[int, ...]]:
-    """Return the slots of every standing pod that shares devices; fills ``placement`` [P]."""
+    """Return the slots of every assigned pod that shares devices; fills ``placement`` [P]."""
     placements: list[tuple[int, ...]] = []
     for pod, devices in sorted(snapshot.pod_devices.items()):
         node = int(snapshot.pod_node[pod])

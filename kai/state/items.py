@@ -10,7 +10,7 @@ from typing import Final, TypeVar, overload
 import numpy as np
 
 from kai.model.rows import Int64s
-from kai.state.edition import Edition
+from kai.state.table_version import TableVersion
 
 T = TypeVar("T")
 
@@ -56,19 +56,19 @@ class Items(Sequence[T]):
         """Return what a tuple of the items returns."""
         return hash(tuple(self))
 
-    def next(self, edition: Edition, fresh: Sequence[T]) -> "Items[T] | None":
-        """Return the items of the edition after this one; None if too much of the list would be of the past."""
+    def next(self, version: TableVersion, fresh: Sequence[T]) -> "Items[T] | None":
+        """Return the items of the version after this one; None if too much of the list would be of the past."""
         first = len(self._store)
         if first + len(fresh) > _FEW + len(self) + len(self) // 8:
             return None
         self._store.extend(fresh)
-        places = edition.carried(self._places)
-        places[edition.fresh] = np.arange(first, len(self._store))
+        places = version.carried(self._places)
+        places[version.fresh] = np.arange(first, len(self._store))
         return Items(self._store, places)
 
 
-def carried_items(values: Sequence[T], edition: Edition, fresh: Sequence[T]) -> Sequence[T]:
-    """Return values of the edition before, with rows where they are now and ``fresh`` in the fresh ones.
+def carried_items(values: Sequence[T], version: TableVersion, fresh: Sequence[T]) -> Sequence[T]:
+    """Return values of the version before, with rows where they are now and ``fresh`` in the fresh ones.
 
     They are a tuple after many changes and share after few; readers need not tell the two apart.
 
@@ -76,13 +76,13 @@ def carried_items(values: Sequence[T], edition: Edition, fresh: Sequence[T]) -> 
     """
     if len(fresh) <= _FEW + len(values) // 8:
         shared = values if isinstance(values, Items) else Items(list(values), np.arange(len(values)))
-        after = shared.next(edition, fresh)
+        after = shared.next(version, fresh)
         if after is not None:
             return after
-    return tuple(edition.carried_list(values, fresh))
+    return tuple(version.carried_list(values, fresh))
 
 
 def replaced(values: Sequence[T], changed: dict[int, T]) -> Sequence[T]:
     """Return ``values`` with other items in some rows."""
     rows = np.array(sorted(changed), np.int64)
-    return carried_items(values, Edition(fresh=rows), [changed[row] for row in rows.tolist()])
+    return carried_items(values, TableVersion(fresh=rows), [changed[row] for row in rows.tolist()])

@@ -154,7 +154,7 @@ def subgroup_columns(snapshot: Snapshot, tree: Int64s) -> SubGroupColumns:
     first = snapshot.first_subgroup
     simple = np.array([each.simple for each in trees], np.bool_)[tree]
     constrained = np.array([each.constrained for each in trees], np.bool_)[tree]
-    if (tree == tree[0]).all():  # a cluster of lone pods, most often: every group has the same tree
+    if (tree == tree[0]).all():  # a cluster of single pods, most often: every group has the same tree
         minimum, leaf, parent = _repeated(snapshot.memory, trees[int(tree[0])], len(tree))
         return SubGroupColumns(simple, constrained, minimum, leaf, parent)
     begins = np.cumsum(sizes) - sizes
@@ -198,13 +198,13 @@ def _repeated(memory: Memory, tree: TreeColumns, groups: int) -> tuple[Int64s, B
 
 def pod_order(snapshot: Snapshot) -> Int64s:
     """Return int64[P]: pod rows by creation time, then uid."""
-    pods, edition = snapshot.pods, snapshot.lineage.pods
+    pods, version = snapshot.pods, snapshot.lineage.pods
 
     def read(rows: Sequence[int]) -> tuple[Float64s]:
         return (np.array([pods[row].created for row in rows], np.float64),)
 
-    (created,) = snapshot.memory.rows.columns("pods created", edition, len(pods), read)
-    return carried_order(snapshot.memory, "pod order", edition, created, lambda row: pods[row].uid)
+    (created,) = snapshot.memory.rows.columns("pods created", version, len(pods), read)
+    return carried_order(snapshot.memory, "pod order", version, created, lambda row: pods[row].uid)
 
 
 def group_order(snapshot: Snapshot, created: Float64s) -> Int64s:

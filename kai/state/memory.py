@@ -10,8 +10,8 @@ from typing import TypeVar, cast
 
 import attrs
 
-from kai.state.edition import Carrier, Edition
 from kai.state.kinds import PodKinds
+from kai.state.table_version import Carrier, TableVersion
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -86,10 +86,10 @@ class Lineage:
     """Where a snapshot comes from: what it shares with those before it."""
 
     memory: Memory = attrs.field(factory=Memory)
-    version: object = attrs.field(factory=object)
+    content: object = attrs.field(factory=object)
     """The same object for as long as all facts are, that is everything but ``now`` and ``revision``."""
-    pods: Edition = attrs.field(factory=Edition)
-    groups: Edition = attrs.field(factory=Edition)
-    nodes: Edition = attrs.field(factory=Edition)
+    pods: TableVersion = attrs.field(factory=TableVersion)
+    groups: TableVersion = attrs.field(factory=TableVersion)
+    nodes: TableVersion = attrs.field(factory=TableVersion)
     kinds: PodKinds | None = None
     """None: the kinds of pods are not numbered yet."""

@@ -38,6 +38,29 @@ MENDED = (
 WRITTEN_INTO_MANIFESTS = {"kai/api/explanations.py"}
 """Its texts are part of manifests that are made of it."""
 
+RETIRED = {
+    "adorn": "overlay",
+    "bury": "remove, or leave a tombstone",
+    "desk": "answers, or allocator",
+    "edition": "version",
+    "editions": "versions",
+    "grave": "tombstone",
+    "graves": "tombstones",
+    "heat": "load",
+    "hunt": "search",
+    "hurried": "urgent",
+    "lonely": "single",
+    "lone": "bare, or single",
+    "neighbour": "hand-over, or surroundings",
+    "neighbours": "surroundings",
+    "plodding": "plain",
+    "riding": "unwritten",
+    "rush": "load",
+    "striding": "compiled",
+    "upfront": "write behind",
+}
+"""Words of our own that stood for a word of the field, and the word that is used."""
+
 
 def test_the_glossary_has_at_most_forty_words() -> None:
     section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("\n## Words\n")[1].split("\n## ")[0]
@@ -57,6 +80,20 @@ def test_sentences_name_who_acts() -> None:
         if NO_ACTOR.search(line)
     ]
     assert not found, f"say which pod, group, plugin or user acts: {found}"
+
+
+def test_no_retired_word_comes_back() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}: {word}, say {RETIRED[word]}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for word in sorted(words(f"{path.relative_to(PACKAGE)} {path.read_text(encoding='utf-8')}") & RETIRED.keys())
+    ]
+    assert not found
+
+
+def words(text: str) -> set[str]:
+    """Return the words of ``text`` in lower case, those within names included."""
+    return {word.lower() for word in re.findall(r"[A-Za-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text))}
 
 
 def written(path: Path) -> Iterator[tuple[int, str]]:

@@ -293,7 +293,7 @@ class MemoryCluster:
             return
         if is_gone:
             with self.store.taking():
-                self.store.shelf(kind.cls).bury(manifest)
+                self.store.shelf(kind.cls).remove(manifest)
         else:
             self.store.take_answer(kind.cls, copy.deepcopy(manifest))
 

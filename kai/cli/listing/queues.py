@@ -122,5 +122,5 @@ def _hungriest(lines: "Sequence[QueueLine]", resource: int) -> str:
     if more < 0.0005:
         return ""
     at = share.fair_share - share.used
-    standing = "is at" if abs(at) < unit / 1000 else "is above" if at < 0 else "is below"
-    return f"{line.name} wants {more:.4g} {noun} more and {standing} its fair share. kai why queue/{line.name}"
+    relation = "is at" if abs(at) < unit / 1000 else "is above" if at < 0 else "is below"
+    return f"{line.name} wants {more:.4g} {noun} more and {relation} its fair share. kai why queue/{line.name}"

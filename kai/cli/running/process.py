@@ -28,7 +28,7 @@ from kai.cli.running.roleflags import ADMISSION, BINDER, FLAGS, LEASES, SCHEDULE
 from kai.cli.running.rolemetrics import ApiCalls, RoleMetrics
 from kai.cli.running.roles import (
     SCHEDULER_WATCHES,
-    Neighbour,
+    HandOver,
     Role,
     binder,
     configuration_path,
@@ -142,9 +142,9 @@ class Process:
             elif name == ADMISSION:
                 plan.kinds.append(Queue)
             elif name == BINDER:
-                role, neighbour = binder(given, metrics.observe, tracing)
+                role, hand_over = binder(given, metrics.observe, tracing)
                 plan.others.append(role)
-                plan.neighbour = neighbour if given.truth("hand-over") else None
+                plan.hand_over = hand_over if given.truth("hand-over") else None
             else:
                 plan.others.append(controller(name, given, metrics.observe))
         plan.certificate = wanted_certificate(given, self.roles)
@@ -191,8 +191,8 @@ class Process:
                 leadership,
                 registry=self.registry,
                 tracing=tracing,
-                hand_over=plan.neighbour.offer if plan.neighbour else None,
-                carry_out=plan.neighbour.carry_out if plan.neighbour else None,
+                hand_over=plan.hand_over.offer if plan.hand_over else None,
+                carry_out=plan.hand_over.carry_out if plan.hand_over else None,
             )
             self.probes.add(SCHEDULER, scheduler.problem)
             self.probes.add_note(SCHEDULER, scheduler.note)
@@ -253,7 +253,7 @@ class _Plan:
     settings: Any = None
     """Of the scheduler; None where it does not run here."""
     others: list[Role] = attrs.field(factory=list)
-    neighbour: Neighbour | None = None
+    hand_over: HandOver | None = None
     """The binder, where it runs here and takes orders from the scheduler itself."""
     kinds: list[type[ApiObject]] = attrs.field(factory=list)
     """Kinds that are needed besides those of roles."""

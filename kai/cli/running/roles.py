@@ -50,7 +50,7 @@ _MOST_LOOKS: Final = 64
 
 
 @attrs.frozen(kw_only=True)
-class Neighbour:
+class HandOver:
     """The binder, for a scheduler in the same process."""
 
     offer: Callable[[BindRequest], None]
@@ -180,7 +180,7 @@ def _binder(given: Given, observe: Observe) -> Role:
     return binder(given, observe)[0]
 
 
-def binder(given: Given, observe: Observe, tracing: Tracing | None = None) -> tuple[Role, Neighbour]:
+def binder(given: Given, observe: Observe, tracing: Tracing | None = None) -> tuple[Role, HandOver]:
     """Return the binder, and the ways to hand it an order within this process.
 
     Raises: ConfigError.
@@ -234,7 +234,7 @@ def binder(given: Given, observe: Observe, tracing: Tracing | None = None) -> tu
     def carry_out(request: BindRequest, done: Callable[[str], None]) -> bool:
         return any(service.carry_out(request, done) for service in running)
 
-    return Role(name=BINDER, watched=WATCHED, work=work), Neighbour(offer=offer, carry_out=carry_out)
+    return Role(name=BINDER, watched=WATCHED, work=work), HandOver(offer=offer, carry_out=carry_out)
 
 
 def _podgrouper(given: Given, observe: Observe) -> Role:
@@ -324,7 +324,7 @@ def _scale(given: Given, observe: Observe) -> Role:
 __all__ = [
     "SCHEDULER",
     "SCHEDULER_WATCHES",
-    "Neighbour",
+    "HandOver",
     "Role",
     "Work",
     "binder",

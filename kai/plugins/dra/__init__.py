@@ -1,8 +1,8 @@
 """Dynamic resource allocation: which devices satisfy the claims of a pod on a node.
 
 Read ``plugin`` first: what the engine asks. Behind it: ``inventory`` (devices as rows), ``selectors`` (expressions on
-devices), ``demand`` (what the claims of a pod still want), ``allocator`` (the search), ``books`` (which claim holds
-what).
+devices), ``demand`` (what the claims of a pod still want), ``allocator`` (the search), ``accounting`` (which claim
+holds what).
 """
 
 from kai.plugins.dra.plugin import Dra

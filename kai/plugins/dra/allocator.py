@@ -13,7 +13,7 @@ import attrs
 
 from kai.framework import Bools, Int64s
 from kai.framework.claims import AllocatedDevice, DeviceConstraint
-from kai.plugins.dra.books import Holding
+from kai.plugins.dra.accounting import Holding
 from kai.plugins.dra.demand import MOST_DEVICES, Demand, Want
 from kai.plugins.dra.inventory import Inventory, Tables
 

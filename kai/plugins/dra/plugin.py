@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from kai.framework import Bools, Extension, NodeFilter, Placement, PodFilter, SessionView, Shape
-from kai.plugins.dra.desk import Desk
+from kai.plugins.dra.answers import Answers
 from kai.plugins.dra.extended import backing_classes, needed
 from kai.plugins.dra.inventory import Inventory, take_inventory
 from kai.plugins.dra.selectors import Selectors
@@ -48,23 +48,23 @@ class Dra:
     _memory: Memory = attrs.field(factory=Memory, init=False, eq=False, repr=False)
 
     def open(self, session: SessionView) -> Sequence[Extension]:
-        """Open the books on all claims; without pods that claim there is nothing to say."""
+        """Begin the accounting of all claims; without pods that claim there is nothing to say."""
         concerns = concerned(session)
         if not concerns.any():
             return ()
-        desk = Desk(session, self._memory.inventory_of(session), self._memory.selectors, concerns)
+        answers = Answers(session, self._memory.inventory_of(session), self._memory.selectors, concerns)
         return (
-            PodFilter(desk.admit, concerns=concerns),
-            NodeFilter(desk.filter_nodes, concerns=concerns, explain=desk.explain),
+            PodFilter(answers.admit, concerns=concerns),
+            NodeFilter(answers.filter_nodes, concerns=concerns, explain=answers.explain),
             Placement(
                 kind="claims",
-                choose=desk.choose,
-                recorded=desk.recorded,
-                effects=desk.effects,
-                lasting_effects=desk.lasting_effects,
+                choose=answers.choose,
+                recorded=answers.recorded,
+                effects=answers.effects,
+                lasting_effects=answers.lasting_effects,
                 encode=partial(encode, session.snapshot.pods),
-                corrections=desk.opening_effects(),
-                credit=desk.credit,
+                corrections=answers.opening_effects(),
+                credit=answers.credit,
                 concerns=concerns,
             ),
         )

@@ -165,11 +165,11 @@ class Storage:
         """
         left = np.array([*(report.capacity for report in self._reports), 0], np.int64)
         consumers = self._consumers[name]
-        pods, nodes = self._session.standing(consumers.pods)
+        pods, nodes = self._session.assigned(consumers.pods)
         charged = np.unique(np.stack([pods, self._report_of[name][nodes]]), axis=1)
         np.subtract.at(left, charged[1], consumers.sizes[np.searchsorted(consumers.pods, charged[0])])
         for size, users in consumers.shared:
-            _, nodes = self._session.standing(users)
+            _, nodes = self._session.assigned(users)
             left[np.unique(self._report_of[name][nodes])] -= size
         return left
 
@@ -177,7 +177,7 @@ class Storage:
         """Return int64[N]: what the claims of the pods that are leaving each node will give back."""
         owners, columns = self._owners[name], self._session.columns
         back = np.zeros(len(self._session.snapshot.nodes), np.int64)
-        pods, nodes = self._session.standing(owners.pods)
+        pods, nodes = self._session.assigned(owners.pods)
         # A pod that was promised another node is leaving the one where it still is.
         leaving = ((LEAVING >> columns.status[pods]) & 1).astype(np.bool_) | (nodes != columns.node[pods])
         np.add.at(back, nodes[leaving], owners.sizes[np.searchsorted(owners.pods, pods[leaving])])

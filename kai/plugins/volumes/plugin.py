@@ -45,21 +45,21 @@ class Volumes:
         if not concerns.any():
             return ()
         storage = Storage(session, mounts) if catalog.share_capacity and catalog.drivers else None
-        desk = _Desk(session, mounts, Reach(session), storage)
+        answers = _Answers(session, mounts, Reach(session), storage)
         depends = Dependence.SESSION if storage is not None else Dependence.SHAPE
         extensions: list[Extension] = [
-            NodeFilter(desk.filter_nodes, depends=depends, concerns=concerns, explain=desk.explain_nodes)
+            NodeFilter(answers.filter_nodes, depends=depends, concerns=concerns, explain=answers.explain_nodes)
         ]
         if storage is not None:
-            extensions.append(NodeWait(desk.must_wait, concerns=concerns))
+            extensions.append(NodeWait(answers.must_wait, concerns=concerns))
         # Asking for each pod costs the fast path of all shapes with claims: only where some shape is refused.
         if any(mount is not None and mount.refusal for mount in mounts):
-            extensions.append(PodFilter(desk.admit_pod, concerns=concerns))
+            extensions.append(PodFilter(answers.admit_pod, concerns=concerns))
         return extensions
 
 
 @attrs.frozen(eq=False)
-class _Desk:
+class _Answers:
     """Answers about pods with claims."""
 
     session: SessionView

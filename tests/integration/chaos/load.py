@@ -1,4 +1,4 @@
-"""Work for the cluster while things go wrong: lone pods, gangs of four, halves of GPUs, and a queue that takes back.
+"""Work for the cluster while things go wrong: bare pods, gangs of four, halves of GPUs, and a queue that takes back.
 
 Everything is drawn from one seed. Pods never have a name that another had before, so that a name in a log means one
 pod. What owners and the garbage collector would do is done here: pods that were taken away come back under other names,

@@ -57,7 +57,7 @@ def test_an_overlay_goes_with_its_object_and_does_not_pass_to_a_namesake():
     shelf.see(config(version=9, uid="u2"))
     assert shelf.get(KEY).metadata.annotations == {}
     shelf.overlay(KEY, {"group": "g"})
-    shelf.bury_key(KEY, "u2")
+    shelf.remove_key(KEY, "u2")
     assert not shelf.is_overlaid(KEY)
     shelf.overlay(KEY, {"group": "g"})
     assert shelf.get(KEY) is None
@@ -135,7 +135,7 @@ def test_an_older_version_is_passed_over():
 def test_a_late_word_about_a_deleted_object_does_not_bring_it_back():
     shelf, _ = shelf_of()
     shelf.see(config(version=5))
-    shelf.bury(config(version=7))
+    shelf.remove(config(version=7))
     shelf.see(config(version=6))
     assert shelf.get(KEY) is None
 
@@ -143,7 +143,7 @@ def test_a_late_word_about_a_deleted_object_does_not_bring_it_back():
 def test_the_end_of_an_earlier_object_of_the_same_name_leaves_the_new_one():
     shelf, _ = shelf_of()
     shelf.see(config(version=9, uid="u2"))
-    shelf.bury(config(version=7, uid="u1"))
+    shelf.remove(config(version=7, uid="u1"))
     assert shelf.get(KEY).metadata.uid == "u2"
 
 
@@ -158,7 +158,7 @@ def test_an_object_made_anew_is_an_end_and_a_beginning():
 def test_an_object_that_left_a_selection_may_come_back():
     shelf, _ = shelf_of()
     shelf.see(config(version=5))
-    shelf.bury(config(version=6))
+    shelf.remove(config(version=6))
     shelf.see(config(version=8))
     assert shelf.get(KEY) is not None
 
@@ -194,7 +194,7 @@ def test_what_a_write_was_answered_with_during_a_list_outlives_it():
 def test_a_list_older_than_what_is_known_replaces_everything():
     shelf, _ = shelf_of()
     listed(shelf, 50, config("a", version=40, colour="late"), config("b", version=45, uid="u2"))
-    shelf.bury(config("b", version=48, uid="u2"))
+    shelf.remove(config("b", version=48, uid="u2"))
     listed(shelf, 30, config("a", version=20, colour="early"), config("b", version=25, uid="u2"))
     assert {each.metadata.name: each.metadata.resource_version for each in shelf.all()} == {"a": "20", "b": "25"}
     shelf.see(config("a", version=31, colour="again"))
@@ -244,7 +244,7 @@ def test_something_without_a_name_is_told_and_passed_over():
     shelf, _ = shelf_of()
     for nonsense in ({}, {"metadata": None}, {"metadata": {"name": 7}}, {"metadata": {"name": ""}}, [], None):
         shelf.see(nonsense)
-        shelf.bury(nonsense)
+        shelf.remove(nonsense)
     assert len(shelf) == 0
     assert len(shelf.rejected) == 1
 
@@ -309,7 +309,7 @@ def test_an_index_follows_changes():
     assert [each.metadata.name for each in shelf.find(BY_COLOUR, "red")] == ["a", "b"]
     assert shelf.find(BY_COLOUR, "red") is shelf.find(BY_COLOUR, "red")
     shelf.see(config("b", version=3, uid="u1", colour="blue"))
-    shelf.bury(config("a", version=4, uid="u2"))
+    shelf.remove(config("a", version=4, uid="u2"))
     assert shelf.find(BY_COLOUR, "red") == ()
     assert [each.metadata.name for each in shelf.find(BY_COLOUR, "blue")] == ["b"]
 
@@ -320,10 +320,10 @@ HISTORY = [
     ("see", config("a", version=1, uid="u1")),
     ("see", config("b", version=2, uid="u2")),
     ("see", config("a", version=3, uid="u1", colour="red")),
-    ("bury", config("a", version=4, uid="u1")),
+    ("remove", config("a", version=4, uid="u1")),
     ("see", config("a", version=5, uid="u3")),
     ("see", config("b", version=6, uid="u2", colour="blue")),
-    ("bury", config("b", version=7, uid="u2")),
+    ("remove", config("b", version=7, uid="u2")),
     ("see", config("c", version=8, uid="u4")),
 ]
 END = {("a", "u3", "5"), ("c", "u4", "8")}
@@ -356,7 +356,7 @@ def test_a_list_puts_right_whatever_was_missed(history):
 
 # --- Listings ------------------------------------------------------------------------------------------------------
 
-STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(("see", "bury", "assume", "forget", "list"))))
+STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(("see", "remove", "assume", "forget", "list"))))
 
 
 @given(STEPS)
@@ -367,8 +367,8 @@ def test_a_listing_says_what_came_and_went_since_the_one_before(steps):
         key = ("team", name)
         if what == "see":
             shelf.see(config(name, version=version, uid=name))
-        elif what == "bury":
-            shelf.bury_key(key, name, version)
+        elif what == "remove":
+            shelf.remove_key(key, name, version)
         elif what == "assume" and (known := shelf.get(key)):
             shelf.assume(key, attrs.evolve(known, data={"assumed": "yes"}), lambda _: False)
         elif what == "forget":

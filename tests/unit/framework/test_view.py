@@ -64,13 +64,13 @@ def test_standing_pods_are_those_that_a_node_has_or_was_promised():
         pod("e-0"),
     )
     everybody = np.arange(5, dtype=np.int64)
-    pods, nodes = session.view.standing(everybody)
+    pods, nodes = session.view.assigned(everybody)
     assert list(zip(pods.tolist(), nodes.tolist(), strict=True)) == [(0, 0), (1, 1)]
     with session.statement("test") as statement:
         waiting = np.array([4], np.int64)
         statement.place_pods(waiting, np.array([2], np.int64), session.no_extra, promise=True)
-        assert session.view.standing(waiting)[1].tolist() == [2]
-    assert session.view.standing(waiting)[1].tolist() == []
+        assert session.view.assigned(waiting)[1].tolist() == [2]
+    assert session.view.assigned(waiting)[1].tolist() == []
 
 
 def test_a_pod_that_moves_stands_on_both_nodes_until_the_move_is_undone():
@@ -78,11 +78,11 @@ def test_a_pod_that_moves_stands_on_both_nodes_until_the_move_is_undone():
     mover = np.array([0], np.int64)
     with session.statement("test") as statement:
         statement.evict(mover)
-        assert session.view.standing(mover)[1].tolist() == [0]
+        assert session.view.assigned(mover)[1].tolist() == [0]
         statement.place_pods(mover, np.array([1], np.int64), session.no_extra, promise=True)
-        pods, nodes = session.view.standing(mover)
+        pods, nodes = session.view.assigned(mover)
         assert (pods.tolist(), sorted(nodes.tolist())) == ([0, 0], [0, 1])
-    assert session.view.standing(mover)[1].tolist() == [0]
+    assert session.view.assigned(mover)[1].tolist() == [0]
 
 
 def test_pods_are_found_by_the_names_of_their_labels_and_by_scheduler():

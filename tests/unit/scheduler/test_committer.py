@@ -124,7 +124,7 @@ def remembered(world):
 
 
 def seen(world):
-    return world.committer.refused.standing(world.all(Node), world.all(Pod), world.time)
+    return world.committer.refused.current(world.all(Node), world.all(Pod), world.time)
 
 
 def test_a_pod_that_a_node_has_no_room_for_may_try_others_at_once_and_rests_when_they_refuse_it_too():

@@ -10,11 +10,11 @@ from kai.intake.pods import PodRecord
 from kai.intake.requests import axis_name, container_requests
 from kai.intake.traits import digest
 from kai.model.pod import ContainerRequest
-from kai.state.edition import Edition
+from kai.state.table_version import TableVersion
 
 
 @attrs.frozen
-class Surroundings:
+class Additions:
     """What objects around a pod add to its shape; the default adds nothing."""
 
     namespace: str = ""
@@ -25,20 +25,20 @@ class Surroundings:
     containers: tuple[ContainerRequest, ...] = ()
 
 
-NOTHING = Surroundings()
+NOTHING = Additions()
 
 
 @attrs.frozen(eq=False)
 class Token:
-    """Stands for one state of the neighbours: what was worked out under it holds as long as it is the same."""
+    """Stands for one state of the surroundings: what was worked out under it holds as long as it is the same."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Neighbours:
+class Surroundings:
     """What can matter to the pods of one snapshot besides the pods themselves."""
 
     records: Sequence[PodRecord]
-    edition: Edition
+    version: TableVersion
     library: Library
     label_keys: tuple[str, ...] | None
     """Labels that terms about other pods look at; None when no pod has such terms."""
@@ -54,8 +54,8 @@ class Neighbours:
         """Whether nothing is added to the shape of a pod that refers to no other object."""
         return self.label_keys is None and self.zone_devices is None and not self.claimable
 
-    def of(self, record: PodRecord) -> Surroundings:
-        """Return what the neighbours add to the shape of a pod.
+    def of(self, record: PodRecord) -> Additions:
+        """Return what the surroundings add to the shape of a pod.
 
         Terms about other pods look at namespaces and at the labels that any selector names; only those tell pods apart.
         """
@@ -71,8 +71,8 @@ class Neighbours:
         refers = missing or traits.constraints.claims or traits.constraints.volume_claims
         if refers or self.label_keys is not None:
             claimed = self._claimed(record) if traits.constraints.claims else 0
-            return Surroundings(pod.namespace, labels, missing, claimed, containers)
-        return Surroundings(containers=containers) if containers else NOTHING
+            return Additions(pod.namespace, labels, missing, claimed, containers)
+        return Additions(containers=containers) if containers else NOTHING
 
     def signature(self, record: PodRecord) -> str:
         """Return the signature of a pod: of its volume claims the class, size and phase count, not the name."""
@@ -113,19 +113,19 @@ class Neighbours:
         return container_requests(record.source) if aligned or asked_for & self.claimable else ()
 
 
-def neighbours_of(
+def surroundings_of(
     records: Sequence[PodRecord],
-    edition: Edition,
+    version: TableVersion,
     selective: Iterable[PodRecord],
     library: Library,
     zone_devices: frozenset[str] | None,
-    before: Neighbours | None,
-) -> Neighbours:
-    """Return the neighbours of ``records``, with the tokens of ``before`` where nothing that they stand for changed.
+    before: Surroundings | None,
+) -> Surroundings:
+    """Return the surroundings of ``records``, with the tokens of ``before`` where nothing that they stand for changed.
 
     ``selective`` are those of them with terms about other pods.
     """
-    label_keys = before.label_keys if before is not None and before.edition is edition else _label_keys(selective)
+    label_keys = before.label_keys if before is not None and before.version is version else _label_keys(selective)
     claimable = frozenset(
         axis_name(each.extended_resource) for each in library.catalog.claims.classes.values() if each.extended_resource
     )
@@ -141,9 +141,9 @@ def neighbours_of(
             tokens[1] = before.tokens[1]
             if ours is theirs:
                 tokens[2] = before.tokens[2]
-    return Neighbours(
+    return Surroundings(
         records=records,
-        edition=edition,
+        version=version,
         library=library,
         label_keys=label_keys,
         zone_devices=zone_devices,

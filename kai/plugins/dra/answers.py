@@ -1,4 +1,4 @@
-"""The desk: answers the engine's questions about pods with claims out of inventory, demands and books."""
+"""Answer the engine's questions about pods with claims out of inventory, demands and accounting."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -21,13 +21,13 @@ from kai.framework import (
     Verdict,
 )
 from kai.framework.claims import Claim, ClaimPlacement, ClaimReference, ExtendedAllocation
+from kai.plugins.dra.accounting import Accounting, Holding
 from kai.plugins.dra.allocator import Allocator
-from kai.plugins.dra.books import Books, Holding
+from kai.plugins.dra.assigned import allocation_of, assigned_placements
 from kai.plugins.dra.demand import Demand, Demands
 from kai.plugins.dra.extended import Implied, backing_classes, implied_claim, needed, plugged
 from kai.plugins.dra.inventory import Inventory, is_gpu
 from kai.plugins.dra.selectors import Selectors
-from kai.plugins.dra.standing import allocation_of, standing_placements
 
 RULE = "dynamicresources"
 NOT_ALLOCATABLE = "cannot allocate all DRA claims"
@@ -47,11 +47,11 @@ class _Wanted:
     implied: Implied | None
 
 
-class Desk:
+class Answers:
     """Answers about pods with claims for one session."""
 
     def __init__(self, view: SessionView, inventory: Inventory, selectors: Selectors, concerns: Bools) -> None:
-        """Open the books; ``concerns`` [K] are the shapes that anything will be asked about."""
+        """Begin the accounting; ``concerns`` [K] are the shapes that anything will be asked about."""
         catalog = view.snapshot.catalog.claims
         self._view = view
         self._inventory = inventory
@@ -59,14 +59,14 @@ class Desk:
         self._classes = backing_classes(catalog.classes)
         self._demands = Demands(inventory, catalog.classes, selectors)
         self._demand_of: dict[int, Demand] = {}
-        self._standing = standing_placements(view, inventory, view.pods_of_shapes(concerns))
-        self._books = Books(view, inventory, catalog.claims, self._standing)
+        self._assigned = assigned_placements(view, inventory, view.pods_of_shapes(concerns))
+        self._accounting = Accounting(view, inventory, catalog.claims, self._assigned)
 
     # ------------------------------------------------------------------ what placements change
 
     def recorded(self, pod: PodRow) -> ClaimPlacement:
         """Return what ``pod`` held when the session opened."""
-        return self._standing.get(pod, NOTHING)
+        return self._assigned.get(pod, NOTHING)
 
     def _placement(self, pod: PodRow, detail: object) -> ClaimPlacement:
         return detail if isinstance(detail, ClaimPlacement) else self.recorded(pod)
@@ -76,17 +76,17 @@ class Desk:
         status, node = self._view.snapshot.pod_status, self._view.snapshot.pod_node
         return [
             effect
-            for pod, placement in self._standing.items()
-            for effect in self._books.opening_effects(NodeRow(int(node[pod])), placement, int(status[pod]))
+            for pod, placement in self._assigned.items()
+            for effect in self._accounting.opening_effects(NodeRow(int(node[pod])), placement, int(status[pod]))
         ]
 
     def effects(self, pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
         """Return what the placement of ``pod`` changes until it is evicted."""
-        return self._books.effects(pod, node, self._placement(pod, detail))
+        return self._accounting.effects(pod, node, self._placement(pod, detail))
 
     def lasting_effects(self, pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
         """Return what the placement of ``pod`` changes for as long as it is on the node."""
-        return self._books.lasting_effects(pod, node, self._placement(pod, detail))
+        return self._accounting.lasting_effects(pod, node, self._placement(pod, detail))
 
     # ------------------------------------------------------------------ may the pod be placed
 
@@ -117,13 +117,13 @@ class Desk:
         claim = self._catalog.claims.get(name)
         if claim is None:
             return f"failed to get resource claim {facts.namespace}/{reference.claim}: not found"
-        row = self._books.rows[name]
-        if self._books.consumers(row, pod) >= MOST_CONSUMERS:
+        row = self._accounting.rows[name]
+        if self._accounting.consumers(row, pod) >= MOST_CONSUMERS:
             return f"resource claim {'/'.join(name)} has reached its maximum number of consumers ({MOST_CONSUMERS})"
         text = "" if reference.template else self._queue_objection(pod, claim)
         if text:
             return f"pod {key} cannot be scheduled: {text}"
-        if self._books.holding(row) is None:
+        if self._accounting.holding(row) is None:
             for request in claim.requests:
                 if not request.alternatives and request.device_class not in self._catalog.classes:
                     return (
@@ -181,7 +181,7 @@ class Desk:
         """Return bool[N]: nodes with enough free devices for each request by itself, as a necessary condition."""
         count = len(self._view.snapshot.nodes)
         out = np.ones(count, np.bool_)
-        free = (self._books.columns.in_use.values == 0) | self._inventory.multiple
+        free = (self._accounting.columns.in_use.values == 0) | self._inventory.multiple
         for demand in demands:
             if demand.fault:
                 return np.zeros(count, np.bool_)
@@ -204,10 +204,10 @@ class Desk:
         fixed: list[tuple[ClaimReference, Holding]] = []
         wanted: list[tuple[ClaimReference, Demand]] = []
         for reference in shape.constraints.claims:
-            row = self._books.rows.get((namespace, reference.claim))
+            row = self._accounting.rows.get((namespace, reference.claim))
             if row is None:
                 continue
-            holding = self._books.holding(row)
+            holding = self._accounting.holding(row)
             if holding is not None:
                 fixed.append((reference, holding))
             elif all(reference.claim != other.claim for other, _ in wanted):
@@ -222,7 +222,7 @@ class Desk:
     def _demand(self, row: int) -> Demand:
         found = self._demand_of.get(row)
         if found is None:
-            found = self._demand_of[row] = self._demands.of(self._books.claims[row])
+            found = self._demand_of[row] = self._demands.of(self._accounting.claims[row])
         return found
 
     # ------------------------------------------------------------------ with which devices
@@ -240,13 +240,13 @@ class Desk:
         if isinstance(before, ClaimPlacement) and self._still_stands(before):
             return before
         gpus = self._shape(pod).gpu.claimed
-        return self._books.shared(placement, node, gpus) if gpus else placement
+        return self._accounting.shared(placement, node, gpus) if gpus else placement
 
     def _still_stands(self, before: ClaimPlacement) -> bool:
         """Say whether no claim of ``before`` was allocated to other devices since."""
         for allocation in before.claims:
-            row = self._books.rows.get(allocation.claim)
-            holding = None if row is None else self._books.holding(row)
+            row = self._accounting.rows.get(allocation.claim)
+            holding = None if row is None else self._accounting.holding(row)
             if holding is not None and holding.devices != allocation.devices:
                 return False
         return True
@@ -260,8 +260,8 @@ class Desk:
         found: Sequence[Holding] = ()
         if demands:
             name = self._view.snapshot.nodes[node].name
-            rows = self._books.in_order(self._inventory.usable_on(node))
-            solution = Allocator(self._inventory, self._books.taken(), rows, name).allocate(demands)
+            rows = self._accounting.in_order(self._inventory.usable_on(node))
+            solution = Allocator(self._inventory, self._accounting.taken(), rows, name).allocate(demands)
             if solution is None:
                 return None
             found = solution
@@ -286,7 +286,7 @@ class Desk:
         if not claimed or not devices:
             return np.zeros((2, len(nodes)), np.int64)
         out = np.zeros((2, len(self._view.snapshot.nodes)), np.int64)
-        columns = self._books.columns
+        columns = self._accounting.columns
         for row in self._inventory.gpus_of(devices):
             used = columns.seats.values[row] > 0
             node = self._inventory.node[row]

@@ -40,7 +40,7 @@ class BaseColumns:
 
 
 @attrs.frozen(kw_only=True)
-class Standing:
+class Assigned:
     """Where pods stand at one moment, under the bind requests of that moment."""
 
     pods: Sequence[Pod]
@@ -65,13 +65,13 @@ def read_base(table: PodTable, groups: GroupTable, node_rows: Mapping[str, int])
     return BaseColumns(table=table, node=table.node_rows(node_rows), group=group, subgroup=subgroup)
 
 
-def read_standing(
+def read_assigned(
     base: BaseColumns,
     node_rows: Mapping[str, int],
     bind_requests: Iterable[BindRequest],
     *,
     stuck_before: float,
-) -> Standing:
+) -> Assigned:
     """Return where each pod stands. A pod told to go before ``stuck_before`` is not expected to leave any more.
 
     Source: the peer's pod_info (getTaskStatus) and cluster_info; the node of a pod is its own, else its bind request's.
@@ -108,16 +108,16 @@ def read_standing(
     pods = base.table.pods
     if changed:
         pods = replaced(pods, changed)
-    return Standing(pods=pods, status=status, node=node, devices=held, requests=requests)
+    return Assigned(pods=pods, status=status, node=node, devices=held, requests=requests)
 
 
-def read_drawn_zones(base: BaseColumns, standing: Standing, nodes: Sequence[Node]) -> Mapping[int, DrawnZones]:
+def read_drawn_zones(base: BaseColumns, assigned: Assigned, nodes: Sequence[Node]) -> Mapping[int, DrawnZones]:
     """Return where pods were put among the NUMA zones of their nodes, by row."""
     found: dict[int, DrawnZones] = {}
     for row, record in enumerate(base.records):
-        at = standing.node[row]
+        at = assigned.node[row]
         layout = nodes[at].numa if at >= 0 else None
-        zones = drawn_zones(record.source, standing.requests.get(row), layout) if layout is not None else None
+        zones = drawn_zones(record.source, assigned.requests.get(row), layout) if layout is not None else None
         if zones is not None:
             found[row] = zones
     return found

@@ -1,9 +1,9 @@
-"""Editions of a table: which rows stayed what they were, so that what follows from rows is carried over.
+"""Versions of a table: which rows stayed what they were, so that what follows from rows is carried over.
 
-A table of pods, groups or nodes has one edition for each state of it. An edition knows how its rows came from those of
-the edition before; whatever was worked out row by row for that one is carried over, and only fresh rows are read.
+A table of pods, groups or nodes has one version for each state of it. A version knows how its rows came from those of
+the version before; whatever was worked out row by row for that one is carried over, and only fresh rows are read.
 
-    before   a  b  d  e          rows of the edition before
+    before   a  b  d  e          rows of the version before
     source   0  1 -1  2 -1       where each row was: c came, e is another object now
     now      a  b  c  d  e'
     fresh    2, 4
@@ -26,11 +26,11 @@ Column = NDArray[Any]
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Edition:
-    """One state of a table. Rows are in the table's order in every edition."""
+class TableVersion:
+    """One state of a table. Rows are in the table's order in every version."""
 
     before: object = None
-    """The mark of the edition that this one came from; None: nothing can be carried over."""
+    """The mark of the version that this one came from; None: nothing can be carried over."""
     source: Int64s | None = None
     """[rows] Where each row was, -1 for fresh ones; None: every row kept its place."""
     fresh: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
@@ -38,7 +38,7 @@ class Edition:
     mark: object = attrs.field(factory=object)
 
     def carried(self, column: Column) -> Column:
-        """Return a copy of a column of the edition before, with rows where they are now and anything in fresh ones."""
+        """Return a copy of a column of the version before, with rows where they are now and anything in fresh ones."""
         if self.source is None:
             return column.copy()
         if not len(column):
@@ -46,7 +46,7 @@ class Edition:
         return column[self.source]
 
     def carried_list(self, values: Sequence[T], fresh: Sequence[T]) -> list[T]:
-        """Return values of the edition before, with rows where they are now and ``fresh`` in the fresh ones."""
+        """Return values of the version before, with rows where they are now and ``fresh`` in the fresh ones."""
         if self.source is None:
             out = list(values)
             for row, value in zip(self.fresh.tolist(), fresh, strict=True):
@@ -80,7 +80,7 @@ class Edition:
             end -= count
 
     def _gaps(self, before: int) -> list[tuple[int, int, int]]:
-        """Return where rows of the edition before gave way to fresh ones: first, end, and how many."""
+        """Return where rows of the version before gave way to fresh ones: first, end, and how many."""
         source = self.source
         if source is None:
             return [(row, row + 1, 1) for row in self.fresh.tolist()]
@@ -91,8 +91,8 @@ class Edition:
         changed = np.union1d(steps, np.flatnonzero(arrived))
         return [(int(kept[at]) + 1, int(kept[at + 1]), int(arrived[at])) for at in changed.tolist()]
 
-    def among(self, chosen_before: Bools, chosen: Bools) -> "Edition":
-        """Return the edition of the table that has only the ``chosen`` rows, as the one before had ``chosen_before``.
+    def among(self, chosen_before: Bools, chosen: Bools) -> "TableVersion":
+        """Return the version of the table that has only the ``chosen`` rows, as the one before had ``chosen_before``.
 
         Its mark is that of the whole table, of which it is a view.
         """
@@ -107,14 +107,14 @@ class Edition:
 
 @attrs.define(eq=False)
 class Carrier:
-    """Columns by name, each brought from edition to edition."""
+    """Columns by name, each brought from version to version."""
 
     _columns: dict[str, tuple[object, tuple[object, ...], tuple[Column, ...]]] = attrs.field(factory=dict)
 
     def columns(
         self,
         name: str,
-        edition: Edition,
+        version: TableVersion,
         count: int,
         make: Callable[[Sequence[int]], tuple[Column, ...]],
         inputs: tuple[object, ...] = (),
@@ -126,17 +126,17 @@ class Carrier:
         """
         known = self._columns.get(name)
         same = known is not None and len(known[1]) == len(inputs) and all(map(_is, known[1], inputs))
-        if known is not None and same and known[0] is edition.mark:
+        if known is not None and same and known[0] is version.mark:
             return known[2]
-        if known is not None and same and edition.before is not None and known[0] is edition.before:
-            fresh = edition.fresh
-            carried = tuple(edition.carried(column) for column in known[2])
+        if known is not None and same and version.before is not None and known[0] is version.before:
+            fresh = version.fresh
+            carried = tuple(version.carried(column) for column in known[2])
             if len(fresh):
                 for column, values in zip(carried, make(fresh.tolist()), strict=True):
                     column[fresh] = values
         else:
             carried = make(range(count))
-        self._columns[name] = (edition.mark, inputs, carried)
+        self._columns[name] = (version.mark, inputs, carried)
         return carried
 
 

@@ -8,7 +8,7 @@ from kai.api.node import Node
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.cluster.store import Watched, WatchedStore
-from kai.scheduler.ahead import read_ahead
+from kai.scheduler.prefetch import prefetch
 from tests.doubles.virtual_time import VirtualClock
 from tests.unit.cluster.assembled import in_virtual_time
 
@@ -46,7 +46,7 @@ async def test_pods_and_groups_are_read_as_they_arrive_and_nothing_that_was_ther
     store, reading = store_of_everything(), Reading()
     put(store, Pod, "old")
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(read_ahead, store, reading, anyio.Lock())
+        tasks.start_soon(prefetch, store, reading, anyio.Lock())
         await anyio.sleep(0.1)
         put(store, Pod, "new")
         put(store, PodGroup, "group")
@@ -62,7 +62,7 @@ async def test_pods_and_groups_are_read_as_they_arrive_and_nothing_that_was_ther
 async def test_nothing_is_read_while_a_cycle_is_at_work_and_only_what_is_left_of_it_afterwards():
     store, reading, in_use = store_of_everything(), Reading(), anyio.Lock()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(read_ahead, store, reading, in_use)
+        tasks.start_soon(prefetch, store, reading, in_use)
         await anyio.sleep(0.1)
         async with in_use:
             put(store, Pod, "stays", "goes")
@@ -89,7 +89,7 @@ async def test_many_objects_are_read_in_portions_between_which_others_have_their
             turns.append(("other", 0))
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(read_ahead, store, read, anyio.Lock())
+        tasks.start_soon(prefetch, store, read, anyio.Lock())
         await anyio.sleep(0.1)
         put(store, Pod, *(f"p{number}" for number in range(250)))
         tasks.start_soon(other)

@@ -6,11 +6,11 @@ import attrs
 
 from kai.framework import ACTIVE_ALLOCATED, ACTIVE_USED, PodRow, PodRows, SessionView, within
 from kai.framework.claims import Claim, ClaimAllocation, ClaimPlacement, ClaimReference
-from kai.plugins.dra.books import Holding
+from kai.plugins.dra.accounting import Holding
 from kai.plugins.dra.inventory import Inventory
 
 
-def standing_placements(view: SessionView, inventory: Inventory, pods: PodRows) -> Mapping[PodRow, ClaimPlacement]:
+def assigned_placements(view: SessionView, inventory: Inventory, pods: PodRows) -> Mapping[PodRow, ClaimPlacement]:
     """Return what those of ``pods`` that occupy a node hold.
 
     The first of those that share a GPU is the one it counts for. Active pods come before terminating ones: what an

@@ -1,33 +1,33 @@
-"""What is carried from edition to edition is what would have been made anew."""
+"""What is carried from version to version is what would have been made anew."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.state.age import carried_order, creation_order
-from kai.state.edition import Carrier, Edition
 from kai.state.items import Items, carried_items, replaced
 from kai.state.memory import Memory
+from kai.state.table_version import Carrier, TableVersion
 
 ROWS = st.lists(st.integers(0, 12), unique=True, max_size=10).map(sorted)
 """A table: rows in order, by what is in them."""
 
 
-def successor(edition, before, now, changed):
-    """Return the edition of the rows ``now``, of which those in ``changed`` are new objects."""
+def successor(version, before, now, changed):
+    """Return the version of the rows ``now``, of which those in ``changed`` are new objects."""
     source = [before.index(row) if row in before and row not in changed else -1 for row in now]
     fresh = [at for at, old in enumerate(source) if old < 0]
     kept = None if before == now else np.array(source, np.int64)
-    return Edition(before=edition.mark, source=kept, fresh=np.array(fresh, np.int64))
+    return TableVersion(before=version.mark, source=kept, fresh=np.array(fresh, np.int64))
 
 
 @given(st.lists(st.tuples(ROWS, st.sets(st.integers(0, 12))), min_size=1, max_size=4))
 def test_columns_lists_and_orders_are_those_of_the_rows_as_they_are_now(rounds):
-    carrier, memory, edition, before, things = Carrier(), Memory(), Edition(), [], {}
-    carrier.columns("values", edition, 0, lambda rows: (np.zeros(len(rows), np.int64),))
+    carrier, memory, version, before, things = Carrier(), Memory(), TableVersion(), [], {}
+    carrier.columns("values", version, 0, lambda rows: (np.zeros(len(rows), np.int64),))
     listed, in_place, items, given_out = [], [], (), []
     for number, (now, changed) in enumerate(rounds):
-        edition = successor(edition, before, now, changed)
+        version = successor(version, before, now, changed)
         for row in now:
             if row not in before or row in changed:
                 things[row] = 100 * row + number
@@ -38,15 +38,15 @@ def test_columns_lists_and_orders_are_those_of_the_rows_as_they_are_now(rounds):
             asked_for.extend(rows)
             return (np.array([values[row] for row in rows], np.int64),)
 
-        (column,) = carrier.columns("values", edition, len(now), read)
+        (column,) = carrier.columns("values", version, len(now), read)
         assert column.tolist() == values
-        assert asked_for == edition.fresh.tolist()
-        assert carrier.columns("values", edition, len(now), read)[0] is column
-        listed = edition.carried_list(listed, [values[row] for row in edition.fresh.tolist()])
+        assert asked_for == version.fresh.tolist()
+        assert carrier.columns("values", version, len(now), read)[0] is column
+        listed = version.carried_list(listed, [values[row] for row in version.fresh.tolist()])
         assert listed == values
-        edition.carry(in_place, [values[row] for row in edition.fresh.tolist()])
+        version.carry(in_place, [values[row] for row in version.fresh.tolist()])
         assert in_place == values
-        items = carried_items(items, edition, [values[row] for row in edition.fresh.tolist()])
+        items = carried_items(items, version, [values[row] for row in version.fresh.tolist()])
         assert (len(items), list(items)) == (len(values), values)
         assert [items[row] for row in range(len(items))] == values
         assert items == tuple(values)
@@ -56,14 +56,14 @@ def test_columns_lists_and_orders_are_those_of_the_rows_as_they_are_now(rounds):
         def uid(row, values=values):
             return str(values[row])
 
-        order = carried_order(memory, "order", edition, created, uid)
+        order = carried_order(memory, "order", version, created, uid)
         assert order.tolist() == creation_order(created, uid).tolist()
         before = now
     assert all(tuple(then) == values for then, values in given_out)  # whoever holds items of the past keeps them
 
 
 def test_items_stay_what_they_are_when_others_are_made_of_them():
-    first = carried_items(tuple("abcd"), Edition(), ())
+    first = carried_items(tuple("abcd"), TableVersion(), ())
     one, other = replaced(first, {1: "x"}), replaced(first, {1: "y", 3: "z"})
     assert (tuple(first), tuple(one), tuple(other)) == (tuple("abcd"), tuple("axcd"), tuple("aycz"))
     assert (one[1:3], one[-1], hash(one)) == (("x", "c"), "d", hash(tuple("axcd")))
@@ -82,9 +82,9 @@ def test_items_of_the_past_are_let_go_of_in_time():
 
 
 @given(st.lists(st.booleans(), max_size=8), ROWS, ROWS, st.sets(st.integers(0, 12)))
-def test_an_edition_of_some_rows_carries_what_they_had(chosen, before, now, changed):
+def test_a_version_of_some_rows_carries_what_they_had(chosen, before, now, changed):
     wanted = {row for row, chooses in enumerate(chosen) if chooses}
-    whole = Edition()
+    whole = TableVersion()
     later = successor(whole, before, now, changed)
     # What was chosen may have changed with the object, but not for one that is still the same.
     among = later.among(
@@ -96,8 +96,8 @@ def test_an_edition_of_some_rows_carries_what_they_had(chosen, before, now, chan
     assert among.mark is later.mark
 
 
-def test_what_was_made_of_other_inputs_or_of_an_edition_that_was_missed_is_made_anew():
-    carrier, first, one, other = Carrier(), Edition(), object(), object()
+def test_what_was_made_of_other_inputs_or_of_a_version_that_was_missed_is_made_anew():
+    carrier, first, one, other = Carrier(), TableVersion(), object(), object()
     seen = []
 
     def read(rows):
@@ -107,6 +107,6 @@ def test_what_was_made_of_other_inputs_or_of_an_edition_that_was_missed_is_made_
     carrier.columns("name", first, 2, read, (one,))
     carrier.columns("name", first, 2, read, (one,))
     carrier.columns("name", first, 2, read, (other,))
-    missed = Edition(before=first.mark, fresh=np.array([1], np.int64))
-    carrier.columns("name", Edition(before=missed.mark, fresh=np.array([0], np.int64)), 2, read, (other,))
+    missed = TableVersion(before=first.mark, fresh=np.array([1], np.int64))
+    carrier.columns("name", TableVersion(before=missed.mark, fresh=np.array([0], np.int64)), 2, read, (other,))
     assert seen == [[0, 1], [0, 1], [0, 1]]

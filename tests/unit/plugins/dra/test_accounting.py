@@ -1,4 +1,4 @@
-"""Laws of the books, on random clusters and random sequences of placements and evictions."""
+"""Laws of the accounting, on random clusters and random sequences of placements and evictions."""
 
 from collections import Counter
 

@@ -20,7 +20,7 @@ _AT_ONCE: Final = 100
 """Objects that are read before the loop may do something else: about a millisecond."""
 
 
-async def read_ahead(store: Store, read: Callable[[Iterable[ApiObject]], None], in_use: anyio.Lock) -> None:
+async def prefetch(store: Store, read: Callable[[Iterable[ApiObject]], None], in_use: anyio.Lock) -> None:
     """Give pods and groups to ``read`` as they arrive, holding ``in_use`` meanwhile; until cancelled."""
     with store.arrivals(Pod, PodGroup) as arrivals:
         while True:

@@ -52,10 +52,10 @@ class Columns:
     leaving: Tracked
     """[D] The same for pods that were evicted in this session."""
     held: Tracked
-    """[P] 1 while the pod's devices are in these books."""
+    """[P] 1 while the pod's devices are in this accounting."""
 
 
-class Books:
+class Accounting:
     """State of all claims and devices in a session."""
 
     def __init__(
@@ -63,9 +63,9 @@ class Books:
         view: SessionView,
         inventory: Inventory,
         claims: Mapping[ClaimKey, Claim],
-        standing: Mapping[PodRow, ClaimPlacement],
+        assigned: Mapping[PodRow, ClaimPlacement],
     ) -> None:
-        """Open the books on what claims hold already; ``standing`` says which devices the pods on nodes use."""
+        """Begin the accounting of what claims hold already; ``assigned`` says which devices the pods on nodes use."""
         self._view = view
         self._inventory = inventory
         self.claims = tuple(claims.values())
@@ -75,10 +75,10 @@ class Books:
         pods = view.snapshot.pods
         users = [set(claim.reserved_for) for claim in self.claims]
         self._named_before = [frozenset(named) for named in users]
-        self._standing = frozenset(standing)
+        self._assigned = frozenset(assigned)
         seats = np.zeros(len(inventory.devices), np.int64)
         held = np.zeros(len(pods), np.int64)
-        for pod, placement in standing.items():
+        for pod, placement in assigned.items():
             held[pod] = 1
             for allocation in placement.claims:
                 users[self.rows[allocation.claim]].add(pods[pod].uid)
@@ -132,7 +132,7 @@ class Books:
 
     def _is_named(self, row: int, pod: PodRow) -> bool:
         """Say whether ``pod`` is among the consumers all the time: the status named it before it was placed."""
-        return pod not in self._standing and self._view.snapshot.pods[pod].uid in self._named_before[row]
+        return pod not in self._assigned and self._view.snapshot.pods[pod].uid in self._named_before[row]
 
     def in_order(self, rows: Int64s) -> Int64s:
         """Return device ``rows`` in the order in which they are tried: those that an evicted pod still sits on last."""
@@ -178,7 +178,7 @@ class Books:
         for row in self.gpus(placement, node):
             out += [Effect(columns.promised if promise else columns.seats, row, 1), Effect(columns.leaving, row, -1)]
         free = placement.counted + placement.promised
-        if pod in self._standing and not promise:
+        if pod in self._assigned and not promise:
             free += self._taken_over(pod, node, placement, seats=int(leaving))
         if free:
             out.append(Effect(self._releasing, self._gpu_cell(node), free * GPU_UNIT))

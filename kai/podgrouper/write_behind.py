@@ -1,6 +1,6 @@
-"""Groups of lone pods, shown in the store of this process before they are written.
+"""Groups of bare pods, shown in the store of this process before they are written.
 
-Where one process groups, decides and binds, a lone pod is placed without its group in the API server.
+Where one process groups, decides and binds, a bare pod is placed without its group in the API server.
 So it is shown as it will be, the pod is decided on at once, and the write follows: at once in calm times, and in a peak
 of load when the binds leave room for it.
 
@@ -42,7 +42,7 @@ class _Shown:
 
 
 @attrs.define
-class Upfront:
+class WriteBehind:
     """The groups that are shown and not written yet."""
 
     cluster: Cluster
@@ -59,7 +59,7 @@ class Upfront:
         """Make the loop around `_look`."""
         queue: WorkQueue[Key] = WorkQueue(_PACE, self.cluster.draw)
         clock, way = self.cluster.clock, self.cluster.way
-        self._workers = Workers("podgrouper-upfront", queue, self._look, clock, self.observe, way)
+        self._workers = Workers("podgrouper-write-behind", queue, self._look, clock, self.observe, way)
 
     async def run(self) -> None:
         """Write what is shown, until cancelled."""

@@ -6,9 +6,9 @@ from kai.api.codec import structure_as
 from kai.api.podgroup import PodGroup
 from kai.scheduler.effects import Overlay
 from kai.scheduler.explanations import GroupAccount, Overall
-from kai.scheduler.lone import recalled_starts
 from kai.scheduler.publisher import Publisher, Told
 from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.single_pod_groups import recalled_starts
 from tests.unit.intake import making
 from tests.unit.scheduler.world import WALL, World
 
