@@ -107,7 +107,7 @@ class Source:
         """
         from kai.simulation.own import read_own
 
-        access = self._access
+        access = self.access
         namespace = "" if self.everywhere else self.namespace or access.chosen.namespace or "default"
         try:
             return read_own(access, namespace, refused)
@@ -115,7 +115,8 @@ class Source:
             raise refused from None
 
     @property
-    def _access(self) -> "Access":
+    def access(self) -> "Access":
+        """Which cluster is asked, and as which user."""
         from kai.simulation.live import Access
 
         return Access(kubeconfig=self.kubeconfig, context=self.context, impersonated=self.user)
@@ -123,7 +124,7 @@ class Source:
     def _read_cluster(self) -> "Case":
         from kai.simulation.live import read_cluster
 
-        access = self._access
+        access = self.access
         try:
             return read_cluster(access, self.request.registry)
         except UnreachableError as error:

@@ -105,6 +105,15 @@ def show(
     return 0
 
 
+def show_view(view: View, source: Source, console: Console, *, remark: str) -> int:
+    """Write one view that was not made of the source itself; ``remark`` says what it was made of."""
+    from kai.simulation.case import Origin
+
+    origin = Origin(type="decisions", complete=False)
+    _write(_Look(view=view, origin=origin, notes=(), remark=remark), source, console, None)
+    return 0
+
+
 def _write(seen: _Look, source: Source, console: Console, last: object) -> object:
     """Write a view unless it says the same as ``last``; return what it says."""
     view = seen.view

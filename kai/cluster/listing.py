@@ -7,7 +7,7 @@ another cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -19,7 +19,7 @@ from kai.api.codec import structure_as
 from kai.api.core import ConfigMap
 from kai.api.kinds import BY_CLASS, ApiObject
 from kai.api.pod import Pod
-from kai.cluster.answers import refusal_of
+from kai.cluster.answers import decoded, refusal_of
 from kai.cluster.calls import JSON, METADATA_LIST, Answer, Call, NoAnswer, Transport
 from kai.cluster.encoding import page_query
 from kai.cluster.paths import collection
@@ -34,6 +34,7 @@ _PATIENCE: Final = (1.0, 3.0)
 _TIMEOUT: Final = 30.0
 _OVERLOADED: Final = frozenset({429, 500, 503, 504})
 _NO_WORDS: Final = "did not answer"
+_EVENTS: Final = "events"
 
 
 @attrs.define
@@ -86,6 +87,25 @@ class Lister:
             for page in read_pages:
                 _take(cls, page, found)
         return found
+
+    async def list_events(self, reason: str, namespace: str = "") -> list[Mapping[str, Any]]:
+        """Return the events with this reason as they are written, in one namespace or in all.
+
+        Raises: UnreachableError.
+        """
+        found: list[Mapping[str, Any]] = []
+        query, token = (("fieldSelector", f"reason={reason}"),), ""
+        while True:
+            call = Call(method="GET", path=collection("v1", _EVENTS, namespace), accept=JSON, timeout=_TIMEOUT)
+            answer = await self._asked(attrs.evolve(call, query=(*query, *page_query(_PAGE, token))))
+            page = page_of(answer.body) if answer.is_good else None
+            if page is None:
+                raise self._refused(answer, _EVENTS)
+            events = (decoded(bytes(raw)) for raw in page.items or ())
+            found += [event for event in events if isinstance(event, Mapping)]
+            token = page.metadata.token
+            if not token:
+                return found
 
     async def _read(self, cls: type[ApiObject], namespace: str, into: list[Page], failures: Sized) -> None:
         kind = BY_CLASS[cls]

@@ -5,6 +5,9 @@ and for KAI-Scheduler. Nothing is written.
 """
 
 import importlib.metadata
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import attrs
@@ -81,7 +84,7 @@ def read_cluster(access: Access, registry: Registry | None = None, clock: Clock 
     watch = SystemClock() if clock is None else clock
     chosen = access.chosen
     title = chosen.name or "this cluster"
-    found = anyio.run(_list, access, (*FIELD_OF, *extra), _called(chosen), watch)
+    found = anyio.run(_list, access, (*FIELD_OF, *extra), watch)
     return Case(
         name=title,
         title=title,
@@ -99,7 +102,21 @@ def list_some(access: Access, cls: type[ApiObject], namespace: str, clock: Clock
 
     Raises: as ``read_cluster``.
     """
-    return anyio.run(_list, access, (cls,), _called(access.chosen), clock, namespace)
+    return anyio.run(_list, access, (cls,), clock, namespace)
+
+
+def list_events(access: Access, reason: str, namespace: str) -> list[Mapping[str, Any]]:
+    """Return the events with this reason in one namespace, or in all, as they are written.
+
+    Raises: as ``read_cluster``.
+    """
+    access.check()
+
+    async def ask() -> list[Mapping[str, Any]]:
+        async with _lister(access, SystemClock()) as lister:
+            return await lister.list_events(reason, namespace)
+
+    return anyio.run(ask)
 
 
 def list_names(access: Access, cls: type[ApiObject], seconds: float) -> list[str]:
@@ -111,20 +128,23 @@ def list_names(access: Access, cls: type[ApiObject], seconds: float) -> list[str
 
     async def ask() -> Listing:
         with anyio.move_on_after(seconds):
-            return await _list(access, (cls,), _called(access.chosen), SystemClock())
+            return await _list(access, (cls,), SystemClock())
         return Listing()
 
     return [each.metadata.name for each in anyio.run(ask).objects]
 
 
-async def _list(
-    access: Access, kinds: tuple[type[ApiObject], ...], cluster: str, clock: Clock, namespace: str = ""
-) -> Listing:
+async def _list(access: Access, kinds: tuple[type[ApiObject], ...], clock: Clock, namespace: str = "") -> Listing:
+    async with _lister(access, clock) as lister:
+        return await lister.list_all(kinds, namespace)
+
+
+@asynccontextmanager
+async def _lister(access: Access, clock: Clock) -> AsyncIterator[Lister]:
     account = await Account.open(access.source, clock)
     agent = user_agent(_COMPONENT, importlib.metadata.version("kai-scheduler"))
     async with Client(account, user_agent=agent, connections=_CONNECTIONS) as client:
-        lister = Lister(transport=client, clock=clock, server=account.credentials.server, cluster=cluster)
-        return await lister.list_all(kinds, namespace)
+        yield Lister(transport=client, clock=clock, server=account.credentials.server, cluster=_called(access.chosen))
 
 
 def _called(context: Context) -> str:

@@ -1,8 +1,8 @@
 """Decisions as a service records them: one JSON object a line, in a file that is rotated; and how to read them again.
 
 A line has the fields of `Decision`; readers accept fields and kinds that they do not know. PATH is the newest file,
-PATH.1 the one before, and so on. A line that a crash cut short is passed over. `evictions_of` answers which pods of a
-job were evicted and for which job, over as many cycles as the files go back: ``kai why --evicted --decisions PATH``.
+PATH.1 the one before, and so on. A line that a crash cut short is passed over. `evictions_in` tells which pods
+were evicted and for which job, over as many cycles as the files go back: ``kai why --evicted --decision-log PATH``.
 """
 
 from __future__ import annotations
@@ -120,13 +120,12 @@ def read_decisions(path: str) -> Iterator[Decision]:
         raise InputError(f"{path}: found {error.strerror or error}, expected a readable decision log") from None
 
 
-def evictions_of(path: str, namespace: str, name: str) -> tuple[Decision, ...]:
-    """Return the evictions of pods of one job, the oldest first.
+def evictions_in(path: str) -> Iterator[Decision]:
+    """Yield the evictions in a log, the oldest first.
 
     Raises: InputError as `read_decisions`.
     """
-    job = f"{namespace}/{name}"
-    return tuple(each for each in read_decisions(path) if each.kind == EVICT and each.job == job)
+    return (each for each in read_decisions(path) if each.kind == EVICT)
 
 
 def _older(newest: Path) -> list[Path]:

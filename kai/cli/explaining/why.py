@@ -1,16 +1,19 @@
 """``kai why``: why a job waits, why a queue has its share, why a node is empty, and who evicted whom."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kai.cli.completing import complete_subjects
 from kai.cli.console import Console
-from kai.cli.explaining.whyjobs import Asked, EvictionAnswer, JobAnswer, WaitingAnswer
+from kai.cli.explaining.subjects import find_subject, split_subject
+from kai.cli.explaining.whyevicted import evictions_of, logged_evictions, own_evictions
+from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer
 from kai.cli.failures import NO
 from kai.cli.sources import Source, source_options
-from kai.cli.views import View, show
+from kai.cli.views import View, show, show_view
+from kai.errors import UnreachableError
 
 if TYPE_CHECKING:
     from kai.simulation.explanation import Fold, JobExplanation
@@ -29,34 +32,35 @@ A change marked with a tick was decided again and starts the job now; ~ helps, a
   kai why node/gpu-07
   kai why --all
   kai why --evicted
+  kai why train --evicted --decision-log decisions.jsonl
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("name", required=False, default="", shell_complete=complete_subjects)
 @click.option("--all", "everything", is_flag=True, help="Explain all jobs that wait, by reason.")
-@click.option("--evicted", is_flag=True, help="Show which pods have to go, for whom, and what allows it.")
+@click.option("--evicted", is_flag=True, help="Show which pods went or have to go, for whom, and what allows it.")
+@click.option(
+    "--decision-log",
+    "log",
+    type=click.Path(),
+    help="With --evicted: the file that kai run --decision-log writes; it goes back further than events.",
+)
 @click.option("--detail", is_flag=True, help="Add the texts of conditions and events.")
-@click.option("--no-verify", "unverified", is_flag=True, help="Do not look for changes that would help.")
+@click.option("--no-verify", "verify", flag_value=False, default=True, help="Do not look for changes that would help.")
 @click.option("--exit-code", "is_coded", is_flag=True, help="Leave with 1 if a job that is asked about does not run.")
 @source_options()
-def why(
-    source: Source,
-    console: Console,
-    *,
-    name: str,
-    everything: bool,
-    evicted: bool,
-    detail: bool,
-    unverified: bool,
-    is_coded: bool,
-) -> int:
+def why(source: Source, console: Console, *, is_coded: bool, **given: Any) -> int:  # noqa: ANN401 - the flags above, by name
     """Tell why a job waits, a queue has its share, or a node is empty, and what would help."""
-    if everything and (name or evicted):
+    asked = Asked(**given)
+    if asked.everything and (asked.name or asked.evicted):
         raise click.UsageError("--all cannot be used with a name or --evicted")
-    if not (name or everything or evicted):
+    if not (asked.name or asked.everything or asked.evicted):
         raise click.UsageError("give the NAME of a job, a queue or a node, or --all for all jobs that wait")
-    asked = Asked(name=name, everything=everything, evicted=evicted, detail=detail, verify=not unverified)
+    if asked.log is not None and not (asked.log and asked.evicted):
+        raise click.UsageError("--decision-log takes the path of a file, and is used with --evicted")
+    if asked.evicted and split_subject(asked.name)[0] in {"queue", "node"}:
+        raise click.UsageError("--evicted takes the name of a job, or none")
     running: list[bool] = []
 
     def view_of(result: "Result") -> View:
@@ -69,7 +73,13 @@ def why(
         running[:] = [runs]
         return view
 
-    code = show(source, console, view_of, own_view_of)
+    try:
+        code = show(source, console, view_of, own_view_of)
+    except UnreachableError as error:
+        if not asked.log:
+            raise
+        remark = f"source: decision log only ({error})"
+        return show_view(logged_evictions(source, asked), source, console, remark=remark)
     return code if not is_coded or all(running) else NO
 
 
@@ -78,37 +88,35 @@ def answer(source: Source, result: "Result", asked: Asked) -> tuple[View, bool]:
 
     Raises: InputError for a name that belongs to nothing.
     """
-    from kai.cli.explaining.subjects import find_subject
-
     outcome, seen = result.outcome, result.overview
     if outcome is None or seen is None:
         return WaitingAnswer.nothing(), True
-    shown = [job for job in seen.jobs if _is_asked(source, result, job.namespace)]
+    if asked.evicted:
+        return evictions_of(source, result, asked)
     if asked.everything:
+        shown = [job for job in seen.jobs if _is_asked(source, result, job.namespace)]
         found = WaitingAnswer.of(outcome, seen, shown, asked)
         return found, not found.folds
-    if not asked.name:
-        return EvictionAnswer.of(outcome, seen, [job.key for job in shown]), True
     subject = find_subject(asked.name, source, result)
     if subject.kind == "queue":
         return _of_queue(outcome, seen, subject.name), True
     if subject.kind == "node":
         return _of_node(outcome, seen, subject.name), True
     jobs = [line.job for line in subject.lines]
-    if asked.evicted:
-        return EvictionAnswer.of(outcome, seen, [job.key for job in jobs]), all(job.runs for job in jobs)
     return JobAnswer.of(outcome, seen, subject.lines, asked), all(job.runs for job in jobs)
 
 
 def own_answer(source: Source, own: "OwnJobs", asked: Asked) -> tuple[View, bool]:
     """Return the same about own jobs, for a user who may not list the whole cluster.
 
-    Raises: UnreachableError for a question about a queue, a node or evictions; InputError for an unknown job.
+    Raises: UnreachableError for a question about a queue or a node; InputError for an unknown job.
     """
-    from kai.cli.explaining.subjects import NoSubjectError, named_jobs, split_subject
+    from kai.cli.explaining.subjects import NoSubjectError, named_jobs
 
     kind, name = split_subject(asked.name)
-    if asked.evicted or kind in {"queue", "node"}:
+    if asked.evicted:
+        return own_evictions(source, own, asked), True
+    if kind in {"queue", "node"}:
         raise own.refused
     shown = [each for each in own.jobs if source.selector.matches(each.line.labels)]
     if asked.everything:

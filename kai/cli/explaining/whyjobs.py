@@ -1,6 +1,6 @@
 """Why jobs wait, run or have to go: the answers of ``kai why`` about jobs."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -29,6 +29,8 @@ class Asked:
     name: str = ""
     everything: bool = False
     evicted: bool = False
+    log: str | None = None
+    """The decision log of a service."""
     detail: bool = False
     verify: bool = True
 
@@ -173,38 +175,4 @@ def _short(fold: "Fold", console: Console) -> Iterator[str]:
     yield columns(rows, width=console.width)
 
 
-# ----------------------------------------------------------------------------------------------------------- evictions
-
-
-@attrs.frozen(kw_only=True)
-class EvictionAnswer:
-    """Who has to go, for whom, and what allows it."""
-
-    evictions: "tuple[Eviction, ...]"
-    unused: tuple[str, ...]
-    seen: "Overview"
-    kind: str = "EvictionList"
-
-    @classmethod
-    def of(cls, outcome: "Outcome", seen: "Overview", jobs: Collection[str]) -> "EvictionAnswer":
-        """Look at evictions of pods of ``jobs`` (``namespace/name``), and at those that are for them."""
-        from kai.simulation.evictions import Evictions
-
-        wanted, found = set(jobs), Evictions(outcome.last)
-        chosen = tuple(each for each in found.all() if wanted & {each.job, each.beneficiary})
-        return cls(evictions=chosen, unused=tuple(found.unused()) if chosen else (), seen=seen)
-
-    def fields(self) -> dict[str, Any]:
-        """Return ``items``, one for each pod."""
-        return {"items": [eviction(each) for each in self.evictions], "unusedEvictions": list(self.unused)}
-
-    def names(self) -> list[str]:
-        """Return the pods."""
-        return [f"pod/{each.pod.rpartition('/')[2]}" for each in self.evictions]
-
-    def text(self, console: Console) -> str:
-        """Return one row for each job, cause and rule."""
-        return "\n".join(evicted(self.evictions, self.unused, self.seen, console)) or "no pod has to go"
-
-
-__all__ = ["Asked", "EvictionAnswer", "JobAnswer", "WaitingAnswer"]
+__all__ = ["Asked", "JobAnswer", "WaitingAnswer"]

@@ -133,11 +133,31 @@ class ExplanationList(Document):
 
 
 @attrs.frozen(kw_only=True)
+class PastEvictionItem:
+    """Why one pod was evicted, as far as it is on record."""
+
+    time: str | None
+    pod: str | None
+    job: str
+    queue: str | None
+    gpus: float | None
+    cause: str
+    beneficiary: str | None
+    """``namespace/name`` of the job that gained, or ``another queue`` where the reader may not see it."""
+    beneficiary_queue: str | None
+    rule: str
+    because: str | None
+    source: str
+
+
+@attrs.frozen(kw_only=True)
 class EvictionList(Document):
-    """Which pods have to go, for whom and why (``kai why --evicted``)."""
+    """Which pods went or have to go, for whom and why (``kai why --evicted``)."""
 
     items: tuple[EvictionItem, ...]
     unused_evictions: tuple[str, ...]
+    past: tuple[PastEvictionItem, ...] = ()
+    looked_at: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -80,7 +80,7 @@ def test_pods_that_cannot_be_listed_are_not_counted(shown):
         ["jobs", "-A"],
         ["why", "queue/team"],
         ["why", "node/n1"],
-        ["why", "--evicted"],
+        ["why", "--evicted", "-A"],
     ],
 )
 def test_what_takes_the_whole_cluster_names_the_right(shown, arguments):

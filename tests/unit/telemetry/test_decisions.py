@@ -9,7 +9,7 @@ from kai.telemetry.decisions import (
     RotatedFile,
     Subject,
     decision_of,
-    evictions_of,
+    evictions_in,
     line_of,
     numbers_in,
     read_decisions,
@@ -87,13 +87,17 @@ def test_only_this_account_may_read_the_file(tmp_path):
     assert (tmp_path / "log").stat().st_mode & 0o077 == 0
 
 
-def test_the_evictions_of_a_job_are_found_over_all_files(tmp_path):
+def test_the_evictions_in_a_job_are_found_over_all_files(tmp_path):
     file = RotatedFile(tmp_path / "log", most_bytes=1, most_files=9)
     for name, job in (("a-0", "x/a"), ("c-0", "x/c"), ("a-1", "x/a")):
         file.append(line_of(eviction(name, job)))
     file.close()
-    found = evictions_of(str(tmp_path / "log"), "x", "a")
-    assert [(each.subject.name, each.gainer.name) for each in found] == [("a-0", "b"), ("a-1", "b")]
+    found = evictions_in(str(tmp_path / "log"))
+    assert [(each.subject.name, each.job, each.gainer.name) for each in found] == [
+        ("a-0", "x/a", "b"),
+        ("c-0", "x/c", "b"),
+        ("a-1", "x/a", "b"),
+    ]
 
 
 def test_a_log_that_is_not_there_is_said(tmp_path):

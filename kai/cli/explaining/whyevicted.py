@@ -1,0 +1,258 @@
+"""Who was evicted and who has to go now, for whom, and what allows it: the answers of ``kai why --evicted``."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from kai.cli.console import Console
+from kai.cli.explaining.explanations import evicted
+from kai.cli.explaining.subjects import NoSubjectError, find_subject, split_subject
+from kai.cli.explaining.whydocuments import eviction
+from kai.cli.tables import columns, wrapped
+from kai.errors import UnreachableError
+from kai.wording import counted
+
+if TYPE_CHECKING:
+    from kai.cli.explaining.whyjobs import Asked
+    from kai.cli.sources import Source
+    from kai.simulation.evictions import Eviction
+    from kai.simulation.overview import Overview
+    from kai.simulation.own import OwnJobs
+    from kai.simulation.past_evictions import PastEviction
+    from kai.simulation.request import Result
+
+_MOST_ROWS = 20
+_MOST_NUMBERS = 4
+_LIFE = "events are kept for an hour by default; --decision-log goes back further"
+
+
+@attrs.frozen(kw_only=True)
+class Record:
+    """What is on record about evictions of cycles that are over."""
+
+    evictions: "tuple[PastEviction, ...]" = ()
+    looked_at: tuple[str, ...] = ()
+    """Where: events, a decision log; nothing for a file, which has neither."""
+    missing: str = ""
+    """Why events were not looked at; "" where they were, or cannot be."""
+
+    def about(self, keys: Collection[str]) -> "Record":
+        """Return what concerns these jobs (``namespace/name``), as those that lost pods or that gained."""
+        chosen = tuple(each for each in self.evictions if each.job in keys or each.gainer in keys)
+        return attrs.evolve(self, evictions=chosen)
+
+    def jobs_named(self, name: str) -> set[str]:
+        """Return the jobs on record that a name means: their own, or that of a pod."""
+        return {each.job for each in self.evictions if name in _names_of(each.job) | _names_of(each.pod)}
+
+
+def _names_of(key: str) -> set[str]:
+    return {key, key.rpartition("/")[2]}
+
+
+@attrs.frozen(kw_only=True)
+class EvictionAnswer:
+    """Who has to go and who went, for whom, and what allows it."""
+
+    evictions: "tuple[Eviction, ...]" = ()
+    """Those of the present cycle."""
+    unused: tuple[str, ...] = ()
+    seen: "Overview | None" = None
+    record: Record = attrs.field(factory=Record)
+    detail: bool = False
+    kind: str = "EvictionList"
+
+    def fields(self) -> dict[str, Any]:
+        """Return ``items``, one for each pod that has to go now, and ``past``, one for each that went."""
+        return {
+            "items": [eviction(each) for each in self.evictions],
+            "unusedEvictions": list(self.unused),
+            "past": [_past(each) for each in self.record.evictions],
+            "lookedAt": list(self.record.looked_at),
+        }
+
+    def names(self) -> list[str]:
+        """Return the pods."""
+        pods = [each.pod for each in self.record.evictions if each.pod] + [each.pod for each in self.evictions]
+        return [f"pod/{pod.rpartition('/')[2]}" for pod in dict.fromkeys(pods)]
+
+    def text(self, console: Console) -> str:
+        """Return one row for each moment, job, cause and rule; those of the present cycle come last."""
+        parts = []
+        if self.record.evictions:
+            parts.append("\n".join(self._before(console)))
+        if self.seen is not None:
+            parts += evicted(self.evictions, self.unused, self.seen, console)
+        if not parts:
+            past = " and no eviction is on record" if self.record.looked_at else ""
+            parts.append(f"no pod has to go{past}")
+        if self.record.missing:
+            parts.append(f"events were not looked at: {self.record.missing}")
+        elif self.record.looked_at == ("events",):
+            parts.append(wrapped(_LIFE, console.width, indent="  "))
+        return "\n\n".join(parts)
+
+    def _before(self, console: Console) -> Iterable[str]:
+        yield console.styled("Evicted before", bold=True)
+        groups: dict[tuple[str, ...], list[PastEviction]] = {}
+        for each in self.record.evictions:
+            key = (f"{each.time[:19]}Z", each.job, each.queue, each.cause, self._gainer(each), each.rule)
+            groups.setdefault(key, []).append(each)
+        rows = [["  TIME", "JOB", "QUEUE", "PODS", "GPUS", "CAUSE", "FOR", "RULE"]]
+        shown = list(groups.items()) if console.wide else list(groups.items())[-_MOST_ROWS:]
+        for (time, job, queue, cause, gainer, rule), members in shown:
+            amounts = [each.gpus for each in members]
+            gpus = "-" if None in amounts else f"{sum(filter(None, amounts)):g}"
+            rows.append([f"  {time}", job, queue or "-", str(len(members)), gpus, cause or "-", gainer, rule or "-"])
+        if len(shown) < len(groups):
+            yield f"  {counted(len(groups) - len(shown), 'earlier row')} not shown (-o wide)"
+        yield columns(rows, right={3, 4}, width=console.width)
+        numbers = dict.fromkeys(
+            each.because for _, members in shown for each in members if each.because and self._tells(each)
+        )
+        for text in list(numbers)[-_MOST_NUMBERS:]:
+            yield columns([["", text]], width=console.width)
+
+    def _tells(self, each: "PastEviction") -> bool:
+        """Return whether the numbers of an eviction are told: the sentences of events are long."""
+        return self.detail or each.source != "events"
+
+    def _gainer(self, each: "PastEviction") -> str:
+        queue = f" (queue {each.gainer_queue})" if each.gainer_queue else ""
+        return f"{each.gainer}{queue}" if each.gainer else "-"
+
+
+def _past(each: "PastEviction") -> dict[str, Any]:
+    return {
+        "time": each.time or None,
+        "pod": each.pod or None,
+        "job": each.job,
+        "queue": each.queue or None,
+        "gpus": each.gpus,
+        "cause": each.cause,
+        "beneficiary": each.gainer or None,
+        "beneficiaryQueue": each.gainer_queue or None,
+        "rule": each.rule,
+        "because": each.because or None,
+        "source": each.source,
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------- looking
+
+
+def evictions_of(source: "Source", result: "Result", asked: "Asked") -> tuple[EvictionAnswer, bool]:
+    """Return the answer about the jobs that are asked about, and whether all of them run.
+
+    Raises: NoSubjectError for a name that neither the source nor the record has.
+    """
+    from kai.simulation.evictions import Evictions
+
+    outcome, seen = result.outcome, result.overview
+    if outcome is None or seen is None:
+        return EvictionAnswer(), True
+    namespace = source.namespace_of(source.case_of(result))
+    record = _with_queues(_record(source, asked.log, namespace), seen)
+    jobs = [job for job in seen.jobs if namespace in {"", job.namespace}]
+    wanted = {job.key for job in jobs}
+    if asked.name:
+        try:
+            wanted = {line.job.key for line in find_subject(f"job/{_bare(asked.name)}", source, result).lines}
+        except NoSubjectError:
+            wanted = record.jobs_named(_bare(asked.name))
+            if not wanted:
+                raise
+        record = record.about(wanted)
+    found = Evictions(outcome.last)
+    chosen = tuple(each for each in found.all() if wanted & {each.job, each.beneficiary})
+    answer = EvictionAnswer(
+        evictions=chosen,
+        unused=tuple(found.unused()) if chosen else (),
+        seen=seen,
+        record=record,
+        detail=asked.detail,
+    )
+    return answer, not asked.name or all(job.runs for job in jobs if job.key in wanted)
+
+
+def own_evictions(source: "Source", own: "OwnJobs", asked: "Asked") -> EvictionAnswer:
+    """Return the same for a user who may see the own namespace only: what gained elsewhere has no name.
+
+    Raises: UnreachableError where nothing is on record that the user may see.
+    """
+    namespace = "" if source.everywhere else source.namespace or own.origin.namespace
+    record = _record(source, asked.log, namespace)
+    if not record.looked_at:
+        raise own.refused
+    record = attrs.evolve(record, evictions=tuple(each.masked() for each in record.evictions))
+    return EvictionAnswer(record=_named(record, asked), detail=asked.detail)
+
+
+def logged_evictions(source: "Source", asked: "Asked") -> EvictionAnswer:
+    """Return what a decision log alone tells, where no cluster answers.
+
+    Raises: InputError for a log that cannot be read, NoSubjectError for a job that it does not name.
+    """
+    from kai.simulation.past_evictions import LOG, from_log
+
+    found = from_log(asked.log or "", _chosen("" if source.everywhere else source.namespace))
+    return EvictionAnswer(record=_named(Record(evictions=found, looked_at=(LOG,)), asked), detail=asked.detail)
+
+
+def _named(record: Record, asked: "Asked") -> Record:
+    """Return what is on record about the job that is asked about, or all.
+
+    Raises: NoSubjectError for a job that is not on record.
+    """
+    if not asked.name:
+        return record
+    wanted = record.jobs_named(_bare(asked.name))
+    if not wanted:
+        raise NoSubjectError(f"found no eviction of {asked.name} on record", "kai why --evicted shows all of them")
+    return record.about(wanted)
+
+
+def _record(source: "Source", log: str | None, namespace: str) -> Record:
+    """Return what is on record: of a decision log, and of the events of a running cluster."""
+    from kai.simulation.past_evictions import EVENTS, LOG, from_events, from_log, joined
+
+    logged = from_log(log, _chosen(namespace)) if log else ()
+    where = [LOG] if log else []
+    if not source.is_live:
+        return Record(evictions=logged, looked_at=tuple(where))
+    try:
+        told = from_events(source.access, namespace)
+    except UnreachableError as error:
+        return Record(evictions=logged, looked_at=tuple(where), missing=_lacking(error))
+    return Record(evictions=joined(logged, told), looked_at=(EVENTS, *where))
+
+
+def _lacking(error: UnreachableError) -> str:
+    return f"cannot {error.missing}" if error.missing else str(error)
+
+
+def _with_queues(record: Record, seen: "Overview") -> Record:
+    """Return a record with the queues of jobs that are still there, where it does not name them itself."""
+    queues = {job.key: job.queue for job in seen.jobs}
+    told = tuple(
+        attrs.evolve(
+            each,
+            queue=each.queue or queues.get(each.job, ""),
+            gainer_queue=each.gainer_queue or queues.get(each.gainer, ""),
+        )
+        for each in record.evictions
+    )
+    return attrs.evolve(record, evictions=told)
+
+
+def _chosen(namespace: str) -> "Callable[[str], bool]":
+    return lambda each: namespace in {"", each}
+
+
+def _bare(name: str) -> str:
+    """Return a name without the kind before it."""
+    return split_subject(name)[1]
+
+
+__all__: Sequence[str] = ["EvictionAnswer", "evictions_of", "logged_evictions", "own_evictions"]
