@@ -79,6 +79,15 @@ def remember(session: Session, profile: Profile, report: CycleReport, budget: Wa
     snapshot.memory.keep(_NAME, known)
 
 
+def holds_until(snapshot: Snapshot) -> float:
+    """Return until when a cycle on ``snapshot`` that decided nothing would be repeated; past if that is not known.
+
+    Units: seconds since the epoch.
+    """
+    known = _known(snapshot).get(_turn_of(snapshot))
+    return known.until if known is not None and known.version is snapshot.lineage.version else snapshot.now
+
+
 def _known(snapshot: Snapshot) -> dict[bytes, _AtRest]:
     return cast("dict[bytes, _AtRest] | None", snapshot.memory.recall(_NAME)) or {}
 

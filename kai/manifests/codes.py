@@ -175,6 +175,32 @@ CODES: Final[dict[str, Code]] = {
         "something in the configuration of the scheduler has no effect, or an unusual one",
         "The scheduler starts with it, and says the same in its log.",
     ),
+    "A001": Code(
+        ERROR,
+        "an annotation of the simulation has a value that it cannot have",
+        "Annotations below simulation.kai.scheduler/ say when a workload arrives and how long it runs.",
+    ),
+    "A002": Code(
+        ERROR,
+        "there is no such annotation of the simulation",
+        "Annotations below simulation.kai.scheduler/ count only for kai simulate, which knows each of them.",
+    ),
+    "K001": Code(
+        ERROR,
+        "a cluster file has a value that it cannot have",
+        "The file describes nodes by shapes, queues, and what happens to nodes over time.",
+    ),
+    "K002": Code(ERROR, "a cluster file has a key that does not exist", "It would have no effect."),
+    "R001": Code(
+        ERROR,
+        "a row of a trace cannot be used",
+        "With --skip-bad-rows such rows are left out, counted and said.",
+    ),
+    "R002": Code(
+        ERROR,
+        "a trace has not the columns that its format needs",
+        "What each format needs is written in its column map, a data file in kai/traces/formats.",
+    ),
     "S001": Code(ERROR, "a scenario cannot be used", "The format is described in kai/simulation/shorthand.py."),
 }
 """All codes in the order of their pages."""

@@ -91,7 +91,7 @@ def _next_pod(pod: Pod, row: int, after: Aftermath, keep_terminating: frozenset[
         case Status.RELEASING if pod.metadata.annotations.get(names.POD_GROUP, "") in keep_terminating:
             return _terminating(pod, after.snapshot.now)
         case Status.RELEASING | Status.PIPELINED:
-            return _pending(pod)
+            return recreated(pod)
         case _:
             return pod
 
@@ -128,7 +128,7 @@ def _terminating(pod: Pod, now: float) -> Pod:
     )
 
 
-def _pending(pod: Pod) -> Pod:
+def recreated(pod: Pod) -> Pod:
     """Return the pod that its owner makes in the place of one that is gone, or that waits on without its promise."""
     received = {names.GRANTED, names.RECEIVED_RESOURCE_TYPE, names.NUMA_PREDICTED, names.NUMA_OBSERVED}
     annotations = {key: value for key, value in pod.metadata.annotations.items() if key not in received}

@@ -9,6 +9,9 @@ _SECTIONS = {
     "J": "Jobs",
     "C": "Configurations of the scheduler",
     "S": "Scenarios",
+    "A": "Annotations of simulations",
+    "K": "Cluster files of simulations",
+    "R": "Traces",
 }
 
 

@@ -1,0 +1,186 @@
+"""What happened, job by job, and what the cluster looked like, as sums over time. Nothing here decides anything.
+
+Every change is told with its instant; first the meters advance to that instant with what was true until then.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from math import isnan, nan
+from typing import Final
+
+import attrs
+
+from kai.virtual.meters import Meters
+from kai.virtual.plans import JobPlan
+
+MOST_STAYS: Final = 200_000
+"""Stays of pods on nodes that are kept for charts, and as many evictions; of the others only sums are known."""
+_DIGITS: Final = 6
+
+
+class Ending(StrEnum):
+    """How a job ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    """It crashed more often than its owner retries."""
+    TAKEN_BACK = "taken back"
+    """Its owner wanted fewer replicas."""
+
+
+class Loss(StrEnum):
+    """What cost work."""
+
+    EVICTION = "eviction"
+    NODE = "node failure"
+    CRASH = "crash"
+
+
+@attrs.define(kw_only=True, eq=False)
+class JobRecord:
+    """What happened to one job.
+
+    Units: seconds of virtual time.
+    """
+
+    plan: JobPlan
+    arrival: float
+    possible: float = nan
+    """When a pod of it first had a place, or the promise of one."""
+    start: float = nan
+    """When enough of its pods first ran together."""
+    end: float = nan
+    ending: Ending | None = None
+    waits: tuple[float, ...] = ()
+    """How long it waited before each of its starts."""
+    evictions: int = 0
+    """Evicted pods."""
+    lost: float = 0.0
+    """GPU-seconds lost by evictions and failed nodes."""
+    crashed: float = 0.0
+    """GPU-seconds lost by crashes of its own."""
+    nodes: tuple[str, ...] = ()
+    gpus: float = 0.0
+    """That all of its pods ask for together, at most."""
+
+
+@attrs.frozen(kw_only=True)
+class Stay:
+    """A pod on a node."""
+
+    job: int
+    node: str
+    start: float
+    end: float
+    gpus: float
+
+
+@attrs.frozen(kw_only=True)
+class Eviction:
+    """An eviction: of whom, for whom and by which rule."""
+
+    time: float
+    job: int
+    pod: str
+    node: str
+    gpus: float
+    cause: str
+    rule: str
+    aggressor: int
+    """The job that gains; -1 for none."""
+
+
+@attrs.define(eq=False)
+class Records:
+    """All records of one run."""
+
+    meters: Meters
+    jobs: list[JobRecord] = attrs.field(factory=list)
+    stays: list[Stay] = attrs.field(factory=list)
+    evictions: list[Eviction] = attrs.field(factory=list)
+    unkept: int = 0
+    """Stays and evictions that are not kept."""
+    evicted_pods: int = 0
+    evicted_gpus: float = 0.0
+    gained_gpus: float = 0.0
+    """GPUs of jobs for which others were evicted."""
+    _gained: tuple[float, int] = (nan, -1)
+    losses: dict[Loss, float] = attrs.field(factory=lambda: dict.fromkeys(Loss, 0.0))
+    """GPU-seconds."""
+
+    def arrive(self, plan: JobPlan, now: float) -> int:
+        """Note the arrival of a job, and return its number."""
+        gpus = round(sum(task.gpus for task in plan.tasks[: plan.at_once or None]), _DIGITS)
+        self.jobs.append(JobRecord(plan=plan, arrival=now, gpus=gpus))
+        return len(self.jobs) - 1
+
+    def start(self, job: int, now: float, waited: float) -> None:
+        """Note that enough pods of a job, or of a part of it, run together after it waited."""
+        record = self.jobs[job]
+        if isnan(record.start):
+            record.start = now
+        record.waits = (*record.waits, round(waited, _DIGITS))
+
+    def promise(self, job: int, now: float) -> None:
+        """Note that a pod of a job has a place, or the promise of one."""
+        record = self.jobs[job]
+        if isnan(record.possible):
+            record.possible = now
+
+    def end(self, job: int, now: float, ending: Ending) -> None:
+        """Note the end of a job."""
+        record = self.jobs[job]
+        record.end, record.ending = now, ending
+
+    def lose(self, job: int, gpu_seconds: float, loss: Loss) -> None:
+        """Note work that is lost."""
+        self.losses[loss] += gpu_seconds
+        if loss is Loss.CRASH:
+            self.jobs[job].crashed += gpu_seconds
+        else:
+            self.jobs[job].lost += gpu_seconds
+
+    # --- Pods ------------------------------------------------------------------------------------------------------
+
+    def wait(self, job: int, gpus: float, now: float) -> None:
+        """Note a pod that waits."""
+        self.meters.advance(now)
+        self.meters.wait(self.jobs[job].plan.queue, gpus, 1)
+
+    def give_up(self, job: int, gpus: float, now: float) -> None:
+        """Note that a pod waits no more, without having run."""
+        self.meters.advance(now)
+        self.meters.wait(self.jobs[job].plan.queue, gpus, -1)
+
+    def bind(self, job: int, asked: float, held: float, node: str, now: float) -> None:
+        """Note that a pod that waited has devices."""
+        record, meters = self.jobs[job], self.meters
+        meters.advance(now)
+        meters.wait(record.plan.queue, asked, -1)
+        meters.hold(record.plan.queue, node, held)
+        self.promise(job, now)
+        if node not in record.nodes:
+            record.nodes = (*record.nodes, node)
+
+    def release(self, job: int, node: str, since: float, gpus: float, now: float) -> None:
+        """Note that a pod gives its devices back."""
+        self.meters.advance(now)
+        self.meters.hold(self.jobs[job].plan.queue, node, -gpus)
+        if len(self.stays) < MOST_STAYS:
+            self.stays.append(Stay(job=job, node=node, start=since, end=now, gpus=gpus))
+        else:
+            self.unkept += 1
+
+    def evict(self, eviction: Eviction) -> None:
+        """Note an eviction."""
+        self.jobs[eviction.job].evictions += 1
+        self.evicted_pods += 1
+        self.evicted_gpus += eviction.gpus
+        if eviction.aggressor >= 0 and (eviction.time, eviction.aggressor) != self._gained:
+            self._gained = (eviction.time, eviction.aggressor)
+            self.gained_gpus += self.jobs[eviction.aggressor].gpus
+        if len(self.evictions) < MOST_STAYS:
+            self.evictions.append(eviction)
+        else:
+            self.unkept += 1

@@ -1,0 +1,188 @@
+"""The result of a run as plain values: the same for the command, the report, a comparison and other programs.
+
+Everything but ``computing_seconds`` follows from the inputs alone, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class InputItem:
+    """What a run was made of, with SHA-256 of each, so that it can be repeated."""
+
+    workload: str
+    workload_sha256: str | None
+    cluster: str | None
+    cluster_sha256: str | None
+    policy: str
+    policy_sha256: str | None
+    seed: int
+
+
+@attrs.frozen(kw_only=True)
+class MetricItem:
+    """One figure with its unit and how it is defined; null where there is nothing to count."""
+
+    value: float | None
+    unit: str
+    definition: str
+
+
+@attrs.frozen(kw_only=True)
+class QueueResult:
+    """What one queue got, with the queues below it."""
+
+    name: str
+    parent: str | None
+    leaf: bool
+    quota_gpus: float | None
+    """Null is unlimited."""
+    gpu_hours: float
+    of_quota: float | None
+    """GPU-hours against those of its quota."""
+    jobs: int
+    started: int
+    done: int
+    wait_p50_seconds: float | None
+    wait_p95_seconds: float | None
+    wait_max_seconds: float | None
+    evicted_pods: int
+    lost_gpu_hours: float
+    below_fair_share_seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class JobResult:
+    """What became of one job. Seconds count from the start of the run; null: it did not happen."""
+
+    name: str
+    namespace: str
+    queue: str
+    kind: str
+    owner: str
+    user: str
+    pods: int
+    gpus: float
+    state: str
+    """waiting, running, done, failed or taken back."""
+    arrival_seconds: float
+    first_place_seconds: float | None
+    """When a pod of it first had a place, or the promise of one."""
+    start_seconds: float | None
+    end_seconds: float | None
+    waits_seconds: tuple[float, ...]
+    """How long it waited before each start; the last one may go on."""
+    evictions: int
+    lost_gpu_seconds: float
+    crashed_gpu_seconds: float
+    nodes: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class EvictionResult:
+    """One eviction: of whom, for whom and by which rule."""
+
+    time_seconds: float
+    job: str
+    pod: str
+    node: str
+    gpus: float
+    cause: str
+    rule: str
+    aggressor: str | None
+
+
+@attrs.frozen(kw_only=True)
+class StayResult:
+    """A pod on a node."""
+
+    job: int
+    """Its place among the jobs."""
+    node: str
+    start_seconds: float
+    end_seconds: float
+    gpus: float
+
+
+@attrs.frozen(kw_only=True)
+class SeriesResult:
+    """Columns over time: each value is the mean of its column over a bucket.
+
+    ``used/QUEUE``, ``waiting/QUEUE`` and ``fair/QUEUE`` are GPUs of leaf queues; ``idle/1`` to ``idle/8`` are whole
+    idle GPUs on nodes that could hold a gang of that many; ``capacity`` is all GPUs.
+    """
+
+    bucket_seconds: float
+    start_seconds: tuple[float, ...]
+    columns: Mapping[str, tuple[float, ...]]
+
+
+@attrs.frozen(kw_only=True)
+class DecisionLine:
+    """One decision of the run."""
+
+    time_seconds: float
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class SimulationResult:
+    """What became of a workload over virtual time."""
+
+    title: str
+    policy: str
+    """What the policy is called."""
+    inputs: InputItem
+    horizon_seconds: float
+    counts: Mapping[str, float]
+    """Of what cluster and workload are made."""
+    metrics: Mapping[str, MetricItem]
+    queues: tuple[QueueResult, ...]
+    jobs: tuple[JobResult, ...]
+    evictions: tuple[EvictionResult, ...]
+    stays: tuple[StayResult, ...]
+    series: SeriesResult
+    decisions: tuple[DecisionLine, ...]
+    """The first of them: where two runs part is found there."""
+    decision_hash: str
+    """Of all decisions with their instants."""
+    assumptions: tuple[str, ...]
+    dropped: Mapping[str, int]
+    """Rows of a trace that were left out, counted by reason."""
+    unkept: int
+    """Stays and evictions that are not listed, because there are too many."""
+    notes: tuple[str, ...]
+
+    def value(self, metric: str) -> float | None:
+        """Return the value of a metric."""
+        return self.metrics[metric].value
+
+    def trace(self) -> list[dict[str, Any]]:
+        """Return the stays of pods as Chrome trace events, one row for each node; Perfetto opens them.
+
+        Units: microseconds, as that format has it.
+        """
+        rows = {name: row for row, name in enumerate(dict.fromkeys(each.node for each in self.stays), start=1)}
+        events: list[dict[str, Any]] = [
+            {"ph": "M", "name": "process_name", "pid": row, "args": {"name": name}} for name, row in rows.items()
+        ]
+        for each in self.stays:
+            job = self.jobs[each.job]
+            events.append(
+                {
+                    "ph": "X",
+                    "name": f"{job.namespace}/{job.name}",
+                    "cat": job.queue,
+                    "pid": rows[each.node],
+                    "tid": each.job,
+                    "ts": round(each.start_seconds * 1e6),
+                    "dur": round((each.end_seconds - each.start_seconds) * 1e6),
+                    "args": {"gpus": each.gpus},
+                }
+            )
+        return events

@@ -1,0 +1,287 @@
+"""One run: events change the cluster, and a cycle decides whenever something changed. Start reading at ``run``.
+
+    calendar ─ the next instant: arrivals, ends, crashes, nodes, pods that are gone
+       │
+       └→ changed and pods wait? ─ snapshot (intake) ─ cycle (engine) ─ binds and evictions carried out ─ calendar
+
+The cycle is the scheduler's own; it is decided as often as the service would at most, once a second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from math import inf, isnan
+from typing import Final
+
+import attrs
+import numpy as np
+
+from kai.api import names
+from kai.configuration.reading import Configuration, default_configuration, make_profile
+from kai.configuration.registry import Registry
+from kai.engine.cycle import run_cycle
+from kai.engine.profile import Profile
+from kai.engine.report import CycleReport
+from kai.engine.unchanged import holds_until
+from kai.framework.decisions import Bind, Decision, Evict, Recorder
+from kai.intake import Intake, IntakeSettings
+from kai.model.axis import GPU_UNIT
+from kai.simulation.pace import settle_on
+from kai.state.snapshot import Snapshot
+from kai.virtual.cluster import EmbeddedCluster
+from kai.virtual.events import Calendar
+from kai.virtual.meters import Meters
+from kai.virtual.nodes import Nodes
+from kai.virtual.objects import key_of
+from kai.virtual.plans import JobPlan
+from kai.virtual.progress import Progress
+from kai.virtual.records import Eviction, Records, Stay
+from kai.virtual.scene import Scene
+from kai.virtual.workloads import Workloads
+
+PERIOD_SECONDS: Final = 1.0
+"""The least time between two cycles: the default of the service."""
+LOOK_AGAIN_SECONDS: Final = 60.0
+"""After so long a cycle is repeated that does not say until when its answers hold."""
+_GPU: Final = 2
+"""The column of GPUs among the resources of queues."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Run:
+    """What came out of one run, as it was recorded."""
+
+    scene: Scene
+    horizon: float
+    records: Records
+    cycles: int
+    decisions: int
+    digest: str
+    """Of all decisions, in their order."""
+    first: tuple[tuple[float, str], ...]
+    """The decisions of the run up to a number, each with its instant."""
+    node_failures: int
+    staying: tuple[Stay, ...]
+    """Of pods that are there at the horizon."""
+
+
+def run(
+    scene: Scene,
+    configuration: Configuration | None = None,
+    *,
+    until: float = inf,
+    settings: IntakeSettings | None = None,
+    registry: Registry | None = None,
+) -> Run:
+    """Return what becomes of a scene up to an instant, or until nothing more can happen.
+
+    Holds: the same scene and configuration give the same run, bit for bit.
+    Raises: ConfigError for names and options that cannot be used, InputError for objects that cannot.
+    """
+    chosen = configuration or scene.configuration or default_configuration()
+    simulation = Simulation(scene, make_profile(chosen, registry), settings or scene.settings, until)
+    return simulation.run()
+
+
+class Simulation:
+    """A run while it goes on."""
+
+    def __init__(self, scene: Scene, profile: Profile, settings: IntakeSettings, until: float) -> None:
+        self._scene, self._profile, self._until = scene, profile, until
+        self._calendar = Calendar()
+        self._cluster = EmbeddedCluster.of(scene.objects, scene.began)
+        parents = {queue.spec.parent_queue for queue in scene.objects.queues}
+        leaves = sorted(each.metadata.name for each in scene.objects.queues if each.metadata.name not in parents)
+        self._records = Records(Meters(leaves))
+        self._workloads = Workloads(self._calendar, self._cluster, self._records)
+        self._nodes = Nodes(self._calendar, self._cluster, self._workloads, self._records)
+        self._intake = Intake(settings)
+        self._awaited: tuple[str, ...] = ()
+        self._stale: set[tuple[str, str]] = set()
+        """Namespace and name of groups that are stamped as stale."""
+        self._next_cycle = 0.0
+        """Not before then."""
+        self._wake = inf
+        """When the passing of time alone may change what is decided."""
+        self._cycles = self._decisions = 0
+        self._digest = hashlib.sha256()
+        self._log = DecisionLines()
+
+    def run(self) -> Run:
+        """Have everything happen up to the horizon."""
+        self._nodes.begin(self._scene)
+        arrivals = iter(self._scene.arrivals())
+        self._expect(next(arrivals, None), arrivals)
+        progress = Progress(self._scene, self._until)
+        while (at := min(self._calendar.next, self._due)) <= self._until and at < inf:
+            self._calendar.advance(at)
+            while self._calendar.next <= at:
+                self._calendar.pop()()
+            if self._due <= at:
+                self._cycle()
+            progress.show(at, len(self._records.jobs))
+        horizon = self._until if self._until < inf else self._calendar.now
+        self._records.meters.advance(horizon)
+        progress.finish()
+        return Run(
+            scene=self._scene,
+            horizon=horizon,
+            records=self._records,
+            cycles=self._cycles,
+            decisions=self._decisions,
+            digest=self._digest.hexdigest(),
+            first=self._log.lines,
+            node_failures=self._nodes.failures,
+            staying=tuple(
+                Stay(job=each.slot.task.job.number, node=each.node, start=each.since, end=horizon, gpus=each.gpus)
+                for each in self._workloads.lives.values()
+                if each.node
+            ),
+        )
+
+    def _expect(self, plan: JobPlan | None, rest: Iterator[JobPlan]) -> None:
+        """Enter the next arrival only: a trace is read as far as it is needed."""
+        if plan is not None:
+
+            def arrive() -> None:
+                self._workloads.arrive(plan)
+                self._expect(next(rest, None), rest)
+
+            self._calendar.enter(plan.arrival, arrive)
+
+    @property
+    def _due(self) -> float:
+        """When the next cycle is due; infinity if nothing could come of it."""
+        if not self._workloads.waiting and not self._stale:
+            return inf
+        if self._workloads.is_changed:
+            return max(self._next_cycle, self._calendar.now)
+        return max(self._wake, self._next_cycle)
+
+    def _cycle(self) -> None:
+        now = self._calendar.now
+        self._cycles += 1
+        self._workloads.is_changed = False
+        snapshot = self._intake.take(
+            self._cluster.objects(), self._cluster.instant(now), awaited=self._awaited, revision=self._cycles
+        )
+        settle_on(snapshot, self._profile)
+        sink = Recorder()
+        report = run_cycle(snapshot, self._profile, sink)
+        self._awaited = report.awaited
+        self._next_cycle = now + PERIOD_SECONDS
+        self._share(snapshot, report)
+        decisions = sink.decisions
+        self._wake = self._next_look(snapshot, is_quiet=not decisions)
+        for decision in decisions:
+            self._carry_out(decision, snapshot)
+        self._stamp(snapshot, report, decisions)
+        self._nodes.scale()
+
+    def _next_look(self, snapshot: Snapshot, *, is_quiet: bool) -> float:
+        """Return when the passing of time alone may change what is decided."""
+        now = self._calendar.now
+        if not is_quiet:
+            return inf
+        known = holds_until(snapshot) - self._cluster.began
+        if known > now:
+            return known
+        return now + LOOK_AGAIN_SECONDS if len(self._calendar) else inf
+
+    def _share(self, snapshot: Snapshot, report: CycleReport) -> None:
+        self._records.meters.advance(self._calendar.now)
+        fair = (report.fair_share[:, _GPU] / GPU_UNIT).tolist()
+        self._records.meters.share(dict(zip([queue.name for queue in snapshot.queues], fair, strict=True)))
+
+    def _carry_out(self, decision: Decision, snapshot: Snapshot) -> None:
+        pod = snapshot.pods[decision.pod]
+        life = self._workloads.lives.get((pod.namespace, pod.name))
+        if life is None:
+            return
+        now, job = self._calendar.now, life.slot.task.job
+        node = snapshot.nodes[int(snapshot.pod_node[decision.pod]) if isinstance(decision, Evict) else decision.node]
+        self._decisions += 1
+        line = self._log.line(decision, snapshot, now, pod.key, node.name)
+        self._digest.update(line.encode())
+        if isinstance(decision, Bind):
+            self._workloads.bind(life, decision, snapshot, self._cycles)
+        elif isinstance(decision, Evict):
+            self._evict(decision, snapshot, node.name)
+        else:
+            self._records.promise(job.number, now)
+
+    def _evict(self, decision: Evict, snapshot: Snapshot, node: str) -> None:
+        pod = snapshot.pods[decision.pod]
+        life = self._workloads.lives[pod.namespace, pod.name]
+        gains = -1
+        if decision.aggressor >= 0:
+            group = snapshot.groups[decision.aggressor]
+            known = self._workloads.jobs.get((group.namespace, group.name))
+            gains = -1 if known is None else known.number
+        self._records.evict(
+            Eviction(
+                time=self._calendar.now,
+                job=life.slot.task.job.number,
+                pod=pod.key,
+                node=node,
+                gpus=life.gpus,
+                cause=decision.cause.value,
+                rule=decision.rule,
+                aggressor=gains,
+            )
+        )
+        self._workloads.evict(life)
+
+    def _stamp(self, snapshot: Snapshot, report: CycleReport, decisions: list[Decision]) -> None:
+        """Write on groups when they started, lost pods or became stale, as the service does after a cycle."""
+        starts = {int(snapshot.pod_group[each.pod]) for each in decisions if isinstance(each, Bind)}
+        losses = {int(snapshot.pod_group[each.pod]) for each in decisions if isinstance(each, Evict)}
+        for rows, key, column in (
+            (starts, names.LAST_START, report.last_start),
+            (losses, names.LAST_EVICTION, report.last_eviction),
+        ):
+            for row in sorted(rows - {-1}):
+                self._write(snapshot, row, key, float(column[row]))
+        stale = np.flatnonzero(~np.isnan(report.stale_since)).tolist()
+        found = {(snapshot.groups[row].namespace, snapshot.groups[row].name): row for row in stale}
+        for place, row in found.items():
+            if place not in self._stale:
+                self._write(snapshot, row, names.STALE_SINCE, float(report.stale_since[row]))
+        for namespace, name in sorted(self._stale - found.keys()):
+            job = self._workloads.jobs.get((namespace, name))
+            if job is not None and key_of(job.group) == (namespace, name):
+                self._workloads.stamp(job, names.STALE_SINCE, float("nan"))
+        self._stale = set(found)
+
+    def _write(self, snapshot: Snapshot, row: int, key: str, instant: float) -> None:
+        group = snapshot.groups[row]
+        job = self._workloads.jobs.get((group.namespace, group.name))
+        if job is not None and key_of(job.group) == (group.namespace, group.name) and not isnan(instant):
+            self._workloads.stamp(job, key, instant)
+
+
+@attrs.define
+class DecisionLines:
+    """The first decisions of a run as lines of text: where two runs part is found by comparing them."""
+
+    most: int = 100_000
+    _lines: list[tuple[float, str]] = attrs.field(factory=list)
+
+    def line(self, decision: Decision, snapshot: Snapshot, now: float, pod: str, node: str) -> str:
+        """Return a decision as one line, and keep it if it is one of the first."""
+        text = f"{type(decision).__name__.lower()} {pod} {node}"
+        if isinstance(decision, Evict):
+            gains = snapshot.groups[decision.aggressor].key if decision.aggressor >= 0 else "-"
+            text = f"{text} {decision.cause.value} {gains}"
+        if len(self._lines) < self.most:
+            self._lines.append((now, text))
+        return f"{now!r} {text}\n"
+
+    @property
+    def lines(self) -> tuple[tuple[float, str], ...]:
+        """The lines that are kept, each with its instant."""
+        return tuple(self._lines)
+
+
+__all__ = ["PERIOD_SECONDS", "Run", "Simulation", "run"]

@@ -1,0 +1,125 @@
+import attrs
+import pytest
+
+from kai.virtual.measuring import result_of
+from kai.virtual.result import JobResult, SimulationResult
+from kai.virtual.simulation import run
+from tests.unit.virtual.builders import case, cluster, gang, job, scene_of
+
+HOUR = 3600.0
+
+
+def simulated(text: str, hours: float, *, seed: int = 0) -> SimulationResult:
+    return result_of(run(scene_of(text, seed=seed), until=hours * HOUR))
+
+
+def jobs_of(result: SimulationResult) -> dict[str, JobResult]:
+    return {each.name: each for each in result.jobs}
+
+
+def test_the_case_that_was_calculated_by_hand_comes_out_the_same():
+    result = simulated(case("reclaim.yaml"), 8)
+    jobs = jobs_of(result)
+    long, short = jobs["long"], jobs["short"]
+    assert (long.start_seconds, long.end_seconds, long.state) == (0.0, 10530.0, "done")
+    assert (long.waits_seconds, long.evictions, long.lost_gpu_seconds) == ((0.0, 1830.0), 1, 9600.0)
+    assert (short.start_seconds, short.end_seconds, short.waits_seconds) == (3630.0, 5430.0, (30.0,))
+    hours = {queue.name: queue.gpu_hours for queue in result.queues}
+    assert hours == {"all": 21.4, "guest": 19.4, "owner": 2.0}
+    expected = {
+        "utilisation": 0.334375,
+        "queueingDelayP50": 0.0,
+        "queueingDelayMax": 30.0,
+        "gangWaitMax": 30.0,
+        "completionMean": 6180.0,
+        "slowdownMax": 1.404,
+        "slowdownP50": 1.016667,
+        "fragmentation": 1.0,
+        "evictedGpus": 8.0,
+        "evictionCost": 2.666667,
+        "evictedPerGained": 2.0,
+    }
+    assert {name: result.value(name) for name in expected} == expected
+
+
+def test_the_same_seed_gives_the_same_result_bit_for_bit_and_another_seed_another():
+    text = cluster(2) + job("many", 2, arrival="poisson(rate=12/h, count=20)", duration="lognormal(median=20m, p95=2h)")
+    first, again, other = simulated(text, 8), simulated(text, 8), simulated(text, 8, seed=1)
+    assert first == again
+    assert first.decision_hash != other.decision_hash
+    assert len(first.jobs) == 20
+
+
+def test_a_cycle_is_decided_only_when_something_changed():
+    quiet = simulated(cluster() + job("one", 4, duration="1h"), 24)
+    assert quiet.value("cycles") == 1.0
+    # Nothing waits when `one` ends and when `two` ends; both arrive.
+    both = simulated(cluster() + job("one", 4, duration="1h") + job("two", 4, arrival="2h", duration="1h"), 24)
+    assert both.value("cycles") == 2.0
+
+
+def test_pods_of_a_job_work_each_for_itself():
+    text = cluster(1) + job("several", 4, spec="  parallelism: 3\n", duration="1h")
+    jobs = jobs_of(simulated(text, 4))
+    assert (jobs["several"].start_seconds, jobs["several"].end_seconds) == (0.0, 2 * HOUR)  # two pods, then one
+
+
+def test_a_gang_starts_together_and_works_only_while_all_of_it_runs():
+    text = cluster(1) + job("first", 4, duration="1h") + gang("both", pods=2, gpus=4, arrival="10m", duration="1h")
+    both = jobs_of(simulated(text, 4))["both"]
+    assert (both.start_seconds, both.end_seconds) == (HOUR, 2 * HOUR)
+    assert both.waits_seconds == (50 * 60.0,)
+
+
+def test_a_job_runs_as_many_pods_at_once_as_its_parallelism_until_all_completions_are_done():
+    text = cluster() + job("three", 8, spec="  completions: 3\n  parallelism: 2\n", duration="30m")
+    three = jobs_of(simulated(text, 4))["three"]
+    assert (three.end_seconds, three.state, three.pods) == (1.5 * HOUR, "done", 3)
+
+
+@pytest.mark.parametrize(
+    ("restarts", "state", "end"), [("2", "failed", 3 * 600.0 + 10.0 + 20.0), ("9", "running", None)]
+)
+def test_a_job_that_crashes_is_made_again_as_often_as_its_owner_retries(restarts: str, state: str, end: float | None):
+    text = cluster() + job("shaky", 8, duration="1h", fails_at="10m", restarts=restarts)
+    shaky = jobs_of(simulated(text, 1.1))["shaky"]
+    assert (shaky.state, shaky.end_seconds) == (state, end)
+    assert shaky.crashed_gpu_seconds >= 3 * 600.0 * 8
+
+
+def test_a_job_that_crashes_goes_on_from_its_checkpoint():
+    text = cluster() + job("saved", 8, duration="25m", fails_at="12m", checkpoint_every="5m")
+    # 10m of each 12m are saved: 12m, 10s, 12m, 20s, then the last 5m.
+    assert jobs_of(simulated(text, 2))["saved"].end_seconds == 12 * 60 + 10 + 12 * 60 + 20 + 5 * 60
+
+
+def test_replicas_come_and_go_by_their_steps():
+    text = cluster() + job("served", 2, kind="Deployment", replicas="0h:1, 1h:3, 2h:0")
+    result = simulated(text, 4)
+    assert result.queues[1].gpu_hours == round(2 * (2 * HOUR + 30 + 2 * (HOUR + 30)) / HOUR, 6)  # 30s of grace each
+    assert [each.state for each in result.jobs] == ["taken back"] * 3
+    assert [each.arrival_seconds for each in result.jobs] == [0.0, HOUR, HOUR]
+
+
+def test_who_never_starts_waits_until_the_end():
+    text = cluster() + job("first", 8, duration="9h") + job("second", 8, arrival="1h", duration="1h")
+    result = simulated(text, 4)
+    assert result.value("queueingDelayMax") == 3 * HOUR
+    assert jobs_of(result)["second"].state == "waiting"
+
+
+def test_shared_devices_are_held_as_they_were_granted():
+    share = ', annotations: {gpu-fraction: "0.5"}'
+    text = cluster(1, 1, 1) + "".join(
+        job(name, 0, duration="1h", more=share).replace('limits: {nvidia.com/gpu: "0"}', "{}") for name in "abc"
+    )
+    result = simulated(text.replace("resources: {{}}", "resources: {}"), 4)
+    ends = sorted(each.end_seconds or 0.0 for each in result.jobs)
+    assert ends == [HOUR, HOUR, 2 * HOUR]
+    assert result.value("utilisation") == pytest.approx(1.5 / 4)
+
+
+def test_every_metric_says_what_it_means():
+    result = simulated(cluster() + job("one", duration="1h"), 2)
+    assert all(metric.definition for metric in result.metrics.values())
+    assert all(isinstance(attrs.asdict(metric), dict) for metric in result.metrics.values())
