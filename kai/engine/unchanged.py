@@ -85,7 +85,7 @@ def holds_until(snapshot: Snapshot) -> float:
     Units: seconds since the epoch.
     """
     known = _known(snapshot).get(_turn_of(snapshot))
-    return known.until if known is not None and known.version is snapshot.lineage.version else snapshot.now
+    return known.until if known is not None and known.content is snapshot.lineage.content else snapshot.now
 
 
 def _known(snapshot: Snapshot) -> dict[bytes, _AtRest]:

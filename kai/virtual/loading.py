@@ -1,0 +1,104 @@
+"""Files to a scene: the workload, the cluster that it runs on, and what both are to be called in the result."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from kai.api.objects import ClusterObjects
+from kai.errors import InputError
+from kai.manifests import Finding
+from kai.simulation.archive import is_archive, read_archive
+from kai.simulation.case import cluster_of
+from kai.simulation.source import SUFFIXES, read_documents
+from kai.virtual.clusterfile import ClusterFile, read_cluster_file
+from kai.virtual.reading import Workload, read_workload
+from kai.virtual.scene import Inputs, Scene
+
+
+@attrs.frozen(kw_only=True)
+class Loaded:
+    """A scene, and what is doubtful about its files."""
+
+    scene: Scene
+    findings: tuple[Finding, ...] = ()
+
+
+def load_scene(workload: str, cluster: str | None, seed: int = 0) -> Loaded:
+    """Return the scene of a workload that is written as manifests, on the cluster of a file if one is given.
+
+    Raises: RefusedError with the place of each mistake, InputError where there is no job or no node.
+    """
+    documents = list(read_documents(workload))
+    file = ClusterFile(documents=()) if cluster is None else _cluster_file(cluster)
+    found = read_workload([*file.documents, *documents], seed)
+    objects = found.objects
+    more: dict[str, Any] = {}
+    if cluster is not None and is_archive(Path(cluster)):
+        objects, more = _on_snapshot(found, cluster)
+    if not objects.nodes:
+        raise InputError(f"{cluster or workload}: found no node; give a cluster with --cluster FILE")
+    scene = Scene(
+        title=Path(workload).resolve().stem,
+        objects=objects,
+        arrivals=lambda: found.plans,
+        jobs=len(found.plans),
+        span=found.plans[-1].arrival,
+        seed=seed,
+        began=found.began,
+        events=file.events,
+        faults=file.faults,
+        autoscale=file.autoscale,
+        inputs=Inputs(
+            workload=workload,
+            workload_sha256=sha256_of(Path(workload)),
+            cluster=cluster,
+            cluster_sha256=None if cluster is None else sha256_of(Path(cluster)),
+        ),
+        counts=found.counts,
+        notes=found.notes,
+        **more,
+    )
+    return Loaded(scene=scene, findings=found.findings)
+
+
+def _cluster_file(path: str) -> ClusterFile:
+    place = Path(path)
+    if is_archive(place):
+        return ClusterFile(documents=())
+    if place.is_dir():
+        return ClusterFile(documents=tuple(read_documents(path)))
+    try:
+        return read_cluster_file(place.read_bytes(), path)
+    except OSError as error:
+        raise InputError(f"{path}: found {error.strerror or error}, expected a cluster file") from None
+
+
+def _on_snapshot(found: Workload, path: str) -> tuple[ClusterObjects, dict[str, Any]]:
+    """Return the cluster of a snapshot with what the workload brings along; its pods stay."""
+    case = cluster_of(read_archive(Path(path), path))
+    brought = {field.name: getattr(found.objects, field.name) for field in attrs.fields(ClusterObjects)}
+    placed = tuple(pod for pod in case.objects.pods if pod.spec.node_name)
+    objects = attrs.evolve(case.objects, pods=placed)
+    merged = {name: (*getattr(objects, name), *values) for name, values in brought.items() if values}
+    return attrs.evolve(objects, **merged), {"configuration": case.configuration, "settings": case.settings}
+
+
+def sha256_of(path: Path) -> str | None:
+    """Return the SHA-256 of a file, or of all manifests of a folder; None for what is no file."""
+    files: Sequence[Path] = [path]
+    if path.is_dir():
+        files = sorted(each for each in path.rglob("*") if each.suffix in SUFFIXES and each.is_file())
+    found = hashlib.sha256()
+    for file in files:
+        if not file.is_file():
+            return None
+        found.update(file.read_bytes())
+    return found.hexdigest()
+
+
+__all__ = ["Loaded", "load_scene", "sha256_of"]
