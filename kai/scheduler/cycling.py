@@ -93,6 +93,10 @@ class Done:
     """After how many cycles every group was considered once."""
     restless: bool
     """Whether something may change by the mere passing of time: pods wait, or a gang is stale."""
+    objects: ClusterObjects
+    """What was decided on."""
+    decided: tuple[Decision, ...] = ()
+    """All decisions, in their order."""
     again: bool = False
     """Whether another cycle is to follow at once: objects were left out to find the one that made cycles fail."""
 
@@ -112,6 +116,7 @@ class Stream:
     snapshot: Snapshot | None = None
     groups: dict[str, tuple[int, int]] = attrs.field(factory=dict)
     count: int = 0
+    decided: list[Decision] = attrs.field(factory=list)
     _waiting: deque[Decided] = attrs.field(factory=deque)
     _is_told: bool = False
 
@@ -124,6 +129,7 @@ class Stream:
         if self.snapshot is None:
             raise AbandonedError("a statement was made before there was a snapshot")
         self.count += len(decisions)
+        self.decided += decisions
         self._tally(decisions, self.snapshot)
         if self.log is not None:
             self.log.decided(decisions, self.snapshot, self.number, self.observer.action)
@@ -346,6 +352,8 @@ class Cycles:
             decisions=stream.count,
             turns=snapshot.crowds.turns,
             restless=waits or any(account.stale for account in overall.groups),
+            objects=given.objects,
+            decided=tuple(stream.decided),
         )
 
     def _explain(self, snapshot: Snapshot, report: CycleReport, attend: Callable[[int], None]) -> Overall:

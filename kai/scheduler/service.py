@@ -74,6 +74,8 @@ class Scheduler:
     """Where decisions are written down; None for nowhere."""
     number: int = 0
     """The number of the last cycle of this process."""
+    onlooker: Callable[[Done | None, float], None] = lambda _, __: None
+    """Is given each cycle that came to its end, with its seconds, or None once another process leads."""
     _failures: int = 0
     _common: str = ""
     """Where the error is that most groups are known to be set aside for; "" if there is none."""
@@ -150,6 +152,7 @@ class Scheduler:
         finally:
             self.metrics.leads.set(0)
             self.outbox.end()
+            self.onlooker(None, 0.0)
 
     # --- Cycles --------------------------------------------------------------------------------------------------
 
@@ -286,6 +289,8 @@ class Scheduler:
         if self.decisions is not None:
             self.decisions.refused(outcome.snapshot, outcome.report, self.number)
         self.outbox.publish(Told(outcome.overall))
+        if not outcome.again:
+            self.onlooker(outcome, seconds)
         counts = {name: count for name, count in outcome.report.counts.items() if count}
         (log.info if counts else log.debug)("cycle", seconds=round(seconds, 4), **counts)
 

@@ -115,16 +115,19 @@ class Explainer:
     Cost: for each job as many more cycles as it is allowed, and up to MOST_DECISIONS for all of them.
     """
 
-    def __init__(self, outcome: Outcome, seen: Overview) -> None:
-        """Look at an outcome and its overview."""
+    def __init__(
+        self, outcome: Outcome, seen: Overview, *, lines: Iterable[JobLine] = (), most: int = MOST_DECISIONS
+    ) -> None:
+        """Look at an outcome and its overview; ``lines`` are its jobs, where they are known already."""
         cycle = outcome.last
         self._outcome = outcome
         self._seen = seen
         self._objects = _objects_before(outcome)
         settings = outcome.case.settings
         self._teller = Teller(cycle.snapshot, outcome.profile, cycle.report, declared_in(self._objects, settings))
-        self._trials = Trials(outcome.profile, settings, cycle, MOST_DECISIONS)
+        self._trials = Trials(outcome.profile, settings, cycle, most)
         self._starts = Starts(cycle, self._objects)
+        self._given = tuple(lines)
         self._rows = {(group.namespace, group.name): row for row, group in enumerate(cycle.snapshot.groups)}
         self._sources = {(each.metadata.namespace, each.metadata.name): each for each in self._objects.pod_groups}
         self._pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in self._objects.pods}
@@ -205,7 +208,7 @@ class Explainer:
     @cached_property
     def _lines(self) -> Mapping[str, JobLine]:
         """Since when jobs wait, and their places in line, by ``namespace/name``."""
-        return {line.job.key: line for line in job_lines(self._outcome, self._seen)}
+        return {line.job.key: line for line in self._given or job_lines(self._outcome, self._seen)}
 
     @cached_property
     def _members(self) -> Mapping[GroupKey, list[tuple[str, str]]]:

@@ -17,6 +17,16 @@ WORTH_LOADING: Final = 50_000
 Measured on the lab: loading takes 1.6 seconds of processor, and so do 50,000 pairs at 31 microseconds.
 """
 _PACE: Final = Pace(WORTH_LOADING)
+_HOSTS: Final[list[str]] = []
+"""The roles of this process that settle how kernels run, so that nothing here does."""
+
+
+def leave_to(host: str) -> None:
+    """Leave it to a service of this process how kernels run: its cycles and what is decided here run beside each other.
+
+    Two that settle it would switch it under each other's feet.
+    """
+    _HOSTS.append(host)
 
 
 def settle_for(objects: ClusterObjects, profile: Profile) -> None:
@@ -34,8 +44,10 @@ def settle_on(snapshot: Snapshot, profile: Profile) -> None:
 
 
 def _settle(work: int, profile: Profile) -> None:
+    if _HOSTS:
+        return
     modules = tuple(type(use.plugin).__module__ for use in profile.plugins)
     _PACE.settle(work, modules, lambda done, total: report(COMPILING, done, total))
 
 
-__all__ = ["COMPILING", "WORTH_LOADING", "settle_for", "settle_on"]
+__all__ = ["COMPILING", "WORTH_LOADING", "leave_to", "settle_for", "settle_on"]

@@ -16,7 +16,8 @@ import socket
 import ssl
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Final, TypeAlias
 
 import anyio
@@ -64,6 +65,9 @@ class Request:
     peer: str
     """The address that asks."""
     body: bytes = b""
+    query: Mapping[str, str] = attrs.field(factory=dict)
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    """By name, in whatever case."""
 
 
 @attrs.frozen(kw_only=True)
@@ -74,6 +78,8 @@ class Response:
     status: int = 200
     content_type: str = "text/plain; charset=utf-8"
     headers: Mapping[str, str] = attrs.field(factory=dict)
+    pieces: AsyncGenerator[bytes, None] | None = None
+    """A body that is made while it is sent, in place of ``body``: a piece is asked for once the last one went."""
 
 
 Respond: TypeAlias = Callable[[Request], Awaitable[Response]]
@@ -306,10 +312,31 @@ class _Reception(web.Server):
         finally:
             visit.is_busy = False
             self._hold(visit, -visit.held)
+        if found.pieces is not None:
+            return await self._send(request, visit, found, found.pieces)
         keeps = self._limits.rest_seconds > 0 and found.status == 200
         if protocol in self._visits:
             self._set_deadline(protocol, visit, self._limits.rest_seconds if keeps else self._limits.answer_seconds)
         return _made(found) if keeps else _closing(found)
+
+    async def _send(
+        self, request: web.BaseRequest, visit: _Visit, found: Response, pieces: AsyncGenerator[bytes, None]
+    ) -> web.StreamResponse:
+        """Send a body piece by piece; a client that takes none for too long ends with its connection."""
+        visit.is_busy = True
+        try:
+            response = web.StreamResponse(status=found.status, headers=_headers(found))
+            response.force_close()
+            async with aclosing(pieces):
+                await response.prepare(request)
+                async for piece in pieces:
+                    if request.protocol in self._visits:
+                        self._set_deadline(request.protocol, visit, self._limits.answer_seconds)
+                    await response.write(piece)
+            await response.write_eof()
+        finally:
+            visit.is_busy = False
+        return response
 
     async def _answer(self, request: web.BaseRequest, visit: _Visit) -> Response:
         try:
@@ -317,7 +344,15 @@ class _Reception(web.Server):
             if body is None:
                 return Response(status=413, body=b"found a request of excessive size\n")
             path = request.raw_path.partition("?")[0]
-            return await self._respond(Request(method=request.method, path=path, peer=visit.peer, body=body))
+            asked = Request(
+                method=request.method,
+                path=path,
+                peer=visit.peer,
+                body=body,
+                query=request.query,
+                headers=request.headers,
+            )
+            return await self._respond(asked)
         except (web.RequestPayloadError, HttpProcessingError, ConnectionError):
             return Response(status=400, body=b"found a body that does not end as it should\n")
         except Exception:  # noqa: BLE001 - a request is a unit of work, and ends nothing but itself
@@ -348,8 +383,12 @@ class _Reception(web.Server):
 
 
 def _made(found: Response) -> web.Response:
+    return web.Response(status=found.status, body=found.body, headers=_headers(found))
+
+
+def _headers(found: Response) -> dict[str, str]:
     headers = {"Content-Type": found.content_type, "X-Content-Type-Options": "nosniff", "Server": "kai"}
-    return web.Response(status=found.status, body=found.body, headers={**headers, **found.headers})
+    return {**headers, **found.headers}
 
 
 def _closing(found: Response) -> web.Response:

@@ -11,7 +11,7 @@ from kai.wording import first_of
 
 if TYPE_CHECKING:
     from kai.explain.phrases import Words
-    from kai.simulation.entitlement import Entitlement, Part
+    from kai.simulation.entitlement import Entitlement
     from kai.simulation.overview import Job
 
 _MOST_SIBLINGS = 6
@@ -28,30 +28,9 @@ class QueueAnswer:
 
     def fields(self) -> dict[str, Any]:
         """Return the division. Units: GPUs in devices, CPU in millicores."""
-        found, unit = self.found, _unit(self.found)
-        return {
-            "subject": {"kind": "Queue", "name": found.queue},
-            "summary": self.summary,
-            "reason": None,
-            "parent": found.parent or None,
-            "resource": found.resource,
-            "total": found.total / unit,
-            "fairShare": round(found.share / unit, 3),
-            "used": found.used / unit,
-            "requested": found.asks / unit,
-            "siblings": [_sibling(part, unit) for part in found.siblings],
-            "fairShareSteps": [
-                {
-                    "step": step.step,
-                    "total": round(step.total / unit, 3),
-                    "given": round(step.given / unit, 3),
-                    "formula": step.formula,
-                }
-                for step in found.steps
-            ],
-            "pastUsageCounts": found.with_history,
-            "waiting": [{"namespace": job.namespace, "name": job.name} for job in self.waiting],
-        }
+        from kai.documents.entitlements import entitlement_values
+
+        return entitlement_values(self.found, self.waiting)
 
     def names(self) -> list[str]:
         """Return the queue."""
@@ -60,29 +39,16 @@ class QueueAnswer:
     @property
     def summary(self) -> str:
         """The answer in one sentence."""
-        own, found = self.found.own, self.found
-        share = self._amount(found.share)
-        what = f"{found.queue} is entitled to {share}"
-        if not found.asks:
-            return f"{what}: it asks for nothing."
-        quota, surplus, rest = (step.given for step in found.steps)
-        more = surplus + rest
-        if own.quota is None:
-            return f"{what}: its quota is unlimited, and it asks for {self._amount(found.asks)}."
-        if found.share >= found.asks:
-            return f"{what}: all that it asks for" + (", within its quota." if more <= 0 else f", {self._extra(more)}.")
-        if more > 0:
-            return f"{what}: its quota of {self._amount(quota)}, {self._extra(more)}."
-        if own.limit is not None and own.limit <= found.share:
-            return f"{what}: its limit allows no more."
-        if quota < own.quota:
-            return f"{what}: that is all there is, less than its quota of {self._amount(own.quota)}."
-        return f"{what}: its quota is {self._amount(own.quota)} and nothing is left to share out."
+        from kai.documents.entitlements import entitled
+
+        return entitled(self.found)
 
     def text(self, console: Console) -> str:
         """Return the answer, the division, and who waits."""
+        from kai.explain.phrases import quantity
+
         found = self.found
-        whole = f"{self._amount(found.total)} in {found.parent or 'the cluster'}"
+        whole = f"{quantity(round(found.total), found.resource)} in {found.parent or 'the cluster'}"
         rows = [["  QUEUE", "ASKS", "QUOTA", "WEIGHT", "USED", "FAIR SHARE"]]
         others = sorted(found.siblings, key=lambda part: (part.name != found.queue, -part.given, part.name))
         for part in others[:_MOST_SIBLINGS]:
@@ -115,14 +81,6 @@ class QueueAnswer:
             names = first_of([job.title for job in self.waiting], _MOST_NAMED)
             lines.append(f"{len(self.waiting)} of its jobs {'wait' if len(self.waiting) > 1 else 'waits'}: {names}")
         return lines or ["It has all that it asks for."]
-
-    def _extra(self, amount: float) -> str:
-        return f"and {self._amount(amount)} of what others leave"
-
-    def _amount(self, amount: float) -> str:
-        from kai.explain.phrases import quantity
-
-        return quantity(round(amount), self.found.resource)
 
     def _plain(self, amount: float) -> str:
         return f"{round(amount / _unit(self.found), 3):g}"
@@ -157,20 +115,6 @@ class LeftOutAnswer:
 
 def _unit(found: "Entitlement") -> float:
     return 1000.0 if found.resource == "gpu" else 1.0
-
-
-def _sibling(part: "Part", unit: float) -> dict[str, Any]:
-    return {
-        "name": part.name,
-        "requested": part.asks / unit,
-        "quota": None if part.quota is None else part.quota / unit,
-        "limit": None if part.limit is None else part.limit / unit,
-        "weight": part.weight,
-        "priority": part.priority,
-        "usage": part.usage,
-        "used": part.used / unit,
-        "fairShare": round(part.given / unit, 3),
-    }
 
 
 __all__ = ["LeftOutAnswer", "QueueAnswer"]

@@ -113,6 +113,9 @@ OWN: Final[Mapping[str, tuple[Row, ...]]] = {
         ("decision-log", "text", ""),
         ("decision-log-megabytes", "whole", 64),
         ("decision-log-files", "whole", 4),
+        ("dashboard", "address", ""),
+        ("dashboard-auth", "text", "local"),
+        ("dashboard-cert-dir", "text", ""),
     ),
     BINDER: (
         ("resource-reservation-service-account", "text", names.RESERVATION_APP),

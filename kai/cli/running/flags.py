@@ -16,6 +16,8 @@ from kai.errors import ConfigError
 
 _SAME: Final = (("metrics-bind-address", "listen-address", "metrics-listen-address"),)
 """Flags that say the same of different roles, since KAI-Scheduler's programs have different names for it."""
+_ALONE: Final = {"truth": "true", "address": "127.0.0.1:8085"}
+"""What a flag means that stands alone, by its kind; others take the next word."""
 _TRUTHS: Final = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
@@ -83,8 +85,8 @@ def read_flags(
         if flag is None:
             raise ConfigError(_unknown(name, flags))
         if not equals:
-            if flag.kind == "truth":
-                text = "true"
+            if flag.kind in _ALONE:
+                text = _ALONE[flag.kind]
             elif rest:
                 text = rest.pop(0)
             else:
@@ -206,6 +208,7 @@ def _verbosity(text: str, place: str) -> object:
 
 _READERS: Final[Mapping[str, Callable[[str, str], object]]] = {
     "text": _text,
+    "address": _text,
     "truth": _truth,
     "whole": _whole,
     "number": _number,

@@ -115,6 +115,17 @@ MEANINGS: Final[Mapping[str, str]] = {
     ),
     "decision-log-megabytes": "ours. At which size a new file of decisions is begun",
     "decision-log-files": "ours. How many files of decisions are kept, the newest included",
+    "dashboard": (
+        "ours. Where the dashboard and /api/v1 are answered; alone it is 127.0.0.1:8085, without the flag they are not"
+    ),
+    "dashboard-auth": (
+        "ours. token asks readers for a token of the cluster and shows what its owner may list; local, the default, "
+        "asks for none and is refused where others could reach the address"
+    ),
+    "dashboard-cert-dir": (
+        "ours. The folder with tls.crt and tls.key with which the dashboard is encrypted; they are read again when "
+        "they change"
+    ),
     "resource-reservation-service-account": "as whom they run",
     "resource-reservation-pod-image": "their image; without the flag that of kai's own pod, with the command reserve",
     "resource-reservation-allocation-timeout": "seconds to wait for one to say which GPU it got",

@@ -22,6 +22,7 @@ from kai.api.core import ConfigMap
 from kai.api.kinds import ApiObject
 from kai.api.pod import Pod
 from kai.api.queue import Queue
+from kai.cli.running.dashboards import Board, Place, make_board, wanted_dashboard
 from kai.cli.running.flags import Given
 from kai.cli.running.lives import Life
 from kai.cli.running.roleflags import ADMISSION, BINDER, FLAGS, LEASES, SCHEDULER, TOGETHER
@@ -137,6 +138,7 @@ class Process:
         for name in self.roles:
             if name == SCHEDULER:
                 plan.settings = scheduler_settings(self._with_namespace())
+                plan.dashboard = wanted_dashboard(given)
                 for note in plan.settings.configuration.notes:
                     structlog.get_logger().warning("configuration", note=note)
             elif name == ADMISSION:
@@ -182,6 +184,7 @@ class Process:
         local: dict[str, Route] = {}
         bare: tuple[str, ...] = ()
         work: list[Callable[[], Any]] = []
+        board: Board | None = None
         if plan.settings is not None:
             from kai.scheduler.service import make_scheduler
 
@@ -198,9 +201,14 @@ class Process:
             self.probes.add_note(SCHEDULER, scheduler.note)
             local, bare = scheduler.routes(), scheduler.metrics.bare.names
             work.append(scheduler.run)
+            if plan.dashboard is not None:
+                board = make_board(plan.dashboard, scheduler, plan.settings, connection, self._facts(connection))
         async with anyio.create_task_group() as tasks:
             for address, routes in self._listeners(local, bare).items():
                 await tasks.start(listen, address, routes)
+            if board is not None:
+                port = await tasks.start(board.run)
+                structlog.get_logger().info("dashboard", host=board.place.address.host, port=port)
             tasks.start_soon(connection.run)
             if plan.certificate is not None:
                 from kai.admission.serving import serve_webhooks
@@ -218,6 +226,22 @@ class Process:
             if connection.leadership is not None:
                 await connection.leadership.give_back()
             tasks.cancel_scope.cancel()
+
+    def _facts(self, connection: Connection) -> Callable[[], list[tuple[str, str, bool]]]:
+        """Return how to learn how this process is, for people: what is looked at, how it is, whether that is right."""
+
+        def facts() -> list[tuple[str, str, bool]]:
+            problems = self.probes.problems()
+            calls = sum(connection.sender.sent.values())
+            leadership = connection.api.leadership
+            return [
+                ("ready", "; ".join(f"{name}: {why}" for name, why in problems.items()) or "yes", not problems),
+                ("leads as", "" if leadership is None else leadership.identity, True),
+                ("API calls", f"{calls}", True),
+                ("newest word of the API server", f"{connection.store.age():.0f}s ago", connection.store.age() < 75),
+            ]
+
+        return facts
 
     def _listeners(self, local: Mapping[str, Route], bare: Iterable[str]) -> dict[Address, dict[str, Route]]:
         """Return what is answered where; paths that meet on one port share its listener.
@@ -259,6 +283,8 @@ class _Plan:
     """Kinds that are needed besides those of roles."""
     certificate: CertificateSource | None = None
     """Where the certificate of the webhooks comes from; None where none are served."""
+    dashboard: Place | None = None
+    """Where the dashboard is served; None for nowhere."""
 
     def component(self, scheduler_name: str) -> str:
         """Return under which name events are reported."""

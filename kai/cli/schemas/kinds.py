@@ -349,8 +349,41 @@ class Versions(Document):
     python: str
 
 
+# --- Cycles --------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class CycleItem:
+    """One cycle: how long it and its phases took, and how many pods were started, held, evicted or moved."""
+
+    number: int
+    time: str
+    seconds: float
+    phases: Mapping[str, float]
+    decisions: Mapping[str, int]
+
+
+@attrs.frozen(kw_only=True)
+class CycleList(Document):
+    """The last cycles of the service, the newest first (``/api/v1/cycles``)."""
+
+    items: tuple[CycleItem, ...]
+
+
 KINDS: Final = {
     cls.__name__: cls
-    for cls in (JobList, QueueList, NodeList, *WHY_KINDS, Plan, Comparison, Decision, Findings, Snapshot, Versions)
+    for cls in (
+        JobList,
+        QueueList,
+        NodeList,
+        CycleList,
+        *WHY_KINDS,
+        Plan,
+        Comparison,
+        Decision,
+        Findings,
+        Snapshot,
+        Versions,
+    )
 }
 """The kinds that ``kai version --schema`` prints, by name."""

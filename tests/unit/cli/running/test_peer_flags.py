@@ -173,6 +173,9 @@ OURS = {
     "decision-log",
     "decision-log-megabytes",
     "decision-log-files",
+    "dashboard",
+    "dashboard-auth",
+    "dashboard-cert-dir",
 }
 OURS |= {"webhook-cert-dir", "webhook-certificate-lifetime", "webhook-secret"}
 EACH = [(role, name) for role, flags in PEER.items() for name in flags]

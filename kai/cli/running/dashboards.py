@@ -1,0 +1,167 @@
+"""The dashboard of a process: where it listens, who may read it, and how the scheduler's cycles get there.
+
+What serves it is imported where it is served: most processes start without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import attrs
+import structlog
+
+from kai.cli.running.flags import Given
+from kai.cluster.connect import Connection
+from kai.errors import ConfigError
+from kai.telemetry.listener import Address, is_local, read_address
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskStatus
+
+    from kai.dashboard.feed import Feed
+    from kai.dashboard.server import Dashboard
+    from kai.engine.profile import Profile
+    from kai.scheduler.cycling import Done
+    from kai.scheduler.service import Scheduler
+    from kai.scheduler.settings import SchedulerSettings
+
+FLAG: Final = "dashboard"
+_AUTH: Final = ("local", "token")
+_SNAPSHOT: Final = "/get-snapshot"
+Facts = Callable[[], Sequence[tuple[str, str, bool]]]
+"""Returns how the process is: what is looked at, how it is, and whether that is right."""
+
+
+@attrs.frozen(kw_only=True)
+class Place:
+    """Where a dashboard is served, and to whom."""
+
+    address: Address
+    asks_for_tokens: bool
+    certificate: Path | None
+
+
+def wanted_dashboard(given: Given) -> Place | None:
+    """Return where flags want the dashboard; None for nowhere.
+
+    Raises: ConfigError for one that others could reach and that asks for no token.
+    """
+    address = read_address(given.text(FLAG), f"--{FLAG}")
+    auth, folder = given.text("dashboard-auth"), given.text("dashboard-cert-dir")
+    if auth not in _AUTH:
+        raise ConfigError(f"--dashboard-auth: found {auth!r}, expected one of {', '.join(_AUTH)}")
+    if address is None:
+        return None
+    is_own = address.host == "localhost" or is_local(address.host)
+    if auth != "token" and not is_own:
+        wanted = "--dashboard-auth=token beside it, or an address of this machine such as 127.0.0.1:8085"
+        raise ConfigError(f"--{FLAG}: found {address}, which others can reach, expected {wanted}")
+    if not is_own and not folder:
+        log = structlog.get_logger()
+        log.warning("dashboard without encryption", address=str(address), flag="--dashboard-cert-dir")
+    return Place(address=address, asks_for_tokens=auth == "token", certificate=Path(folder) if folder else None)
+
+
+class Board:
+    """A dashboard that is ready to be served."""
+
+    def __init__(self, place: Place, feed: Feed, dashboard: Dashboard) -> None:
+        """Serve ``dashboard`` at ``place``; it shows what ``feed`` is given."""
+        self.place = place
+        self.feed = feed
+        self.dashboard = dashboard
+
+    async def run(self, *, task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Serve it until cancelled; the task's start is told the port.
+
+        Raises: ConfigError if the port is not free, or the certificate is none.
+        """
+        from kai.dashboard.server import LIMITS
+        from kai.telemetry.connections import serve
+
+        address, respond = self.place.address, self.dashboard.respond
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.feed.run)
+            if self.place.certificate is None:
+                await serve(address.host, address.port, respond, LIMITS, task_status=task_status)
+                return
+            from kai.admission.serving import Certificate, CertificateOfFiles
+
+            identity = CertificateOfFiles(Certificate(folder=self.place.certificate))
+            await identity.ready()
+            tasks.start_soon(identity.keep)
+            await serve(
+                address.host, address.port, respond, LIMITS, context=lambda: identity.context, task_status=task_status
+            )
+
+
+def make_board(
+    place: Place, scheduler: Scheduler, settings: SchedulerSettings, connection: Connection, facts: Facts
+) -> Board:
+    """Return the dashboard of a scheduler, which from now on gives it every cycle.
+
+    Raises: ConfigError where the packages for its pages are not installed.
+    """
+    from kai.cluster.reviews import Reviews
+    from kai.configuration.reading import make_profile
+    from kai.dashboard.access import LocalAccess, TokenAccess
+    from kai.dashboard.desk import Desk
+    from kai.dashboard.feed import Feed
+    from kai.dashboard.server import Dashboard
+    from kai.simulation.pace import leave_to
+
+    leave_to("scheduler")
+    feed = Feed()
+    desk = Desk(feed, connection.clock)
+    access = TokenAccess(Reviews(connection.sender.send, connection.clock)) if place.asks_for_tokens else LocalAccess()
+    dashboard = Dashboard(
+        desk=desk,
+        access=access,
+        is_encrypted=place.certificate is not None,
+        snapshot=scheduler.routes()[_SNAPSHOT].answer,
+    )
+    # Plugins of its own: those of a cycle are at work in another thread.
+    scheduler.onlooker = _onlooker(feed, make_profile(settings.configuration), settings)
+    del facts
+    return Board(place, feed, dashboard)
+
+
+def _onlooker(feed: Feed, profile: Profile, settings: SchedulerSettings) -> Callable[[Done | None, float], None]:
+    from kai.dashboard.feed import Moment
+    from kai.simulation.case import Case, Origin
+    from kai.simulation.run import Cycle, Outcome
+
+    def look(done: Done | None, seconds: float) -> None:
+        if done is None:
+            feed.hide()
+            return
+        case = Case(
+            name="service",
+            title="service",
+            objects=done.objects,
+            now=done.snapshot.now,
+            configuration=settings.configuration,
+            settings=settings.intake,
+            origin=Origin(type="service"),
+        )
+        number = done.snapshot.revision
+        cycle = Cycle(number=number, snapshot=done.snapshot, report=done.report, decisions=done.decided)
+        failing = tuple(f"{each.plugin}.{each.hook}" for each in done.report.failures)
+        phases: Mapping[str, float] = {str(name): took for name, took in done.seconds.items()}
+        feed.show(
+            Moment(
+                outcome=Outcome(case=case, profile=profile, cycles=(cycle,)),
+                took=seconds,
+                phases=phases,
+                groups=done.groups,
+                plugins_failing=failing,
+            )
+        )
+
+    return look
+
+
+__all__ = ["FLAG", "Board", "Facts", "Place", "make_board", "wanted_dashboard"]

@@ -1,0 +1,197 @@
+"""The JSON twin: what the commands print for machines, of the last cycle, for whoever may see it.
+
+`answer` computes, and belongs in a thread; the same path and scope of a moment are computed once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from kai.api.times import instant_text
+from kai.dashboard.access import missing_rights
+from kai.dashboard.feed import CycleLine
+from kai.dashboard.look import Look
+from kai.dashboard.scope import FOREIGN_QUEUE
+from kai.documents.entitlements import entitlement_values
+from kai.documents.explanations import eviction, explanation, settled_values
+from kai.documents.jobs import job_values
+from kai.documents.nodes import node_values
+from kai.documents.queues import queue_items
+from kai.simulation.assumptions import assumptions
+from kai.simulation.explanation import Fold
+from kai.telemetry.connections import Response
+
+ROOT: Final = "/api/v1"
+PATHS: Final = ("jobs", "jobs/NAMESPACE/NAME", "queues", "queues/NAME", "nodes", "waiting", "cycles")
+_PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
+    "jobs": frozenset({"namespace", "queue", "state"}),
+    "queues": frozenset({"queue"}),
+    "nodes": frozenset(),
+    "waiting": frozenset({"namespace"}),
+    "cycles": frozenset(),
+}
+_BODY: Final = "application/json"
+
+
+@attrs.frozen(kw_only=True)
+class Question:
+    """What is asked: the parts of a path behind the root, and the parameters that it knows."""
+
+    parts: tuple[str, ...]
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def namespace(self) -> str:
+        """The one namespace that is asked about; "" for all."""
+        if self.parts[:1] == ("jobs",) and len(self.parts) == 3:
+            return self.parts[1]
+        return dict(self.parameters).get("namespace", "")
+
+
+def question_of(path: str, query: Mapping[str, str]) -> Question | Response:
+    """Return what a request asks, or the answer to one that asks for nothing there is."""
+    parts = tuple(part for part in path.removeprefix(ROOT).split("/") if part)
+    if not parts:
+        return as_json({"paths": [f"{ROOT}/{each}" for each in PATHS]})
+    known = _PARAMETERS.get(parts[0])
+    if known is None or len(parts) > 3 or (len(parts) > 1 and parts[0] not in {"jobs", "queues"}):
+        return problem(404, f"found {path}, expected one of {', '.join(f'{ROOT}/{each}' for each in PATHS)}")
+    if parts[0] == "jobs" and len(parts) == 2:
+        return problem(404, f"found {path}, expected {ROOT}/jobs/NAMESPACE/NAME")
+    unknown = sorted(set(query) - known)
+    if unknown:
+        wanted = f"one of {', '.join(sorted(known))}" if known else "none"
+        return problem(400, f"parameter: found {unknown[0][:80]!r}, expected {wanted}")
+    return Question(parts=parts, parameters=tuple(sorted((name, query[name]) for name in known & set(query))))
+
+
+def answer(look: Look, question: Question, cycles: tuple[CycleLine, ...] = ()) -> Response:
+    """Return the answer to a question, from one moment. Cost: seconds in a large cluster; not for the event loop."""
+    parameters = dict(question.parameters)
+    match question.parts:
+        case ("jobs",):
+            return _jobs(look, parameters)
+        case ("jobs", namespace, name):
+            return _job(look, namespace, name)
+        case ("queues", *rest):
+            return _queues(look, rest[0] if rest else parameters.get("queue", ""), is_one=bool(rest))
+        case ("nodes",):
+            refused = missing_rights(look.scope, ["nodes"])
+            if refused:
+                return problem(403, f"not allowed to {refused}")
+            return as_json(look.document("NodeList", {"items": [node_values(node) for node in look.nodes]}))
+        case ("waiting",):
+            return _waiting(look, parameters)
+        case _:
+            return as_json(look.document("CycleList", {"items": [cycle_values(each) for each in reversed(cycles)]}))
+
+
+def _jobs(look: Look, parameters: Mapping[str, str]) -> Response:
+    namespace, queue, state = (parameters.get(each, "") for each in ("namespace", "queue", "state"))
+    if namespace and not look.scope.sees(namespace):
+        return problem(403, f"not allowed to list podgroups in namespace {namespace[:80]}")
+    if refused := missing_rights(look.scope, ["podgroups"]):
+        return problem(403, f"not allowed to {refused} in any namespace")
+    below = look.seen.queues_below(queue) if queue else frozenset[str]()
+    items = [
+        job_values(line)
+        for line in look.lines
+        if namespace in {"", line.job.namespace}
+        and (not queue or line.job.queue in below)
+        and (not state or line.job.state.lower() == state.lower() or (state == "waiting" and line.waits))
+    ]
+    return as_json(look.document("JobList", {"items": items}))
+
+
+def _job(look: Look, namespace: str, name: str) -> Response:
+    if not look.scope.sees(namespace):
+        return problem(403, f"not allowed to list podgroups in namespace {namespace[:80]}")
+    line = look.find(namespace, name)
+    if line is None:
+        return problem(404, f"found no job {name[:80]} in namespace {namespace[:80]}")
+    return as_json(look.document("Explanation", explanation_fields(look, namespace, name)))
+
+
+def explanation_fields(look: Look, namespace: str, name: str) -> dict[str, Any]:
+    """Return the explanation of a job that the reader may see, as ``kai why`` prints it."""
+    line = look.find(namespace, name)
+    if line is None:
+        return {}
+    told = look.explain(line)
+    fields = settled_values(line.job) if told is None else explanation(Fold(explanation=told))
+    mine = [each for each in look.evictions if each.job == line.job.key]
+    case = look.outcome.case
+    return {
+        **fields,
+        "evicted": [eviction(each) for each in mine],
+        "assumptions": list(assumptions(case.objects)),
+    }
+
+
+def _queues(look: Look, queue: str, *, is_one: bool) -> Response:
+    if refused := missing_rights(look.scope, ["queues"]):
+        return problem(403, f"not allowed to {refused}")
+    if queue and not look.scope.reads(queue):
+        return problem(403, f"not allowed to get queue {queue[:80]}")
+    if is_one:
+        found = look.entitlement(queue)
+        if found is None:
+            return problem(404, f"found no queue {queue[:80]}")
+        below = look.seen.queues_below(queue)
+        waiting = [line.job for line in look.lines if line.waits and line.job.queue in below]
+        return as_json(look.document("QueueExplanation", entitlement_values(found, waiting)))
+    below = look.seen.queues_below(queue) if queue else frozenset[str]()
+    lines = [line for line in look.queues if not queue or line.name in below]
+    items = queue_items(lines, look.outcome.last.snapshot.queues)
+    for item in items:
+        if item["parent"] == FOREIGN_QUEUE:
+            item["parent"] = None
+    return as_json(look.document("QueueList", {"items": items}))
+
+
+def _waiting(look: Look, parameters: Mapping[str, str]) -> Response:
+    namespace = parameters.get("namespace", "")
+    if (namespace and not look.scope.sees(namespace)) or missing_rights(look.scope, ["podgroups"]):
+        where = f"namespace {namespace[:80]}" if namespace else "any namespace"
+        return problem(403, f"not allowed to list podgroups in {where}")
+    fields = {"items": [explanation(each) for each in look.folds(namespace)], "assumptions": []}
+    return as_json(look.document("ExplanationList", fields))
+
+
+def cycle_values(line: CycleLine) -> dict[str, Any]:
+    """Return one cycle as plain values."""
+    return {
+        "number": line.number,
+        "time": instant_text(line.time),
+        "seconds": round(line.took, 6),
+        "phases": {name: round(seconds, 6) for name, seconds in line.phases.items()},
+        "decisions": dict(line.counts),
+    }
+
+
+def as_json(document: Mapping[str, Any], status: int = 200) -> Response:
+    """Return a document as an answer."""
+    body = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return Response(status=status, body=body, content_type=_BODY)
+
+
+def problem(status: int, why: str) -> Response:
+    """Return what is wrong, as an answer."""
+    return as_json({"error": why}, status)
+
+
+__all__ = [
+    "PATHS",
+    "ROOT",
+    "Question",
+    "answer",
+    "as_json",
+    "cycle_values",
+    "explanation_fields",
+    "problem",
+    "question_of",
+]

@@ -1,0 +1,186 @@
+"""The last cycle as readers see it, and a little of what came before: what just happened, and how long cycles took.
+
+A cycle hands over what it has and goes on. Whoever reads waits for a newer revision; what is between two looks is
+skipped, however slow a reader is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import anyio
+import attrs
+from anyio import to_thread
+
+from kai.api.wire import EMPTY
+from kai.framework.decisions import Bind, Evict, Nominate
+from kai.model.axis import GPU, GPU_UNIT
+from kai.simulation.run import Outcome
+
+_CYCLES: Final = 120
+_HAPPENINGS: Final = 400
+_MOST_OF_ONE_CYCLE: Final = 100
+_MOST_PENDING: Final = 8
+_MOST_NODES: Final = 8
+
+
+@attrs.frozen(kw_only=True)
+class Moment:
+    """A cycle that came to its end."""
+
+    outcome: Outcome
+    took: float
+    """In seconds."""
+    phases: Mapping[str, float] = EMPTY
+    """How long each phase took, in seconds."""
+    groups: Mapping[str, tuple[int, int]] = EMPTY
+    """By action: how many groups it bound, and for how many it decided something."""
+    plugins_failing: tuple[str, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """The number of the cycle."""
+        return self.outcome.last.number
+
+    @property
+    def time(self) -> float:
+        """When it was decided, in seconds since the epoch."""
+        return self.outcome.last.snapshot.now
+
+
+@attrs.frozen(kw_only=True)
+class CycleLine:
+    """One cycle in a list of them."""
+
+    number: int
+    time: float
+    took: float
+    phases: Mapping[str, float]
+    counts: Mapping[str, int]
+    """What was decided, by kind."""
+
+
+@attrs.frozen(kw_only=True)
+class Happening:
+    """What one cycle decided about one job."""
+
+    number: int
+    time: float
+    kind: str
+    """One of started, held, evicted, moved."""
+    namespace: str
+    job: str
+    queue: str
+    pods: int
+    gpus: float
+    nodes: tuple[str, ...]
+    cause: str = ""
+    for_namespace: str = ""
+    """Of the job that gains by an eviction."""
+    for_job: str = ""
+
+
+@attrs.define(eq=False)
+class Feed:
+    """The last moment, and what is remembered of those before."""
+
+    moment: Moment | None = None
+    revision: int = 0
+    """Grows with every moment."""
+    cycles: deque[CycleLine] = attrs.field(factory=lambda: deque(maxlen=_CYCLES))
+    happenings: deque[Happening] = attrs.field(factory=lambda: deque(maxlen=_HAPPENINGS))
+    """The newest last."""
+    _pending: deque[Moment] = attrs.field(factory=lambda: deque(maxlen=_MOST_PENDING))
+    _news: anyio.Event = attrs.field(factory=anyio.Event)
+
+    def show(self, moment: Moment) -> None:
+        """Take a moment. Cost: none that grows with the cluster."""
+        self.moment = moment
+        self.revision += 1
+        self._pending.append(moment)
+        news, self._news = self._news, anyio.Event()
+        news.set()
+
+    def hide(self) -> None:
+        """Show nothing any more: another process decides now."""
+        self.moment = None
+        self.revision += 1
+        news, self._news = self._news, anyio.Event()
+        news.set()
+
+    async def newer(self, revision: int) -> int:
+        """Wait until there is another moment than the one of ``revision``, and return the revision."""
+        while self.revision == revision:
+            await self._news.wait()
+        return self.revision
+
+    async def run(self) -> None:
+        """Keep the lists of cycles and of what happened, in a thread, until cancelled."""
+        seen = 0
+        while True:
+            seen = await self.newer(seen)
+            while self._pending:
+                moment = self._pending.popleft()
+                line, found = await to_thread.run_sync(_summed_up, moment)
+                self.cycles.append(line)
+                self.happenings.extend(found)
+
+
+def _summed_up(moment: Moment) -> tuple[CycleLine, list[Happening]]:
+    last = moment.outcome.last
+    kinds: Counter[str] = Counter()
+    for each in last.decisions:
+        kinds[_kind(each)] += 1
+    line = CycleLine(number=moment.number, time=moment.time, took=moment.took, phases=moment.phases, counts=dict(kinds))
+    return line, list(_happenings(moment))[:_MOST_OF_ONE_CYCLE]
+
+
+def _kind(decision: Bind | Nominate | Evict) -> str:
+    if isinstance(decision, Bind):
+        return "started"
+    if isinstance(decision, Nominate):
+        return "held"
+    return "moved" if decision.moved_to >= 0 else "evicted"
+
+
+def _happenings(moment: Moment) -> Iterator[Happening]:
+    """Yield what was decided about each job, one line for pods that share kind and cause."""
+    snapshot = moment.outcome.last.snapshot
+    pods: Counter[tuple[str, int, str, int]] = Counter()
+    gpus: Counter[tuple[str, int, str, int]] = Counter()
+    nodes: dict[tuple[str, int, str, int], dict[int, None]] = {}
+    for each in moment.outcome.last.decisions:
+        if isinstance(each, Evict):
+            cause, gains, node = str(each.cause), each.aggressor, int(snapshot.pod_node[each.pod])
+        else:
+            cause, gains, node = "", -1, each.node
+        key = (_kind(each), int(snapshot.pod_group[each.pod]), cause, gains)
+        pods[key] += 1
+        gpus[key] += int(snapshot.requests[int(snapshot.pod_shape[each.pod]), GPU])
+        if node >= 0:
+            nodes.setdefault(key, {})[node] = None
+    for key, count in pods.items():
+        kind, group, cause, gains = key
+        if group < 0:
+            continue
+        facts = snapshot.groups[group]
+        winner = snapshot.groups[gains] if gains >= 0 else None
+        yield Happening(
+            number=moment.number,
+            time=moment.time,
+            kind=kind,
+            namespace=facts.namespace,
+            job=facts.name,
+            queue=facts.queue,
+            pods=count,
+            gpus=gpus[key] / GPU_UNIT,
+            nodes=tuple(snapshot.nodes[row].name for row in list(nodes.get(key, ()))[:_MOST_NODES]),
+            cause=cause,
+            for_namespace="" if winner is None else winner.namespace,
+            for_job="" if winner is None else winner.name,
+        )
+
+
+__all__ = ["CycleLine", "Feed", "Happening", "Moment"]

@@ -1,0 +1,161 @@
+"""What a reader sees of one moment: jobs, queues, nodes and explanations, each computed when it is asked for.
+
+Everything here computes, for seconds in a large cluster, and belongs in a thread; `kai.dashboard.desk` runs it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from functools import cached_property
+from typing import Any
+
+import attrs
+
+from kai.dashboard.feed import Moment
+from kai.dashboard.scope import EVERYTHING, Scope, known_queues, masked
+from kai.documents.envelope import envelope
+from kai.explain.codes import BY_CODE
+from kai.explain.phrases import Words
+from kai.simulation.case import Origin
+from kai.simulation.entitlement import Entitlement, entitlement
+from kai.simulation.evictions import Eviction, Evictions
+from kai.simulation.explanation import Explainer, Fold, JobExplanation
+from kai.simulation.jobs import JobLine, job_lines
+from kai.simulation.overview import Overview, QueueLine, overview
+from kai.simulation.run import Outcome
+from kai.simulation.slots import NodeSlots, node_slots
+from kai.simulation.suggestions import Suggestions
+from kai.simulation.trials import Trial
+
+_MOST_DECISIONS = 40
+_SEARCH_SECONDS = 1.0
+"""For about so long changes are searched that would help: as many decisions as a cycle's own time allows."""
+
+
+@attrs.define(eq=False, slots=False)
+class Look:
+    """One moment, within a scope."""
+
+    moment: Moment
+    scope: Scope = EVERYTHING
+    whole: Look | None = None
+    """The same moment without a limit, where this one has some."""
+    kept: dict[Hashable, Any] = attrs.field(factory=dict)
+    """What was computed for readers of this look."""
+
+    def within(self, scope: Scope) -> Look:
+        """Return the same moment as a reader with less rights sees it."""
+        return self if scope == self.scope else Look(moment=self.moment, scope=scope, whole=self)
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """The outcome, without the names that the reader may not know."""
+        return masked(self.moment.outcome, self.scope)
+
+    @cached_property
+    def seen(self) -> Overview:
+        """Jobs and queues, those that the reader may not see among them, nameless."""
+        return overview(self.outcome)
+
+    @cached_property
+    def lines(self) -> tuple[JobLine, ...]:
+        """The jobs that the reader may see."""
+        if self.whole is None:
+            return job_lines(self.outcome, self.seen)
+        # Places in line are those among all jobs.
+        own = {job.key: job for job in self.seen.jobs}
+        return tuple(
+            attrs.evolve(line, job=own[line.job.key])
+            for line in self.whole.lines
+            if self.scope.sees(line.job.namespace) and line.job.key in own
+        )
+
+    @cached_property
+    def queues(self) -> tuple[QueueLine, ...]:
+        """The queues that the reader may read, parents before their children."""
+        return tuple(line for line in self.seen.queues if self.scope.reads(line.name))
+
+    @cached_property
+    def known_queues(self) -> frozenset[str]:
+        """The queues whose names the reader may know."""
+        return known_queues(self.moment.outcome.last.snapshot, self.scope)
+
+    @cached_property
+    def nodes(self) -> tuple[NodeSlots, ...]:
+        """The nodes, none where the reader may not list them."""
+        return node_slots(self.outcome) if self.scope.nodes else ()
+
+    @cached_property
+    def evictions(self) -> tuple[Eviction, ...]:
+        """The pods that have to go; whose they are and for whom, as far as the reader may know."""
+        return Evictions(self.outcome.last).all()
+
+    # --- Explanations --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        most = 0 if self.whole is not None else int(_SEARCH_SECONDS / max(0.001, self.moment.took))
+        return Explainer(self.outcome, self.seen, lines=self.lines, most=min(_MOST_DECISIONS, most))
+
+    def find(self, namespace: str, name: str) -> JobLine | None:
+        """Return one job that the reader may see."""
+        found = (line for line in self.lines if line.job.name == name and line.job.namespace == namespace)
+        return next(found, None)
+
+    def explain(self, line: JobLine) -> JobExplanation | None:
+        """Return why a job waits, and which changes would help; None for a job that does not wait."""
+        if not line.waits:
+            return None
+        own = self._explainer.explain(line.job, verify=self.whole is None)
+        if self.whole is None:
+            return own
+        told = self.whole.find(line.job.namespace, line.job.name)
+        full = None if told is None else self.whole.explain(told)
+        if full is None:
+            return own
+        kept = tuple(each for trial in full.suggestions.told if (each := self._own(trial)) is not None)
+        return attrs.evolve(own, suggestions=Suggestions(told=kept, all_tried=full.suggestions.all_tried), eta=full.eta)
+
+    def folds(self, namespace: str = "") -> tuple[Fold, ...]:
+        """Return the reasons why jobs wait, each with the first job in line and those that wait for the same."""
+        chosen = [line.job for line in self.lines if line.waits and namespace in {"", line.job.namespace}]
+        waiting = self._explainer.in_line(chosen)
+        return tuple(self._explainer.folded(waiting, Explainer.reasons, verify=False)) if waiting else ()
+
+    def entitlement(self, queue: str) -> Entitlement | None:
+        """Return how the share of a queue came about; None for one that the reader may not read."""
+        if not self.scope.reads(queue) or queue not in self.moment.outcome.last.snapshot.queue_rows:
+            return None
+        return entitlement(self.outcome, self.seen, queue)
+
+    def _own(self, trial: Trial) -> Trial | None:
+        """Return a change and what it leads to, without foreign names; None for one that is about such a name."""
+        if trial.change.field == "queue" and trial.change.new not in self.known_queues:
+            return None
+        return attrs.evolve(
+            trial,
+            reason=None if trial.reason is None else _general(trial.reason),
+            placement=trial.placement if self.scope.nodes else tuple((pod, "a node") for pod, _ in trial.placement),
+            losses=tuple(
+                each
+                if self.scope.sees(each.namespace)
+                else attrs.evolve(each, name="another job", namespace="another namespace")
+                for each in trial.losses
+            ),
+        )
+
+    # --- Documents -----------------------------------------------------------------------------------------------
+
+    def document(self, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a document of this moment."""
+        origin = Origin(type="service", revision=str(self.moment.number), complete=self.scope.is_whole)
+        return {**envelope(kind, origin), **fields}
+
+
+def _general(words: Words) -> Words:
+    """Return what a reason means in general: its own text may name others."""
+    known = BY_CODE.get(words.code)
+    return Words(words.code, words.code if known is None else known.means.rstrip("."))
+
+
+__all__ = ["Look"]

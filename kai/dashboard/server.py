@@ -1,0 +1,172 @@
+"""What is answered at the dashboard's address: pages, their twin in JSON, streams, and the form for a token.
+
+Requests only read; the one that is sent by the form sets a cookie and nothing else. Every answer forbids the browser
+what the pages do not need: scripts and styles of others, frames, other hosts, to be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
+from urllib.parse import parse_qs
+
+import attrs
+
+from kai.cluster.reviews import ReviewError
+from kai.dashboard import api
+from kai.dashboard.access import COOKIE, Access, Places, Reader, Refused
+from kai.dashboard.desk import Desk
+from kai.dashboard.look import Look
+from kai.dashboard.scope import Scope
+from kai.telemetry.connections import Limits, Request, Response
+
+HEADERS: Final[Mapping[str, str]] = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+}
+LIMITS: Final = Limits(connections=512, of_one_peer=256, answer_seconds=60.0, rest_seconds=20.0, body=32 * 1024)
+"""Behind the API server's proxy all readers come from one address."""
+_SIGN_IN: Final = "/login"
+_SIGN_OUT: Final = "/logout"
+_NO_CYCLE: Final = "no cycle has ended yet in this process, or another one leads; ask again in a moment"
+
+
+class Pages(Protocol):
+    """What people read, as HTML; it comes with the extra ``dashboard``."""
+
+    def knows(self, path: str) -> bool:
+        """Return whether there is a page, or a file of pages, at a path."""
+        ...
+
+    async def answer(self, request: Request, reader: Reader, scope: Scope, look: Look | None) -> Response:
+        """Return a page, a file or a stream."""
+        ...
+
+    def sign_in(self, request: Request, why: str, status: int) -> Response:
+        """Return the form for a token, and why it is shown."""
+        ...
+
+    def is_open(self, path: str) -> bool:
+        """Return whether a path is answered to everyone: styles and the script, which say nothing."""
+        ...
+
+
+@attrs.define(eq=False)
+class Dashboard:
+    """Answers requests."""
+
+    desk: Desk
+    access: Access
+    pages: Pages | None = None
+    """None where only the twin in JSON is served."""
+    is_encrypted: bool = False
+    snapshot: Callable[[], Awaitable[Response]] | None = None
+    """Makes a file of everything that the scheduler reads."""
+
+    async def respond(self, request: Request) -> Response:
+        """Return the answer to a request."""
+        try:
+            found = await self._answer(request)
+        except* ReviewError:
+            found = self._refused(request, 503, "the API server does not say who you are, or what you may see")
+        return attrs.evolve(found, headers={**HEADERS, **found.headers})
+
+    async def _answer(self, request: Request) -> Response:
+        if request.method == "POST":
+            return await self._post(request)
+        if request.method not in {"GET", "HEAD"}:
+            return attrs.evolve(api.problem(405, "only GET"), headers={"Allow": "GET, HEAD"})
+        pages = self.pages
+        if pages is not None and pages.is_open(request.path):
+            return await pages.answer(request, Reader(), Scope(), None)
+        reader = await self.access.reader(request)
+        if isinstance(reader, Refused):
+            return self._refused(request, reader.status, reader.why)
+        return await self._read(request, reader)
+
+    async def _read(self, request: Request, reader: Reader) -> Response:
+        pages = self.pages
+        if _is_twin(request.path):
+            return await self._twin(request, reader)
+        if request.path == "/snapshot.zip" and self.snapshot is not None:
+            if not await self.access.may_take_all(reader):
+                return api.problem(403, "not allowed to list pods, podgroups, queues and nodes everywhere")
+            return await self.snapshot()
+        if pages is None or not pages.knows(request.path):
+            return self._refused(request, 404, "there is no such page")
+        look, scope = await self._look(reader)
+        return await pages.answer(request, reader, scope, look)
+
+    async def _twin(self, request: Request, reader: Reader) -> Response:
+        question = api.question_of(request.path, request.query)
+        if isinstance(question, Response):
+            return question
+        look, scope = await self._look(reader, question.namespace)
+        if look is None:
+            return api.problem(503, _NO_CYCLE)
+        del scope
+        cycles = tuple(self.desk.feed.cycles)
+        key = (question, cycles[-1].number if cycles and question.parts == ("cycles",) else 0)
+        return await self.desk.ask(look, key, lambda seen: api.answer(seen, question, cycles))
+
+    async def _look(self, reader: Reader, namespace: str = "") -> tuple[Look | None, Scope]:
+        return await look_for(self.desk, self.access, reader, namespace)
+
+    def _refused(self, request: Request, status: int, why: str) -> Response:
+        if self.pages is None or _is_twin(request.path):
+            headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+            return attrs.evolve(api.problem(status, why), headers=headers)
+        return self.pages.sign_in(request, why, status)
+
+    # --- The form ------------------------------------------------------------------------------------------------
+
+    async def _post(self, request: Request) -> Response:
+        """Set or clear the cookie with a token; a form of another site is not heard."""
+        if self.pages is None or not self.access.asks_for_tokens or request.path not in {_SIGN_IN, _SIGN_OUT}:
+            return attrs.evolve(api.problem(405, "only GET"), headers={"Allow": "GET, HEAD"})
+        if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"}:
+            return api.problem(403, "found a form of another site")
+        secure = "; Secure" if self.is_encrypted else ""
+        if request.path == _SIGN_OUT:
+            return _moved(f"{COOKIE}=; HttpOnly; SameSite=Strict; Max-Age=0{secure}")
+        token = parse_qs(request.body.decode("utf-8", "replace")).get("token", [""])[0].strip()
+        asked = attrs.evolve(request, headers={"Authorization": f"Bearer {token}"})
+        reader = await self.access.reader(asked)
+        if isinstance(reader, Refused):
+            return self.pages.sign_in(request, reader.why, 401)
+        return _moved(f"{COOKIE}={token}; HttpOnly; SameSite=Strict{secure}")
+
+
+async def look_for(desk: Desk, access: Access, reader: Reader, namespace: str = "") -> tuple[Look | None, Scope]:
+    """Return what a reader sees of the present moment, None before the first, and the reader's scope.
+
+    Raises: ReviewError.
+    """
+    whole = desk.look()
+    places = Places() if whole is None else await desk.ask(whole, "places", _places)
+    scope = await access.scope(reader, places, namespace)
+    return (None if whole is None else desk.look(scope)), scope
+
+
+def _places(look: Look) -> Places:
+    found: dict[str, set[str]] = {}
+    for group in look.moment.outcome.last.snapshot.groups:
+        found.setdefault(group.namespace, set()).add(group.queue)
+    return Places(queues_by_namespace={name: frozenset(queues - {""}) for name, queues in found.items()})
+
+
+def _is_twin(path: str) -> bool:
+    return path == api.ROOT or path.startswith(f"{api.ROOT}/")
+
+
+def _moved(cookie: str) -> Response:
+    # Relative, so that it leads home behind a proxy as well; without a path the cookie is for where the form is.
+    return Response(status=303, headers={"Location": "./", "Set-Cookie": cookie})
+
+
+__all__ = ["HEADERS", "LIMITS", "Dashboard", "Pages", "look_for"]

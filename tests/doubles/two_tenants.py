@@ -1,0 +1,104 @@
+"""A cluster of two tenants, whose names are found wherever they are told, and what a cycle decides on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kai.api.codec import structure_as
+from kai.api.kinds import KINDS
+from kai.api.objects import collect
+from kai.configuration.reading import default_configuration
+from kai.dashboard.feed import Moment
+from kai.intake import IntakeSettings
+from kai.simulation.case import Case, Origin
+from kai.simulation.run import simulate
+
+NOW = 1_700_000_000.0
+OURS, THEIRS = "amber", "cobalt"
+SECRETS = ("cobalt", "zebra", "quokka", "walrus")
+"""Parts of every name of the other tenant: namespace, jobs, queue, pods."""
+NODES = ("basalt-1", "basalt-2")
+Manifest = Mapping[str, Any]
+
+
+def _node(name: str, gpus: int) -> Manifest:
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"topology.kubernetes.io/rack": f"rack-{name[-1]}"}},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def _queue(name: str, parent: str = "", quota: float = -1, limit: float = -1) -> Manifest:
+    free = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    gpu = {"quota": quota, "limit": limit, "overQuotaWeight": 1}
+    spec = {"resources": {"cpu": free, "memory": free, "gpu": gpu}, **({"parentQueue": parent} if parent else {})}
+    return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+
+def _job(namespace: str, name: str, queue: str, gpus: int, node: str = "", pods: int = 1) -> list[Manifest]:
+    group = {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}"},
+        "spec": {"queue": queue, "minMember": pods, "priorityClassName": "train"},
+    }
+    amounts = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": str(gpus)}
+    made = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{name}-{number}",
+                "namespace": namespace,
+                "uid": f"uid-{name}-{number}",
+                "annotations": {"pod-group-name": name},
+            },
+            "spec": {
+                "schedulerName": "kai-scheduler",
+                "containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}],
+                **({"nodeName": node} if node else {}),
+            },
+            "status": {"phase": "Running" if node else "Pending"},
+        }
+        for number in range(pods)
+    ]
+    return [group, *made]
+
+
+def manifests() -> list[Manifest]:
+    """Return the cluster: each tenant has a queue of its own, and waits for what the other one has."""
+    return [
+        *(_node(name, 4) for name in NODES),
+        _queue("company", quota=8),
+        _queue("team-amber", "company", quota=4),
+        _queue("team-zebra", "company", quota=4),
+        *_job(OURS, "ours-runs", "team-amber", 2, "basalt-1"),
+        *_job(OURS, "ours-waits", "team-amber", 4, pods=2),
+        *_job(THEIRS, "quokka", "team-zebra", 2, "basalt-1"),
+        *_job(THEIRS, "walrus", "team-zebra", 4, "basalt-2"),
+        *_job(THEIRS, "walrus-waits", "team-zebra", 2),
+    ]
+
+
+def moment() -> Moment:
+    """Return what a cycle decides on that cluster."""
+    classes = {kind.kind: kind.cls for kind in KINDS}
+    objects = collect([structure_as(classes[each["kind"]], each) for each in manifests()])
+    case = Case(
+        name="test",
+        title="test",
+        objects=objects,
+        now=NOW,
+        configuration=default_configuration(),
+        settings=IntakeSettings(),
+        origin=Origin(type="service"),
+    )
+    return Moment(outcome=simulate(case), took=0.01, phases={"snapshot": 0.004, "allocate": 0.006})

@@ -1,0 +1,229 @@
+"""What is answered to whom: rights, rows that are left out, and what a browser is told not to do."""
+
+import json
+
+import anyio
+import attrs
+import pytest
+
+from kai.cluster.reviews import Identity, ReviewError
+from kai.dashboard.access import LocalAccess, TokenAccess
+from kai.dashboard.desk import Desk
+from kai.dashboard.feed import Feed
+from kai.dashboard.server import Dashboard
+from kai.telemetry.connections import Request, Response
+from tests.doubles.cluster import VirtualClock
+from tests.doubles.two_tenants import NODES, OURS, SECRETS, moment
+
+ALL = {"podgroups", "queues", "nodes"}
+LAST = moment()
+
+
+class Rights:
+    """The reviews of a cluster: tokens with what their owners may list; * is everywhere."""
+
+    def __init__(self, **tokens):
+        self.tokens = tokens
+        self.is_away = False
+
+    async def identify(self, token, most_age=30.0):
+        del most_age
+        if self.is_away:
+            raise ReviewError("away", retryable=True)
+        return Identity(user=token) if token in self.tokens else None
+
+    async def allows(self, identity, permission, most_age=30.0):
+        del most_age
+        held = self.tokens[identity.user]
+        place = permission.namespace or permission.name
+        return permission.resource in held or f"{permission.resource}/{place}" in held
+
+
+def dashboard(rights=None, last=LAST):
+    feed = Feed()
+    if last is not None:
+        feed.show(last)
+    access = LocalAccess() if rights is None else TokenAccess(rights)
+    return Dashboard(desk=Desk(feed, VirtualClock()), access=access)
+
+
+def asked(board, path, token="", **headers):
+    path, _, query = path.partition("?")
+    parameters = dict(part.split("=") for part in query.split("&") if part)
+    headers.setdefault("Host", "localhost:8085")
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    request = Request(method="GET", path=path, peer="127.0.0.1", query=parameters, headers=headers)
+    return anyio.run(board.respond, request)
+
+
+def read(board, path, token=""):
+    response = asked(board, path, token)
+    assert response.status == 200, response.body
+    return json.loads(response.body)
+
+
+def test_this_machine_reads_everything_as_the_commands_print_it():
+    board = dashboard()
+    jobs = read(board, "/api/v1/jobs")
+    assert (jobs["apiVersion"], jobs["kind"], jobs["source"]["type"]) == ("output.kai/v1", "JobList", "service")
+    assert {item["name"] for item in jobs["items"]} >= {"ours-runs", "ours-waits", "quokka", "walrus"}
+    assert [item["name"] for item in read(board, "/api/v1/queues")["items"]] == ["company", "team-amber", "team-zebra"]
+    assert [item["name"] for item in read(board, "/api/v1/nodes")["items"]] == list(NODES)
+    explained = read(board, f"/api/v1/jobs/{OURS}/ours-waits")
+    assert explained["kind"] == "Explanation"
+    assert explained["reason"]["code"]
+    assert read(board, "/api/v1/queues/team-amber")["kind"] == "QueueExplanation"
+    assert read(board, "/api/v1/waiting")["kind"] == "ExplanationList"
+    assert read(board, "/api/v1/cycles")["kind"] == "CycleList"
+
+
+def test_a_page_of_a_stranger_reads_nothing_under_its_own_name():
+    board = dashboard()
+    for host in ("evil.example", "evil.example:8085", "", "127.0.0.1.evil.example", "[::2]:8085"):
+        response = asked(board, "/api/v1/jobs", Host=host)
+        assert (response.status, b"quokka" in response.body) == (421, False)
+    for host in ("localhost", "127.0.0.1:9000", "[::1]:8085"):
+        assert asked(board, "/api/v1/jobs", Host=host).status == 200
+
+
+@pytest.mark.parametrize("token", ["", "unknown"])
+def test_without_a_known_token_nothing_is_told(token):
+    board = dashboard(Rights(anna=ALL))
+    for path in ("/api/v1/jobs", "/api/v1/nodes", "/api/v1", "/", "/snapshot.zip"):
+        response = asked(board, path, token)
+        assert response.status == 401
+        assert response.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_where_rights_cannot_be_looked_up_nothing_is_told():
+    rights = Rights(anna=ALL)
+    rights.is_away = True
+    assert asked(dashboard(rights), "/api/v1/jobs", "anna").status == 503
+
+
+def test_a_user_without_rights_is_told_which_are_missing():
+    board = dashboard(Rights(stranger=set()))
+    for path, right in (
+        ("/api/v1/jobs", "list podgroups"),
+        ("/api/v1/queues", "get queues"),
+        ("/api/v1/nodes", "list nodes"),
+        ("/api/v1/waiting", "list podgroups"),
+        (f"/api/v1/jobs/{OURS}/ours-waits", "list podgroups"),
+    ):
+        response = asked(board, path, "stranger")
+        assert response.status == 403
+        assert right in json.loads(response.body)["error"]
+
+
+PATHS = (
+    "/api/v1/jobs",
+    f"/api/v1/jobs?namespace={OURS}",
+    f"/api/v1/jobs/{OURS}/ours-waits",
+    f"/api/v1/jobs/{OURS}/ours-runs",
+    "/api/v1/queues",
+    "/api/v1/queues/team-amber",
+    "/api/v1/nodes",
+    "/api/v1/waiting",
+    "/api/v1/cycles",
+)
+
+
+@pytest.mark.parametrize("more", [set(), {"queues/team-amber"}, {"nodes"}, {"nodes", "queues/team-amber"}])
+@pytest.mark.parametrize("path", PATHS)
+def test_no_name_of_another_tenant_is_told(path, more):
+    board = dashboard(Rights(tenant={f"podgroups/{OURS}", *more}))
+    text = asked(board, path, "tenant").body.decode()
+    assert not [secret for secret in SECRETS if secret in text]
+    if "nodes" not in more:
+        assert NODES[1] not in text
+
+
+def test_the_jobs_of_a_tenant_are_those_that_everyone_sees():
+    tenant = dashboard(Rights(tenant={f"podgroups/{OURS}"}))
+    mine = read(tenant, "/api/v1/jobs", "tenant")
+    everything = {item["name"]: item for item in read(dashboard(), "/api/v1/jobs")["items"]}
+    assert [item["name"] for item in mine["items"]] == ["ours-runs", "ours-waits"]
+    assert mine["items"] == [{**everything["ours-runs"], "nodes": ["a node"]}, everything["ours-waits"]]
+    assert mine["source"]["complete"] is False
+
+
+def test_foreign_jobs_on_nodes_are_of_another_queue():
+    board = dashboard(Rights(tenant={f"podgroups/{OURS}", "nodes"}))
+    users = [
+        user
+        for node in read(board, "/api/v1/nodes", "tenant")["items"]
+        for gpu in node["gpus"]
+        for user in gpu["users"]
+    ]
+    assert {(user["job"], user["queue"]) for user in users if user["namespace"] != OURS} == {
+        ("another job", "another queue")
+    }
+    assert {user["job"] for user in users if user["namespace"] == OURS} == {"ours-runs"}
+
+
+def test_only_the_queues_are_shown_that_may_be_read():
+    board = dashboard(Rights(tenant={f"podgroups/{OURS}", "queues/team-amber"}, reader={"queues"}))
+    assert [item["name"] for item in read(board, "/api/v1/queues", "tenant")["items"]] == ["team-amber"]
+    assert len(read(board, "/api/v1/queues", "reader")["items"]) == 3
+    assert asked(board, "/api/v1/queues/team-zebra", "tenant").status == 403
+
+
+def test_a_file_of_everything_takes_every_right():
+    async def made():
+        return Response(body=b"zip")
+
+    board = dashboard(Rights(tenant={f"podgroups/{OURS}"}, admin={*ALL, "pods"}))
+    board.snapshot = made
+    assert asked(board, "/snapshot.zip", "tenant").status == 403
+    assert asked(board, "/snapshot.zip", "admin").body == b"zip"
+
+
+def test_before_the_first_cycle_and_while_another_leads_a_reader_is_told_to_wait():
+    board = dashboard(last=None)
+    assert asked(board, "/api/v1/jobs").status == 503
+    board.desk.feed.show(LAST)
+    assert asked(board, "/api/v1/jobs").status == 200
+    board.desk.feed.hide()
+    assert asked(board, "/api/v1/jobs").status == 503
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/v1/nothing", 404),
+        ("/api/v1/jobs/only", 404),
+        ("/api/v1/jobs/a/b/c", 404),
+        ("/api/v1/nodes/n1", 404),
+        ("/api/v1/jobs?sort=x", 400),
+        (f"/api/v1/jobs/{OURS}/nobody", 404),
+        ("/api/v1/queues/none", 404),
+        ("/anything", 404),
+    ],
+)
+def test_what_is_not_there_is_said_in_one_line(path, status):
+    response = asked(dashboard(), path)
+    assert response.status == status
+    assert json.loads(response.body)["error"]
+
+
+def test_only_reading_is_answered():
+    request = Request(method="POST", path="/api/v1/jobs", peer="127.0.0.1", headers={"Host": "localhost"})
+    assert anyio.run(dashboard().respond, request).status == 405
+    request = attrs.evolve(request, method="DELETE")
+    assert anyio.run(dashboard().respond, request).status == 405
+
+
+def test_a_browser_is_told_to_load_nothing_of_others_and_to_keep_nothing():
+    headers = asked(dashboard(), "/api/v1/jobs").headers
+    assert headers["Cache-Control"] == "no-store"
+    policy = headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+
+
+def test_an_answer_is_computed_once_for_a_moment_and_a_scope():
+    board = dashboard(Rights(one={f"podgroups/{OURS}"}, two={f"podgroups/{OURS}"}))
+    first = asked(board, "/api/v1/jobs", "one")
+    assert asked(board, "/api/v1/jobs", "two").body is first.body
