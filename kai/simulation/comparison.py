@@ -10,11 +10,10 @@ import attrs
 
 from kai.model.axis import GPU, GPU_UNIT
 from kai.simulation.overview import Overview
-from kai.simulation.plan import Plan, plan_of
+from kai.simulation.plan import KINDS, Plan, plan_of
 from kai.simulation.run import Outcome
 
 MORE, LESS, NEITHER = "more", "less", ""
-_KINDS = ("place", "hold", "evict", "move")
 
 
 @attrs.frozen(kw_only=True)
@@ -145,7 +144,7 @@ def side_of_document(title: str, document: Mapping[str, Any]) -> Side:
     figures |= _of_queues(queues, 0.0)
     decisions = None
     if "place" in document:
-        items = [{**each, "kind": kind} for kind in _KINDS for each in document.get(kind) or ()]
+        items = [{**each, "kind": kind} for kind in KINDS for each in document.get(kind) or ()]
         decisions = tuple(sorted(items, key=lambda each: int(each.get("cycle", 1))))
         names = {"place": "pods started", "hold": "pods held", "evict": "pods evicted", "move": "pods moved"}
         figures |= {name: float(len(document.get(kind) or ())) for kind, name in names.items()}
@@ -251,7 +250,7 @@ def _differ(a: JobState | None, b: JobState | None) -> bool:
 
 def _decisions(plan: Plan) -> tuple[Mapping[str, Any], ...]:
     document = plan.document()
-    items = [{**each, "kind": kind} for kind in _KINDS for each in document[kind]]
+    items = [{**each, "kind": kind} for kind in KINDS for each in document[kind]]
     return tuple(sorted(items, key=lambda each: each["cycle"]))
 
 

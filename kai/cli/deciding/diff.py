@@ -9,7 +9,6 @@ import click
 
 from kai.cli.console import Console, console_options
 from kai.cli.failures import NO
-from kai.errors import InputError
 
 if TYPE_CHECKING:
     from kai.simulation.comparison import Comparison, JobState, Side
@@ -77,15 +76,13 @@ def _titled(sides: "list[Side]") -> "list[Side]":
 
 
 def _decided(title: str, place: str, cycles: int | None, policy: Any) -> "Side":  # noqa: ANN401 - Policy, whose import costs numpy
-    from kai.cli.deciding.replay import case_at
+    from kai.cli.deciding.replay import case_at, decided_on
     from kai.simulation.comparison import side_of
     from kai.simulation.request import Request
 
     request = Request.of(policy, actions=None, cycles=cycles, now=None)
-    result = request.decide(attrs.evolve(case_at(place), stable_cycles=0))
-    if result.outcome is None or result.overview is None:
-        raise InputError(f"{place}: found a division of fair shares, expected a cluster")
-    return side_of(title, result.outcome, result.overview)
+    case = attrs.evolve(case_at(place), stable_cycles=0)
+    return side_of(title, *decided_on(case, request.decide(case)))
 
 
 def _result(path: str) -> dict[str, Any] | None:

@@ -7,11 +7,15 @@ import click
 
 from kai.cli.console import Console, console_options
 from kai.cli.failures import INPUT, NO, say_error
-from kai.errors import InputError
+from kai.errors import InvariantError
 
 if TYPE_CHECKING:
+    from kai.simulation.agreement import Agreement
     from kai.simulation.case import Case
+    from kai.simulation.overview import Overview
     from kai.simulation.plan import Difference, Plan
+    from kai.simulation.request import Result
+    from kai.simulation.run import Outcome
 
 EPILOG = """\b
 Exit code 0, or 1 if the decisions differ from those that the snapshot records (with --expect: 4 if it
@@ -34,6 +38,7 @@ _MOST = 10
 def replay(snapshot: str, console: Console, policy: str, cycles: int | None, *, expect: bool) -> int:
     """Decide once more on SNAPSHOT and show the decisions as a plan."""
     from kai.cli.deciding.policy import load_policy
+    from kai.simulation.agreement import agreement
     from kai.simulation.plan import differences, plan_of
     from kai.simulation.request import Request
 
@@ -42,18 +47,30 @@ def replay(snapshot: str, console: Console, policy: str, cycles: int | None, *, 
     result = request.decide(attrs.evolve(case, stable_cycles=0))
     for note in result.notes:
         console.talk(f"note: {snapshot}: {note}", level=1)
-    if result.outcome is None:
-        raise InputError(f"{snapshot}: found a division of fair shares, expected a cluster")
-    plan = plan_of(result.outcome)
+    outcome, seen = decided_on(case, result)
+    plan = plan_of(outcome)
     found = None if case.recorded is None else differences(case.recorded, plan.document())
+    theirs = agreement(outcome, seen)
     if console.is_for_machines:
-        _document(case, plan, found, console)
+        _document(case, plan, found, theirs, console)
     elif not console.quiet:
         _write(case, plan, found, console)
+        if theirs is not None:
+            console.write(_compared(theirs, console))
     if expect and found is None:
         say_error(f"{snapshot}: records no decisions, --expect has nothing to compare", "kai snapshot writes some")
         return INPUT
     return NO if found else 0
+
+
+def decided_on(case: "Case", result: "Result") -> "tuple[Outcome, Overview]":
+    """Return what was decided on a case that is a cluster, and its overview.
+
+    Raises: InvariantError where there is none.
+    """
+    if result.outcome is None or result.overview is None:
+        raise InvariantError(f"{case.name}: a cluster was decided without an outcome")
+    return result.outcome, result.overview
 
 
 def case_at(path: str) -> "Case":
@@ -100,7 +117,29 @@ def told(difference: "Difference") -> str:
     return f"recorded: not; now: {word} {(after or {}).get('node')}"
 
 
-def _document(case: "Case", plan: "Plan", found: "tuple[Difference, ...] | None", console: Console) -> None:
+def _compared(theirs: "Agreement", console: Console) -> str:
+    """Return what the scheduler of the cluster decided otherwise, each with its rule."""
+    from kai.cli.tables import columns
+
+    lines = [f"{theirs.summary}{':' if theirs.dissents else ''}"]
+    shown = theirs.dissents if console.wide else theirs.dissents[:_MOST]
+    rows = []
+    for each in shown:
+        code = f" ({each.their_rule})" if each.their_rule else ""
+        rows += [[f"  {each.job}", "there", f"{each.theirs}{code}"], ["", "here", f"{each.ours} ({each.rule})"]]
+    lines += [columns(rows, width=console.width)] if rows else []
+    if len(shown) < len(theirs.dissents):
+        lines.append(f"  and {len(theirs.dissents) - len(shown)} more (-o wide)")
+    return "\n".join(lines)
+
+
+def _document(
+    case: "Case",
+    plan: "Plan",
+    found: "tuple[Difference, ...] | None",
+    theirs: "Agreement | None",
+    console: Console,
+) -> None:
     from kai.cli.writing import write_document
     from kai.documents.envelope import envelope
 
@@ -108,4 +147,5 @@ def _document(case: "Case", plan: "Plan", found: "tuple[Difference, ...] | None"
     document["expected"] = (
         None if found is None else {"equal": not found, "differences": [attrs.asdict(each) for each in found]}
     )
+    document["agreement"] = None if theirs is None else theirs.document()
     write_document(document, console)

@@ -202,6 +202,28 @@ class DepartureItem:
 
 
 @attrs.frozen(kw_only=True)
+class DissentItem:
+    """A job about which the scheduler of the cluster decided otherwise."""
+
+    job: str
+    queue: str
+    theirs: str
+    ours: str
+    rule: str
+    their_rule: str | None
+
+
+@attrs.frozen(kw_only=True)
+class AgreementItem:
+    """What the scheduler of the cluster wrote about its jobs, beside what is decided here."""
+
+    decided: int
+    undecided: int
+    equal: int
+    differences: tuple[DissentItem, ...]
+
+
+@attrs.frozen(kw_only=True)
 class Plan(Document):
     """What is decided (``kai replay``)."""
 
@@ -213,6 +235,8 @@ class Plan(Document):
     counts: Mapping[str, int]
     decision_hash: str
     explanation: Mapping[str, Any] | None
+    agreement: AgreementItem | None = None
+    """Null where no scheduler has written about jobs."""
 
 
 @attrs.frozen(kw_only=True)

@@ -49,6 +49,98 @@ def test_what_is_saved_is_decided_as_before(saved, capsys):
     assert text.splitlines()[-1].endswith(", as recorded")
 
 
+def group(name, *, node="", code="", pods=1):
+    """Return a group of queue a with a pod of one GPU, and why a scheduler left it waiting."""
+    place = {"namespace": "ml", "creationTimestamp": "2026-11-22T08:00:00Z"}
+    condition = {
+        "type": "UnschedulableOnNodePool",
+        "nodePool": "default",
+        "reason": "Unschedulable",
+        "status": "True",
+        "transitionID": "1",
+        "reasons": [{"reason": code, "message": "in its words"}],
+    }
+    return [
+        {
+            "apiVersion": "scheduling.run.ai/v2alpha2",
+            "kind": "PodGroup",
+            "metadata": {**place, "name": name, "uid": name},
+            "spec": {"queue": "a", "minMember": pods},
+            "status": {"schedulingConditions": [condition] if code else []},
+        },
+        *(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    **place,
+                    "name": f"{name}-{at}",
+                    "uid": f"{name}{at}",
+                    "annotations": {"pod-group-name": name},
+                },
+                "spec": {
+                    "schedulerName": "kai-scheduler",
+                    "nodeName": node,
+                    "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+                },
+                "status": {"phase": "Running" if node else "Pending"},
+            }
+            for at in range(pods)
+        ),
+    ]
+
+
+@pytest.fixture
+def theirs(tmp_path, capsys):
+    """Save a cluster that another scheduler looks after."""
+    amounts = {"cpu": "8", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": "2"}
+    share = {"quota": 2, "limit": -1, "overQuotaWeight": 1}
+    shares = {"gpu": share, "cpu": {**share, "quota": -1}, "memory": {**share, "quota": -1}}
+    queues = [
+        {
+            "apiVersion": "scheduling.run.ai/v2",
+            "kind": "Queue",
+            "metadata": {"name": name},
+            "spec": {"resources": shares, **more},
+        }
+        for name, more in (("root", {}), ("a", {"parentQueue": "root"}))
+    ]
+    status = {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": status}
+
+    def save(*groups):
+        items = [node, *queues, *(each for group in groups for each in group)]
+        (tmp_path / "theirs.yaml").write_text(yaml.safe_dump_all(items))
+        path = str(tmp_path / "theirs.zip")
+        assert run(["snapshot", path, "-f", str(tmp_path / "theirs.yaml"), "-q"]) == 0
+        capsys.readouterr()
+        return path
+
+    return save
+
+
+def test_a_job_that_another_scheduler_left_waiting_is_told_with_both_rules(theirs, capsys):
+    saved = theirs(group("fits", code="OverLimit"), group("large", code="PodSchedulingErrors", pods=3), group("new"))
+    assert run(["replay", saved]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = next(number for number, line in enumerate(lines) if "cluster's scheduler" in line)
+    assert lines[at] == "1 of 2 decisions as the cluster's scheduler has it; 1 job not decided there yet:"
+    assert " ".join(lines[at + 1].split()) == "ml/fits there waits: in its words (OverLimit)"
+    assert " ".join(lines[at + 2].split()) == "here starts on n1 (it fits, within the share of its queue)"
+    assert len(lines) == at + 3
+    assert run(["replay", saved, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["agreement"]
+    assert (found["decided"], found["equal"], found["undecided"]) == (2, 1, 1)
+    (one,) = found["differences"]
+    assert (one["job"], one["theirRule"]) == ("ml/fits", "OverLimit")
+
+
+def test_where_no_scheduler_wrote_anything_there_is_nothing_to_compare(theirs, capsys):
+    saved = theirs(group("new"))
+    assert run(["replay", saved, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["agreement"] is None
+
+
 def test_another_decision_than_the_recorded_one_ends_with_1_and_is_named(saved, tmp_path, capsys):
     policy = tmp_path / "none.yaml"
     policy.write_text("actions: preempt\n")
