@@ -18,9 +18,19 @@ from kai.api.shard import Config, SchedulingShard
 from kai.errors import InputError
 from kai.manifests.grouping import Grouping
 from kai.manifests.index import Index, Manifest, mapping_of
-from kai.manifests.unused import CONFIGURES, NO_MODEL, NO_PODS, Unused, counted, for_scheduler, templates, why_not_read
+from kai.manifests.unused import (
+    CONFIGURES,
+    NO_MODEL,
+    NO_NODE,
+    NO_PODS,
+    Unused,
+    counted,
+    for_scheduler,
+    templates,
+    why_not_read,
+)
 from kai.manifests.workloads.making import uid_of
-from kai.manifests.workloads.table import as_kept, model_of
+from kai.manifests.workloads.table import CLUSTER_WIDE, TEMPLATES, as_kept, has_model, looks_around, made_of
 from kai.podgrouper import Kind, Resource, Settings
 
 
@@ -82,6 +92,8 @@ class Surroundings:
     scheduler_name: str = names.SCHEDULER_NAME
     namespace: str = "default"
     """Where objects go that name no namespace."""
+    queue: str = ""
+    """The queue of all that is made, whatever their workload says; "" for the workload's own."""
     pods: AbstractSet[tuple[str, str]] = frozenset()
     """Namespace and name of every pod: a pod that is made is called otherwise."""
     objects: Sequence[Mapping[str, Any]] = ()
@@ -95,7 +107,9 @@ def expand(manifests: Sequence[Mapping[str, Any]], around: Surroundings | None =
     """
     around = Surroundings() if around is None else around
     namespace = around.namespace
-    work = _Expanding(around.scheduler_name, namespace, _names_of_owners(manifests), named=set(around.pods))
+    work = _Expanding(
+        around.scheduler_name, namespace, _names_of_owners(manifests), queue=around.queue, named=set(around.pods)
+    )
     work.index.add([dict(each) for each in around.objects])
     work.named |= {_place_of(each, namespace) for each in manifests if each.get("kind") == "Pod"}
     for at, manifest in enumerate(manifests):
@@ -106,7 +120,7 @@ def expand(manifests: Sequence[Mapping[str, Any]], around: Surroundings | None =
 def is_workload(manifest: Mapping[str, Any]) -> bool:
     """Return whether an object is a pod or a group, or makes pods by a controller that has a model."""
     kind = str(manifest.get("kind"))
-    return kind in {"Pod", "PodGroup"} or model_of(Kind.of(str(manifest.get("apiVersion")), kind)) is not None
+    return kind in {"Pod", "PodGroup"} or has_model(Kind.of(str(manifest.get("apiVersion")), kind))
 
 
 @attrs.define
@@ -117,12 +131,15 @@ class _Expanding:
     namespace: str
     owners: frozenset[tuple[str, str]]
     """Kind and UID, and kind and name, of every object that pods or workloads of the input name as their owner."""
+    queue: str = ""
     index: Index = attrs.field(factory=Index)
     kept: dict[int, Mapping[str, Any]] = attrs.field(factory=dict)
     loose: list[tuple[int, Manifest]] = attrs.field(factory=list)
     """Pods that no group has yet."""
     adopted: set[int] = attrs.field(factory=set)
     """Places of pods whose owners may be elsewhere: that they cannot be grouped is no mistake of the input."""
+    late: list[tuple[int, Mapping[str, Any]]] = attrs.field(factory=list)
+    """Workloads whose controllers look at other objects: they come when all of those are known."""
     unused: list[Unused] = attrs.field(factory=list)
     problems: list[Problem] = attrs.field(factory=list)
     fresh: set[str] = attrs.field(factory=set)
@@ -137,7 +154,9 @@ class _Expanding:
             self.kept[at] = manifest  # reading it says what is wrong
         elif kind == "Pod" and manifest["apiVersion"] == "v1":
             self._take_pod(at, manifest)
-        elif model_of(Kind.of(manifest["apiVersion"], kind)) is not None:
+        elif looks_around(Kind.of(manifest["apiVersion"], kind)):
+            self.late.append((at, manifest))
+        elif has_model(Kind.of(manifest["apiVersion"], kind)):
             self._take_workload(at, manifest)
         elif codec.kind_of(manifest) is not None:
             self.kept[at] = manifest
@@ -148,6 +167,8 @@ class _Expanding:
 
     def finish(self) -> Expansion:
         """Group what is loose, and return everything."""
+        for at, manifest in self.late:
+            self._take_workload(at, manifest)
         made: list[Manifest] = []
         if self.loose:
             grouping = Grouping(self.index, Settings(scheduler_name=self.scheduler_name), self.fresh)
@@ -200,17 +221,21 @@ class _Expanding:
         self.workloads += bool(ours)
         kind = workload.kind.kind
         if not pods:
-            self._note(kind, NO_PODS)
+            self._note(kind, NO_NODE if kind == "DaemonSet" else NO_PODS)
         elif not ours:
             self._note(kind, for_scheduler(str(mapping_of(pods[0]["spec"]).get("schedulerName") or "")))
         self.loose += [(at, pod) for pod in ours]
 
+    def _in_queue(self, made: Manifest) -> Manifest:
+        if not self.queue:
+            return made
+        metadata = made["metadata"]
+        labels = {**mapping_of(metadata.get("labels")), names.QUEUE: self.queue}
+        return {**made, "metadata": {**metadata, "labels": labels}}
+
     def _pods_of(self, workload: Resource) -> Iterator[Manifest]:
         """Yield the pods of a workload, with everything between them in the index."""
-        model = model_of(workload.kind)
-        if model is None:
-            return
-        children = list(model(workload))
+        children = [self._in_queue(made) for made in made_of(workload, self.index)]
         parents = {reference["uid"] for made in children for reference in made["metadata"]["ownerReferences"]}
         self.index.add(children)
         for made in children:
@@ -235,13 +260,16 @@ class _Expanding:
 
     def _take_stranger(self, manifest: Mapping[str, Any], kind: str) -> None:
         """Count an object of a kind that kai does not read: a workload of ours if its pods are for us."""
+        self.index.add([self._placed(manifest)])
+        group = manifest["apiVersion"].rpartition("/")[0]
+        if (group, kind) in TEMPLATES:
+            return  # a part of the workloads that name it
         found = templates(manifest)
         if any(mapping_of(template.get("spec")).get("schedulerName") == self.scheduler_name for _, template in found):
             self.workloads += 1
             self._note(kind, NO_MODEL)
         else:
             self._note(kind, why_not_read(manifest["apiVersion"], kind))
-        self.index.add([self._placed(manifest)])
 
     def _placed(self, manifest: Mapping[str, Any]) -> Manifest:
         """Return an object with a namespace and a UID, as the API server would keep it."""
@@ -252,7 +280,9 @@ class _Expanding:
         here = dict(metadata)
         if not here.get("name") and isinstance(here.get("generateName"), str):
             here["name"] = f"{here['generateName']}0"  # the API server draws the rest of it
-        if (kind is None or kind.namespaced) and not here.get("namespace"):
+        named = (str(manifest.get("apiVersion")).rpartition("/")[0], str(manifest.get("kind")))
+        is_namespaced = named not in CLUSTER_WIDE if kind is None else kind.namespaced
+        if is_namespaced and not here.get("namespace"):
             here["namespace"] = self.namespace
         if not here.get("uid"):
             here["uid"] = uid_of(str(manifest.get("kind")), str(here.get("namespace", "")), str(here.get("name")))
@@ -277,7 +307,7 @@ def _names_of_owners(manifests: Iterable[Mapping[str, Any]]) -> frozenset[tuple[
     found: set[tuple[str, str]] = set()
     for manifest in manifests:
         version, kind = str(manifest.get("apiVersion")), str(manifest.get("kind"))
-        if (version, kind) != ("v1", "Pod") and model_of(Kind.of(version, kind)) is None:
+        if (version, kind) != ("v1", "Pod") and not has_model(Kind.of(version, kind)):
             continue
         metadata = mapping_of(manifest.get("metadata"))
         references = metadata.get("ownerReferences")

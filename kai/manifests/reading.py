@@ -22,7 +22,7 @@ from kai.manifests.gpus import check_gpus
 from kai.manifests.index import mapping_of
 from kai.manifests.positions import Path, Text
 from kai.manifests.unused import known_versions, templates
-from kai.manifests.workloads.table import model_of
+from kai.manifests.workloads.table import has_model
 from kai.podgrouper import Kind
 
 _STEP: Final = re.compile(r'\["([^"]+)"\]|\[(\d+)\]|([^.\[\]]+)')
@@ -185,7 +185,7 @@ def _twice(documents: Iterable[Document]) -> Iterator[Finding]:
         if not isinstance(version, str) or not isinstance(kind, str) or not metadata.get("name"):
             continue
         known = codec.kind_of(manifest)
-        if known is None and model_of(Kind.of(version, kind)) is None:
+        if known is None and not has_model(Kind.of(version, kind)):
             continue
         is_namespaced = known is None or known.namespaced
         namespace = str(metadata.get("namespace") or "default") if is_namespaced else ""

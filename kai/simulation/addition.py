@@ -53,7 +53,7 @@ def add(
         for document in wanted
         if is_workload(document.manifest)
     ]
-    reading = read(wanted, _surroundings(case, namespace))
+    reading = read(wanted, attrs.evolve(_surroundings(case, namespace, wanted), queue=queue))
     unread = RefusedError.of(reading.findings)
     if unread is not None:
         raise unread
@@ -79,8 +79,11 @@ def add(
     )
 
 
-def _surroundings(case: Case, namespace: str) -> Surroundings:
+def _surroundings(case: Case, namespace: str, documents: Sequence[Document]) -> Surroundings:
     objects = case.objects
+    # Thousands of nodes are written out as manifests only for a workload that has a pod on each.
+    on_each = any(document.manifest.get("kind") == "DaemonSet" for document in documents)
+    nodes = [unstructure(each) for each in objects.nodes] if on_each else []
     head = {"apiVersion": names.POD_GROUP_VERSION, "kind": "PodGroup"}
     groups = [
         {**head, "metadata": {"name": each.metadata.name, "namespace": each.metadata.namespace}}
@@ -90,7 +93,7 @@ def _surroundings(case: Case, namespace: str) -> Surroundings:
         scheduler_name=case.settings.scheduler_name,
         namespace=namespace or case.origin.namespace or "default",
         pods=frozenset((pod.metadata.namespace, pod.metadata.name) for pod in objects.pods),
-        objects=[*groups, *(unstructure(each) for each in objects.priority_classes)],
+        objects=[*groups, *nodes, *(unstructure(each) for each in objects.priority_classes)],
     )
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from kai.cli.extending.installed import first_line
 from kai.manifests import expand
-from kai.manifests.workloads.table import MODELS
+from kai.manifests.workloads.table import LOOKING, MODELS
 from tests.reference.marks import table
 
 _MANIFEST = re.compile(r"^```yaml[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -23,7 +23,7 @@ def kinds(_: str, __: str) -> str:
         if not point.value.startswith("kai."):
             continue
         for pattern in getattr(grouper, "kinds", ()):
-            modelled = "yes" if (pattern.group, pattern.kind) in MODELS or pattern.kind == "Pod" else "no"
+            modelled = "yes" if (pattern.group, pattern.kind) in {*MODELS, *LOOKING} or pattern.kind == "Pod" else "no"
             version = "/".join(filter(None, (pattern.group, pattern.version)))
             rows.append((f"`{pattern.kind}`", f"`{version}`", first_line(grouper).partition(". ")[0], modelled))
     return table(("kind", "API version", "what becomes a group", "pods made by `kai simulate`"), sorted(set(rows)))

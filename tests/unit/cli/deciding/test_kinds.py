@@ -1,0 +1,83 @@
+"""The manifests that the pages about kinds of workloads show, through the commands that read manifests."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kai.cli.command import run
+
+PAGES = Path(__file__).parents[4] / "docs" / "workloads"
+KINDS = {"daemonset": 2, "knative": 2, "grove": 4, "argo": 2, "trainjob": 2}
+"""By page, how many pods there are."""
+CLUSTER = """
+cluster: {nodes: {gpu-01: {gpu: 8, labels: {pool: gpu}}, gpu-02: {gpu: 8, labels: {pool: gpu}}}}
+queues: {all: {quota: 16}, team-a: {parent: all, quota: 16}}
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CLUSTER)
+    return str(path)
+
+
+@pytest.fixture(params=sorted(KINDS))
+def page(request, tmp_path):
+    """Return the pods that a page's manifest makes, and the path of its workload."""
+    text = (PAGES / f"{request.param}.md").read_text()
+    (found,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    workloads = [each for each in yaml.safe_load_all(found) if each["kind"] != "Node"]
+    path = tmp_path / "workload.yaml"
+    path.write_text(yaml.safe_dump_all(workloads))
+    return KINDS[request.param], str(path)
+
+
+def test_would_run_places_the_pods_of_a_kind(page, cluster, capsys):
+    pods, path = page
+    assert run(["would-run", path, "--from", cluster]) == 0
+    assert f"Plan: {pods} to start" in capsys.readouterr().out
+
+
+def test_would_run_asks_for_another_queue_whatever_the_kind(page, cluster, capsys):
+    _, path = page
+    Path(cluster).write_text(CLUSTER.replace("team-a: {", "other: {parent: all, quota: 16}, team-a: {"))
+    assert run(["would-run", path, "--from", cluster, "--queue", "other", "-o", "json"]) == 0
+    assert {each["queue"] for each in json.loads(capsys.readouterr().out)["place"]} == {"other"}
+
+
+def test_lint_finds_nothing_and_counts_the_pods_of_a_kind(page, capsys):
+    pods, path = page
+    assert run(["lint", path]) == 0
+    said = capsys.readouterr()
+    assert not said.err
+    assert said.out.startswith("ok: ")
+    if "DaemonSet" not in Path(path).read_text():
+        assert f"{pods} pods" in said.out
+
+
+def test_simulate_decides_about_the_pods_of_a_kind(page, tmp_path, capsys):
+    pods, _ = page
+    size = {"cpu": "8", "memory": "32Gi", "pods": "20", "nvidia.com/gpu": "8"}
+    share = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    shares = {"resources": {"gpu": share, "cpu": share, "memory": share}}
+    others = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"pool": "gpu"}},
+            "status": {"allocatable": size, "capacity": size, "conditions": [{"type": "Ready", "status": "True"}]},
+        }
+        for name in ("gpu-01", "gpu-02")
+    ]
+    others.append(
+        {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "team-a"}, "spec": shares}
+    )
+    (tmp_path / "others.yaml").write_text(yaml.safe_dump_all(others))
+    assert run(["simulate", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert f"Plan: {pods} pods to start" in said.out
+    assert "not used" not in said.err
