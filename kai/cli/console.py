@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FORMATS = ("table", "wide", "json", "yaml")
 NAMED_FORMATS = (*FORMATS, "name")
-_PLAIN = str.maketrans("█▓░◆»├└─│·…✓▆▄▂○×", "#%.*>|`-|-.+=_,ox") | {
+_PLAIN = str.maketrans("█▓░◆»├└─│·…✓▆▄▂○×▁▃▅▇", "#%.*>|`-|-.+=_,ox.,-*") | {
     ord(sign): text for sign, text in {"¼": "1/4", "½": "1/2", "¾": "3/4"}.items()
 }
 

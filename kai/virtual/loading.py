@@ -28,6 +28,14 @@ class Loaded:
     findings: tuple[Finding, ...] = ()
 
 
+def load(workload: str, cluster: str | None, seed: int = 0) -> Loaded:
+    """Return the scene of a trace, or of a workload that is written as manifests.
+
+    Raises: RefusedError with the place of each mistake, InputError where there is no job or no node.
+    """
+    return load_scene(workload, cluster, seed)
+
+
 def load_scene(workload: str, cluster: str | None, seed: int = 0) -> Loaded:
     """Return the scene of a workload that is written as manifests, on the cluster of a file if one is given.
 
@@ -101,4 +109,4 @@ def sha256_of(path: Path) -> str | None:
     return found.hexdigest()
 
 
-__all__ = ["Loaded", "load_scene", "sha256_of"]
+__all__ = ["Loaded", "load", "load_scene", "sha256_of"]

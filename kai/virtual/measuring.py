@@ -77,7 +77,9 @@ def result_of(run: Run, policy: PolicyInput | None = None, computing_seconds: fl
         evictions=_evictions(records, jobs),
         stays=_stays(run),
         series=_series(records.meters),
-        decisions=tuple(DecisionLine(time_seconds=at, text=text) for at, text in run.first[:MOST_LINES]),
+        decisions=tuple(
+            DecisionLine(time_seconds=at, cycle=cycle, text=text) for at, cycle, text in run.first[:MOST_LINES]
+        ),
         decision_hash=run.digest,
         assumptions=(*ASSUMPTIONS, *scene.assumptions),
         dropped=dict(scene.dropped),
@@ -136,7 +138,8 @@ def _counts(run: Run) -> dict[str, float]:
     scene, meters = run.scene, run.records.meters
     parents = {queue.spec.parent_queue for queue in scene.objects.queues}
     leaves = sum(1 for queue in scene.objects.queues if queue.metadata.name not in parents)
-    gpus = {"nodes": float(len(scene.objects.nodes)), "gpus": meters.capacity, "leafQueues": float(leaves)}
+    gpus = {"nodes": float(len(scene.objects.nodes)), "gpus": run.gpus, "leafQueues": float(leaves)}
+    gpus["gpuHours"] = round(meters.capacity_sum / HOUR, _DIGITS)
     return {**gpus, "jobs": float(len(run.records.jobs)), **{key: float(n) for key, n in scene.counts.items()}}
 
 

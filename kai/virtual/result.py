@@ -127,10 +127,11 @@ class DecisionLine:
     """One decision of the run."""
 
     time_seconds: float
+    cycle: int
     text: str
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)  # documents add fields to it, and two bases with slots cannot be one class
 class SimulationResult:
     """What became of a workload over virtual time."""
 
@@ -140,7 +141,7 @@ class SimulationResult:
     inputs: InputItem
     horizon_seconds: float
     counts: Mapping[str, float]
-    """Of what cluster and workload are made."""
+    """Of what cluster and workload are made: nodes and GPUs at the start, GPU-hours, leaf queues, jobs, kinds."""
     metrics: Mapping[str, MetricItem]
     queues: tuple[QueueResult, ...]
     jobs: tuple[JobResult, ...]

@@ -24,7 +24,7 @@ from kai.engine.cycle import run_cycle
 from kai.engine.profile import Profile
 from kai.engine.report import CycleReport
 from kai.engine.unchanged import holds_until
-from kai.framework.decisions import Bind, Decision, Evict, Recorder
+from kai.framework.decisions import Bind, Decision, Evict, Nominate, Recorder
 from kai.intake import Intake, IntakeSettings
 from kai.model.axis import GPU_UNIT
 from kai.simulation.pace import settle_on
@@ -59,9 +59,11 @@ class Run:
     decisions: int
     digest: str
     """Of all decisions, in their order."""
-    first: tuple[tuple[float, str], ...]
-    """The decisions of the run up to a number, each with its instant."""
+    first: tuple[tuple[float, int, str], ...]
+    """The decisions of the run up to a number, each with its instant and its cycle."""
     node_failures: int
+    gpus: float
+    """Of all nodes at the start."""
     staying: tuple[Stay, ...]
     """Of pods that are there at the horizon."""
 
@@ -111,6 +113,7 @@ class Simulation:
     def run(self) -> Run:
         """Have everything happen up to the horizon."""
         self._nodes.begin(self._scene)
+        gpus = self._cluster.gpus
         arrivals = iter(self._scene.arrivals())
         self._expect(next(arrivals, None), arrivals)
         progress = Progress(self._scene, self._until)
@@ -133,6 +136,7 @@ class Simulation:
             digest=self._digest.hexdigest(),
             first=self._log.lines,
             node_failures=self._nodes.failures,
+            gpus=gpus,
             staying=tuple(
                 Stay(job=each.slot.task.job.number, node=each.node, start=each.since, end=horizon, gpus=each.gpus)
                 for each in self._workloads.lives.values()
@@ -202,7 +206,7 @@ class Simulation:
         now, job = self._calendar.now, life.slot.task.job
         node = snapshot.nodes[int(snapshot.pod_node[decision.pod]) if isinstance(decision, Evict) else decision.node]
         self._decisions += 1
-        line = self._log.line(decision, snapshot, now, pod.key, node.name)
+        line = self._log.line(decision, snapshot, (now, self._cycles), f"{pod.key} {node.name}")
         self._digest.update(line.encode())
         if isinstance(decision, Bind):
             self._workloads.bind(life, decision, snapshot, self._cycles)
@@ -266,22 +270,24 @@ class DecisionLines:
     """The first decisions of a run as lines of text: where two runs part is found by comparing them."""
 
     most: int = 100_000
-    _lines: list[tuple[float, str]] = attrs.field(factory=list)
+    _lines: list[tuple[float, int, str]] = attrs.field(factory=list)
 
-    def line(self, decision: Decision, snapshot: Snapshot, now: float, pod: str, node: str) -> str:
-        """Return a decision as one line, and keep it if it is one of the first."""
-        text = f"{type(decision).__name__.lower()} {pod} {node}"
+    def line(self, decision: Decision, snapshot: Snapshot, at: tuple[float, int], subject: str) -> str:
+        """Return a decision as one line, and keep it if it is one of the first; ``at`` is its instant and its cycle."""
+        text = f"{_VERBS[type(decision)]} {subject}"
         if isinstance(decision, Evict):
             gains = snapshot.groups[decision.aggressor].key if decision.aggressor >= 0 else "-"
             text = f"{text} {decision.cause.value} {gains}"
         if len(self._lines) < self.most:
-            self._lines.append((now, text))
-        return f"{now!r} {text}\n"
+            self._lines.append((*at, text))
+        return f"{at[0]!r} {text}\n"
 
     @property
-    def lines(self) -> tuple[tuple[float, str], ...]:
-        """The lines that are kept, each with its instant."""
+    def lines(self) -> tuple[tuple[float, int, str], ...]:
+        """The lines that are kept."""
         return tuple(self._lines)
 
+
+_VERBS: Final = {Bind: "bind", Evict: "evict", Nominate: "promise"}
 
 __all__ = ["PERIOD_SECONDS", "Run", "Simulation", "run"]

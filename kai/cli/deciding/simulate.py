@@ -1,7 +1,7 @@
 """``kai simulate``: read clusters that are written down, decide, and say who runs where and why not."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,11 @@ PATH is a scenario, a file or folder of Kubernetes manifests, a snapshot taken b
   kai simulate examples/lab
   kai simulate snapshot.zip --explain
   kai simulate scenarios/ --check -q
+
+\b
+With --until, --cluster or a trace, virtual time passes: workloads arrive, run, end and wait.
+  kai simulate examples/lab --until 8h
+  kai simulate trace.csv --cluster cluster.yaml --policy a.yaml --policy b.yaml
 """
 
 
@@ -39,6 +44,12 @@ PATH is a scenario, a file or folder of Kubernetes manifests, a snapshot taken b
 @click.option("--now", help="When it happens, as 2026-01-31T12:00:00Z; else what the case says, or its newest time.")
 @click.option("--check", is_flag=True, help="Only compare with what the scenario expects; leave with 1 if it differs.")
 @click.option("--explain", is_flag=True, help="Prove why jobs wait and pods go, and what would help.")
+@click.option("--until", metavar="DURATION", help="Let virtual time pass for so long: 8h, 7d.")
+@click.option("--cluster", type=click.Path(), help="The cluster over time: a cluster file, nodes as CSV, a snapshot.")
+@click.option("--policy", "policies", multiple=True, type=click.Path(), help="Configuration over time; repeatable.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of all that is drawn by chance.")
+@click.option("--sweep", "sweeps", multiple=True, metavar="PATH=A,B", help="A run for each value: plugins.NAME.OPTION.")
+@click.option("--out", type=click.Path(), help="Folder for results and timelines over time.")
 @console_options()
 def simulate(
     paths: tuple[str, ...],
@@ -50,9 +61,15 @@ def simulate(
     *,
     check: bool,
     explain: bool,
+    **over_time: Any,  # noqa: ANN401 - the flags of runs over time, by the names of the fields of Wanted
 ) -> int:
     """Decide on clusters that are written down: who runs where, and why not."""
+    from kai.cli.deciding.runs import Wanted, simulate_over_time
     from kai.simulation.request import Request
+
+    wanted = Wanted(**over_time)
+    if wanted.is_over_time(paths[0]):
+        return simulate_over_time(paths, wanted, console)
 
     policy = _policy(config)
     for note in () if policy is None else policy.configuration.notes:

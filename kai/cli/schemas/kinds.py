@@ -13,6 +13,7 @@ import attrs
 
 from kai.cli.schemas.document import Document
 from kai.cli.schemas.explanations import WHY_KINDS
+from kai.virtual import result as over_time
 
 # --- Jobs, queues, nodes -------------------------------------------------------------------------------------------
 
@@ -292,6 +293,14 @@ class Comparison(Document):
     first_divergence: FirstDivergence | None
 
 
+@attrs.frozen(kw_only=True, slots=False)
+class SimulationResult(Document, over_time.SimulationResult):
+    """What became of a workload over virtual time (``kai simulate --until``).
+
+    The decision of one moment has the same kind and no ``horizonSeconds``.
+    """
+
+
 @attrs.frozen(kw_only=True)
 class Subject:
     """What a decision is about."""
@@ -404,6 +413,7 @@ KINDS: Final = {
         *WHY_KINDS,
         Plan,
         Comparison,
+        SimulationResult,
         Decision,
         Findings,
         Snapshot,

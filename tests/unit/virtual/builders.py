@@ -1,10 +1,11 @@
 """Scenes for tests: manifests as texts, read as the command reads them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 
-from kai.manifests import documents_of, open_text
+from kai.manifests import Document, documents_of, open_text
 from kai.virtual.reading import read_workload
 from kai.virtual.scene import Inputs, Scene
 
@@ -15,8 +16,8 @@ def case(name: str) -> str:
     return (CASES / name).read_text(encoding="utf-8")
 
 
-def scene_of(text: str, *, seed: int = 0, **changes: object) -> Scene:
-    workload = read_workload(documents_of(*open_text(text.encode(), "case.yaml")), seed)
+def scene_of(text: str, *, seed: int = 0, documents: Sequence[Document] = (), **changes: object) -> Scene:
+    workload = read_workload([*documents, *documents_of(*open_text(text.encode(), "case.yaml"))], seed)
     scene = Scene(
         title="case",
         objects=workload.objects,

@@ -1,0 +1,212 @@
+"""A run over virtual time for people: who had the GPUs, a table, the main figures, and what is worth knowing."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kai.cli.console import Console
+from kai.cli.tables import Column, columns, padded, table, wrapped
+from kai.virtual.remarks import duration_text, remarks
+from kai.wording import counted
+
+if TYPE_CHECKING:
+    from kai.virtual.result import QueueResult, SimulationResult
+
+_LEVELS = " ▁▂▃▄▅▆▇█"
+_WIDE = 64
+_LEAST_WIDE = 24
+_HOUR = 3600.0
+_STEPS = (1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 720, 1440, 2880)
+"""Hours between two marks of the axis."""
+_MOST_MARKS = 9
+
+
+def run_text(result: "SimulationResult", console: Console) -> str:
+    """Return the page of one run."""
+    rows = top_queues(result)
+    parts = [console.styled(wrapped(_title(result), console.width, between=" · "), bold=True)]
+    if result.counts["gpus"] and result.horizon_seconds:
+        parts.append(_chart(result, rows, console))
+    parts += [_table(result, rows, console), _figures(result)]
+    said = remarks(result)
+    if said:
+        lines = (wrapped(f"  {text}", console.width, indent="  ") for text in said)
+        parts.append("\n".join(["Worth knowing", *lines]))
+    return "\n\n".join(parts)
+
+
+def top_queues(result: "SimulationResult") -> "list[QueueResult]":
+    """Return the queues that divide the cluster: the roots, or those below the only root; those that had jobs."""
+    level: list[QueueResult] = [queue for queue in result.queues if queue.parent is None]
+    if len(level) == 1:
+        level = [queue for queue in result.queues if queue.parent == level[0].name] or level
+    return sorted((queue for queue in level if queue.jobs), key=lambda queue: -queue.gpu_hours)
+
+
+def _title(result: "SimulationResult") -> str:
+    counts = result.counts
+    parts = [
+        result.title,
+        counted(counts["nodes"], "node"),
+        counted(counts["gpus"], "GPU"),
+        counted(counts["leafQueues"], "leaf queue"),
+        counted(counts["jobs"], "job"),
+        f"seed {result.inputs.seed}",
+        f"policy {result.policy}",
+    ]
+    return " · ".join(parts)
+
+
+# --- The chart -----------------------------------------------------------------------------------------------------
+
+
+def _chart(result: "SimulationResult", rows: "Sequence[QueueResult]", console: Console) -> str:
+    """Return how many GPUs each queue had over time; one place is the mean of its part of the time."""
+    total = f"GPUs allocated, 0-{counts_text(result.counts['gpus'])}"
+    names = [*(queue.name for queue in rows), "both" if len(rows) == 2 else "all"]
+    head = max(len(total), *map(len, names)) + 2
+    width = max(_LEAST_WIDE, min(_WIDE, (console.width or head + _WIDE) - head))
+    lines = [padded(total, head) + _axis(result.horizon_seconds, width)]
+    used = {queue.name: _used(result, queue.name) for queue in rows}
+    everything = [sum(values) for values in zip(*used.values(), strict=True)] if used else []
+    for name, values in [*used.items(), *([(names[-1], everything)] if len(rows) > 1 else [])]:
+        lines.append((padded(name, head) + _drawn(values, result, width)).rstrip())
+    lines.append(padded("", head) + "allocation is not activity: an allocated GPU may be idle")
+    return "\n".join(lines)
+
+
+def counts_text(number: float) -> str:
+    """Return a number without needless digits."""
+    return f"{number:,.0f}" if number == int(number) else f"{number:g}"
+
+
+def _axis(horizon: float, width: int) -> str:
+    hours = horizon / _HOUR
+    step = next((each for each in _STEPS if hours / each <= _MOST_MARKS), _STEPS[-1])
+    axis = "T+0h"
+    for mark in range(step, int(hours) + 1, step):
+        text = f"{mark}h" if step < 24 else f"{mark // 24}d"
+        at = round(mark / hours * width)
+        if at > len(axis):
+            axis = padded(axis, at) + text
+    return axis
+
+
+def _used(result: "SimulationResult", queue: str) -> list[float]:
+    """Return the column of a queue: the sum of the leaves below it."""
+    below = {queue}
+    while True:
+        more = {each.name for each in result.queues if each.parent in below} - below
+        if not more:
+            break
+        below |= more
+    found = [column for name, column in result.series.columns.items() if _is_used(name, below)]
+    return [sum(values) for values in zip(*found, strict=True)] or [0.0] * len(result.series.start_seconds)
+
+
+def _is_used(name: str, queues: set[str]) -> bool:
+    kind, _, queue = name.partition("/")
+    return kind == "used" and queue in queues
+
+
+def _drawn(values: Sequence[float], result: "SimulationResult", width: int) -> str:
+    gpus, count = result.counts["gpus"], len(values)
+    out = []
+    for place in range(width):
+        first = place * count // width
+        part = values[first : max(first + 1, (place + 1) * count // width)]
+        level = sum(part) / len(part) / gpus if part else 0.0
+        out.append(_LEVELS[min(8, max(1, round(level * 8)))] if level > 0.001 else " ")
+    return "".join(out)
+
+
+# --- The table and the figures -------------------------------------------------------------------------------------
+
+
+def _table(result: "SimulationResult", rows: "Sequence[QueueResult]", console: Console) -> str:
+    heads = [
+        Column(head=""),
+        Column(head="GPU-HOURS", right=True),
+        Column(head="OF QUOTA", right=True, drop=2),
+        Column(head="WAIT p50", right=True),
+        Column(head="p95", right=True, drop=1),
+        Column(head="MAX", right=True),
+        Column(head="STARTED", right=True),
+        Column(head="EVICTED", right=True),
+        Column(head="LOST WORK", right=True, drop=1),
+    ]
+    lines = [_row(queue) for queue in rows]
+    capacity = result.counts["gpuHours"]
+    idle = max(0.0, capacity - sum(queue.gpu_hours for queue in rows))
+    return table(heads, [*lines, ["idle", f"{idle:,.1f}", *["-"] * 7]], console.width)
+
+
+def _row(queue: "QueueResult") -> list[str]:
+    waits = (queue.wait_p50_seconds, queue.wait_p95_seconds, queue.wait_max_seconds)
+    return [
+        queue.name,
+        f"{queue.gpu_hours:,.1f}",
+        "-" if queue.of_quota is None else f"{queue.of_quota:.0%}",
+        *("-" if wait is None else duration_text(wait) for wait in waits),
+        f"{queue.started} / {queue.jobs}",
+        str(queue.evicted_pods),
+        f"{queue.lost_gpu_hours:,.1f} GPU-h" if queue.lost_gpu_hours else "-",
+    ]
+
+
+def _figures(result: "SimulationResult") -> str:
+    return "   ".join(_figure_texts(result))
+
+
+def _figure_texts(result: "SimulationResult") -> Iterator[str]:
+    for name, text, unit in (
+        ("utilisation", "utilisation", "%"),
+        ("jain", "fairness (Jain)", ""),
+        ("fragmentation", "fragmentation", "%"),
+        ("completionMean", "completion, mean", "s"),
+    ):
+        value = result.value(name)
+        if value is not None:
+            yield f"{text} {figure(value, unit)}"
+
+
+def figure(value: float | None, unit: str) -> str:
+    """Return a value in its unit; percents are told as parts."""
+    if value is None:
+        return "-"
+    if unit == "%":
+        return f"{value:.1%}"
+    if unit == "s":
+        return duration_text(value)
+    return f"{value:,.1f}" if unit else f"{value:.3f}"
+
+
+# --- Several runs --------------------------------------------------------------------------------------------------
+
+
+def runs_table(results: "Sequence[SimulationResult]", console: Console) -> str:
+    """Return several runs beside each other, one column each."""
+    shown = [
+        ("utilisation", "utilisation", "%"),
+        ("fairness (Jain)", "jain", ""),
+        ("fragmentation", "fragmentation", "%"),
+        ("jobs started", "started", "n"),
+        ("jobs done", "done", "n"),
+        ("wait p50", "queueingDelayP50", "s"),
+        ("wait p95", "queueingDelayP95", "s"),
+        ("wait max", "queueingDelayMax", "s"),
+        ("completion, mean", "completionMean", "s"),
+        ("pods evicted", "evictedPods", "n"),
+        ("GPU-hours lost", "evictionCost", "GPU-h"),
+    ]
+    heads = ["", *(result.policy for result in results)]
+    lines = []
+    for head, name, unit in shown:
+        values = [result.value(name) for result in results]
+        cells = [f"{value:,.0f}" if unit == "n" and value is not None else figure(value, unit) for value in values]
+        lines.append([head, *cells])
+    title = wrapped(_title(results[0]).rpartition(" · ")[0], console.width, between=" · ")
+    body = columns([heads, *lines], right=range(1, len(heads)), width=console.width)
+    return f"{console.styled(title, bold=True)}\n\n{body}"
+
+
+__all__ = ["counts_text", "figure", "run_text", "runs_table", "top_queues"]

@@ -1,0 +1,199 @@
+"""``kai simulate`` over virtual time: experiments from the command line, results as text, documents and files."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from kai.cli.console import Console
+from kai.errors import InputError
+
+if TYPE_CHECKING:
+    from kai.virtual.experiments import Done, Experiment
+    from kai.virtual.result import SimulationResult
+
+TRACES = (".csv", ".parquet", ".json.gz", ".csv.gz")
+"""What the names of traces end in; a cluster_job_log of Philly is JSON."""
+PHILLY = "cluster_job_log"
+OWN = "default"
+
+
+@attrs.frozen(kw_only=True)
+class Wanted:
+    """What the command line asks for."""
+
+    until: str | None = None
+    cluster: str | None = None
+    policies: tuple[str, ...] = ()
+    seed: int = 0
+    sweeps: tuple[str, ...] = ()
+    out: str | None = None
+
+    def is_over_time(self, path: str) -> bool:
+        """Return whether a run over time is asked for, and not the decision of one moment."""
+        asked = (self.until, self.cluster, self.out)
+        return any(each is not None for each in asked) or bool(self.policies or self.sweeps) or is_trace(path)
+
+
+def is_trace(path: str) -> bool:
+    """Return whether a path is called as traces are."""
+    name = Path(path).name
+    return name.endswith(TRACES) or name.startswith(PHILLY)
+
+
+def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console) -> int:
+    """Carry out what is asked for, and write what came out."""
+    from kai.cli.checking.findings import finding_text
+    from kai.virtual.experiments import carry_out_all
+
+    if len(paths) != 1:
+        raise InputError(f"{' '.join(paths)}: found {len(paths)} workloads, expected one: a folder, a file or a trace")
+    experiments = swept(experiments_of(paths[0], wanted), wanted.sweeps)
+    done = carry_out_all(experiments)
+    for text in dict.fromkeys(finding_text(finding) for each in done for finding in each.findings):
+        console.talk(text)
+    write_runs(done, console)
+    if wanted.out is not None:
+        _save(Path(wanted.out), done, console)
+    return 0
+
+
+def experiments_of(path: str, wanted: Wanted) -> "list[Experiment]":
+    """Return one experiment for each policy; without any, one under the cluster's own.
+
+    Raises: InputError and ConfigError that name what is wrong.
+    """
+    from kai.configuration.registry import Registry
+    from kai.simulation.kinds import declare_kinds
+    from kai.virtual.experiments import Experiment
+
+    declare_kinds(Registry.installed())
+    base = Experiment(
+        workload=path,
+        cluster=wanted.cluster,
+        until=_until(wanted.until),
+        seed=wanted.seed,
+    )
+    return [under(base, policy) for policy in wanted.policies] or [base]
+
+
+def under(experiment: "Experiment", policy: str) -> "Experiment":
+    """Return an experiment under another policy, which is looked for beside the workload as well."""
+    from kai.cli.deciding.policy import load_policy
+    from kai.virtual.measuring import PolicyInput
+
+    if policy == OWN:
+        return experiment
+    beside = Path(experiment.workload) / policy
+    path = str(beside) if not Path(policy).exists() and beside.exists() else policy
+    if path == f"{OWN}.yaml" and not Path(path).exists():
+        return experiment
+    read = load_policy(path)
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return attrs.evolve(
+        experiment,
+        configuration=read.configuration,
+        settings=dict(read.settings),
+        policy=PolicyInput(name=Path(path).stem, path=path, sha256=digest),
+    )
+
+
+def swept(experiments: "Sequence[Experiment]", sweeps: Sequence[str]) -> "list[Experiment]":
+    """Return each experiment with every value of each sweep: ``plugins.binpack.gpu=0,1,2``.
+
+    Raises: InputError for a sweep that says no values, ConfigError for a path that leads nowhere.
+    """
+    from kai.virtual.experiments import with_value
+
+    found = list(experiments)
+    for sweep in sweeps:
+        path, equals, values = sweep.partition("=")
+        if not equals or not path or not values:
+            raise InputError.about("command line", "--sweep", found=sweep, wanted="PATH=VALUE,VALUE")
+        found = [with_value(each, path, _value(text)) for each in found for text in values.split(",")]
+    return found
+
+
+def _value(text: str) -> object:
+    """Return a value as YAML has it: a number, a truth, or a text."""
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def _until(text: str | None) -> float:
+    from math import inf
+
+    from kai import durations
+
+    if text is None:
+        return inf
+    try:
+        seconds = durations.seconds(text)
+    except durations.DurationError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise InputError.about("command line", "--until", found=text, wanted=durations.WANTED)
+    return seconds
+
+
+# --- Results -------------------------------------------------------------------------------------------------------
+
+
+def write_runs(done: "Sequence[Done]", console: Console) -> None:
+    """Write results: for machines one document each, for people one page, or a table of several."""
+    results = [each.result for each in done]
+    if console.is_for_machines:
+        from kai.cli.writing import write_document
+
+        for result in results:
+            write_document(document(result), console)
+        return
+    if console.quiet:
+        return
+    from kai.cli.deciding.runlines import run_text, runs_table
+
+    if len(results) == 1:
+        console.write(run_text(results[0], console))
+        return
+    console.write(runs_table(results, console))
+
+
+def document(result: "SimulationResult") -> dict[str, Any]:
+    """Return a result with its envelope."""
+    from kai.documents.envelope import envelope
+    from kai.simulation.case import Origin
+    from kai.virtual.documents import document_of
+
+    origin = Origin(type="manifests", sha256=result.inputs.workload_sha256)
+    if is_trace(result.inputs.workload):
+        origin = attrs.evolve(origin, type="trace")
+    return {**envelope("SimulationResult", origin), **document_of(result)}
+
+
+def _save(folder: Path, done: "Sequence[Done]", console: Console) -> None:
+    """Write results and their timelines into a folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, each in enumerate(done, start=1):
+            stem = "" if len(done) == 1 else f"-{number}"
+            _write_json(folder / f"result{stem}.json", document(each.result))
+            _write_json(folder / f"timeline{stem}.json", {"traceEvents": each.result.trace()})
+    except OSError as error:
+        raise InputError(f"{folder}: found {error.strerror or error}, expected a folder to write to") from None
+    console.talk(f"saved {folder}: results (result*.json), and timelines (timeline*.json) that Perfetto opens")
+
+
+def _write_json(path: Path, values: Mapping[str, Any]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        json.dump(values, file)
+        file.write("\n")
+
+
+__all__ = ["Wanted", "document", "experiments_of", "is_trace", "simulate_over_time", "swept", "under", "write_runs"]

@@ -1,0 +1,94 @@
+"""What is worth knowing about a result, as sentences: how starts were bought, who waited, who paid, what went wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from kai.virtual.measuring import waited
+from kai.virtual.result import JobResult, SimulationResult
+from kai.virtual.workloads import GRACE_SECONDS
+from kai.wording import counted, first_of
+
+_FEW: Final = 2
+_LONG: Final = 60.0
+"""Seconds; shorter waits are not worth a sentence."""
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+
+def remarks(result: SimulationResult) -> tuple[str, ...]:
+    """Return the sentences, the most telling first."""
+    return (*_bought(result), *_waited(result), *_never(result), *_paid(result), *_failed(result), *_dropped(result))
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration in its two largest units: ``30s``, ``38m``, ``4h10m``, ``2d3h``."""
+    whole = round(seconds)
+    if whole < _MINUTE:
+        return f"{whole}s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE}m" + (f"{whole % _MINUTE}s" if whole < 10 * _MINUTE and whole % _MINUTE else "")
+    large, small, names = (_HOUR, _MINUTE, "hm") if whole < _DAY else (_DAY, _HOUR, "dh")
+    rest = whole % large // small
+    return f"{whole // large}{names[0]}" + (f"{rest}{names[1]}" if rest else "")
+
+
+def _bought(result: SimulationResult) -> Iterator[str]:
+    by_cause: dict[str, dict[str, None]] = {}
+    for each in result.evictions:
+        if each.aggressor is not None:
+            by_cause.setdefault(each.cause, {})[each.aggressor] = None
+    for cause, jobs in by_cause.items():
+        grace = duration_text(GRACE_SECONDS)
+        who = "it" if len(jobs) == 1 else "each"
+        yield f"{counted(len(jobs), 'job')} got GPUs by {cause}; {who} waited {grace} for pods to terminate."
+
+
+def _waited(result: SimulationResult) -> Iterator[str]:
+    started = [job for job in result.jobs if job.start_seconds is not None]
+    longest = sorted(started, key=lambda job: -waited(job, result.horizon_seconds))[:_FEW]
+    said = [(job, waited(job, result.horizon_seconds)) for job in longest]
+    texts = [f"{job.name} {duration_text(seconds)}" for job, seconds in said if seconds > _LONG]
+    if texts:
+        yield f"Longest waits before a start: {' and '.join(texts)}."
+
+
+def _never(result: SimulationResult) -> Iterator[str]:
+    never = [job for job in result.jobs if job.start_seconds is None and job.state == "waiting"]
+    if never:
+        names = first_of([job.name for job in sorted(never, key=_order)], 4)
+        yield f"{counted(len(never), 'job')} never started: {names}."
+
+
+def _order(job: JobResult) -> tuple[float, str]:
+    return -job.gpus, job.name
+
+
+def _paid(result: SimulationResult) -> Iterator[str]:
+    by_job = {f"{job.namespace}/{job.name}": job for job in result.jobs}
+    evicted: Counter[str] = Counter(by_job[each.job].queue for each in result.evictions)
+    if not evicted:
+        return
+    queue, pods = evicted.most_common(1)[0]
+    gpus = sum(each.gpus for each in result.evictions if by_job[each.job].queue == queue)
+    total = sum(evicted.values())
+    share = "all" if pods == total else f"{pods} of {total}"
+    yield f"Queue {queue} bears the cost: {share} evictions, {counted(round(gpus, 3), 'GPU')}."
+
+
+def _failed(result: SimulationResult) -> Iterator[str]:
+    failed = [job.name for job in result.jobs if job.state == "failed"]
+    if failed:
+        yield f"{counted(len(failed), 'job')} crashed more often than retried: {first_of(failed, 4)}."
+    nodes = result.value("nodeFailures")
+    if nodes:
+        yield f"Nodes failed {counted(nodes, 'time')}."
+
+
+def _dropped(result: SimulationResult) -> Iterator[str]:
+    for reason, count in result.dropped.items():
+        yield f"{counted(count, 'row')} left out: {reason}."
+
+
+__all__ = ["duration_text", "remarks"]
