@@ -17,6 +17,7 @@ from kai.cli.selectors import Selector, read_selector
 from kai.errors import UnreachableError
 
 if TYPE_CHECKING:
+    from kai.cli.serving import Served
     from kai.engine.observe import Observer
     from kai.simulation.case import Case
     from kai.simulation.live import Access
@@ -43,6 +44,8 @@ class Source:
     user: str = ""
     """In whose name a cluster is asked."""
     watch: bool = False
+    service: str = ""
+    """The service that is asked in the place of the cluster; "" for the cluster, while it may be listed."""
     command: str = "kai"
     """What was typed, for hints."""
 
@@ -115,6 +118,16 @@ class Source:
             raise refused from None
 
     @property
+    def served(self) -> "Served":
+        """The way to ask the service about the namespace that is asked for."""
+        from kai.cli.serving import Served
+        from kai.documents.asking import Service
+
+        access = self.access
+        namespace = "" if self.everywhere else self.namespace or access.chosen.namespace or "default"
+        return Served(service=Service(access=access, place=self.service), namespace=namespace)
+
+    @property
     def access(self) -> "Access":
         """Which cluster is asked, and as which user."""
         from kai.simulation.live import Access
@@ -153,12 +166,15 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
             kubeconfig: str,
             user: str,
             is_watch: bool = False,
+            service: str = "",
             **options: object,
         ) -> object:
             if place is not None and not place:
                 raise click.UsageError("-f: found an empty path, expected a file or a folder")
             if is_watch and place == STANDARD_INPUT:
                 raise click.UsageError("-w cannot be used with -f -: standard input is read once")
+            if service and place:
+                raise click.UsageError("--service and -f cannot be used together")
             if everywhere and namespace:
                 raise click.UsageError("-n and -A cannot be used together")
             source = Source(
@@ -170,6 +186,7 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
                 kubeconfig=kubeconfig,
                 user=user,
                 watch=is_watch,
+                service=service,
                 command=_typed(click.get_current_context()),
             )
             return function(source=source, console=console, **options)
@@ -214,7 +231,14 @@ def _flags(*, watch: bool) -> tuple[Callable[[F], F], ...]:
     if not watch:
         return flags
     again = click.option("-w", "--watch", "is_watch", is_flag=True, help="Show again whenever something changed.")
-    return (*flags, again)
+    asked = click.option(
+        "--service",
+        default="",
+        metavar="URL|NAMESPACE/NAME",
+        help="Ask the service, and not the API server for everything. Without it, a user who may not list pods and "
+        "nodes asks kai-scheduler/kai-dashboard.",
+    )
+    return (*flags, again, asked)
 
 
 def _typed(context: click.Context) -> str:

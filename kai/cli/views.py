@@ -15,6 +15,7 @@ from kai.documents.envelope import envelope
 from kai.errors import UnreachableError
 
 if TYPE_CHECKING:
+    from kai.cli.serving import Served
     from kai.simulation.case import Origin
     from kai.simulation.own import OwnJobs
     from kai.simulation.request import Result
@@ -71,18 +72,29 @@ def show(
     view_of: "Callable[[Result], View]",
     own_view_of: "Callable[[OwnJobs], View] | None" = None,
     *,
+    served_view_of: "Callable[[Served], View] | None" = None,
     watching: Watching | None = None,
 ) -> int:
     """Decide on the source and write the view of it; with ``-w`` again and again, where something changed.
 
-    ``own_view_of`` makes a view for users who may see their own jobs and not the whole cluster.
+    ``served_view_of`` and ``own_view_of`` make a view for users who may not see the whole cluster: of what the service
+    answers them, or of their own jobs.
     """
 
     def look() -> _Look:
+        if source.service and served_view_of is not None:
+            return _served(source, served_view_of)
         try:
             result = source.decide()
         except UnreachableError as error:
-            if own_view_of is None or not error.missing:
+            if not error.missing or (own_view_of is None and served_view_of is None):
+                raise
+            try:
+                if served_view_of is not None:
+                    return _served(source, served_view_of)
+            except UnreachableError as refusal:
+                console.talk(f"note: {refusal}", level=1)
+            if own_view_of is None:
                 raise
             own = source.read_own(error)
             return _Look(view=own_view_of(own), origin=own.origin, notes=own.notes, remark=own.remark)
@@ -112,6 +124,16 @@ def show_view(view: View, source: Source, console: Console, *, remark: str) -> i
     origin = Origin(type="decisions", complete=False)
     _write(_Look(view=view, origin=origin, notes=(), remark=remark), source, console, None)
     return 0
+
+
+def _served(source: Source, view_of: "Callable[[Served], View]") -> _Look:
+    """Return what the service answers.
+
+    Raises: UnreachableError where it does not.
+    """
+    served = source.served
+    view = view_of(served)
+    return _Look(view=view, origin=served.origin, notes=(), remark=served.remark)
 
 
 def _write(seen: _Look, source: Source, console: Console, last: object) -> object:

@@ -39,6 +39,8 @@ class Call:
     content_type: str = JSON
     accept: str = JSON
     """In which form the answer is wanted."""
+    headers: Query = ()
+    """Headers besides those that every call has."""
     timeout: float = 30.0
     """Seconds until a complete answer; of a stream, until its first byte."""
     is_foreign: bool = False

@@ -202,7 +202,7 @@ class Connections:
         target = f"{call.path}?{urlencode(call.query)}" if call.query else call.path
         if not target.isascii() or not target.isprintable() or " " in target or "#" in target:
             raise ValueError("found characters that no path has")
-        headers = {hdrs.ACCEPT: call.accept}
+        headers = {hdrs.ACCEPT: call.accept, **dict(call.headers)}
         if authorization:
             headers[hdrs.AUTHORIZATION] = authorization
         if call.body is not None:

@@ -17,6 +17,9 @@
 {{- if .Values.monitoring.enabled }}
 - monitoring
 {{- end }}
+{{- if .Values.dashboard.enabled }}
+- dashboard
+{{- end }}
 {{- end }}
 
 {{/* A file of manifests, with the namespace of the release where ours stands. */}}
@@ -90,6 +93,11 @@
 {{- $annotations := deepCopy $values.podAnnotations -}}
 {{- if and $isAdmission $values.webhooks.deviceAccess -}}
 {{- $_ := set $container "args" (append $container.args "--block-nvidia-visible-devices=true") -}}
+{{- end -}}
+{{- if and $decides $values.dashboard.enabled (not .shard) -}}
+{{- $_ := set $container "args" (concat $container.args (list "--dashboard=:8085" "--dashboard-auth=token")) -}}
+{{- $_ := set $container "ports" (append $container.ports (dict "name" "dashboard" "containerPort" 8085)) -}}
+{{- $_ := set $template.metadata.labels "kai.scheduler/dashboard" "served" -}}
 {{- end -}}
 {{- $configuration := $values.scheduler.configuration -}}
 {{- with .shard -}}

@@ -16,6 +16,7 @@ from kai.cli.views import View, show, show_view
 from kai.errors import UnreachableError
 
 if TYPE_CHECKING:
+    from kai.cli.serving import Served
     from kai.simulation.explanation import Fold, JobExplanation
     from kai.simulation.overview import Overview
     from kai.simulation.own import OwnJob, OwnJobs
@@ -73,8 +74,13 @@ def why(source: Source, console: Console, *, is_coded: bool, **given: Any) -> in
         running[:] = [runs]
         return view
 
+    def served_view_of(served: "Served") -> View:
+        view, runs = served_answer(source, served, asked)
+        running[:] = [runs]
+        return view
+
     try:
-        code = show(source, console, view_of, own_view_of)
+        code = show(source, console, view_of, own_view_of, served_view_of=served_view_of)
     except UnreachableError as error:
         if not asked.log:
             raise
@@ -130,6 +136,21 @@ def own_answer(source: Source, own: "OwnJobs", asked: Asked) -> tuple[View, bool
     folds = _folds([each for each in shown if each.line.job.key in keys])
     view = JobAnswer(folds=folds, settled=settled, now=own.now, detail=asked.detail)
     return view, all(line.job.runs for line in lines)
+
+
+def served_answer(source: Source, served: "Served", asked: Asked) -> tuple[View, bool]:
+    """Return the same from what the service answers.
+
+    Raises: UnreachableError for a question that it does not answer; InputError for an unknown job.
+    """
+    from kai.cli.explaining.served import jobs_named, queue_named, waiting
+
+    kind, name = split_subject(asked.name)
+    if asked.evicted or kind == "node" or source.selector.requirements:
+        raise UnreachableError("the service explains jobs and queues, and nothing else", is_forbidden=True)
+    if asked.everything:
+        return waiting(served, asked)
+    return queue_named(served, name) if kind == "queue" else jobs_named(source, served, name, asked)
 
 
 def _folds(jobs: "Sequence[OwnJob]") -> "tuple[Fold, ...]":

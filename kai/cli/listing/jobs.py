@@ -15,11 +15,12 @@ from kai.cli.listing.joblist import Row, rows_of
 from kai.cli.sources import Source, source_options
 from kai.cli.spans import span
 from kai.cli.tables import Column, cut_text, table
-from kai.cli.views import show
-from kai.errors import InputError
+from kai.cli.views import View, show
+from kai.errors import InputError, UnreachableError
 from kai.wording import counted
 
 if TYPE_CHECKING:
+    from kai.cli.serving import Served
     from kai.simulation.jobs import JobLine
     from kai.simulation.own import OwnJobs
     from kai.simulation.request import Result
@@ -144,7 +145,11 @@ def jobs(
         raise click.UsageError("--pods and --order cannot be used together")
     wanted = Wanted(queue=queue, state=state.lower(), sort=sort or "", pods=pods, order=order, everything=everything)
     return show(
-        source, console, lambda result: job_view(source, result, wanted), lambda own: own_view(source, own, wanted)
+        source,
+        console,
+        lambda result: job_view(source, result, wanted),
+        lambda own: own_view(source, own, wanted),
+        served_view_of=lambda served: served_jobs(source, served, wanted),
     )
 
 
@@ -185,6 +190,26 @@ def own_view(source: Source, own: "OwnJobs", wanted: Wanted) -> JobView:
         if wanted.queue in {"", line.job.queue} and _is_in(wanted, line) and source.selector.matches(line.labels)
     ]
     return JobView(now=own.now, lines=tuple(chosen), hidden=0, wanted=wanted)
+
+
+def served_jobs(source: Source, served: "Served", wanted: Wanted) -> View:
+    """Return the jobs that are asked for, of those that the service shows.
+
+    Raises: UnreachableError where it does not answer, or not this: labels and single pods it does not tell.
+    """
+    from kai.api import times
+    from kai.cli.serving import ServedView
+    from kai.documents.reading import job_lines, read
+
+    if wanted.pods or source.selector.requirements:
+        raise UnreachableError("the service tells neither labels nor single pods", is_forbidden=True)
+    document = served.ask("jobs", namespace=served.namespace, queue=wanted.queue)
+    lines = tuple(line for line in read(document, "JobList", job_lines) if _is_in(wanted, line))
+    keys = {line.job.key for line in lines}
+    items = [item for item in document["items"] if f"{item['namespace']}/{item['name']}" in keys]
+    now = times.instant(document["generatedAt"])
+    shown = JobView(now=now, lines=lines, hidden=0, wanted=wanted)
+    return ServedView(shown=shown, document={**document, "items": items})
 
 
 def _queues_below(result: "Result", queue: str) -> frozenset[str] | None:

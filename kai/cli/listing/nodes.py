@@ -12,11 +12,12 @@ from kai.cli.console import Console
 from kai.cli.listing.cells import cells, head, legend, letters_of, shares
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import Column, table, wrapped
-from kai.cli.views import show
+from kai.cli.views import View, show
 from kai.errors import InputError
 from kai.wording import counted
 
 if TYPE_CHECKING:
+    from kai.cli.serving import Served
     from kai.simulation.request import Result
     from kai.simulation.slots import NodeSlots
 
@@ -39,7 +40,6 @@ _SIZES = (8, 4, 2, 1)
 class NodeView:
     """The nodes of one result, in parts that are labelled alike."""
 
-    result: "Result"
     parts: "tuple[tuple[str, tuple[NodeSlots, ...]], ...]"
     is_divided: bool
     folds: bool
@@ -114,7 +114,12 @@ class NodeView:
 @source_options()
 def nodes(source: Source, console: Console, *, by: str, job: str, free: int | None) -> int:
     """Show where the GPUs are, who has them, and in what pieces."""
-    return show(source, console, lambda result: node_view(source, console, result, by=by, job=job, free=free or 0))
+    return show(
+        source,
+        console,
+        lambda result: node_view(source, console, result, by=by, job=job, free=free or 0),
+        served_view_of=lambda served: served_nodes(source, console, served, by=by, job=job, free=free or 0),
+    )
 
 
 def node_view(source: Source, console: Console, result: "Result", *, by: str, job: str, free: int) -> NodeView:
@@ -125,11 +130,37 @@ def node_view(source: Source, console: Console, result: "Result", *, by: str, jo
     from kai.simulation.slots import node_slots
 
     source.case_of(result)
+    seen = result.overview
+    namespace, _, name = job.rpartition("/")
+    known = [] if seen is None else [each for each in seen.jobs if namespace in {"", each.namespace}]
+    if job and name not in {each.name for each in known}:
+        raise InputError.about("command line", "--job", found=job, wanted="a job, as kai jobs lists it")
     found = () if result.outcome is None else node_slots(result.outcome)
+    return _view_of(source, console, found, by=by, job=job, free=free)
+
+
+def served_nodes(source: Source, console: Console, served: "Served", *, by: str, job: str, free: int) -> View:
+    """Return the nodes that are asked for, of those that the service shows to this user.
+
+    Raises: UnreachableError where it does not answer; InputError for a label that is not there.
+    """
+    from kai.cli.serving import ServedView
+    from kai.documents.reading import node_slots, read
+
+    document = served.ask("nodes")
+    view = _view_of(source, console, read(document, "NodeList", node_slots), by=by, job=job, free=free)
+    names = {node.name for _, nodes in view.parts for node in nodes}
+    items = [item for item in document["items"] if item["name"] in names]
+    return ServedView(shown=view, document={**document, "items": items})
+
+
+def _view_of(
+    source: Source, console: Console, found: "Sequence[NodeSlots]", *, by: str, job: str, free: int
+) -> NodeView:
     found = tuple(node for node in found if source.selector.matches(node.labels))
     label = _label(by, found)
     if job:
-        found = _with_job(job, found, result)
+        found = _with_job(job, found)
     has_gpus = any(node.slots for node in found)
     shown = [node for node in found if node.slots or console.wide or not has_gpus]
     parts: dict[str, list[NodeSlots]] = {}
@@ -139,7 +170,6 @@ def node_view(source: Source, console: Console, result: "Result", *, by: str, jo
     if not label:
         kept = {"": [node for nodes in kept.values() for node in nodes]}
     return NodeView(
-        result=result,
         parts=tuple((name, tuple(nodes)) for name, nodes in kept.items()),
         is_divided=bool(label),
         folds=not job,
@@ -159,11 +189,8 @@ def _label(by: str, nodes: "Sequence[NodeSlots]") -> str:
     raise InputError.about("command line", "--by", found=by, wanted=wanted)
 
 
-def _with_job(job: str, nodes: "Sequence[NodeSlots]", result: "Result") -> "tuple[NodeSlots, ...]":
+def _with_job(job: str, nodes: "Sequence[NodeSlots]") -> "tuple[NodeSlots, ...]":
     namespace, _, name = job.rpartition("/")
-    seen = result.overview
-    if seen is None or not any(each.name == name and namespace in {"", each.namespace} for each in seen.jobs):
-        raise InputError.about("command line", "--job", found=job, wanted="a job, as kai jobs lists it")
     return tuple(
         node
         for node in nodes

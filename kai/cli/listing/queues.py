@@ -11,10 +11,11 @@ from kai.cli.console import Console
 from kai.cli.listing.shares import CPU, GPU, MEMORY, RESOURCES, legend, queue_tree
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import wrapped
-from kai.cli.views import show
-from kai.errors import InputError
+from kai.cli.views import View, show
+from kai.errors import InputError, UnreachableError
 
 if TYPE_CHECKING:
+    from kai.cli.serving import Served
     from kai.simulation.overview import QueueLine
     from kai.simulation.request import Result
 
@@ -77,7 +78,57 @@ class QueueView:
 def queues(source: Source, console: Console, *, queue: str, resource: str | None, flat: bool) -> int:
     """Show who is entitled to what, who has it, and who wants it: all queues, or QUEUE and those below it."""
     chosen = None if resource is None else RESOURCES[resource]
-    return show(source, console, lambda result: queue_view(source, result, queue, chosen, flat=flat))
+    return show(
+        source,
+        console,
+        lambda result: queue_view(source, result, queue, chosen, flat=flat),
+        served_view_of=lambda served: served_queues(source, served, queue, chosen, flat=flat),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ServedQueues:
+    """The queues that the service shows."""
+
+    lines: "tuple[QueueLine, ...]"
+    resource: int | None
+    flat: bool
+    kind: str = "QueueList"
+
+    def fields(self) -> dict[str, Any]:
+        """Return nothing: the document is the service's."""
+        return {}
+
+    def names(self) -> list[str]:
+        """Return the queues."""
+        return [f"queue.scheduling.run.ai/{line.name}" for line in self.lines]
+
+    def text(self, console: Console) -> str:
+        """Return the tree with bars, on a scale that ends where the topmost queues do."""
+        if not self.lines:
+            return "no queues"
+        tops = [line for line in self.lines if not line.depth]
+        totals = [sum(max(line.shares[at].fair_share, line.shares[at].used) for line in tops) for at in range(3)]
+        resource = self.resource if self.resource is not None else GPU if totals[GPU] else CPU
+        shown = [attrs.evolve(line, last=()) for line in self.lines] if self.flat else self.lines
+        hungry = _hungriest(self.lines, resource)
+        parts = [queue_tree(shown, totals[resource], resource, console), legend(console)]
+        return "\n".join([*parts, wrapped(hungry, console.width, indent="  ")] if hungry else parts)
+
+
+def served_queues(source: Source, served: "Served", queue: str, resource: int | None, *, flat: bool) -> View:
+    """Return the queues that the service shows to this user.
+
+    Raises: UnreachableError where it does not answer, or not this: labels it does not tell.
+    """
+    from kai.cli.serving import ServedView
+    from kai.documents.reading import queue_lines, read
+
+    if source.selector.requirements:
+        raise UnreachableError("the service tells no labels of queues", is_forbidden=True)
+    document = served.ask("queues", queue=queue)
+    lines = read(document, "QueueList", queue_lines)
+    return ServedView(shown=ServedQueues(lines=lines, resource=resource, flat=flat), document=document)
 
 
 def queue_view(source: Source, result: "Result", queue: str, resource: int | None, *, flat: bool) -> QueueView:

@@ -12,10 +12,11 @@ from typing import Final
 
 import yaml
 
-from tests.unit.deploy.rendering import DEPLOY, LASTING, Manifest, key, render
+from tests.unit.deploy.rendering import DEPLOY, LASTING, Manifest, key, load, render
 
 CHART: Final = DEPLOY / "chart"
 _HEAD: Final = "# Written by python -m tests.unit.deploy.charting from the kustomizations of deploy/; change those.\n"
+_DASHBOARD: Final = ("service.yaml", "rights.yaml", "network-policy.yaml")
 
 
 def files() -> Mapping[Path, str]:
@@ -43,6 +44,8 @@ def _parts() -> Mapping[str, list[Manifest]]:
         "webhooks": render(webhooks),
         "webhooks-cert-manager": render(webhooks, DEPLOY / "components" / "certificates"),
         "monitoring": render(DEPLOY / "components" / "monitoring"),
+        # What the component changes about a Deployment, the templates do.
+        "dashboard": [each for name in _DASHBOARD for each in load(DEPLOY / "components" / "dashboard" / name)],
     }
 
 

@@ -90,8 +90,8 @@ def _found(manifest: Manifest, path: str) -> tuple[Any, str]:
     *parents, last = path.strip("/").split("/")
     place: Any = manifest
     for name in parents:
-        place = place[int(name)] if isinstance(place, list) else place[name]
-    return place, last
+        place = place[int(name)] if isinstance(place, list) else place[name.replace("~1", "/")]
+    return place, last.replace("~1", "/")
 
 
 def key(manifest: Manifest) -> tuple[str, str, str]:

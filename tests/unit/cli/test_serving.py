@@ -1,0 +1,115 @@
+"""Commands that ask the service: the same tables, the very documents, and a last line that says so."""
+
+import json
+from contextlib import contextmanager
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+from kai.cli.command import run
+from kai.cluster.clock import SystemClock
+from kai.dashboard.access import LocalAccess, TokenAccess
+from kai.dashboard.desk import Desk
+from kai.dashboard.feed import Feed
+from kai.dashboard.server import LIMITS, Dashboard
+from kai.telemetry.connections import serve
+from tests.doubles.two_tenants import OURS, SECRETS, moment
+from tests.unit.dashboard.test_server import Rights
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: prod
+clusters: [{name: prod, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: jane, user: {token: tenant}}]
+contexts: [{name: prod, context: {cluster: prod, user: jane, namespace: amber}}]
+"""
+
+
+@contextmanager
+def service(rights=None):
+    """Serve a dashboard from a thread; yield its URL."""
+    feed = Feed()
+    feed.show(moment())
+    access = LocalAccess() if rights is None else TokenAccess(rights)
+    board = Dashboard(desk=Desk(feed, SystemClock()), access=access)
+    with start_blocking_portal() as portal:
+        serving, port = portal.start_task(serve, "127.0.0.1", 0, board.respond, LIMITS)
+        yield f"http://127.0.0.1:{port}"
+        serving.cancel()
+
+
+@pytest.fixture(scope="module")
+def everything():
+    with service() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def ours():
+    with service(Rights(tenant={f"podgroups/{OURS}"})) as url:
+        yield url
+
+
+@pytest.fixture
+def shown(tmp_path, capsys):
+    path = tmp_path / "config"
+    path.write_text(KUBECONFIG)
+
+    def ask(url, *arguments, code=0):
+        assert run([*arguments, "--service", url, "--kubeconfig", str(path)]) == code
+        return capsys.readouterr()
+
+    return ask
+
+
+def test_the_tables_are_drawn_of_what_the_service_answers(shown, everything):
+    assert [line.split()[0] for line in shown(everything, "queues").out.splitlines()[1:4]] == ["company", "├─", "└─"]
+    nodes = shown(everything, "nodes").out.splitlines()
+    assert [line.split()[0] for line in nodes[1:3]] == ["basalt-1", "basalt-2"]
+    jobs = shown(everything, "jobs", "-A").out
+    assert {line.split()[0] for line in jobs.splitlines()[1:]} >= {"ours-runs", "ours-waits", "quokka"}
+    assert shown(everything, "why", "ours-waits").out.startswith("ours-waits ")
+    assert shown(everything, "why", "queue/team-amber").out.startswith("team-amber is entitled to 4 GPUs")
+    assert "jobs wait, for" in shown(everything, "why", "--all", "-A").out
+
+
+def test_the_last_line_says_where_it_came_from_and_whether_something_is_left_out(shown, everything, ours):
+    assert shown(everything, "queues").err.splitlines()[-1] == f"source: service {everything}, cycle 1"
+    last = shown(ours, "jobs").err.splitlines()[-1]
+    assert last == f"source: service {ours}, cycle 1; what you may not list is left out"
+
+
+def test_documents_are_those_of_the_service(shown, ours):
+    document = json.loads(shown(ours, "jobs", "-o", "json").out)
+    assert (document["kind"], document["source"]["type"], document["source"]["complete"]) == (
+        "JobList",
+        "service",
+        False,
+    )
+    assert [item["name"] for item in document["items"]] == ["ours-runs", "ours-waits"]
+    explained = json.loads(shown(ours, "why", "ours-waits", "-o", "json").out)
+    assert (explained["kind"], explained["subject"]["name"]) == ("Explanation", "ours-waits")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["jobs", "-A"], ["why", "ours-waits", "--detail"], ["why", "--all", "-A"], ["jobs", "-o", "wide"]]
+)
+def test_no_table_names_another_tenant(shown, ours, arguments):
+    said = shown(ours, *arguments)
+    assert not [secret for secret in SECRETS if secret in said.out + said.err]
+
+
+@pytest.mark.parametrize("arguments", [["queues"], ["nodes"], ["why", "node/basalt-1"], ["jobs", "-n", "cobalt"]])
+def test_what_is_not_allowed_leaves_with_3(shown, ours, arguments):
+    assert shown(ours, *arguments, code=3).err.startswith("error: ")
+
+
+def test_a_job_that_may_not_be_listed_is_unknown(shown, ours):
+    assert shown(ours, "why", "quokka", code=4).err.startswith(
+        "error: found no job quokka among those that you may list"
+    )
+
+
+def test_a_service_that_is_away_leaves_with_3(shown):
+    assert shown("http://127.0.0.1:9", "jobs", code=3).err.startswith("error: http://127.0.0.1:9: ")
