@@ -42,6 +42,9 @@ _FORMATS: Final[dict[str, Reader]] = {
     "json object": reading.json_object,
 }
 
+_WORTH_A_DRAFT: Final = 500
+"""Objects after which making a class of drafts has cost less than it saves."""
+
 
 def make_converter() -> cattrs.Converter:
     """Make the converter for api classes."""
@@ -76,27 +79,23 @@ def _is_union(hint: Hint) -> bool:
 
 
 def _class_reader(cls: Hint, converter: cattrs.Converter) -> Reader:
-    """Make the reader of an api class: it looks at the keys that are there and ignores those that no class declares."""
-    hints = typing.get_type_hints(cls, include_extras=True)
-    table: dict[object, tuple[str, type | None, Reader]] = {}
+    """Make the reader of an api class: it looks at the keys that are there and ignores those that no class declares.
+
+    Cost: nothing until the first object is read. Most clusters have no object for most classes, and what a draft needs
+    to be made pays from `_WORTH_A_DRAFT` objects on.
+    """
+    find: Callable[[object], tuple[str, type | None, Reader] | None] | None = None
     required: list[tuple[str, str]] = []
-    for field in attrs.fields(cls):
-        hint, wire = without_none(hints[field.name]), name_on_the_wire(field)
-        reader = converter.get_structure_hook(hint)
-        # A value of exactly this type is fine as it is; that saves a call for half of all fields.
-        as_it_is = hint if hint in {str, bool} else None
-        if is_shared(field):
-            reader = shared(reader)
-        table[wire] = (field.alias or field.name, as_it_is, reader)
-        if field.default is attrs.NOTHING:
-            required.append((field.alias or field.name, wire))
-    find = table.get
-    draft = draft_of(cls)
+    draft: type[Any] | None = None
+    until_draft = _WORTH_A_DRAFT
 
     def read(value: object, _: object = None) -> object:
+        nonlocal find, required, draft, until_draft
         # Asking for the exact type first is twenty times as quick, and what JSON gives is always a dict.
         if type(value) is not dict and not isinstance(value, Mapping):
             raise BadValue(value, "an object")
+        if find is None:
+            find, required = _slots(cls, converter)
         given: dict[str, object] = {}
         key: object = None
         try:
@@ -112,12 +111,35 @@ def _class_reader(cls: Hint, converter: cattrs.Converter) -> Reader:
             if name not in given:
                 raise BadValue(None, "a value", path=(wire,))
         if draft is None:
+            until_draft -= 1
+            if until_draft == 0:
+                draft = draft_of(cls)
             return cls(**given)
         made = draft(**given)
         made.__class__ = cls
         return made
 
     return read
+
+
+def _slots(
+    cls: Hint, converter: cattrs.Converter
+) -> tuple[Callable[[object], tuple[str, type | None, Reader] | None], list[tuple[str, str]]]:
+    """Return the look-up of a class' fields by their keys, and what must be there, by its name here and on the wire."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    table: dict[object, tuple[str, type | None, Reader]] = {}
+    required: list[tuple[str, str]] = []
+    for field in attrs.fields(cls):
+        hint, wire = without_none(hints[field.name]), name_on_the_wire(field)
+        reader = converter.get_structure_hook(hint)
+        # A value of exactly this type is fine as it is; that saves a call for half of all fields.
+        as_it_is = hint if hint in {str, bool} else None
+        if is_shared(field):
+            reader = shared(reader)
+        table[wire] = (field.alias or field.name, as_it_is, reader)
+        if field.default is attrs.NOTHING:
+            required.append((field.alias or field.name, wire))
+    return table.get, required
 
 
 def _tuple_reader(hint: Hint, converter: cattrs.Converter) -> Reader:

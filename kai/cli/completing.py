@@ -109,7 +109,8 @@ def _names(context: click.Context, cls: "type[ApiObject]") -> list[str]:
 def _written(context: click.Context) -> "ClusterObjects":
     from kai.api.objects import ClusterObjects
     from kai.simulation.case import Case
-    from kai.simulation.source import STANDARD_INPUT, read_case
+    from kai.simulation.places import STANDARD_INPUT
+    from kai.simulation.source import read_case
 
     place = context.params["place"]
     if place == STANDARD_INPUT:  # it is the shell's

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
+from kai.api.collector import paused
 from kai.cli.console import Console
 from kai.cli.failures import flush_out, report_error
 from kai.cli.sources import Source
@@ -81,6 +82,8 @@ def show(
     answers them, or of their own jobs.
     """
 
+    # What is imported and read for one look stays until it is written, so a collector would find nothing.
+    @paused()
     def look() -> _Look:
         if source.service and served_view_of is not None:
             return _served(source, served_view_of)

@@ -25,8 +25,8 @@ from kai.intake.aside import FIELD_OF_KIND, Suspect, without
 from kai.model.noroom import NoRoom
 from kai.simulation.case import Case
 from kai.simulation.moment import newest_time
+from kai.simulation.parameters import intake_settings
 from kai.simulation.past_usage import read_past_usage, unread
-from kai.simulation.scenario import intake_settings
 
 MEMBER = "snapshot.json"
 _LARGEST = 4 * 1024**3

@@ -1,7 +1,7 @@
 """A case: everything that one simulation needs, read from whatever it was written in."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -10,9 +10,11 @@ from kai.api.wire import EMPTY
 from kai.configuration.reading import Configuration
 from kai.errors import InputError
 from kai.intake import IntakeSettings
-from kai.manifests import Finding, Unused
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
+
+if TYPE_CHECKING:
+    from kai.manifests import Finding, Unused
 
 
 @attrs.frozen(kw_only=True)
@@ -76,9 +78,9 @@ class Case:
     """The decisions that a snapshot says were made of it, as a plan."""
     notes: tuple[str, ...] = ()
     """What was passed over or changed while reading."""
-    unused: tuple[Unused, ...] = ()
+    unused: "tuple[Unused, ...]" = ()
     """Objects that had no part in it, counted by kind and reason."""
-    findings: tuple[Finding, ...] = ()
+    findings: "tuple[Finding, ...]" = ()
     """What is doubtful about the input and does not keep it from being used."""
     workloads: int = 0
     """Workloads among plain manifests that this scheduler is asked to place."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -14,11 +14,9 @@ from kai.configuration.registry import Registry
 from kai.engine.observe import Observer
 from kai.errors import InputError
 from kai.intake import IntakeSettings
-from kai.manifests import Finding, Unused
 from kai.simulation.answer import answer
 from kai.simulation.case import Case, FairShareCase
 from kai.simulation.check import Differences, compare
-from kai.simulation.explanation import Explained, explained
 from kai.simulation.fairness import divide_case
 from kai.simulation.kinds import declare_kinds
 from kai.simulation.overview import Overview, overview
@@ -26,6 +24,10 @@ from kai.simulation.past_usage import unread
 from kai.simulation.run import Outcome, simulate
 from kai.simulation.sentences import differences
 from kai.simulation.source import read_case
+
+if TYPE_CHECKING:
+    from kai.manifests import Finding, Unused
+    from kai.simulation.explanation import Explained
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -43,12 +45,12 @@ class Result:
         return self.case.notes if isinstance(self.case, Case) else ()
 
     @property
-    def unused(self) -> tuple[Unused, ...]:
+    def unused(self) -> "tuple[Unused, ...]":
         """What had no part in the result, counted by kind and reason."""
         return self.case.unused if isinstance(self.case, Case) else ()
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> "tuple[Finding, ...]":
         """What is doubtful about the input."""
         return self.case.findings if isinstance(self.case, Case) else ()
 
@@ -63,8 +65,10 @@ class Result:
         return None if self.outcome is None else overview(self.outcome)
 
     @cached_property
-    def explained(self) -> Explained | None:
+    def explained(self) -> "Explained | None":
         """Why jobs wait and what would help, and why pods have to go. Cost: many more cycles."""
+        from kai.simulation.explanation import explained
+
         return None if self.outcome is None or self.overview is None else explained(self.outcome, self.overview)
 
     def differences(self) -> Differences:

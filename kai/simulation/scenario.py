@@ -24,6 +24,7 @@ from kai.configuration.registry import UnknownNameError, suggestion
 from kai.errors import ConfigError, InputError
 from kai.intake import IntakeSettings
 from kai.simulation.case import Case, FairShareCase
+from kai.simulation.parameters import intake_settings
 from kai.simulation.past_usage import read_past_usage
 from kai.simulation.sentences import read_expected
 from kai.simulation.shorthand import NOW, expand, is_short
@@ -184,26 +185,6 @@ def read_parameters(config: Mapping[str, Any], name: str) -> Settings:
     return Settings(params, f"{name}: config.params")
 
 
-def intake_settings(settings: Settings) -> IntakeSettings:
-    """Return how the cluster becomes a snapshot under ``settings`` of a scenario or of a snapshot of the peer."""
-    default = IntakeSettings()
-    partition = settings.values.get("partitionParams")
-    pool = partition if isinstance(partition, Mapping) else {}
-    label = pool.get("NodePoolLabelKey", settings.values.get("nodePoolLabelKey", default.node_pool_label))
-    value = pool.get("NodePoolLabelValue", settings.values.get("nodePoolLabelValue", default.node_pool))
-    restrict = "restrictSchedulingNodes" if settings.zeroed else "restrictNodeScheduling"
-    return IntakeSettings(
-        scheduler_name=settings.text("schedulerName", default.scheduler_name),
-        node_pool_label=str(label),
-        node_pool=str(value),
-        stuck_in_releasing_seconds=settings.seconds("stuckInReleasingThreshold", default.stuck_in_releasing_seconds),
-        full_hierarchy_fairness=settings.truth("fullHierarchyFairness", default=default.full_hierarchy_fairness),
-        queue_label_key=settings.text("queueLabelKey", default.queue_label_key),
-        restrict_node_scheduling=settings.truth(restrict, default=default.restrict_node_scheduling),
-        schedule_csi_storage=settings.truth("scheduleCSIStorage", default=default.schedule_csi_storage),
-    )
-
-
 def read_objects(value: object, place: str) -> tuple[ClusterObjects, tuple[str, ...]]:
     """Return the cluster of a list of manifests, and notes about kinds that were passed over.
 
@@ -269,7 +250,6 @@ __all__ = [
     "Case",
     "ConfigError",
     "FairShareCase",
-    "intake_settings",
     "is_scenario",
     "read_config",
     "read_objects",

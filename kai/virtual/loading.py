@@ -14,7 +14,7 @@ from kai.errors import InputError
 from kai.manifests import Finding
 from kai.simulation.archive import is_archive, read_archive
 from kai.simulation.case import cluster_of
-from kai.simulation.source import SUFFIXES, read_documents
+from kai.simulation.texts import SUFFIXES, read_documents
 from kai.virtual.clusterfile import ClusterFile, read_cluster_file
 from kai.virtual.reading import Workload, read_workload
 from kai.virtual.scene import Inputs, Scene

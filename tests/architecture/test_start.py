@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -76,3 +77,24 @@ def test_the_first_commands_do_without_the_compiler(words: list[str]) -> None:
     )
     seen = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (seen.returncode, seen.stderr.splitlines()[-1:]) == (0, [""]), seen.stderr
+
+
+TEXTS = ("yaml", "kai.manifests", "kai.podgrouper", "kai.simulation.scenario")
+"""What reads texts and makes pods of workloads."""
+LISTING = (*TEXTS, "kai.simulation.explanation", "kai.simulation.suggestions", "kai.cluster", "numba")
+
+
+@pytest.mark.parametrize("words", [["jobs", "-A"], ["queues"], ["nodes"]], ids=" ".join)
+def test_a_snapshot_is_listed_without_what_reads_texts_or_explains(words: list[str], tmp_path: Path) -> None:
+    snapshot = str(tmp_path / "lab.zip")
+    saved = subprocess.run(
+        [sys.executable, "-m", "kai", "snapshot", snapshot, "-q", "--from", "examples/lab"], cwd=ROOT, check=False
+    )
+    look = (
+        "import sys, kai.cli.command as command\n"
+        f"status = command.run({[*words, '--from', snapshot]!r})\n"
+        f"print(*sorted(set(sys.modules) & set({LISTING!r})), file=sys.stderr)\n"
+        "sys.exit(status)"
+    )
+    seen = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (saved.returncode, seen.returncode, seen.stderr.splitlines()[-1:]) == (0, 0, [""]), seen.stderr

@@ -20,7 +20,8 @@ from kai.manifests.reading import Reading
 from kai.simulation.archive import is_archive
 from kai.simulation.case import Case
 from kai.simulation.scenario import is_scenario, read_scenario
-from kai.simulation.source import SUFFIXES, read_case
+from kai.simulation.source import read_case
+from kai.simulation.texts import SUFFIXES
 from kai.wording import counted
 
 _CONFIGURES: Final = frozenset({"plugins", "with", "actions", "tiers", "parameters", "queueDepthPerAction"})

@@ -39,7 +39,7 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
         raise click.UsageError("standard input cannot be both FILE and SOURCE")
     from kai.simulation.addition import add
     from kai.simulation.arrival import arrival
-    from kai.simulation.source import read_documents
+    from kai.simulation.texts import read_documents
 
     documents: list[Document] = [document for path in paths for document in read_documents(path)]
     case = source.read()

@@ -1,3 +1,4 @@
+import gc
 import json
 
 import attrs
@@ -98,3 +99,14 @@ def test_a_first_look_that_fails_is_an_answer(place, monkeypatch):
     monkeypatch.setattr(Source, "read", fail)
     with pytest.raises(UnreachableError):
         show(Source(place=str(place), watch=True), Console(), count)
+
+
+def test_the_collector_rests_for_one_look(place, capsys):
+    seen = []
+
+    def look(result):
+        seen.append(gc.isenabled())
+        return count(result)
+
+    assert show(Source(place=str(place)), Console(), look) == 0
+    assert (seen, gc.isenabled(), capsys.readouterr().out) == ([False], True, "1 nodes\n")

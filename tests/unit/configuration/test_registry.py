@@ -1,8 +1,8 @@
-from importlib.metadata import EntryPoint
+from importlib.metadata import Distribution, EntryPoint
 
 import pytest
 
-from kai.configuration.registry import Registry, UnknownNameError, suggestion
+from kai.configuration.registry import Registry, UnknownNameError, origin_of, suggestion
 from kai.errors import ConfigError
 
 
@@ -68,3 +68,24 @@ def test_the_built_ins_are_installed_like_everything_else():
 def test_everything_there_is_is_listed_when_nothing_is_near():
     assert suggestion("xyz", ["b", "a"]) == "known are a, b"
     assert suggestion("xyz", []) == "none is installed"
+
+
+class Counting(Distribution):
+    """A distribution that counts how often its metadata is read."""
+
+    def __init__(self):
+        self.reads = 0
+
+    def read_text(self, filename):
+        self.reads += filename == "METADATA"
+        return "Metadata-Version: 2.1\nName: mine\nVersion: 1.2\n"
+
+    def locate_file(self, path):
+        return path
+
+
+def test_the_metadata_of_a_distribution_is_read_once_for_all_its_plugins():
+    mine = Counting()
+    points = [point(name, "kai.plugins.binpack:Binpack")._for(mine) for name in ("one", "two", "three")]
+    assert {str(origin_of(each)) for each in points} == {"mine 1.2"}
+    assert mine.reads == 1

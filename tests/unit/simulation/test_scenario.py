@@ -3,7 +3,8 @@ import pytest
 from kai.configuration.peer_settings import Settings
 from kai.errors import ConfigError, InputError
 from kai.simulation.case import Case, FairShareCase
-from kai.simulation.scenario import intake_settings, is_scenario, read_scenario
+from kai.simulation.parameters import intake_settings
+from kai.simulation.scenario import is_scenario, read_scenario
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4"}}}
 

@@ -6,7 +6,8 @@ import pytest
 
 from kai.errors import InputError
 from kai.simulation.case import Case
-from kai.simulation.source import find_cases, read_case, read_documents
+from kai.simulation.source import read_case
+from kai.simulation.texts import find_cases, read_documents
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "creationTimestamp": "2026-01-02T00:00:00Z"}}
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "creationTimestamp": "2026-01-03T00:00:00Z"}}

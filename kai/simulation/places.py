@@ -1,0 +1,47 @@
+"""Where input comes from: a path, a folder, or standard input."""
+
+import hashlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from kai.errors import InputError
+
+STANDARD_INPUT = "-"
+
+
+def place_of(path: str) -> Path:
+    """Return the place at ``path``; an empty one, of a variable that is not set, is not the current folder."""
+    if not path:
+        raise InputError("found an empty path, expected a file or a folder")
+    return Path(path)
+
+
+def unread(path: str, error: OSError) -> InputError:
+    """Return the error for what cannot be opened."""
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"{path}: no such file or folder")
+    return InputError(f"{path}: found {error.strerror or error}, expected a file or a folder")
+
+
+def read_standard_input() -> bytes:
+    """Return all that comes on standard input.
+
+    Raises: InputError where it is closed, or cannot be read.
+    """
+    stream: TextIO | None = sys.stdin
+    if stream is None:
+        raise InputError("standard input: found it closed, expected manifests or a scenario")
+    try:
+        return stream.buffer.read()
+    except OSError as error:
+        raise InputError(f"standard input: found {error.strerror or error}, expected text") from None
+
+
+def sum_of(texts: Sequence[bytes]) -> str:
+    """Return the SHA-256 of what was read, file behind file."""
+    found = hashlib.sha256()
+    for text in texts:
+        found.update(text)
+    return found.hexdigest()
