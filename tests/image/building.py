@@ -27,7 +27,11 @@ ROOT: Final = Path(__file__).parents[2]
 VERSION: Final[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 IMAGE: Final = f"localhost/kai:{VERSION}"
 LARGEST: Final = 450_000_000
-_PACKAGES: Final = ("python3", "python3-venv", "libstdc++6")
+# What kai needs of the bases that the Containerfile asks for, by how their names end.
+_PACKAGES: Final = {
+    "": ("python3", "python3-venv", "libstdc++6", "binutils"),
+    "-slim": ("python3", "libstdc++6"),
+}
 # It merges folders by itself; the package that would do it brings the whole of Perl.
 _MERGED: Final = Path("/usr/share/mmdebstrap/hooks/merged-usr")
 _PIP_SETTINGS: Final = {"PIP_CERT": "cert", "PIP_INDEX_URL": "index-url", "PIP_DEFAULT_TIMEOUT": "timeout"}
@@ -69,28 +73,31 @@ def check_tools() -> None:
             raise CannotBuildError(f"{program}: found none on PATH, expected it (Debian: apt-get install buildah)")
 
 
-def base_name() -> str:
-    """Return the base that the Containerfile asks for, in full."""
+def bases() -> dict[str, tuple[str, ...]]:
+    """Return the bases that the Containerfile asks for, by their whole names, with the packages that make one."""
     text = (ROOT / "Containerfile").read_text()
     found = re.search(r"^ARG PYTHON_VERSION=(\S+)$", text, re.MULTILINE)
-    if found is None or "FROM python:${PYTHON_VERSION}-slim" not in text:
-        raise CannotBuildError("Containerfile: found another base, expected python:${PYTHON_VERSION}-slim")
-    return f"docker.io/library/python:{found[1]}-slim"
+    asked = set(re.findall(r"^FROM python:\$\{PYTHON_VERSION\}(\S*) AS", text, re.MULTILINE))
+    if found is None or asked != set(_PACKAGES):
+        wanted = "python:${PYTHON_VERSION} and the same with -slim"
+        raise CannotBuildError(f"Containerfile: found other bases, expected {wanted}")
+    return {f"docker.io/library/python:{found[1]}{end}": packages for end, packages in _PACKAGES.items()}
 
 
-def find_or_make_base() -> None:
-    """Have the base in the store: the one of the registry, or one of the packages of this machine's Debian."""
-    name = base_name()
-    if name in buildah("images", "--format", "{{.Name}}:{{.Tag}}").split():
-        return
-    try:
-        buildah("pull", name)
-    except CannotBuildError:
-        sys.stderr.write(f"{name} cannot be pulled; mmdebstrap makes a base of Debian's python3\n")
-        _make_base(name)
+def find_or_make_bases() -> None:
+    """Have the bases in the store: those of the registry, or made of the packages of this machine's Debian."""
+    there = buildah("images", "--format", "{{.Name}}:{{.Tag}}").split()
+    for name, packages in bases().items():
+        if name in there:
+            continue
+        try:
+            buildah("pull", name)
+        except CannotBuildError:
+            sys.stderr.write(f"{name} cannot be pulled; mmdebstrap makes a base of Debian's python3\n")
+            _make_base(name, packages)
 
 
-def _make_base(name: str) -> None:
+def _make_base(name: str, packages: tuple[str, ...]) -> None:
     if shutil.which("mmdebstrap") is None:
         raise CannotBuildError(f"{name}: cannot be pulled, and mmdebstrap, which would make one: found none on PATH")
     codename = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
@@ -98,7 +105,7 @@ def _make_base(name: str) -> None:
     left_out = [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("doc", "man", "locale")]
     with tempfile.TemporaryDirectory(dir=store()) as work:
         archive = Path(work) / "base.tar"
-        options = ["--variant=essential", f"--include={','.join(_PACKAGES)}", f"--hook-dir={_MERGED}"]
+        options = ["--variant=essential", f"--include={','.join(packages)}", f"--hook-dir={_MERGED}"]
         hook = '--customize-hook=ln -s python3 "$1/usr/bin/python"'
         command = ["mmdebstrap", "--quiet", *options, *left_out, hook, codename, str(archive)]
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
@@ -116,7 +123,7 @@ def build() -> None:
     """
     check_tools()
     store().mkdir(parents=True, exist_ok=True)
-    find_or_make_base()
+    find_or_make_bases()
     with tempfile.TemporaryDirectory(dir=store()) as work:
         pip = Path(work) / "pip.conf"
         settings = {name: os.environ[variable] for variable, name in _PIP_SETTINGS.items() if variable in os.environ}
