@@ -37,6 +37,7 @@ class Experiment:
     cluster: str | None = None
     until: float = inf
     seed: int = 0
+    skips_bad_rows: bool = False
     configuration: Configuration | None = None
     """None for the cluster's own, or the default one."""
     settings: Mapping[str, Any] = attrs.field(factory=dict)
@@ -48,7 +49,7 @@ class Experiment:
 
         Raises: InputError that names what is wrong with which file.
         """
-        return load(self.workload, self.cluster, self.seed)
+        return load(self.workload, self.cluster, self.seed, skips_bad_rows=self.skips_bad_rows)
 
 
 @attrs.frozen(kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -15,9 +15,14 @@ from kai.manifests import Finding
 from kai.simulation.archive import is_archive, read_archive
 from kai.simulation.case import cluster_of
 from kai.simulation.texts import SUFFIXES, read_documents
+from kai.traces.reading import read_nodes, read_trace
 from kai.virtual.clusterfile import ClusterFile, read_cluster_file
-from kai.virtual.reading import Workload, read_workload
+from kai.virtual.names import is_trace
+from kai.virtual.reading import NEW_YEAR, Workload, read_workload
+from kai.virtual.replaying import objects_of, plans_of
 from kai.virtual.scene import Inputs, Scene
+
+QUEUES_MADE: Final = ("Queues that the cluster has not are made: equal parts of all GPUs, without a limit.",)
 
 
 @attrs.frozen(kw_only=True)
@@ -28,12 +33,46 @@ class Loaded:
     findings: tuple[Finding, ...] = ()
 
 
-def load(workload: str, cluster: str | None, seed: int = 0) -> Loaded:
+def load(workload: str, cluster: str | None, seed: int = 0, *, skips_bad_rows: bool = False) -> Loaded:
     """Return the scene of a trace, or of a workload that is written as manifests.
 
     Raises: RefusedError with the place of each mistake, InputError where there is no job or no node.
     """
+    if is_trace(workload):
+        return load_trace(workload, cluster, seed, skips_bad_rows=skips_bad_rows)
     return load_scene(workload, cluster, seed)
+
+
+def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows: bool) -> Loaded:
+    """Return the scene of a trace, on the nodes of another file.
+
+    Raises: as ``load``.
+    """
+    if cluster is None:
+        raise InputError(f"{workload}: a trace has no nodes; give them with --cluster FILE: a cluster file, or a CSV")
+    trace = read_trace(workload, skips_bad_rows=skips_bad_rows)
+    nodes = read_nodes(cluster) if is_trace(cluster) else ()
+    file = ClusterFile(documents=()) if nodes else _cluster_file(cluster)
+    objects, made_queues = objects_of(file.documents, nodes, trace)
+    if not objects.nodes:
+        raise InputError(f"{cluster}: found no node, expected some for the jobs of {workload}")
+    scene = Scene(
+        title=Path(workload).stem,
+        objects=objects,
+        arrivals=lambda: plans_of(trace.jobs),
+        jobs=len(trace.jobs),
+        span=trace.jobs[-1].arrival,
+        seed=seed,
+        began=NEW_YEAR,
+        events=file.events,
+        faults=file.faults,
+        autoscale=file.autoscale,
+        inputs=_inputs(workload, cluster),
+        counts={"rows": trace.rows},
+        dropped=trace.dropped,
+        assumptions=(*trace.form.assumptions, *(QUEUES_MADE if made_queues else ())),
+    )
+    return Loaded(scene=scene)
 
 
 def load_scene(workload: str, cluster: str | None, seed: int = 0) -> Loaded:
@@ -61,17 +100,21 @@ def load_scene(workload: str, cluster: str | None, seed: int = 0) -> Loaded:
         events=file.events,
         faults=file.faults,
         autoscale=file.autoscale,
-        inputs=Inputs(
-            workload=workload,
-            workload_sha256=sha256_of(Path(workload)),
-            cluster=cluster,
-            cluster_sha256=None if cluster is None else sha256_of(Path(cluster)),
-        ),
+        inputs=_inputs(workload, cluster),
         counts=found.counts,
         notes=found.notes,
         **more,
     )
     return Loaded(scene=scene, findings=found.findings)
+
+
+def _inputs(workload: str, cluster: str | None) -> Inputs:
+    return Inputs(
+        workload=workload,
+        workload_sha256=sha256_of(Path(workload)),
+        cluster=cluster,
+        cluster_sha256=None if cluster is None else sha256_of(Path(cluster)),
+    )
 
 
 def _cluster_file(path: str) -> ClusterFile:
@@ -109,4 +152,4 @@ def sha256_of(path: Path) -> str | None:
     return found.hexdigest()
 
 
-__all__ = ["Loaded", "load", "load_scene", "sha256_of"]
+__all__ = ["Loaded", "load", "load_scene", "load_trace", "sha256_of"]

@@ -104,18 +104,16 @@ def waited(job: JobResult, horizon: float) -> float:
 
 
 def _job(record: JobRecord) -> JobResult:
-    plan = record.plan
-    metadata = plan.group.metadata
     started = not isnan(record.start)
     state = str(record.ending) if record.ending is not None else (State.RUNNING if started else State.WAITING).value
     return JobResult(
-        name=metadata.name,
-        namespace=metadata.namespace,
-        queue=plan.queue,
-        kind=plan.kind,
-        owner=plan.owner,
-        user=plan.user,
-        pods=sum(len(task.pods) for task in plan.tasks),
+        name=record.name,
+        namespace=record.namespace,
+        queue=record.queue,
+        kind=record.kind,
+        owner=record.owner,
+        user=record.user,
+        pods=record.pods,
         gpus=record.gpus,
         state=state,
         arrival_seconds=record.arrival,
@@ -190,10 +188,10 @@ def _of_completion(run: Run, jobs: Sequence[JobResult]) -> dict[str, MetricItem]
     times: list[float] = []
     slow: list[float] = []
     for record, job in zip(run.records.jobs, jobs, strict=True):
-        behaviour = record.plan.behaviour
-        if record.ending is Ending.DONE and behaviour.duration is not None and job.end_seconds is not None:
+        if record.ending is Ending.DONE and record.alone is not None and job.end_seconds is not None:
             times.append(round(job.end_seconds - job.arrival_seconds, _DIGITS))
-            slow.append(round(times[-1] / (behaviour.startup + behaviour.duration), _DIGITS))
+            if record.alone:
+                slow.append(round(times[-1] / record.alone, _DIGITS))
     completion = "From the arrival of a job to its end, of jobs that ended with their work done."
     slowdown = "That time against start-up and duration alone, as if the job had had the cluster for itself."
     return {

@@ -44,7 +44,15 @@ class JobRecord:
     Units: seconds of virtual time.
     """
 
-    plan: JobPlan
+    name: str
+    namespace: str
+    queue: str
+    kind: str
+    owner: str
+    user: str
+    pods: int
+    alone: float | None
+    """Start-up and duration: how long it takes on a cluster of its own; None if it has no end."""
     arrival: float
     possible: float = nan
     """When a pod of it first had a place, or the promise of one."""
@@ -112,7 +120,20 @@ class Records:
     def arrive(self, plan: JobPlan, now: float) -> int:
         """Note the arrival of a job, and return its number."""
         gpus = round(sum(task.gpus for task in plan.tasks[: plan.at_once or None]), _DIGITS)
-        self.jobs.append(JobRecord(plan=plan, arrival=now, gpus=gpus))
+        metadata, behaviour = plan.group.metadata, plan.behaviour
+        record = JobRecord(
+            name=metadata.name,
+            namespace=metadata.namespace,
+            queue=plan.queue,
+            kind=plan.kind,
+            owner=plan.owner,
+            user=plan.user,
+            pods=sum(len(task.pods) for task in plan.tasks),
+            alone=None if behaviour.duration is None else behaviour.startup + behaviour.duration,
+            arrival=now,
+            gpus=gpus,
+        )
+        self.jobs.append(record)
         return len(self.jobs) - 1
 
     def start(self, job: int, now: float, waited: float) -> None:
@@ -146,19 +167,19 @@ class Records:
     def wait(self, job: int, gpus: float, now: float) -> None:
         """Note a pod that waits."""
         self.meters.advance(now)
-        self.meters.wait(self.jobs[job].plan.queue, gpus, 1)
+        self.meters.wait(self.jobs[job].queue, gpus, 1)
 
     def give_up(self, job: int, gpus: float, now: float) -> None:
         """Note that a pod waits no more, without having run."""
         self.meters.advance(now)
-        self.meters.wait(self.jobs[job].plan.queue, gpus, -1)
+        self.meters.wait(self.jobs[job].queue, gpus, -1)
 
     def bind(self, job: int, asked: float, held: float, node: str, now: float) -> None:
         """Note that a pod that waited has devices."""
         record, meters = self.jobs[job], self.meters
         meters.advance(now)
-        meters.wait(record.plan.queue, asked, -1)
-        meters.hold(record.plan.queue, node, held)
+        meters.wait(record.queue, asked, -1)
+        meters.hold(record.queue, node, held)
         self.promise(job, now)
         if node not in record.nodes:
             record.nodes = (*record.nodes, node)
@@ -166,7 +187,7 @@ class Records:
     def release(self, job: int, node: str, since: float, gpus: float, now: float) -> None:
         """Note that a pod gives its devices back."""
         self.meters.advance(now)
-        self.meters.hold(self.jobs[job].plan.queue, node, -gpus)
+        self.meters.hold(self.jobs[job].queue, node, -gpus)
         if len(self.stays) < MOST_STAYS:
             self.stays.append(Stay(job=job, node=node, start=since, end=now, gpus=gpus))
         else:

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from kai.virtual.experiments import Done, Experiment
     from kai.virtual.result import SimulationResult
 
-TRACES = (".csv", ".parquet", ".json.gz", ".csv.gz")
-"""What the names of traces end in; a cluster_job_log of Philly is JSON."""
-PHILLY = "cluster_job_log"
 OWN = "default"
 
 
@@ -31,17 +28,14 @@ class Wanted:
     seed: int = 0
     sweeps: tuple[str, ...] = ()
     out: str | None = None
+    skips_bad_rows: bool = False
 
     def is_over_time(self, path: str) -> bool:
         """Return whether a run over time is asked for, and not the decision of one moment."""
+        from kai.virtual.names import is_trace
+
         asked = (self.until, self.cluster, self.out)
         return any(each is not None for each in asked) or bool(self.policies or self.sweeps) or is_trace(path)
-
-
-def is_trace(path: str) -> bool:
-    """Return whether a path is called as traces are."""
-    name = Path(path).name
-    return name.endswith(TRACES) or name.startswith(PHILLY)
 
 
 def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console) -> int:
@@ -76,6 +70,7 @@ def experiments_of(path: str, wanted: Wanted) -> "list[Experiment]":
         cluster=wanted.cluster,
         until=_until(wanted.until),
         seed=wanted.seed,
+        skips_bad_rows=wanted.skips_bad_rows,
     )
     return [under(base, policy) for policy in wanted.policies] or [base]
 
@@ -170,6 +165,7 @@ def document(result: "SimulationResult") -> dict[str, Any]:
     from kai.documents.envelope import envelope
     from kai.simulation.case import Origin
     from kai.virtual.documents import document_of
+    from kai.virtual.names import is_trace
 
     origin = Origin(type="manifests", sha256=result.inputs.workload_sha256)
     if is_trace(result.inputs.workload):
@@ -196,4 +192,4 @@ def _write_json(path: Path, values: Mapping[str, Any]) -> None:
         file.write("\n")
 
 
-__all__ = ["Wanted", "document", "experiments_of", "is_trace", "simulate_over_time", "swept", "under", "write_runs"]
+__all__ = ["Wanted", "document", "experiments_of", "simulate_over_time", "swept", "under", "write_runs"]

@@ -49,6 +49,7 @@ With --until, --cluster or a trace, virtual time passes: workloads arrive, run, 
 @click.option("--policy", "policies", multiple=True, type=click.Path(), help="Configuration over time; repeatable.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of all that is drawn by chance.")
 @click.option("--sweep", "sweeps", multiple=True, metavar="PATH=A,B", help="A run for each value: plugins.NAME.OPTION.")
+@click.option("--skip-bad-rows", "skips_bad_rows", is_flag=True, help="Leave out rows of a trace that cannot be used.")
 @click.option("--out", type=click.Path(), help="Folder for results and timelines over time.")
 @console_options()
 def simulate(

@@ -1,0 +1,145 @@
+"""One row of a trace as a job, and one row of a file of nodes as a node. Nothing here knows of Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kai.traces.columns import Format, Row, RowError, Rule
+
+
+@attrs.frozen(kw_only=True)
+class TraceJob:
+    """A job of a trace. Units: seconds; what each of its pods asks for."""
+
+    line: int
+    name: str
+    arrival: float
+    duration: float | None
+    pods: int = 1
+    gpus: int = 0
+    share: float | None = None
+    """The part of one GPU; None for whole ones."""
+    cpus: float | None = None
+    memory_mib: float | None = None
+    minimum: int
+    queue: str
+    user: str
+    priority: str
+    preemptible: bool | None
+    models: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class TraceNode:
+    """A node of a trace."""
+
+    name: str
+    gpus: int
+    cpus: float
+    memory_mib: float
+    model: str
+
+
+def job_of(row: Row, line: int, form: Format) -> TraceJob:
+    """Return the job that a row describes.
+
+    Raises: RowError for a row that describes none.
+    """
+    rules = form.job
+    arrival = _value(rules, "arrival", row)
+    if arrival is None or arrival < 0:
+        raise RowError(f"{rules['arrival'].column} is {arrival}, expected when the job arrived")
+    pods = _value(rules, "pods", row, 1)
+    if pods < 1:
+        raise RowError(f"{rules['pods'].column} is {pods}, expected at least 1")
+    gpus, share = _gpus(rules, row, pods)
+    minimum = _value(rules, "minimum", row, pods)
+    if not 0 <= minimum <= pods:
+        raise RowError(f"{rules['minimum'].column} is {minimum}, expected at most the number of pods, {pods}")
+    return TraceJob(
+        line=line,
+        name=_value(rules, "name", row, f"job-{line}"),
+        arrival=arrival,
+        duration=_duration(rules, row),
+        pods=pods,
+        gpus=gpus,
+        share=share,
+        cpus=_each(rules, "cpus", row, pods),
+        memory_mib=_each(rules, "memory_mib", row, pods),
+        minimum=minimum,
+        queue=_value(rules, "queue", row, ""),
+        user=_value(rules, "user", row, ""),
+        priority=_value(rules, "priority", row, ""),
+        preemptible=_value(rules, "preemptible", row),
+        models=_value(rules, "models", row, ()),
+    )
+
+
+def node_of(row: Row, line: int, form: Format) -> TraceNode:
+    """Return the node that a row describes.
+
+    Raises: RowError for a row that describes none.
+    """
+    rules = form.nodes
+    return TraceNode(
+        name=_value(rules, "name", row, f"node-{line}"),
+        gpus=_value(rules, "gpus", row, 0),
+        cpus=_value(rules, "cpus", row, 128.0),
+        memory_mib=_value(rules, "memory_mib", row, float(1 << 20)),
+        model=_value(rules, "model", row, ""),
+    )
+
+
+def _value(rules: Mapping[str, Rule], name: str, row: Row, default: Any = None) -> Any:  # noqa: ANN401 - see Rule.read
+    rule = rules.get(name)
+    found = None if rule is None else rule.read(row)
+    return default if found is None else found
+
+
+def _duration(rules: Mapping[str, Rule], row: Row) -> float | None:
+    if "duration" in rules:
+        found: float | None = _value(rules, "duration", row)
+        if found is not None and found < 0:
+            raise RowError(f"duration is {found:g} (column {rules['duration'].column} is negative)")
+        return found
+    start, end = _value(rules, "start", row), _value(rules, "end", row)
+    if start is None or end is None:
+        missing = "start" if start is None else "end"
+        raise RowError(f"{rules[missing].column} is empty, so its duration is not known")
+    if end < start:
+        said = f"column {rules['end'].column} is before {rules['start'].column}"
+        raise RowError(f"duration is {end - start:g} ({said})")
+    return float(end - start)
+
+
+def _gpus(rules: Mapping[str, Rule], row: Row, pods: int) -> tuple[int, float | None]:
+    """Return the GPUs of each pod, and the part of one that it asks for."""
+    asked = _each(rules, "gpus", row, pods) or 0.0
+    column = rules["all_gpus" if "all_gpus" in rules else "gpus"].column
+    share = _value(rules, "share", row)
+    if share is not None and rules["share"].where_gpus not in {None, asked}:
+        share = None
+    if share is not None and 0 < share < 1:
+        return 0, float(share)
+    if share is not None and not 0 <= share <= 1:
+        raise RowError(f"{rules['share'].column} is {share:g}, expected a part of one GPU")
+    if asked < 0 or asked != int(asked):
+        if 0 < asked < 1:
+            return 0, float(asked)
+        raise RowError(f"{column} gives {asked:g} GPUs to each of {pods} pods, expected a whole number")
+    return int(asked), None
+
+
+def _each(rules: Mapping[str, Rule], name: str, row: Row, pods: int) -> float | None:
+    """Return an amount of each pod: told for each, or for all of them."""
+    if f"all_{name}" in rules:
+        found = _value(rules, f"all_{name}", row)
+        return None if found is None else found / pods
+    found = _value(rules, name, row)
+    return None if found is None else float(found)
+
+
+__all__ = ["TraceJob", "TraceNode", "job_of", "node_of"]

@@ -1,0 +1,210 @@
+"""Files to jobs and nodes: the format is told by the columns, every row that cannot be used has its line.
+
+Rows are read once and kept in the order of their arrival, whatever the order of the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from kai.errors import ConfigError, InputError
+from kai.manifests import Finding, RefusedError
+from kai.traces.columns import Format, Row, RowError, format_of, formats, node_format_of
+from kai.traces.jobs import TraceJob, TraceNode, job_of, node_of
+
+Placed = tuple[int, Row]
+"""A row with its line."""
+_TABLE, _PHILLY = "table", "philly"
+_SEPARATORS: Final = (",", "|", "\t", ";")
+
+
+@attrs.frozen(kw_only=True)
+class Trace:
+    """The jobs of a trace in the order of their arrival, from 0 on."""
+
+    form: Format
+    jobs: tuple[TraceJob, ...]
+    rows: int
+    dropped: Mapping[str, int]
+    """Rows that are left out, counted by reason."""
+
+
+def read_trace(path: str, *, skips_bad_rows: bool = False) -> Trace:
+    """Return the jobs of a trace.
+
+    Raises: RefusedError for a row that cannot be used, unless such rows are to be left out, and for columns that no
+        format has; InputError for what is no table.
+    """
+    columns, placed, kind = _rows(path)
+    form = format_of(columns, rows=kind)
+    if form is None:
+        raise RefusedError([_unknown(path, columns)])
+    jobs: list[TraceJob] = []
+    wrong: list[tuple[int, str]] = []
+    dropped: Counter[str] = Counter()
+    count = 0
+    for line, row in placed:
+        count += 1
+        if form.left_out is not None and form.left_out[1] in (row.get(form.left_out[0]) or ""):
+            dropped[form.left_out[2]] += 1
+            continue
+        try:
+            jobs.append(job_of(row, line, form))
+        except RowError as error:
+            wrong.append((line, str(error)))
+    if wrong and not skips_bad_rows:
+        raise RefusedError([_refused(path, wrong, count)])
+    if wrong:
+        dropped["they cannot be used"] += len(wrong)
+    if not jobs:
+        raise InputError(f"{path}: found no job in {count} rows")
+    jobs.sort(key=lambda job: (job.arrival, job.line))
+    return Trace(form=form, jobs=_from_zero(jobs, form), rows=count, dropped=dict(dropped))
+
+
+def read_nodes(path: str) -> tuple[TraceNode, ...]:
+    """Return the nodes of a file.
+
+    Raises: RefusedError for a row that cannot be used, InputError for what is no table.
+    """
+    columns, placed, _ = _rows(path)
+    form = node_format_of(columns)
+    if form is None:
+        raise RefusedError([_unknown(path, columns)])
+    nodes: list[TraceNode] = []
+    for line, row in placed:
+        try:
+            nodes.append(node_of(row, line, form))
+        except RowError as error:
+            raise RefusedError([Finding(code="R001", message=str(error), file=path, line=line, column=1)]) from None
+    return tuple(nodes)
+
+
+def _from_zero(jobs: Sequence[TraceJob], form: Format) -> tuple[TraceJob, ...]:
+    """Return jobs that arrive from 0 on where the trace tells times of the calendar."""
+    if form.job["arrival"].kind != "time":
+        return tuple(jobs)
+    first = jobs[0].arrival
+    return tuple(attrs.evolve(job, arrival=job.arrival - first) for job in jobs)
+
+
+# --- Files ---------------------------------------------------------------------------------------------------------
+
+
+def _rows(path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
+    """Return the columns of a file, its rows with their lines, and what sort of rows they are."""
+    if path.endswith(".parquet"):
+        return _parquet(path)
+    try:
+        data = Path(path).read_bytes()
+        text = (gzip.decompress(data) if path.endswith(".gz") else data).decode("utf-8-sig", errors="replace")
+    except (OSError, EOFError) as error:
+        raise InputError(f"{path}: found {error}, expected a trace") from None
+    if text.lstrip().startswith("["):
+        return _philly(text, path)
+    lines = io.StringIO(text)
+    head = lines.readline()
+    separator = max(_SEPARATORS, key=head.count)
+    reader = csv.DictReader(io.StringIO(text), delimiter=separator)
+    columns = [str(name).strip() for name in reader.fieldnames or ()]
+    reader.fieldnames = columns
+    return columns, ((reader.line_num, row) for row in reader), _TABLE
+
+
+def _parquet(path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
+    try:
+        parquet = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise ConfigError(
+            f"{path}: Parquet is read by pyarrow, which comes with the extra kai-scheduler[traces]"
+        ) from None
+    try:
+        table = parquet.read_table(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: found {error}, expected a Parquet file") from None
+    return table.column_names, _texts(table.to_pylist()), _TABLE
+
+
+def _texts(rows: Iterable[Mapping[str, Any]]) -> Iterator[Placed]:
+    for line, row in enumerate(rows, start=1):
+        yield line, {key: "" if value is None else str(value) for key, value in row.items()}
+
+
+def _philly(text: str, path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
+    """Return the jobs of Philly's log, each as one row."""
+    try:
+        jobs = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: found {error}, expected a list of jobs") from None
+    columns = ("jobid", "vc", "user", "submitted_time", "run_seconds", "servers", "gpus_per_server")
+    return columns, ((at, _philly_row(job)) for at, job in enumerate(jobs, start=1)), _PHILLY
+
+
+def _philly_row(job: object) -> Row:
+    """Return one job of Philly's log as a row; what it does not tell is empty."""
+    values = job if isinstance(job, Mapping) else {}
+    attempts = [each for each in values.get("attempts") or () if isinstance(each, Mapping)]
+    row = {key: str(values.get(key) or "") for key in ("jobid", "vc", "user", "submitted_time")}
+    spans = [(str(each.get("start_time") or ""), str(each.get("end_time") or "")) for each in attempts]
+    servers = [each for each in (attempts[0].get("detail") or () if attempts else ()) if isinstance(each, Mapping)]
+    most = max((len(each.get("gpus") or ()) for each in servers), default=0)
+    row["run_seconds"] = _philly_seconds(spans)
+    return {**row, "servers": str(len(servers) or ""), "gpus_per_server": str(most)}
+
+
+def _philly_seconds(spans: Sequence[tuple[str, str]]) -> str:
+    """Return how long all attempts ran together; a word for what is missing, which no number is."""
+    rule = attrs.evolve(next(each for each in formats() if each.name == _PHILLY).job["arrival"], column="at")
+    total = 0.0
+    for start, end in spans:
+        try:
+            began, ended = rule.read({"at": start}), rule.read({"at": end})
+        except RowError:
+            began = ended = None
+        if began is None or ended is None:
+            return "unknown"
+        total += ended - began
+    return f"{total:g}" if spans else "no attempts"
+
+
+# --- Mistakes ------------------------------------------------------------------------------------------------------
+
+
+def _refused(path: str, wrong: Sequence[tuple[int, str]], rows: int) -> Finding:
+    line, message = wrong[0]
+    count = f"{len(wrong):,} of {rows:,} rows would be left out"
+    return Finding(
+        code="R001",
+        message=message,
+        file=path,
+        line=line,
+        column=1,
+        help=f"kai simulate {path} --skip-bad-rows    {count}",
+    )
+
+
+def _unknown(path: str, columns: Sequence[str]) -> Finding:
+    nearest = max(formats(), key=lambda each: len(set(each.needs) & set(columns)) / len(each.needs))
+    missing = [name for name in nearest.needs if name not in columns]
+    known = ", ".join(each.title for each in formats())
+    return Finding(
+        code="R002",
+        message=f"columns {', '.join(missing)} are missing for {nearest.title}, the nearest format",
+        file=path,
+        line=1,
+        column=1,
+        hint=f"formats: {known}",
+    )
+
+
+__all__ = ["Trace", "read_nodes", "read_trace"]

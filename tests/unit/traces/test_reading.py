@@ -1,0 +1,159 @@
+"""Traces of every format, invented and small, and what is wrong with some."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kai.errors import ConfigError, InputError
+from kai.manifests import RefusedError
+from kai.traces.columns import formats
+from kai.traces.jobs import TraceJob
+from kai.traces.reading import read_nodes, read_trace
+
+OPENB = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+)
+HELIOS = "job_id,user,vc,jobname,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+SLURM = "JobID|User|Account|Partition|Submit|ElapsedRaw|NNodes|ReqTRES|State\n"
+
+
+def jobs_in(folder: Path, name: str, text: str, *, skips_bad_rows: bool = False) -> tuple[TraceJob, ...]:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return read_trace(str(path), skips_bad_rows=skips_bad_rows).jobs
+
+
+def test_every_format_has_a_title_and_columns_that_tell_it():
+    assert {form.name for form in formats()} == {"helios", "kai", "openb", "philly", "slurm"}
+    assert all(form.title and form.needs and "arrival" in form.job for form in formats())
+
+
+def test_our_own_columns(tmp_path: Path):
+    head = "arrival_s,duration_s,pods,gpus_per_pod,gpu_share,min_member,queue,user,priority,preemptible\n"
+    late, early = jobs_in(tmp_path, "own.csv", head + "60,3600,4,8,,2,a,ann,train,true\n0,,1,,0.5,,b,bob,,\n")[::-1]
+    assert (late.arrival, late.duration, late.pods, late.gpus, late.minimum) == (60.0, 3600.0, 4, 8, 2)
+    assert (late.queue, late.user, late.priority, late.preemptible) == ("a", "ann", "train", True)
+    assert (early.share, early.gpus, early.duration, early.minimum) == (0.5, 0, None, 1)
+
+
+def test_openb(tmp_path: Path):
+    rows = "p0,6000,12288,1,460,A10|T4,LS,Running,10,70,40\np1,4000,1024,2,1000,,BE,Failed,20,25,21\n"
+    first, second = jobs_in(tmp_path, "openb.csv", OPENB + rows)
+    assert (first.arrival, first.duration, first.share, first.gpus) == (10.0, 30.0, 0.46, 0)
+    assert (first.models, first.priority, first.cpus, first.memory_mib) == (("A10", "T4"), "inference", 6.0, 12288.0)
+    assert (second.share, second.gpus, second.priority) == (None, 2, "train")
+
+
+def test_nodes_of_openb(tmp_path: Path):
+    path = tmp_path / "nodes.csv"
+    path.write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,32000,1024,0,\n", encoding="utf-8")
+    first, second = read_nodes(str(path))
+    assert (first.name, first.gpus, first.cpus, first.model) == ("n0", 2, 64.0, "P100")
+    assert second.gpus == 0
+
+
+def test_helios(tmp_path: Path):
+    rows = (
+        "7,u1,vc1,x,16,64,2,COMPLETED,2020-04-01 00:01:00,x,x,600,3\n"
+        "5,u2,vc2,y,1,4,1,FAILED,2020-04-01 00:00:00,x,x,60,0\n"
+    )
+    first, second = jobs_in(tmp_path, "cluster_log.csv", HELIOS + rows)
+    assert (first.name, first.arrival, first.gpus, first.queue) == ("5", 0.0, 1, "vc2")
+    assert (second.arrival, second.duration, second.pods, second.gpus, second.cpus) == (60.0, 600.0, 2, 8, 32.0)
+    assert second.minimum == 2
+
+
+def test_slurm(tmp_path: Path):
+    rows = (
+        "12|ann|lab|gpu|2026-01-05T08:00:00|3600|2|billing=64,cpu=64,gres/gpu=16,mem=512G,node=2|COMPLETED\n"
+        "12.batch|||||3600|2||COMPLETED\n13|bob|ops|cpu|2026-01-05T08:00:30|60|1|cpu=4,mem=8192M,node=1|FAILED\n"
+    )
+    path = tmp_path / "sacct.txt"
+    path.write_text(SLURM + rows, encoding="utf-8")
+    trace = read_trace(str(path))
+    first, second = trace.jobs
+    assert (first.pods, first.gpus, first.cpus, first.memory_mib, first.queue) == (2, 8, 32.0, 262144.0, "lab")
+    assert (second.arrival, second.gpus, second.memory_mib) == (30.0, 0, 8192.0)
+    assert trace.dropped == {"steps of jobs": 1}
+
+
+def test_philly(tmp_path: Path):
+    def attempt(start: str, end: str | None, *gpus: int) -> dict[str, object]:
+        detail = [{"ip": f"m{at}", "gpus": [f"gpu{each}" for each in range(count)]} for at, count in enumerate(gpus)]
+        return {"start_time": start, "end_time": end, "detail": detail}
+
+    log = [
+        {
+            "jobid": "a",
+            "vc": "v1",
+            "user": "u",
+            "submitted_time": "2017-10-01 00:00:00",
+            "attempts": [
+                attempt("2017-10-01 00:10:00", "2017-10-01 00:20:00", 8, 8),
+                attempt("2017-10-01 01:00:00", "2017-10-01 01:30:00", 8, 8),
+            ],
+        },
+        {"jobid": "b", "vc": "v1", "user": "u", "submitted_time": "2017-10-01 00:00:00", "attempts": []},
+        {
+            "jobid": "c",
+            "vc": "v2",
+            "user": "u",
+            "submitted_time": "2017-10-02 00:00:00",
+            "attempts": [attempt("2017-10-02 00:00:00", None, 1)],
+        },
+    ]
+    path = tmp_path / "cluster_job_log"
+    path.write_text(json.dumps(log), encoding="utf-8")
+    trace = read_trace(str(path), skips_bad_rows=True)
+    (job,) = trace.jobs
+    assert (job.duration, job.pods, job.gpus, job.queue, job.minimum) == (2400.0, 2, 8, "v1", 2)
+    assert trace.dropped == {"they cannot be used": 2}
+
+
+def test_a_bad_row_is_told_with_its_line_and_what_leaving_such_rows_out_would_cost(tmp_path: Path):
+    text = OPENB + "a,1,1,1,1000,,LS,R,0,10,5\nb,1,1,1,1000,,LS,R,0,10,3610\nc,1,1,1,1000,,LS,R,0,x,3610\n"
+    with pytest.raises(RefusedError) as refused:
+        jobs_in(tmp_path, "trace.csv", text)
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.line) == ("R001", 3)
+    assert finding.message == "duration is -3600 (column deletion_time is before scheduled_time)"
+    assert finding.help.endswith("trace.csv --skip-bad-rows    2 of 3 rows would be left out")
+    assert [job.name for job in jobs_in(tmp_path, "trace.csv", text, skips_bad_rows=True)] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("soon,1,1,1,,1", 'arrival_s is "soon", expected seconds'),
+        ("-5,1,1,1,,1", "arrival_s is -5.0, expected when the job arrived"),
+        ("0,-1,1,1,,1", "duration is -1 (column duration_s is negative)"),
+        ("0,1,0,1,,1", "pods is 0, expected at least 1"),
+        ("0,1,1,1.5,,1", "gpus_per_pod gives 1.5 GPUs to each of 1 pods, expected a whole number"),
+        ("0,1,1,,1.5,1", "gpu_share is 1.5, expected a part of one GPU"),
+        ("0,1,2,1,,3", "min_member is 3, expected at most the number of pods, 2"),
+        ("nan,1,1,1,,1", 'arrival_s is "nan", expected seconds'),
+    ],
+)
+def test_what_cannot_be_used(row: str, said: str, tmp_path: Path):
+    with pytest.raises(RefusedError, match="R001") as refused:
+        jobs_in(tmp_path, "own.csv", f"arrival_s,duration_s,pods,gpus_per_pod,gpu_share,min_member\n{row}\n")
+    assert refused.value.findings[0].message == said
+
+
+def test_unknown_columns_name_the_nearest_format(tmp_path: Path):
+    with pytest.raises(RefusedError, match="columns node_num are missing for SenseTime Helios, the nearest format"):
+        jobs_in(tmp_path, "x.csv", HELIOS.replace("node_num", "nodes") + "1\n")
+
+
+def test_a_file_without_jobs_and_one_that_is_not_there_are_refused(tmp_path: Path):
+    with pytest.raises(InputError, match="found no job in 0 rows"):
+        jobs_in(tmp_path, "own.csv", "arrival_s\n")
+    with pytest.raises(InputError, match="expected a trace"):
+        read_trace(str(tmp_path / "none.csv"))
+
+
+def test_parquet_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+    with pytest.raises(ConfigError, match=r"extra kai-scheduler\[traces\]"):
+        read_trace(str(tmp_path / "x.parquet"))
