@@ -73,6 +73,8 @@ class Claim:
     nodes: tuple[NodeTerm, ...] | None = None
     reserved_for: tuple[str, ...] = ()
     """Uids of the pods that use the claim."""
+    has_other_users: bool = False
+    """Whether the status names users that are no pods."""
 
 
 @attrs.frozen(kw_only=True)

@@ -6,11 +6,15 @@ status names. The first pod takes the devices, the last one gives them back; pod
 Devices of a driver for GPUs are also GPUs of their node. The engine books the GPUs of every pod; where several pods
 share a device, all but the first are *counted already*, and the node gets back what the engine booked for them.
 
+A claim that is being released when the session opens (``releasing``) takes nothing: its devices may be promised. It
+stays allocated for pods that refer to it themselves; the first of them takes its devices.
+
 Source: the claim handling of the peer's dynamicresources plugin and its node_info for shared devices. Unlike there, a
-device counts once no matter whether it was shared before this cycle or in it.
+device counts once no matter whether it was shared before this cycle or in it, and devices that are being released are
+not lost to the pods that wait.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -64,8 +68,12 @@ class Accounting:
         inventory: Inventory,
         claims: Mapping[ClaimKey, Claim],
         assigned: Mapping[PodRow, ClaimPlacement],
+        releasing: Collection[ClaimKey],
     ) -> None:
-        """Begin the accounting of what claims hold already; ``assigned`` says which devices the pods on nodes use."""
+        """Begin the accounting of what claims hold already.
+
+        ``assigned`` says which devices the pods on nodes use, ``releasing`` which claims are about to be free.
+        """
         self._view = view
         self._inventory = inventory
         self.claims = tuple(claims.values())
@@ -77,15 +85,23 @@ class Accounting:
         self._named_before = [frozenset(named) for named in users]
         self._assigned = frozenset(assigned)
         seats = np.zeros(len(inventory.devices), np.int64)
+        self._going = np.zeros_like(seats)
+        """Of the seats, those of pods that are leaving with claims that are being released."""
         held = np.zeros(len(pods), np.int64)
         for pod, placement in assigned.items():
             held[pod] = 1
             for allocation in placement.claims:
                 users[self.rows[allocation.claim]].add(pods[pod].uid)
-            for device in self.gpus(placement, NodeRow(int(view.snapshot.pod_node[pod]))):
+            node = NodeRow(int(view.snapshot.pod_node[pod]))
+            for device in self.gpus(placement, node):
                 seats[device] += 1
+            going = tuple(each for each in placement.claims if each.claim in releasing)
+            for device in self.gpus(ClaimPlacement(claims=going), node):
+                self._going[device] += 1
+        self._releasing = {self.rows[key]: len(users[self.rows[key]]) for key in releasing}
+        """How many users each claim has that is being released; those who come add to them."""
         self.columns = self._open(np.array([len(named) for named in users], np.int64), seats, held)
-        self._idle, self._releasing, self._used = (view.engine_column(name) for name in ("idle", "releasing", "used"))
+        self._idle, self._released, self._used = (view.engine_column(name) for name in ("idle", "releasing", "used"))
         self._width = len(view.snapshot.axis)
 
     def _open(self, reserved: Int64s, seats: Int64s, held: Int64s) -> Columns:
@@ -95,8 +111,8 @@ class Accounting:
         for row, claim in enumerate(self.claims):
             if claim.allocation is not None:
                 choice[row] = self.number(Holding(claim.allocation, claim.nodes))
-                for table, cell, amount in inventory.takes(claim.allocation):
-                    tables[table][cell] += amount
+                if row not in self._releasing:
+                    _book(tables, inventory.takes(claim.allocation))
         in_use, consumed, drawn = (self._view.track(table) for table in tables)
         return Columns(
             in_use=in_use,
@@ -143,6 +159,27 @@ class Accounting:
         columns = self.columns
         return columns.in_use.values, columns.consumed.values, columns.drawn.values
 
+    def taken_or_releasing(self) -> Tables:
+        """Return the same with what claims that are being released hold still."""
+        in_use, consumed, drawn = self.taken()
+        tables = in_use.copy(), consumed.copy(), drawn.copy()
+        for row, users in self._releasing.items():
+            if self.columns.reserved.values[row] == users:
+                _book(tables, self._inventory.takes(self.claims[row].allocation or ()))
+        return tables
+
+    def is_overdrawn(self, holding: Holding, taken: Tables) -> bool:
+        """Say whether ``taken`` is more than there is of something that ``holding`` takes."""
+        limits = self._inventory.limits
+        return any(
+            taken[table][cell] > limits[table][cell] for table, cell, _ in self._inventory.takes(holding.devices)
+        )
+
+    @property
+    def any_releasing(self) -> bool:
+        """Whether claims are being released at all."""
+        return bool(self._releasing)
+
     # ------------------------------------------------------------------ GPUs of nodes
 
     def gpus(self, placement: ClaimPlacement, node: NodeRow) -> list[int]:
@@ -152,11 +189,28 @@ class Accounting:
 
     def shared(self, placement: ClaimPlacement, node: NodeRow, most: int) -> ClaimPlacement:
         """Return ``placement`` with how many of its GPUs, at most ``most``, the node counts already."""
-        seats, promised = self.columns.seats.values, self.columns.promised.values
+        held = [(self.rows[each.claim], each.devices) for each in placement.claims]
+        seats, promised = self.seats_beside(held), self.columns.promised.values
         rows = self.gpus(placement, node)
         used = min(most, sum(1 for row in rows if seats[row] > 0))
         more = min(most - used, sum(1 for row in rows if seats[row] == 0 and promised[row] > 0))
         return attrs.evolve(placement, counted=used, promised=more)
+
+    def seats_beside(self, held: Iterable[tuple[int, Iterable[AllocatedDevice]]]) -> Int64s:
+        """Return int64[D]: how many pods sit on each device, as far as a pod with the claims ``held`` shares it.
+
+        With a pod that is leaving it shares a device by a claim that they have in common; no other claim gets the
+        device before that pod is gone.
+        """
+        seats = self.columns.seats.values
+        if not self._releasing:
+            return seats
+        out: Int64s = seats - self._going
+        for claim, devices in held:
+            if claim in self._releasing:
+                rows = self._inventory.gpus_of(devices)
+                out[rows] = seats[rows]
+        return out
 
     # ------------------------------------------------------------------ effects
 
@@ -181,7 +235,7 @@ class Accounting:
         if pod in self._assigned and not promise:
             free += self._taken_over(pod, node, placement, seats=int(leaving))
         if free:
-            out.append(Effect(self._releasing, self._gpu_cell(node), free * GPU_UNIT))
+            out.append(Effect(self._released, self._gpu_cell(node), free * GPU_UNIT))
         return out
 
     def _taken_over(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement, *, seats: int) -> int:
@@ -204,7 +258,10 @@ class Accounting:
         named = self._is_named(row, pod)
         out = [] if named else [Effect(columns.reserved, row, 1)]
         users = int(columns.reserved.values[row])
-        if (leaving and users == 1 and not named) or (not leaving and columns.choice.values[row] == 0):
+        if row in self._releasing:
+            if users == self._releasing[row] + int(leaving):
+                out += self._taking(holding.devices)
+        elif (leaving and users == 1 and not named) or (not leaving and columns.choice.values[row] == 0):
             out.append(Effect(columns.choice, row, self.number(holding)))
             out += self._taking(holding.devices)
         return out
@@ -227,7 +284,7 @@ class Accounting:
         """Return the same for a pod that stood there with ``status`` when the session opened."""
         out = self._given_back(node, placement, promise=False)
         if out and status != Status.RELEASING:
-            out.append(Effect(self._releasing, self._gpu_cell(node), placement.counted * GPU_UNIT))
+            out.append(Effect(self._released, self._gpu_cell(node), placement.counted * GPU_UNIT))
         return out
 
     def _given_back(self, node: NodeRow, placement: ClaimPlacement, *, promise: bool) -> list[Effect]:
@@ -237,8 +294,13 @@ class Accounting:
             return []
         out = [Effect(self._used, cell, -used - promised)]
         if not promise:
-            out += [Effect(self._idle, cell, used), Effect(self._releasing, cell, -used)]
+            out += [Effect(self._idle, cell, used), Effect(self._released, cell, -used)]
         return out
 
     def _gpu_cell(self, node: NodeRow) -> int:
         return int(node) * self._width + GPU
+
+
+def _book(tables: Tables, takes: Iterable[tuple[int, int, int]]) -> None:
+    for table, cell, amount in takes:
+        tables[table][cell] += amount

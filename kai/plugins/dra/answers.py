@@ -26,7 +26,8 @@ from kai.plugins.dra.allocator import Allocator
 from kai.plugins.dra.assigned import allocation_of, assigned_placements
 from kai.plugins.dra.demand import Demand, Demands
 from kai.plugins.dra.extended import Implied, backing_classes, implied_claim, needed, plugged
-from kai.plugins.dra.inventory import Inventory, is_gpu
+from kai.plugins.dra.inventory import Inventory, Tables, is_gpu
+from kai.plugins.dra.releasing import releasing_claims
 from kai.plugins.dra.selectors import Selectors
 
 RULE = "dynamicresources"
@@ -59,8 +60,10 @@ class Answers:
         self._classes = backing_classes(catalog.classes)
         self._demands = Demands(inventory, catalog.classes, selectors)
         self._demand_of: dict[int, Demand] = {}
-        self._assigned = assigned_placements(view, inventory, view.pods_of_shapes(concerns))
-        self._accounting = Accounting(view, inventory, catalog.claims, self._assigned)
+        pods = view.pods_of_shapes(concerns)
+        self._assigned = assigned_placements(view, inventory, pods)
+        releasing = releasing_claims(view, self._assigned, pods)
+        self._accounting = Accounting(view, inventory, catalog.claims, self._assigned, releasing)
 
     # ------------------------------------------------------------------ what placements change
 
@@ -155,14 +158,35 @@ class Answers:
         Cost: one pass over the devices; a search for each node that has enough of them, unless counting decides.
         """
         base = self._wanted(pod, None)
-        demands = [demand for _, demand in base.open]
-        mask = (self._reached(base) & self._enough(demands))[nodes]
+        mask = self._reached(base)[nodes]
+        return self._meet(pod, nodes, mask, [demand for _, demand in base.open], self._accounting.taken())
+
+    @property
+    def any_waits(self) -> bool:
+        """Whether ``must_wait`` may ever be true."""
+        return self._accounting.any_releasing
+
+    def must_wait(self, pod: PodRow, nodes: NodeRows) -> Bools:
+        """Return bool[n]: where the claims of ``pod`` need devices that are still being released, or find none.
+
+        A claim that was given such devices for another pod, which waits for them, lets this one wait as well.
+        """
+        wanted, taken = self._wanted(pod, None), self._accounting.taken_or_releasing()
+        if any(self._accounting.is_overdrawn(holding, taken) for _, holding in wanted.fixed):
+            return np.ones(len(nodes), np.bool_)
+        everywhere = np.ones(len(nodes), np.bool_)
+        return ~self._meet(pod, nodes, everywhere, [demand for _, demand in wanted.open], taken)
+
+    def _meet(self, pod: PodRow, nodes: NodeRows, mask: Bools, demands: Sequence[Demand], taken: Tables) -> Bools:
+        """Return bool[n]: where in ``mask`` devices that are not ``taken`` meet all demands of ``pod``."""
+        met = mask & self._enough(demands, taken)[nodes]
         resources = needed(self._shape(pod), self._classes)
         if not resources and len(demands) <= 1 and all(self._counting_decides(demand) for demand in demands):
-            return mask
-        for at in np.flatnonzero(mask):
-            mask[at] = self._solve(pod, NodeRow(int(nodes[at]))) is not None
-        return mask
+            return met
+        for at in np.flatnonzero(met):
+            row = NodeRow(int(nodes[at]))
+            met[at] = self._search(self._wanted(pod, row), row, taken) is not None
+        return met
 
     def explain(self, pod: PodRow, nodes: NodeRows) -> Sequence[str]:
         """Return why each of ``nodes`` was refused."""
@@ -177,11 +201,11 @@ class Answers:
                 out &= self._view.selected_nodes(holding.nodes)
         return out
 
-    def _enough(self, demands: Sequence[Demand]) -> Bools:
+    def _enough(self, demands: Sequence[Demand], taken: Tables) -> Bools:
         """Return bool[N]: nodes with enough free devices for each request by itself, as a necessary condition."""
         count = len(self._view.snapshot.nodes)
         out = np.ones(count, np.bool_)
-        free = (self._accounting.columns.in_use.values == 0) | self._inventory.multiple
+        free = (taken[0] == 0) | self._inventory.multiple
         for demand in demands:
             if demand.fault:
                 return np.zeros(count, np.bool_)
@@ -254,17 +278,13 @@ class Answers:
     def _solve(self, pod: PodRow, node: NodeRow) -> ClaimPlacement | None:
         wanted = self._wanted(pod, node)
         namespace = self._view.snapshot.pods[pod].namespace
-        demands = [demand for _, demand in wanted.open]
-        if wanted.implied is not None:
-            demands.append(self._demands.of(wanted.implied.claim))
-        found: Sequence[Holding] = ()
-        if demands:
-            name = self._view.snapshot.nodes[node].name
-            rows = self._accounting.in_order(self._inventory.usable_on(node))
-            solution = Allocator(self._inventory, self._accounting.taken(), rows, name).allocate(demands)
-            if solution is None:
-                return None
-            found = solution
+        found: Sequence[Holding] | None = None
+        if self._accounting.any_releasing:
+            found = self._search(wanted, node, self._accounting.taken_or_releasing())
+        if found is None:
+            found = self._search(wanted, node, self._accounting.taken())
+        if found is None:
+            return None
         fresh = {reference.claim: holding for (reference, _), holding in zip(wanted.open, found, strict=False)}
         held = {reference.claim: holding for reference, holding in wanted.fixed}
         claims = tuple(
@@ -274,6 +294,16 @@ class Answers:
         )
         return ClaimPlacement(claims=claims, extended=_extended(wanted.implied, found))
 
+    def _search(self, wanted: _Wanted, node: NodeRow, taken: Tables) -> Sequence[Holding] | None:
+        """Return devices of ``node`` that are not ``taken`` for each claim that has none; None if they do not do."""
+        demands = [demand for _, demand in wanted.open]
+        if wanted.implied is not None:
+            demands.append(self._demands.of(wanted.implied.claim))
+        if not demands:
+            return ()
+        rows = self._accounting.in_order(self._inventory.usable_on(node))
+        return Allocator(self._inventory, taken, rows, self._view.snapshot.nodes[node].name).allocate(demands)
+
     # ------------------------------------------------------------------ how much of it the node counts already
 
     def credit(self, pod: PodRow, nodes: NodeRows) -> Int64s:
@@ -282,16 +312,19 @@ class Answers:
         Row 0 counts GPUs that pods use, row 1 also those that pods were promised.
         """
         claimed = self._shape(pod).gpu.claimed
-        devices = [device for _, holding in self._wanted(pod, None).fixed for device in holding.devices]
+        namespace, rows = self._view.snapshot.pods[pod].namespace, self._accounting.rows
+        fixed = self._wanted(pod, None).fixed
+        held = [(rows[namespace, reference.claim], holding.devices) for reference, holding in fixed]
+        devices = [device for _, each in held for device in each]
         if not claimed or not devices:
             return np.zeros((2, len(nodes)), np.int64)
         out = np.zeros((2, len(self._view.snapshot.nodes)), np.int64)
-        columns = self._accounting.columns
+        seats, promised = self._accounting.seats_beside(held), self._accounting.columns.promised.values
         for row in self._inventory.gpus_of(devices):
-            used = columns.seats.values[row] > 0
+            used = seats[row] > 0
             node = self._inventory.node[row]
             out[0, node] += GPU_UNIT * used
-            out[1, node] += GPU_UNIT * (used or columns.promised.values[row] > 0)
+            out[1, node] += GPU_UNIT * (used or promised[row] > 0)
         return cast("Int64s", np.minimum(out, claimed * GPU_UNIT)[:, nodes])
 
 

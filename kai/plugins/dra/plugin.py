@@ -11,7 +11,7 @@ from functools import partial
 import attrs
 import numpy as np
 
-from kai.framework import Bools, Extension, NodeFilter, Placement, PodFilter, SessionView, Shape
+from kai.framework import Bools, Extension, NodeFilter, NodeWait, Placement, PodFilter, SessionView, Shape
 from kai.plugins.dra.answers import Answers
 from kai.plugins.dra.extended import backing_classes, needed
 from kai.plugins.dra.inventory import Inventory, take_inventory
@@ -53,7 +53,9 @@ class Dra:
         if not concerns.any():
             return ()
         answers = Answers(session, self._memory.inventory_of(session), self._memory.selectors, concerns)
+        waits = (NodeWait(answers.must_wait, concerns=concerns),) if answers.any_waits else ()
         return (
+            *waits,
             PodFilter(answers.admit, concerns=concerns),
             NodeFilter(answers.filter_nodes, concerns=concerns, explain=answers.explain),
             Placement(

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kai.framework.decisions import Cause
@@ -39,13 +39,17 @@ def clusters(draw):
             free = [each for each in free if each not in held]
             running = draw(st.integers(1, len(users)))
             status = [f"default-{user}" for user in users[:running]]
-            claims.append(claim(f"c{at}", exactly(count=count), held=held, users=status))
-            pods += [claiming(user, f"c{at}", on=held[0][0]) for user in users[:running]]
+            terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [held[0][0]]}]}]
+            claims.append(claim(f"c{at}", exactly(count=count), held=held, users=status, terms=terms))
+            fates = [draw(st.sampled_from(["stays", "stays", "leaves", "is gone"])) for _ in range(running)]
+            there = [(user, fate) for user, fate in zip(users, fates, strict=False) if fate != "is gone"]
+            pods += [claiming(user, f"c{at}", on=held[0][0], leaving=fate == "leaves") for user, fate in there]
             pods += [claiming(user, f"c{at}") for user in users[running:]]
         else:
             constraints = [matching(ROOT)] if draw(st.booleans()) else []
             claims.append(claim(f"c{at}", exactly(count=count), constraints=constraints))
             pods += [claiming(user, f"c{at}") for user in users]
+    assume(pods)
     return [*(node(name) for name in nodes), CLASS, *slices, *claims, *pods]
 
 
@@ -73,10 +77,15 @@ class Game:
             assert session.ledger.fingerprint() == before
         elif verb == "evict" and status == Status.RUNNING:
             self.statement.evict(np.array([pod], np.int64))
-        elif verb in ("place", "promise") and status in (Status.PENDING, Status.RELEASING):
+        elif verb in ("place", "promise") and (status == Status.PENDING or self.is_evicted(pod)):
             # After an eviction actions only promise: what was idle before is gone, the rest is not idle yet.
             promise = verb == "promise" or bool(session.columns.evicted_status.any())
             self.statement.place_pods(np.array([pod], np.int64), session.all_nodes, session.no_extra, promise=promise)
+
+    def is_evicted(self, pod):
+        """Say whether the pod was evicted here; one that was terminating before is not placed again."""
+        columns = self.session.columns
+        return columns.status[pod] == Status.RELEASING and columns.evicted_status[pod]
 
     def holders(self, *statuses):
         """Return the pods with one of ``statuses`` and what they hold."""
@@ -104,9 +113,12 @@ def devices_by_claim(placements):
 def test_no_device_serves_two_claims_and_undo_is_exact(manifests, played):
     game = Game(manifests)
     before = game.session.ledger.fingerprint()
+    claims = game.session.snapshot.catalog.claims.claims
+    allocated = {key: tuple(each.key for each in one.allocation) for key, one in claims.items() if one.allocation}
     for verb, number in played:
         game.play(verb, number)
         settled = devices_by_claim(game.holders(Status.RUNNING, Status.ALLOCATED).values())
+        settled = allocated | settled
         counts = Counter(device for devices in settled.values() for device in devices)
         assert max(counts.values(), default=0) <= 1
         devices_by_claim(game.holders(Status.RUNNING, Status.ALLOCATED, Status.PIPELINED).values())

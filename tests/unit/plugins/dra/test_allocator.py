@@ -76,13 +76,13 @@ def test_all_devices_means_every_one_that_matches():
     wanted = claim("c", exactly(every=True, selectors=['device.attributes["gpu.example.com"].good']))
     devices = [device(f"d{at}", attributes={"good": at != 1}) for at in range(3)]
     assert chosen(CLASS, offer("n1", *devices), wanted) == [("r", "d0"), ("r", "d2")]
-    held = claim("o", held=[("n1", "d2")], users=["x"])
+    held = claim("o", held=[("n1", "d2")])
     assert chosen(CLASS, offer("n1", *devices), held, wanted) is None
     assert chosen(CLASS, wanted) is None
 
 
 def test_an_administrator_sees_devices_that_are_in_use():
-    held = claim("o", held=[("n1", "d0")], users=["x"])
+    held = claim("o", held=[("n1", "d0")])
     assert chosen(CLASS, offer("n1", "d0"), held, claim("c", exactly(adminAccess=True))) == [("r", "d0")]
 
 

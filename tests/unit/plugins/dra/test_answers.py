@@ -4,13 +4,16 @@ import pytest
 from kai.framework.decisions import Cause
 from kai.model.axis import GPU
 from kai.model.rows import NodeRow
+from kai.model.status import Status
 from kai.plugins.dra import Dra
 from tests.unit.plugins.dra.manifests import (
     CLASS,
     GPU_CLASS,
+    NIC_CLASS,
     NODE,
     claim,
     claiming,
+    device,
     device_class,
     exactly,
     offer,
@@ -169,11 +172,99 @@ def test_a_claim_stays_allocated_while_somebody_else_uses_it():
     assert stage.accepting("b-0") == []
 
 
-def test_a_terminating_pod_keeps_its_devices_until_it_is_gone():
+def is_promised(stage, name):
+    return stage.session.columns.status[stage.row(name)] == Status.PIPELINED
+
+
+def test_the_devices_of_a_terminating_pod_are_promised_not_given():
     held = claim("c", held=[("n1", "d0")], users=["default-a-0"])
     leaving = claiming("a-0", "c", on="n1", leaving=True)
     stage = stage_of(offer("n1", "d0"), held, leaving, claim("e"), claiming("b-0", "e"))
-    assert stage.accepting("b-0") == []
+    before = stage.session.ledger.fingerprint()
+    assert stage.accepting("b-0") == ["n1"]
+    assert place(stage, "b-0")
+    assert is_promised(stage, "b-0")
+    assert devices_of(stage, "b-0") == ["d0"]
+    assert (gpus(stage, "idle"), gpus(stage, "releasing")) == (0, 0)
+    stage.session.ledger.undo_to(0)
+    assert stage.session.ledger.fingerprint() == before
+
+
+def test_a_device_that_is_being_released_is_promised_once():
+    held = claim("c", held=[("n1", "d0")], users=["default-a-0"])
+    wanting = (claim("e"), claiming("b-0", "e"), claim("f"), claiming("b-1", "f"))
+    stage = stage_of(offer("n1", "d0"), held, claiming("a-0", "c", on="n1", leaving=True), *wanting)
+    assert place(stage, "b-0")
+    assert stage.accepting("b-1") == []
+
+
+def test_devices_that_are_free_are_given_before_those_that_are_being_released():
+    held = claim("c", held=[("n1", "d0")], users=["gone"])
+    wanting = (claim("e"), claiming("b-0", "e"), claim("f"), claiming("b-1", "f"))
+    stage = stage_of(offer("n1", "d0", "d1"), held, *wanting)
+    assert place(stage, "b-0")
+    assert (is_promised(stage, "b-0"), devices_of(stage, "b-0")) == (False, ["d1"])
+    assert place(stage, "b-1")
+    assert (is_promised(stage, "b-1"), devices_of(stage, "b-1")) == (True, ["d0"])
+
+
+def test_devices_that_no_gpu_is_behind_are_waited_for_too():
+    nics = {"driver": "nic.example.com"}
+    held = claim("c", exactly(of=NIC_CLASS), held=[("n1", "p0")], users=["gone"], **nics)
+    wanted = claim("e", exactly(of=NIC_CLASS, selectors=["device.driver == 'nic.example.com'"]))
+    stage = stage_of(device_class(NIC_CLASS), offer("n1", "p0", **nics), held, wanted, claiming("b-0", "e"))
+    assert place(stage, "b-0")
+    assert is_promised(stage, "b-0")
+
+
+def test_a_capacity_that_is_being_released_is_promised_not_given():
+    shared = device("d0", capacity={"memory": "8Gi"}, allowMultipleAllocations=True)
+    half = {"of": NIC_CLASS, "capacity": {"requests": {f"{NIC_CLASS}/memory": "4Gi"}}}
+    held = claim("c", exactly(**half), held=[("n1", "d0")], users=["gone"], driver=NIC_CLASS)
+    consumed = {f"{NIC_CLASS}/memory": "4Gi"}
+    held["status"]["allocation"]["devices"]["results"][0] |= {"consumedCapacity": consumed, "shareID": "s"}
+    wanting = [each for at in range(2) for each in (claim(f"e{at}", exactly(**half)), claiming(f"b-{at}", f"e{at}"))]
+    stage = stage_of(device_class(NIC_CLASS), offer("n1", shared, driver=NIC_CLASS), held, *wanting)
+    answers = []
+    for name in ("b-0", "b-1"):
+        row = np.array([stage.row(name)], np.int64)
+        assert stage.accepting(name) == ["n1"]
+        answers.append(bool(stage.session.policy.must_wait(row[0], stage.session.all_nodes)[0]))
+        assert place(stage, name, promise=True)
+    assert answers == [False, True]
+
+
+def test_a_pod_that_refers_to_a_claim_that_is_being_released_takes_it_over():
+    held = claim("c", held=[("n1", "d0")], users=["default-a-0"])
+    leaving = claiming("a-0", "c", on="n1", leaving=True)
+    stage = stage_of(offer("n1", "d0"), held, leaving, claiming("b-0", "c"), claim("e"), claiming("x-0", "e"))
+    before = stage.session.ledger.fingerprint()
+    assert place(stage, "b-0")
+    assert (is_promised(stage, "b-0"), devices_of(stage, "b-0")) == (False, ["d0"])
+    assert stage.accepting("x-0") == []
+    evict(stage, "b-0")
+    assert stage.accepting("x-0") == ["n1"]
+    stage.session.ledger.undo_to(0)
+    assert stage.session.ledger.fingerprint() == before
+
+
+def test_pods_that_share_a_claim_wait_together_for_its_device():
+    held = claim("o", held=[("n1", "d0")], users=["gone"])
+    stage = stage_of(offer("n1", "d0"), held, claim("c"), claiming("a-0", "c"), claiming("a-1", "c"))
+    assert place(stage, "a-0")
+    assert place(stage, "a-1")
+    assert is_promised(stage, "a-0")
+    assert is_promised(stage, "a-1")
+
+
+def test_a_gang_shares_a_device_that_is_being_released():
+    held = claim("o", held=[("n1", "d0")], users=["default-x-0"])
+    leaving = claiming("x-0", "o", on="n1", leaving=True)
+    stage = stage_of(offer("n1", "d0"), held, leaving, claim("c"), claiming("a-0", "c"), claiming("a-1", "c"))
+    assert place(stage, "a-0")
+    assert place(stage, "a-1")
+    assert is_promised(stage, "a-1")
+    assert (gpus(stage, "idle"), gpus(stage, "releasing")) == (0, 0)
 
 
 def test_a_victim_that_is_put_back_keeps_its_devices():
