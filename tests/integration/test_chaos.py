@@ -1,5 +1,10 @@
 """A little of the chaos that ``nox -s chaos`` makes: kills and freezes under load, and nothing may be given twice."""
 
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.integration.behaviour import Job, Part
+from tests.integration.chaos.load import Load, Running
 from tests.integration.chaos.rig import Plan, rigged
 
 
@@ -11,3 +16,29 @@ def test_kills_and_freezes_give_nothing_twice_and_leave_nothing_behind(bare_cont
     assert report.violations == [], report.text()
     assert report.kills >= 6
     assert report.bindings >= 50, "there was a load"
+
+
+def test_a_job_that_is_chosen_to_go_cannot_be_taken_away_by_another_thread_meanwhile():
+    free = []
+
+    def take(lock):
+        found = lock.acquire(blocking=False)
+        if found:
+            lock.release()
+        return found
+
+    class Chooser(random.Random):
+        def choice(self, names):
+            with ThreadPoolExecutor(1) as other:  # the lock is one that a thread may take twice
+                free.append(other.submit(take, load._lock).result())
+            return super().choice(names)
+
+    class Deleting:
+        def delete(self, *_):
+            pass
+
+    load = Load(stage=Deleting(), random=Chooser(1), gpus=2)
+    load.jobs = {name: Running(Job(name=name, part=Part()), "lone", 1, {f"{name}-0"}) for name in ("a", "b")}
+    load.shrink(0.5)
+    assert len(load.jobs) == 1
+    assert free == [False]

@@ -301,6 +301,6 @@ class Accounting:
         return int(node) * self._width + GPU
 
 
-def _book(tables: Tables, takes: Iterable[tuple[int, int, int]]) -> None:
+def _book(tables: Sequence[Int64s], takes: Iterable[tuple[int, int, int]]) -> None:
     for table, cell, amount in takes:
         tables[table][cell] += amount

@@ -93,15 +93,28 @@ class Load:
             self.submit(self.random.choice(_KINDS[:-1]))
 
     def shrink(self, share: float) -> None:
-        """Take jobs away until the rest needs no more than a share of the cluster."""
-        while self.jobs and self.demand > share * self.gpus:
-            self.remove(self.random.choice(sorted(self.jobs)))
+        """Take jobs away until the rest needs no more than a share of the cluster.
+
+        Both threads do: a job that one chose is not to be taken away by the other.
+        """
+        with self._lock:
+            while self.jobs and self.demand > share * self.gpus:
+                self.remove(self.random.choice(sorted(self.jobs)))
 
     def remove(self, name: str) -> None:
         """Take a job away, with all of its pods."""
         with self._lock:
             for pod in sorted(self.jobs.pop(name).pods):
                 self.stage.delete("v1", "Pod", pod)
+
+    def gang_sizes(self, pods: list[Manifest]) -> dict[str, tuple[int, int]]:
+        """Return of each gang how many of its ``pods`` are bound, and how many must be."""
+        where = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in pods}
+        with self._lock:
+            gangs = [each for each in self.jobs.values() if each.kind == "gang"]
+            return {
+                each.job.name: (sum(bool(where.get(pod)) for pod in each.pods), each.job.part.pods) for each in gangs
+            }
 
     # --- The thread ----------------------------------------------------------------------------------------------
 
@@ -145,10 +158,3 @@ class Load:
                 if is_lost or (is_of_job and each["metadata"]["name"] not in self.jobs):
                     with suppress(Refused):
                         self.stage.api.delete(each)
-
-
-def gang_sizes(load: Load, pods: list[Manifest]) -> dict[str, tuple[int, int]]:
-    """Return of each gang how many pods are bound, and how many must be."""
-    where = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in pods}
-    gangs = (each for each in load.jobs.values() if each.kind == "gang")
-    return {each.job.name: (sum(bool(where.get(pod)) for pod in each.pods), each.job.part.pods) for each in gangs}

@@ -18,7 +18,7 @@ from pathlib import Path
 import attrs
 
 from tests.integration.chaos.history import History, life_of
-from tests.integration.chaos.load import Load, gang_sizes
+from tests.integration.chaos.load import Load
 from tests.integration.chaos.observer import GPU, GROUP, Observer, held_by
 from tests.integration.chaos.report import Report
 from tests.integration.client import Manifest, until
@@ -210,7 +210,7 @@ class Rig:
         """Return what is not as it has to be when nothing goes wrong any more."""
         pods = self.stage.pods()
         found = [_waits(pod) for pod in pods if not pod["spec"].get("nodeName")]
-        for name, (bound, wanted) in gang_sizes(self.load, pods).items():
+        for name, (bound, wanted) in self.load.gang_sizes(pods).items():
             if bound not in {0, wanted}:
                 found.append(f"{name} has {bound} of {wanted} pods bound")
         used = {held.group for held in map(held_by, pods) if held is not None and held.group}
