@@ -22,12 +22,12 @@ NODES = ("basalt-1", "basalt-2")
 Manifest = Mapping[str, Any]
 
 
-def _node(name: str, gpus: int) -> Manifest:
+def _node(name: str, gpus: int, rack: str = "") -> Manifest:
     amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {"topology.kubernetes.io/rack": f"rack-{name[-1]}"}},
+        "metadata": {"name": name, "labels": {"topology.kubernetes.io/rack": rack or f"rack-{name[-1]}"}},
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
@@ -88,10 +88,11 @@ def manifests() -> list[Manifest]:
     ]
 
 
-def moment() -> Moment:
-    """Return what a cycle decides on that cluster."""
+def moment(racks: int = 0) -> Moment:
+    """Return what a cycle decides on that cluster, with so many racks of 40 empty nodes besides."""
     classes = {kind.kind: kind.cls for kind in KINDS}
-    objects = collect([structure_as(classes[each["kind"]], each) for each in manifests()])
+    more = [_node(f"spare-{at}", 8, rack=f"rack-{at // 40 + 3}") for at in range(racks * 40)]
+    objects = collect([structure_as(classes[each["kind"]], each) for each in (*manifests(), *more)])
     case = Case(
         name="test",
         title="test",

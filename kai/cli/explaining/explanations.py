@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kai.cli.console import Console
-from kai.cli.spans import span
 from kai.cli.tables import columns, wrapped
+from kai.documents.spans import span
 from kai.model.axis import GPU_UNIT
 from kai.wording import counted, first_of
 

@@ -7,9 +7,9 @@ import attrs
 
 from kai.cli.console import Console
 from kai.cli.explaining.explanations import assumed, block, change_lines, evicted, sized
-from kai.cli.spans import span
 from kai.cli.tables import columns
 from kai.documents.explanations import eviction, explanation, settled, settled_values
+from kai.documents.spans import span
 from kai.wording import counted, first_of
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from kai.cli.console import Console
 from kai.cli.deciding.report import COLORS
 from kai.cli.listing.joblist import Row, rows_of
 from kai.cli.sources import Source, source_options
-from kai.cli.spans import span
 from kai.cli.tables import Column, cut_text, table
 from kai.cli.views import View, show
+from kai.documents.spans import span
 from kai.errors import InputError, UnreachableError
 from kai.wording import counted
 

@@ -101,15 +101,13 @@ class Board:
 def make_board(
     place: Place, scheduler: Scheduler, settings: SchedulerSettings, connection: Connection, facts: Facts
 ) -> Board:
-    """Return the dashboard of a scheduler, which from now on gives it every cycle.
-
-    Raises: ConfigError where the packages for its pages are not installed.
-    """
+    """Return the dashboard of a scheduler, which from now on gives it every cycle."""
     from kai.cluster.reviews import Reviews
     from kai.configuration.reading import make_profile
     from kai.dashboard.access import LocalAccess, TokenAccess
     from kai.dashboard.desk import Desk
     from kai.dashboard.feed import Feed
+    from kai.dashboard.pages import make_pages
     from kai.dashboard.server import Dashboard
     from kai.simulation.pace import leave_to
 
@@ -120,12 +118,12 @@ def make_board(
     dashboard = Dashboard(
         desk=desk,
         access=access,
+        pages=make_pages(desk, access, connection.clock, facts),
         is_encrypted=place.certificate is not None,
         snapshot=scheduler.routes()[_SNAPSHOT].answer,
     )
     # Plugins of its own: those of a cycle are at work in another thread.
     scheduler.onlooker = _onlooker(feed, make_profile(settings.configuration), settings)
-    del facts
     return Board(place, feed, dashboard)
 
 

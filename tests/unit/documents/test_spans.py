@@ -1,6 +1,6 @@
 import pytest
 
-from kai.cli.spans import span
+from kai.documents.spans import span
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,206 @@
+"""Charts as values for templates: bars in parts of a thousand, GPUs as cells. The numbers stand beside them as text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from kai.dashboard.colors import OTHERS
+from kai.model.axis import GPU, GPU_UNIT
+from kai.simulation.overview import QueueLine
+from kai.simulation.slots import FREE, HELD, LEAVING, UNHEALTHY, USED, NodeSlots, Slot
+
+WIDTH = 1000
+
+
+@attrs.frozen(kw_only=True)
+class Part:
+    """A part of a bar. Units: thousandths of its length."""
+
+    name: str
+    color: str
+    at: float
+    width: float
+    amount: float
+    """In GPUs, or cores."""
+
+
+@attrs.frozen(kw_only=True)
+class QueueBar:
+    """A queue on the axis of the whole cluster."""
+
+    line: QueueLine
+    color: str
+    used: float
+    over: float
+    """Where what is used above the fair share begins."""
+    wanted: float
+    fair: float
+    quota: float | None
+    limit: float | None
+    is_more: bool
+    """Whether more is wanted than the axis shows."""
+    numbers: Mapping[str, float | None]
+
+
+@attrs.frozen(kw_only=True)
+class Cell:
+    """One GPU."""
+
+    color: str
+    state: str
+    height: float
+    """How much of it is granted, 0 to 1."""
+
+
+@attrs.frozen(kw_only=True)
+class NodeRow:
+    """One node."""
+
+    name: str
+    product: str
+    cells: tuple[Cell, ...]
+    free: int
+    ready: bool
+    users: str
+    """Who has GPUs, in words."""
+
+
+@attrs.frozen(kw_only=True)
+class Rack:
+    """Nodes that are labelled alike."""
+
+    name: str
+    nodes: int
+    gpus: int
+    free: int
+    unhealthy: int
+    parts: tuple[Part, ...]
+    rows: tuple[NodeRow, ...]
+    """None where the rack is folded."""
+
+
+def shares_of(queues: Sequence[QueueLine], names: Sequence[str], colors: Mapping[str, str], total: float) -> list[Part]:
+    """Return who has the GPUs, by the queues of ``names``; what is left is idle."""
+    out, at = [], 0.0
+    for line in queues:
+        if line.name not in names:
+            continue
+        amount = line.shares[GPU].used
+        width = min(WIDTH - at, WIDTH * amount / total) if total else 0.0
+        color = colors.get(line.name, OTHERS)
+        out.append(Part(name=line.name, color=color, at=at, width=width, amount=amount / GPU_UNIT))
+        at += width
+    return out
+
+
+def bar_of(line: QueueLine, color: str, total: float, resource: int) -> QueueBar:
+    """Return one queue on an axis that ends at ``total``."""
+    unit = GPU_UNIT if resource == GPU else 1000 if resource == 0 else 1e9
+    share = line.shares[resource]
+
+    def place(amount: float) -> float:
+        return round(max(0.0, min(1.0, amount / total)) * WIDTH, 1) if total else 0.0
+
+    return QueueBar(
+        line=line,
+        color=color,
+        used=place(share.used),
+        over=place(min(share.used, share.fair_share)),
+        wanted=place(share.wanted),
+        fair=place(share.fair_share),
+        quota=None if share.quota is None else place(share.quota),
+        limit=None if share.limit is None or share.limit > total else place(share.limit),
+        is_more=share.wanted > total,
+        numbers={
+            "quota": None if share.quota is None else share.quota / unit,
+            "limit": None if share.limit is None else share.limit / unit,
+            "fair": share.fair_share / unit,
+            "used": share.used / unit,
+            "want": share.wanted / unit,
+        },
+    )
+
+
+def racks_of(nodes: Sequence[NodeSlots], label: str, colors: Mapping[str, str], opened: str, most: int) -> list[Rack]:
+    """Return nodes by a label; where there are more than ``most``, only the rack that is ``opened`` shows its nodes."""
+    groups: dict[str, list[NodeSlots]] = {}
+    for node in nodes:
+        groups.setdefault(node.labels.get(label, "") if label else "", []).append(node)
+    shows_all = len(nodes) <= most
+    return [
+        _rack(name or "all nodes", members, colors, shows=shows_all or name == opened)
+        for name, members in sorted(groups.items())
+    ]
+
+
+def _rack(name: str, nodes: Sequence[NodeSlots], colors: Mapping[str, str], *, shows: bool) -> Rack:
+    slots = [slot for node in nodes for slot in node.slots]
+    taken: Counter[str] = Counter()
+    for slot in slots:
+        for user in slot.users:
+            if user.state != HELD:
+                taken[user.queue] += user.share
+    parts, at = [], 0.0
+    for queue, amount in sorted(taken.items()):
+        width = min(WIDTH - at, WIDTH * amount / GPU_UNIT / max(1, len(slots)))
+        name_of, color = queue or "other pods", colors.get(queue, OTHERS)
+        parts.append(Part(name=name_of, color=color, at=at, width=width, amount=amount / GPU_UNIT))
+        at += width
+    return Rack(
+        name=name,
+        nodes=len(nodes),
+        gpus=len(slots),
+        free=sum(node.free for node in nodes),
+        unhealthy=sum(slot.state == UNHEALTHY for slot in slots),
+        parts=tuple(parts),
+        rows=tuple(_row(node, colors) for node in nodes) if shows else (),
+    )
+
+
+def _row(node: NodeSlots, colors: Mapping[str, str]) -> NodeRow:
+    users: Counter[tuple[str, str]] = Counter()
+    for slot in node.slots:
+        for user in slot.users:
+            users[user.queue or "other pods", user.state] += user.share
+    return NodeRow(
+        name=node.name,
+        product=node.product,
+        cells=tuple(_cell(slot, colors) for slot in node.slots),
+        free=node.free,
+        ready=node.ready,
+        users=", ".join(
+            f"{queue} {share / GPU_UNIT:g}{'' if state == USED else f' {state}'}"
+            for (queue, state), share in sorted(users.items())
+        ),
+    )
+
+
+def _cell(slot: Slot, colors: Mapping[str, str]) -> Cell:
+    if slot.state in {FREE, UNHEALTHY} or not slot.users:
+        return Cell(color="", state=slot.state, height=0.0)
+    present = [user for user in slot.users if user.state != HELD] or slot.users
+    largest = max(present, key=lambda user: user.share)
+    height = 1.0 if slot.state in {HELD, LEAVING} else slot.granted / GPU_UNIT
+    return Cell(color=colors.get(largest.queue, OTHERS), state=slot.state, height=height)
+
+
+def rooms_of(nodes: Sequence[NodeSlots]) -> list[tuple[int, int]]:
+    """Return how many pods of 8, 4, 2 and 1 whole GPUs would fit now, by GPUs alone."""
+    return [(size, sum(node.free // size for node in nodes)) for size in (8, 4, 2, 1)]
+
+
+def label_of(nodes: Sequence[NodeSlots]) -> str:
+    """Return the label that divides nodes best into racks: the narrowest level of a topology above the node itself."""
+    for node in nodes:
+        levels = [level for level in node.domains if not level.endswith("hostname")]
+        if levels:
+            return levels[-1]
+    known = {key for node in nodes for key in node.labels}
+    near = [key for key in sorted(known) if key.rpartition("/")[2] in {"rack", "zone"}]
+    return near[0] if near else ""
+
+
+__all__ = ["Cell", "NodeRow", "Part", "QueueBar", "Rack", "bar_of", "label_of", "racks_of", "rooms_of", "shares_of"]

@@ -1,0 +1,257 @@
+"""Pages as HTML: rendered on the server, section by section, so that a stream can send what changed.
+
+A page works without the script. With it, one stream brings each section whose text is another than before, at most once
+in a second; a reader that does not keep up is given the newest state when it is ready for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+import anyio
+import attrs
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from kai.api.times import instant_text
+from kai.cluster.port import Clock
+from kai.cluster.reviews import ReviewError
+from kai.dashboard.access import RECHECKED, Access, Reader
+from kai.dashboard.desk import Desk
+from kai.dashboard.look import Look
+from kai.dashboard.scope import Scope
+from kai.dashboard.server import look_for
+from kai.dashboard.views import MAKERS, TITLES, Past, View
+from kai.documents.spans import span
+from kai.model.axis import GPU_UNIT
+from kai.telemetry.connections import Request, Response
+from kai.wording import counted
+
+BEAT: Final = 15.0
+"""A stream says at least so often that it lives."""
+MOST_STREAMS: Final = 200
+_FOLDER: Final = Path(__file__).parent
+_FILES: Final = {
+    "/static/kai.css": "text/css; charset=utf-8",
+    "/static/kai.js": "text/javascript; charset=utf-8",
+    "/static/kai.svg": "image/svg+xml",
+}
+_EVENTS: Final = "/events"
+_HTML: Final = "text/html; charset=utf-8"
+_NOTHING_YET: Final = "No cycle has ended yet in this process, or another replica leads."
+
+Facts = Callable[[], Sequence[tuple[str, str, bool]]]
+
+
+@attrs.define(eq=False)
+class HtmlPages:
+    """Renders pages; see `kai.dashboard.server.Pages`."""
+
+    desk: Desk
+    access: Access
+    clock: Clock
+    facts: Facts
+    templates: Environment
+    streams: int = 0
+    """How many are open."""
+
+    def is_open(self, path: str) -> bool:
+        """Return whether a path is a file that says nothing."""
+        return path in _FILES
+
+    def knows(self, path: str) -> bool:
+        """Return whether there is something at a path."""
+        return path in _FILES or path == _EVENTS or _parts(path)[0] in MAKERS
+
+    async def answer(self, request: Request, reader: Reader, scope: Scope, look: Look | None) -> Response:
+        """Return a page, a file or a stream."""
+        if request.path in _FILES:
+            body = await anyio.Path(_FOLDER / request.path.lstrip("/")).read_bytes()
+            return Response(body=body, content_type=_FILES[request.path], headers={"Cache-Control": "max-age=3600"})
+        if request.path == _EVENTS:
+            return self._stream(request, reader)
+        del scope
+        name, *rest = _parts(request.path)
+        page = Address(name=name, parts=tuple(rest), query=tuple(sorted(request.query.items())))
+        if look is None:
+            nothing = self._section("nothing", {"why": _NOTHING_YET}, page)
+            body = self._whole(page, reader, "Nothing to show yet", [("nothing", nothing)], 0)
+            return Response(status=200, body=body, content_type=_HTML)
+        view, sections = await self._sections(look, page)
+        body = self._whole(page, reader, view.title, sections, look.moment.number)
+        return Response(status=200 if view.is_found else 404, body=body, content_type=_HTML)
+
+    def sign_in(self, request: Request, why: str, status: int) -> Response:
+        """Return the form for a token, or what is wrong where a token does not help."""
+        page = Address(name=_parts(request.path)[0], parts=tuple(_parts(request.path)[1:]))
+        text = self.templates.get_template("refused.html").render(
+            **self._common(page, Reader()),
+            title="Who are you?" if status == 401 else "This is not shown",
+            why=why,
+            asks=status == 401 and self.access.asks_for_tokens,
+        )
+        return Response(status=status, body=text.encode(), content_type=_HTML)
+
+    # --- Rendering -----------------------------------------------------------------------------------------------
+
+    async def _sections(self, look: Look, page: Address) -> tuple[View, list[tuple[str, str]]]:
+        feed = self.desk.feed
+        newest = feed.cycles[-1].number if feed.cycles else 0
+        past = Past(cycles=tuple(feed.cycles), happenings=tuple(feed.happenings), facts=tuple(self.facts()))
+
+        def make(seen: Look) -> tuple[View, list[tuple[str, str]]]:
+            view = MAKERS[page.name](seen, past, page.parts, dict(page.query))
+            return view, [(name, self._section(name, values, page)) for name, values in view.sections.items()]
+
+        return await self.desk.ask(look, ("page", page, newest, past.facts), make)
+
+    def _section(self, name: str, values: Mapping[str, Any], page: Address) -> str:
+        return self.templates.get_template(f"{name}.html").render(root=page.root, here=page, **values)
+
+    def _whole(
+        self, page: Address, reader: Reader, title: str, sections: Sequence[tuple[str, str]], cycle: int
+    ) -> bytes:
+        text = self.templates.get_template("page.html").render(
+            **self._common(page, reader), title=title, sections=sections, cycle=cycle
+        )
+        return text.encode()
+
+    def _common(self, page: Address, reader: Reader) -> dict[str, Any]:
+        return {
+            "root": page.root,
+            "here": page,
+            "titles": TITLES,
+            "reader": reader.name,
+            "asks_for_tokens": self.access.asks_for_tokens,
+        }
+
+    # --- Streams -------------------------------------------------------------------------------------------------
+
+    def _stream(self, request: Request, reader: Reader) -> Response:
+        path, _, query = request.query.get("page", "").partition("?")
+        name, *rest = _parts(path)
+        if name not in MAKERS:
+            return Response(status=404, body=b"there is no such page\n")
+        if self.streams >= MOST_STREAMS:
+            return Response(status=503, body=b"too many streams are open\n")
+        page = Address(name=name, parts=tuple(rest), query=tuple(sorted(parse_qsl(query))))
+        headers = {"X-Accel-Buffering": "no"}
+        return Response(content_type="text/event-stream", headers=headers, pieces=self.events(reader, page))
+
+    async def events(self, reader: Reader, page: Address) -> AsyncGenerator[bytes, None]:
+        """Yield the sections of a page whenever they changed, until the reader leaves or may see them no more."""
+        self.streams += 1
+        sent: dict[str, str] = {}
+        checked, revision = self.clock.monotonic(), -1
+        try:
+            yield b"retry: 3000\n\n"
+            while True:
+                revision = self.desk.revision
+                news = await self._news(reader, page, sent)
+                yield news or _beat(self._number)
+                with anyio.move_on_after(min(BEAT, RECHECKED)):
+                    await self.desk.newer(revision)
+                if self.clock.monotonic() - checked >= RECHECKED:
+                    if not await self.access.holds(reader):
+                        yield b"event: over\ndata: the token is not valid any more\n\n"
+                        return
+                    checked = self.clock.monotonic()
+        except ReviewError:
+            return  # what cannot be looked up is not shown; the script comes back
+        finally:
+            self.streams -= 1
+
+    @property
+    def _number(self) -> int:
+        moment = self.desk.feed.moment
+        return 0 if moment is None else moment.number
+
+    async def _news(self, reader: Reader, page: Address, sent: dict[str, str]) -> bytes:
+        """Return the sections that are not as they were sent."""
+        look, _ = await look_for(self.desk, self.access, reader)
+        if look is None:
+            return b""
+        _, sections = await self._sections(look, page)
+        out = []
+        for name, text in sections:
+            if sent.get(name) != text:
+                sent[name] = text
+                lines = "".join(f"data: {line}\n" for line in text.splitlines())
+                out.append(f"id: {look.moment.number}\nevent: {name}\n{lines}\n")
+        return "".join(out).encode()
+
+
+@attrs.frozen(kw_only=True)
+class Address:
+    """Which page is asked for."""
+
+    name: str
+    parts: tuple[str, ...] = ()
+    query: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def root(self) -> str:
+        """The way from this page back to the first one; relative, so that it leads there behind a proxy as well."""
+        depth = len(self.parts) + bool(self.name) - 1
+        return "../" * depth if depth > 0 else "./"
+
+    @property
+    def path(self) -> str:
+        """The page as the stream is asked for it."""
+        path = "/".join(quote(part, safe="") for part in (self.name, *self.parts))
+        return f"{path}?{urlencode(self.query)}" if self.query else path
+
+    def link(self, **changes: str) -> str:
+        """Return the address of this page with other parameters; "" leaves one out."""
+        query = {**dict(self.query), **changes}
+        rest = urlencode({name: value for name, value in query.items() if value})
+        last = (self.parts or (self.name,))[-1]
+        return f"{quote(last, safe='')}?{rest}" if rest else quote(last, safe="") or "./"
+
+
+def make_pages(desk: Desk, access: Access, clock: Clock, facts: Facts) -> HtmlPages:
+    """Return the pages of a dashboard."""
+    templates = Environment(
+        loader=FileSystemLoader(_FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    templates.filters |= {"span": span, "number": number, "instant": _instant, "amount": _amount, "share": _share}
+    templates.globals |= {"counted": counted, "quote": lambda text: quote(text, safe="")}
+    return HtmlPages(desk=desk, access=access, clock=clock, facts=facts, templates=templates)
+
+
+def _beat(number: int) -> bytes:
+    # A script does not see comments; proxies and other readers do.
+    return f": still here\n\nevent: beat\ndata: {number}\n\n".encode()
+
+
+def _parts(path: str) -> list[str]:
+    return path.strip("/").split("/")
+
+
+def number(value: float | None) -> str:
+    """Return an amount with no more decimals than needed; a dash for what is unlimited or not known."""
+    return "-" if value is None else f"{round(value, 2):g}"
+
+
+def _amount(gpus: float) -> str:
+    """Return thousandths of GPUs as GPUs."""
+    return number(gpus / GPU_UNIT)
+
+
+def _share(thousandths: float) -> str:
+    """Return thousandths of a chart's width as a length of SVG."""
+    return f"{round(thousandths / 10, 2):g}%"
+
+
+def _instant(seconds: float) -> str:
+    return instant_text(seconds).replace("T", " ").replace("Z", " UTC")
+
+
+__all__ = ["BEAT", "MOST_STREAMS", "Address", "HtmlPages", "make_pages", "number"]

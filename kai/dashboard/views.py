@@ -1,0 +1,330 @@
+"""What each page shows: its title, and its sections with the values that their templates take.
+
+Every function here computes from a `Look` and belongs in a thread.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from kai.dashboard import charts
+from kai.dashboard.access import missing_rights
+from kai.dashboard.api import explanation_fields
+from kai.dashboard.colors import branches, colors_of
+from kai.dashboard.feed import CycleLine, Happening
+from kai.dashboard.look import Look
+from kai.dashboard.scope import FOREIGN_JOB, FOREIGN_QUEUE
+from kai.documents.entitlements import entitled
+from kai.explain.codes import NEVER, stage_of
+from kai.model.axis import GPU, GPU_UNIT
+from kai.simulation.jobs import JobLine
+
+MOST_ROWS: Final = 500
+MOST_NODES: Final = 200
+"""Of more nodes, racks are folded."""
+_NEWEST: Final = 30
+
+Values: TypeAlias = Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class Past:
+    """What is remembered of cycles before, and how the process is."""
+
+    cycles: tuple[CycleLine, ...] = ()
+    happenings: tuple[Happening, ...] = ()
+    facts: tuple[tuple[str, str, bool], ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class View:
+    """A page: the question that it answers, and sections with their values."""
+
+    title: str
+    sections: Mapping[str, Values]
+    is_found: bool = True
+
+
+Maker: TypeAlias = Callable[[Look, Past, tuple[str, ...], Mapping[str, str]], View]
+
+
+def overview(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
+    """Return: is it healthy, who has the GPUs, what just happened."""
+    del parts, query
+    total = look.seen.totals[GPU]
+    names = branches(look.seen.queues)
+    used = sum(line.shares[GPU].used for line in look.seen.queues if line.name in names)
+    states = Counter(str(line.job.state) for line in look.lines)
+    waiting = sum(line.waits for line in look.lines)
+    told = [_own(each, look) for each in reversed(past.happenings)]
+    return View(
+        title="Who has the GPUs?",
+        sections={
+            "verdict": {
+                "used": used / GPU_UNIT,
+                "total": total / GPU_UNIT,
+                "nodes": look.seen.nodes,
+                "running": sum(line.job.runs for line in look.lines) - states["Finished"],
+                "waiting": waiting,
+                "impossible": states["Impossible"],
+                "failing": look.moment.plugins_failing,
+                "facts": past.facts,
+                "has_jobs": not missing_rights(look.scope, ["podgroups"]),
+            },
+            "shares": {
+                "parts": charts.shares_of(look.seen.queues, names, _colors(look), total),
+                "total": total / GPU_UNIT,
+                "idle": (total - used) / GPU_UNIT,
+                "missing": missing_rights(look.scope, ["queues"]),
+            },
+            "happened": {"items": [each for each in told if each is not None][:_NEWEST]},
+        },
+    )
+
+
+def queues(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
+    """Return: who is entitled to what, who has it, who wants it."""
+    del past, query
+    if parts:
+        return _queue(look, parts[0])
+    total, resource = _axis(look)
+    colors = _colors(look)
+    names = {line.name for line in look.queues}
+    bars = [charts.bar_of(line, colors.get(line.name, "x"), total, resource) for line in look.queues]
+    depths = {line.name: (line.depth if line.parent in names or not line.depth else 0) for line in look.queues}
+    return View(
+        title="Who is entitled to what, who has it, who wants it?",
+        sections={
+            "queues": {
+                "bars": bars,
+                "depths": depths,
+                "unit": "GPUs" if resource == GPU else "cores",
+                "total": total / 1000,
+                "missing": missing_rights(look.scope, ["queues"]),
+            }
+        },
+    )
+
+
+def _queue(look: Look, name: str) -> View:
+    found = look.entitlement(name)
+    if found is None:
+        return View(title="There is no such queue", sections={}, is_found=False)
+    unit = GPU_UNIT if found.resource == "gpu" else 1
+    below = look.seen.queues_below(name)
+    waiting = [line for line in look.lines if line.waits and line.job.queue in below]
+    return View(
+        title=f"Why is this the share of {name}?",
+        sections={
+            "entitlement": {
+                "found": found,
+                "summary": entitled(found),
+                "unit": unit,
+                "waiting": waiting[:MOST_ROWS],
+                "count": len(waiting),
+            }
+        },
+    )
+
+
+def jobs(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
+    """Return: what runs, what waits, why, and in which order."""
+    if len(parts) == 2:
+        return _job(look, past, parts[0], parts[1])
+    if parts:
+        return View(title="There is no such page", sections={}, is_found=False)
+    state, queue = query.get("state", ""), query.get("queue", "")
+    below = look.seen.queues_below(queue) if queue else frozenset[str]()
+    chosen = [
+        line for line in look.lines if (not queue or line.job.queue in below) and (not state or _is_in(line, state))
+    ]
+    chosen.sort(key=_SORTS.get(query.get("sort", ""), _by_place))
+    counts = Counter(str(line.job.state) for line in look.lines)
+    return View(
+        title="What runs, what waits, and why?",
+        sections={
+            "jobs": {
+                "lines": chosen[:MOST_ROWS],
+                "left": max(0, len(chosen) - MOST_ROWS),
+                "states": sorted(counts.items()),
+                "waiting": sum(line.waits for line in look.lines),
+                "queues": sorted({line.job.queue for line in look.lines}),
+                "state": state,
+                "queue": queue,
+                "sort": query.get("sort", ""),
+                "now": look.moment.time,
+                "missing": missing_rights(look.scope, ["podgroups"]),
+            }
+        },
+    )
+
+
+def _by_place(line: JobLine) -> tuple[Any, ...]:
+    return (not line.waits, line.job.queue, line.position or 0, line.job.name)
+
+
+_SORTS: Final[Mapping[str, Callable[[JobLine], tuple[Any, ...]]]] = {
+    "name": lambda line: (line.job.name, line.job.namespace),
+    "gpus": lambda line: (-line.job.gpus, line.job.name),
+    "since": lambda line: (line.since or float("inf"), line.job.name),
+    "priority": lambda line: (-(line.job.priority or 0), line.job.name),
+}
+
+
+def _is_in(line: JobLine, state: str) -> bool:
+    return line.waits if state == "waiting" else str(line.job.state).lower() == state.lower()
+
+
+def _job(look: Look, past: Past, namespace: str, name: str) -> View:
+    line = look.find(namespace, name)
+    if line is None:
+        return View(title="There is no such job", sections={}, is_found=False)
+    told = [
+        _own(each, look)
+        for each in reversed(past.happenings)
+        if (each.namespace, each.job) == (namespace, name) or (each.for_namespace, each.for_job) == (namespace, name)
+    ]
+    return View(
+        title=f"Where does {name} stand?",
+        sections={
+            "explanation": {
+                "line": line,
+                "told": explanation_fields(look, namespace, name),
+                "now": look.moment.time,
+            },
+            "history": {"items": [each for each in told if each is not None]},
+        },
+    )
+
+
+def nodes(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
+    """Return: where the GPUs are, who has them, in what pieces."""
+    del past, parts
+    found = [node for node in look.nodes if node.slots] or list(look.nodes)
+    label = charts.label_of(found)
+    colors = _colors(look)
+    racks = charts.racks_of(found, label, colors, query.get("rack", ""), MOST_NODES)
+    shown = sorted({part.name for rack in racks for part in rack.parts})
+    return View(
+        title="Where are the GPUs, and who has them?",
+        sections={
+            "nodes": {
+                "racks": racks,
+                "label": label.rpartition("/")[2] or "all nodes",
+                "is_folded": len(found) > MOST_NODES,
+                "rooms": charts.rooms_of(found),
+                "gpus": sum(rack.gpus for rack in racks),
+                "free": sum(rack.free for rack in racks),
+                "unhealthy": sum(rack.unhealthy for rack in racks),
+                "legend": [(name, colors.get(name, "x")) for name in shown],
+                "bare": len(look.nodes) - len(found),
+                "missing": missing_rights(look.scope, ["nodes"]),
+            }
+        },
+    )
+
+
+def waiting(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
+    """Return: what waits for what, the impossible first."""
+    del past, parts, query
+    folds = sorted(
+        look.folds(),
+        key=lambda fold: (
+            fold.explanation.reason.code not in NEVER,
+            stage_of(fold.explanation.reason.code),
+            -len(fold.alike),
+        ),
+    )
+    rows = []
+    for fold in folds:
+        members = (fold.explanation.job, *fold.alike)
+        rows.append(
+            {
+                "told": fold.explanation,
+                "jobs": len(members),
+                "pods": sum(job.wanted for job in members),
+                "gpus": sum(job.gpus for job in members) / GPU_UNIT,
+                "is_never": fold.explanation.reason.code in NEVER,
+                "names": members[:6],
+                "more": max(0, len(members) - 6),
+            }
+        )
+    return View(
+        title="What waits, and for what?",
+        sections={
+            "waiting": {
+                "rows": rows,
+                "jobs": sum(row["jobs"] for row in rows),
+                "rooms": charts.rooms_of(look.nodes),
+                "sees_nodes": look.scope.nodes,
+                "missing": missing_rights(look.scope, ["podgroups"]),
+            }
+        },
+    )
+
+
+def cycles(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
+    """Return: how long cycles take, and what they decide."""
+    del parts, query
+    lines = list(reversed(past.cycles))
+    phases = sorted({name for line in lines for name in line.phases})
+    longest = max((line.took for line in lines), default=0.0) or 1.0
+    return View(
+        title="How long do cycles take, and what do they decide?",
+        sections={
+            "process": {"facts": past.facts, "failing": look.moment.plugins_failing},
+            "cycles": {"lines": lines[:60], "phases": phases, "longest": longest, "groups": look.moment.groups},
+        },
+    )
+
+
+# --- What pages have in common -------------------------------------------------------------------------------------
+
+
+def _colors(look: Look) -> Mapping[str, str]:
+    """Return the colours of queues: those of the whole tree, so that every reader sees the same ones."""
+    whole = look if look.whole is None else look.whole
+    return colors_of(whole.seen.queues)
+
+
+def _axis(look: Look) -> tuple[float, int]:
+    total = look.seen.totals[GPU]
+    return (float(total), GPU) if total else (float(look.seen.totals[0]), 0)
+
+
+def _own(each: Happening, look: Look) -> Happening | None:
+    """Return what happened, without foreign names; None where it happened to others only."""
+    sees, gains = look.scope.sees(each.namespace), bool(each.for_job) and look.scope.sees(each.for_namespace)
+    if not sees and not gains:
+        return None
+    out = each
+    if not sees:
+        queue = each.queue if each.queue in look.known_queues else FOREIGN_QUEUE
+        out = attrs.evolve(out, namespace="", job=FOREIGN_JOB, queue=queue)
+    if each.for_job and not gains:
+        out = attrs.evolve(out, for_namespace="", for_job=FOREIGN_JOB)
+    return out if look.scope.nodes else attrs.evolve(out, nodes=())
+
+
+MAKERS: Final[Mapping[str, Maker]] = {
+    "": overview,
+    "queues": queues,
+    "jobs": jobs,
+    "nodes": nodes,
+    "waiting": waiting,
+    "cycles": cycles,
+}
+TITLES: Final[Sequence[tuple[str, str]]] = (
+    ("", "Overview"),
+    ("queues", "Queues"),
+    ("jobs", "Jobs"),
+    ("nodes", "Nodes"),
+    ("waiting", "Waiting"),
+    ("cycles", "Cycles"),
+)
+
+__all__ = ["MAKERS", "MOST_NODES", "TITLES", "Maker", "Past", "View"]

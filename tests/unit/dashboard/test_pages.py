@@ -1,0 +1,259 @@
+"""Pages and streams: what a reader sees, that it is kept current, and when it ends."""
+
+from contextlib import aclosing
+
+import anyio
+import pytest
+
+from kai.dashboard import desk as desks
+from kai.dashboard.access import LocalAccess, Reader, Refused, TokenAccess
+from kai.dashboard.desk import Desk
+from kai.dashboard.feed import CycleLine, Feed
+from kai.dashboard.pages import BEAT, Address, make_pages
+from kai.dashboard.server import Dashboard
+from kai.telemetry.connections import Request
+from tests.doubles.two_tenants import NODES, OURS, SECRETS, moment
+from tests.doubles.virtual_time import VirtualClock, run
+from tests.unit.dashboard.test_server import ALL, LAST, Rights
+
+PAGES = ("/", "/queues", "/queues/team-amber", "/jobs", f"/jobs/{OURS}/ours-waits", "/nodes", "/waiting", "/cycles")
+FACTS = (("ready", "yes", True),)
+
+
+@pytest.fixture(autouse=True)
+def _computed_at_once(monkeypatch):
+    """Compute on the loop: in virtual time no thread could end."""
+
+    async def call(function, *arguments, **_):
+        return function(*arguments)
+
+    monkeypatch.setattr(desks.to_thread, "run_sync", call)
+
+
+def dashboard(rights=None, last=LAST):
+    feed = Feed()
+    if last is not None:
+        feed.show(last)
+    clock = VirtualClock()
+    desk = Desk(feed, clock)
+    access = LocalAccess() if rights is None else TokenAccess(rights)
+    pages = make_pages(desk, access, clock, lambda: FACTS)
+    return Dashboard(desk=desk, access=access, pages=pages)
+
+
+def request_of(path, token="", method="GET", body=b"", **headers):
+    path, _, query = path.partition("?")
+    parameters = dict(part.split("=") for part in query.split("&") if part)
+    headers.setdefault("Host", "localhost:8085")
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    return Request(method=method, path=path, peer="127.0.0.1", query=parameters, headers=headers, body=body)
+
+
+def asked(board, path, token="", **more):
+    return run(lambda: board.respond(request_of(path, token, **more)))
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_answers_its_question_with_and_without_the_script(path):
+    response = asked(dashboard(), path)
+    text = response.body.decode()
+    assert response.status == 200
+    assert response.content_type.startswith("text/html")
+    assert '<noscript><meta http-equiv="refresh"' in text
+    assert text.count("<h1>") == 1
+    assert "<script>" not in text
+    assert "style=" not in text
+    assert "://" not in text.replace("http://www.w3.org", "")
+
+
+@pytest.mark.parametrize("more", [set(), {"queues/team-amber"}, {"nodes"}])
+@pytest.mark.parametrize("path", PAGES)
+def test_no_page_names_another_tenant(path, more):
+    board = dashboard(Rights(tenant={f"podgroups/{OURS}", *more}))
+    text = asked(board, path, "tenant").body.decode()
+    assert not [secret for secret in SECRETS if secret in text]
+    if "nodes" not in more:
+        assert NODES[1] not in text
+
+
+def test_links_lead_home_from_every_depth():
+    for path, root in (("/", "./"), ("/jobs", "./"), ("/queues/team-amber", "../"), (PAGES[4], "../../")):
+        text = asked(dashboard(), path).body.decode()
+        assert f'<link rel="stylesheet" href="{root}static/kai.css">' in text
+        assert f'data-root="{root}"' in text
+
+
+def test_what_a_reader_sends_is_shown_as_text():
+    board = dashboard()
+    for path in ("/jobs?state=%22><script>x", "/nodes?rack=<script>x", "/jobs/a/<script>x", "/<script>x"):
+        assert "<script>x" not in asked(board, path).body.decode()
+    assert board.pages.templates.autoescape is True
+
+
+@pytest.mark.parametrize("path", ["/queues/none", f"/jobs/{OURS}/none", "/jobs/a/b/c", "/nothing"])
+def test_what_is_not_there_is_said(path):
+    assert asked(dashboard(), path).status == 404
+
+
+def test_before_the_first_cycle_there_is_a_page_that_says_so():
+    response = asked(dashboard(last=None), "/")
+    assert response.status == 200
+    assert "No cycle has ended yet" in response.body.decode()
+
+
+def test_a_page_of_5000_nodes_folds_racks_and_stays_below_a_megabyte():
+    board = dashboard(last=moment(racks=125))
+    folded = asked(board, "/nodes").body.decode()
+    assert len(folded) < 1_000_000
+    assert (folded.count('<h2 class="rack">'), folded.count('class="gpus"')) == (127, 0)
+    opened = asked(board, "/nodes?rack=rack-7").body.decode()
+    assert len(opened) < 1_000_000
+    assert opened.count('class="gpus"') == 40
+
+
+# --- The form ------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_token_a_page_is_the_form_for_one_and_shows_nothing_else():
+    response = asked(dashboard(Rights(anna=ALL)), "/jobs")
+    text = response.body.decode()
+    assert response.status == 401
+    assert 'name="token"' in text
+    assert "ours-runs" not in text
+    assert asked(dashboard(Rights(anna=ALL)), "/static/kai.css").status == 200
+
+
+def test_a_token_that_is_known_becomes_a_cookie_that_scripts_and_other_sites_do_not_get():
+    board = dashboard(Rights(anna=ALL))
+    response = asked(board, "/login", method="POST", body=b"token=anna")
+    assert (response.status, response.headers["Location"]) == (303, "./")
+    cookie = response.headers["Set-Cookie"]
+    assert cookie.startswith("kai-token=anna; ")
+    assert {"HttpOnly", "SameSite=Strict"} <= set(cookie.split("; "))
+    assert "ours-runs" in asked(board, "/jobs", Cookie="a=b; kai-token=anna").body.decode()
+    board.is_encrypted = True
+    assert "Secure" in asked(board, "/login", method="POST", body=b"token=anna").headers["Set-Cookie"]
+
+
+@pytest.mark.parametrize("body", [b"token=unknown", b"token=", b"", b"token=anna%0d%0aSet-Cookie:x", b"\xff"])
+def test_what_is_no_token_sets_no_cookie(body):
+    response = asked(dashboard(Rights(anna=ALL)), "/login", method="POST", body=body)
+    assert response.status == 401
+    assert "Set-Cookie" not in response.headers
+
+
+def test_a_form_of_another_site_is_not_heard():
+    more = {"Sec-Fetch-Site": "cross-site"}
+    response = asked(dashboard(Rights(anna=ALL)), "/login", method="POST", body=b"token=anna", **more)
+    assert (response.status, "Set-Cookie" in response.headers) == (403, False)
+
+
+def test_signing_out_takes_the_cookie_away():
+    response = asked(dashboard(Rights(anna=ALL)), "/logout", method="POST")
+    assert "Max-Age=0" in response.headers["Set-Cookie"]
+
+
+# --- Streams -------------------------------------------------------------------------------------------------------
+
+
+async def known(board, token):
+    found = await board.access.reader(request_of("/", token))
+    assert not isinstance(found, Refused)
+    return found
+
+
+def test_a_stream_sends_the_present_state_then_what_changed_then_that_it_lives():
+    async def scenario():
+        board = dashboard()
+        feed = board.desk.feed
+        async with aclosing(board.pages.events(Reader(), Address(name="cycles"))) as stream:
+            assert await anext(stream) == b"retry: 3000\n\n"
+            first = (await anext(stream)).decode()
+            assert [line for line in first.splitlines() if line.startswith("event: ")] == [
+                "event: process",
+                "event: cycles",
+            ]
+            since = anyio.current_time()
+            assert (await anext(stream)).decode().startswith(": still here\n\nevent: beat\n")
+            assert anyio.current_time() - since <= BEAT
+            feed.cycles.append(CycleLine(number=2, time=0.0, took=0.5, phases={}, counts={"started": 3}))
+            feed.show(moment())
+            second = (await anext(stream)).decode()
+            assert "3 started" in second
+            assert "event: process" not in second
+
+    run(scenario)
+
+
+def test_a_slow_reader_skips_states_and_is_given_the_newest():
+    async def scenario():
+        board = dashboard()
+        feed = board.desk.feed
+        async with aclosing(board.pages.events(Reader(), Address(name="cycles"))) as stream:
+            await anext(stream)
+            await anext(stream)
+            for number in range(2, 50):  # nothing waits for the reader, which takes none of them
+                feed.cycles.append(CycleLine(number=number, time=0.0, took=0.5, phases={}, counts={}))
+                feed.show(LAST)
+                await anyio.sleep(1.0)
+            text = (await anext(stream)).decode()
+            assert text.count("event: cycles") == 1
+            assert '<th scope="row">49</th>' in text
+            assert board.desk.feed.revision == 49
+
+    run(scenario)
+
+
+def test_a_stream_ends_within_30_seconds_of_the_end_of_its_token():
+    async def scenario():
+        rights = Rights(anna=ALL)
+        board = dashboard(rights)
+        async with aclosing(board.pages.events(await known(board, "anna"), Address(name="jobs"))) as stream:
+            await anext(stream)
+            await anext(stream)
+            await anyio.sleep(3)
+            del rights.tokens["anna"]
+            since = anyio.current_time()
+            last = [piece async for piece in stream][-1]
+            assert last.startswith(b"event: over\n")
+            assert anyio.current_time() - since <= 30
+            assert board.pages.streams == 0
+
+    run(scenario)
+
+
+def test_a_stream_ends_where_rights_cannot_be_looked_up():
+    async def scenario():
+        rights = Rights(anna=ALL)
+        board = dashboard(rights)
+
+        async with aclosing(board.pages.events(await known(board, "anna"), Address(name="jobs"))) as stream:
+            await anext(stream)
+            await anext(stream)
+            rights.is_away = True
+            rest = [piece async for piece in stream]
+            assert all(b"ours-runs" not in piece for piece in rest)
+
+    run(scenario)
+
+
+def test_what_a_stream_shows_follows_the_rights_of_its_reader():
+    async def scenario():
+        rights = Rights(tenant={f"podgroups/{OURS}"})
+        board = dashboard(rights)
+        async with aclosing(board.pages.events(await known(board, "tenant"), Address(name="jobs"))) as stream:
+            await anext(stream)
+            text = (await anext(stream)).decode()
+            assert "ours-waits" in text
+            assert not [secret for secret in SECRETS if secret in text]
+
+    run(scenario)
+
+
+def test_only_so_many_streams_are_open():
+    board = dashboard()
+    assert asked(board, "/events?page=nothing").status == 404
+    assert asked(board, "/events?page=jobs").content_type == "text/event-stream"
+    board.pages.streams = 200
+    assert asked(board, "/events?page=jobs").status == 503
