@@ -120,6 +120,13 @@ def chaos(session: nox.Session) -> None:
 
 
 @nox.session
+def nightly(session: nox.Session) -> None:
+    """Run 10,000 schedules of faults in virtual time; ``-- --seeds 1..500`` chooses others, ``--bugs`` tries the net."""
+    python(session, "-m", "kai", "warm")
+    python(session, "-m", "tests.simulation", *(session.posargs or ["--seeds", "1..10000"]))
+
+
+@nox.session
 def image(session: nox.Session) -> None:
     """Build the image with buildah, as root, and run each role from it; ten minutes, so no default session.
 

@@ -95,9 +95,8 @@ class Storage:
         return ended
 
     def compact(self) -> None:
-        """Forget all changes so far; watches that are further behind cannot go on."""
+        """Forget all changes so far, for watches that are not open yet: those that are have been given them."""
         self.compacted = self.version
-        self.history.clear()
 
     def changes_after(self, served: Served, version: int) -> Iterable[Change]:
         """Return the changes of a kind after a version, oldest first."""

@@ -1,0 +1,108 @@
+"""Run schedules: ``python -m tests.simulation --seeds 1..300``, or one of them again with ``--replay SEED``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+
+from tests.simulation.bugs import BUGS, planted
+from tests.simulation.schedule import Plan, Result, run
+from tests.simulation.shrinking import shrunk
+
+
+def main() -> int:
+    """Run what the command line asks for; 1 if an invariant was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", default="1..20", help="the first and the last seed")
+    parser.add_argument("--replay", type=int, help="run one seed, and print its timeline")
+    parser.add_argument("--shrink", type=int, help="find out how little of one seed still breaks an invariant")
+    parser.add_argument("--bugs", nargs="*", help="plant deliberate bugs, all or these, and tell which are caught")
+    parser.add_argument("--seconds", type=float, default=0.0, help="stop after so much time")
+    arguments = parser.parse_args()
+    if arguments.replay is not None:
+        return _replay(arguments.replay)
+    if arguments.shrink is not None:
+        return _shrink(arguments.shrink)
+    first, _, last = arguments.seeds.partition("..")
+    if arguments.bugs is not None:
+        return _catch(arguments.bugs or sorted(BUGS), range(int(first), int(last or first) + 1))
+    return _run_all(int(first), int(last or first), arguments.seconds)
+
+
+def _replay(seed: int) -> int:
+    result = run(Plan.of(seed))
+    for when, text in result.timeline:
+        _say(f"{when:9.3f}  {text}")
+    _tell(result, 0.0)
+    return int(not result.is_good)
+
+
+def _shrink(seed: int) -> int:
+    plan = Plan.of(seed)
+    if run(plan).is_good:
+        _say(f"seed {seed} breaks nothing")
+        return 0
+    plan = shrunk(plan)
+    result = run(plan)
+    for when, text in result.timeline:
+        _say(f"{when:9.3f}  {text}")
+    _say(f"{plan.replicas} replicas, {plan.seconds:g} s, shuffle {plan.shuffle:g}, faults:")
+    for episode in plan.episodes:
+        _say(f"  {episode}")
+    return 1
+
+
+def _catch(names: list[str], seeds: range) -> int:
+    """Plant each bug, and run seeds until one breaks an invariant."""
+    missed = []
+    for name in names:
+        with planted(name):
+            caught = next((result for result in map(run, map(Plan.of, seeds)) if not result.is_good), None)
+        if caught is None:
+            missed.append(name)
+            _say(f"{name}: missed by {len(seeds)} seeds")
+        else:
+            _say(f"{name}: caught by seed {caught.plan.seed}: {caught.violations[0]}")
+    _say(f"{len(names) - len(missed)} of {len(names)} caught; missed: {', '.join(missed) or 'none'}")
+    return 0
+
+
+def _run_all(first: int, last: int, most: float) -> int:
+    begun, bad, faults, total = time.monotonic(), [], Counter[str](), Counter[str]()
+    for seed in range(first, last + 1):
+        since = time.process_time()
+        result = run(Plan.of(seed))
+        faults.update(each.kind for each in result.plan.episodes)
+        total.update(schedules=1, binds=result.binds, evictions=result.evictions, virtual=int(result.seconds))
+        if not result.is_good:
+            bad.append(seed)
+        _tell(result, time.process_time() - since)
+        if most and time.monotonic() - begun > most:
+            break
+    spent = time.process_time()
+    _say(
+        f"{total['schedules']} schedules, {total['binds']} binds, {total['evictions']} evictions, "
+        f"{total['virtual']} s of virtual time in {spent:.0f} s of CPU; broken by seeds {bad or 'none'}"
+    )
+    _say("faults: " + ", ".join(f"{kind} {count}" for kind, count in sorted(faults.items())))
+    return int(bool(bad))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _tell(result: Result, cpu: float) -> None:
+    words = "; ".join(map(str, result.violations[:3])) or "good"
+    _say(
+        f"seed {result.plan.seed}: {result.binds} binds, {result.evictions} evictions, {result.seconds:.0f} s, "
+        f"settled after {result.settled_after:.0f} s, {result.callbacks} callbacks, {cpu:.2f} s CPU, "
+        f"{result.history[:12]}: {words}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,328 @@
+"""Deliberate bugs: each takes one defence of kai away. A net that does not catch them would not catch real ones.
+
+``python -m tests.simulation --bugs --seeds 1..40`` runs schedules with each bug until one breaks an invariant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from kai.api.plans import Delete, Reason, Refusal
+from kai.binder import bind as binding
+from kai.binder import checks as binder_checks
+from kai.binder import service as binder_service
+from kai.binder import terms
+from kai.cluster import answers, encoding, leading, lease, reachability, sending, shelf, store, watch, work, write
+from kai.cluster.port import Evict
+from kai.podgrouper import service as grouping
+from kai.scheduler import committer, outbox, publisher, service, verifying
+
+Patch: TypeAlias = tuple[object, str, object]
+Bug: TypeAlias = Callable[[], list[Patch]]
+BUGS: Final[dict[str, Bug]] = {}
+
+
+def bug(function: Bug) -> Bug:
+    """Add a bug."""
+    BUGS[function.__name__] = function
+    return function
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Let kai have a bug."""
+    patches = BUGS[name]()
+    before = [(where, what, getattr(where, what)) for where, what, _ in patches]
+    for where, what, instead in patches:
+        setattr(where, what, instead)
+    try:
+        yield
+    finally:
+        for where, what, was in before:
+            setattr(where, what, was)
+
+
+def _nothing(*_: object, **__: object) -> None:
+    return None
+
+
+def _no_reason(*_: object, **__: object) -> str:
+    return ""
+
+
+async def _at_once(*_: object, **__: object) -> None:
+    return None
+
+
+# --- Preconditions ---------------------------------------------------------------------------------------------------
+
+
+@bug
+def binding_without_uid() -> list[Patch]:
+    plain = encoding._binding
+    return [(encoding, "_binding", lambda request: plain(attrs.evolve(request, uid="")))]
+
+
+@bug
+def binding_without_version() -> list[Patch]:
+    plain = encoding._binding
+    return [(encoding, "_binding", lambda request: plain(attrs.evolve(request, resource_version="")))]
+
+
+@bug
+def deletion_without_uid() -> list[Patch]:
+    plain = encoding._delete_options
+
+    def without(request: Delete | Evict) -> dict[str, Any]:
+        return plain(attrs.evolve(request, uid=""))
+
+    return [(encoding, "_delete_options", without)]
+
+
+@bug
+def binding_without_epoch() -> list[Patch]:
+    return [(write.FencedRequests, "_stamp", lambda _: {})]
+
+
+# --- Terms -----------------------------------------------------------------------------------------------------------
+
+
+@bug
+def term_never_ends() -> list[Patch]:
+    return [(lease.Election, "is_leading", lambda self, _: self.term is not None)]
+
+
+@bug
+def lease_taken_without_waiting() -> list[Patch]:
+    return [(lease.Election, "_ran_out", lambda *_: True)]
+
+
+@bug
+def every_holder_taken_for_an_earlier_life() -> list[Patch]:
+    return [(lease.Election, "_is_earlier_life", lambda *_: True)]
+
+
+@bug
+def no_barrier_after_taking_over() -> list[Patch]:
+    return [(store.WatchedStore, "refresh", _at_once)]
+
+
+@bug
+def no_check_of_the_term_before_sending() -> list[Patch]:
+    return [(write.FencedRequests, "_lasts", lambda _: True)]
+
+
+@bug
+def epoch_not_counted_up() -> list[Patch]:
+    plain = leading.LeaseLeadership._manifest
+
+    def stale(self: Any, effect: Any) -> Any:
+        return plain(self, attrs.evolve(effect, transitions=0))
+
+    return [(leading.LeaseLeadership, "_manifest", stale)]
+
+
+@bug
+def assumptions_kept_over_terms() -> list[Patch]:
+    return [(store.WatchedStore, "forget_all", _nothing)]
+
+
+# --- Unknown outcomes ------------------------------------------------------------------------------------------------
+
+
+@bug
+def lost_answer_read_as_failure() -> list[Patch]:
+    plain = answers.refusal_of
+
+    def sure(answer: Any, *, is_write: bool, now: float) -> Refusal:
+        found = plain(answer, is_write=is_write, now=now)
+        return attrs.evolve(found, reason=Reason.REJECTED) if found.reason is Reason.UNKNOWN else found
+
+    return [(write, "refusal_of", sure)]
+
+
+@bug
+def unknown_outcomes_never_read() -> list[Patch]:
+    return [(write.Requests, "_settle_later", _nothing)]
+
+
+@bug
+def bindings_not_assumed() -> list[Patch]:
+    return [(write.Requests, "_show_bound", _nothing)]
+
+
+@bug
+def orders_not_assumed() -> list[Patch]:
+    return [(store.WatchedStore, "assume", _nothing)]
+
+
+@bug
+def writes_repeated_after_a_lost_answer() -> list[Patch]:
+    def always(answer: Any, attempt: int, *, is_read: bool) -> bool:
+        del is_read
+        return attempt < 4 and (not hasattr(answer, "status") or answer.status >= 500)
+
+    return [(sending, "_may_repeat", always)]
+
+
+# --- The binder's own checks -----------------------------------------------------------------------------------------
+
+
+def _checking_only(*checks: binder_checks.Check) -> list[Patch]:
+    return [(binder_service, "Binder", partial(binding.Binder, checks=checks))]
+
+
+@bug
+def node_not_checked_for_room() -> list[Patch]:
+    return _checking_only(binder_checks.refuse_node)
+
+
+@bug
+def node_not_checked_at_all() -> list[Patch]:
+    return _checking_only()
+
+
+@bug
+def orders_of_earlier_terms_carried_out() -> list[Patch]:
+    return [(terms.Terms, "refuse", _no_reason)]
+
+
+@bug
+def pods_not_checked_before_the_binding() -> list[Patch]:
+    return [(binding, "refuse_pod", _no_reason)]
+
+
+@bug
+def share_not_checked() -> list[Patch]:
+    return [(binding, "refuse_share", _no_reason)]
+
+
+@bug
+def reservation_not_checked_for_room() -> list[Patch]:
+    return [(binding, "refuse_reservation", _no_reason)]
+
+
+@bug
+def reservations_never_swept() -> list[Patch]:
+    def none(*_: object) -> Any:
+        return ()
+        yield  # a plan is a generator
+
+    return [(binder_service, "sweep_group", none), (binder_service, "sweep_everything", none)]
+
+
+# --- The store and its watches ---------------------------------------------------------------------------------------
+
+
+@bug
+def old_versions_taken_for_news() -> list[Patch]:
+    return [(shelf.Shelf, "_is_news", lambda *_: True)]
+
+
+@bug
+def deletions_missed_by_lists() -> list[Patch]:
+    plain = shelf.Shelf.end_list
+
+    def deaf(self: Any, version: int) -> None:
+        self._listing = None
+        plain(self, version)
+
+    return [(shelf.Shelf, "end_list", deaf)]
+
+
+@bug
+def expired_watches_go_on() -> list[Patch]:
+    def again(self: Any, now: float, _: float | None = None) -> Any:
+        return self._pause(now, None)
+
+    return [(watch.ListWatch, "_expire", again)]
+
+
+@bug
+def namesakes_taken_for_the_same() -> list[Patch]:
+    def any_uid(reader: Any, snapshot: Any, row: int) -> Any:
+        facts = snapshot.pods[row]
+        return reader.get(verifying.Pod, facts.name, facts.namespace)
+
+    return [(verifying, "pod_of", any_uid)]
+
+
+# --- Deciding and committing -----------------------------------------------------------------------------------------
+
+
+@bug
+def decisions_not_verified() -> list[Patch]:
+    def unverified(reader: Any, _: Any, snapshot: Any, decisions: Any) -> Any:
+        found = [verifying.pod_of(reader, snapshot, each.pod) for each in decisions]
+        return tuple(found) if all(found) else "a pod is gone"
+
+    return [(committer, "verify", unverified)]
+
+
+@bug
+def busy_objects_decided_again() -> list[Patch]:
+    return [(committer.Committer, "_busy_with", _no_reason)]
+
+
+@bug
+def expired_orders_kept() -> list[Patch]:
+    return [(service, "expired_bind_requests", lambda *_: ())]
+
+
+@bug
+def failed_binds_never_rest() -> list[Patch]:
+    return [(committer.Committer, "_failed", _nothing)]
+
+
+@bug
+def waiting_writes_forgotten() -> list[Patch]:
+    return [(outbox.Outbox, "_keep_time", _at_once)]
+
+
+@bug
+def explanations_repeated() -> list[Patch]:
+    plain = publisher.Publisher.step
+
+    def forgetful(self: Any, event: Any, now: float) -> Any:
+        self._letters.clear()
+        return plain(self, event, now)
+
+    return [(publisher.Publisher, "step", forgetful)]
+
+
+@bug
+def cordoned_nodes_used() -> list[Patch]:
+    return [(verifying, "is_wanted", lambda *_: True), (binder_checks, "untolerated", _nothing)]
+
+
+@bug
+def links_of_pods_never_written() -> list[Patch]:
+    return [(grouping.PodGrouper, "_is_link_due", lambda *_: False)]
+
+
+@bug
+def failed_looks_never_repeated() -> list[Patch]:
+    plain = work.WorkQueue.end
+
+    def careless(self: Any, key: Any, now: float, ended: Any = work.DONE) -> None:
+        plain(self, key, now, attrs.evolve(ended, failure=""))
+
+    return [(work.WorkQueue, "end", careless)]
+
+
+@bug
+def server_never_back() -> list[Patch]:
+    return [(reachability.Reachability, "_tell", _nothing)]
+
+
+@bug
+def silence_never_noticed() -> list[Patch]:
+    return [(watch.ListWatch, "deadline", lambda _: 1e9)]
+
+
+__all__ = ["BUGS", "planted"]

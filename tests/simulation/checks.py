@@ -1,0 +1,235 @@
+"""The invariants that are checked after each write of a schedule; numbers are those of `docs/reliability.md`.
+
+A check looks at the server's own state, which is true, and never at what kai believes. Where others change the ground
+under a decision (a node shrinks, a quota is cut), kai is given the time that the faults of the schedule may keep it
+from knowing; what kai does against its own earlier writes is never excused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+import msgspec
+
+from kai.cluster.calls import Answer, Call
+from tests.doubles.rest_server.storage import Change, Manifest
+from tests.simulation.users import Life
+from tests.simulation.world import (
+    EPOCH,
+    GPU,
+    GROUP,
+    HOME,
+    LEASE,
+    NODE,
+    POD,
+    QUEUE,
+    RESERVED,
+    World,
+    cpus_of,
+    fraction_of,
+    gpus_of,
+    is_leaving,
+    is_over,
+    key_of,
+    node_of,
+)
+
+_ROUNDING = 0.02
+_GROUP_LABEL = "runai-gpu-group"
+_BINDING = "/binding"
+_EVICTION = "/eviction"
+
+
+@attrs.define(eq=False)
+class Checks:
+    """Looks at every change and every answer."""
+
+    world: World
+    life: Life
+    partial_since: dict[str, float] = attrs.field(factory=dict)
+    binds: int = 0
+    evictions: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self.world.server.storage.listeners.append(self.see)
+        self.world.wire.on_answer = self.hear
+
+    # --- Writes as they are asked for --------------------------------------------------------------------------------
+
+    def hear(self, process: str, call: Call, answer: Answer) -> None:
+        """Look at what kai asked for, and what it was answered with."""
+        if call.method == "GET" or not answer.is_good:
+            return
+        body = msgspec.json.decode(call.body) if call.body else {}
+        if call.path.endswith(_EVICTION) or (call.method == "DELETE" and "/pods/" in call.path):
+            options = body.get("deleteOptions") or body
+            if not (options.get("preconditions") or {}).get("uid"):
+                self.world.violate(17, f"{process} ends {call.path} without naming its UID")
+        if call.path.endswith(_BINDING):
+            metadata = body.get("metadata") or {}
+            if not metadata.get("uid"):
+                self.world.violate(5, f"{process} binds {call.path} without naming its UID")
+            if EPOCH not in (metadata.get("annotations") or {}):
+                self.world.violate(24, f"{process} binds {call.path} without its epoch")
+        if LEASE.plural not in call.path:
+            self._look_for_two_leaders()
+
+    def _look_for_two_leaders(self) -> None:
+        leading = [
+            each.name
+            for each in self.world.replicas
+            if each.is_alive
+            and each.connection is not None
+            and each.connection.leadership is not None
+            and each.connection.leadership.term is not None
+        ]
+        if len(leading) > 1 and not self.world.is_stolen:
+            self.world.violate(24, f"{' and '.join(leading)} lead at the same time")
+
+    # --- Changes -----------------------------------------------------------------------------------------------------
+
+    def see(self, change: Change) -> None:
+        """Look at a change."""
+        if change.served is not POD or change.after is None:
+            return
+        pod, before, by = change.after, change.before, change.by
+        if not by.startswith("kai"):
+            return
+        if node_of(pod) and (before is None or not node_of(before)):
+            self.binds += 1
+            self.world.say(f"{by} binds {key_of(pod)} to {node_of(pod)}")
+            self._check_node(pod)
+            if pod["metadata"]["namespace"] == HOME:
+                self._check_right_pod(pod)
+                self._check_devices(pod)
+                self._check_queue(pod)
+        elif is_leaving(pod) and before is not None and not is_leaving(before):
+            self.evictions += 1
+            self.world.say(f"{by} evicts {key_of(pod)}")
+            self._check_victim(pod)
+
+    def _is_excused(self, name: str) -> bool:
+        """Return whether kai may not know yet how a node or a queue is."""
+        return self.world.time - self.life.changed_at.get(name, float("-inf")) < self.world.blind
+
+    def _check_node(self, pod: Manifest) -> None:
+        world, name = self.world, node_of(pod)
+        node = world.server.storage.get(NODE, ("", name))
+        if self._is_excused(name):
+            return
+        if node is None:
+            world.violate(5, f"{key_of(pod)} is bound to {name}, which is gone")
+            return
+        if node["spec"].get("unschedulable") if "spec" in node else False:
+            world.violate(5, f"{key_of(pod)} is bound to {name}, which is cordoned")
+        on_it = [each for each in world.all(POD) if node_of(each) == name and not is_over(each)]
+        size = node["status"]["allocatable"]
+        for what, used, most in (
+            ("GPUs", sum(map(gpus_of, on_it)), int(size.get(GPU, 0))),
+            ("CPUs", sum(map(cpus_of, on_it)), int(size["cpu"])),
+            ("pods", len(on_it), int(size["pods"])),
+        ):
+            if used > most:
+                names = ", ".join(key_of(each) for each in on_it)
+                world.violate(2, f"{key_of(pod)} fills {name} with {used} {what} of {most}: {names}")
+
+    def _check_right_pod(self, pod: Manifest) -> None:
+        if is_leaving(pod) or is_over(pod):
+            self.world.violate(5, f"{key_of(pod)} is bound, but it is leaving or over")
+
+    def _check_devices(self, pod: Manifest) -> None:
+        """Look at the GPU that a pod shares, with the portions that were granted."""
+        device = (pod["metadata"].get("labels") or {}).get(_GROUP_LABEL)
+        if not fraction_of(pod):
+            return
+        if not device:
+            self.world.violate(3, f"{key_of(pod)} is bound without a GPU to share")
+            return
+        sharers = [
+            each
+            for each in self.world.all(POD, HOME)
+            if node_of(each) and not is_over(each) and each["metadata"].get("labels", {}).get(_GROUP_LABEL) == device
+        ]
+        total = sum(map(fraction_of, sharers))
+        if total > 1 + _ROUNDING:
+            names = ", ".join(key_of(each) for each in sharers)
+            self.world.violate(3, f"{key_of(pod)} fills GPU {device} with {total:.2f}: {names}")
+        if len({node_of(each) for each in sharers}) > 1:
+            self.world.violate(3, f"GPU {device} is on several nodes")
+        holders = [each for each in self.world.all(POD, RESERVED) if _group_of(each) == device and not is_over(each)]
+        if not holders:
+            self.world.violate(8, f"{key_of(pod)} is bound to GPU {device}, which no pod holds")
+
+    def _check_queue(self, pod: Manifest) -> None:
+        queues = {each["metadata"]["name"]: each for each in self.world.all(QUEUE)}
+        chain = list(_chain(queues, queue_of(pod)))
+        if any(self._is_excused(name) for name in chain) or not _gpus(pod):
+            return
+        for name in chain:
+            resources = queues[name]["spec"]["resources"]["gpu"]
+            below = [
+                each
+                for each in self.world.all(POD, HOME)
+                if node_of(each)
+                and not is_over(each)
+                and not is_leaving(each)
+                and name in _chain(queues, queue_of(each))
+            ]
+            used = sum(map(_gpus, below))
+            if 0 <= resources["limit"] < used - _ROUNDING:
+                self.world.violate(9, f"{key_of(pod)} brings queue {name} to {used:g} GPUs of {resources['limit']}")
+            firm = sum(_gpus(each) for each in below if is_firm(each))
+            if is_firm(pod) and 0 <= resources["quota"] < firm - _ROUNDING:
+                text = f"{firm:g} GPUs that cannot be taken back, of {resources['quota']}"
+                self.world.violate(10, f"{key_of(pod)} brings queue {name} to {text}")
+
+    def _check_victim(self, pod: Manifest) -> None:
+        if pod["metadata"]["namespace"] == HOME and is_firm(pod) and not self._is_partial(pod):
+            self.world.violate(14, f"{key_of(pod)} is evicted, and must not be")
+
+    def _is_partial(self, pod: Manifest) -> bool:
+        """Return whether the gang of a pod has too few members, so that it may be ended."""
+        name = (pod["metadata"].get("annotations") or {}).get("pod-group-name")
+        group = self.world.server.storage.get(GROUP, (HOME, name or ""))
+        if group is None:
+            return True
+        return len(bound_members(self.world, group)) <= int(group["spec"].get("minMember") or 1)
+
+
+def bound_members(world: World, group: Manifest) -> list[Manifest]:
+    """Return the pods of a gang that hold a place."""
+    return [each for each in members(world, group) if node_of(each) and not is_leaving(each)]
+
+
+def members(world: World, group: Manifest) -> list[Manifest]:
+    """Return the pods of a gang that are not over."""
+    name = group["metadata"]["name"]
+    return [
+        each
+        for each in world.all(POD, HOME)
+        if not is_over(each) and (each["metadata"].get("annotations") or {}).get("pod-group-name") == name
+    ]
+
+
+def queue_of(pod: Manifest) -> str:
+    return str((pod["metadata"].get("labels") or {}).get("kai.scheduler/queue", ""))
+
+
+def is_firm(pod: Manifest) -> bool:
+    """Return whether a pod may not be taken back."""
+    return (pod["metadata"].get("labels") or {}).get("priorityClassName") in {"build", "inference"}
+
+
+def _gpus(pod: Manifest) -> float:
+    return gpus_of(pod) + fraction_of(pod)
+
+
+def _chain(queues: dict[str, Manifest], name: str) -> Iterable[str]:
+    while name in queues:
+        yield name
+        name = queues[name]["spec"].get("parentQueue", "")
+
+
+def _group_of(pod: Manifest) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(_GROUP_LABEL, ""))

@@ -1,0 +1,149 @@
+"""An event loop in virtual time that a seed drives: which callback runs next, of those that could, is drawn.
+
+Time moves only when nothing is left to do. Callbacks belong to processes, by a variable of their context; those of a
+process that is frozen wait until it is thawed, as those of a process that was stopped do. Tasks and cancel scopes hash
+by number instead of by address, so that sets of them are in the same order in every run of a seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import itertools
+import random
+from asyncio.base_events import BaseEventLoop
+from collections import deque
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from anyio._backends import _asyncio as backend
+
+PROCESS: Final[contextvars.ContextVar[str]] = contextvars.ContextVar("process", default="")
+_MOST_AT_ONCE: Final = 200_000
+_START: Final = 1000.0
+
+
+class StuckError(RuntimeError):
+    """Nothing is left to do, or callbacks follow each other without time moving on."""
+
+
+class _Task(asyncio.Task[Any]):
+    """A task that hashes by its number."""
+
+    def __init__(self, number: int, coroutine: Coroutine[Any, Any, Any], **options: Any) -> None:
+        self.number = number
+        super().__init__(coroutine, **options)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SeededLoop(BaseEventLoop):
+    """The loop of one schedule.
+
+    `shuffle` is the probability with which the next callback is drawn among all that are ready; otherwise the oldest
+    one runs, as asyncio does it.
+    """
+
+    def __init__(self, draw: random.Random, shuffle: float = 0.0) -> None:
+        super().__init__()
+        self._draw = draw
+        self._shuffle = shuffle
+        self._now = _START
+        self._since = 0
+        self._held: dict[str, deque[Any]] = {}
+        self.callbacks = 0
+        """How many callbacks were run."""
+        self._tasks = itertools.count(1)
+        self.set_task_factory(
+            lambda loop, coroutine, **options: _Task(next(self._tasks), coroutine, loop=loop, **options)
+        )
+
+    def time(self) -> float:
+        return self._now
+
+    def freeze(self, process: str) -> None:
+        """Let nothing of a process run."""
+        self._held.setdefault(process, deque())
+
+    def thaw(self, process: str) -> None:
+        """Let a process go on with all that came to it meanwhile."""
+        self._ready.extend(self._held.pop(process, ()))
+
+    def _run_once(self) -> None:
+        self._take_due()
+        ready = self._ready
+        if not ready:
+            self._advance()
+            return
+        index = 0
+        if self._shuffle and len(ready) > 1 and self._draw.random() < self._shuffle:
+            index = int(self._draw.random() * len(ready))
+        handle = ready[index]
+        del ready[index]
+        if handle._cancelled:
+            return
+        if self._held:
+            process = handle._context.get(PROCESS, "")
+            if process in self._held:
+                self._held[process].append(handle)
+                return
+        self.callbacks += 1
+        self._since += 1
+        if self._since > _MOST_AT_ONCE:
+            raise StuckError(f"{self._since} callbacks at {self._now - _START:.3f} s, the last one {handle!r}")
+        handle._run()
+
+    def _take_due(self) -> None:
+        scheduled = self._scheduled
+        while scheduled and (scheduled[0]._cancelled or scheduled[0]._when <= self._now):
+            handle = heapq.heappop(scheduled)
+            handle._scheduled = False
+            if handle._cancelled:
+                self._timer_cancelled_count -= 1
+            else:
+                self._ready.append(handle)
+
+    def _advance(self) -> None:
+        if not self._scheduled:
+            raise StuckError("every task waits for something that will never happen")
+        self._now = max(self._now, self._scheduled[0]._when)
+        self._since = 0
+
+    def _write_to_self(self) -> None:
+        raise StuckError("a thread calls the loop: everything here runs in one")
+
+    # What BaseEventLoop leaves to loops with sockets.
+    def _process_events(self, event_list: Any) -> None:
+        raise NotImplementedError
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+        raise StuckError(f"{func!r} wants a thread: the port `Cpu` runs what takes long")
+
+
+_SCOPES: Final = itertools.count(1)
+
+
+class _Scope(backend.CancelScope):
+    """A cancel scope that hashes by its number."""
+
+    def __init__(self, **options: Any) -> None:
+        self.number = next(_SCOPES)
+        super().__init__(**options)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+@contextmanager
+def numbered_scopes() -> Iterator[None]:
+    """Let cancel scopes hash by number."""
+    module: Any = backend
+    before = module.CancelScope
+    module.CancelScope = _Scope
+    try:
+        yield
+    finally:
+        module.CancelScope = before

@@ -1,0 +1,176 @@
+"""One replica of kai: the very services, over the model of an API server, in lives that begin and end."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from functools import cache
+from typing import Any, Final
+
+import anyio
+import attrs
+from prometheus_client import CollectorRegistry
+
+from kai.cli.running.flags import Given, read_flags
+from kai.cli.running.process import Process
+from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
+from kai.cli.running.terms import work_in_terms
+from kai.cluster.connect import Connection, Options, assemble
+from kai.cluster.lease import LeaseSettings
+from kai.scheduler.service import make_scheduler
+from kai.telemetry.tracing import no_tracing
+from tests.simulation.loop import PROCESS, SeededLoop
+from tests.simulation.network import Line, Weather, Wire
+
+NAMESPACE: Final = "kai-scheduler"
+_FLAGS: Final = (
+    "--leader-elect",
+    "--schedule-period=2s",
+    "--resource-reservation-pod-image=reserve",
+    "--scaling-pod-image=scale",
+)
+_GRACE: Final = 30.0
+
+
+@cache
+def given() -> Given:
+    """Return the command line of every replica."""
+    return read_flags(_FLAGS, FLAGS, ROLES, TOGETHER)
+
+
+@attrs.define(eq=False)
+class SimulatedClock:
+    """The clocks of one machine: the one that does not go back, and the one that people set."""
+
+    loop: SeededLoop
+    wall: float = 1_700_000_000.0
+
+    def monotonic(self) -> float:
+        return self.loop.time()
+
+    def now(self) -> float:
+        return self.wall + self.loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await anyio.sleep(max(0.0, seconds))
+
+
+@attrs.define(eq=False)
+class SimulatedCpu:
+    """Computes at once what began a drawn time ago: what a cycle was given is as old as that when it decides."""
+
+    draw: random.Random
+    longest: float = 0.05
+
+    async def run(self, function: Any, *args: Any) -> Any:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(self.longest * self.draw.random())
+        return function(*args)
+
+    def call(self, function: Any, *args: Any) -> Any:
+        return function(*args)
+
+
+@attrs.define(eq=False)
+class Replica:
+    """One pod of kai. `lives` counts its processes; each has a name of its own in the lease."""
+
+    name: str
+    wire: Wire
+    loop: SeededLoop
+    draw: random.Random
+    weather: Weather = attrs.field(factory=Weather)
+    clock: SimulatedClock = attrs.field(init=False)
+    cpu: SimulatedCpu = attrs.field(init=False)
+    connection: Connection | None = None
+    problem: BaseException | None = None
+    """What ended a life that should not have ended."""
+    _lives: Any = attrs.field(factory=lambda: itertools.count(1))
+    _life: asyncio.Task[None] | None = None
+    _stop: anyio.Event | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self.clock = SimulatedClock(self.loop)
+        self.cpu = SimulatedCpu(self.draw)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._life is not None and not self._life.done()
+
+    def start(self) -> None:
+        """Begin a life, if there is none."""
+        if self.is_alive:
+            return
+        self.weather.is_dead = False
+        token = PROCESS.set(self.name)
+        try:
+            self._stop = anyio.Event()
+            self._life = self.loop.create_task(self._live(next(self._lives)))
+        finally:
+            PROCESS.reset(token)
+
+    def kill(self) -> None:
+        """End a life at once: nothing that it would still do at its end reaches anything."""
+        if self._life is not None:
+            # The life that follows has a weather of its own to be dead in.
+            self.weather.is_dead = True
+            self.weather = attrs.evolve(self.weather)
+            self._life.cancel()
+            self._life = None
+            self.loop.thaw(self.name)
+
+    def terminate(self) -> None:
+        """Ask a life to end, as SIGTERM does."""
+        if self._stop is not None:
+            self._stop.set()
+
+    async def _live(self, life: int) -> None:
+        try:
+            await self._serve(life)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever ends a life is what a schedule is told
+            self.problem = error
+
+    async def _serve(self, life: int) -> None:
+        process = Process(given(), TOGETHER, {}, CollectorRegistry())
+        plan = process._plan(no_tracing())
+        identity = f"{self.name}/{life}"
+        container = self.name if life > 1 else ""
+        lease = LeaseSettings(
+            namespace=NAMESPACE, name="kai-scheduler", identity=f"{self.name}_{identity}", container=container
+        )
+        options = Options(component="kai-scheduler", watched=tuple(plan.watched()), lease=lease)
+        lines = [Line(self.name, self.wire, self.weather) for _ in range(3)]
+        connection = assemble(
+            options, self.clock, self.draw.random, requests=lines[0], watches=lines[1], lease=lines[2]
+        )
+        connection = self.connection = attrs.evolve(connection, cpu=self.cpu)
+        assert connection.leadership is not None
+        connection.api.leadership = connection.leadership
+        devices = itertools.count(1)
+        scheduler = make_scheduler(
+            connection,
+            plan.settings,
+            connection.leadership,
+            registry=process.registry,
+            hand_over=plan.neighbour.offer if plan.neighbour else None,
+            carry_out=plan.neighbour.carry_out if plan.neighbour else None,
+            fresh_name=lambda: f"gpu-{identity}-{next(devices)}".replace("/", "-"),
+        )
+        assert self._stop is not None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connection.run)
+            async with anyio.create_task_group() as roles:
+                roles.start_soon(_until, self._stop, roles.cancel_scope)
+                roles.start_soon(scheduler.run)
+                for role in plan.others:
+                    roles.start_soon(work_in_terms, role, connection, connection.leadership)
+            await connection.leadership.give_back()
+            tasks.cancel_scope.cancel()
+
+
+async def _until(stop: anyio.Event, scope: anyio.CancelScope) -> None:
+    await stop.wait()
+    scope.cancel()

@@ -1,0 +1,244 @@
+"""One schedule: what a seed makes of a cluster, its users, and its faults; and what kai makes of all that."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+import attrs
+import structlog
+
+from kai.configuration.reading import make_profile
+from kai.kernels import is_plain, run_compiled
+from kai.scheduler import cycling, service
+from tests.doubles.rest_server.storage import Change
+from tests.simulation.checks import Checks
+from tests.simulation.faults import Episode, blindness, drawn, happen
+from tests.simulation.loop import SeededLoop, StuckError, numbered_scopes
+from tests.simulation.outcome import unsettled
+from tests.simulation.replica import Replica
+from tests.simulation.users import Life
+from tests.simulation.world import LEASE, Violation, World
+
+TROUBLED: Final = 90.0
+"""For so many seconds there are users and faults."""
+_SETTLING: Final = 420.0
+"""Within so many seconds after them everything is as it must be: a pod whose bind failed rests for five minutes."""
+_LOOKS_APART: Final = 5.0
+_QUIET: Final = 30.0
+_MOST_IDLE_WRITES: Final = 0
+
+
+@attrs.frozen
+class Plan:
+    """What a schedule is made of; a smaller one of the same seed has some of it left out."""
+
+    seed: int
+    episodes: tuple[Episode, ...]
+    replicas: int
+    shuffle: float
+    seconds: float = TROUBLED
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        """Return the plan of a seed."""
+        draw = random.Random(seed)
+        replicas = draw.choice((1, 2, 2, 3))
+        shuffle = draw.choice((0.0, 0.0, 0.2, 1.0))
+        return cls(seed, drawn(draw, TROUBLED, replicas), replicas, shuffle)
+
+
+@attrs.frozen
+class Result:
+    """What became of a schedule."""
+
+    plan: Plan
+    violations: tuple[Violation, ...]
+    history: str
+    timeline: tuple[tuple[float, str], ...]
+    binds: int
+    evictions: int
+    seconds: float
+    """How long it lasted, in virtual time."""
+    callbacks: int
+    settled_after: float
+
+    @property
+    def is_good(self) -> bool:
+        return not self.violations
+
+
+def run(plan: Plan) -> Result:
+    """Run a schedule to its end, or to its first violation."""
+    loop = SeededLoop(random.Random(plan.seed + 1), plan.shuffle)
+    world = World(plan.seed, loop, random.Random(plan.seed + 2), random.Random(plan.seed + 3))
+    world.blind = blindness(plan.episodes)
+    with _prepared(world), numbered_scopes():
+        try:
+            return loop.run_until_complete(_play(world, plan))
+        except StuckError as error:
+            world.violate(26, str(error))
+            return _result(world, plan, None, 0.0)
+        finally:
+            _end_all(loop)
+            loop.close()
+
+
+def _end_all(loop: SeededLoop) -> None:
+    """End the tasks that are left, so that none of them ends in the middle of another schedule."""
+    left = asyncio.all_tasks(loop)
+    for task in sorted(left, key=hash):
+        task.cancel()
+    if left:
+        with suppress(StuckError):
+            loop.run_until_complete(asyncio.wait(left, timeout=60.0))
+
+
+async def _play(world: World, plan: Plan) -> Result:
+    life = Life(world)
+    checks = Checks(world, life)
+    for number in range(plan.replicas):
+        replica = Replica(f"kai-{number}", world.wire, world.loop, random.Random(plan.seed * 16 + number))
+        world.replicas.append(replica)
+        replica.start()
+    ends_at = world.time + plan.seconds
+    others = [
+        asyncio.ensure_future(life.use(plan.seconds)),
+        asyncio.ensure_future(happen(world, life, plan.episodes, ends_at)),
+    ]
+    while world.time < ends_at and not world.violations:
+        await asyncio.sleep(1.0)
+        _look_at_lives(world)
+    for each in others:
+        each.cancel()
+    calm_since = world.time
+    if not world.violations:
+        await asyncio.gather(*others, return_exceptions=True)
+        _calm(world)
+        await _settle(world)
+    settled = world.time - calm_since
+    if not world.violations:
+        await _keep_quiet(world)
+    for replica in world.replicas:
+        replica.kill()
+    await asyncio.sleep(1.0)
+    return _result(world, plan, checks, settled)
+
+
+def _calm(world: World) -> None:
+    """End what is wrong, but leave one replica dead where there are several."""
+    world.is_calm = True
+    world.refused_binds.clear()
+    world.say("faults and users are over")
+    for replica in world.replicas:
+        replica.start()
+    if len(world.replicas) > 1:
+        world.replicas[-1].kill()
+
+
+async def _settle(world: World) -> None:
+    """Wait until everything is as it must be."""
+    end = world.time + _SETTLING
+    while not world.violations:
+        await asyncio.sleep(_LOOKS_APART)
+        _look_at_lives(world)
+        found = unsettled(world)
+        if not found:
+            return
+        if world.time >= end:
+            for invariant, text in found[:5]:
+                world.violate(invariant, text)
+
+
+async def _keep_quiet(world: World) -> None:
+    """Wait a while in which nothing happens, and count what kai writes all the same."""
+    writes: list[str] = []
+
+    def count(change: Change) -> None:
+        if change.by.startswith("kai") and change.served is not LEASE:
+            writes.append(f"{change.by} {change.served.plural} {change.place}")
+
+    await asyncio.sleep(10.0)  # what is explained is explained again now and then until it is the same
+    world.server.storage.listeners.append(count)
+    await asyncio.sleep(_QUIET)
+    if len(writes) > _MOST_IDLE_WRITES:
+        world.violate(22, f"{len(writes)} writes where nothing happens: {', '.join(sorted(set(writes))[:4])}")
+
+
+def _look_at_lives(world: World) -> None:
+    for replica in world.replicas:
+        if replica.problem is not None:
+            world.violate(26, f"{replica.name} ended: {_innermost(replica.problem)!r}")
+            replica.problem = None
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _result(world: World, plan: Plan, checks: Checks | None, settled: float) -> Result:
+    return Result(
+        plan=plan,
+        violations=tuple(world.violations),
+        history=world.history,
+        timeline=tuple(world.timeline),
+        binds=0 if checks is None else checks.binds,
+        evictions=0 if checks is None else checks.evictions,
+        seconds=world.time,
+        callbacks=world.loop.callbacks,
+        settled_after=settled,
+    )
+
+
+# --- What every schedule needs ---------------------------------------------------------------------------------------
+
+_PROFILES: dict[str, Any] = {}
+
+
+def _known_profile(configuration: Any) -> Any:
+    """Return a profile; finding plugins reads files, and every life of every schedule has the same ones."""
+    if "" not in _PROFILES:
+        _PROFILES[""] = make_profile(configuration)
+    return _PROFILES[""]
+
+
+@contextmanager
+def _prepared(world: World) -> Iterator[None]:
+    """Let logs go into the timeline, and leave alone what costs a process time only once."""
+    if is_plain() is not False:
+        run_compiled()
+
+    def take(_: Any, level: str, event: dict[str, Any]) -> Any:
+        if level in {"warning", "error", "critical"} or event.get("event") in _TOLD:
+            what = event.pop("event")
+            world.say(f"log {level}: {what} {' '.join(f'{key}={value}' for key, value in event.items())}")
+        if level == "error" and "kind" in event:
+            world.say(f"kind {event['kind']}")
+        raise structlog.DropEvent
+
+    before, collected = structlog.get_config(), gc.isenabled()
+    structlog.configure(processors=[take], cache_logger_on_first_use=False)
+    modules: Any = (service, cycling)
+    kept = (modules[0].make_profile, modules[1].settle)
+    modules[0].make_profile, modules[1].settle = _known_profile, _nothing
+    gc.disable()
+    try:
+        yield
+    finally:
+        modules[0].make_profile, modules[1].settle = kept
+        structlog.configure(**before)
+        if collected:
+            gc.enable()
+
+
+def _nothing() -> None:
+    """Leave the collector alone."""
+
+
+_TOLD: Final = frozenset({"leading", "role begins", "cycle repeated", "grouped"})
