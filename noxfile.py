@@ -121,7 +121,10 @@ def chaos(session: nox.Session) -> None:
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """Run 10,000 schedules of faults in virtual time; ``-- --seeds 1..500`` chooses others, ``--bugs`` tries the net."""
+    """Run 10,000 schedules of faults in virtual time; ``-- --seeds 1..500`` chooses others.
+
+    ``-- --bugs`` plants deliberate bugs instead, and tells which are caught.
+    """
     python(session, "-m", "kai", "warm")
     python(session, "-m", "tests.simulation", *(session.posargs or ["--seeds", "1..10000"]))
 

@@ -155,8 +155,8 @@ class Replica:
             plan.settings,
             connection.leadership,
             registry=process.registry,
-            hand_over=plan.neighbour.offer if plan.neighbour else None,
-            carry_out=plan.neighbour.carry_out if plan.neighbour else None,
+            hand_over=plan.hand_over.offer if plan.hand_over else None,
+            carry_out=plan.hand_over.carry_out if plan.hand_over else None,
             fresh_name=lambda: f"gpu-{identity}-{next(devices)}".replace("/", "-"),
         )
         assert self._stop is not None
