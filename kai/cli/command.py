@@ -14,7 +14,7 @@ COMMANDS = {
     "run": ("running.run:run", "Run the service in a cluster: all roles in one process, or some of them."),
     "simulate": (
         "deciding.simulate:simulate",
-        "Decide on clusters that are written down: who runs where, and why not.",
+        "Run the scheduler on manifests or a snapshot and show its decisions.",
     ),
     "would-run": ("deciding.wouldrun:would_run", "Say what would happen if a workload were applied now."),
     "lint": ("checking.lint:lint", "Check manifests, queues, configurations and scenarios."),

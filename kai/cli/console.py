@@ -96,13 +96,13 @@ def console_options(formats: tuple[str, ...] = FORMATS) -> Callable[[F], F]:
         command.__name__ = function.__name__
         command.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]  # where click keeps them until it makes the command
         flags = (
-            click.option("-o", "--output", type=click.Choice(formats), default=formats[0], help="Form of the output."),
+            click.option("-o", "--output", type=click.Choice(formats), default=formats[0], help="Output format."),
             click.option(
                 "--color", type=click.Choice(("auto", "always", "never")), default="auto", help="When to use colour."
             ),
             click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only."),
-            click.option("-q", "--quiet", is_flag=True, help="No talk on standard error."),
-            click.option("-v", "--verbose", count=True, help="More talk on standard error."),
+            click.option("-q", "--quiet", is_flag=True, help="Suppress notes on standard error."),
+            click.option("-v", "--verbose", count=True, help="More notes on standard error."),
         )
         decorated: Any = command
         for flag in reversed(flags):

@@ -210,7 +210,7 @@ def _flags(*, watch: bool) -> tuple[Callable[[F], F], ...]:
             "--from",
             "place",
             metavar="SOURCE",
-            type=click.Path(allow_dash=True),
+            type=click.Path(allow_dash=True, readable=False),
             help="A scenario, manifests in a file or folder, a snapshot (zip), or - for standard input. "
             "Default: the cluster of the current kubeconfig.",
         ),
@@ -219,14 +219,7 @@ def _flags(*, watch: bool) -> tuple[Callable[[F], F], ...]:
         ),
         click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Show all namespaces."),
         click.option("-l", "--selector", "labels", default="", help="Show what has these labels: app=x,tier!=y,z."),
-        click.option(
-            "--context",
-            default="",
-            shell_complete=complete_contexts,
-            help="Context of the kubeconfig in place of the current one.",
-        ),
-        click.option("--kubeconfig", default="", type=click.Path(), help="Kubeconfig file in place of kubectl's."),
-        click.option("--as", "user", default="", metavar="USER", help="Ask the cluster in the name of this user."),
+        *_cluster_flags(),
     )
     if not watch:
         return flags
@@ -239,6 +232,31 @@ def _flags(*, watch: bool) -> tuple[Callable[[F], F], ...]:
         "nodes asks kai-scheduler/kai-dashboard.",
     )
     return (*flags, again, asked)
+
+
+def _cluster_flags() -> tuple[Callable[[F], F], ...]:
+    return (
+        click.option(
+            "--context",
+            default="",
+            shell_complete=complete_contexts,
+            help="Context of the kubeconfig in place of the current one.",
+        ),
+        click.option(
+            "--kubeconfig",
+            default="",
+            type=click.Path(readable=False),
+            help="Kubeconfig file in place of kubectl's.",
+        ),
+        click.option("--as", "user", default="", metavar="USER", help="Ask the cluster in the name of this user."),
+    )
+
+
+def cluster_options(function: F) -> F:
+    """Add the flags that say which cluster is asked; they arrive as ``context``, ``kubeconfig`` and ``user``."""
+    for flag in reversed(_cluster_flags()):
+        function = flag(function)
+    return function
 
 
 def _typed(context: click.Context) -> str:

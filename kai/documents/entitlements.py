@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kai.explain.phrases import quantity
 
 if TYPE_CHECKING:
-    from kai.simulation.entitlement import Entitlement, Part
+    from kai.simulation.entitlement import Entitlement, Part, Step
     from kai.simulation.overview import Job
 
 
@@ -24,17 +24,19 @@ def entitlement_values(found: "Entitlement", waiting: "Sequence[Job]") -> dict[s
         "used": found.used / unit,
         "requested": found.asks / unit,
         "siblings": [_sibling(part, unit) for part in found.siblings],
-        "fairShareSteps": [
-            {
-                "step": step.step,
-                "total": round(step.total / unit, 3),
-                "given": round(step.given / unit, 3),
-                "formula": step.formula,
-            }
-            for step in found.steps
-        ],
+        "fairShareSteps": [step_values(step, unit) for step in found.steps],
         "pastUsageCounts": found.with_history,
         "waiting": [{"namespace": job.namespace, "name": job.name} for job in waiting],
+    }
+
+
+def step_values(step: "Step", unit: float) -> dict[str, Any]:
+    """Return one step of a division; ``unit`` is that of the resource that is divided."""
+    return {
+        "step": step.step,
+        "total": round(step.total / unit, 3),
+        "given": round(step.given / unit, 3),
+        "formula": step.formula,
     }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kai.api.times import instant_text
+from kai.documents.patches import patches_of
 from kai.model.axis import GPU_UNIT
 from kai.wording import first_of
 
@@ -63,6 +64,7 @@ def explanation(fold: "Fold") -> dict[str, Any]:
         "eta": None
         if each.eta is None
         else {"seconds": each.eta.seconds, "basis": each.eta.basis, "assumptions": list(each.eta.assumptions)},
+        "etaUnknown": each.waiting if each.eta is None else None,
         "evictedBy": list(each.evicted_by),
         "alike": [subject(job) for job in fold.alike],
     }
@@ -84,6 +86,7 @@ def settled_values(job: "Job") -> dict[str, Any]:
         "waitingSince": None,
         "waitingSeconds": None,
         "eta": None,
+        "etaUnknown": None,
         "evictedBy": list(job.lost_to),
         "alike": [],
     }
@@ -151,6 +154,7 @@ def _suggestion(trial: "Trial") -> dict[str, Any]:
         "text": change.text,
         "verified": True,
         "outcome": str(trial.result),
+        "patch": [] if trial.before is None else patches_of(trial.before, change.objects),
         "nextReason": None if trial.reason is None else reason(trial.reason),
         "placement": [{"pod": pod, "node": node} for pod, node in trial.placement],
         "podsStillWaiting": trial.waiting,

@@ -27,6 +27,7 @@ def job_values(line: "JobLine") -> dict[str, Any]:
             "waiting": job.wanted - job.placed if line.counted else None,
         },
         "gpus": job.gpus / 1000,
+        "gpuMemoryBytes": job.gpu_memory * 2**20,
         "nodes": list(job.nodes),
         "state": job.state,
         "since": None if line.since is None else instant_text(line.since),

@@ -1,21 +1,35 @@
 """Queues as plain values, for documents."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kai.documents.entitlements import step_values
 from kai.model.axis import GPU_UNIT
 
 if TYPE_CHECKING:
     from kai.model.queue import Queue
+    from kai.simulation.entitlement import Step
     from kai.simulation.overview import QueueLine, Share
 
 _RESOURCES = (("gpus", "gpu"), ("cpuMillis", "cpu"), ("memoryBytes", "memory"))
 
 
-def queue_items(lines: "Iterable[QueueLine]", queues: "Iterable[Queue]") -> list[dict[str, Any]]:
-    """Return queues with their weights and past usage, which ``queues`` say; what they do not say is null."""
+def queue_items(
+    lines: "Iterable[QueueLine]",
+    queues: "Iterable[Queue]",
+    steps: "Mapping[str, Sequence[Step]] | None" = None,
+    unit: float = GPU_UNIT,
+) -> list[dict[str, Any]]:
+    """Return queues with their weights and past usage, which ``queues`` say; what they do not say is null.
+
+    ``steps`` are those of the divisions in which the shares came about, if they are told, of a resource with ``unit``.
+    """
     facts = {queue.name: queue for queue in queues}
-    return [_completed(queue_values(line), facts.get(line.name)) for line in lines]
+    items = [_completed(queue_values(line), facts.get(line.name)) for line in lines]
+    if steps is not None:
+        for item in items:
+            item["fairShareSteps"] = [step_values(step, unit) for step in steps.get(item["name"], ())]
+    return items
 
 
 def queue_values(queue: "QueueLine") -> dict[str, Any]:

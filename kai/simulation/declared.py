@@ -1,8 +1,10 @@
 """What the objects of a case say that its snapshot leaves out."""
 
 from kai.api.objects import ClusterObjects
-from kai.explain.declared import Declared
+from kai.explain.declared import Declared, missing_queue
+from kai.explain.phrases import Words
 from kai.intake import IntakeSettings
+from kai.simulation.run import Outcome
 
 
 def declared_in(objects: ClusterObjects, settings: IntakeSettings) -> Declared:
@@ -19,4 +21,12 @@ def declared_in(objects: ClusterObjects, settings: IntakeSettings) -> Declared:
     )
 
 
-__all__ = ["declared_in"]
+def left_out(outcome: Outcome) -> tuple[tuple[str, Words], ...]:
+    """Return the queues that are written down and not in the snapshot, by name, with the reason."""
+    known = outcome.last.snapshot.queue_rows
+    absent = sorted(each.metadata.name for each in outcome.case.objects.queues if each.metadata.name not in known)
+    declared = declared_in(outcome.case.objects, outcome.case.settings) if absent else Declared()
+    return tuple((name, missing_queue(name, declared)) for name in absent)
+
+
+__all__ = ["declared_in", "left_out"]

@@ -4,7 +4,7 @@ The division itself is a plugin's. Here its steps are done once more, in plain n
 the share that was decided with.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -82,6 +82,7 @@ def entitlement(outcome: Outcome, seen: Overview, name: str) -> Entitlement:
     rows = [other for other, queue in enumerate(snapshot.queues) if queue.parent == parent]
     total = float(report.fair_share[parent, at]) if parent >= 0 else float(seen.totals[at])
     parts = tuple(_part(outcome, other, at) for other in rows)
+    mine = rows.index(row)
     return Entitlement(
         queue=name,
         parent=snapshot.queues[parent].name if parent >= 0 else "",
@@ -91,7 +92,7 @@ def entitlement(outcome: Outcome, seen: Overview, name: str) -> Entitlement:
         used=float(report.queue_used[row, at]),
         asks=float(report.queue_requested[row, at]),
         siblings=parts,
-        steps=_steps(parts, rows.index(row), total, float(GPU_UNIT) if at == GPU else 1.0),
+        steps=_Division.of(parts, total, float(GPU_UNIT) if at == GPU else 1.0).steps(parts[mine], mine),
         with_history=any(part.usage for part in parts),
     )
 
@@ -121,25 +122,59 @@ def _bound(shares: Shares, at: int) -> float | None:
     return None if found < 0 else found
 
 
-def _steps(parts: Sequence[Part], mine: int, total: float, unit: float) -> tuple[Step, ...]:
-    """Return the steps for ``parts[mine]``; what is left of its share after quota and surplus is the remainder."""
-    wanted = [part.asks if part.limit is None else min(part.asks, part.limit) for part in parts]
-    quotas = [min(total if part.quota is None else part.quota, want) for part, want in zip(parts, wanted, strict=True)]
-    surplus = max(0.0, total - sum(quotas))
-    shared = _surplus(parts, wanted, quotas, surplus, unit)
-    rest = [part.given - quota - more for part, quota, more in zip(parts, quotas, shared, strict=True)]
-    if any(each < -_CLOSE * unit for each in rest):
-        # Past usage, or a plugin of others, divided by other rules: only the sum is known.
-        shared = [part.given - quota for part, quota in zip(parts, quotas, strict=True)]
-        rest = [0.0] * len(parts)
-    own = parts[mine]
-    weights = sum(part.weight for part, want, quota in zip(parts, wanted, quotas, strict=True) if want > quota)
-    formula = f"{own.weight:g} of {weights:g} weights" if wanted[mine] > quotas[mine] else "asks for no more"
-    return (
-        Step(step="quota", total=sum(quotas), given=quotas[mine], formula="the quota, but no more than is asked for"),
-        Step(step="surplus", total=sum(shared), given=shared[mine], formula=formula),
-        Step(step="remainder", total=sum(rest), given=rest[mine], formula="whole units, the largest remainder first"),
-    )
+def steps_of(outcome: Outcome, seen: Overview) -> Mapping[str, tuple[Step, ...]]:
+    """Return for each queue how its share came about, as ``entitlement`` does; siblings are divided once for all."""
+    queues, report = outcome.last.snapshot.queues, outcome.last.report
+    at = GPU if seen.totals[GPU] else 0
+    children: dict[int, list[int]] = {}
+    for row, queue in enumerate(queues):
+        children.setdefault(queue.parent, []).append(row)
+    found: dict[str, tuple[Step, ...]] = {}
+    for parent, rows in children.items():
+        total = float(report.fair_share[parent, at]) if parent >= 0 else float(seen.totals[at])
+        parts = [_part(outcome, row, at) for row in rows]
+        division = _Division.of(parts, total, float(GPU_UNIT) if at == GPU else 1.0)
+        found |= {part.name: division.steps(part, mine) for mine, part in enumerate(parts)}
+    return found
+
+
+@attrs.frozen(kw_only=True)
+class _Division:
+    """What siblings want, and what each step gives them."""
+
+    wanted: Sequence[float]
+    quotas: Sequence[float]
+    shared: Sequence[float]
+    rest: Sequence[float]
+    weights: float
+    """Of those that want more than their quotas."""
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], total: float, unit: float) -> "_Division":
+        """Divide; what is left of a share after quota and surplus is the remainder."""
+        wanted = [part.asks if part.limit is None else min(part.asks, part.limit) for part in parts]
+        quotas = [
+            min(total if part.quota is None else part.quota, want) for part, want in zip(parts, wanted, strict=True)
+        ]
+        shared = _surplus(parts, wanted, quotas, max(0.0, total - sum(quotas)), unit)
+        rest = [part.given - quota - more for part, quota, more in zip(parts, quotas, shared, strict=True)]
+        if any(each < -_CLOSE * unit for each in rest):
+            # Past usage, or a plugin of others, divided by other rules: only the sum is known.
+            shared = [part.given - quota for part, quota in zip(parts, quotas, strict=True)]
+            rest = [0.0] * len(parts)
+        weights = sum(part.weight for part, want, quota in zip(parts, wanted, quotas, strict=True) if want > quota)
+        return cls(wanted=wanted, quotas=quotas, shared=shared, rest=rest, weights=weights)
+
+    def steps(self, own: Part, mine: int) -> tuple[Step, ...]:
+        """Return the steps of the part ``own``, which is the one at ``mine``."""
+        wants_more = self.wanted[mine] > self.quotas[mine]
+        formula = f"{own.weight:g} of {self.weights:g} weights" if wants_more else "asks for no more"
+        least, whole = "the quota, but no more than is asked for", "whole units, the largest remainder first"
+        return (
+            Step(step="quota", total=sum(self.quotas), given=self.quotas[mine], formula=least),
+            Step(step="surplus", total=sum(self.shared), given=self.shared[mine], formula=formula),
+            Step(step="remainder", total=sum(self.rest), given=self.rest[mine], formula=whole),
+        )
 
 
 def _surplus(
@@ -167,4 +202,4 @@ def _surplus(
     return given
 
 
-__all__ = ["Entitlement", "Part", "Step", "entitlement"]
+__all__ = ["Entitlement", "Part", "Step", "entitlement", "steps_of"]

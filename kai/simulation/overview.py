@@ -1,7 +1,7 @@
 """An outcome for people: one line for each pod group and each queue, as values that the command prints."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 import numpy as np
@@ -12,7 +12,8 @@ from kai.explain.messages import Explanation
 from kai.explain.phrases import Words, listed
 from kai.explain.words import Teller, least_pods
 from kai.framework.decisions import Evict
-from kai.model.axis import GPU
+from kai.model.axis import GPU, GPU_UNIT
+from kai.model.pod import GpuKind, GpuRequest
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.declared import declared_in
 from kai.simulation.run import Cycle, Outcome
@@ -45,6 +46,8 @@ class Job:
     """Pods that leave their node; those that move are among them."""
     moved: int = 0
     """Pods that leave their node for another one."""
+    gpu_memory: int = 0
+    """MiB of devices that pods ask for by memory; how many GPUs that is depends on the node."""
     uid: str = ""
     title: str = ""
     """Its name; with the namespace where another job has the same name."""
@@ -61,6 +64,19 @@ class Job:
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def gpus_text(self) -> str:
+        """What all its pods ask for: GPUs, or memory of GPUs."""
+        return self.gpus_of(self.gpus, self.gpu_memory)
+
+    @staticmethod
+    def gpus_of(gpus: float, memory: int) -> str:
+        """Return an amount of GPUs, in thousandths, and of memory, in MiB, as tables show it."""
+        shown = f"{gpus / GPU_UNIT:g}"
+        if not memory:
+            return shown
+        return f"{shown}+{memory}Mi" if gpus else f"{memory}Mi"
 
     @property
     def reason(self) -> tuple[str, str]:
@@ -193,6 +209,7 @@ def _job(
         placed=len(placed),
         minimum=least_pods(facts),
         gpus=gpus,
+        gpu_memory=_gpu_memory(snapshot.shapes[int(snapshot.pod_shape[pod])].gpu for pod in alive),
         nodes=tuple(
             sorted({snapshot.nodes[int(report.node[pod])].name for pod in (*placed, *held) if report.node[pod] >= 0})
         ),
@@ -208,6 +225,10 @@ def _job(
         message=messages.group_message(reasons) if reasons else "",
         pod_messages=tuple((snapshot.pods[pod].key, messages.pod_message(record, pod)) for pod in waiting),
     )
+
+
+def _gpu_memory(asked: Iterable[GpuRequest]) -> int:
+    return sum(each.memory * each.devices for each in asked if each.kind is GpuKind.MEMORY)
 
 
 def _moves(cycle: Cycle, moves: Sequence[Evict]) -> Words:

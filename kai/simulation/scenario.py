@@ -192,7 +192,11 @@ def read_objects(value: object, place: str) -> tuple[ClusterObjects, tuple[str, 
     """
     if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
         raise InputError(f"{place}: found {_kind_of(value)}, expected a list of Kubernetes objects")
-    found = codec.structure_all(value)
+    try:
+        found = codec.structure_all(value)
+    except InputError as error:
+        named = [InputError(f"{place.partition(': ')[0]}: {message}") for message in error.messages]
+        raise InputError.joined(named) from None
     notes = skipped_notes(found)
     return collect(found.objects), notes
 

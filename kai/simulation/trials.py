@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import attrs
 
+from kai.api.objects import ClusterObjects
 from kai.engine.profile import Profile
 from kai.errors import InputError
 from kai.explain.codes import Stage, stage_of
@@ -73,6 +74,8 @@ class Trial:
     reason: Words | None = None
     """What it waits for then."""
     losses: tuple[Loss, ...] = ()
+    before: ClusterObjects | None = attrs.field(default=None, repr=False, eq=False)
+    """The objects without the change."""
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -135,6 +138,7 @@ class Trials:
         found = Trial(
             change=change,
             result=Result.NOTHING,
+            before=site.objects,
             waiting=sum(each in (Status.PENDING, Status.GATED) for each in status.values()),
             losses=tuple(self._losses(cycle, key)),
         )

@@ -7,6 +7,7 @@ import click
 
 from kai.cli.console import Console, console_options
 from kai.cli.failures import NO
+from kai.cli.sources import cluster_options
 
 if TYPE_CHECKING:
     from kai.doctor.findings import Check, Finding, Verdict
@@ -26,9 +27,7 @@ _COLORS = {"ok": "green", "warn": "yellow", "fail": "red", "skip": "cyan"}
 @click.command(epilog=EPILOG)
 @click.option("--only", default="", metavar="CODE[,CODE...]", help="Run these checks only.")
 @click.option("--list", "is_list", is_flag=True, help="List the checks and look at nothing.")
-@click.option("--context", default="", help="Context of the kubeconfig in place of the current one.")
-@click.option("--kubeconfig", default="", type=click.Path(), help="Kubeconfig file in place of kubectl's.")
-@click.option("--as", "user", default="", metavar="USER", help="Ask the cluster in the name of this user.")
+@cluster_options
 @console_options(("table", "json", "yaml"))
 def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str, *, is_list: bool) -> int:
     """Check that an installation is healthy; each finding has a line that helps."""
@@ -36,7 +35,7 @@ def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str
 
     chosen = _chosen(only)
     if is_list:
-        console.write("\n".join(f"{check.code}  {check.title}" for check in chosen))
+        _list(chosen, console)
         return 0
     seen, title = _look(kubeconfig, context, user)
     verdicts = [run_check(check, seen) for check in chosen]
@@ -50,6 +49,17 @@ def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str
         head = envelope("Findings", Origin(type="live", cluster=title))
         write_document({**head, "items": [item for each in verdicts for item in _items(each)]}, console)
     return NO if any(each.severity is Severity.FAIL for each in verdicts) else 0
+
+
+def _list(checks: "list[Check]", console: Console) -> None:
+    if not console.is_for_machines:
+        console.write("\n".join(f"{check.code}  {check.title}" for check in checks))
+        return
+    from kai.cli.writing import write_document
+    from kai.documents.envelope import envelope
+
+    items = [{"code": check.code, "title": check.title} for check in checks]
+    write_document({**envelope("CheckList"), "items": items}, console)
 
 
 def _chosen(only: str) -> "list[Check]":

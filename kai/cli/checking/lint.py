@@ -23,18 +23,27 @@ Manifests are looked at together: a job of one file may name a queue of another.
 
 Leaves with 0 if nothing is wrong, 1 if something is, 4 if a file cannot be read. Warnings count for nothing.
 """
+_ALL = "*"
 
 
 @click.command(epilog=EPILOG)
-@click.argument("paths", nargs=-1, metavar="FILE...", type=click.Path(allow_dash=True))
+@click.argument("paths", nargs=-1, metavar="FILE...", type=click.Path(allow_dash=True, readable=False))
 @click.option("--select", default="", metavar="CODES", help="Only codes that begin so, separated by commas: J,Q003.")
 @click.option("--ignore", default="", metavar="CODES", help="No codes that begin so.")
-@click.option("--explain", "explained", default="", metavar="CODE", help="Say what a code means.")
+@click.option(
+    "--explain",
+    "explained",
+    default="",
+    is_flag=False,
+    flag_value=_ALL,
+    metavar="[CODE]",
+    help="Say what a code means; without CODE list all codes.",
+)
 @console_options(("text", "json", "yaml", "github"))
 def lint(paths: tuple[str, ...], console: Console, select: str, ignore: str, explained: str) -> int:
     """Check manifests, queues, configurations and scenarios."""
     if explained:
-        console.write(_explanation(explained))
+        _explain(explained, console)
         return 0
     if not paths:
         raise click.UsageError("no FILE is given\nkai lint FILE... or kai lint --explain CODE")
@@ -51,13 +60,27 @@ def lint(paths: tuple[str, ...], console: Console, select: str, ignore: str, exp
     return NO if any(each.is_error for each in found) else 0
 
 
-def _explanation(name: str) -> str:
+def _explain(name: str, console: Console) -> None:
     from kai.manifests import CODES
 
-    code = CODES.get(name.upper())
-    if code is None:
+    codes = {name.upper(): CODES.get(name.upper())} if name != _ALL else dict(CODES)
+    known = {name: code for name, code in codes.items() if code is not None}
+    if not known:
         raise click.UsageError(f"{name!r} is no code\nthe codes are {', '.join(CODES)}")
-    return f"{name.upper()} ({code.severity}): {code.title}\n{code.text}"
+    if console.is_for_machines:
+        from kai.cli.writing import write_document
+        from kai.documents.envelope import envelope
+
+        items = [
+            {"code": name, "severity": code.severity, "title": code.title, "text": code.text}
+            for name, code in known.items()
+        ]
+        write_document({**envelope("CodeList"), "items": items}, console)
+    elif name == _ALL:
+        console.write("\n".join(f"{name}  {code.severity:<7}  {code.title}" for name, code in known.items()))
+    else:
+        ((code_name, code),) = known.items()
+        console.write(f"{code_name} ({code.severity}): {code.title}\n{code.text}")
 
 
 def _codes(flag: str, text: str) -> tuple[str, ...]:

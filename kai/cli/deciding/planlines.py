@@ -1,10 +1,11 @@
 """A plan for people: one line for each job and what happens to its pods, and a line that counts."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from kai.cli.tables import Column, table
-from kai.wording import first_of
+from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
     from kai.cli.console import Console
@@ -28,14 +29,28 @@ def plan_lines(plan: "Plan", console: "Console") -> str:
         Column(head="WHY", least=12),
     ]
     parts = [table(heads, rows, console.width)] if rows else []
-    return "\n\n".join([*parts, counting(plan.counts)])
+    return "\n\n".join([*parts, counting(plan)])
 
 
-def counting(counts: Mapping[str, int]) -> str:
-    """Return one sentence with the counts of a plan; what is none is left out."""
-    words = {"start": "to start", "hold": "to start when others have left", "evict": "to evict", "move": "to move"}
-    told = [f"{count} {words[kind]}" for kind, count in counts.items() if count]
-    return f"Plan: {', '.join(told)} (pods)." if told else "Plan: nothing to do."
+def counting(plan: "Plan") -> str:
+    """Return one sentence about the pods of a plan, of all its cycles together; what is none is left out."""
+    started = {each.pod for each in plan.place}
+    evicted = {each.pod for each in plan.evict}
+    moved = {each.pod for each in plan.move}
+    held = {each.pod for each in plan.hold} - started - moved
+    told = [f"{_start(started)} now"] if started else []
+    if held:
+        after = f"after {counted(len(evicted), 'evicted pod has', 'evicted pods have')} stopped"
+        told.append(f"{_start(held)} {after if evicted else 'when others have left'}")
+    elif evicted:
+        told.append(f"{counted(len(evicted), 'pod is', 'pods are')} evicted")
+    if moved:
+        told.append(f"{counted(len(moved), 'pod moves', 'pods move')} to other nodes")
+    return f"Plan: {', '.join(told)}." if told else "Plan: nothing to do."
+
+
+def _start(pods: AbstractSet[str]) -> str:
+    return counted(len(pods), "pod starts", "pods start")
 
 
 def _rows(kind: str, items: Sequence[Mapping[str, Any]], console: "Console") -> Iterable[Sequence[str]]:

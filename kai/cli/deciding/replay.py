@@ -7,6 +7,7 @@ import click
 
 from kai.cli.console import Console, console_options
 from kai.cli.failures import INPUT, NO, say_error
+from kai.cli.givenpath import GivenPath
 from kai.errors import InvariantError
 
 if TYPE_CHECKING:
@@ -30,12 +31,14 @@ _MOST = 10
 
 
 @click.command(epilog=EPILOG)
-@click.argument("snapshot", type=click.Path(allow_dash=True))
-@click.option("--policy", default="", metavar="FILE", help="Scheduler configuration in place of the snapshot's own.")
+@click.argument("snapshot", type=click.Path(allow_dash=True, readable=False))
+@click.option(
+    "--policy", type=GivenPath(), metavar="FILE", help="Scheduler configuration in place of the snapshot's own."
+)
 @click.option("--cycles", type=click.IntRange(min=1), help="Number of scheduling cycles.")
 @click.option("--expect", is_flag=True, help="Fail if the snapshot records no decisions, or others than these.")
 @console_options()
-def replay(snapshot: str, console: Console, policy: str, cycles: int | None, *, expect: bool) -> int:
+def replay(snapshot: str, console: Console, policy: str | None, cycles: int | None, *, expect: bool) -> int:
     """Decide once more on SNAPSHOT and show the decisions as a plan."""
     from kai.cli.deciding.policy import load_policy
     from kai.simulation.agreement import agreement

@@ -4,6 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kai.cli.console import Console
+from kai.cli.deciding.planlines import counting
 from kai.cli.explaining.explanations import explanations
 from kai.cli.listing.shares import queue_tables
 from kai.cli.tables import Column, table, wrapped
@@ -35,7 +36,8 @@ def report(result: "Result", seen: "Overview", console: Console, *, explain: boo
         parts += explanations(result, console)
     if seen.queues:
         parts.append(queue_tables(seen, console))
-    parts.append(_plan(seen, console))
+    parts += _left_out(result, console)
+    parts.append(_plan(result, console))
     return "\n\n".join(parts) + "\n"
 
 
@@ -79,7 +81,7 @@ def _jobs(seen: "Overview", console: Console) -> str:
             name,
             job.queue,
             str(job.priority),
-            f"{job.gpus / 1000:g}",
+            job.gpus_text,
             f"{job.placed}/{job.wanted}",
             console.styled(job.state, fg=COLORS.get(job.state)),
             _nodes(job, console),
@@ -99,14 +101,23 @@ def _nodes(job: "Job", console: Console) -> str:
     return f"{' '.join(job.nodes[: _FEW_NODES - 1])} … {job.nodes[-1]}"
 
 
-def _plan(seen: "Overview", console: Console) -> str:
-    started = sum(job.started for job in seen.jobs)
-    held = sum(job.held for job in seen.jobs)
-    moved = sum(job.evicted for job in seen.jobs if job.state == "Moves")
-    later = f"{held - moved} to start when others have left"
-    evicted = f"{len(seen.evictions) - moved} to evict, {moved} to move"
-    lines = [f"Plan: {counted(started, 'pod')} to start, {later}, {evicted}."]
-    if seen.evictions and (console.wide or console.verbose):
-        lines += [f"  - {pod}: {message.splitlines()[0]}" for pod, message in seen.evictions]
-    lines = [wrapped(line, console.width, indent="  ") for line in lines]
-    return "\n".join(lines)
+def _plan(result: "Result", console: Console) -> str:
+    """Return what is decided in all cycles, and the messages of evictions where everything is to be said."""
+    from kai.simulation.plan import plan_of
+
+    if result.outcome is None or result.overview is None:
+        return ""
+    lines = [counting(plan_of(result.outcome))]
+    if console.wide or console.verbose:
+        lines += [f"  - {pod}: {message.splitlines()[0]}" for pod, message in result.overview.evictions]
+    return "\n".join(wrapped(line, console.width, indent="  ") for line in lines)
+
+
+def _left_out(result: "Result", console: Console) -> list[str]:
+    """Return the queues that are written down and take no part, each with the reason, in one block."""
+    from kai.simulation.declared import left_out
+
+    if result.outcome is None:
+        return []
+    lines = [f"{words.text} ({words.code})" for _, words in left_out(result.outcome)]
+    return ["\n".join(wrapped(line, console.width, indent="  ") for line in lines)] if lines else []

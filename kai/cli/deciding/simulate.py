@@ -8,6 +8,7 @@ import click
 from kai.cli.completing import complete_actions
 from kai.cli.console import Console, console_options
 from kai.cli.failures import BUG, INPUT, NO, report_bug, report_error, say_error
+from kai.cli.givenpath import GivenPath
 from kai.errors import ConfigError, InputError, KaiError
 
 if TYPE_CHECKING:
@@ -30,20 +31,20 @@ With --until, --cluster or a trace, virtual time passes: workloads arrive, run, 
 
 
 @click.command(epilog=EPILOG)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(allow_dash=True))
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(allow_dash=True, readable=False))
 @click.option(
     "--config",
     "config",
-    type=click.Path(),
+    type=GivenPath(),
     help="Scheduler configuration in place of the case's own: in kai's form, in KAI-Scheduler's, or a SchedulingShard.",
 )
 @click.option(
     "--actions", shell_complete=complete_actions, help="Actions in place of the configured ones, separated by commas."
 )
-@click.option("--cycles", type=click.IntRange(min=1), help="How often to decide.")
+@click.option("--cycles", type=click.IntRange(min=1), help="Number of scheduling cycles.")
 @click.option("--now", help="When it happens, as 2026-01-31T12:00:00Z; else what the case says, or its newest time.")
 @click.option("--check", is_flag=True, help="Only compare with what the scenario expects; leave with 1 if it differs.")
-@click.option("--explain", is_flag=True, help="Prove why jobs wait and pods go, and what would help.")
+@click.option("--explain", is_flag=True, help="Explain each waiting job and eviction, with verified fixes.")
 @click.option("--until", metavar="DURATION", help="Let virtual time pass for so long: 8h, 7d.")
 @click.option("--cluster", type=click.Path(), help="The cluster over time: a cluster file, nodes as CSV, a snapshot.")
 @click.option("--policy", "policies", multiple=True, type=click.Path(), help="Configuration over time; repeatable.")
@@ -64,7 +65,7 @@ def simulate(
     explain: bool,
     **over_time: Any,  # noqa: ANN401 - the flags of runs over time, by the names of the fields of Wanted
 ) -> int:
-    """Decide on clusters that are written down: who runs where, and why not."""
+    """Run the scheduler on manifests or a snapshot and show its decisions."""
     from kai.cli.deciding.runs import Wanted, simulate_over_time
     from kai.simulation.request import Request
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kai.cli.console import Console
+from kai.cli.givenpath import GivenPath
 from kai.cli.sources import Source, source_options
 from kai.errors import InputError
 
@@ -27,7 +28,7 @@ as well and leaves the decisions the same. Labels and requests of every pod are 
 
 
 @click.command(epilog=EPILOG)
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("file", type=GivenPath(dir_okay=False))
 @click.option(
     "--redact",
     type=click.Choice(("annotations", "names", "none")),

@@ -29,7 +29,7 @@ Leaves with 0 if it starts (evictions allowed), 1 if not, 3 without a cluster, 4
 
 
 @click.command(epilog=EPILOG)
-@click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(allow_dash=True))
+@click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(allow_dash=True, readable=False))
 @click.option("--queue", default="", help="Queue in place of the one that the files name.")
 @click.option("--copies", type=click.IntRange(min=1, max=1000), default=1, help="So many of each workload.")
 @source_options(FORMATS, watch=False)

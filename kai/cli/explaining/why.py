@@ -11,6 +11,7 @@ from kai.cli.explaining.subjects import find_subject, split_subject
 from kai.cli.explaining.whyevicted import evictions_of, logged_evictions, own_evictions
 from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer
 from kai.cli.failures import NO
+from kai.cli.givenpath import GivenPath
 from kai.cli.sources import Source, source_options
 from kai.cli.views import View, show, show_view
 from kai.errors import UnreachableError
@@ -44,7 +45,7 @@ A change marked with a tick was decided again and starts the job now; ~ helps, a
 @click.option(
     "--decision-log",
     "log",
-    type=click.Path(),
+    type=GivenPath(),
     help="With --evicted: the file that kai run --decision-log writes; it goes back further than events.",
 )
 @click.option("--detail", is_flag=True, help="Add the texts of conditions and events.")
@@ -58,8 +59,8 @@ def why(source: Source, console: Console, *, is_coded: bool, **given: Any) -> in
         raise click.UsageError("--all cannot be used with a name or --evicted")
     if not (asked.name or asked.everything or asked.evicted):
         raise click.UsageError("give the NAME of a job, a queue or a node, or --all for all jobs that wait")
-    if asked.log is not None and not (asked.log and asked.evicted):
-        raise click.UsageError("--decision-log takes the path of a file, and is used with --evicted")
+    if asked.log is not None and not asked.evicted:
+        raise click.UsageError("--decision-log is used with --evicted")
     if asked.evicted and split_subject(asked.name)[0] in {"queue", "node"}:
         raise click.UsageError("--evicted takes the name of a job, or none")
     running: list[bool] = []

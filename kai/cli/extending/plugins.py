@@ -4,6 +4,7 @@ import click
 
 from kai.cli.console import Console, console_options
 from kai.cli.failures import say
+from kai.cli.givenpath import GivenPath
 from kai.cli.tables import Column, table
 from kai.cli.writing import write_document
 from kai.documents.envelope import envelope
@@ -13,14 +14,14 @@ from kai.documents.envelope import envelope
 @click.option(
     "--config",
     "path",
-    type=click.Path(),
+    type=GivenPath(),
     help="Configuration file whose plugins count as enabled; default: the built-in one.",
 )
 @click.option(
     "--time",
     "case",
     metavar="PATH",
-    type=click.Path(),
+    type=GivenPath(),
     help="Decide on the cluster at PATH, and show how long plugins take.",
 )
 @console_options()

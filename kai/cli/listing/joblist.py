@@ -42,6 +42,13 @@ class Row:
         return sum(line.job.gpus for line in self.lines) / 1000
 
     @property
+    def gpus_text(self) -> str:
+        """The same, with what they ask for by memory of GPUs."""
+        job = self.first.job
+        gpus = sum(line.job.gpus for line in self.lines)
+        return job.gpus_of(gpus, sum(line.job.gpu_memory for line in self.lines))
+
+    @property
     def placed(self) -> int:
         """Pods that have a place."""
         return sum(line.job.placed for line in self.lines)

@@ -274,7 +274,7 @@ def _table(rows: Sequence[Row], console: Console, now: float) -> str:
                 name,
                 row.queue,
                 _NONE if row.priority is None else str(row.priority),
-                f"{row.gpus:g}",
+                row.gpus_text,
                 row.pods,
                 console.styled(row.state, fg=COLORS.get(row.state)),
                 since,

@@ -44,9 +44,13 @@ class QueueView:
     def fields(self) -> dict[str, Any]:
         """Return every queue with all its resources."""
         from kai.documents.queues import queue_items
+        from kai.simulation.entitlement import steps_of
 
-        outcome = self.result.outcome
-        return {"items": queue_items(self.lines, () if outcome is None else outcome.last.snapshot.queues)}
+        outcome, seen = self.result.outcome, self.result.overview
+        if outcome is None or seen is None:
+            return {"items": []}
+        unit = 1000.0 if seen.totals[GPU] else 1.0
+        return {"items": queue_items(self.lines, outcome.last.snapshot.queues, steps_of(outcome, seen), unit)}
 
     def names(self) -> list[str]:
         """Return the queues."""

@@ -55,6 +55,16 @@ class LossItem:
 
 
 @attrs.frozen(kw_only=True)
+class PatchItem:
+    """What a change does to one object, as a JSON patch (RFC 6902); ``remove`` of "" deletes the object."""
+
+    kind: str
+    namespace: str | None
+    name: str
+    patch: tuple[Mapping[str, Any], ...]
+
+
+@attrs.frozen(kw_only=True)
 class SuggestionItem:
     """One change that helps; it was decided again with it."""
 
@@ -64,6 +74,7 @@ class SuggestionItem:
     text: str
     verified: bool
     outcome: str
+    patch: tuple[PatchItem, ...]
     next_reason: ReasonItem | None
     placement: tuple[Mapping[str, str], ...]
     pods_still_waiting: int
@@ -112,6 +123,8 @@ class ExplanationItem:
     waiting_since: str | None
     waiting_seconds: float | None
     eta: EtaItem | None
+    eta_unknown: str | None
+    """Why it cannot be estimated when the job starts; null where ``eta`` says it, and where nothing waits."""
     evicted_by: tuple[str, ...]
     alike: tuple[SubjectItem, ...]
 

@@ -12,7 +12,8 @@ from typing import Any, Final
 import attrs
 
 from kai.cli.schemas.document import Document
-from kai.cli.schemas.explanations import WHY_KINDS
+from kai.cli.schemas.explanations import WHY_KINDS, StepItem
+from kai.cli.schemas.results import RESULT_KINDS
 from kai.virtual import result as over_time
 
 # --- Jobs, queues, nodes -------------------------------------------------------------------------------------------
@@ -57,6 +58,8 @@ class JobItem:
     min_member: int
     pods: PodCounts
     gpus: float
+    gpu_memory_bytes: int
+    """What pods ask for by memory of GPUs; how many GPUs that is depends on the node."""
     nodes: tuple[str, ...]
     state: str
     since: str | None
@@ -101,6 +104,8 @@ class QueueItem:
     gpus: ShareOfQueue
     cpu_millis: ShareOfQueue
     memory_bytes: ShareOfQueue
+    fair_share_steps: tuple[StepItem, ...] = ()
+    """How the share came about, of GPUs, or of CPU where there are none."""
 
 
 @attrs.frozen(kw_only=True)
@@ -418,6 +423,7 @@ KINDS: Final = {
         Findings,
         Snapshot,
         Versions,
+        *RESULT_KINDS,
     )
 }
 """The kinds that ``kai version --schema`` prints, by name."""

@@ -74,3 +74,10 @@ def test_a_cluster_that_cannot_be_reached_ends_with_3(tmp_path, capsys):
     )
     assert run(["doctor", "--kubeconfig", str(path)]) == 3
     assert capsys.readouterr().err.startswith('error: cannot reach the cluster of context "x"')
+
+
+def test_the_list_of_checks_has_a_document(capsys):
+    assert run(["doctor", "--list", "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["kind"] == "CheckList"
+    assert document["items"][0] == {"code": "D001", "title": "API server"}

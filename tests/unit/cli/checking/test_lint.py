@@ -99,3 +99,12 @@ def test_files_are_looked_at_together(write, capsys):
     names = [write(GOOD, "a.yaml"), write("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n", "b.yaml")]
     assert run(["lint", *names]) == 0
     assert capsys.readouterr().out == "ok: 1 job, 6 pods, 48 GPUs, gang of 6, 1 node\n"
+
+
+def test_codes_are_explained_one_by_one_or_listed_all_also_for_machines(capsys):
+    assert run(["lint", "--explain"]) == 0
+    assert "\nJ011  error    gpu-fraction must be more than 0 and less than 1\n" in capsys.readouterr().out
+    assert run(["lint", "--explain", "j011", "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["kind"], [each["code"] for each in document["items"]]) == ("CodeList", ["J011"])
+    assert run(["lint", "--explain", "J999"]) == 2

@@ -79,5 +79,5 @@ def test_simulate_decides_about_the_pods_of_a_kind(page, tmp_path, capsys):
     (tmp_path / "others.yaml").write_text(yaml.safe_dump_all(others))
     assert run(["simulate", str(tmp_path)]) == 0
     said = capsys.readouterr()
-    assert f"Plan: {pods} pods to start" in said.out
+    assert f"Plan: {pods} pods start now." in said.out
     assert "not used" not in said.err

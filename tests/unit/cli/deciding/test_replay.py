@@ -45,7 +45,7 @@ def test_a_snapshot_says_what_is_in_it_and_how_to_go_on(tmp_path, cluster, capsy
 def test_what_is_saved_is_decided_as_before(saved, capsys):
     assert run(["replay", saved, "--expect"]) == 0
     text = capsys.readouterr().out
-    assert "Plan: 1 to start (pods)." in text
+    assert "Plan: 1 pod starts now." in text
     assert text.splitlines()[-1].endswith(", as recorded")
 
 

@@ -64,7 +64,7 @@ def test_the_table_says_who_starts_and_why_others_wait(capsys, good):
     assert ["starts", "a", "50", "1", "1/1", "Starts", "n1"] in rows
     (waits,) = [line for line in text.splitlines() if line.startswith("waits")]
     assert "0/1  Waits   -      NoRoom  no node that it may use has 2 GPUs idle; 1 idle in all" in waits
-    assert "Plan: 1 pod to start, 0 to start when others have left, 0 to evict, 0 to move." in text
+    assert "Plan: 1 pod starts now." in text
 
 
 def test_json_is_one_object_a_line_for_each_case(capsys, good, fair):
@@ -213,3 +213,51 @@ def test_workloads_of_which_no_job_comes_are_an_error(capsys, tmp_path):
     told = capsys.readouterr().err
     assert "not used: 1 Training (kai has no model of its controller" in told
     assert told.endswith(f"error: {path}: found workloads for this scheduler, and no job came of them\n")
+
+
+def test_memory_of_gpus_stands_in_the_column_of_gpus(tmp_path, capsys):
+    path = tmp_path / "case.yaml"
+    path.write_text(
+        "cluster: {nodes: {n1: {gpu: 2}}}\n"
+        "queues: {a: {quota: 2}}\n"
+        "groups: {j: {queue: a, members: 2, each: {gpu_memory: 30000}}}\n"
+    )
+    assert run(["simulate", str(path)]) == 0
+    assert " 60000Mi " in capsys.readouterr().out
+    assert run(["jobs", "-f", str(path), "-o", "json"]) == 0
+    (job,) = json.loads(capsys.readouterr().out)["items"]
+    assert (job["gpus"], job["gpuMemoryBytes"]) == (0.0, 60000 * 2**20)
+
+
+def test_queues_that_take_no_part_are_told_below_the_others(tmp_path, capsys):
+    path = tmp_path / "case.yaml"
+    path.write_text(
+        "cluster: {nodes: {n1: {gpu: 2}}}\n"
+        "queues: {x: {quota: 2}, a: {parent: b}, b: {parent: a}}\n"
+        "groups: {j: {queue: x, each: {gpu: 1}}}\n"
+    )
+    assert run(["simulate", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "queue a belongs to no tree: its parents form a circle, a -> b -> a (QueueCycle)" in lines
+
+
+def test_the_plan_counts_the_pods_of_all_cycles(tmp_path, capsys):
+    path = tmp_path / "case.yaml"
+    path.write_text(
+        "cluster: {nodes: {n1: {gpu: 2}}}\n"
+        "queues: {root: {quota: 2}, a: {parent: root, quota: 2}, b: {parent: root, quota: 0}}\n"
+        "groups:\n"
+        "  old: {queue: b, members: 2, each: {gpu: 1}, runs_on: n1}\n"
+        "  new: {queue: a, each: {gpu: 2}}\n"
+    )
+    assert run(["simulate", str(path)]) == 0
+    assert "Plan: 1 pod starts after 2 evicted pods have stopped." in capsys.readouterr().out
+    assert run(["simulate", str(path), "--cycles", "3"]) == 0
+    assert "Plan: 1 pod starts now, 2 pods are evicted." in capsys.readouterr().out
+
+
+def test_a_value_of_a_queue_that_cannot_be_read_names_the_file(tmp_path, capsys):
+    path = tmp_path / "case.yaml"
+    path.write_text("cluster: {nodes: {n1: {gpu: 2}}}\nqueues: {a: {priority: high}}\ngroups: {}\n")
+    assert run(["simulate", str(path)]) == 4
+    assert capsys.readouterr().err.startswith(f"error: {path}: queue a: spec.priority: found ")

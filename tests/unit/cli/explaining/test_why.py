@@ -119,6 +119,8 @@ def test_documents_have_an_envelope_and_name_jobs_with_their_namespaces(asked):
     }
     assert (found["position"], found["waitingSeconds"]) == (3, 3420.0)
     assert found["suggestions"][0]["placement"] == [{"pod": "default/picky-0", "node": "n2"}]
+    assert found["suggestions"][0]["patch"][0]["patch"][0]["path"] == "/spec/tolerations"
+    assert (found["eta"], found["etaUnknown"]) == (None, "does not help while the nodes and the job stay as they are")
     queue = json.loads(asked("queue/a", "-o", "json").out)
     assert (queue["kind"], queue["fairShare"], queue["requested"]) == ("QueueExplanation", 4.0, 9.0)
     assert [step["step"] for step in queue["fairShareSteps"]] == ["quota", "surplus", "remainder"]

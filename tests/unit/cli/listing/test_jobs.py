@@ -178,6 +178,7 @@ def test_json_has_every_pod_group_with_the_fields_of_the_contract(capsys, monkey
         "minMember": 4,
         "pods": {"wanted": 4, "running": 0, "waiting": 4},
         "gpus": 32.0,
+        "gpuMemoryBytes": 0,
         "nodes": [],
         "state": "Waits",
         "since": "2026-11-21T12:46:00Z",

@@ -90,3 +90,13 @@ def test_a_queue_that_is_not_there_is_told_on_one_line(capsys):
         "error: command line: QUEUE: found 'x', expected one of chat, inference, lab, language, scratch, search, "
         "training, vision\n"
     )
+
+
+def test_documents_tell_how_each_share_came_about(lab):
+    from kai.simulation.entitlement import entitlement
+
+    items = {item["name"]: item for item in queue_view(LAB, lab, "", None, flat=False).fields()["items"]}
+    for name, item in items.items():
+        found = entitlement(lab.outcome, lab.overview, name)
+        assert [step["given"] for step in item["fairShareSteps"]] == [step.given / 1000 for step in found.steps]
+        assert sum(step["given"] for step in item["fairShareSteps"]) == pytest.approx(item["gpus"]["fairShare"])

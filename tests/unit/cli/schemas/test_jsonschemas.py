@@ -76,6 +76,9 @@ def cluster(tmp_path):
         ("Comparison", ["diff", "CLUSTER", "CLUSTER"]),
         ("Comparison", ["diff", "default", "POLICY", "--on", "CLUSTER"]),
         ("Snapshot", ["snapshot", "FILE", "-f", "CLUSTER"]),
+        ("PluginList", ["plugins"]),
+        ("CheckList", ["doctor", "--list"]),
+        ("CodeList", ["lint", "--explain"]),
         ("Findings", ["doctor"]),
         ("Versions", ["version"]),
     ],
@@ -89,6 +92,14 @@ def test_what_is_written_keeps_its_schema(kind, words, cluster, tmp_path, monkey
     document = json.loads(capsys.readouterr().out)
     assert document["kind"] == kind
     assert faults(document, schema_of(KINDS[kind])) == []
+
+
+@pytest.mark.parametrize("more", [[], ["--explain"], ["--check"]], ids=" ".join)
+def test_the_result_of_one_moment_keeps_its_schema(more, cluster, capsys):
+    run(["simulate", cluster, "-o", "json", *more])
+    document = json.loads(capsys.readouterr().out)
+    assert (document["kind"], "horizonSeconds" in document) == ("SimulationResult", False)
+    assert faults(document, schema_of(KINDS["MomentResult"])) == []
 
 
 def test_a_line_of_the_decision_log_keeps_its_schema():

@@ -1,0 +1,148 @@
+"""Documents of ``kai simulate``, and lists of plugins, checks and codes, as classes; see ``kai.cli.schemas.kinds``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from kai.cli.schemas.document import Document
+
+
+@attrs.frozen(kw_only=True)
+class ResultPods:
+    """How many pods a job wants, and what becomes of them."""
+
+    wanted: int
+    placed: int
+    started: int
+    held: int
+    evicted: int
+
+
+@attrs.frozen(kw_only=True)
+class ResultJob:
+    """One job after the last cycle; the last three fields are there where its pods wait."""
+
+    name: str
+    namespace: str
+    queue: str
+    priority: int | None
+    preemptible: bool | None
+    min_member: int
+    pods: ResultPods
+    gpus: float
+    nodes: tuple[str, ...]
+    state: str
+    reason: Mapping[str, str] | None
+    message: str | None = None
+    wire_reasons: tuple[Mapping[str, str], ...] = ()
+    pod_messages: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class UnusedItem:
+    """Objects of one kind that had no part in what was decided."""
+
+    kind: str
+    count: int
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class EvictedPod:
+    """A pod that was evicted in the last cycle, with the text of the event."""
+
+    pod: str
+    message: str
+
+
+@attrs.frozen(kw_only=True)
+class MomentResult(Document):
+    """What is decided at one moment (``kai simulate`` without ``--until``); its kind is SimulationResult as well.
+
+    It has no ``horizonSeconds``. Of a division of fair shares there are ``scenario`` and the shares.
+    """
+
+    scenario: str
+    pods: Mapping[str, Any] = attrs.field(factory=dict)
+    nodes: Mapping[str, Any] = attrs.field(factory=dict)
+    counts: tuple[Mapping[str, int], ...] = ()
+    """Of each cycle."""
+    stable: tuple[Mapping[str, Any], ...] = ()
+    jobs: tuple[ResultJob, ...] = ()
+    queues: tuple[Mapping[str, Any], ...] = ()
+    """As the items of a QueueList."""
+    evictions: tuple[EvictedPod, ...] = ()
+    explanations: tuple[Mapping[str, Any], ...] = ()
+    """As the items of an ExplanationList; with ``--explain``."""
+    evicted: tuple[Mapping[str, Any], ...] = ()
+    unused_evictions: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    unused: tuple[UnusedItem, ...] = ()
+    notes: tuple[str, ...] = ()
+    check: Mapping[str, Any] | None = None
+    """With ``--check``."""
+
+
+@attrs.frozen(kw_only=True)
+class PluginItem:
+    """A plugin or an action that is installed; ``position`` is its place in the order, null where it is off."""
+
+    name: str
+    kind: str
+    position: int | None
+    enabled: bool
+    origin: str
+    version: str
+    target: str
+    does: str
+    hooks: tuple[str, ...]
+    options: Mapping[str, str]
+    rights: tuple[str, ...]
+    problem: str
+
+
+@attrs.frozen(kw_only=True)
+class PluginList(Document):
+    """Which plugins and actions are installed, and what each does (``kai plugins``)."""
+
+    items: tuple[PluginItem, ...]
+
+
+@attrs.frozen(kw_only=True)
+class CheckItem:
+    """One check of ``kai doctor``."""
+
+    code: str
+    title: str
+
+
+@attrs.frozen(kw_only=True)
+class CheckList(Document):
+    """Which checks there are (``kai doctor --list``)."""
+
+    items: tuple[CheckItem, ...]
+
+
+@attrs.frozen(kw_only=True)
+class CodeItem:
+    """One code of ``kai lint``."""
+
+    code: str
+    severity: str
+    title: str
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class CodeList(Document):
+    """What codes of findings mean (``kai lint --explain``)."""
+
+    items: tuple[CodeItem, ...]
+
+
+RESULT_KINDS = (MomentResult, PluginList, CheckList, CodeList)
+
+__all__ = ["RESULT_KINDS"]
