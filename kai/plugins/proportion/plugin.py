@@ -46,14 +46,16 @@ class Proportion:
     """Divide by quota, priority and weight.
 
     ``k`` says how strongly past usage lowers a weight; ``saturation_multiplier`` (1 or more) makes reclaim shyer.
+    ``scaling_namespace`` is where scaling pods are: elsewhere a pod that is labelled like one takes what it asks for.
     """
 
     k: float = attrs.field(default=1.0, validator=ge(0.0))
     saturation_multiplier: float = attrs.field(default=1.0, validator=ge(1.0))
+    scaling_namespace: str = "kai-scale-adjust"
 
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Divide once; the answers hold for the whole cycle, only what queues use moves."""
-        total = cluster_total(session)
+        total = cluster_total(session, self.scaling_namespace)
         requested = queue_requests(session)
         shares = self._divide(session, total, requested)
         judge = Judge(session, self.saturation_multiplier)
@@ -139,10 +141,11 @@ class Proportion:
         )
 
 
-def cluster_total(session: SessionView) -> Float64s:
+def cluster_total(session: SessionView, scaling_namespace: str) -> Float64s:
     """Return float64[3]: what ready nodes can give, less what pods of other schedulers take there, in axis units.
 
-    GPUs that no GPU pod may use, because scheduling is restricted and their node lacks the label, count nothing.
+    GPUs that no GPU pod may use, because scheduling is restricted and their node lacks the label, count nothing. Nor do
+    scaling pods. They are known by their namespace too, since a label alone any user may write.
     """
     nodes = session.facts.nodes
     amounts = nodes.allocatable[nodes.ready].sum(axis=0)
@@ -155,7 +158,10 @@ def cluster_total(session: SessionView) -> Float64s:
     for row in session.pods_of_others().tolist():
         node = int(snapshot.pod_node[row])
         active = node >= 0 and nodes.ready[node] and (ACTIVE_USED >> int(snapshot.pod_status[row])) & 1
-        if active and not snapshot.pod_reservation[row] and snapshot.pods[row].labels.get("app") != SCALING_POD:
+        if not active or snapshot.pod_reservation[row]:
+            continue
+        pod = snapshot.pods[row]
+        if pod.labels.get("app") != SCALING_POD or pod.namespace != scaling_namespace:
             total -= session.requested[snapshot.pod_shape[row]]
     return total
 

@@ -39,8 +39,13 @@ def test_pods_of_other_schedulers_count_where_they_are_on_nodes_that_are_ready()
     assert total(ready, cordoned, pod("theirs-0", on="b", **FOREIGN)) == (8, 6)
     assert total(ready, cordoned, pod("theirs-0", **FOREIGN)) == (8, 6)
     assert total(ready, cordoned, pod("theirs-0", on="a", **FOREIGN)) == (6, 5)
-    helper = pod("scaling-0", on="a", labels={"app": "scaling-pod"}, **FOREIGN)
-    assert total(ready, cordoned, helper) == (8, 6)
+
+
+def test_scaling_pods_take_nothing_and_a_label_alone_makes_none():
+    labelled = pod("scaling-0", on="a", labels={"app": "scaling-pod"}, **FOREIGN)
+    assert total(node("a", allocatable=GPUS), labelled) == (6, 5)
+    labelled["metadata"]["namespace"] = "kai-scale-adjust"
+    assert total(node("a", allocatable=GPUS), labelled) == (8, 6)
 
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios" / "reclaim"
