@@ -30,7 +30,7 @@ from kai.cluster.port import Evict as EvictRequest
 from kai.cluster.raw import line_of, manifest_of, take
 from kai.cluster.shelf import Shelf
 from kai.cluster.store import Watched, WatchedStore
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle
 from kai.engine.profile import Profile
 from kai.framework.decisions import Bind, Evict, Nominate, Recorder

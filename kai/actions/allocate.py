@@ -18,6 +18,7 @@ from kai.engine.fast_path import FastPath
 from kai.engine.heaps import GroupHeap
 from kai.engine.portion import Portion
 from kai.engine.session import Session
+from kai.engine.shortcuts import ALLOCATE
 from kai.model.rows import GroupRows
 
 
@@ -33,7 +34,7 @@ class Allocate:
         waiting = session.waiting_groups()
         self._serve_awaited(session, waiting)
         heap.fill(waiting)
-        turns = FastPath(session, heap, waiting).others() if session.parameters.shortcuts else iter(heap.pop, None)
+        turns = FastPath(session, heap, waiting).others() if session.takes(ALLOCATE) else iter(heap.pop, None)
         for portion in turns:
             session.attend(portion.group)
             if self._try(session, portion) and portion.has_pending():

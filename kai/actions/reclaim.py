@@ -13,7 +13,7 @@ from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.framework.decisions import Cause
 from kai.framework.verdict import Code, Fact, Verdict
-from kai.kernels.standing import keep_queues
+from kai.kernels.group_state import keep_queues
 from kai.model.rows import Bools, Float64s, GroupRow
 
 

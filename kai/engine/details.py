@@ -25,8 +25,8 @@ class Details:
         world = self._world
         placement = int(world.columns.placement[pod])
         if placement == 0:
-            placement = booking.new_placement(world.columns, world.ledger.places)
-            columns.add(world.columns, world.ledger.places.placement + pod, placement)
+            placement = booking.new_placement(world.columns, world.ledger.offsets)
+            columns.add(world.columns, world.ledger.offsets.placement + pod, placement)
         self._chosen[placement] = details
 
     def of(self, pod: int) -> Mapping[str, object]:

@@ -5,9 +5,10 @@ from itertools import accumulate
 
 import numpy as np
 
+from kai.engine.shortcuts import DOMAINS
 from kai.engine.world import World
 from kai.framework.hooks import DomainTree
-from kai.kernels.columns import PODS
+from kai.kernels.columns import PENDING, PODS
 from kai.kernels.domains import DomainTrees
 from kai.kernels.groups import ROOT_AND_LEAF
 from kai.model.rows import Bools, GroupRow, GroupRows, Int64s, PodRow
@@ -66,6 +67,8 @@ def _kinds(world: World, waiting: GroupRows) -> tuple[list[DomainTree], Int64s]:
     """Return the kinds, and int64[G]: which one each group is of, -1 for none."""
     kind = np.full(len(world.snapshot.groups), -1, np.int64)
     kinds: list[DomainTree] = []
+    if not world.takes(DOMAINS):
+        return kinds, kind
     groups = world.facts.groups
     others = waiting[~groups.simple[waiting]]
     roots = groups.first_subgroup[others]
@@ -90,7 +93,7 @@ def _counted_shapes(world: World, kind: Int64s, most: int) -> Int64s:
     facts = world.facts
     if not (kind >= 0).any():
         return np.zeros(0, np.int64)
-    pods = np.flatnonzero((world.columns.status == 0) & (facts.pods.group >= 0))
+    pods = np.flatnonzero((world.columns.status == PENDING) & (facts.pods.group >= 0))
     pods = pods[kind[facts.pods.group[pods]] >= 0]
     shapes, first = np.unique(facts.pods.shape[pods], return_index=True)
     usable = ~world.policy.dynamic[shapes] & _asks(facts.shapes.request[shapes])

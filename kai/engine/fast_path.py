@@ -18,7 +18,7 @@ from kai.framework.decisions import Decision, Nominate
 from kai.framework.verdict import Reason
 from kai.kernels import allocating
 from kai.kernels.allocating import Work
-from kai.kernels.columns import OP_ALLOCATE
+from kai.kernels.columns import OP_ALLOCATE, PENDING
 from kai.kernels.index import ShapeIndex, is_orderly
 from kai.model.rows import Bools, Int64s, PodRow
 
@@ -68,7 +68,7 @@ class FastPath:
             outcome = allocating.allocate_groups(
                 self._facts,
                 session.columns,
-                session.ledger.places,
+                session.ledger.offsets,
                 session.policy.rules,
                 self._free_rules,
                 session.policy.vectors,
@@ -103,7 +103,7 @@ class FastPath:
         columns, facts, groups = session.columns, session.facts, session.facts.groups
         member = np.zeros(len(session.snapshot.groups), np.bool_)
         member[waiting] = groups.simple[waiting]
-        pods = np.flatnonzero((columns.status == 0) & (facts.pods.group >= 0))
+        pods = np.flatnonzero((columns.status == PENDING) & (facts.pods.group >= 0))
         pods = pods[member[facts.pods.group[pods]]]
         pods = pods[~session.policy.dynamic[facts.pods.shape[pods]] | self._alone[pods]]
         shapes, first, counts = np.unique(facts.pods.shape[pods], return_index=True, return_counts=True)

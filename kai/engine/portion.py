@@ -15,8 +15,7 @@ import numpy as np
 from kai.engine.descent import Descent, descend
 from kai.engine.world import World
 from kai.kernels.columns import PENDING, RELEASING
-from kai.kernels.groups import ROOT_AND_LEAF, sum_waiting
-from kai.kernels.order import next_chunk
+from kai.kernels.groups import ROOT_AND_LEAF, next_chunk, sum_waiting
 from kai.model.rows import Float64s, PodRows
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, COUNTED, Status, within
 

@@ -110,7 +110,7 @@ class Statement:
         return place.place_pods(
             world.facts,
             world.columns,
-            self._ledger.places,
+            self._ledger.offsets,
             world.policy.rules,
             world.policy.vectors,
             pods,
@@ -144,7 +144,7 @@ class Statement:
         return place.place_rated(
             world.facts,
             world.columns,
-            self._ledger.places,
+            self._ledger.offsets,
             world.policy.rules,
             world.policy.vectors,
             pod,
@@ -208,8 +208,8 @@ class Statement:
     def _put_on_devices(self, pod: int, node: int, *, promise: bool, keep: bool) -> bool:
         world = self._world
         if promise and not keep:
-            return place.put_anew(world.facts, world.columns, self._ledger.places, world.policy.rules, pod, node)
-        return place.put(world.facts, world.columns, self._ledger.places, world.policy.rules, pod, node, promise)
+            return place.put_anew(world.facts, world.columns, self._ledger.offsets, world.policy.rules, pod, node)
+        return place.put(world.facts, world.columns, self._ledger.offsets, world.policy.rules, pod, node, promise)
 
     def _apply(self, pod: int, sign: int, *, lasting: bool) -> None:
         """Add (or take away) what the placement of ``pod`` does to plugins' columns."""

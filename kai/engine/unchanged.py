@@ -13,6 +13,7 @@ from kai.engine.budget import Budget, Grant
 from kai.engine.profile import Profile
 from kai.engine.report import CycleReport
 from kai.engine.session import Session
+from kai.engine.shortcuts import UNCHANGED, takes
 from kai.state.snapshot import Snapshot
 
 _NAME = "cycles at rest"
@@ -29,7 +30,7 @@ class _AtRest:
 
 def report_at_rest(snapshot: Snapshot, profile: Profile) -> CycleReport | None:
     """Return the report of an earlier cycle if this one would only repeat it, else None. Cost: a few comparisons."""
-    if snapshot.awaited:
+    if snapshot.awaited or not takes(profile.parameters, UNCHANGED):
         return None
     known = _known(snapshot).get(_turn_of(snapshot))
     if known is None or known.content is not snapshot.lineage.content or known.profile is not profile:

@@ -13,6 +13,7 @@ import numpy as np
 from kai.engine.clock import Clock
 from kai.engine.opened import Opened
 from kai.engine.policy import Policy, by_placement, checked_mask, checked_scores
+from kai.engine.shortcuts import ONE_ANSWER, RATED, Shortcut, takes
 from kai.framework.parameters import Parameters
 from kai.kernels import booking, score
 from kai.kernels.columns import Columns, Facts
@@ -77,11 +78,13 @@ class World:
 
     def engine_column(self, name: str) -> Tracked:
         """Return a column of the engine by name, as a target of effects."""
-        return Tracked(np.zeros(0, np.int64), offset=getattr(self.base.layout.places, name))
+        return Tracked(np.zeros(0, np.int64), offset=getattr(self.base.layout.offsets, name))
 
     def adopt(self, plugins: Sequence[Opened]) -> None:
         """Fold what ``plugins`` answered into one policy, and open the ledger. Cost: O(arena + plugins)."""
         policy = self.policy = Policy(plugins, self.facts)
+        policy.single &= self.takes(ONE_ANSWER)
+        policy.scored &= self.takes(RATED)
         self._adopt_shares(policy)
         self._order_pods(policy)
         base = self.base
@@ -130,6 +133,10 @@ class World:
         Base.leave_arena(arena, memory)
 
     # ------------------------------------------------------------------ what there is
+
+    def takes(self, shortcut: Shortcut) -> bool:
+        """Say whether ``shortcut`` is on in this cycle."""
+        return takes(self.parameters, shortcut)
 
     @property
     def columns(self) -> Columns:

@@ -19,11 +19,20 @@ from kai.engine.session import Session
 from kai.explain import messages
 from kai.explain.declared import Declared, gate_text, missing_queue
 from kai.explain.empty_nodes import EmptyNodes
-from kai.explain.phrases import Words, alternatives, counted, listed, number, plain, quantity
+from kai.explain.phrases import Words, alternatives, counted, listed, plain, quantity
+from kai.explain.recorded import (
+    bounds,
+    held_text,
+    lacking_of,
+    least_pods,
+    missing_topology,
+    no_room,
+    refusal_words,
+    share_text,
+)
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import Dependence
-from kai.framework.verdict import Code, Histogram, Reason
-from kai.kernels import fit
+from kai.framework.verdict import Code, Reason
 from kai.model.axis import CPU, GPU, MEMORY
 from kai.model.podgroup import PodGroup
 from kai.model.rows import Bools, GroupRow, PodRow, SubGroupRow
@@ -81,17 +90,17 @@ class Teller:
             yield Words(Code.HELD_FOR_LEAVING, held_text(held))
         if not waiting:
             return
-        if missing := list(_missing_topology(record.reasons)):
+        if missing := list(missing_topology(record.reasons)):
             yield from missing
         elif not held:
             yield from self._impossible(group, pods)
         if later := [reason for reason in record.reasons if reason.code is Code.WAITS_FOR_TURN]:
             yield Words(Code.WAITS_FOR_TURN, messages.reason_text(later[0]), later[0].facts)
             return
-        yield from _bounds(record.reasons)
+        yield from bounds(record.reasons)
         yield from self._matches(waiting, record)
         yield from self._unscored(waiting)
-        yield from _no_room(record, facts)
+        yield from no_room(record, facts)
         yield from self._forbidden(record, facts, waiting)
         yield from self._others(record, waiting)
 
@@ -180,7 +189,7 @@ class Teller:
         for reason in record.reasons:
             refusals = reason.facts.get("refusals")
             if isinstance(refusals, tuple) and refusals:
-                yield _refused([each for each in refusals if isinstance(each, Reason)])
+                yield refusal_words([each for each in refusals if isinstance(each, Reason)])
         for pod in waiting:
             accepted, refused = self._static(pod)
             if not accepted.any():
@@ -283,7 +292,7 @@ class Teller:
         gpus = int(request[GPU])
         if not record.reasons and not record.notes:
             yield Words("NotTried", "no action has tried it in this cycle")
-        elif (lacking := _lacking(record)).keys() - {"GPUs"}:
+        elif (lacking := lacking_of(record)).keys() - {"GPUs"}:
             counts = ", ".join(f"{count} {'lacks' if count == 1 else 'lack'} {name}" for name, count in lacking.items())
             yield Words("NoRoom", f"no node that it may use has all that it asks for: {counts}", {"lacking": lacking})
         elif gpus:
@@ -296,110 +305,3 @@ class Teller:
 
 
 # ------------------------------------------------------------------------------------------------------------- records
-
-
-def _missing_topology(reasons: Sequence[Reason]) -> Iterator[Words]:
-    """Yield the topology, or the level of one, that the group asks for and that does not exist."""
-    for reason in reasons:
-        words, missing = messages.own_words(reason), reason.facts.get("missing")
-        if words is None or missing is None:
-            continue
-        text = (words.plain or words.text)(reason.facts)
-        text = f"{text[0].lower()}{text[1:]}"
-        if missing == "topology":
-            yield Words("TopologyMissing", text, reason.facts)
-        else:
-            yield Words("TopologyLevelMissing", text, reason.facts)
-
-
-def _refused(refusals: Sequence[Reason]) -> Words:
-    """Return what each plugin has against the pod, wherever it would be put."""
-    texts = [f"{each.facts.get('rule', each.code)}: {str(each.facts.get('text', '')).rstrip('.')}" for each in refusals]
-    plugins = tuple(str(each.facts.get("rule", each.code)) for each in refusals)
-    return Words(Code.POD_REFUSED, f"its pod is refused by {'; by '.join(texts)}", {"plugins": plugins})
-
-
-def share_text(numbers: Mapping[str, Any]) -> str:
-    """Return why a queue may take nothing from others: what it would use, and what its share is."""
-    queue, resource = numbers["queue"], numbers["resource"]
-    would, share = numbers["used"] + numbers["requested"], numbers["fair_share"]
-    pods = numbers["pods"]
-    what = f"with {'one more pod' if pods == 1 else f'{pods} more pods'}" if numbers["more"] else "with this job"
-    if would <= share:
-        return (
-            f"queue {queue} could not take from others when it was tried; its fair share is {quantity(share, resource)}"
-        )
-    return (
-        f"{what} queue {queue} would use {quantity(would, resource)}, more than its fair share of "
-        f"{quantity(share, resource)}, so it may take none from others"
-    )
-
-
-def _bounds(reasons: Sequence[Reason]) -> Iterator[Words]:
-    """Yield limits and quotas."""
-    for code in (Code.OVER_LIMIT, Code.OVER_QUOTA):
-        for reason in reasons:
-            if reason.code is code:
-                yield Words(code, bound_text(reason), reason.facts)
-
-
-def bound_text(reason: Reason) -> str:
-    """Return which limit or quota a queue would pass."""
-    resource = str(reason.facts["resource"])
-    bound, used, requested = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
-    queue, would = reason.facts["queue"], quantity(round(used + requested), resource)
-    most = quantity(round(bound), resource)
-    if reason.code is Code.OVER_LIMIT:
-        return f"queue {queue} may not use more than {most}, and this job would make it {would}"
-    return f"non-preemptible pods of {queue} may use {most}, and this job would make it {would}"
-
-
-_LACKED = {"": "places for pods", "pods": "places for pods", "cpu": "CPU", "gpu": "GPUs", "gpu-memory": "GPU memory"}
-
-
-def _lacking(record: GroupRecord) -> Mapping[str, int]:
-    """Return how many nodes lack what for the first pod that none takes, as far as amounts are concerned."""
-    found = next((each.facts["histogram"] for each in record.reasons if "histogram" in each.facts), None)
-    out: dict[str, int] = {}
-    for count, reason in found.counts if isinstance(found, Histogram) else ():
-        if reason.code >= fit.SHORT_OF or reason.code == fit.REFUSED_PODS:
-            name = _LACKED.get(reason.subject, reason.subject)
-            out[name] = out.get(name, 0) + count
-    return out
-
-
-def _no_room(record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
-    """Yield what plugins say, and what the whole gang does not find."""
-    for reason in record.reasons:
-        words = messages.own_words(reason)
-        if words is not None and "missing" not in reason.facts:
-            yield Words(words.plain_code or words.code, (words.plain or words.text)(reason.facts), reason.facts)
-    needed = least_pods(facts)
-    for reason in record.reasons:
-        if reason.code is Code.NO_NODE and reason.facts.get("gang") and not reason.facts.get("satisfied"):
-            placed = reason.facts.get("placed", 0)
-            fit = {0: "none fits", 1: "only 1 fits"}.get(int(number(placed)), f"only {placed} fit")
-            least, whose = needed, f"its {needed} pods"
-            if reason.facts.get("extra"):
-                least = int(number(reason.facts.get("minimum")))
-                whose = f"the {least} pods of its sub-group {reason.facts.get('subgroup')}"
-            text = f"{whose} must start together, and {fit} now"
-            yield Words("GangDoesNotFit", text, {**reason.facts, "needed": least})
-
-
-def least_pods(facts: PodGroup) -> int:
-    """Return how many pods must start together: over all leaves, or over the fewest that the tree asks for."""
-    minimum = {at: subgroup.minimum or 0 for at, subgroup in enumerate(facts.subgroups) if subgroup.leaf}
-    below: dict[int, list[int]] = {}
-    for at in reversed(range(len(facts.subgroups))):  # children before their parents
-        subgroup = facts.subgroups[at]
-        if not subgroup.leaf:
-            fewest = sorted(below.pop(at, ()))
-            minimum[at] = sum(fewest if subgroup.minimum is None else fewest[: subgroup.minimum])
-        below.setdefault(subgroup.parent, []).append(minimum[at])
-    return minimum.get(0, 0)
-
-
-def held_text(nodes: Sequence[str]) -> str:
-    """Return where a group is going to start."""
-    return f"its place on {listed(nodes)} is being vacated by pods that are terminating"

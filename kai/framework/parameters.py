@@ -51,3 +51,5 @@ class Parameters:
     """How long searches for victims may take, in seconds; 0 is unlimited."""
     shortcuts: bool = True
     """Whether the kernels' whole-phase loops are used; without them all is decided the long way, but the same."""
+    without: tuple[str, ...] = ()
+    """Shortcuts that are left out one by one, by the names in ``docs/design/0013-shortcuts.md``."""

@@ -19,14 +19,14 @@ from kai.kernels.columns import (
     PIPELINED,
     Columns,
     Facts,
-    Places,
+    Offsets,
     undo_to,
 )
 from kai.kernels.domains import DomainTrees, place_in_domain
 from kai.kernels.fit import ACCEPTED, Rules, Vectors, gpu_on_node, over_capacity
-from kai.kernels.groups import elastic_state
+from kai.kernels.groups import elastic_state, next_chunk
 from kai.kernels.index import ShapeIndex, best, drop, refresh
-from kai.kernels.order import Heap, next_chunk, pop_steady, push
+from kai.kernels.order import Heap, pop_steady, push
 from kai.kernels.place import put
 from kai.kernels.struct import Bools, Float64Table, Int64s, Int64Table, Struct
 
@@ -62,7 +62,7 @@ def _class_of(facts: Facts, shape: int, group: int) -> int:
 def _place(
     facts: Facts,
     columns: Columns,
-    places: Places,
+    offsets: Offsets,
     rules: Rules,
     free_rules: Rules,
     vectors: Vectors,
@@ -84,7 +84,7 @@ def _place(
             cpu, memory = facts.shapes.request[shape, CPU], facts.shapes.request[shape, MEMORY]
             gpu = gpu_on_node(facts, shape, node)
             fits = over_capacity(facts, columns, group, float(cpu), float(memory), float(gpu), False) == ACCEPTED
-        if fits and put(facts, columns, places, rules, pod, node, False):
+        if fits and put(facts, columns, offsets, rules, pod, node, False):
             placed = True
             break
         drop(index, shape, node)
@@ -95,18 +95,20 @@ def _place(
 
 
 @inner
-def _promise_all(facts: Facts, columns: Columns, places: Places) -> None:
+def _promise_all(facts: Facts, columns: Columns, offsets: Offsets) -> None:
     """Turn the allocations of the open statement into promises."""
     for at in range(columns.counters[0]):
         pod = columns.operations[at, 1]
         if columns.operations[at, 0] == OP_ALLOCATE and columns.status[pod] == ALLOCATED:
             node, placement = columns.node[pod], columns.placement[pod]
-            unallocate(facts, columns, places, pod)
-            pipeline(facts, columns, places, pod, node, placement, False)
+            unallocate(facts, columns, offsets, pod)
+            pipeline(facts, columns, offsets, pod, node, placement, False)
 
 
 @inner
-def _commit(facts: Facts, columns: Columns, places: Places, work: Work, group: int, waits: bool, started: bool) -> None:
+def _commit(
+    facts: Facts, columns: Columns, offsets: Offsets, work: Work, group: int, waits: bool, started: bool
+) -> None:
     """Make the open statement final and write down what it decided."""
     statement = work.state[STATEMENTS]
     for at in range(columns.counters[0]):
@@ -115,7 +117,7 @@ def _commit(facts: Facts, columns: Columns, places: Places, work: Work, group: i
         if not bound and not (kind == OP_PIPELINE and columns.status[pod] == PIPELINED):
             continue
         if bound:
-            set_status(facts, columns, places, pod, BINDING)
+            set_status(facts, columns, offsets, pod, BINDING)
         columns.virtual[pod] = 0
         row = work.state[DECISIONS]
         work.decided[row, 0] = kind
@@ -212,7 +214,7 @@ def _sum(facts: Facts, work: Work, first: int, count: int) -> tuple[bool, float,
 def allocate_groups(
     facts: Facts,
     columns: Columns,
-    places: Places,
+    offsets: Offsets,
     rules: Rules,
     free_rules: Rules,
     vectors: Vectors,
@@ -262,8 +264,8 @@ def allocate_groups(
         started = columns.counted[group] > 0
         if kind >= 0:
             mark, pods = columns.cursor[0], work.chunk[:count]
-            if place_in_domain(facts, columns, places, rules, vectors, trees, kind, leaf, pods) < count:
-                undo_to(facts, columns, places, mark)
+            if place_in_domain(facts, columns, offsets, rules, vectors, trees, kind, leaf, pods) < count:
+                undo_to(facts, columns, offsets, mark)
                 return NOT_PLAIN
         else:
             if _is_known(work, alike, 0):
@@ -271,7 +273,7 @@ def allocate_groups(
                 continue
             placed = 0
             while placed < count and _place(
-                facts, columns, places, rules, free_rules, vectors, index, work.chunk[placed], group
+                facts, columns, offsets, rules, free_rules, vectors, index, work.chunk[placed], group
             ):
                 placed += 1
             if placed < count:
@@ -281,8 +283,8 @@ def allocate_groups(
         promised = columns.pipelined[leaf]
         waits = promised > 0 and columns.active[leaf] - promised < facts.groups.minimum[leaf]
         if waits:
-            _promise_all(facts, columns, places)
-        _commit(facts, columns, places, work, group, waits, started)
+            _promise_all(facts, columns, offsets)
+        _commit(facts, columns, offsets, work, group, waits, started)
         if columns.pending[leaf] > 0:
             _describe(facts, columns, rules, heap, work, group)
             push(facts, columns, rules, heap, group)

@@ -30,7 +30,7 @@ from kai.kernels.columns import (
     SHARED_RESOURCES,
     Columns,
     Facts,
-    Places,
+    Offsets,
     add,
     touch,
 )
@@ -105,32 +105,32 @@ def _devices_spoken_for(facts: Facts, columns: Columns, node: int) -> int:
 
 
 @inner
-def book_slot(facts: Facts, columns: Columns, places: Places, node: int, slot: int, status: int, memory: int) -> None:
+def book_slot(facts: Facts, columns: Columns, offsets: Offsets, node: int, slot: int, status: int, memory: int) -> None:
     """Put so much memory of a pod with ``status`` on a shared device, and what that means for whole devices."""
     width = columns.idle.shape[1]
-    idle = places.idle + node * width + GPU
-    releasing = places.releasing + node * width + GPU
+    idle = offsets.idle + node * width + GPU
+    releasing = offsets.releasing + node * width + GPU
     count = facts.nodes.gpu_count[node]
-    add(columns, places.slot_used + slot, memory)
+    add(columns, offsets.slot_used + slot, memory)
     used = columns.slot_used[slot]
     if status == RELEASING:
-        add(columns, places.slot_releasing + slot, memory)
-        add(columns, places.slot_allocated + slot, memory)
-        add(columns, places.slot_known + slot, 1)
+        add(columns, offsets.slot_releasing + slot, memory)
+        add(columns, offsets.slot_allocated + slot, memory)
+        add(columns, offsets.slot_known + slot, 1)
         if used == columns.slot_releasing[slot]:
             if columns.slot_marked[slot] == 0:
                 add(columns, releasing, GPU_UNIT)
-                add(columns, places.slot_marked + slot, 1)
+                add(columns, offsets.slot_marked + slot, 1)
             if count < _devices_spoken_for(facts, columns, node):
                 add(columns, idle, -GPU_UNIT)
     elif status == PIPELINED:
         before = columns.slot_releasing[slot]
-        add(columns, places.slot_releasing + slot, -memory)
+        add(columns, offsets.slot_releasing + slot, -memory)
         if used - memory == before:
             add(columns, releasing, -GPU_UNIT)
     else:
-        add(columns, places.slot_allocated + slot, memory)
-        add(columns, places.slot_known + slot, 1)
+        add(columns, offsets.slot_allocated + slot, memory)
+        add(columns, offsets.slot_known + slot, 1)
         if columns.slot_allocated[slot] <= memory and count < _devices_spoken_for(facts, columns, node):
             add(columns, idle, -GPU_UNIT)
             if used > memory:
@@ -138,45 +138,45 @@ def book_slot(facts: Facts, columns: Columns, places: Places, node: int, slot: i
                 add(columns, releasing, GPU_UNIT)
         if columns.slot_marked[slot] > 0:
             add(columns, releasing, -GPU_UNIT)
-            add(columns, places.slot_marked + slot, -1)
+            add(columns, offsets.slot_marked + slot, -1)
 
 
 @inner
 def _unbook_slot(
-    facts: Facts, columns: Columns, places: Places, node: int, slot: int, status: int, memory: int
+    facts: Facts, columns: Columns, offsets: Offsets, node: int, slot: int, status: int, memory: int
 ) -> None:
     width = columns.idle.shape[1]
-    idle = places.idle + node * width + GPU
-    releasing = places.releasing + node * width + GPU
+    idle = offsets.idle + node * width + GPU
+    releasing = offsets.releasing + node * width + GPU
     count = facts.nodes.gpu_count[node]
-    add(columns, places.slot_used + slot, -memory)
+    add(columns, offsets.slot_used + slot, -memory)
     used = columns.slot_used[slot]
     if status == RELEASING:
-        add(columns, places.slot_releasing + slot, -memory)
-        add(columns, places.slot_allocated + slot, -memory)
+        add(columns, offsets.slot_releasing + slot, -memory)
+        add(columns, offsets.slot_allocated + slot, -memory)
         if used <= 0:
             if count >= _devices_spoken_for(facts, columns, node):
                 add(columns, idle, GPU_UNIT)
             if columns.slot_marked[slot] > 0:
                 add(columns, releasing, -GPU_UNIT)
-                add(columns, places.slot_marked + slot, -1)
+                add(columns, offsets.slot_marked + slot, -1)
     elif status == PIPELINED:
         before = columns.slot_releasing[slot]
-        add(columns, places.slot_releasing + slot, memory)
+        add(columns, offsets.slot_releasing + slot, memory)
         if used + memory == before or (used == 0 and columns.slot_releasing[slot] == 0):
             add(columns, releasing, GPU_UNIT)
     else:
-        add(columns, places.slot_allocated + slot, -memory)
+        add(columns, offsets.slot_allocated + slot, -memory)
         if used <= 0 and count >= _devices_spoken_for(facts, columns, node):
             add(columns, idle, GPU_UNIT)
         if used > 0 and columns.slot_releasing[slot] == used and columns.slot_marked[slot] == 0:
             add(columns, releasing, GPU_UNIT)
-            add(columns, places.slot_marked + slot, 1)
+            add(columns, offsets.slot_marked + slot, 1)
 
 
 @inner
 def book(
-    facts: Facts, columns: Columns, places: Places, pod: int, node: int, status: int, placement: int, sign: int
+    facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int, status: int, placement: int, sign: int
 ) -> None:
     """Put a pod with ``status`` on ``node`` (sign 1) or take that very booking away (sign -1).
 
@@ -194,26 +194,26 @@ def book(
         if resource == GPU and (shared or facts.pods.reservation[pod]):
             continue
         cell = node * width + resource
-        add(columns, places.used + cell, amount)
+        add(columns, offsets.used + cell, amount)
         if status == PIPELINED:
-            add(columns, places.releasing + cell, -amount)
+            add(columns, offsets.releasing + cell, -amount)
         else:
-            add(columns, places.idle + cell, -amount)
+            add(columns, offsets.idle + cell, -amount)
             if status == RELEASING:
-                add(columns, places.releasing + cell, amount)
+                add(columns, offsets.releasing + cell, amount)
     if shared:
         memory = device_memory(facts, shape, node)
         for device in range(columns.placement_slots.shape[1]):
             slot = columns.placement_slots[placement, device]
             if slot >= 0:
                 if sign > 0:
-                    book_slot(facts, columns, places, node, slot, status, memory)
+                    book_slot(facts, columns, offsets, node, slot, status, memory)
                 else:
-                    _unbook_slot(facts, columns, places, node, slot, status, memory)
+                    _unbook_slot(facts, columns, offsets, node, slot, status, memory)
 
 
 @inner
-def charge(facts: Facts, columns: Columns, places: Places, pod: int, node: int, sign: int) -> None:
+def charge(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int, sign: int) -> None:
     """Add (or subtract) what a pod on ``node`` counts for to its queue and every queue above it."""
     group = facts.pods.group[pod]
     if group < 0:
@@ -225,50 +225,50 @@ def charge(facts: Facts, columns: Columns, places: Places, pod: int, node: int, 
     queue = facts.groups.queue[group]
     while queue >= 0:
         cell = queue * SHARED_RESOURCES
-        add(columns, places.queue_used + cell + CPU, cpu)
-        add(columns, places.queue_used + cell + MEMORY, memory)
-        add(columns, places.queue_used + cell + GPU, gpu)
+        add(columns, offsets.queue_used + cell + CPU, cpu)
+        add(columns, offsets.queue_used + cell + MEMORY, memory)
+        add(columns, offsets.queue_used + cell + GPU, gpu)
         if not facts.groups.preemptible[group]:
-            add(columns, places.queue_fixed + cell + CPU, cpu)
-            add(columns, places.queue_fixed + cell + MEMORY, memory)
-            add(columns, places.queue_fixed + cell + GPU, gpu)
+            add(columns, offsets.queue_fixed + cell + CPU, cpu)
+            add(columns, offsets.queue_fixed + cell + MEMORY, memory)
+            add(columns, offsets.queue_fixed + cell + GPU, gpu)
         queue = facts.queues.parent[queue]
 
 
 @kernel
-def set_status(facts: Facts, columns: Columns, places: Places, pod: int, status: int) -> None:
+def set_status(facts: Facts, columns: Columns, offsets: Offsets, pod: int, status: int) -> None:
     """Give a pod a status and keep the counts of its leaf and group in step."""
     before = columns.status[pod]
     if before == status:
         return
-    add(columns, places.status + pod, status - before)
+    add(columns, offsets.status + pod, status - before)
     group = facts.pods.group[pod]
     if group < 0:
         return
     columns.epoch[group] += 1
-    add(columns, places.counted + group, (COUNTED >> status & 1) - (COUNTED >> before & 1))
+    add(columns, offsets.counted + group, (COUNTED >> status & 1) - (COUNTED >> before & 1))
     leaf = facts.pods.leaf[pod]
     if leaf >= 0:
-        add(columns, places.active + leaf, (ACTIVE_ALLOCATED >> status & 1) - (ACTIVE_ALLOCATED >> before & 1))
-        add(columns, places.occupying + leaf, (ACTIVE_USED >> status & 1) - (ACTIVE_USED >> before & 1))
-        add(columns, places.pending + leaf, int(status == PENDING) - int(before == PENDING))
-        add(columns, places.pipelined + leaf, int(status == PIPELINED) - int(before == PIPELINED))
+        add(columns, offsets.active + leaf, (ACTIVE_ALLOCATED >> status & 1) - (ACTIVE_ALLOCATED >> before & 1))
+        add(columns, offsets.occupying + leaf, (ACTIVE_USED >> status & 1) - (ACTIVE_USED >> before & 1))
+        add(columns, offsets.pending + leaf, int(status == PENDING) - int(before == PENDING))
+        add(columns, offsets.pipelined + leaf, int(status == PIPELINED) - int(before == PIPELINED))
 
 
 @inner
-def _move(columns: Columns, places: Places, pod: int, node: int, placement: int) -> None:
-    add(columns, places.node + pod, node - columns.node[pod])
-    add(columns, places.placement + pod, placement - columns.placement[pod])
+def _move(columns: Columns, offsets: Offsets, pod: int, node: int, placement: int) -> None:
+    add(columns, offsets.node + pod, node - columns.node[pod])
+    add(columns, offsets.placement + pod, placement - columns.placement[pod])
 
 
 @inner
-def _log(columns: Columns, places: Places, kind: int, pod: int) -> None:
+def _log(columns: Columns, offsets: Offsets, kind: int, pod: int) -> None:
     at = columns.counters[0]
     if at >= columns.operations.shape[0]:
         raise OverflowError("operation log full")
     columns.operations[at, 0] = kind
     columns.operations[at, 1] = pod
-    add(columns, places.counters, 1)
+    add(columns, offsets.counters, 1)
 
 
 @inner
@@ -283,57 +283,57 @@ def has_copy(columns: Columns, pod: int, node: int) -> bool:
 
 
 @kernel
-def allocate(facts: Facts, columns: Columns, places: Places, pod: int, node: int, placement: int) -> None:
+def allocate(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int, placement: int) -> None:
     """Give a pending pod idle resources of ``node``."""
-    book(facts, columns, places, pod, node, ALLOCATED, placement, 1)
-    _move(columns, places, pod, node, placement)
-    set_status(facts, columns, places, pod, ALLOCATED)
-    charge(facts, columns, places, pod, node, 1)
-    _log(columns, places, OP_ALLOCATE, pod)
+    book(facts, columns, offsets, pod, node, ALLOCATED, placement, 1)
+    _move(columns, offsets, pod, node, placement)
+    set_status(facts, columns, offsets, pod, ALLOCATED)
+    charge(facts, columns, offsets, pod, node, 1)
+    _log(columns, offsets, OP_ALLOCATE, pod)
 
 
 @kernel
-def unallocate(facts: Facts, columns: Columns, places: Places, pod: int) -> None:
+def unallocate(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> None:
     """Take an allocated pod off its node again; it is pending afterwards and keeps no trace of the place."""
     node = columns.node[pod]
-    charge(facts, columns, places, pod, node, -1)
-    book(facts, columns, places, pod, node, ALLOCATED, columns.placement[pod], -1)
-    set_status(facts, columns, places, pod, PENDING)
-    _move(columns, places, pod, -1, 0)
+    charge(facts, columns, offsets, pod, node, -1)
+    book(facts, columns, offsets, pod, node, ALLOCATED, columns.placement[pod], -1)
+    set_status(facts, columns, offsets, pod, PENDING)
+    _move(columns, offsets, pod, -1, 0)
 
 
 @kernel
-def evict(facts: Facts, columns: Columns, places: Places, pod: int) -> None:
+def evict(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> None:
     """Release the resources of a pod that has a place."""
     node = columns.node[pod]
     status = columns.status[pod]
     placement = columns.placement[pod]
-    add(columns, places.evicted_status + pod, status + 1 - columns.evicted_status[pod])
-    add(columns, places.evicted_node + pod, node - columns.evicted_node[pod])
-    add(columns, places.evicted_placement + pod, placement - columns.evicted_placement[pod])
+    add(columns, offsets.evicted_status + pod, status + 1 - columns.evicted_status[pod])
+    add(columns, offsets.evicted_node + pod, node - columns.evicted_node[pod])
+    add(columns, offsets.evicted_placement + pod, placement - columns.evicted_placement[pod])
     if node >= 0:
-        book(facts, columns, places, pod, node, status, placement, -1)
-        book(facts, columns, places, pod, node, RELEASING, placement, 1)
-    charge(facts, columns, places, pod, node, -1)
-    set_status(facts, columns, places, pod, RELEASING)
-    add(columns, places.virtual + pod, 1 - columns.virtual[pod])
-    _log(columns, places, OP_EVICT, pod)
+        book(facts, columns, offsets, pod, node, status, placement, -1)
+        book(facts, columns, offsets, pod, node, RELEASING, placement, 1)
+    charge(facts, columns, offsets, pod, node, -1)
+    set_status(facts, columns, offsets, pod, RELEASING)
+    add(columns, offsets.virtual + pod, 1 - columns.virtual[pod])
+    _log(columns, offsets, OP_EVICT, pod)
 
 
 @kernel
-def unevict(facts: Facts, columns: Columns, places: Places, pod: int) -> None:
+def unevict(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> None:
     """Take back the eviction of a pod by the open statement, wherever in the statement it happened."""
     status = columns.evicted_status[pod] - 1
     node = columns.evicted_node[pod]
     placement = columns.evicted_placement[pod]
     if node >= 0:
-        book(facts, columns, places, pod, node, RELEASING, placement, -1)
-        book(facts, columns, places, pod, node, status, placement, 1)
-    _move(columns, places, pod, node, placement)
-    set_status(facts, columns, places, pod, status)
-    add(columns, places.virtual + pod, -columns.virtual[pod])
-    add(columns, places.evicted_status + pod, -columns.evicted_status[pod])
-    charge(facts, columns, places, pod, node, 1)
+        book(facts, columns, offsets, pod, node, RELEASING, placement, -1)
+        book(facts, columns, offsets, pod, node, status, placement, 1)
+    _move(columns, offsets, pod, node, placement)
+    set_status(facts, columns, offsets, pod, status)
+    add(columns, offsets.virtual + pod, -columns.virtual[pod])
+    add(columns, offsets.evicted_status + pod, -columns.evicted_status[pod])
+    charge(facts, columns, offsets, pod, node, 1)
 
 
 @inner
@@ -345,7 +345,7 @@ def _same_slots(columns: Columns, left: int, right: int) -> bool:
 
 
 @kernel
-def pipeline(facts: Facts, columns: Columns, places: Places, pod: int, node: int, placement: int, keep: bool) -> None:
+def pipeline(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int, placement: int, keep: bool) -> None:
     """Promise a pod the resources of ``node``, idle or being released.
 
     ``keep``: a victim put back where it was evicted from keeps its place, unless its devices changed. Then both
@@ -354,37 +354,37 @@ def pipeline(facts: Facts, columns: Columns, places: Places, pod: int, node: int
     if keep and columns.evicted_status[pod] > 0 and has_copy(columns, pod, node):
         changed = placement > 0 and not _same_slots(columns, placement, columns.evicted_placement[pod])
         if not (changed and columns.evicted_node[pod] == node):
-            unevict(facts, columns, places, pod)
+            unevict(facts, columns, offsets, pod)
             return
     if columns.status[pod] == RELEASING:
         for copy in range(columns.left.shape[1]):
             if columns.left[pod, copy] == 0:
-                add(columns, places.left + pod * columns.left.shape[1] + copy, columns.node[pod] + 1)
+                add(columns, offsets.left + pod * columns.left.shape[1] + copy, columns.node[pod] + 1)
                 break
-    book(facts, columns, places, pod, node, PIPELINED, placement, 1)
-    _move(columns, places, pod, node, placement)
-    set_status(facts, columns, places, pod, PIPELINED)
-    add(columns, places.virtual + pod, 1 - columns.virtual[pod])
-    charge(facts, columns, places, pod, node, 1)
-    _log(columns, places, OP_PIPELINE, pod)
+    book(facts, columns, offsets, pod, node, PIPELINED, placement, 1)
+    _move(columns, offsets, pod, node, placement)
+    set_status(facts, columns, offsets, pod, PIPELINED)
+    add(columns, offsets.virtual + pod, 1 - columns.virtual[pod])
+    charge(facts, columns, offsets, pod, node, 1)
+    _log(columns, offsets, OP_PIPELINE, pod)
 
 
 @kernel
-def settle(facts: Facts, columns: Columns, places: Places) -> None:
+def settle(facts: Facts, columns: Columns, offsets: Offsets) -> None:
     """Take what the open statement allocated as being bound from now on."""
     for at in range(columns.counters[0]):
         pod = columns.operations[at, 1]
         if columns.operations[at, 0] == OP_ALLOCATE and columns.status[pod] == ALLOCATED:
-            set_status(facts, columns, places, pod, BINDING)
+            set_status(facts, columns, offsets, pod, BINDING)
 
 
 @kernel
-def new_placement(columns: Columns, places: Places) -> int:
+def new_placement(columns: Columns, offsets: Offsets) -> int:
     """Return a fresh row of the placement table, all slots empty."""
     row = columns.counters[1] + 1
     if row >= columns.placement_slots.shape[0]:
         raise OverflowError("placement table full")
-    add(columns, places.counters + 1, 1)
+    add(columns, offsets.counters + 1, 1)
     for device in range(columns.placement_slots.shape[1]):
         columns.placement_slots[row, device] = -1
     return row

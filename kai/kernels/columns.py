@@ -1,8 +1,9 @@
-"""What kernels see of a session: facts that never change, columns that do, and the one write.
+"""What kernels see of a session: tables of facts, columns that change, and the one write.
 
-``Facts`` are read-only tables, ``Columns`` are views into one flat arena of int64, ``Places`` says where each column
-begins in it. The only way to change a column is ``add``: it records (offset, delta) in a journal, so that undoing is
-subtraction and exact.
+``Facts`` are tables that placing a pod does not change; what plugins answer about a shape (``mask``, ``score``,
+``credit``) is filled in when it is first asked for. ``Columns`` are views into one flat arena of int64, ``Offsets``
+says where each column begins in it. The only way to change a column is ``add``: it records (offset, delta) in a
+journal, so that undoing is subtraction and exact.
 
 Shapes in this package: N nodes, R resources, S slots, K shapes, P pods, G groups, B sub-groups, Q queues.
 """
@@ -146,7 +147,7 @@ class Columns(Struct):
     touches: Int64s  # [1] how many were ever written to the ring
 
 
-class Places(Struct):
+class Offsets(Struct):
     """Offset of each column in the arena."""
 
     idle: int
@@ -201,34 +202,34 @@ def touch(columns: Columns, node: int) -> None:
 
 
 @inner
-def _node_of(facts: Facts, columns: Columns, places: Places, offset: int) -> int:
+def _node_of(facts: Facts, columns: Columns, offsets: Offsets, offset: int) -> int:
     """Return the node that a cell of the arena belongs to, -1 for cells of queues, pods and groups."""
-    if offset >= places.queue_used:
+    if offset >= offsets.queue_used:
         return -1
-    if offset < places.slot_used:
+    if offset < offsets.slot_used:
         return offset // columns.idle.shape[1] % columns.idle.shape[0]
-    slot = (offset - places.slot_used) % columns.slot_used.shape[0]
+    slot = (offset - offsets.slot_used) % columns.slot_used.shape[0]
     return np.searchsorted(facts.nodes.slot_start, slot, side="right") - 1
 
 
 @kernel
-def undo_to(facts: Facts, columns: Columns, places: Places, mark: int) -> None:
+def undo_to(facts: Facts, columns: Columns, offsets: Offsets, mark: int) -> None:
     """Take back every write after ``mark``, newest first.
 
     Holds: the arena is byte for byte what it was when the journal had ``mark`` entries. Groups whose pods changed
         status get a new epoch, because what was remembered about them in between is no longer true.
     """
-    last_status = places.status + facts.pods.group.shape[0]
+    last_status = offsets.status + facts.pods.group.shape[0]
     last = -1
     for at in range(columns.cursor[0] - 1, mark - 1, -1):
         offset = columns.journal[at, 0]
         columns.arena[offset] -= columns.journal[at, 1]
-        node = _node_of(facts, columns, places, offset)
+        node = _node_of(facts, columns, offsets, offset)
         if node >= 0 and node != last:
             touch(columns, node)
             last = node
-        if places.status <= offset < last_status:
-            group = facts.pods.group[offset - places.status]
+        if offsets.status <= offset < last_status:
+            group = facts.pods.group[offset - offsets.status]
             if group >= 0:
                 columns.epoch[group] += 1
     columns.cursor[0] = mark

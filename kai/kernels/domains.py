@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from kai.kernels._jit import inner, kernel
-from kai.kernels.columns import ACTIVE_ALLOCATED, PODS, Columns, Facts, Places
+from kai.kernels.columns import ACTIVE_ALLOCATED, PODS, Columns, Facts, Offsets
 from kai.kernels.fit import Rules, Vectors
 from kai.kernels.place import place_pods
 from kai.kernels.room import domain_room, pods_on_node
@@ -181,7 +181,7 @@ def _rate(trees: DomainTrees, kind: int, nodes: Int64s, ranks: Int64s) -> None:
 def place_in_domain(
     facts: Facts,
     columns: Columns,
-    places: Places,
+    offsets: Offsets,
     rules: Rules,
     vectors: Vectors,
     trees: DomainTrees,
@@ -200,4 +200,4 @@ def place_in_domain(
         return NOWHERE
     nodes = _nodes_of(trees, kind, domain)
     _rate(trees, kind, nodes, ranks)
-    return place_pods(facts, columns, places, rules, vectors, pods, nodes, trees.extra, False)
+    return place_pods(facts, columns, offsets, rules, vectors, pods, nodes, trees.extra, False)

@@ -164,7 +164,7 @@ def over_capacity(
 ) -> int:
     """Return 0 if the queue of ``group`` and all above it may take the amounts, else why not.
 
-    Limits bind everybody, quota binds what cannot be taken back. ``fixed_only`` checks the latter alone. Resources
+    Limits bind every pod, quota binds what cannot be taken back. ``fixed_only`` checks the latter alone. Resources
     not asked for are skipped.
     """
     queue = facts.groups.queue[group]

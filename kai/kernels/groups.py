@@ -5,11 +5,32 @@ import numpy as np
 from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import accepted_gpu
 from kai.kernels.columns import ACTIVE_ALLOCATED, COUNTED, CPU, GPU, MEMORY, PENDING, RELEASING, Columns, Facts
-from kai.kernels.order import next_chunk
 from kai.kernels.struct import Bools, Float64s, Float64Table, Int64s
 
 ROOT_AND_LEAF = 2
 """Sub-groups of a group that declares none."""
+
+
+@kernel
+def next_chunk(facts: Facts, columns: Columns, leaf: int, out: Int64s) -> int:
+    """Fill ``out`` with the pods of a group's only leaf that the next attempt places; return how many.
+
+    All that are missing to the minimum, or one more when it is reached: pods in order that are pending, or evicted by
+    the open statement.
+    """
+    active = columns.active[leaf]
+    missing = facts.groups.minimum[leaf] - active
+    wanted = missing if missing > 0 else 1
+    count = 0
+    for at in range(facts.groups.pod_start[leaf], facts.groups.pod_start[leaf + 1]):
+        if count == wanted:
+            break
+        pod = facts.groups.pods[at]
+        status = columns.status[pod]
+        if status == PENDING or (status == RELEASING and columns.virtual[pod] == 1):
+            out[count] = pod
+            count += 1
+    return count
 
 
 @inner

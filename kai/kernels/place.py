@@ -7,7 +7,7 @@ import numpy as np
 
 from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import allocate, is_shared, new_placement, pipeline, whole
-from kai.kernels.columns import CPU, GPU, Columns, Facts, Places
+from kai.kernels.columns import CPU, GPU, Columns, Facts, Offsets
 from kai.kernels.fit import Rules, Vectors, refusal, shortage, slot_fits, slot_has_idle
 from kai.kernels.score import free_bounds, is_cpu_only, node_score, score_nodes
 from kai.kernels.struct import Float64s, Int64s
@@ -88,7 +88,7 @@ def choose_slots(
 
 
 @kernel
-def put(facts: Facts, columns: Columns, places: Places, rules: Rules, pod: int, node: int, promise: bool) -> bool:
+def put(facts: Facts, columns: Columns, offsets: Offsets, rules: Rules, pod: int, node: int, promise: bool) -> bool:
     """Place one pod on a node that accepted it.
 
     On idle resources, or promised if ``promise`` or if something must be released first.
@@ -96,36 +96,36 @@ def put(facts: Facts, columns: Columns, places: Places, rules: Rules, pod: int, 
     A victim that is promised the place it was evicted from keeps it. Returns False, with nothing changed, when no
     devices can be found for a sharing pod.
     """
-    return _put(facts, columns, places, rules, pod, node, promise, promise)
+    return _put(facts, columns, offsets, rules, pod, node, promise, promise)
 
 
 @kernel
-def put_anew(facts: Facts, columns: Columns, places: Places, rules: Rules, pod: int, node: int) -> bool:
+def put_anew(facts: Facts, columns: Columns, offsets: Offsets, rules: Rules, pod: int, node: int) -> bool:
     """Promise ``node`` to a pod even if it was evicted from there: something about its place changed."""
-    return _put(facts, columns, places, rules, pod, node, True, False)
+    return _put(facts, columns, offsets, rules, pod, node, True, False)
 
 
 @inner
 def _put(
-    facts: Facts, columns: Columns, places: Places, rules: Rules, pod: int, node: int, promise: bool, keep: bool
+    facts: Facts, columns: Columns, offsets: Offsets, rules: Rules, pod: int, node: int, promise: bool, keep: bool
 ) -> bool:
     shape = facts.pods.shape[pod]
     if not is_shared(facts, shape):
         if not promise and shortage(facts, columns, shape, node, True) == 0:
-            allocate(facts, columns, places, pod, node, 0)
+            allocate(facts, columns, offsets, pod, node, 0)
         else:
-            pipeline(facts, columns, places, pod, node, 0, keep)
+            pipeline(facts, columns, offsets, pod, node, 0, keep)
         return True
     chosen = np.empty(columns.placement_slots.shape[1], np.int64)
     found = choose_slots(facts, columns, rules, shape, node, promise, chosen)
     if found == NO_ROOM:
         return False
-    placement = new_placement(columns, places)
+    placement = new_placement(columns, offsets)
     columns.placement_slots[placement, :] = chosen
     if found == IDLE:
-        allocate(facts, columns, places, pod, node, placement)
+        allocate(facts, columns, offsets, pod, node, placement)
     else:
-        pipeline(facts, columns, places, pod, node, placement, keep)
+        pipeline(facts, columns, offsets, pod, node, placement, keep)
     return True
 
 
@@ -219,7 +219,7 @@ def _goes_by_bounds(facts: Facts, rules: Rules, shape: int) -> bool:
 def place_pods(
     facts: Facts,
     columns: Columns,
-    places: Places,
+    offsets: Offsets,
     rules: Rules,
     vectors: Vectors,
     pods: Int64s,
@@ -251,7 +251,7 @@ def place_pods(
             best = _best_left(facts, columns, rules, vectors, shape, group, nodes, scores)
             if best < 0:
                 return at
-            if put(facts, columns, places, rules, pods[at], nodes[best], promise):
+            if put(facts, columns, offsets, rules, pods[at], nodes[best], promise):
                 break
             # No device could be found; that may be different for the next pod.
             scores[best] = np.nan
@@ -263,7 +263,7 @@ def place_pods(
 def place_rated(
     facts: Facts,
     columns: Columns,
-    places: Places,
+    offsets: Offsets,
     rules: Rules,
     vectors: Vectors,
     pod: int,
@@ -296,7 +296,7 @@ def place_rated(
         best = _best_left(facts, columns, rules, vectors, shape, group, nodes, scores)
         if best < 0:
             return False
-        if put(facts, columns, places, rules, pod, nodes[best], promise):
+        if put(facts, columns, offsets, rules, pod, nodes[best], promise):
             return True
         scores[best] = np.nan
 

@@ -1,4 +1,4 @@
-"""Trying one set of victims: evict them, place the aggressor and everybody affected again, by promises only.
+"""Simulate one set of victims: evict them, and promise places to the aggressor and to all affected groups.
 
 All in one call, and without a Python object. It serves victims and aggressors whose tree is one leaf and whose pods
 only static answers of plugins concern; the Python path in ``kai.actions.search.solver`` does the same the long way.
@@ -8,11 +8,11 @@ import numpy as np
 
 from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import evict
-from kai.kernels.columns import SHARED_RESOURCES, Columns, Facts, Places, undo_to
+from kai.kernels.columns import SHARED_RESOURCES, Columns, Facts, Offsets, undo_to
 from kai.kernels.filling import clear_leaves, empty, mark, meet, place, usable
 from kai.kernels.fit import ACCEPTED, Rules, Vectors, over_capacity
-from kai.kernels.groups import elastic_state
-from kai.kernels.order import Heap, append, next_chunk, pop, push
+from kai.kernels.groups import elastic_state, next_chunk
+from kai.kernels.order import Heap, append, pop, push
 from kai.kernels.place import place_pods
 from kai.kernels.struct import Bools, Float64s, Float64Table, Int64s, Struct
 
@@ -87,7 +87,7 @@ def _describe(facts: Facts, columns: Columns, rules: Rules, trial: Trial, group:
 
 @inner
 def _fill(facts: Facts, columns: Columns, rules: Rules, trial: Trial, groups: Int64s, aggressor: Aggressor) -> None:
-    """Fill the heap with those who wait and the affected ``groups`` [n], as if pushed by age; then the aggressor."""
+    """Fill the heap with groups that wait and the affected ``groups`` [n], as if pushed by age; then the aggressor."""
     heap, waiting, mine = trial.heap, trial.waiting[: trial.count[0]], aggressor.group[0]
     empty(heap)
     missing = 0
@@ -176,7 +176,7 @@ def _last(facts: Facts, trial: Trial, groups: Int64s, aggressor: Aggressor) -> i
 def _settle(
     facts: Facts,
     columns: Columns,
-    places: Places,
+    offsets: Offsets,
     rules: Rules,
     vectors: Vectors,
     trial: Trial,
@@ -184,7 +184,7 @@ def _settle(
     aggressor: Aggressor,
     groups: Int64s,
 ) -> int:
-    """Give everybody affected one attempt, in the order of the heap."""
+    """Give every affected group one attempt, in the order of the heap."""
     ended = REFUSED
     remaining = 1
     for group in groups:
@@ -208,14 +208,14 @@ def _settle(
         begun = columns.cursor[0]
         placed = 0
         if chunk.shape[0] > 0 and _may_take(facts, columns, rules, trial, group, chunk):
-            placed = place_pods(facts, columns, places, rules, vectors, chunk, nodes, trial.extra, True)
+            placed = place_pods(facts, columns, offsets, rules, vectors, chunk, nodes, trial.extra, True)
         fits = 0 < placed == chunk.shape[0]
         if fits:
             ended = PLACED if mine else ended
             continue
         if mine:
             return REFUSED
-        undo_to(facts, columns, places, begun)
+        undo_to(facts, columns, offsets, begun)
         trial.failed[trial.state[FAILED]] = 2 * group + int(placed > 0)
         trial.state[FAILED] += 1
     return ended
@@ -225,14 +225,14 @@ def _settle(
 def try_victims(
     facts: Facts,
     columns: Columns,
-    places: Places,
+    offsets: Offsets,
     rules: Rules,
     vectors: Vectors,
     trial: Trial,
     aggressor: Aggressor,
     victims: Int64s,
 ) -> int:
-    """Evict ``victims`` and place everybody affected again, the aggressor too; return how it ended.
+    """Evict ``victims`` and place all affected groups again, the aggressor too; return how it ended.
 
     PLACED: the aggressor has its places. REFUSED: it has not. UNPREPARED: plugins were never asked about the shape of
     ``trial.state[POD]``. In each case the caller decides what to keep, nothing is undone here but attempts of others.
@@ -243,10 +243,10 @@ def try_victims(
     groups = _affect(facts, trial, victims, aggressor.group[0])
     nodes = _reach(columns, trial, aggressor, victims)
     for pod in victims:
-        evict(facts, columns, places, pod)
+        evict(facts, columns, offsets, pod)
     for group in groups:
         _describe(facts, columns, rules, trial, group)
     _fill(facts, columns, rules, trial, groups, aggressor)
-    ended = _settle(facts, columns, places, rules, vectors, trial, nodes, aggressor, groups)
+    ended = _settle(facts, columns, offsets, rules, vectors, trial, nodes, aggressor, groups)
     _restore(rules, trial, groups, aggressor.group[0])
     return ended

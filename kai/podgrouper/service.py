@@ -35,6 +35,7 @@ from kai.cluster.work import DONE, STEADY, Ended, Look, Pace, Workers, WorkQueue
 from kai.podgrouper.decide import Grouping, group_pod
 from kai.podgrouper.grouper import Groupers
 from kai.podgrouper.lookup import Absent, Answers, Get, Why
+from kai.podgrouper.pod_traits import mapping_of, traits_of
 from kai.podgrouper.reading import GROUPS, WATCHED, Fetcher, StoreLookup
 from kai.podgrouper.registry import load_groupers
 from kai.podgrouper.resource import Kind, Manifest
@@ -54,7 +55,6 @@ _BINDING_SECONDS: Final = 2.0
 """How long to wait for a binding that is under way, again and again."""
 _LONGEST_WAIT: Final = 60.0
 # What other parts of kai write on a pod says nothing about its workload.
-_FOREIGN: Final = frozenset({names.RECEIVED_RESOURCE_TYPE, names.NUMA_PREDICTED, names.NUMA_OBSERVED})
 
 
 @attrs.frozen
@@ -130,8 +130,8 @@ class PodGrouper:
         elif pod.spec.scheduler_name != self.settings.scheduler_name:
             return
         elif change.before is None and self._is_settled(pod):
-            self._settled[key] = _traits(pod)
-        elif self._settled.get(key) != _traits(pod):
+            self._settled[key] = traits_of(pod)
+        elif self._settled.get(key) != traits_of(pod):
             self._want(key)
         elif pod.spec.node_name and self._unwritten_links.pop(key, None) is not None:
             self._bound_at = self.cluster.clock.monotonic()
@@ -164,7 +164,7 @@ class PodGrouper:
             return DONE
         if self._is_link_due(pod):
             return await self._write_link(pod)
-        if asked is None and self._settled.get(look.key) == _traits(pod):
+        if asked is None and self._settled.get(look.key) == traits_of(pod):
             return self._rest(look.key)
         manifest = unstructure(pod)
         grouping, answers = await self._decide(manifest, since, Answers())
@@ -228,16 +228,16 @@ class PodGrouper:
             log.warning("passed over", pod="/".join(key), note=note)
         patch = grouping.pod_patch
         # Remembered before it is written: the change that the write causes asks for no look then.
-        self._settled[key] = _traits(pod, patch)
+        self._settled[key] = traits_of(pod, patch)
         if patch is not None and self._may_ride(pod, patch):
             until = self.cluster.clock.monotonic() + self.settings.link_delay_seconds
             self._unwritten_links[key] = (pod.metadata.uid, until)
-            self.cluster.store.overlay(Pod, key, _map(patch["metadata"])["annotations"])
+            self.cluster.store.overlay(Pod, key, mapping_of(patch["metadata"])["annotations"])
             log.info("grouped", pod="/".join(key), changes=patch["metadata"])
             self._said.pop(key, None)
             return self._rest(key)
         if patch is not None:
-            body = {**patch, "metadata": {**_map(patch["metadata"]), "uid": pod.metadata.uid}}
+            body = {**patch, "metadata": {**mapping_of(patch["metadata"]), "uid": pod.metadata.uid}}
             reply = await self.cluster.api.perform(Patch(ref=Ref(Pod, key[1], key[0]), patch=body))
             if isinstance(reply, Refusal):
                 self._settled.pop(key, None)
@@ -260,7 +260,7 @@ class PodGrouper:
 
     def _may_ride(self, pod: Pod, patch: Mapping[str, Any]) -> bool:
         """Return whether the link may wait for the binding: of a pod that is bound by that write alone, and soon."""
-        written = _map(patch["metadata"])
+        written = mapping_of(patch["metadata"])
         return (
             self.settings.link_delay_seconds > 0
             and set(written) == {"annotations"}
@@ -382,39 +382,16 @@ async def serve(
     await serve_alone(role_options(COMPONENT, WATCHED, source, lease), work)
 
 
-def _traits(pod: Pod, patch: Mapping[str, Any] | None = None) -> object:
-    """Return all of a pod that a grouper may read, with a patch of its metadata applied.
-
-    Whether it is bound matters to owned pods only.
-    """
-    metadata = pod.metadata
-    written = _map((patch or {}).get("metadata"))
-    labels = {**metadata.labels, **_map(written.get("labels"))}
-    annotations = {**metadata.annotations, **_map(written.get("annotations"))}
-    return (
-        metadata.uid,
-        frozenset(labels.items()),
-        frozenset(item for item in annotations.items() if item[0] not in _FOREIGN),
-        metadata.owner_references,
-        metadata.deletion_timestamp is not None,
-        bool(metadata.owner_references and pod.spec.node_name),
-    )
-
-
 def _key(found: Pod | PodGroup) -> Key:
     return found.metadata.namespace, found.metadata.name
 
 
 def _path_of(write: GroupWrite) -> Key:
-    metadata = _map(write.manifest["metadata"])
+    metadata = mapping_of(write.manifest["metadata"])
     return str(metadata["namespace"]), str(metadata["name"])
 
 
 def _owner(write: GroupWrite) -> str:
-    references = _map(write.manifest["metadata"]).get("ownerReferences")
+    references = mapping_of(write.manifest["metadata"]).get("ownerReferences")
     first = references[0] if isinstance(references, list) and references else {}
     return str(first.get("uid", "")) if isinstance(first, Mapping) else ""
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

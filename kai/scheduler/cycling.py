@@ -8,10 +8,7 @@ and again is the plugin's fault (`kai.scheduler.faults`).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from traceback import walk_tb
-from types import TracebackType
 from typing import Final
 
 import attrs
@@ -21,14 +18,12 @@ from kai.api.collector import growing, paused, settle
 from kai.api.kinds import ApiObject
 from kai.api.objects import ClusterObjects
 from kai.api.wire import EMPTY
-from kai.cluster.port import Term
-from kai.engine.budget import Grant
 from kai.engine.cycle import run_cycle
 from kai.engine.observe import Phase
 from kai.engine.profile import Profile
 from kai.engine.report import CycleReport
-from kai.errors import KaiError, PluginError
-from kai.framework.decisions import Bind, Decision, Evict
+from kai.errors import PluginError
+from kai.framework.decisions import Decision, Evict
 from kai.framework.hooks import OnFailure
 from kai.intake import Intake
 from kai.intake.aside import Suspect, without
@@ -37,23 +32,19 @@ from kai.model.queue import Shares
 from kai.model.status import Status
 from kai.scheduler.aside import with_aside
 from kai.scheduler.budget import Spent, Timed
-from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.dump import Input, write_archive
 from kai.scheduler.effects import Decided
 from kai.scheduler.explanations import Overall, explain
 from kai.scheduler.faults import Faults
-from kai.scheduler.observe import CycleObserver
+from kai.scheduler.places import place_of
 from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.stream import AbandonedError, Stoppable, Stream
 from kai.scheduler.suspects import Blame, Inquiry
 from kai.state.snapshot import Snapshot
 from kai.telemetry.plugin_times import Taken
 
 _MOST_DUMPS: Final = 3
 _FIELDS: Final = tuple(field.name for field in attrs.fields(ClusterObjects))
-
-
-class AbandonedError(KaiError):
-    """The cycle was told to stop: the process ends, or another leads."""
 
 
 @attrs.frozen(kw_only=True)
@@ -99,74 +90,6 @@ class Done:
     """All decisions, in their order."""
     again: bool = False
     """Whether another cycle is to follow at once: objects were left out to find the one that made cycles fail."""
-
-
-@attrs.define
-class Stream:
-    """A sink whose decisions another thread takes."""
-
-    term: Term
-    number: int
-    observer: CycleObserver
-    wake: Callable[[], None]
-    """Tells the loop, from the cycle's thread, that there is something to take."""
-    is_stopped: Callable[[], bool]
-    log: DecisionLog | None = None
-    """Where decisions are written down; None for nowhere."""
-    snapshot: Snapshot | None = None
-    groups: dict[str, tuple[int, int]] = attrs.field(factory=dict)
-    count: int = 0
-    decided: list[Decision] = attrs.field(factory=list)
-    _waiting: deque[Decided] = attrs.field(factory=deque)
-    _is_told: bool = False
-
-    def take(self, decisions: tuple[Decision, ...], /) -> None:
-        """Hand over the decisions of one statement.
-
-        Raises: AbandonedError once the cycle is to stop.
-        """
-        self.check()
-        if self.snapshot is None:
-            raise AbandonedError("a statement was made before there was a snapshot")
-        self.count += len(decisions)
-        self.decided += decisions
-        self._tally(decisions, self.snapshot)
-        if self.log is not None:
-            self.log.decided(decisions, self.snapshot, self.number, self.observer.action)
-        event = Decided(
-            term=self.term,
-            cycle=self.number,
-            snapshot=self.snapshot,
-            decisions=decisions,
-            trace=self.observer.trace,
-        )
-        self._waiting.append(event)
-        if not self._is_told:
-            self._is_told = True
-            self.wake()
-
-    def taken(self) -> tuple[Decided, ...]:
-        """Return what waits, on the loop."""
-        self._is_told = False
-        out: list[Decided] = []
-        while self._waiting:
-            out.append(self._waiting.popleft())
-        return tuple(out)
-
-    def check(self) -> None:
-        """Go on, unless the cycle is to stop.
-
-        Raises: AbandonedError.
-        """
-        if self.is_stopped():
-            raise AbandonedError("the cycle was told to stop")
-
-    def _tally(self, decisions: tuple[Decision, ...], snapshot: Snapshot) -> None:
-        bound = {int(snapshot.pod_group[each.pod]) for each in decisions if isinstance(each, Bind)}
-        gain = {int(snapshot.pod_group[each.pod]) for each in decisions if not isinstance(each, Evict)}
-        gain |= {each.aggressor for each in decisions if isinstance(each, Evict)}
-        before = self.groups.get(self.observer.action, (0, 0))
-        self.groups[self.observer.action] = (before[0] + len(bound), before[1] + len(gain - {-1}))
 
 
 @attrs.define
@@ -378,57 +301,5 @@ class Cycles:
         return write_archive(given, self.settings, "failed-cycle")
 
 
-@attrs.define
-class Stoppable:
-    """A budget that ends a cycle which is to stop: a search may decide nothing for minutes."""
-
-    budget: Timed
-    stream: Stream
-
-    def begin_action(self, action: str, /) -> None:
-        """Pass it on."""
-        self.budget.begin_action(action)
-
-    def begin_group(self) -> Grant:
-        """Return the budget's answer.
-
-        Raises: AbandonedError.
-        """
-        self.stream.check()
-        return self.budget.begin_group()
-
-    def begin_generator(self, generator: str, /) -> None:
-        """Pass it on."""
-        self.budget.begin_generator(generator)
-
-    def grant(self) -> Grant:
-        """Return the budget's answer.
-
-        Raises: AbandonedError.
-        """
-        self.stream.check()
-        return self.budget.grant()
-
-
 def _same(one: ClusterObjects, other: ClusterObjects) -> bool:
     return one is other or all(getattr(one, each) is getattr(other, each) for each in _FIELDS)
-
-
-def place_of(error: Exception, origins: frozenset[str]) -> str:
-    """Return what failed and where, on one line, without what it was about.
-
-    Where: the innermost place in one of the packages ``origins``, since the library beneath it is seldom at fault.
-    """
-    cause: BaseException = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    places = list(_places(cause.__traceback__)) or list(_places(error.__traceback__))
-    mine = [place for place in places if place[0].partition(".")[0] in origins]
-    module, function, line = (mine or places)[-1]
-    message = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return f"{message} (at {function} in {module}, line {line})"
-
-
-def _places(trace: TracebackType | None) -> Iterable[tuple[str, str, int]]:
-    for frame, line in walk_tb(trace):
-        yield str(frame.f_globals.get("__name__", "")), frame.f_code.co_name, line

@@ -8,26 +8,22 @@ reasons to wait do. Nothing runs where nothing changed and nothing waits.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Final
 
 import anyio
 import attrs
 import structlog
-from prometheus_client import CollectorRegistry
 
 from kai.api.objects import ClusterObjects
 from kai.backoff import doubling_pause
 from kai.cluster.leading import take_over
 from kai.cluster.port import Cluster, Leadership, Term
-from kai.configuration.reading import make_profile
 from kai.intake import expired_bind_requests
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
 from kai.scheduler.aside import common_error
-from kai.scheduler.committer import Committer
-from kai.scheduler.cycling import Cycles, Done, Failure, Stream
+from kai.scheduler.cycling import Cycles, Done, Failure
 from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.dump import Input, archive
 from kai.scheduler.effects import Expired
@@ -35,17 +31,18 @@ from kai.scheduler.hourly import Hourly
 from kai.scheduler.joborder import JOB_ORDER_PATH, NOT_READY, job_order
 from kai.scheduler.metrics import SchedulerMetrics
 from kai.scheduler.observe import CycleObserver
-from kai.scheduler.outbox import CarryOut, HandOver, Outbox
+from kai.scheduler.outbox import Outbox
 from kai.scheduler.pausing import pause_after
 from kai.scheduler.prefetch import prefetch
-from kai.scheduler.publisher import Publisher, Told
+from kai.scheduler.publisher import Told
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.single_pod_groups import recalled_starts
-from kai.scheduler.usage import NONE, PastUsage, past_usage
+from kai.scheduler.stream import Stream
+from kai.scheduler.usage import NONE, PastUsage
 from kai.scheduler.warming import Warming
 from kai.telemetry.connections import Response
 from kai.telemetry.listener import Route
-from kai.telemetry.tracing import Tracing, no_tracing
+from kai.telemetry.tracing import Tracing
 
 _LONGEST_REST: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
@@ -388,62 +385,3 @@ class Scheduler:
         body = await self.cluster.cpu.run(archive, self._given(), self.settings)
         headers = {"Content-Disposition": "attachment; filename=snapshot.zip"}
         return Response(body=body, content_type="application/zip", headers=headers)
-
-
-def make_scheduler(
-    cluster: Cluster,
-    settings: SchedulerSettings,
-    leadership: Leadership,
-    *,
-    registry: CollectorRegistry | None = None,
-    tracing: Tracing | None = None,
-    hand_over: HandOver | None = None,
-    carry_out: CarryOut | None = None,
-    fresh_name: Callable[[], str] = lambda: str(uuid.uuid4()),
-) -> Scheduler:
-    """Return the scheduler of a cluster that is open already; `Scheduler.run` runs it.
-
-    Raises: ConfigError for plugins, actions, options, a usage database or a decision log that cannot be used.
-    """
-    profile = make_profile(settings.configuration)
-    spans = no_tracing() if tracing is None else tracing
-    metrics = SchedulerMetrics(
-        CollectorRegistry() if registry is None else registry, settings.metrics_namespace, settings.pool
-    )
-    _show_budgets(metrics, settings)
-    committer = Committer(settings, cluster.store, fresh_name, cluster.clock.now)
-    publisher = Publisher(settings, cluster.store, cluster.clock.now)
-    hourly = Hourly(cluster.clock)
-    return Scheduler(
-        cluster=cluster,
-        settings=settings,
-        leadership=leadership,
-        metrics=metrics,
-        tracing=spans,
-        outbox=Outbox(cluster, settings, committer, publisher, metrics, hand_over, carry_out, hourly),
-        kernels=Warming(profile),
-        cycles=Cycles(settings, profile, spans.tracer, cluster.clock.monotonic),
-        hourly=hourly,
-        usage=past_usage(settings.configuration.usage, settings.usage_address, cluster.clock, metrics),
-        decisions=_decision_log(settings, metrics),
-    )
-
-
-def _decision_log(settings: SchedulerSettings, metrics: SchedulerMetrics) -> DecisionLog | None:
-    """Return where decisions are written down; None for nowhere.
-
-    Raises: ConfigError for a file that cannot be written.
-    """
-    if not settings.decision_log:
-        return None
-    megabytes, files = settings.decision_log_megabytes, settings.decision_log_files
-    return DecisionLog.to(settings.decision_log, megabytes, files, metrics.not_logged)
-
-
-def _show_budgets(metrics: SchedulerMetrics, settings: SchedulerSettings) -> None:
-    budgets = settings.configuration.parameters.budgets
-    for action, seconds in budgets.action.items():
-        metrics.budget_action.labels(action).set(seconds)
-    for generator, seconds in budgets.generator.items():
-        metrics.budget_generator.labels(generator).set(seconds)
-    metrics.budget_job.set(budgets.group)

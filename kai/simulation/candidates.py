@@ -15,7 +15,7 @@ from kai.api import names
 from kai.api.node import Taint
 from kai.explain.codes import Stage, stage_of
 from kai.explain.phrases import number
-from kai.explain.words import least_pods
+from kai.explain.recorded import least_pods
 from kai.model.axis import CPU, GPU, GPU_UNIT, LEADING, MEMORY
 from kai.model.status import ALIVE, within
 from kai.simulation import changes

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from kai.explain.phrases import plain, quantity
-from kai.explain.words import least_pods
+from kai.explain.recorded import least_pods
 from kai.framework.decisions import Bind, Cause, Evict
 from kai.model.axis import GPU
 from kai.model.podgroup import PodGroup

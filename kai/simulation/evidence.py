@@ -11,7 +11,7 @@ import numpy as np
 from kai.explain import messages
 from kai.explain.codes import Stage, stage_of
 from kai.explain.phrases import listed, number, objection, plain, quantity
-from kai.explain.words import least_pods, share_text
+from kai.explain.recorded import least_pods, share_text
 from kai.framework.decisions import Evict
 from kai.framework.verdict import Histogram
 from kai.kernels import fit

@@ -10,7 +10,8 @@ from kai.explain import messages
 from kai.explain.codes import NEVER
 from kai.explain.messages import Explanation
 from kai.explain.phrases import Words, listed
-from kai.explain.words import Teller, least_pods
+from kai.explain.recorded import least_pods
+from kai.explain.words import Teller
 from kai.framework.decisions import Evict
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.pod import GpuKind, GpuRequest

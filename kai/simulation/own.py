@@ -22,7 +22,7 @@ from kai.errors import UnreachableError
 from kai.explain.codes import NEVER
 from kai.explain.messages import Explanation
 from kai.explain.phrases import Words
-from kai.explain.words import least_pods
+from kai.explain.recorded import least_pods
 from kai.intake import Intake, IntakeSettings
 from kai.intake.requests import amounts
 from kai.model.axis import GPU, GPU_UNIT

@@ -3,7 +3,7 @@
 import attrs
 
 from kai.api.objects import ClusterObjects
-from kai.configuration.reading import make_profile
+from kai.configuration.profiles import make_profile
 from kai.configuration.registry import Registry
 from kai.engine.cycle import run_cycle
 from kai.engine.observe import Observer, Silent

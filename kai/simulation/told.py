@@ -14,7 +14,7 @@ from kai.api.podgroup import QueueDetails, SchedulingCondition, UnschedulableRea
 from kai.explain.codes import stage_of
 from kai.explain.declared import Declared, gate_text
 from kai.explain.phrases import Words
-from kai.explain.words import bound_text, least_pods
+from kai.explain.recorded import bound_text, least_pods
 from kai.framework.verdict import Code, Reason
 from kai.intake.requests import amounts
 from kai.model.axis import GPU_UNIT

@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 import numpy as np
 
-from kai.kernels.books import open_books
+from kai.kernels.accounting import open_accounts
 from kai.kernels.columns import Facts
 from kai.model.rows import Bools, Int64s
 from kai.state.facts import group_facts, node_facts, pod_facts, queue_facts, shape_facts, shape_rows, slot_table
@@ -123,7 +123,7 @@ def make_base(snapshot: Snapshot) -> Base:
     width = _widest(snapshot, slot_start, placements)
     room = Room.of(placements, width)
     columns = layout.columns(arena, room, np.zeros(len(snapshot.groups), np.int64))
-    open_books(facts, columns, layout.places)
+    open_accounts(facts, columns, layout.offsets)
 
     return Base(
         facts=facts,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.kernels.columns import Columns, Places
+from kai.kernels.columns import Columns, Offsets
 from kai.kernels.struct import Int64s
 
 TOUCHED = 8192
@@ -67,7 +67,7 @@ class Layout:
     """Offsets of the engine's columns; ``size`` is where plugins' columns begin."""
 
     sizes: Sizes
-    places: Places
+    offsets: Offsets
     size: int
 
     @classmethod
@@ -78,12 +78,12 @@ class Layout:
         for name, shape in sizes.shapes().items():
             offsets[name] = at
             at += int(np.prod(shape))
-        return cls(sizes=sizes, places=Places(**offsets), size=at)
+        return cls(sizes=sizes, offsets=Offsets(**offsets), size=at)
 
     def view(self, arena: Int64s, name: str) -> Int64s:
         """Return the column ``name`` of ``arena`` in its shape."""
         shape = self.sizes.shapes()[name]
-        offset = getattr(self.places, name)
+        offset = getattr(self.offsets, name)
         return arena[offset : offset + int(np.prod(shape))].reshape(shape)
 
     def columns(self, arena: Int64s, room: "Room", epoch: Int64s) -> Columns:

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from kai.kernels import booking
-from kai.kernels.columns import Columns, Facts, Places, add, touch, undo_to
+from kai.kernels.columns import Columns, Facts, Offsets, add, touch, undo_to
 from kai.model.axis import GPU_UNIT
 from kai.model.rows import Int64s
 from kai.model.status import Status
@@ -34,7 +34,7 @@ class Tracked:
 class Ledger:
     """Which pod is where and how much is left, with undo.
 
-    ``facts``, ``columns`` and ``places`` are passed to kernels together; ``columns`` is replaced when a log grows, so
+    ``facts``, ``columns`` and ``offsets`` are passed to kernels together; ``columns`` is replaced when a log grows, so
     it is read afresh for every call.
     """
 
@@ -44,7 +44,7 @@ class Ledger:
         """Take over ``arena`` (not copied), append the ``tracked`` columns to it."""
         self.layout = layout
         self.facts = facts
-        self.places: Places = layout.places
+        self.offsets: Offsets = layout.offsets
         self._room = room
         self._epoch = np.zeros(layout.sizes.groups, np.int64)
         self.arena = np.concatenate([arena, *(column.initial.ravel() for column in tracked)]) if tracked else arena
@@ -81,44 +81,44 @@ class Ledger:
 
     def undo_to(self, mark: int) -> None:
         """Take back everything since ``mark``."""
-        undo_to(self.facts, self.columns, self.places, mark)
+        undo_to(self.facts, self.columns, self.offsets, mark)
 
     def add(self, column: Tracked, index: int, delta: int) -> None:
         """Change one cell of a plugin's column."""
         self.reserve(1)
         add(self.columns, column.offset + index, delta)
-        if column.offset + index < self.places.slot_used:
+        if column.offset + index < self.offsets.slot_used:
             touch(self.columns, index // self.layout.sizes.resources)
 
     def evict(self, pod: int) -> None:
         """Release what ``pod`` holds."""
         self.reserve(1)
-        booking.evict(self.facts, self.columns, self.places, pod)
+        booking.evict(self.facts, self.columns, self.offsets, pod)
 
     def unevict(self, pod: int) -> None:
         """Take back the eviction of ``pod`` by the open statement."""
         self.reserve(1)
-        booking.unevict(self.facts, self.columns, self.places, pod)
+        booking.unevict(self.facts, self.columns, self.offsets, pod)
 
     def pipeline(self, pod: int, node: int, placement: int, *, keep: bool) -> None:
         """Promise ``pod`` a place on ``node``."""
         self.reserve(1)
-        booking.pipeline(self.facts, self.columns, self.places, pod, node, placement, keep)
+        booking.pipeline(self.facts, self.columns, self.offsets, pod, node, placement, keep)
 
     def unallocate(self, pod: int) -> None:
         """Take an allocated pod off its node."""
         self.reserve(1)
-        booking.unallocate(self.facts, self.columns, self.places, pod)
+        booking.unallocate(self.facts, self.columns, self.offsets, pod)
 
     def set_status(self, pod: int, status: Status) -> None:
         """Give ``pod`` a status that changes neither its place nor its booking."""
         self.reserve(1)
-        booking.set_status(self.facts, self.columns, self.places, pod, int(status))
+        booking.set_status(self.facts, self.columns, self.offsets, pod, int(status))
 
     def settle(self) -> None:
         """Take what was allocated since the last ``seal`` as being bound."""
         self.reserve(int(self.columns.counters[0]))
-        booking.settle(self.facts, self.columns, self.places)
+        booking.settle(self.facts, self.columns, self.offsets)
 
     def operations(self) -> Int64s:
         """Return int64[o, 2]: (kind, pod) of what was done since the last ``seal``, in order."""

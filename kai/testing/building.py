@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from kai.api.objects import ClusterObjects
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.configuration.registry import Registry
 from kai.engine.profile import Profile
 from kai.framework.hooks import Plugin, PluginUse

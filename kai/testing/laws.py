@@ -14,7 +14,7 @@ import attrs
 
 from kai.api.objects import ClusterObjects
 from kai.configuration.options import build
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle
 from kai.engine.opened import exclusive_of
 from kai.engine.profile import Profile

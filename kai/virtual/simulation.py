@@ -18,7 +18,8 @@ import attrs
 import numpy as np
 
 from kai.api import names
-from kai.configuration.reading import Configuration, default_configuration, make_profile
+from kai.configuration.profiles import make_profile
+from kai.configuration.reading import Configuration, default_configuration
 from kai.configuration.registry import Registry
 from kai.engine.cycle import run_cycle
 from kai.engine.profile import Profile

@@ -46,6 +46,7 @@ RETIRED = {
     "editions": "versions",
     "grave": "tombstone",
     "graves": "tombstones",
+    "growth": "prefix",
     "heat": "load",
     "hunt": "search",
     "hurried": "urgent",
@@ -56,6 +57,7 @@ RETIRED = {
     "plodding": "plain",
     "riding": "unwritten",
     "rush": "load",
+    "standing": "assigned, or the state of groups",
     "striding": "compiled",
     "upfront": "write behind",
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.configuration.registry import Registry
 from kai.testing import check_scenario
 from tests.conformance.answer import answer

@@ -106,7 +106,7 @@ class Stage:
         )
         ledger = Ledger(base.layout, facts, base.arena.copy(), base.room())
         world = world_of(facts, ledger.columns, masks.tolist(), scores.tolist())
-        naive_booking.open_books(world)
+        naive_booking.open_accounts(world)
         return cls(snapshot, ledger, world, rules, Vectors(masks=masks, scores=scores))
 
     def agree(self) -> None:
@@ -177,10 +177,10 @@ class Stage:
         ledger = self.ledger
         ledger.reserve(2)
         if promise and pod.row % 3 == 0:
-            found = place.put_anew(ledger.facts, ledger.columns, ledger.places, self.rules, pod.row, node)
+            found = place.put_anew(ledger.facts, ledger.columns, ledger.offsets, self.rules, pod.row, node)
             wanted = naive_place.put_anew(self.world, self.rules, pod, node)
         else:
-            found = place.put(ledger.facts, ledger.columns, ledger.places, self.rules, pod.row, node, promise)
+            found = place.put(ledger.facts, ledger.columns, ledger.offsets, self.rules, pod.row, node, promise)
             wanted = naive_place.put(self.world, self.rules, pod, node, promise=promise)
         assert bool(found) == wanted
 
@@ -194,7 +194,7 @@ class Stage:
         found = place.place_pods(
             ledger.facts,
             ledger.columns,
-            ledger.places,
+            ledger.offsets,
             self.rules,
             self.vectors,
             np.array([pod.row for pod in pods], np.int64),

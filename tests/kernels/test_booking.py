@@ -86,7 +86,7 @@ def test_a_new_placement_is_empty():
     ledger = stage.ledger
     ledger.columns.placement_slots[1:] = 7
     ledger.reserve(1)
-    assert booking.new_placement(ledger.columns, ledger.places) == naive.new_placement(stage.world) == 1
+    assert booking.new_placement(ledger.columns, ledger.offsets) == naive.new_placement(stage.world) == 1
     assert np.all(ledger.columns.placement_slots[1] == -1)
     stage.agree()
 

@@ -91,7 +91,7 @@ def test_pods_go_into_the_domain_that_the_twin_chooses(stage, drawn, steps):
         found = place_in_domain(
             ledger.facts,
             ledger.columns,
-            ledger.places,
+            ledger.offsets,
             stage.rules,
             stage.vectors,
             columns,

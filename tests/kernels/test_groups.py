@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.kernels import groups, order
+from kai.kernels import groups
 from tests.kernels.naive import groups as naive
 from tests.kernels.naive import order as naive_order
 from tests.kernels.stage import stages
@@ -25,7 +25,7 @@ def test_the_next_chunk_of_a_simple_group_is_the_twins(stage):
     for group in world.groups:
         if group.simple:
             leaf = group.leaves()[0]
-            count = order.next_chunk(ledger.facts, ledger.columns, leaf.row, out)
+            count = groups.next_chunk(ledger.facts, ledger.columns, leaf.row, out)
             assert out[:count].tolist() == [pod.row for pod in naive_order.next_chunk(leaf)]
 
 

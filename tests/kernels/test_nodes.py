@@ -145,7 +145,7 @@ def test_pods_go_where_terms_and_answers_are_best_together(stage, steps):
         found = place.place_rated(
             ledger.facts,
             ledger.columns,
-            ledger.places,
+            ledger.offsets,
             stage.rules,
             stage.vectors,
             pod.row,

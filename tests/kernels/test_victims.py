@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.framework.scenario import Batches
-from kai.kernels import filling, growth, trying, victims
+from kai.kernels import filling, prefix, trying, victims
 from kai.model.status import ACTIVE_ALLOCATED, Status
 from kai.plugins.proportion import kernels as fairness
 from tests.kernels.naive import fairness as naive_fairness
@@ -113,7 +113,7 @@ def test_victims_grow_as_the_twins_do(pair, wanted, which, masked):
     known = [pod.row for pod in picked(placed(stage), which[:3])]
     pods = len(stage.world.pods)
     masks = [1] if masked else []
-    state = growth.Growth(
+    state = prefix.Prefix(
         heap=pair.heap,
         removed=np.zeros(pods, np.bool_),
         known=np.zeros(pods, np.bool_),
@@ -127,28 +127,28 @@ def test_victims_grow_as_the_twins_do(pair, wanted, which, masked):
         state=np.zeros(4, np.int64),
     )
     tables = [stage.vectors.masks[row].tolist() for row in masks]
-    twin = naive.Growth(stage.world, pair.twin, [0] * len(stage.world.nodes), wanted, tables)
-    growth.begin(ledger.facts, ledger.columns, stage.vectors, state, np.array(known, np.int64))
+    twin = naive.Prefix(stage.world, pair.twin, [0] * len(stage.world.nodes), wanted, tables)
+    prefix.begin(ledger.facts, ledger.columns, stage.vectors, state, np.array(known, np.int64))
     naive.begin(twin, known)
     asked = set()
     while True:
-        assert bool(growth.accepts(state)) == naive.accepts(twin)
-        ended = growth.grow(ledger.facts, ledger.columns, stage.rules, stage.vectors, state)
-        naive.grow(twin)
-        found = Batches(state.pods[: state.state[growth.PODS]], state.start[: state.state[growth.BATCHES] + 1])
+        assert bool(prefix.accepts(state)) == naive.accepts(twin)
+        ended = prefix.extend(ledger.facts, ledger.columns, stage.rules, stage.vectors, state)
+        naive.extend(twin)
+        found = Batches(state.pods[: state.state[prefix.PODS]], state.start[: state.state[prefix.BATCHES] + 1])
         assert list(map(list, found)) == twin.batches
         assert state.capacity.tolist() == twin.freed()
-        if ended == growth.EXHAUSTED:
+        if ended == prefix.EXHAUSTED:
             return
         group = twin.asked
-        if ended == growth.NOT_PLAIN and group not in asked:
+        if ended == prefix.NOT_PLAIN and group not in asked:
             asked.add(group)
-            growth.put_back(ledger.facts, ledger.columns, stage.rules, state)
+            prefix.put_back(ledger.facts, ledger.columns, stage.rules, state)
             naive.put_back(twin)
-        elif ended == growth.NOT_PLAIN:
+        elif ended == prefix.NOT_PLAIN:
             mine = [pod.row for pod in placed(stage) if pod.group.row == group and pod.row not in twin.known]
             if mine:
-                growth.take(ledger.facts, ledger.columns, stage.vectors, state, np.array(mine, np.int64))
+                prefix.take(ledger.facts, ledger.columns, stage.vectors, state, np.array(mine, np.int64))
                 naive.take(twin, mine)
 
 
@@ -213,7 +213,7 @@ def test_victims_are_tried_as_by_the_twin(stage, drawn, which, who, open_nodes):
     ended = trying.try_victims(
         ledger.facts,
         ledger.columns,
-        ledger.places,
+        ledger.offsets,
         stage.rules,
         stage.vectors,
         trial,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kai.api.codec import structure_all
 from kai.api.objects import ClusterObjects, collect
 from kai.engine.cycle import run_cycle
+from kai.engine.shortcuts import TABLE as SHORTCUTS
 from kai.framework.decisions import Recorder
 from kai.intake import take_snapshot
 from kai.testing.sinks import told
@@ -53,11 +54,14 @@ def test_so_it_does_after_the_books_were_opened_once(snapshot):
     assert decide(snapshot) == decide(snapshot, profile(shortcuts=True))  # another profile: nothing rests
 
 
-@given(snapshots(groups=(2, 7)))
-def test_the_short_cuts_decide_as_the_long_way_does(snapshot):
+@given(st.one_of(snapshots(groups=(2, 7)), contended()), st.sampled_from(SHORTCUTS))
+def test_shortcuts_decide_as_their_plain_forms_do(snapshot, shortcut):
     quick, slow = decide(snapshot), decide(snapshot, profile())
     assert quick[:2] == slow[:2]
     assert quick[2].keys() == slow[2].keys()
+    without = decide(snapshot, profile(shortcuts=True, without=(shortcut.name,)))
+    assert without[:2] == slow[:2]
+    assert without[2].keys() == slow[2].keys()
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.api.documents import load_values
-from kai.configuration.reading import make_profile, read_configuration
+from kai.configuration.profiles import make_profile
+from kai.configuration.reading import read_configuration
 from kai.configuration.registry import Registry
 from kai.errors import KaiError
 from kai.simulation.answer import answer

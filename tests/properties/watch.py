@@ -8,7 +8,7 @@ from unittest import mock
 import attrs
 import numpy as np
 
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.engine.observe import Silent
 from kai.engine.profile import Action, Profile
 from kai.engine.report import CycleReport, report

@@ -9,14 +9,14 @@ import attrs
 import numpy as np
 
 from kai.actions.search.filters import Filters, held_by
-from kai.actions.search.standing import Standing
+from kai.actions.search.group_states import GroupStates
 from kai.engine.heaps import GroupHeap
 from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.framework.scenario import Batch, Batches, Outer
-from kai.kernels import growth
-from kai.kernels.growth import Growth
-from kai.kernels.opening import propose_first
+from kai.kernels import prefix
+from kai.kernels.first_probe import propose_first
+from kai.kernels.prefix import Prefix
 from kai.model.rows import Bools, GroupRow, GroupRows, Int64s, NodeRows
 
 
@@ -102,10 +102,10 @@ def give_up(portion: Portion, known: set[int]) -> tuple[Int64s, Portion | None]:
 class CompiledVictims:
     """Victims by a kernel, as many groups in one go as the filters refuse."""
 
-    def __init__(self, session: Session, standing: Standing, member: Bools) -> None:
+    def __init__(self, session: Session, states: GroupStates, member: Bools) -> None:
         """Prepare to take from the groups that are ``member`` [G]."""
         self._session = session
-        self._standing = standing
+        self._states = states
         self._member = member
 
     def outers(self, terms: Terms) -> Iterator[Outer]:
@@ -114,57 +114,57 @@ class CompiledVictims:
         state = self._begin(terms)
         parts: dict[int, Portion] = {}
         known = set(terms.recorded.pods.tolist())
-        found = growth.accepts(state)
+        found = prefix.accepts(state)
         while True:
             if found and terms.filters.domains_can_hold(state.capacity):
-                count, pods = state.state[growth.BATCHES], state.state[growth.PODS]
+                count, pods = state.state[prefix.BATCHES], state.state[prefix.PODS]
                 yield terms.outer(session, Batches(state.pods[:pods], state.start[: count + 1]))
-            ended = growth.grow(session.facts, session.columns, session.policy.rules, session.policy.vectors, state)
-            if ended == growth.EXHAUSTED:
+            ended = prefix.extend(session.facts, session.columns, session.policy.rules, session.policy.vectors, state)
+            if ended == prefix.EXHAUSTED:
                 return
-            found = ended == growth.ACCEPTED or self._take(state, parts, known)
+            found = ended == prefix.ACCEPTED or self._take(state, parts, known)
 
     def propose_first(self, group: int) -> int:
-        """Look for the first scenario that victims of one node make for ``group``; it is in ``standing.opening`` then.
+        """Look for the first scenario that victims of one node make for ``group``; it is in ``states.probe`` then.
 
-        Return what ``kai.kernels.opening.propose_first`` does.
+        Return what ``kai.kernels.first_probe.propose_first`` does.
         """
-        session, standing = self._session, self._standing
-        standing.fill(self._member)
+        session, states = self._session, self._states
+        states.fill(self._member)
         return propose_first(
             session.facts,
             session.columns,
             session.policy.rules,
             session.policy.vectors,
-            standing.stand,
-            standing.opening,
+            states.arrays,
+            states.probe,
             group,
         )
 
-    def _begin(self, terms: Terms) -> Growth:
+    def _begin(self, terms: Terms) -> Prefix:
         session = self._session
-        self._standing.fill(self._member)
+        self._states.fill(self._member)
         wanted, masks = sorted(terms.filters.wanted, reverse=True), terms.filters.unmatched()
-        state = self._standing.growth(len(wanted), len(masks))
+        state = self._states.prefix(len(wanted), len(masks))
         state.capacity[:] = terms.free
         state.wanted[:] = wanted
         state.masks[:] = masks
         state.reached[:] = False
-        growth.begin(session.facts, session.columns, session.policy.vectors, state, terms.recorded.pods)
+        prefix.begin(session.facts, session.columns, session.policy.vectors, state, terms.recorded.pods)
         return state
 
-    def _take(self, state: Growth, parts: dict[int, Portion], known: set[int]) -> bool:
+    def _take(self, state: Prefix, parts: dict[int, Portion], known: set[int]) -> bool:
         """Take from the group that the kernel left to us; say whether the filters accept what there is then."""
         session = self._session
-        group = int(state.state[growth.GROUP])
+        group = int(state.state[prefix.GROUP])
         pods, rest = give_up(parts.pop(group) if group in parts else session.portion(group), known)
         if rest is not None:
             parts[group] = rest
             if session.policy.rules.elastic_key >= 0:
                 state.heap.keys[group, session.policy.rules.elastic_key] = rest.elastic_state()
             state.heap.amounts[group] = rest.counted_amounts()
-            growth.put_back(session.facts, session.columns, session.policy.rules, state)
+            prefix.put_back(session.facts, session.columns, session.policy.rules, state)
         if not len(pods):
             return False
-        growth.take(session.facts, session.columns, session.policy.vectors, state, pods)
-        return growth.accepts(state)
+        prefix.take(session.facts, session.columns, session.policy.vectors, state, pods)
+        return prefix.accepts(state)

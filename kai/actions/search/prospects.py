@@ -13,6 +13,7 @@ import numpy as np
 
 from kai.engine.portion import Portion
 from kai.engine.session import Session
+from kai.engine.shortcuts import PROSPECTS
 from kai.kernels.columns import CPU, GPU, GPU_UNIT, KIND_FRACTION, KIND_MEMORY, MEMORY
 from kai.kernels.victims import free_gpus
 from kai.model.rows import Bools, Float64s, Int64s
@@ -88,7 +89,7 @@ class Prospects:
         shapes = session.facts.pods.shape[portion.chunk()]
         if not self._gpus_suffice(shapes):
             return False
-        return not session.parameters.shortcuts or (
+        return not session.takes(PROSPECTS) or (
             self._queues_can_hold(portion.group, shapes) and self._nodes_can_hold(shapes)
         )
 

@@ -9,10 +9,11 @@ import attrs
 import numpy as np
 
 from kai.actions.placing import place_group
-from kai.actions.search.standing import Standing
+from kai.actions.search.group_states import GroupStates
 from kai.engine.heaps import GroupHeap
 from kai.engine.portion import Portion
 from kai.engine.session import Session
+from kai.engine.shortcuts import TRIAL
 from kai.engine.statement import Statement
 from kai.kernels import trying
 from kai.kernels.groups import find_waiting
@@ -29,7 +30,7 @@ class Replacing:
 
     session: Session
     feasible: NodeRows
-    standing: Standing | None
+    states: GroupStates | None
     """None: the long way."""
     _aggressor: tuple[Portion, Aggressor] | None = None
     _open: Bools | None = None
@@ -37,16 +38,21 @@ class Replacing:
     def run(self, statement: Statement, part: Portion, victims: PodRows) -> Sequence[int] | None:
         """Try ``victims``; None if the aggressor's ``part`` found no place. What was done stays in ``statement``.
 
-        Else return what ``settle`` needs to know of the groups that found none.
+        Else return what ``finalize`` needs to know of the groups that found none.
         """
-        standing = self.standing
+        states = self.states
         groups = self.session.facts.pods.group
-        if standing is None or not standing.plain[part.group] or not standing.plain[groups[victims]].all():
+        if (
+            states is None
+            or not self.session.takes(TRIAL)
+            or not states.plain[part.group]
+            or not states.plain[groups[victims]].all()
+        ):
             nodes = self.session.columns.node[victims]
             reachable = np.union1d(self.feasible, nodes[nodes >= 0])
             statement.evict(victims)
             return () if self._place_again(statement, part, victims, reachable) else None
-        return self._at_once(statement, standing, part, victims)
+        return self._at_once(statement, states, part, victims)
 
     def repeat(
         self, statement: Statement, part: Portion, victims: PodRows, *, all_return: bool
@@ -87,11 +93,11 @@ class Replacing:
         return bool((session.columns.status[losing] == Status.RELEASING).any())
 
     def _at_once(
-        self, statement: Statement, standing: Standing, part: Portion, victims: PodRows
+        self, statement: Statement, states: GroupStates, part: Portion, victims: PodRows
     ) -> Sequence[int] | None:
         aggressor = self._described(part)
-        room = standing.room_for(victims) + 2 * len(aggressor.pods)
-        return try_at_once(self.session, standing, statement, aggressor, victims, room)
+        room = states.room_for(victims) + 2 * len(aggressor.pods)
+        return try_at_once(self.session, states, statement, aggressor, victims, room)
 
     def _described(self, part: Portion) -> Aggressor:
         """Return ``part`` as kernels see it; nothing that a trial does changes that."""
@@ -139,13 +145,13 @@ class Replacing:
                 return False
             else:
                 statement.roll_back(mark)
-                # See ``settle``: here the heap has asked for amounts already.
+                # See ``finalize``: here the heap has asked for amounts already.
                 portion.chunk()
         return placed
 
 
 def try_at_once(
-    session: Session, standing: Standing, statement: Statement, aggressor: Aggressor, victims: PodRows, room: int
+    session: Session, states: GroupStates, statement: Statement, aggressor: Aggressor, victims: PodRows, room: int
 ) -> Sequence[int] | None:
     """Try ``victims`` of plain groups as ``Replacing.run`` does, in a kernel; ``room``: the most changes that makes."""
     ledger = session.ledger
@@ -154,23 +160,23 @@ def try_at_once(
         ended = trying.try_victims(
             session.facts,
             session.columns,
-            ledger.places,
+            ledger.offsets,
             session.policy.rules,
             session.policy.vectors,
-            standing.trial,
+            states.trial,
             aggressor,
             victims,
         )
-        state = standing.trial.state
+        state = states.trial.state
         if ended == trying.UNPREPARED:
             statement.discard()
             pod = PodRow(int(state[trying.POD]))
             session.policy.prepare(int(session.facts.pods.shape[pod]), pod, session.all_nodes)
             continue
-        return standing.trial.failed[: state[trying.FAILED]].tolist() if ended == trying.PLACED else None
+        return states.trial.failed[: state[trying.FAILED]].tolist() if ended == trying.PLACED else None
 
 
-def settle(session: Session, failed: Sequence[int]) -> None:
+def finalize(session: Session, failed: Sequence[int]) -> None:
     """Work out what groups without a place would be given next, as things stand in the simulation that won.
 
     The chunk is kept when the search is committed, as the peer keeps it. What the chunk wants is kept, too, where

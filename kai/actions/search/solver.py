@@ -25,19 +25,20 @@ import attrs
 import numpy as np
 
 from kai.actions.search.filters import Filters, held_by
+from kai.actions.search.group_states import GroupStates
 from kai.actions.search.outer import CompiledVictims, PlainVictims, Terms
-from kai.actions.search.replacing import Replacing, settle, try_at_once
-from kai.actions.search.standing import Standing
+from kai.actions.search.replacing import Replacing, finalize, try_at_once
 from kai.engine.budget import Grant
 from kai.engine.portion import Portion
 from kai.engine.session import Session
+from kai.engine.shortcuts import FIRST_PROBE, LAST_PROBE
 from kai.engine.statement import Statement
 from kai.framework.decisions import Cause
 from kai.framework.hooks import VictimProposals
 from kai.framework.scenario import NO_BATCHES, Batches, Scenario
 from kai.framework.verdict import Fact
 from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY, KIND_NONE, RELEASING
-from kai.kernels.opening import NONE_PASSES, UNSUITED, is_final
+from kai.kernels.first_probe import NONE_PASSES, UNSUITED, is_final
 from kai.kernels.victims import free_gpus, losing
 from kai.model.rows import Float64s, GroupRow, Int64s, NodeRows, PodRows
 from kai.model.status import ACTIVE_ALLOCATED
@@ -66,7 +67,7 @@ class Found:
     batches: Batches
     """The batches that really lose something, evicted ones first."""
     failed: Sequence[int]
-    """The groups that found no other place, as ``settle`` takes them."""
+    """The groups that found no other place, as ``finalize`` takes them."""
     sure: bool = False
     """Whether all victims go, and the filters would let just them pass."""
 
@@ -84,13 +85,13 @@ class Search:
         aggressor: Portion,
         cause: Cause,
         victims: PlainVictims | CompiledVictims,
-        standing: Standing | None,
+        states: GroupStates | None,
         rule: str,
         explain: Explain | None,
     ) -> None:
         """Prepare; ``victims`` may be taken, ``rule`` and ``explain`` say why and with which numbers.
 
-        ``standing``: how groups stand, for the short cuts; None: the long way.
+        ``states``: the state of groups, for shortcuts; None: the long way.
         """
         self._session = session
         self._aggressor = aggressor
@@ -100,8 +101,7 @@ class Search:
         self._explain = explain
         self._failed: set[object] = set()
         self._judges = [each for each in session.policy.victims if each.accept is not None]
-        self._standing = standing
-        self._shortcuts = standing is not None
+        self._states = states
         self._done: VictimProposals | None = None
         """The generator that proposes nothing, or whose time is up."""
 
@@ -116,7 +116,7 @@ class Search:
 
     @cached_property
     def _replacing(self) -> Replacing:
-        return Replacing(self._session, self._feasible, self._standing)
+        return Replacing(self._session, self._feasible, self._states)
 
     def run(self) -> Outcome:
         """Search, commit what was found, and say how it ended."""
@@ -140,7 +140,7 @@ class Search:
                 if found is None:
                     continue
                 if self._aggressor.is_gang_satisfied() and self._occupied() > occupied:
-                    settle(session, found.failed)
+                    finalize(session, found.failed)
                     found.statement.facts = self._facts_of(found)
                     found.statement.commit()
                     return Outcome.PLACED
@@ -187,7 +187,7 @@ class Search:
             if found is None:
                 return False
             recorded = found.batches
-            if count == len(chunk) and self._shortcuts and proposals.begins_with_recorded and self._is_the_last(found):
+            if count == len(chunk) and self._is_the_last(proposals, found):
                 kept = found
             else:
                 found.statement.discard()
@@ -238,9 +238,10 @@ class Search:
 
     def _first(self, proposals: VictimProposals, chunk: Int64s) -> Found | None:
         """Try the first scenario of a search for one pod in kernels; what they cannot say is left to ``_probe``."""
-        standing, session = self._standing, self._session
+        states, session = self._states, self._session
         if (
-            standing is None
+            states is None
+            or not session.takes(FIRST_PROBE)
             or self._failed
             or not proposals.proposes_by_node
             or not isinstance(self._victims, CompiledVictims)
@@ -252,16 +253,16 @@ class Search:
         if ended == NONE_PASSES or not self._granted():
             self._done = proposals
             return None
-        opening = standing.opening
-        count, parts, room = opening.state.tolist()
-        victims = opening.victims[:count].copy()
+        probe = states.probe
+        count, parts, room = probe.state.tolist()
+        victims = probe.victims[:count].copy()
         scenario = Scenario(
             aggressor=GroupRow(self._aggressor.group),
             waiting=tuple(chunk.tolist()),
-            potential=Batches(victims, opening.start[: parts + 1].copy()),
+            potential=Batches(victims, probe.start[: parts + 1].copy()),
         )
         statement = session.statement(self._cause.value, self._cause, self._aggressor.group, self._rule)
-        failed = try_at_once(session, standing, statement, opening.aggressor, victims, room)
+        failed = try_at_once(session, states, statement, probe.aggressor, victims, room)
         if failed is None or not self._accepted(scenario, victims):
             statement.discard()
             self._failed.add(scenario.fingerprint())
@@ -269,7 +270,7 @@ class Search:
         if not self._books_all_they_ask_for(victims):
             statement.discard()
             return None
-        sure = is_final(session.facts, session.columns, session.policy.vectors, opening)
+        sure = is_final(session.facts, session.columns, session.policy.vectors, probe)
         batches = scenario.batches
         if not sure:
             batches = batches.chosen(losing(session.columns, batches.pods, batches.start, victims))
@@ -287,7 +288,7 @@ class Search:
         """Return the part of the aggressor that has ``pods`` besides those with a place."""
         whole = self._aggressor
         kept = np.concatenate([whole.holding(ACTIVE_ALLOCATED), pods])
-        simple = self._shortcuts and bool(self._session.facts.groups.simple[whole.group])
+        simple = bool(self._session.facts.groups.simple[whole.group])
         # Where nothing is left out, and so no minimum shrinks, the part is the whole.
         if simple and len(kept) == len(whole.pods()) and not self._session.columns.status[pods].any():
             return whole
@@ -331,12 +332,14 @@ class Search:
         statement.discard()
         return None
 
-    def _is_the_last(self, found: Found) -> bool:
+    def _is_the_last(self, proposals: VictimProposals, found: Found) -> bool:
         """Say whether helping the whole chunk again with what is known would try this and accept it at once.
 
         It would if all victims are evicted, in the same order, and filters and plugins accept them as known victims.
         """
         session, terms = self._session, found.terms
+        if not proposals.begins_with_recorded or not session.takes(LAST_PROBE):
+            return False
         tried = found.scenario
         again = Scenario(aggressor=tried.aggressor, waiting=tried.waiting, recorded=found.batches)
         if not found.sure:
@@ -365,7 +368,7 @@ class Search:
         groups = np.array([self._aggressor.group], np.int64)
         if self._cause is Cause.CONSOLIDATE:
             groups = np.union1d(groups, session.facts.pods.group[victims])
-        if self._standing is not None and self._standing.exact[groups].all():
+        if self._states is not None and self._states.exact[groups].all():
             return True
         pods = np.concatenate([session.portion(group).pods() for group in groups.tolist()])
         shapes = session.facts.pods.shape[pods]

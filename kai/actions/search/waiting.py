@@ -9,16 +9,17 @@ from collections.abc import Callable, Sequence
 import attrs
 import numpy as np
 
+from kai.actions.search.group_states import GroupStates
 from kai.actions.search.outer import CompiledVictims, PlainVictims
 from kai.actions.search.solver import Explain, Outcome, Search
-from kai.actions.search.standing import Standing
 from kai.engine.heaps import GroupHeap
 from kai.engine.portion import Portion
 from kai.engine.session import Session
+from kai.engine.shortcuts import ALIKE, HOPELESS, SEARCH
 from kai.framework.decisions import Cause
 from kai.framework.verdict import ACCEPTED, Code, Reason, Verdict
+from kai.kernels.group_state import keep_queues
 from kai.kernels.groups import find_placed
-from kai.kernels.standing import keep_queues
 from kai.model.rows import Bools, GroupRow, GroupRows, PodRow, SubGroupRow
 from kai.model.status import ACTIVE_ALLOCATED, Status
 
@@ -101,31 +102,31 @@ class EvictionPass:
         member = self._candidates(session, portion, past.known)
         if not member.any() or self._is_hopeless(session, portion, member):
             return Outcome.FAILED
-        standing = past.standing()
+        states = past.states()
         victims: PlainVictims | CompiledVictims
-        if standing is None:
+        if states is None:
             victims = PlainVictims(session, session.oldest_first(np.flatnonzero(member).astype(np.int64)))
         else:
-            victims = CompiledVictims(session, standing, member)
-        return Search(session, portion, self.cause, victims, standing, self.rule, self.explain).run()
+            victims = CompiledVictims(session, states, member)
+        return Search(session, portion, self.cause, victims, states, self.rule, self.explain).run()
 
     def _is_hopeless(self, session: Session, portion: Portion, member: Bools) -> bool:
         """Say whether some plugin knows that a search would be in vain."""
         chunk = portion.chunk()
         # For a single pod the search itself is as quick.
-        if len(chunk) == 1 or not session.parameters.shortcuts:
+        if len(chunk) == 1 or not session.takes(HOPELESS):
             return False
         rows = np.flatnonzero(member).astype(np.int64)
         asked = [each.hopeless for each in session.policy.victims if each.hopeless is not None]
         return any(hopeless(GroupRow(portion.group), chunk, rows, self.cause) for hopeless in asked)
 
-    def _candidates(self, session: Session, portion: Portion, standing: Standing | None) -> Bools:
+    def _candidates(self, session: Session, portion: Portion, states: GroupStates | None) -> Bools:
         """Return bool[G]: the groups whose pods the group may take."""
-        if standing is None:
+        if states is None:
             placed = np.zeros(len(session.snapshot.groups), np.bool_)
             find_placed(session.facts, session.columns, placed)
         else:
-            placed = standing.placed
+            placed = states.placed
         member = placed & session.facts.groups.preemptible
         member[portion.group] = False
         member = self.victims(session, portion, member)
@@ -149,13 +150,13 @@ class Past:
         self.failed: dict[int, dict[str, Footprint]] = {}
         """Footprints of groups that failed, by queue and signature."""
 
-        self.known: Standing | None = None
-        """How all groups stand, once a search went so far."""
+        self.known: GroupStates | None = None
+        """The state of all groups, once a search went so far."""
 
-    def standing(self) -> Standing | None:
-        """Return how all groups stand; None: everything is decided the long way."""
-        if self.known is None and self._session.parameters.shortcuts:
-            self.known = Standing(self._session)
+    def states(self) -> GroupStates | None:
+        """Return the state of all groups; None: everything is decided the long way."""
+        if self.known is None and self._session.takes(SEARCH):
+            self.known = GroupStates(self._session)
             self.known.refresh()
         return self.known
 
@@ -219,7 +220,7 @@ class Closed:
         number = int(self._classes[group])
         if not verdict:
             self._session.records.note_alike(np.array([group], np.int64), verdict.reasons)
-        if number >= 0:
+        if number >= 0 and self._session.takes(ALIKE):
             self._notes[number] = verdict.reasons
             begin, end = np.searchsorted(self._numbers, (number, number + 1))
             self.mask[self._ordered[begin:end]] = True

@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 
 from kai.cli.running.configuring import load_setup
-from kai.configuration.reading import make_profile
+from kai.configuration.profiles import make_profile
 from kai.configuration.registry import Registry
 from kai.errors import ConfigError, InputError
 from kai.manifests import Document, Finding, RefusedError, documents_of, open_text, read

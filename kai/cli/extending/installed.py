@@ -10,7 +10,8 @@ import attrs
 from kai.cli.extending.hooknames import hooks_of
 from kai.cli.running.configuring import load_configuration
 from kai.configuration.options import described, wanted
-from kai.configuration.reading import default_configuration, make_profile
+from kai.configuration.profiles import make_profile
+from kai.configuration.reading import default_configuration
 from kai.configuration.registry import Registry, load_class, origin_of
 from kai.errors import ConfigError
 

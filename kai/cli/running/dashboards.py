@@ -103,7 +103,7 @@ def make_board(
 ) -> Board:
     """Return the dashboard of a scheduler, which from now on gives it every cycle."""
     from kai.cluster.reviews import Reviews
-    from kai.configuration.reading import make_profile
+    from kai.configuration.profiles import make_profile
     from kai.dashboard.access import LocalAccess, TokenAccess
     from kai.dashboard.desk import Desk
     from kai.dashboard.feed import Feed

@@ -186,7 +186,7 @@ class Process:
         work: list[Callable[[], Any]] = []
         board: Board | None = None
         if plan.settings is not None:
-            from kai.scheduler.service import make_scheduler
+            from kai.scheduler.making import make_scheduler
 
             scheduler = make_scheduler(
                 connection,

@@ -138,7 +138,7 @@ def new_placement(world: World) -> int:
     return len(world.placements) - 1
 
 
-def open_books(world: World) -> None:
+def open_accounts(world: World) -> None:
     """Book everybody who stands on a node: pods that hold devices for others first, then by row."""
     for pod in sorted(world.pods, key=lambda each: (not each.reservation, each.row)):
         if pod.node >= 0 and pod.is_in(ACTIVE_USED):

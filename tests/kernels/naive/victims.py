@@ -65,7 +65,7 @@ def losing_on(world: World, recorded: Sequence[int], potential: Sequence[int], n
 
 
 @attrs.define
-class Growth:
+class Prefix:
     """Victims so far."""
 
     world: World
@@ -84,20 +84,20 @@ class Growth:
         return [free + held for free, held in zip(self.capacity, add_held(self.world, taken), strict=True)]
 
 
-def begin(growth: Growth, known: Sequence[int]) -> None:
+def begin(prefix: Prefix, known: Sequence[int]) -> None:
     """Begin with the known ones."""
-    growth.known = set(known)
+    prefix.known = set(known)
 
 
-def accepts(growth: Growth) -> bool:
+def accepts(prefix: Prefix) -> bool:
     """Say whether every mask has a node in reach, and every pod finds a holder, largest first."""
-    taken = [*growth.known, *(pod for batch in growth.batches for pod in batch)]
-    nodes = {growth.world.pods[pod].node for pod in taken} - {-1}
-    if not all(any(mask[node] for node in nodes) for mask in growth.masks):
+    taken = [*prefix.known, *(pod for batch in prefix.batches for pod in batch)]
+    nodes = {prefix.world.pods[pod].node for pod in taken} - {-1}
+    if not all(any(mask[node] for node in nodes) for mask in prefix.masks):
         return False
-    sizes = sorted(growth.freed(), reverse=True)[: len(growth.wanted)]
+    sizes = sorted(prefix.freed(), reverse=True)[: len(prefix.wanted)]
     left = list(sizes)
-    for amount in sorted(growth.wanted, reverse=True):
+    for amount in sorted(prefix.wanted, reverse=True):
         if amount == 0:
             return True
         holders = [at for at, size in enumerate(sizes) if size >= amount and left[at] >= amount]
@@ -107,57 +107,57 @@ def accepts(growth: Growth) -> bool:
     return True
 
 
-def take(growth: Growth, pods: Sequence[int]) -> None:
+def take(prefix: Prefix, pods: Sequence[int]) -> None:
     """Add a batch."""
-    growth.batches.append(list(pods))
-    growth.removed.update(pods)
+    prefix.batches.append(list(pods))
+    prefix.removed.update(pods)
 
 
-def grow(growth: Growth) -> str:
+def extend(prefix: Prefix) -> str:
     """Take batches until the filters accept, nobody is left, or a group has a tree."""
     while True:
-        group = naive_order.pop(growth.heap)
+        group = naive_order.pop(prefix.heap)
         if group < 0:
             return "exhausted"
-        growth.asked = group
-        if not growth.world.groups[group].simple:
+        prefix.asked = group
+        if not prefix.world.groups[group].simple:
             return "not plain"
-        before = len(growth.batches)
-        _give_up(growth, growth.world.groups[group])
-        if len(growth.batches) > before and accepts(growth):
+        before = len(prefix.batches)
+        _give_up(prefix, prefix.world.groups[group])
+        if len(prefix.batches) > before and accepts(prefix):
             return "accepted"
 
 
-def put_back(growth: Growth) -> None:
+def put_back(prefix: Prefix) -> None:
     """Push the group that was asked about again."""
-    naive_order.push(growth.heap, growth.asked)
+    naive_order.push(prefix.heap, prefix.asked)
 
 
-def _give_up(growth: Growth, group: Group) -> None:
+def _give_up(prefix: Prefix, group: Group) -> None:
     leaf = group.leaves()[0]
-    left = [pod for pod in leaf.pods if pod.row not in growth.removed]
+    left = [pod for pod in leaf.pods if pod.row not in prefix.removed]
     placed = [pod for pod in left if pod.is_in(ACTIVE_ALLOCATED)]
     if not placed:
         return
     victims = [pod.row for pod in (placed[-1:] if len(placed) > leaf.minimum else placed)]
-    if growth.known.intersection(victims):
-        growth.removed |= {pod.row for pod in leaf.pods} & growth.known
-        _push_rest(growth, group)
+    if prefix.known.intersection(victims):
+        prefix.removed |= {pod.row for pod in leaf.pods} & prefix.known
+        _push_rest(prefix, group)
         return
-    take(growth, victims)
+    take(prefix, victims)
     if len(placed) > len(victims):
-        _push_rest(growth, group)
+        _push_rest(prefix, group)
 
 
-def _push_rest(growth: Growth, group: Group) -> None:
-    leaf, heap = group.leaves()[0], growth.heap
-    left = [pod for pod in leaf.pods if pod.row not in growth.removed]
+def _push_rest(prefix: Prefix, group: Group) -> None:
+    leaf, heap = group.leaves()[0], prefix.heap
+    left = [pod for pod in leaf.pods if pod.row not in prefix.removed]
     if not left:
         return
     surplus = sum(pod.is_in(ACTIVE_ALLOCATED) for pod in left) - leaf.minimum
     if heap.rules.elastic_key >= 0:
         heap.keys[group.row][heap.rules.elastic_key] = 0.0 if surplus < 0 else (2.0 if surplus else 1.0)
-    held = [growth.world.accepted(pod) for pod in left if pod.is_in(COUNTED)]
+    held = [prefix.world.accepted(pod) for pod in left if pod.is_in(COUNTED)]
     heap.amounts[group.row] = [float(sum(each[at] for each in held)) for at in range(3)]
     naive_order.push(heap, group.row)
 

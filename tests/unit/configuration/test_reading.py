@@ -2,13 +2,8 @@ import pytest
 
 from kai.configuration.aliases import DEFAULT_PLUGINS, PLUGINS, Arguments, PluginEntry, ours
 from kai.configuration.past_usage import UsageSettings
-from kai.configuration.reading import (
-    default_configuration,
-    default_profile,
-    make_profile,
-    merged,
-    read_configuration,
-)
+from kai.configuration.profiles import default_profile, make_profile
+from kai.configuration.reading import default_configuration, merged, read_configuration
 from kai.errors import ConfigError
 from kai.framework.hooks import OnFailure
 
@@ -324,3 +319,8 @@ def test_what_the_peer_passes_over_is_passed_over_with_a_note(document, note):
 def test_what_would_stop_the_peer_or_means_nothing_is_refused(document, message):
     with pytest.raises(ConfigError, match=message):
         read_configuration(document, "peer.yaml")
+
+
+def test_a_shortcut_that_does_not_exist_is_refused():
+    with pytest.raises(ConfigError, match=r"without: found 'trail', expected one of allocate, .*trial"):
+        read_configuration({"parameters": {"without": ["trail"]}}, "ours.yaml")

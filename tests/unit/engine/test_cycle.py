@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.engine.budget import Unlimited
 from kai.engine.cycle import run_cycle
 from kai.engine.observe import Silent

@@ -4,10 +4,10 @@ import sys
 
 import attrs
 
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle
 from kai.engine.descent import descend
-from kai.explain.words import least_pods
+from kai.explain.recorded import least_pods
 from kai.framework.decisions import Bind, Evict, Recorder
 from kai.model.podgroup import SubGroup
 from kai.scheduler.explanations import explain

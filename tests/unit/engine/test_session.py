@@ -4,7 +4,7 @@ import attrs
 import numpy as np
 import pytest
 
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.engine.observe import Silent
 from kai.engine.profile import Profile
 from kai.engine.session import Session, base_of

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.engine.observe import Silent
 from kai.engine.session import Session
 from kai.framework.decisions import Bind, Cause, Evict, Nominate, Recorder

@@ -5,7 +5,7 @@ import pytest
 
 from kai.api import names
 from kai.api.times import instant_text
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.engine.budget import Grant, Unlimited
 from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder

@@ -1,4 +1,4 @@
-from kai.configuration.reading import make_profile
+from kai.configuration.profiles import make_profile
 from kai.engine.waiting_order import explained_order, waiting_order
 from kai.intake import take_snapshot
 from kai.simulation.source import read_case

@@ -4,7 +4,8 @@ import pytest
 
 from kai.explain.declared import Declared, missing_queue
 from kai.explain.phrases import listed, plain, quantity
-from kai.explain.words import Teller, least_pods
+from kai.explain.recorded import least_pods
+from kai.explain.words import Teller
 from kai.framework.hooks import Dependence, NodeScore, PluginUse
 from kai.simulation.overview import overview
 from kai.simulation.run import simulate

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from kai.actions.search.solver import Search
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.engine.observe import Silent
 from kai.engine.session import Session
 from kai.framework.decisions import Recorder

@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 
 from kai.cluster.port import Term
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.errors import InputError
 from kai.framework.decisions import Bind
 from kai.framework.hooks import Dependence, GroupOrder, NodeFilter, NodeScore, PluginUse
 from kai.intake.aside import Suspect
 from kai.scheduler import cycling
-from kai.scheduler.cycling import Cycles, Done, Failure, Stream
+from kai.scheduler.cycling import Cycles, Done, Failure
 from kai.scheduler.observe import CycleObserver
+from kai.scheduler.places import place_of
 from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.stream import Stream
 from kai.simulation.archive import read_archive
 from kai.simulation.run import simulate
 from kai.telemetry.tracing import no_tracing
@@ -127,7 +129,7 @@ def test_the_place_is_that_of_the_caller_where_a_library_fails():
 
     with pytest.raises(ValueError, match="negative") as caught:
         numpy_fails()
-    assert "(at numpy_fails in tests.unit.scheduler.test_aside" in cycling.place_of(caught.value, frozenset({"tests"}))
+    assert "(at numpy_fails in tests.unit.scheduler.test_aside" in place_of(caught.value, frozenset({"tests"}))
 
 
 def test_a_group_that_cannot_be_explained_is_named_and_the_others_are_explained(monkeypatch):

@@ -9,12 +9,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from kai.api.pod import Container, ResourceRequirements
 from kai.cluster.port import Term
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.framework.decisions import Bind
 from kai.model.queue import Shares
-from kai.scheduler.cycling import Cycles, Done, Failure, Stream
+from kai.scheduler.cycling import Cycles, Done, Failure
 from kai.scheduler.observe import CycleObserver
 from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.stream import Stream
 from kai.telemetry.tracing import make_tracing, no_tracing
 from tests.unit.scheduler.small import small_cluster
 

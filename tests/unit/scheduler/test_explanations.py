@@ -4,7 +4,7 @@ import attrs
 import numpy as np
 
 from kai.api.caps import GATE
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.scheduler.explanations import explain

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import anyio
 import attrs
 
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle
 from kai.engine.waiting_order import waiting_order
 from kai.framework.decisions import Bind, Recorder

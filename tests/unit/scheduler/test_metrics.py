@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry
 
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.intake import Intake, IntakeSettings, take_snapshot

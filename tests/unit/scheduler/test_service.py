@@ -19,6 +19,7 @@ from kai.scheduler.committer import Committer
 from kai.scheduler.cycling import Done, Failure
 from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.effects import Decided
+from kai.scheduler.making import make_scheduler
 from kai.scheduler.settings import SchedulerSettings
 from kai.telemetry.decisions import read_decisions
 from tests.doubles import virtual_time
@@ -96,7 +97,7 @@ def lead(memory, play, *plugins):
         clock = virtual_time.VirtualClock()
         port = attrs.evolve(memory.port, clock=clock, cpu=InlineCpu())
         leadership = SimpleNamespace(holds=lambda _: True)
-        scheduler = service.make_scheduler(port, SchedulerSettings(dump_folder="/nonexistent"), leadership)
+        scheduler = make_scheduler(port, SchedulerSettings(dump_folder="/nonexistent"), leadership)
         profile = scheduler.cycles.profile
         uses = tuple(PluginUse(name=f"touchy-{number}", plugin=each) for number, each in enumerate(plugins))
         scheduler.cycles.profile = attrs.evolve(profile, plugins=profile.plugins + uses)

@@ -5,7 +5,7 @@ import attrs
 import pytest
 from structlog.testing import capture_logs
 
-from kai.configuration.reading import default_profile
+from kai.configuration.profiles import default_profile
 from kai.kernels import warm
 from kai.kernels.pace import WORTH_LOADING
 from kai.kernels.warm import Warmth

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from kai.actions.search.filters import Filters
+from kai.actions.search.group_states import GroupStates
 from kai.actions.search.outer import CompiledVictims, PlainVictims, Terms, give_up
-from kai.actions.search.standing import Standing
 from kai.framework.scenario import NO_BATCHES
 from tests.unit.actions.search.stage import opened, pods_of, row
 
@@ -69,9 +69,9 @@ def the_long_way(session, member):
 
 
 def by_kernel(session, member):
-    standing = Standing(session)
-    standing.refresh()
-    return CompiledVictims(session, standing, member)
+    states = GroupStates(session)
+    states.refresh()
+    return CompiledVictims(session, states, member)
 
 
 either_way = pytest.mark.parametrize("victims", [the_long_way, by_kernel])

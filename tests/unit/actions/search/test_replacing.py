@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from kai.actions.search.group_states import GroupStates
 from kai.actions.search.replacing import Replacing
-from kai.actions.search.standing import Standing
 from kai.framework.decisions import Cause
 from kai.model.status import Status
 from tests.unit.actions.search.stage import opened, pods_of, row
@@ -19,13 +19,13 @@ def tried(request):
 
     def attempt(nodes, *victims):
         session = opened({"left": RUNS, "right": RUNS, "wants": WANTS}, nodes)
-        standing = Standing(session) if request.param else None
-        if standing is not None:
-            standing.refresh()
+        states = GroupStates(session) if request.param else None
+        if states is not None:
+            states.refresh()
         gone = np.array([pod for name in victims for pod in pods_of(session, name)], np.int64)
         statement = session.statement("test", Cause.PREEMPT, row(session, "wants"))
         before = session.ledger.fingerprint()
-        replacing = Replacing(session, session.all_nodes, standing)
+        replacing = Replacing(session, session.all_nodes, states)
         worked = replacing.run(statement, session.portion(row(session, "wants")), gone) is not None
         after = {pod.name: Status(int(session.columns.status[at])) for at, pod in enumerate(session.snapshot.pods)}
         statement.discard()

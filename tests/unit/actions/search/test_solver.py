@@ -4,9 +4,9 @@ import attrs
 import numpy as np
 import pytest
 
+from kai.actions.search.group_states import GroupStates
 from kai.actions.search.outer import CompiledVictims, PlainVictims
 from kai.actions.search.solver import Outcome, Search
-from kai.actions.search.standing import Standing
 from kai.engine.budget import Grant, Unlimited
 from kai.framework import Code, Verdict, Victims
 from kai.framework.decisions import Cause, Evict, Nominate
@@ -31,14 +31,14 @@ def search(session, aggressor, victims, cause=Cause.PREEMPT, explain=None, *, sh
     """Search for ``aggressor`` among ``victims`` and say how it ended."""
     member = np.zeros(len(session.snapshot.groups), np.bool_)
     member[[row(session, name) for name in victims]] = True
-    standing = Standing(session) if shortcuts else None
-    if standing is None:
+    states = GroupStates(session) if shortcuts else None
+    if states is None:
         takes = PlainVictims(session, session.oldest_first(np.flatnonzero(member).astype(np.int64)))
     else:
-        standing.refresh()
-        takes = CompiledVictims(session, standing, member)
+        states.refresh()
+        takes = CompiledVictims(session, states, member)
     portion = session.portion(row(session, aggressor))
-    return Search(session, portion, cause, takes, standing, "priority", explain).run()
+    return Search(session, portion, cause, takes, states, "priority", explain).run()
 
 
 def wants(gpus, members=1):

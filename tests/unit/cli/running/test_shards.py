@@ -12,7 +12,8 @@ from kai.cli.running.process import Process
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.roles import configuration_of, scheduler_settings
 from kai.cli.running.shards import render
-from kai.configuration.reading import make_profile, read_configuration
+from kai.configuration.profiles import make_profile
+from kai.configuration.reading import read_configuration
 from kai.errors import ConfigError
 from kai.framework.parameters import Parameters
 from kai.intake import IntakeSettings

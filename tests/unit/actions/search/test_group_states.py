@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kai.actions.search.standing import Standing
+from kai.actions.search.group_states import GroupStates
 from kai.framework import PodFilter, Verdict
 from kai.framework.decisions import Cause
 from kai.testing import snapshot
@@ -29,29 +29,29 @@ def chosen(session, mask):
 
 def test_groups_with_a_pod_on_a_node_are_known():
     session = opened(GROUPS, NODES)
-    standing = Standing(session)
-    standing.refresh()
-    assert chosen(session, standing.placed) == {"runs"}
+    states = GroupStates(session)
+    states.refresh()
+    assert chosen(session, states.placed) == {"runs"}
 
 
 def test_what_was_committed_since_is_known_after_a_refresh():
     session = opened(GROUPS, NODES)
-    standing = Standing(session)
-    standing.refresh()
+    states = GroupStates(session)
+    states.refresh()
     with session.statement("test", Cause.PREEMPT) as statement:
         statement.evict(np.array(pods_of(session, "runs"), np.int64))
         pods = np.array(pods_of(session, "waits")[:1], np.int64)
         statement.place_pods(pods, session.all_nodes, session.no_extra, promise=False)
         statement.commit()
-    standing.refresh()
-    assert chosen(session, standing.placed) == {"waits"}
+    states.refresh()
+    assert chosen(session, states.placed) == {"waits"}
 
 
 def test_groups_of_one_leaf_are_plain_and_those_that_share_devices_are_not_exact():
     session = opened(GROUPS, NODES)
-    standing = Standing(session)
-    assert chosen(session, standing.plain) == {"runs", "half", "waits"}
-    assert chosen(session, standing.exact) == {"runs", "waits"}
+    states = GroupStates(session)
+    assert chosen(session, states.plain) == {"runs", "half", "waits"}
+    assert chosen(session, states.exact) == {"runs", "waits"}
 
 
 def test_a_group_with_a_pod_that_a_plugin_must_be_asked_about_is_not_plain():
@@ -60,7 +60,7 @@ def test_a_group_with_a_pod_that_a_plugin_must_be_asked_about_is_not_plain():
             return [PodFilter(admit_all, concerns=session.facts.shapes.kind == 0)]
 
     session = open_session(snapshot(NODES, {**GROUPS, "cpu": {"each": {"cpu": 1}}}), Asking())
-    plain = chosen(session, Standing(session).plain)
+    plain = chosen(session, GroupStates(session).plain)
     assert "cpu" not in plain
     assert "runs" in plain
 
@@ -68,12 +68,12 @@ def test_a_group_with_a_pod_that_a_plugin_must_be_asked_about_is_not_plain():
 def test_there_is_room_to_evict_the_pods_and_to_place_their_groups_again():
     session = opened(GROUPS, NODES)
     pods = np.array(pods_of(session, "waits")[:1], np.int64)
-    assert Standing(session).room_for(pods) == 2 * (1 + 3)
+    assert GroupStates(session).room_for(pods) == 2 * (1 + 3)
 
 
 def test_a_group_holds_what_its_pods_with_a_place_hold():
     session = opened(GROUPS, NODES)
-    standing = Standing(session)
-    standing.refresh()
-    assert standing.stand.holding[row(session, "runs")].tolist()[2] == 1000
-    assert standing.stand.holding[row(session, "waits")].tolist()[2] == 0
+    states = GroupStates(session)
+    states.refresh()
+    assert states.arrays.holding[row(session, "runs")].tolist()[2] == 1000
+    assert states.arrays.holding[row(session, "waits")].tolist()[2] == 0

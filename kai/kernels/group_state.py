@@ -1,4 +1,4 @@
-"""How groups stand between searches: what each holds and wants, who waits, and where it ranks.
+"""The state of groups between searches: what each holds and wants, who waits, and where it ranks.
 
 Described again is only whose pods changed their status. The rest of thousands of groups is as it was.
 """
@@ -15,7 +15,7 @@ from kai.kernels.victims import select
 WAITING, UNKNOWN, MOVED = 0, 1, 2
 
 
-class Stand(Struct):
+class GroupState(Struct):
     """All groups as they stood when they were last looked at, and the two heaps that know them."""
 
     heap: Heap  # of those that wait
@@ -37,51 +37,51 @@ class Stand(Struct):
 
 
 @inner
-def _look(facts: Facts, columns: Columns, rules: Rules, stand: Stand, group: int) -> None:
+def _look(facts: Facts, columns: Columns, rules: Rules, groups: GroupState, group: int) -> None:
     """Describe one group."""
-    before = stand.states[group]
-    hold(facts, columns, group, stand.states, stand.holding)
-    stand.victims.amounts[group, :] = stand.holding[group]
-    stand.waits[group] = has_pending(facts, columns, group)
-    stand.placed[group] = has_place(facts, columns, group)
-    if stand.waits[group]:
+    before = groups.states[group]
+    hold(facts, columns, group, groups.states, groups.holding)
+    groups.victims.amounts[group, :] = groups.holding[group]
+    groups.waits[group] = has_pending(facts, columns, group)
+    groups.placed[group] = has_place(facts, columns, group)
+    if groups.waits[group]:
         if is_plain(facts, columns, group):
-            want(facts, columns, stand.requested, group, stand.chunk, stand.wanting)
-            stand.heap.amounts[group, :] = stand.wanting[group]
+            want(facts, columns, groups.requested, group, groups.chunk, groups.wanting)
+            groups.heap.amounts[group, :] = groups.wanting[group]
         else:
-            stand.unknown[stand.state[UNKNOWN]] = group
-            stand.state[UNKNOWN] += 1
-    if stand.states[group] != before:
-        stand.moved[stand.state[MOVED]] = group
-        stand.state[MOVED] += 1
+            groups.unknown[groups.state[UNKNOWN]] = group
+            groups.state[UNKNOWN] += 1
+    if groups.states[group] != before:
+        groups.moved[groups.state[MOVED]] = group
+        groups.state[MOVED] += 1
         if rules.elastic_key >= 0:
-            stand.victims.keys[group, rules.elastic_key] = stand.states[group]
-            stand.heap.keys[group, rules.elastic_key] = stand.states[group]
+            groups.victims.keys[group, rules.elastic_key] = groups.states[group]
+            groups.heap.keys[group, rules.elastic_key] = groups.states[group]
 
 
 @kernel
-def look_again(facts: Facts, columns: Columns, rules: Rules, stand: Stand, few: int) -> None:
+def look_again(facts: Facts, columns: Columns, rules: Rules, groups: GroupState, few: int) -> None:
     """Describe the groups that changed since the last look; up to ``few`` are moved to where they rank now.
 
-    If more moved, ranking all again is the caller's, and so is asking what those in ``stand.unknown`` want.
+    If more moved, ranking all again is the caller's, and so is asking what those in ``groups.unknown`` want.
     Cost: O(G), and little more for each that changed.
     """
-    stand.state[UNKNOWN] = 0
-    stand.state[MOVED] = 0
+    groups.state[UNKNOWN] = 0
+    groups.state[MOVED] = 0
     begun = False
-    for group in range(stand.seen.shape[0]):
-        if stand.seen[group] != columns.epoch[group]:
-            stand.seen[group] = columns.epoch[group]
-            waited = stand.waits[group]
-            _look(facts, columns, rules, stand, group)
-            begun = begun or (stand.waits[group] and not waited)
+    for group in range(groups.seen.shape[0]):
+        if groups.seen[group] != columns.epoch[group]:
+            groups.seen[group] = columns.epoch[group]
+            waited = groups.waits[group]
+            _look(facts, columns, rules, groups, group)
+            begun = begun or (groups.waits[group] and not waited)
     # Those that stopped waiting are taken out; one that began is found at its age.
     if begun:
-        stand.state[WAITING] = select(stand.by_age, stand.waits, stand.waiting)
+        groups.state[WAITING] = select(groups.by_age, groups.waits, groups.waiting)
     else:
-        stand.state[WAITING] = select(stand.waiting[: stand.state[WAITING]], stand.waits, stand.waiting)
-    if rules.elastic_key >= 0 and 0 < stand.state[MOVED] <= few:
-        rank_again(stand.heap.keys, stand.ranked, stand.moved[: stand.state[MOVED]])
+        groups.state[WAITING] = select(groups.waiting[: groups.state[WAITING]], groups.waits, groups.waiting)
+    if rules.elastic_key >= 0 and 0 < groups.state[MOVED] <= few:
+        rank_again(groups.heap.keys, groups.ranked, groups.moved[: groups.state[MOVED]])
 
 
 @kernel

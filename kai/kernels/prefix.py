@@ -1,4 +1,4 @@
-"""Growing the set of those who might have to go, until the nodes that they free could hold who waits.
+"""Extend the victims batch by batch, until the nodes that they free could hold the pods that wait.
 
 The loop pops groups off a heap of victims, takes from each what it gives up first, and asks the filters. Groups with a
 tree of their own are handed back to Python, which takes from them and has the loop go on.
@@ -17,8 +17,8 @@ EXHAUSTED, ACCEPTED, NOT_PLAIN = 0, 1, 2
 BATCHES, PODS, GROUP, PLACES = 0, 1, 2, 3
 
 
-class Growth(Struct):
-    """Who was taken so far, and what that frees."""
+class Prefix(Struct):
+    """The victims taken so far, and what they free."""
 
     heap: Heap
     removed: Bools  # [P] pods that are no longer what their entry in the heap stands for
@@ -34,52 +34,52 @@ class Growth(Struct):
 
 
 @inner
-def _places(growth: Growth, node: int) -> int:
-    smallest = growth.wanted[growth.wanted.shape[0] - 1]
-    return growth.capacity[node] // smallest if smallest > 0 and growth.capacity[node] >= smallest else 0
+def _places(prefix: Prefix, node: int) -> int:
+    smallest = prefix.wanted[prefix.wanted.shape[0] - 1]
+    return prefix.capacity[node] // smallest if smallest > 0 and prefix.capacity[node] >= smallest else 0
 
 
 @inner
-def _free(facts: Facts, columns: Columns, vectors: Vectors, growth: Growth, pod: int) -> None:
+def _free(facts: Facts, columns: Columns, vectors: Vectors, prefix: Prefix, pod: int) -> None:
     """Count what ``pod`` holds as free."""
     node = columns.node[pod]
     if node < 0:
         return
-    before = _places(growth, node)
-    growth.capacity[node] += accepted_gpu(facts, facts.pods.shape[pod], node)
-    growth.state[PLACES] += _places(growth, node) - before
-    for at in range(growth.masks.shape[0]):
-        growth.reached[at] = growth.reached[at] or vectors.masks[growth.masks[at], node]
+    before = _places(prefix, node)
+    prefix.capacity[node] += accepted_gpu(facts, facts.pods.shape[pod], node)
+    prefix.state[PLACES] += _places(prefix, node) - before
+    for at in range(prefix.masks.shape[0]):
+        prefix.reached[at] = prefix.reached[at] or vectors.masks[prefix.masks[at], node]
 
 
 @kernel
-def begin(facts: Facts, columns: Columns, vectors: Vectors, growth: Growth, known: Int64s) -> None:
-    """Begin with no pod taken but the ``known``, on top of what ``growth.capacity`` says is free."""
-    growth.removed[:] = False
-    growth.known[:] = False
-    growth.state[:] = 0
-    growth.start[0] = 0
-    for node in range(growth.capacity.shape[0]):
-        growth.state[PLACES] += _places(growth, node)
+def begin(facts: Facts, columns: Columns, vectors: Vectors, prefix: Prefix, known: Int64s) -> None:
+    """Begin with no pod taken but the ``known``, on top of what ``prefix.capacity`` says is free."""
+    prefix.removed[:] = False
+    prefix.known[:] = False
+    prefix.state[:] = 0
+    prefix.start[0] = 0
+    for node in range(prefix.capacity.shape[0]):
+        prefix.state[PLACES] += _places(prefix, node)
     for pod in known:
-        if not growth.known[pod]:
-            growth.known[pod] = True
-            _free(facts, columns, vectors, growth, pod)
+        if not prefix.known[pod]:
+            prefix.known[pod] = True
+            _free(facts, columns, vectors, prefix, pod)
 
 
 @kernel
-def accepts(growth: Growth) -> bool:
+def accepts(prefix: Prefix) -> bool:
     """Say whether the waiting pods might fit: each finds a holder, largest first into the largest with enough left."""
-    for at in range(growth.reached.shape[0]):
-        if not growth.reached[at]:
+    for at in range(prefix.reached.shape[0]):
+        if not prefix.reached[at]:
             return False
-    wanted = growth.wanted
+    wanted = prefix.wanted
     count = wanted.shape[0]
     if wanted[0] <= 0:
         return True
     if wanted[0] == wanted[count - 1]:
-        return growth.state[PLACES] >= count
-    sizes = np.sort(growth.capacity)[::-1][:count]
+        return prefix.state[PLACES] >= count
+    sizes = np.sort(prefix.capacity)[::-1][:count]
     left = sizes.copy()
     for amount in wanted:
         if amount <= 0:
@@ -98,30 +98,30 @@ def accepts(growth: Growth) -> bool:
 
 
 @kernel
-def take(facts: Facts, columns: Columns, vectors: Vectors, growth: Growth, pods: Int64s) -> None:
+def take(facts: Facts, columns: Columns, vectors: Vectors, prefix: Prefix, pods: Int64s) -> None:
     """Add ``pods`` as one batch."""
-    batches, count = growth.state[BATCHES], growth.state[PODS]
+    batches, count = prefix.state[BATCHES], prefix.state[PODS]
     for pod in pods:
-        growth.pods[count] = pod
-        growth.removed[pod] = True
+        prefix.pods[count] = pod
+        prefix.removed[pod] = True
         count += 1
-        _free(facts, columns, vectors, growth, pod)
-    growth.state[BATCHES] = batches + 1
-    growth.state[PODS] = count
-    growth.start[batches + 1] = count
+        _free(facts, columns, vectors, prefix, pod)
+    prefix.state[BATCHES] = batches + 1
+    prefix.state[PODS] = count
+    prefix.start[batches + 1] = count
 
 
 @inner
-def _push_rest(facts: Facts, columns: Columns, rules: Rules, growth: Growth, group: int) -> None:
+def _push_rest(facts: Facts, columns: Columns, rules: Rules, prefix: Prefix, group: int) -> None:
     """Put what is left of a group back into the heap, if anything is."""
-    heap = growth.heap
+    heap = prefix.heap
     leaf = facts.groups.first_subgroup[group] + 1
     active, left = 0, 0
     heap.amounts[group, :] = 0.0
-    growth.changed[0] += 1
+    prefix.changed[0] += 1
     for at in range(facts.groups.pod_start[leaf], facts.groups.pod_start[leaf + 1]):
         pod = facts.groups.pods[at]
-        if growth.removed[pod]:
+        if prefix.removed[pod]:
             continue
         left += 1
         active += (ACTIVE_ALLOCATED >> columns.status[pod]) & 1
@@ -139,7 +139,7 @@ def _push_rest(facts: Facts, columns: Columns, rules: Rules, growth: Growth, gro
 
 
 @inner
-def _give_up(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, growth: Growth, group: int) -> bool:
+def _give_up(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, prefix: Prefix, group: int) -> bool:
     """Take from a group of one leaf one pod above its minimum, else all that have a place; say whether any was taken.
 
     From a group with victims that are known, the rest is taken later.
@@ -150,45 +150,45 @@ def _give_up(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, gro
     count = 0
     for at in range(first, last):
         pod = facts.groups.pods[at]
-        if not growth.removed[pod] and (ACTIVE_ALLOCATED >> columns.status[pod]) & 1:
+        if not prefix.removed[pod] and (ACTIVE_ALLOCATED >> columns.status[pod]) & 1:
             placed[count] = pod
             count += 1
     if count == 0:
         return False
     victims = placed[count - 1 : count] if count > facts.groups.minimum[leaf] else placed[:count]
     for pod in victims:
-        if growth.known[pod]:
+        if prefix.known[pod]:
             for at in range(first, last):
                 mine = facts.groups.pods[at]
-                growth.removed[mine] = growth.removed[mine] or growth.known[mine]
-            _push_rest(facts, columns, rules, growth, group)
+                prefix.removed[mine] = prefix.removed[mine] or prefix.known[mine]
+            _push_rest(facts, columns, rules, prefix, group)
             return False
-    take(facts, columns, vectors, growth, victims)
+    take(facts, columns, vectors, prefix, victims)
     if count > victims.shape[0]:
-        _push_rest(facts, columns, rules, growth, group)
+        _push_rest(facts, columns, rules, prefix, group)
     return True
 
 
 @kernel
-def grow(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, growth: Growth) -> int:
+def extend(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, prefix: Prefix) -> int:
     """Take batches until the filters accept; return why it ended.
 
-    EXHAUSTED: none is left. ACCEPTED: look at it. NOT_PLAIN: ``growth.state[GROUP]`` was popped and is not for this
+    EXHAUSTED: none is left. ACCEPTED: look at it. NOT_PLAIN: ``prefix.state[GROUP]`` was popped and is not for this
     loop. Cost: for each batch two pops and little more, unless waiting pods differ in what they want: then O(N log N).
     """
     while True:
-        group = pop(facts, columns, rules, growth.heap)
+        group = pop(facts, columns, rules, prefix.heap)
         if group < 0:
             return EXHAUSTED
-        growth.state[GROUP] = group
+        prefix.state[GROUP] = group
         if not facts.groups.simple[group]:
             return NOT_PLAIN
-        if _give_up(facts, columns, rules, vectors, growth, group) and accepts(growth):
+        if _give_up(facts, columns, rules, vectors, prefix, group) and accepts(prefix):
             return ACCEPTED
 
 
 @kernel
-def put_back(facts: Facts, columns: Columns, rules: Rules, growth: Growth) -> None:
+def put_back(facts: Facts, columns: Columns, rules: Rules, prefix: Prefix) -> None:
     """Push what is left of the group that the loop asked about; its keys and amounts in the heap say what that is."""
-    growth.changed[0] += 1
-    push(facts, columns, rules, growth.heap, growth.state[GROUP])
+    prefix.changed[0] += 1
+    push(facts, columns, rules, prefix.heap, prefix.state[GROUP])

@@ -1,15 +1,15 @@
-"""The first scenario of a search for one pod: whose victims are those of one node. Found in one call, judged in one.
+"""The first probe of a search for one pod: the victims of one node. One call finds them, one judges them.
 
-Most searches are for one pod, and succeed with the first thing that they try: growing the set of victims, choosing a
-node of it and looking at what came out need no Python then. Whatever is less simple is left to the long way.
+Most searches are for one pod, and their first probe succeeds: extending the victims, choosing a node of theirs and
+looking at what came out need no Python then. Whatever is less simple is left to the plain form.
 """
 
 from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import accepted_gpu, requested_gpu
 from kai.kernels.columns import KIND_NONE, PENDING, RELEASING, Columns, Facts
 from kai.kernels.fit import Rules, Vectors
-from kai.kernels.growth import EXHAUSTED, NOT_PLAIN, PODS, Growth, begin, grow
-from kai.kernels.standing import Stand
+from kai.kernels.group_state import GroupState
+from kai.kernels.prefix import EXHAUSTED, NOT_PLAIN, PODS, Prefix, begin, extend
 from kai.kernels.struct import Bools, Int64s, Struct
 from kai.kernels.trying import Aggressor
 from kai.kernels.victims import free_gpus, losing_on
@@ -18,17 +18,17 @@ UNSUITED, NONE_PASSES, PROPOSED = 0, 1, 2
 VICTIMS, PARTS, CHANGES = 0, 1, 2
 
 
-class Opening(Struct):
+class FirstProbe(Struct):
     """What first scenarios are found with, and the one that was found."""
 
-    growth: Growth  # of one waiting pod and one mask
+    prefix: Prefix  # of one waiting pod and one mask
     aggressor: Aggressor  # of one pod
     exact: Bools  # [G] groups of one leaf, of which all that they ask for is booked, by no plugin
     plain: Bools  # [G] groups of one leaf that no plugin is asked about
     prepared: Bools  # [K] shapes for which ``vectors`` hold the answers
     idle: Int64s  # [N] thousandths of GPUs that are free
     releasing: Int64s  # [N] the same of those that are being released
-    victims: Int64s  # [P] who would go
+    victims: Int64s  # [P] pods that would go
     start: Int64s  # [P + 1] where each batch of them begins
     state: Int64s  # [3] victims, batches, changes that trying them can make at most
 
@@ -59,28 +59,28 @@ def _needs_no_gpu(facts: Facts, group: int) -> bool:
 
 @inner
 def _describe(
-    facts: Facts, columns: Columns, vectors: Vectors, stand: Stand, opening: Opening, group: int, pod: int
+    facts: Facts, columns: Columns, vectors: Vectors, groups: GroupState, probe: FirstProbe, group: int, pod: int
 ) -> None:
-    """Note what the aggressor is, what nodes have, and begin to grow."""
-    aggressor, growth = opening.aggressor, opening.growth
+    """Note what the aggressor is, what nodes have, and begin with no victim."""
+    aggressor, prefix = probe.aggressor, probe.prefix
     aggressor.group[0] = group
     aggressor.pods[0] = pod
-    aggressor.elastic[0] = stand.states[group]
-    aggressor.amounts[:] = stand.wanting[group]
-    free_gpus(facts, columns, opening.idle, opening.releasing)
+    aggressor.elastic[0] = groups.states[group]
+    aggressor.amounts[:] = groups.wanting[group]
+    free_gpus(facts, columns, probe.idle, probe.releasing)
     anywhere = _needs_no_gpu(facts, group)
     shape = facts.pods.shape[pod]
     mask = vectors.masks[facts.shapes.mask[shape]]
     everywhere, somewhere = True, False
-    for node in range(opening.idle.shape[0]):
-        aggressor.feasible[node] = anywhere or opening.idle[node] > 0 or opening.releasing[node] > 0
-        growth.capacity[node] = opening.idle[node] + opening.releasing[node]
+    for node in range(probe.idle.shape[0]):
+        aggressor.feasible[node] = anywhere or probe.idle[node] > 0 or probe.releasing[node] > 0
+        prefix.capacity[node] = probe.idle[node] + probe.releasing[node]
         everywhere = everywhere and mask[node]
         somewhere = somewhere or (mask[node] and aggressor.feasible[node])
-    growth.wanted[0] = requested_gpu(facts, shape)
-    growth.masks[0] = facts.shapes.mask[shape]
-    growth.reached[0] = everywhere or somewhere
-    begin(facts, columns, vectors, growth, opening.victims[:0])
+    prefix.wanted[0] = requested_gpu(facts, shape)
+    prefix.masks[0] = facts.shapes.mask[shape]
+    prefix.reached[0] = everywhere or somewhere
+    begin(facts, columns, vectors, prefix, probe.victims[:0])
 
 
 @inner
@@ -97,76 +97,76 @@ def _next_node(facts: Facts, columns: Columns, group: int, after: int) -> int:
 
 
 @inner
-def _adopt(facts: Facts, opening: Opening, pods: Int64s, start: Int64s) -> bool:
+def _adopt(facts: Facts, probe: FirstProbe, pods: Int64s, start: Int64s) -> bool:
     """Keep the victims that were found; say whether all are of plain groups."""
     changes = 0
     for batch in range(start.shape[0] - 1):
         group = facts.pods.group[pods[start[batch]]]
-        if not opening.plain[group]:
+        if not probe.plain[group]:
             return False
         leaf = facts.groups.first_subgroup[group] + 1
         changes += facts.groups.pod_start[leaf + 1] - facts.groups.pod_start[leaf]
-    opening.victims[: pods.shape[0]] = pods
-    opening.start[: start.shape[0]] = start
-    opening.state[VICTIMS] = pods.shape[0]
-    opening.state[PARTS] = start.shape[0] - 1
-    opening.state[CHANGES] = 2 * (pods.shape[0] + changes + 1)
+    probe.victims[: pods.shape[0]] = pods
+    probe.start[: start.shape[0]] = start
+    probe.state[VICTIMS] = pods.shape[0]
+    probe.state[PARTS] = start.shape[0] - 1
+    probe.state[CHANGES] = 2 * (pods.shape[0] + changes + 1)
     return True
 
 
 @kernel
 def propose_first(
-    facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, stand: Stand, opening: Opening, group: int
+    facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, groups: GroupState, probe: FirstProbe, group: int
 ) -> int:
-    """Return what there is to try first for ``group``, whose victims wait in ``stand.victims``; changes nothing else.
+    """Return what there is to try first for ``group``, whose victims wait in ``groups.victims``; changes nothing else.
 
-    PROPOSED: ``opening`` has the victims: all batches of groups that would lose a pod on the first node of the group
+    PROPOSED: ``probe`` has the victims: all batches of groups that would lose a pod on the first node of the group
     that was added last. NONE_PASSES: no scenario passes the filters. UNSUITED: something in this is not for a kernel.
     """
-    if not opening.exact[group]:
+    if not probe.exact[group]:
         return UNSUITED
     pod = _only_pod(facts, columns, group)
-    if pod < 0 or not opening.prepared[facts.pods.shape[pod]]:
+    if pod < 0 or not probe.prepared[facts.pods.shape[pod]]:
         return UNSUITED
-    _describe(facts, columns, vectors, stand, opening, group, pod)
-    growth = opening.growth
+    _describe(facts, columns, vectors, groups, probe, group, pod)
+    prefix = probe.prefix
     while True:
-        ended = grow(facts, columns, rules, vectors, growth)
+        ended = extend(facts, columns, rules, vectors, prefix)
         if ended == EXHAUSTED:
             return NONE_PASSES
         if ended == NOT_PLAIN:
             return UNSUITED
-        count = growth.state[PODS]
-        last = facts.pods.group[growth.pods[count - 1]]
+        count = prefix.state[PODS]
+        last = facts.pods.group[prefix.pods[count - 1]]
         node = _next_node(facts, columns, last, -1)
         while node >= 0:
-            pods, start = losing_on(facts, columns, opening.victims[:0], growth.pods[:count], node)
+            pods, start = losing_on(facts, columns, probe.victims[:0], prefix.pods[:count], node)
             if pods.shape[0] > 0:
-                return PROPOSED if _adopt(facts, opening, pods, start) else UNSUITED
+                return PROPOSED if _adopt(facts, probe, pods, start) else UNSUITED
             node = _next_node(facts, columns, last, node)
 
 
 @kernel
-def is_final(facts: Facts, columns: Columns, vectors: Vectors, opening: Opening) -> bool:
+def is_final(facts: Facts, columns: Columns, vectors: Vectors, probe: FirstProbe) -> bool:
     """Say whether every victim goes, and the filters would let just these victims pass.
 
     To be asked when the aggressor has been given its place. Then trying them again would lead to the same.
     """
-    growth = opening.growth
+    prefix = probe.prefix
     reached = False
-    mask = vectors.masks[growth.masks[0]]
+    mask = vectors.masks[prefix.masks[0]]
     everywhere = True
     for node in range(mask.shape[0]):
-        growth.capacity[node] = opening.idle[node] + opening.releasing[node]
+        prefix.capacity[node] = probe.idle[node] + probe.releasing[node]
         everywhere = everywhere and mask[node]
-        reached = reached or (mask[node] and opening.aggressor.feasible[node])
-    most = growth.capacity.max()
-    for at in range(opening.state[VICTIMS]):
-        pod = opening.victims[at]
+        reached = reached or (mask[node] and probe.aggressor.feasible[node])
+    most = prefix.capacity.max()
+    for at in range(probe.state[VICTIMS]):
+        pod = probe.victims[at]
         node = columns.node[pod]
         if columns.status[pod] != RELEASING:
             return False
-        growth.capacity[node] += accepted_gpu(facts, facts.pods.shape[pod], node)
-        most = max(most, growth.capacity[node])
+        prefix.capacity[node] += accepted_gpu(facts, facts.pods.shape[pod], node)
+        most = max(most, prefix.capacity[node])
         reached = reached or mask[node]
-    return (everywhere or reached) and (growth.wanted[0] == 0 or most >= growth.wanted[0])
+    return (everywhere or reached) and (prefix.wanted[0] == 0 or most >= prefix.wanted[0])

@@ -1,8 +1,8 @@
-"""Opening the books: everybody who stands somewhere when the snapshot is made, in one go.
+"""The accounting that a session opens with: all pods that stand somewhere when the snapshot is made, in one go.
 
 What pods count for and what they take of nodes are sums, so their order makes no difference and loops run over plain
 columns, held in variables: a column that is reached through a struct is looked up again after every write. Only devices
-that are shared depend on who came first.
+that are shared depend on which pod came first.
 """
 
 from kai.kernels._jit import inner, kernel
@@ -20,12 +20,12 @@ from kai.kernels.columns import (
     SHARED_RESOURCES,
     Columns,
     Facts,
-    Places,
+    Offsets,
 )
 
 
 @inner
-def _stand(facts: Facts, columns: Columns, first: int, last: int) -> None:
+def _book_nodes(facts: Facts, columns: Columns, first: int, last: int) -> None:
     """Book what the pods of some rows take of their nodes, but for shared devices."""
     shapes, reservation = facts.pods.shape, facts.pods.reservation
     request, allocatable = facts.shapes.request, facts.nodes.allocatable
@@ -53,7 +53,7 @@ def _stand(facts: Facts, columns: Columns, first: int, last: int) -> None:
 
 
 @inner
-def _share(facts: Facts, columns: Columns, places: Places, pod: int) -> None:
+def _share(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> None:
     """Book the devices that a pod shares."""
     status, node, shape = columns.status[pod], columns.node[pod], facts.pods.shape[pod]
     if node < 0 or not (ACTIVE_USED >> status) & 1 or not is_shared(facts, shape):
@@ -62,7 +62,7 @@ def _share(facts: Facts, columns: Columns, places: Places, pod: int) -> None:
     for device in range(columns.placement_slots.shape[1]):
         slot = columns.placement_slots[columns.placement[pod], device]
         if slot >= 0:
-            book_slot(facts, columns, places, node, slot, status, memory)
+            book_slot(facts, columns, offsets, node, slot, status, memory)
     columns.cursor[0] = 0
 
 
@@ -130,7 +130,7 @@ def _charge_above(facts: Facts, columns: Columns) -> None:
 
 
 @kernel
-def open_books(facts: Facts, columns: Columns, places: Places) -> None:
+def open_accounts(facts: Facts, columns: Columns, offsets: Offsets) -> None:
     """Book every pod that stands somewhere when the snapshot is made.
 
     Where devices are shared that is in row order, reservation pods first, as they hold devices for others. Sums are
@@ -143,13 +143,13 @@ def open_books(facts: Facts, columns: Columns, places: Places) -> None:
     for shape in range(facts.shapes.kind.shape[0]):
         sharing = sharing or is_shared(facts, shape)
     if not sharing:
-        _stand(facts, columns, 0, count)
+        _book_nodes(facts, columns, 0, count)
     else:
         for first in (True, False):
             for pod in range(count):
                 if facts.pods.reservation[pod] == first:
-                    _stand(facts, columns, pod, pod + 1)
-                    _share(facts, columns, places, pod)
+                    _book_nodes(facts, columns, pod, pod + 1)
+                    _share(facts, columns, offsets, pod)
     _count_members(facts, columns)
     _charge_owners(facts, columns)
     _charge_above(facts, columns)

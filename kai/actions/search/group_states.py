@@ -10,9 +10,9 @@ from kai.engine.heaps import GroupHeap
 from kai.engine.session import Session
 from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY
 from kai.kernels.filling import fill_victims
-from kai.kernels.growth import Growth
-from kai.kernels.opening import Opening
-from kai.kernels.standing import Stand, look_again
+from kai.kernels.first_probe import FirstProbe
+from kai.kernels.group_state import GroupState, look_again
+from kai.kernels.prefix import Prefix
 from kai.kernels.trying import Aggressor, Trial
 from kai.model.rows import Bools, Int64s
 
@@ -20,7 +20,7 @@ FEW = 64
 """Groups that are moved one by one to where they rank; with more, all are sorted again."""
 
 
-class Standing:
+class GroupStates:
     """All groups as they stand. Shapes: G groups, N nodes."""
 
     def __init__(self, session: Session) -> None:
@@ -29,30 +29,30 @@ class Standing:
         self._ranks = False
         """Whether groups were ever ranked."""
         self._changed = np.zeros(1, np.int64)
-        self._growths: dict[tuple[int, int], Growth] = {}
+        self._prefixes: dict[tuple[int, int], Prefix] = {}
         self.plain: Bools = self._plain()
         self.exact: Bools = self.plain & ~self._sharing()
         """[G] plain, and what is booked for their pods is all that they ask for."""
-        self.stand: Stand = self._make_stand()
+        self.arrays: GroupState = self._make_arrays()
         self.trial: Trial = self._make_trial()
-        self.opening: Opening = self._make_opening()
+        self.probe: FirstProbe = self._make_probe()
 
     @property
     def placed(self) -> Bools:
         """[G] groups that have a pod with a place."""
-        return self.stand.placed
+        return self.arrays.placed
 
     def refresh(self) -> None:
         """Describe the groups that changed since the last time."""
-        session, stand = self._session, self.stand
+        session, arrays = self._session, self.arrays
         rules = session.policy.rules
-        look_again(session.facts, session.columns, rules, stand, FEW if self._ranks else -1)
-        _, unknown, moved = stand.state.tolist()
+        look_again(session.facts, session.columns, rules, arrays, FEW if self._ranks else -1)
+        _, unknown, moved = arrays.state.tolist()
         if not self._ranks or (rules.elastic_key >= 0 and moved > FEW):
-            stand.ranked[:] = np.lexsort(stand.heap.keys.T[::-1])
+            arrays.ranked[:] = np.lexsort(arrays.heap.keys.T[::-1])
             self._ranks = True
-        for group in stand.unknown[:unknown].tolist() if unknown else ():
-            stand.heap.amounts[group] = stand.wanting[group] = session.portion(group).amounts()
+        for group in arrays.unknown[:unknown].tolist() if unknown else ():
+            arrays.heap.amounts[group] = arrays.wanting[group] = session.portion(group).amounts()
 
     def room_for(self, pods: Int64s) -> int:
         """Return how many changes evicting ``pods`` and placing their groups again can make at most."""
@@ -63,14 +63,14 @@ class Standing:
 
     def fill(self, member: Bools) -> None:
         """Fill the heap of victims with those of ``member`` [G], as whole groups."""
-        session, stand = self._session, self.stand
+        session, arrays = self._session, self.arrays
         if self._changed[0]:
-            stand.victims.amounts[:] = stand.holding
+            arrays.victims.amounts[:] = arrays.holding
             if session.policy.rules.elastic_key >= 0:
-                stand.victims.keys[:, session.policy.rules.elastic_key] = stand.states
+                arrays.victims.keys[:, session.policy.rules.elastic_key] = arrays.states
             self._changed[0] = 0
         fill_victims(
-            session.facts, session.columns, session.policy.rules, stand.victims, stand.ranked, stand.by_age, member
+            session.facts, session.columns, session.policy.rules, arrays.victims, arrays.ranked, arrays.by_age, member
         )
 
     def _plain(self) -> Bools:
@@ -92,10 +92,10 @@ class Standing:
         sharing[facts.pods.group[parts]] = True
         return sharing
 
-    def _make_stand(self) -> Stand:
+    def _make_arrays(self) -> GroupState:
         session = self._session
         count = len(session.snapshot.groups)
-        return Stand(
+        return GroupState(
             heap=GroupHeap(session).records,
             victims=GroupHeap(session, victims=True).records,
             ranked=np.arange(count, dtype=np.int64),
@@ -115,20 +115,20 @@ class Standing:
         )
 
     def _make_trial(self) -> Trial:
-        session, stand = self._session, self.stand
+        session, arrays = self._session, self.arrays
         nodes, groups = len(session.all_nodes), len(session.snapshot.groups)
         return Trial(
-            heap=stand.heap,
-            ranked=stand.ranked,
+            heap=arrays.heap,
+            ranked=arrays.ranked,
             age=np.ascontiguousarray(session.group_keys[:, -1]),
-            states=stand.states,
-            wanting=stand.wanting,
+            states=arrays.states,
+            wanting=arrays.wanting,
             requested=session.requested,
             limits=session.limit_amounts,
             prepared=session.policy.prepared,
-            waits=stand.waits,
-            waiting=stand.waiting,
-            count=stand.state,
+            waits=arrays.waits,
+            waiting=arrays.waiting,
+            count=arrays.state,
             affected=np.zeros(groups, np.bool_),
             nodes=np.zeros(nodes, np.int64),
             extra=np.zeros(nodes, np.float64),
@@ -137,10 +137,10 @@ class Standing:
             state=np.zeros(2, np.int64),
         )
 
-    def _make_opening(self) -> Opening:
+    def _make_probe(self) -> FirstProbe:
         nodes, pods = len(self._session.all_nodes), len(self._session.snapshot.pods)
-        return Opening(
-            growth=self.growth(1, 1),
+        return FirstProbe(
+            prefix=self.prefix(1, 1),
             aggressor=Aggressor(
                 group=np.zeros(1, np.int64),
                 pods=np.zeros(1, np.int64),
@@ -161,13 +161,13 @@ class Standing:
     def _room_for_a_group(self) -> Int64s:
         return np.zeros(int(np.diff(self._session.facts.groups.pod_start).max(initial=1)), np.int64)
 
-    def growth(self, wanted: int, masks: int) -> Growth:
+    def prefix(self, wanted: int, masks: int) -> Prefix:
         """Return room for growing a set of victims of ``wanted`` pods with ``masks``, out of what ``fill`` filled."""
-        known = self._growths.get((wanted, masks))
+        known = self._prefixes.get((wanted, masks))
         if known is None:
             pods, nodes = len(self._session.snapshot.pods), len(self._session.all_nodes)
-            known = self._growths[wanted, masks] = Growth(
-                heap=self.stand.victims,
+            known = self._prefixes[wanted, masks] = Prefix(
+                heap=self.arrays.victims,
                 removed=np.zeros(pods, np.bool_),
                 known=np.zeros(pods, np.bool_),
                 pods=np.empty(pods, np.int64),

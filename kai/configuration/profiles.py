@@ -1,0 +1,71 @@
+"""Profiles: the actions and plugins that a configuration names, made with their options."""
+
+from typing import cast
+
+from kai.configuration import aliases
+from kai.configuration.aliases import PluginEntry
+from kai.configuration.options import build, described
+from kai.configuration.reading import ON_FAILURE, Configuration, default_configuration
+from kai.configuration.registry import Registry, UnknownNameError, origin_of, suggestion
+from kai.engine.profile import Action, Profile
+from kai.errors import ConfigError
+from kai.framework.hooks import OnFailure, Plugin, PluginUse
+
+
+def make_profile(configuration: Configuration, registry: Registry | None = None) -> Profile:
+    """Return the profile of a configuration: its actions and plugins loaded, options checked.
+
+    Raises: ConfigError with every name and option that cannot be used.
+    """
+    known = registry or Registry.installed()
+    errors: list[ConfigError] = []
+    actions: list[Action] = []
+    plugins: list[PluginUse] = []
+    for name in configuration.actions:
+        try:
+            actions.append(cast("Action", known.action(name, f"{configuration.place}: actions")()))
+        except ConfigError as error:
+            errors.append(error)
+    for entry in configuration.plugins:
+        try:
+            plugins.append(_use(entry, configuration.place, known))
+        except ConfigError as error:
+            errors.append(error)
+    if errors:
+        helps = [error.help for error in errors if isinstance(error, UnknownNameError)]
+        raise UnknownNameError(
+            *(message for error in errors for message in error.messages), help=next(filter(None, helps), "")
+        )
+    return Profile(actions=tuple(actions), plugins=tuple(plugins), parameters=configuration.parameters)
+
+
+def _use(entry: PluginEntry, place: str, registry: Registry) -> PluginUse:
+    where = f"{place}: plugins.{entry.name}"
+    if entry.name not in registry.plugins and aliases.ours(entry.name):
+        raise UnknownNameError(
+            f"{where}: found KAI-Scheduler's name of a plugin", help=f"did you mean {aliases.ours(entry.name)}?"
+        )
+    cls = registry.plugin(entry.name, where)
+    owner = origin_of(registry.plugins[entry.name][0])
+    origin = str(owner) if owner.distribution else ""
+    options = dict(entry.options)
+    wanted = None if any(field.name == ON_FAILURE for field in described(cls)) else options.pop(ON_FAILURE, None)
+    plugin = cast("Plugin", build(cls, options, where, origin or entry.name))
+    return PluginUse(name=entry.name, plugin=plugin, origin=origin, on_failure=_on_failure(wanted, where))
+
+
+def _on_failure(wanted: object, where: str) -> OnFailure | None:
+    if wanted is None:
+        return None
+    known = [each.value for each in OnFailure]
+    if wanted not in known:
+        raise UnknownNameError(
+            f"{where}.{ON_FAILURE}: found {wanted!r}, expected one of {', '.join(known)}",
+            help=suggestion(str(wanted), known),
+        )
+    return OnFailure(wanted)
+
+
+def default_profile(registry: Registry | None = None) -> Profile:
+    """Return the peer's built-in profile."""
+    return make_profile(default_configuration(), registry)

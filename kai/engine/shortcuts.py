@@ -1,0 +1,145 @@
+"""Shortcuts: every second, faster form of something that has a plain form, in one table.
+
+A shortcut decides what its plain form decides, statement for statement. ``takes`` is the one place that reads whether a
+shortcut is on; ``Parameters.shortcuts`` turns all of them off, ``Parameters.without`` some. Each row says what one
+gains alone, as processor time of a warm cycle without it and with it; a shortcut that gains less than 5 % on the
+workload that justifies it is deleted (``docs/design/0013-shortcuts.md``).
+"""
+
+from typing import Final
+
+import attrs
+
+from kai.framework.parameters import Parameters
+
+
+@attrs.frozen(kw_only=True)
+class Shortcut:
+    """One operation with two forms. Names of forms are modules, with a function or class of them."""
+
+    name: str
+    plain: str
+    fast: str
+    applies: str
+    """When the fast form is taken, where it is on."""
+    workload: str
+    """What justifies it: a workload of ``benchmarks``, or one made from it."""
+    gain: str
+    """Milliseconds of processor without it → with it, all others on."""
+
+
+ALLOCATE: Final = Shortcut(
+    name="allocate",
+    plain="kai.actions.placing.place_group",
+    fast="kai.engine.fast_path.FastPath",
+    applies="groups of one leaf, of shapes whose answers do not change while pods are placed",
+    workload="w1",
+    gain="1,784 → 25",
+)
+DOMAINS: Final = Shortcut(
+    name="domains",
+    plain="kai.actions.placing.place_group",
+    fast="kai.kernels.domains.place_in_domain",
+    applies="groups of one leaf whose plugin gives a tree of domains",
+    workload="w6",
+    gain="134 → 30",
+)
+ONE_ANSWER: Final = Shortcut(
+    name="one-answer",
+    plain="kai.engine.policy.Policy.answers",
+    fast="kai.engine.policy.Policy.first_answers",
+    applies="groups of one pod, for shapes of which one plugin is asked and looks at the group only",
+    workload="w1 with a plugin that looks at groups",
+    gain="1,778 → 17.4",
+)
+RATED: Final = Shortcut(
+    name="rated",
+    plain="kai.engine.statement.Statement.place_pods",
+    fast="kai.kernels.place.place_rated",
+    applies="batches of one shape, of which one plugin only filters and rates nodes",
+    workload="w2 with a plugin that looks at groups",
+    gain="2,778 → 1,134",
+)
+SEARCH: Final = Shortcut(
+    name="search",
+    plain="kai.actions.search.outer.PlainVictims",
+    fast="kai.actions.search.outer.CompiledVictims",
+    applies="always; groups with a tree of sub-groups are handed back",
+    workload="w9",
+    gain="44 → 21",
+)
+TRIAL: Final = Shortcut(
+    name="trial",
+    plain="kai.actions.search.replacing.Replacing",
+    fast="kai.actions.search.replacing.try_at_once",
+    applies="scenarios of groups of one leaf that no plugin is asked about",
+    workload="w9",
+    gain="28 → 22",
+)
+FIRST_PROBE: Final = Shortcut(
+    name="first-probe",
+    plain="kai.actions.search.solver.Search",
+    fast="kai.kernels.first_probe.propose_first",
+    applies="searches for one pod, where the plugin proposes the victims of one node",
+    workload="w7",
+    gain="731 → 441",
+)
+LAST_PROBE: Final = Shortcut(
+    name="last-probe",
+    plain="kai.actions.search.solver.Search",
+    fast="kai.actions.search.solver.Search",
+    applies="the probe of the whole batch evicted just what it would record",
+    workload="w7",
+    gain="700 → 441",
+)
+PROSPECTS: Final = Shortcut(
+    name="prospects",
+    plain="kai.actions.search.solver.Search",
+    fast="kai.actions.search.prospects.Prospects",
+    applies="consolidations that sums over queues and nodes rule out",
+    workload="w9 with its queues at their limits, 200 groups, scheduling signatures off",
+    gain="6,250 → 64",
+)
+HOPELESS: Final = Shortcut(
+    name="hopeless",
+    plain="kai.actions.search.solver.Search",
+    fast="kai.framework.hooks.Victims",
+    applies="batches of several pods, where a plugin knows that no eviction could help",
+    workload="gang-full",
+    gain="9.3 → 6.9",
+)
+ALIKE: Final = Shortcut(
+    name="alike",
+    plain="kai.actions.search.waiting.EvictionPass",
+    fast="kai.engine.alike.Alike",
+    applies="groups that only names tell apart, after one of them was passed over",
+    workload="w1b",
+    gain="877 → 31",
+)
+UNCHANGED: Final = Shortcut(
+    name="unchanged",
+    plain="kai.engine.cycle.run_cycle",
+    fast="kai.engine.unchanged.report_at_rest",
+    applies="the same facts as in a cycle that decided nothing, and no deadline has come",
+    workload="w4d",
+    gain="11.8 → 0.03",
+)
+TABLE: Final = (
+    ALLOCATE,
+    DOMAINS,
+    ONE_ANSWER,
+    RATED,
+    SEARCH,
+    TRIAL,
+    FIRST_PROBE,
+    LAST_PROBE,
+    PROSPECTS,
+    HOPELESS,
+    ALIKE,
+    UNCHANGED,
+)
+
+
+def takes(parameters: Parameters, shortcut: Shortcut) -> bool:
+    """Say whether ``shortcut`` is on."""
+    return parameters.shortcuts and shortcut.name not in parameters.without

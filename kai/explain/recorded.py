@@ -1,0 +1,118 @@
+"""What records of a cycle say in words: refusals, bounds, and what nodes lack."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kai.engine.records import GroupRecord
+from kai.explain import messages
+from kai.explain.phrases import Words, listed, number, quantity
+from kai.framework.verdict import Code, Histogram, Reason
+from kai.kernels import fit
+from kai.model.podgroup import PodGroup
+
+
+def missing_topology(reasons: Sequence[Reason]) -> Iterator[Words]:
+    """Yield the topology, or the level of one, that the group asks for and that does not exist."""
+    for reason in reasons:
+        words, missing = messages.own_words(reason), reason.facts.get("missing")
+        if words is None or missing is None:
+            continue
+        text = (words.plain or words.text)(reason.facts)
+        text = f"{text[0].lower()}{text[1:]}"
+        if missing == "topology":
+            yield Words("TopologyMissing", text, reason.facts)
+        else:
+            yield Words("TopologyLevelMissing", text, reason.facts)
+
+
+def refusal_words(refusals: Sequence[Reason]) -> Words:
+    """Return what each plugin has against the pod, wherever it would be put."""
+    texts = [f"{each.facts.get('rule', each.code)}: {str(each.facts.get('text', '')).rstrip('.')}" for each in refusals]
+    plugins = tuple(str(each.facts.get("rule", each.code)) for each in refusals)
+    return Words(Code.POD_REFUSED, f"its pod is refused by {'; by '.join(texts)}", {"plugins": plugins})
+
+
+def share_text(numbers: Mapping[str, Any]) -> str:
+    """Return why a queue may take nothing from others: what it would use, and what its share is."""
+    queue, resource = numbers["queue"], numbers["resource"]
+    would, share = numbers["used"] + numbers["requested"], numbers["fair_share"]
+    pods = numbers["pods"]
+    what = f"with {'one more pod' if pods == 1 else f'{pods} more pods'}" if numbers["more"] else "with this job"
+    if would <= share:
+        return (
+            f"queue {queue} could not take from others when it was tried; its fair share is {quantity(share, resource)}"
+        )
+    return (
+        f"{what} queue {queue} would use {quantity(would, resource)}, more than its fair share of "
+        f"{quantity(share, resource)}, so it may take none from others"
+    )
+
+
+def bounds(reasons: Sequence[Reason]) -> Iterator[Words]:
+    """Yield limits and quotas."""
+    for code in (Code.OVER_LIMIT, Code.OVER_QUOTA):
+        for reason in reasons:
+            if reason.code is code:
+                yield Words(code, bound_text(reason), reason.facts)
+
+
+def bound_text(reason: Reason) -> str:
+    """Return which limit or quota a queue would pass."""
+    resource = str(reason.facts["resource"])
+    bound, used, requested = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
+    queue, would = reason.facts["queue"], quantity(round(used + requested), resource)
+    most = quantity(round(bound), resource)
+    if reason.code is Code.OVER_LIMIT:
+        return f"queue {queue} may not use more than {most}, and this job would make it {would}"
+    return f"non-preemptible pods of {queue} may use {most}, and this job would make it {would}"
+
+
+_LACKED = {"": "places for pods", "pods": "places for pods", "cpu": "CPU", "gpu": "GPUs", "gpu-memory": "GPU memory"}
+
+
+def lacking_of(record: GroupRecord) -> Mapping[str, int]:
+    """Return how many nodes lack what for the first pod that none takes, as far as amounts are concerned."""
+    found = next((each.facts["histogram"] for each in record.reasons if "histogram" in each.facts), None)
+    out: dict[str, int] = {}
+    for count, reason in found.counts if isinstance(found, Histogram) else ():
+        if reason.code >= fit.SHORT_OF or reason.code == fit.REFUSED_PODS:
+            name = _LACKED.get(reason.subject, reason.subject)
+            out[name] = out.get(name, 0) + count
+    return out
+
+
+def no_room(record: GroupRecord, facts: PodGroup) -> Iterator[Words]:
+    """Yield what plugins say, and what the whole gang does not find."""
+    for reason in record.reasons:
+        words = messages.own_words(reason)
+        if words is not None and "missing" not in reason.facts:
+            yield Words(words.plain_code or words.code, (words.plain or words.text)(reason.facts), reason.facts)
+    needed = least_pods(facts)
+    for reason in record.reasons:
+        if reason.code is Code.NO_NODE and reason.facts.get("gang") and not reason.facts.get("satisfied"):
+            placed = reason.facts.get("placed", 0)
+            fit = {0: "none fits", 1: "only 1 fits"}.get(int(number(placed)), f"only {placed} fit")
+            least, whose = needed, f"its {needed} pods"
+            if reason.facts.get("extra"):
+                least = int(number(reason.facts.get("minimum")))
+                whose = f"the {least} pods of its sub-group {reason.facts.get('subgroup')}"
+            text = f"{whose} must start together, and {fit} now"
+            yield Words("GangDoesNotFit", text, {**reason.facts, "needed": least})
+
+
+def least_pods(facts: PodGroup) -> int:
+    """Return how many pods must start together: over all leaves, or over the fewest that the tree asks for."""
+    minimum = {at: subgroup.minimum or 0 for at, subgroup in enumerate(facts.subgroups) if subgroup.leaf}
+    below: dict[int, list[int]] = {}
+    for at in reversed(range(len(facts.subgroups))):  # children before their parents
+        subgroup = facts.subgroups[at]
+        if not subgroup.leaf:
+            fewest = sorted(below.pop(at, ()))
+            minimum[at] = sum(fewest if subgroup.minimum is None else fewest[: subgroup.minimum])
+        below.setdefault(subgroup.parent, []).append(minimum[at])
+    return minimum.get(0, 0)
+
+
+def held_text(nodes: Sequence[str]) -> str:
+    """Return where a group is going to start."""
+    return f"its place on {listed(nodes)} is being vacated by pods that are terminating"

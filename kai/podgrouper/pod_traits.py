@@ -1,0 +1,35 @@
+"""What matters of a pod for its group: a change of anything else needs no second look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kai.api import names
+from kai.api.pod import Pod
+
+_FOREIGN: Final = frozenset({names.RECEIVED_RESOURCE_TYPE, names.NUMA_PREDICTED, names.NUMA_OBSERVED})
+
+
+def traits_of(pod: Pod, patch: Mapping[str, Any] | None = None) -> object:
+    """Return all of a pod that a grouper may read, with a patch of its metadata applied.
+
+    Whether it is bound matters to owned pods only.
+    """
+    metadata = pod.metadata
+    written = mapping_of((patch or {}).get("metadata"))
+    labels = {**metadata.labels, **mapping_of(written.get("labels"))}
+    annotations = {**metadata.annotations, **mapping_of(written.get("annotations"))}
+    return (
+        metadata.uid,
+        frozenset(labels.items()),
+        frozenset(item for item in annotations.items() if item[0] not in _FOREIGN),
+        metadata.owner_references,
+        metadata.deletion_timestamp is not None,
+        bool(metadata.owner_references and pod.spec.node_name),
+    )
+
+
+def mapping_of(value: object) -> Mapping[str, Any]:
+    """Return a value if it is a mapping, else an empty one."""
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,82 @@
+"""Making the scheduler service of settings and a cluster."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry
+
+from kai.cluster.port import Cluster, Leadership
+from kai.configuration.profiles import make_profile
+from kai.scheduler.committer import Committer
+from kai.scheduler.cycling import Cycles
+from kai.scheduler.decision_log import DecisionLog
+from kai.scheduler.hourly import Hourly
+from kai.scheduler.metrics import SchedulerMetrics
+from kai.scheduler.outbox import CarryOut, HandOver, Outbox
+from kai.scheduler.publisher import Publisher
+from kai.scheduler.service import Scheduler
+from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.usage import past_usage
+from kai.scheduler.warming import Warming
+from kai.telemetry.tracing import Tracing, no_tracing
+
+
+def make_scheduler(
+    cluster: Cluster,
+    settings: SchedulerSettings,
+    leadership: Leadership,
+    *,
+    registry: CollectorRegistry | None = None,
+    tracing: Tracing | None = None,
+    hand_over: HandOver | None = None,
+    carry_out: CarryOut | None = None,
+    fresh_name: Callable[[], str] = lambda: str(uuid.uuid4()),
+) -> Scheduler:
+    """Return the scheduler of a cluster that is open already; `Scheduler.run` runs it.
+
+    Raises: ConfigError for plugins, actions, options, a usage database or a decision log that cannot be used.
+    """
+    profile = make_profile(settings.configuration)
+    spans = no_tracing() if tracing is None else tracing
+    metrics = SchedulerMetrics(
+        CollectorRegistry() if registry is None else registry, settings.metrics_namespace, settings.pool
+    )
+    _show_budgets(metrics, settings)
+    committer = Committer(settings, cluster.store, fresh_name, cluster.clock.now)
+    publisher = Publisher(settings, cluster.store, cluster.clock.now)
+    hourly = Hourly(cluster.clock)
+    return Scheduler(
+        cluster=cluster,
+        settings=settings,
+        leadership=leadership,
+        metrics=metrics,
+        tracing=spans,
+        outbox=Outbox(cluster, settings, committer, publisher, metrics, hand_over, carry_out, hourly),
+        kernels=Warming(profile),
+        cycles=Cycles(settings, profile, spans.tracer, cluster.clock.monotonic),
+        hourly=hourly,
+        usage=past_usage(settings.configuration.usage, settings.usage_address, cluster.clock, metrics),
+        decisions=_decision_log(settings, metrics),
+    )
+
+
+def _decision_log(settings: SchedulerSettings, metrics: SchedulerMetrics) -> DecisionLog | None:
+    """Return where decisions are written down; None for nowhere.
+
+    Raises: ConfigError for a file that cannot be written.
+    """
+    if not settings.decision_log:
+        return None
+    megabytes, files = settings.decision_log_megabytes, settings.decision_log_files
+    return DecisionLog.to(settings.decision_log, megabytes, files, metrics.not_logged)
+
+
+def _show_budgets(metrics: SchedulerMetrics, settings: SchedulerSettings) -> None:
+    budgets = settings.configuration.parameters.budgets
+    for action, seconds in budgets.action.items():
+        metrics.budget_action.labels(action).set(seconds)
+    for generator, seconds in budgets.generator.items():
+        metrics.budget_generator.labels(generator).set(seconds)
+    metrics.budget_job.set(budgets.group)
