@@ -41,7 +41,6 @@ WRITTEN_INTO_MANIFESTS = {"kai/api/explanations.py"}
 RETIRED = {
     "adorn": "overlay",
     "bury": "remove, or leave a tombstone",
-    "desk": "answers, or allocator",
     "edition": "version",
     "editions": "versions",
     "grave": "tombstone",
