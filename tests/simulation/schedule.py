@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 import structlog
 
-from kai.configuration.reading import make_profile
+from kai.configuration.profiles import make_profile
 from kai.kernels import is_plain, run_compiled
 from kai.scheduler import cycling, service
 from tests.doubles.rest_server.storage import Change
