@@ -70,6 +70,8 @@ class Checks:
             metadata = body.get("metadata") or {}
             if not metadata.get("uid"):
                 self.world.violate(5, f"{process} binds {call.path} without naming its UID")
+            if not metadata.get("resourceVersion"):
+                self.world.violate(5, f"{process} binds {call.path} without naming its version")
             if EPOCH not in (metadata.get("annotations") or {}):
                 self.world.violate(24, f"{process} binds {call.path} without its epoch")
         if LEASE.plural not in call.path:
@@ -84,7 +86,7 @@ class Checks:
             and each.connection.leadership is not None
             and each.connection.leadership.term is not None
         ]
-        if len(leading) > 1 and not self.world.is_stolen:
+        if len(leading) > 1:
             self.world.violate(24, f"{' and '.join(leading)} lead at the same time")
 
     # --- Changes -----------------------------------------------------------------------------------------------------
@@ -125,12 +127,13 @@ class Checks:
             world.violate(5, f"{key_of(pod)} is bound to {name}, which is cordoned")
         on_it = [each for each in world.all(POD) if node_of(each) == name and not is_over(each)]
         size = node["status"]["allocatable"]
-        for what, used, most in (
-            ("GPUs", sum(map(gpus_of, on_it)), int(size.get(GPU, 0))),
-            ("CPUs", sum(map(cpus_of, on_it)), int(size["cpu"])),
-            ("pods", len(on_it), int(size["pods"])),
+        # What others over-filled is no concern of a pod that asks for none of it.
+        for what, own, used, most in (
+            ("GPUs", gpus_of(pod), sum(map(gpus_of, on_it)), int(size.get(GPU, 0))),
+            ("CPUs", cpus_of(pod), sum(map(cpus_of, on_it)), int(size["cpu"])),
+            ("pods", 1, len(on_it), int(size["pods"])),
         ):
-            if used > most:
+            if own and used > most:
                 names = ", ".join(key_of(each) for each in on_it)
                 world.violate(2, f"{key_of(pod)} fills {name} with {used} {what} of {most}: {names}")
 

@@ -266,7 +266,6 @@ def theft(world: World, _: Life, __: Episode) -> Undo | None:
     """A stranger writes himself into the lease, and is gone."""
     lease = world.server.storage.get(LEASE, (NAMESPACE, "kai-scheduler"))
     if lease is not None:
-        world.is_stolen = True
         spec = {"holderIdentity": "stranger", "leaseTransitions": int(lease["spec"].get("leaseTransitions") or 0) + 1}
         world.patch("kai-stranger", LEASE, lease, {"spec": spec})
     return None

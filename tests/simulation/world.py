@@ -68,8 +68,6 @@ class World:
     """Whether faults and users are over."""
     fenced: bool = True
     """Whether the policy for terms is installed."""
-    is_stolen: bool = False
-    """Whether somebody wrote into the lease who does not compete for it."""
     refused_binds: set[str] = attrs.field(factory=set)
     """Names of pods of which a webhook of others refuses every binding."""
     _digest: Any = attrs.field(factory=hashlib.sha256)
