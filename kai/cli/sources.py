@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 STANDARD_INPUT = "-"
-LIVE = "live"
 
 
 @attrs.frozen(kw_only=True, slots=False)

@@ -31,7 +31,6 @@ class Code(StrEnum):
     WAITS_FOR_TURN = "WaitsForTurn"
     HELD_FOR_LEAVING = "HeldForLeaving"
     NOT_ELIGIBLE = "AtFairShare"
-    NO_VICTIMS = "NoVictims"
     PLUGIN = "Plugin"
 
     @property

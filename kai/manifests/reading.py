@@ -44,11 +44,6 @@ class Reading:
     objects: tuple[ApiObject, ...] = ()
     findings: tuple[Finding, ...] = ()
 
-    @property
-    def is_usable(self) -> bool:
-        """Whether no finding is an error."""
-        return not any(finding.is_error for finding in self.findings)
-
 
 def open_text(text: bytes, name: str) -> tuple[Text, tuple[Any, ...]]:
     """Return a text with its name, and the values of its documents.

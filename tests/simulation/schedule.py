@@ -14,7 +14,7 @@ import structlog
 
 from kai.configuration.profiles import make_profile
 from kai.kernels import is_plain, run_compiled
-from kai.scheduler import cycling, service
+from kai.scheduler import cycling, making
 from tests.doubles.rest_server.storage import Change
 from tests.simulation.checks import Checks
 from tests.simulation.faults import Episode, blindness, drawn, happen
@@ -233,7 +233,7 @@ def _prepared(world: World) -> Iterator[None]:
 
     before, collected = structlog.get_config(), gc.isenabled()
     structlog.configure(processors=[take], cache_logger_on_first_use=False)
-    modules: Any = (service, cycling)
+    modules: Any = (making, cycling)
     kept = (modules[0].make_profile, modules[1].settle)
     modules[0].make_profile, modules[1].settle = _known_profile, _nothing
     gc.disable()
