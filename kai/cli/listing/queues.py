@@ -8,7 +8,7 @@ import click
 
 from kai.cli.completing import complete_queues
 from kai.cli.console import Console
-from kai.cli.listing.shares import CPU, GPU, MEMORY, RESOURCES, legend, queue_tree
+from kai.cli.listing.shares import CPU, GPU, MEMORY, RESOURCES, UNITS, legend, queue_tree
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import wrapped
 from kai.cli.views import View, show
@@ -49,7 +49,7 @@ class QueueView:
         outcome, seen = self.result.outcome, self.result.overview
         if outcome is None or seen is None:
             return {"items": []}
-        unit = 1000.0 if seen.totals[GPU] else 1.0
+        unit = UNITS[GPU][0] if seen.totals[GPU] else 1.0  # CPU is told in millicores
         return {"items": queue_items(self.lines, outcome.last.snapshot.queues, steps_of(outcome, seen), unit)}
 
     def names(self) -> list[str]:
@@ -167,7 +167,7 @@ def _subtree(lines: "Sequence[QueueLine]", queue: str) -> "tuple[QueueLine, ...]
 
 def _hungriest(lines: "Sequence[QueueLine]", resource: int) -> str:
     """Return a sentence about the leaf queue that wants most beyond what it has; "" where no queue wants more."""
-    unit, noun = {GPU: (1000.0, "GPUs"), CPU: (1000.0, "cores"), MEMORY: (1e9, "GB")}[resource]
+    unit, noun = UNITS[resource]
     leaves = [line for line in lines if line.leaf]
     if not leaves:
         return ""

@@ -17,7 +17,8 @@ LEGEND = "█ used  ▓ used above fair share (can be reclaimed)  ░ wanted  �
 CPU, MEMORY, GPU = 0, 1, 2
 RESOURCES = {"gpu": GPU, "cpu": CPU, "memory": MEMORY}
 """What flags call them."""
-_UNITS = {CPU: (1000.0, "CORES"), MEMORY: (1e9, "GB"), GPU: (1000.0, "GPUs")}
+UNITS = {CPU: (1000.0, "cores"), MEMORY: (1e9, "GB"), GPU: (1000.0, "GPUs")}
+"""Axis units in one of what people count, and its name."""
 
 
 def queue_tables(seen: "Overview", console: Console) -> str:
@@ -38,7 +39,8 @@ def legend(console: Console) -> str:
 
 def queue_tree(queues: "Sequence[QueueLine]", total: float, resource: int, console: Console) -> str:
     """Return queues as a tree, with bars on a scale that ends at ``total``."""
-    unit, name = _UNITS[resource]
+    unit, noun = UNITS[resource]
+    name = noun.upper() if noun.islower() else noun
     heads = [
         Column(head="QUEUE"),
         Column(head="QUOTA", right=True, drop=2),
