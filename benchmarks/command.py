@@ -1,4 +1,4 @@
-"""Read the command line: ``list``, ``generate``, ``run``, ``scale``, ``profile``, ``record`` and ``report``."""
+"""Read the command line: every command of ``python -m benchmarks``."""
 
 import json
 import sys
@@ -13,6 +13,7 @@ from benchmarks.catalogue import WORKLOADS, UnknownWorkloadError
 from benchmarks.generate import write
 from benchmarks.growth import AXES, Growth, find
 from benchmarks.page import UnreadableReportError, read_findings, write_page
+from benchmarks.placement.command import placement
 from benchmarks.ranges import read_ranges, record
 from benchmarks.table import growth_table, table
 from benchmarks.workload import Workload
@@ -53,6 +54,9 @@ def _runs(default: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
 @click.group(help="Generate the workloads that kai is measured on, measure it, and show what came out.")
 def main() -> None:
     """Offer the commands."""
+
+
+main.add_command(placement)
 
 
 @main.command(name="list", help="List the workloads.")

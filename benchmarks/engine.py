@@ -101,6 +101,7 @@ class Live:
     intake: Intake = Factory(lambda: Intake(_settings().intake))
     served: Served = Factory(Served)
     forms: BindTemplates = Factory(lambda: BindTemplates(_settings()))
+    profile: Profile = Factory(_profile)
     _listening: ExitStack = Factory(ExitStack)
     _arrivals: Arrivals = field(init=False)
     _has_cycled: bool = False
@@ -159,7 +160,7 @@ class Live:
             snapshot = self.intake.take(objects, now, revision=self._cycles)
         self._cycles += 1
         recorder = Recorder()
-        run_cycle(snapshot, _profile(), recorder, _Timing(watch))
+        run_cycle(snapshot, self.profile, recorder, _Timing(watch))
         with watch.phase("encode"):
             bodies = tuple(self._encoded(snapshot, recorder))
         return Outcome(snapshot, recorder, bodies)

@@ -31,7 +31,7 @@ from kai.framework.hooks import (
     Victims,
 )
 from kai.framework.scenario import Outer, Scenario
-from kai.framework.terms import FairShares, Term
+from kai.framework.terms import FairShares, Fragmentation, Term
 from kai.framework.view import SessionView
 from kai.model.rows import Bools
 
@@ -252,6 +252,8 @@ def exclusive_of(plugin: Opened) -> Iterator[str]:
     """Yield what ``plugin`` does that only one plugin can do, in words."""
     if any(isinstance(term, FairShares) for term in plugin.terms):
         yield "give the shares of queues"
+    if any(isinstance(term, Fragmentation) for term in plugin.terms):
+        yield "say what stays usable of nodes"
     if plugin.placement is not None and plugin.placement.choose is not None:
         yield f"keep the detail {plugin.kind!r} of placements"
     if plugin.victims is not None and plugin.victims.may_reclaim is not None:

@@ -12,22 +12,13 @@ import numpy as np
 
 from kai.engine.distinct_rows import DistinctRows
 from kai.engine.opened import Opened
+from kai.engine.rules import fold_rules
 from kai.errors import PluginError
 from kai.framework.hooks import Dependence, Domains, DomainTree, GroupOrder, NodeFilter, NodeScore, Together, Victims
-from kai.framework.terms import (
-    Availability,
-    CpuOnlyNodes,
-    Density,
-    DeviceOrder,
-    ElasticOrder,
-    FairShares,
-    PriorityOrder,
-    SharedDevices,
-    SubGroupFill,
-)
+from kai.framework.terms import ElasticOrder, FairShares, PriorityOrder, SubGroupFill
 from kai.framework.verdict import ACCEPTED, Verdict
 from kai.kernels.columns import Facts
-from kai.kernels.fit import Rules, Vectors
+from kai.kernels.fit import Vectors
 from kai.model.rows import (
     Bools,
     Float64s,
@@ -41,46 +32,6 @@ from kai.model.rows import (
     Scores,
     SubGroupRow,
 )
-
-
-def fold_rules(plugins: Sequence[Opened], elastic_key: int) -> Rules:
-    """Return the sum of all score terms, and which checks are on."""
-    weights = dict.fromkeys(
-        (
-            "binpack_cpu",
-            "binpack_gpu",
-            "spread_cpu",
-            "spread_gpu",
-            "cpu_only",
-            "availability",
-            "sharing",
-            "pack_slots",
-            "spread_slots",
-        ),
-        0.0,
-    )
-    fair = False
-    for term in (term for plugin in plugins for term in plugin.terms):
-        match term:
-            case Density():
-                weights["binpack_cpu"] += term.cpu_binpack
-                weights["binpack_gpu"] += term.gpu_binpack
-                weights["spread_cpu"] += term.cpu_spread
-                weights["spread_gpu"] += term.gpu_spread
-            case CpuOnlyNodes():
-                weights["cpu_only"] += term.weight
-            case Availability():
-                weights["availability"] += term.weight
-            case SharedDevices():
-                weights["sharing"] += term.weight
-            case DeviceOrder():
-                weights["pack_slots"] += term.pack
-                weights["spread_slots"] += term.spread
-            case FairShares():
-                fair = True
-            case _:
-                pass
-    return Rules(limits=fair, fair_order=fair, elastic_key=elastic_key, **weights)
 
 
 class Policy:
@@ -391,4 +342,4 @@ def _described(value: object) -> str:
     return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
-__all__ = ["NodeRow", "Policy", "by_placement", "by_shape", "checked_mask", "checked_scores", "fold_rules"]
+__all__ = ["NodeRow", "Policy", "by_placement", "by_shape", "checked_mask", "checked_scores"]

@@ -13,7 +13,7 @@ from kai.framework.parameters import Parameters
 from kai.framework.view import SessionView
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules, Vectors
-from kai.model.rows import Bools, Float64s, GroupRow, Int64s, NodeRow, NodeRows, PodRow, locked
+from kai.model.rows import Bools, Float64s, GroupRow, GroupRows, Int64s, NodeRow, NodeRows, PodRow, locked
 from kai.state.ledger import Tracked
 from kai.state.snapshot import Snapshot
 
@@ -33,6 +33,7 @@ class WorldView(SessionView):
         self._requested = locked(world.requested)
         self._last_start = locked(world.last_start)
         self._constrained = locked(world.constrained)
+        self._groups_by_age = locked(world.base.group_order)
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -100,6 +101,11 @@ class WorldView(SessionView):
     def last_start(self) -> Float64s:
         """When each group last started."""
         return self._last_start
+
+    @property
+    def groups_by_age(self) -> GroupRows:
+        """All group rows, oldest first."""
+        return self._groups_by_age
 
     @property
     def constrained_groups(self) -> Bools:

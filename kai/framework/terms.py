@@ -6,7 +6,7 @@ node, without calling Python. What no term expresses is a hook: a Python functio
 
 import attrs
 
-from kai.model.rows import Float64s
+from kai.model.rows import Bools, Float64s, Int64s
 
 
 @attrs.frozen(kw_only=True)
@@ -76,6 +76,32 @@ class FairShares:
     requested: Float64s
 
 
+@attrs.frozen(kw_only=True, eq=False)
+class Fragmentation:
+    """Prefer nodes and devices where a placement leaves most of the GPUs usable for the pods that usually come.
+
+    It takes the place of ``Density``, ``SharedDevices`` and ``DeviceOrder``, whose plugins then say nothing. One plugin
+    gives it. ``kai.kernels.fragments`` says what is counted.
+
+    Shapes: T typical shapes, N nodes.
+    """
+
+    shapes: Int64s
+    """[T] The rows of the shapes: whole GPUs, or parts of GPUs."""
+    shares: Float64s
+    """[T] How frequent each is; together 1."""
+    allowed: Bools
+    """bool[T, N]: where they may run."""
+    gpu_by_cpu: Float64s
+    """[N] The GPUs that pods that may run there want for each unit of CPU."""
+    gpu_by_memory: Float64s
+    """[N] The same for each unit of memory."""
+    pressure: Float64s
+    """[N] How often each GPU is asked for of those that may run there; 1 on average."""
+    weight: float = 10.0
+    """Points for each GPU that stays usable."""
+
+
 Term = (
     Density
     | CpuOnlyNodes
@@ -86,4 +112,5 @@ Term = (
     | ElasticOrder
     | SubGroupFill
     | FairShares
+    | Fragmentation
 )

@@ -115,6 +115,11 @@ class SessionView(Protocol):
 
     @property
     @abstractmethod
+    def groups_by_age(self) -> GroupRows:
+        """All group rows, oldest first."""
+
+    @property
+    @abstractmethod
     def constrained_groups(self) -> Bools:
         """bool[G]: groups of which some sub-group says where its pods are together."""
 

@@ -21,6 +21,7 @@ from kai.kernels.columns import (
     Columns,
     Facts,
 )
+from kai.kernels.fragments import Mix
 from kai.kernels.struct import BoolTable, Float64Table, Struct
 
 ACCEPTED = 0
@@ -61,6 +62,7 @@ class Rules(Struct):
     limits: bool
     fair_order: bool
     elastic_key: int
+    mix: Mix
 
 
 class Vectors(Struct):

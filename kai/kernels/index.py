@@ -14,6 +14,7 @@ from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import is_shared
 from kai.kernels.columns import CPU, GPU, GPU_UNIT, Columns, Facts
 from kai.kernels.fit import Rules, Vectors, refusal, shortage, slot_fits
+from kai.kernels.fragments import saved
 from kai.kernels.score import is_cpu_only
 from kai.kernels.struct import Float64Table, Int64s, Int64Table, Struct
 
@@ -78,6 +79,8 @@ def _rate(
             if slot_fits(facts, columns, shape, node, slot):
                 tier += rules.sharing
                 break
+    if rules.mix.weight > 0.0:
+        tier += saved(facts, columns, rules.mix, shape, node)
     index.tier[row, node] = tier
 
 

@@ -9,6 +9,7 @@ from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import allocate, is_shared, new_placement, pipeline, whole
 from kai.kernels.columns import CPU, GPU, Columns, Facts, Offsets
 from kai.kernels.fit import Rules, Vectors, refusal, shortage, slot_fits, slot_has_idle
+from kai.kernels.fragments import FRESH, NONE, choose_devices
 from kai.kernels.score import free_bounds, is_cpu_only, node_score, score_nodes
 from kai.kernels.struct import Float64s, Int64s
 
@@ -53,6 +54,26 @@ def _best_shared_slot(facts: Facts, columns: Columns, rules: Rules, shape: int, 
     return best
 
 
+@inner
+def _choose_by_mix(
+    facts: Facts, columns: Columns, rules: Rules, shape: int, node: int, promise: bool, chosen: Int64s
+) -> int:
+    """Do what ``choose_slots`` does, where devices are chosen by what stays usable."""
+    waits = promise or shortage(facts, columns, shape, node, True) != 0
+    picked = np.full(facts.shapes.devices[shape], NONE, np.int64)
+    choose_devices(facts, columns, rules.mix, shape, node, picked)
+    for device in range(picked.shape[0]):
+        slot = picked[device]
+        if slot == FRESH:
+            slot = _fresh_slot(facts, columns, node, chosen)
+        elif slot != NONE:
+            waits = waits or not slot_has_idle(facts, columns, shape, node, slot)
+        if slot < 0:
+            return NO_ROOM
+        chosen[device] = slot
+    return RELEASING_TOO if waits else IDLE
+
+
 @kernel
 def choose_slots(
     facts: Facts, columns: Columns, rules: Rules, shape: int, node: int, promise: bool, chosen: Int64s
@@ -68,6 +89,8 @@ def choose_slots(
     # Compiled code does not check where it writes.
     if facts.shapes.devices[shape] > chosen.shape[0]:
         return NO_ROOM
+    if rules.mix.weight > 0.0:
+        return _choose_by_mix(facts, columns, rules, shape, node, promise, chosen)
     idle = shortage(facts, columns, shape, node, True) == 0
     wholes = whole(columns.idle[node, GPU]) + whole(columns.releasing[node, GPU])
     waits = promise

@@ -10,6 +10,7 @@ Source: the peer's plugins nodeplacement, resourcetype, nodeavailability, gpusha
 from kai.kernels._jit import inner, kernel
 from kai.kernels.columns import CPU, GPU, GPU_UNIT, KIND_NONE, Columns, Facts
 from kai.kernels.fit import Rules, Vectors, shortage, slot_fits
+from kai.kernels.fragments import saved
 from kai.kernels.struct import Float64s, Int64s
 
 DENSEST = 9.0
@@ -80,6 +81,8 @@ def node_score(
             if slot_fits(facts, columns, shape, node, slot):
                 score += rules.sharing
                 break
+    if rules.mix.weight > 0.0:
+        score += saved(facts, columns, rules.mix, shape, node)
     return score + vectors.scores[facts.shapes.score[shape], node]
 
 

@@ -8,8 +8,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from kai.kernels import place
+from kai.kernels.columns import Facts
 from kai.kernels.fit import Rules, Vectors
+from kai.kernels.fragments import Mix, no_mix
 from kai.model.axis import GPU, GPU_UNIT
+from kai.model.pod import GpuKind
 from kai.model.rows import Float64s
 from kai.model.status import ACTIVE_ALLOCATED, Status
 from kai.state.base import make_base
@@ -23,7 +26,9 @@ from tests.kernels.naive.world import Pod, World, differences, world_of
 from tests.properties.strategies import snapshots
 
 
-def _rules(*, binpack: float, spread: float, sharing: float, slots: tuple[float, float], limits: bool) -> Rules:
+def _rules(
+    *, binpack: float, spread: float, sharing: float, slots: tuple[float, float], limits: bool, weight: float = 0.0
+) -> Rules:
     return Rules(
         binpack_cpu=binpack,
         binpack_gpu=0.0 if spread == 0.5 else binpack,
@@ -37,6 +42,7 @@ def _rules(*, binpack: float, spread: float, sharing: float, slots: tuple[float,
         limits=limits,
         fair_order=limits,
         elastic_key=1 if limits else -1,
+        mix=no_mix().replace(weight=weight),
     )
 
 
@@ -45,6 +51,7 @@ RULES = (
     _rules(binpack=0.0, spread=1.0, sharing=0.0, slots=(0.0, 1.0), limits=True),
     _rules(binpack=1.0, spread=0.5, sharing=0.0, slots=(0.5, 0.5), limits=False),
     _rules(binpack=0.0, spread=0.0, sharing=10000.0, slots=(0.0, 0.0), limits=True),
+    _rules(binpack=0.0, spread=0.0, sharing=0.0, slots=(0.0, 0.0), limits=True, weight=10.0),
 )
 
 OPERATIONS = (
@@ -67,6 +74,20 @@ operations = st.tuples(
     st.integers(0, 3),  # which node
     st.booleans(),  # promise only
 )
+
+
+def _mix(facts: Facts, mix: Mix, random: np.random.Generator) -> Mix:
+    """Draw how frequent the shapes that ask for GPUs are, where they may run, and what follows for nodes."""
+    nodes, kinds = len(facts.nodes.ready), (GpuKind.WHOLE, GpuKind.FRACTION, GpuKind.MEMORY)
+    shapes = np.flatnonzero(np.isin(facts.shapes.kind, kinds) & (facts.shapes.claimed == 0)).astype(np.int64)
+    return mix.replace(
+        shapes=shapes,
+        shares=random.integers(1, 5, len(shapes)) / 7,
+        allowed=random.random((len(shapes), nodes)) < 0.8,
+        gpu_by_cpu=random.choice((1 / 4000, 1 / 12000, 1e12), nodes),
+        gpu_by_memory=random.choice((1e-10, 1e-9, 1e12), nodes),
+        pressure=random.choice((0.0, 0.25, 1.0, 3.0), nodes),
+    )
 
 
 @attrs.define(eq=False)
@@ -107,6 +128,8 @@ class Stage:
         ledger = Ledger(base.layout, facts, base.arena.copy(), base.room())
         world = world_of(facts, ledger.columns, masks.tolist(), scores.tolist())
         naive_booking.open_accounts(world)
+        if rules.mix.weight:
+            rules = rules.replace(mix=_mix(facts, rules.mix, random))
         return cls(snapshot, ledger, world, rules, Vectors(masks=masks, scores=scores))
 
     def agree(self) -> None:

@@ -7,12 +7,15 @@ from kai.kernels.fit import Rules
 from kai.model.axis import GPU
 from tests.kernels.naive.booking import allocate, new_placement, pipeline, truncated
 from tests.kernels.naive.fit import device_has_idle, device_takes, refusal, shortage
+from tests.kernels.naive.fragments import with_pod
 from tests.kernels.naive.score import score_nodes
 from tests.kernels.naive.world import Device, Group, Node, Pod, Shape, World
 
 
 def _choose(world: World, rules: Rules, shape: Shape, node: Node, *, promise: bool) -> tuple[list[int], bool] | None:
     """Return the slots that a sharing pod gets, and whether it must wait for one of them; None if they are too few."""
+    if rules.mix.weight:
+        return _choose_by_mix(world, rules, shape, node, promise=promise)
 
     def score(device: Device | None) -> float:
         if device is None:
@@ -35,6 +38,20 @@ def _choose(world: World, rules: Rules, shape: Shape, node: Node, *, promise: bo
         chosen.append(device.row)
         waits = waits or (offer is not None and not device_has_idle(shape, node, device))
     return (chosen, waits) if len(chosen) == shape.devices else None
+
+
+def _choose_by_mix(
+    world: World, rules: Rules, shape: Shape, node: Node, *, promise: bool
+) -> tuple[list[int], bool] | None:
+    """Return the slots with which most stays usable, and whether the pod must wait for one; None for too few."""
+    waits = promise or bool(shortage(world, shape, node, idle_only=True))
+    fresh = iter([each.row for each in node.devices if not each.named and each.used == 0 and each.known == 0])
+    picked = with_pod(world, rules.mix, shape, node)[1]
+    slots = [next(fresh, -1) if slot is None else slot for slot in picked]
+    if len(picked) < shape.devices or -1 in slots:
+        return None
+    shared = [node.device(slot) for slot in picked if slot is not None]
+    return slots, waits or not all(device_has_idle(shape, node, device) for device in shared)
 
 
 def put(world: World, rules: Rules, pod: Pod, node: int, *, promise: bool, keep: bool | None = None) -> bool:

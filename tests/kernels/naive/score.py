@@ -7,6 +7,7 @@ from kai.kernels.fit import Rules
 from kai.model.axis import CPU, GPU
 from kai.model.pod import GpuKind
 from tests.kernels.naive.fit import device_takes, shortage
+from tests.kernels.naive.fragments import saved
 from tests.kernels.naive.world import Node, Shape, World
 
 
@@ -24,6 +25,8 @@ def _score(world: World, rules: Rules, shape: Shape, node: Node, nodes: Sequence
         total += rules.availability
     if rules.sharing and any(device_takes(shape, node, device) for device in node.devices):
         total += rules.sharing
+    if rules.mix.weight:
+        total += saved(world, rules.mix, shape, node)
     return total + shape.score[node.row]
 
 
