@@ -57,9 +57,4 @@ def result_of_document(values: Mapping[str, Any], name: str) -> SimulationResult
         raise InputError(f"{name}: found another document, expected the result of kai simulate --until") from None
 
 
-def is_result(values: object) -> bool:
-    """Return whether a document is the result of a run over time."""
-    return isinstance(values, Mapping) and values.get("kind") == "SimulationResult" and "horizonSeconds" in values
-
-
-__all__ = ["document_of", "is_result", "result_of_document"]
+__all__ = ["document_of", "result_of_document"]

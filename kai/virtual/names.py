@@ -1,7 +1,8 @@
-"""How files are called: what tells a trace from manifests before it is opened."""
+"""How files are called, and what they hold: what tells a trace, or a result, before it is read as one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,4 +17,9 @@ def is_trace(path: str) -> bool:
     return name.endswith(TRACES) or name.startswith(_PHILLY)
 
 
-__all__ = ["TRACES", "is_trace"]
+def is_result(values: object) -> bool:
+    """Return whether a document is the result of a run over time."""
+    return isinstance(values, Mapping) and values.get("kind") == "SimulationResult" and "horizonSeconds" in values
+
+
+__all__ = ["TRACES", "is_result", "is_trace"]

@@ -77,7 +77,8 @@ def read_workload(documents: Sequence[Document], seed: int) -> Workload:
     plans = sorted(_plans(reading, arrivals, seed), key=lambda plan: plan.arrival)
     if not plans:
         raise InputError(f"{documents[0].text.name}: found no workload for this scheduler")
-    members = {_key(each.pod.metadata) for plan in plans for task in plan.tasks for each in task.pods}
+    # Pods that a workload never wants, for it has fewer replicas at any time, are left out as well.
+    members = {_own_key(pod) for job in reading.expansion.jobs if job.at >= 0 for pod in job.pods}
     others = tuple(pod for pod in objects.pods if _key(pod.metadata) not in members)
     counts: dict[str, int] = {}
     for kind in dict.fromkeys((each.kind, each.name) for each in arrivals if each is not None):
@@ -234,7 +235,9 @@ def _job_plans(
             for turn, (start, end) in enumerate(windows(said.replicas, index))
         )
         ordered = tuple(sorted(tasks, key=lambda task: task.arrival))
-        yield JobPlan(arrival=arrival.at, group=group, tasks=ordered, replacement=owner.replacement, **common)
+        if ordered:
+            at = ordered[0].arrival
+            yield JobPlan(arrival=at, group=group, tasks=ordered, replacement=owner.replacement, **common)
         return
     spans = windows(said.replicas, number) if said.replicas is not None else ((0.0, inf),)
     for turn, (start, end) in enumerate(spans):

@@ -25,6 +25,7 @@ from kai.engine.cycle import run_cycle
 from kai.engine.profile import Profile
 from kai.engine.report import CycleReport
 from kai.engine.unchanged import holds_until
+from kai.errors import InputError
 from kai.framework.decisions import Bind, Decision, Evict, Nominate, Recorder
 from kai.intake import Intake, IntakeSettings
 from kai.model.axis import GPU_UNIT
@@ -82,6 +83,10 @@ def run(
     Holds: the same scene and configuration give the same run, bit for bit.
     Raises: ConfigError for names and options that cannot be used, InputError for objects that cannot.
     """
+    if until == inf and (scene.faults or scene.autoscale):
+        raise InputError(
+            f"{scene.inputs.cluster}: faults by chance and autoscaling never end; say how long with --until"
+        )
     chosen = configuration or scene.configuration or default_configuration()
     simulation = Simulation(scene, make_profile(chosen, registry), settings or scene.settings, until)
     return simulation.run()
@@ -179,9 +184,8 @@ class Simulation:
         self._share(snapshot, report)
         decisions = sink.decisions
         self._wake = self._next_look(snapshot, is_quiet=not decisions)
-        for decision in decisions:
-            self._carry_out(decision, snapshot)
-        self._stamp(snapshot, report, decisions)
+        carried_out = [decision for decision in decisions if self._carry_out(decision, snapshot)]
+        self._stamp(snapshot, report, carried_out)
         self._nodes.scale()
 
     def _next_look(self, snapshot: Snapshot, *, is_quiet: bool) -> float:
@@ -199,11 +203,12 @@ class Simulation:
         fair = (report.fair_share[:, _GPU] / GPU_UNIT).tolist()
         self._records.meters.share(dict(zip([queue.name for queue in snapshot.queues], fair, strict=True)))
 
-    def _carry_out(self, decision: Decision, snapshot: Snapshot) -> None:
+    def _carry_out(self, decision: Decision, snapshot: Snapshot) -> bool:
+        """Do what was decided; return whether the pod is one of a job, and not one that only stands there."""
         pod = snapshot.pods[decision.pod]
         life = self._workloads.lives.get((pod.namespace, pod.name))
         if life is None:
-            return
+            return False
         now, job = self._calendar.now, life.slot.task.job
         node = snapshot.nodes[int(snapshot.pod_node[decision.pod]) if isinstance(decision, Evict) else decision.node]
         self._decisions += 1
@@ -215,6 +220,7 @@ class Simulation:
             self._evict(decision, snapshot, node.name)
         else:
             self._records.promise(job.number, now)
+        return True
 
     def _evict(self, decision: Evict, snapshot: Snapshot, node: str) -> None:
         pod = snapshot.pods[decision.pod]

@@ -1,6 +1,7 @@
 """``kai diff``: what changes between two policies on one cluster, two results, or two snapshots."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from kai.cli.failures import NO
 
 if TYPE_CHECKING:
     from kai.simulation.comparison import Comparison, JobState, Side
+    from kai.virtual.comparing import Compared
 
 EPILOG = """\b
 A and B are clusters (snapshots, folders, scenarios), or documents that kai simulate or kai replay wrote
@@ -21,6 +23,7 @@ with -o json. With --on they are scheduler configurations for that cluster; defa
   kai diff monday.zip tuesday.zip
   kai diff default other.yaml --on now.zip --exit-code
   kai diff before.json after.json -o json
+  kai diff default other.yaml --on workload/ --until 8h     over virtual time; so are traces
 """
 OWN = "default"
 _FEW = 20
@@ -32,21 +35,59 @@ _RESULTS = ("SimulationResult", "Plan")
 @click.argument("b")
 @click.option("--on", "on", default="", metavar="SOURCE", help="Decide on this cluster; A and B are policies.")
 @click.option("--cycles", type=click.IntRange(min=1), help="Number of scheduling cycles.")
+@click.option("--until", metavar="DURATION", help="Let virtual time pass for so long on what --on names: 8h, 7d.")
+@click.option("--cluster", type=click.Path(), help="The cluster over time: a cluster file, nodes as CSV, a snapshot.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of all that is drawn by chance over time.")
+@click.option("--skip-bad-rows", "skips_bad_rows", is_flag=True, help="Leave out rows of a trace that cannot be used.")
 @click.option("--exit-code", "wants_code", is_flag=True, help="Leave with 1 if something changes.")
 @console_options()
-def diff(a: str, b: str, console: Console, on: str, cycles: int | None, *, wants_code: bool) -> int:
+def diff(
+    a: str,
+    b: str,
+    console: Console,
+    on: str,
+    cycles: int | None,
+    *,
+    wants_code: bool,
+    **over_time: Any,  # noqa: ANN401 - the flags of runs over time, by the names of the fields of Wanted
+) -> int:
     """Compare two policies, two results or two snapshots: what changes from A to B."""
     from kai.simulation.comparison import compare_sides
 
+    runs = _runs(a, b, on, over_time)
+    if runs is not None:
+        return _write(runs.comparison, lambda: _runs_text(runs, console), console, wants_code=wants_code)
     sides = [_under(each, on, cycles) if on else _side(each, cycles) for each in (a, b)]
     found = compare_sides(*_titled(sides))
+    return _write(found, lambda: _text(found, console), console, wants_code=wants_code)
+
+
+def _runs(a: str, b: str, on: str, over_time: dict[str, Any]) -> "Compared | None":
+    """Return the comparison of two runs over virtual time; None where a moment is asked for."""
+    from kai.cli.deciding.diffruns import compared_results, compared_runs, result_in
+    from kai.cli.deciding.runs import Wanted
+
+    if not on:
+        saved = (result_in(a), result_in(b))
+        return None if saved[0] is None or saved[1] is None else compared_results(saved[0], saved[1], (a, b))
+    wanted = Wanted(**over_time)
+    return compared_runs(a, b, on, wanted) if wanted.is_over_time(on) else None
+
+
+def _runs_text(runs: "Compared", console: Console) -> str:
+    from kai.cli.deciding.diffruns import runs_text
+
+    return runs_text(runs, console)
+
+
+def _write(found: "Comparison", text: Callable[[], str], console: Console, *, wants_code: bool) -> int:
     if console.is_for_machines:
         from kai.cli.writing import write_document
         from kai.documents.envelope import envelope
 
         write_document({**envelope("Comparison"), **document(found)}, console)
     elif not console.quiet:
-        console.write(_text(found, console))
+        console.write(text())
     return NO if wants_code and not found.is_equal else 0
 
 

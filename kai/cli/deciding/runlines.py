@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from kai.cli.console import Console
 from kai.cli.tables import Column, columns, padded, table, wrapped
+from kai.virtual.comparing import top_queues
 from kai.virtual.remarks import duration_text, remarks
 from kai.wording import counted
 
@@ -32,14 +33,6 @@ def run_text(result: "SimulationResult", console: Console) -> str:
         lines = (wrapped(f"  {text}", console.width, indent="  ") for text in said)
         parts.append("\n".join(["Worth knowing", *lines]))
     return "\n\n".join(parts)
-
-
-def top_queues(result: "SimulationResult") -> "list[QueueResult]":
-    """Return the queues that divide the cluster: the roots, or those below the only root; those that had jobs."""
-    level: list[QueueResult] = [queue for queue in result.queues if queue.parent is None]
-    if len(level) == 1:
-        level = [queue for queue in result.queues if queue.parent == level[0].name] or level
-    return sorted((queue for queue in level if queue.jobs), key=lambda queue: -queue.gpu_hours)
 
 
 def _title(result: "SimulationResult") -> str:
@@ -170,13 +163,15 @@ def _figure_texts(result: "SimulationResult") -> Iterator[str]:
 
 
 def figure(value: float | None, unit: str) -> str:
-    """Return a value in its unit; percents are told as parts."""
+    """Return a value in its unit; percents are told as parts, and ``n`` is a number of things."""
     if value is None:
         return "-"
     if unit == "%":
         return f"{value:.1%}"
     if unit == "s":
         return duration_text(value)
+    if unit == "n":
+        return f"{value:,.0f}"
     return f"{value:,.1f}" if unit else f"{value:.3f}"
 
 
@@ -202,11 +197,10 @@ def runs_table(results: "Sequence[SimulationResult]", console: Console) -> str:
     lines = []
     for head, name, unit in shown:
         values = [result.value(name) for result in results]
-        cells = [f"{value:,.0f}" if unit == "n" and value is not None else figure(value, unit) for value in values]
-        lines.append([head, *cells])
+        lines.append([head, *(figure(value, unit) for value in values)])
     title = wrapped(_title(results[0]).rpartition(" · ")[0], console.width, between=" · ")
     body = columns([heads, *lines], right=range(1, len(heads)), width=console.width)
     return f"{console.styled(title, bold=True)}\n\n{body}"
 
 
-__all__ = ["counts_text", "figure", "run_text", "runs_table", "top_queues"]
+__all__ = ["counts_text", "figure", "run_text", "runs_table"]

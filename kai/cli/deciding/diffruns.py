@@ -1,0 +1,113 @@
+"""``kai diff`` over virtual time: two policies on one workload, or two results that were saved."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from kai.cli.console import Console
+from kai.cli.deciding.runs import Wanted, experiments_of, under
+
+if TYPE_CHECKING:
+    from kai.virtual.comparing import Compared
+    from kai.virtual.result import SimulationResult
+
+_FEW = 20
+
+
+def compared_runs(a: str, b: str, place: str, wanted: Wanted) -> "Compared":
+    """Return what changes between two policies on a workload, which run side by side.
+
+    Raises: InputError and ConfigError that name what is wrong.
+    """
+    from kai.virtual.comparing import compare_runs
+    from kai.virtual.experiments import carry_out_all
+
+    (base,) = experiments_of(place, wanted)
+    one, other = carry_out_all([under(base, policy) for policy in (a, b)])
+    return compare_runs(*_titled(one.result, other.result, (a, b)))
+
+
+def compared_results(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str]) -> "Compared":
+    """Return what changes between two results that were saved.
+
+    Raises: InputError for a document that is none.
+    """
+    from kai.virtual.comparing import compare_runs
+    from kai.virtual.documents import result_of_document
+
+    sides = [result_of_document(values, name) for values, name in zip((a, b), names, strict=True)]
+    return compare_runs(*_titled(sides[0], sides[1], names))
+
+
+def result_in(path: str) -> dict[str, Any] | None:
+    """Return the result of a run that a file holds; None for any other file."""
+    from kai.virtual.names import is_result
+
+    if not path.endswith(".json"):
+        return None
+    try:
+        found = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if is_result(found) else None
+
+
+def runs_text(compared: "Compared", console: Console) -> str:
+    """Return a comparison of two runs for people."""
+    from kai.cli.deciding.runlines import figure
+    from kai.cli.tables import Column, table
+    from kai.virtual.remarks import duration_text
+
+    found = compared.comparison
+    if found.is_equal:
+        return "nothing changes: the same decisions, jobs and figures"
+    heads = [
+        Column(head=""),
+        Column(head=found.a, right=True),
+        Column(head=found.b, right=True),
+        Column(head="better", drop=1),
+        Column(head="", drop=2),
+    ]
+    names = {"a": found.a, "b": found.b, "equal": "", "unclear": ""}
+    units = {"part": "%", "jobs": "n", "pods": "n"}
+    rows = []
+    for each in found.metrics:
+        cells = [
+            f"{value:,.0f}"
+            if units.get(each.unit) == "n" and value is not None
+            else figure(value, units.get(each.unit, each.unit))
+            for value in (each.a, each.b)
+        ]
+        rows.append([each.name, *cells, names[each.better], compared.notes.get(each.name, "") if each.change else ""])
+    parts = [table(heads, rows, console.width)]
+    if found.jobs:
+        changed = found.jobs if console.wide else found.jobs[:_FEW]
+        lines = [[each.job, each.a.reason if each.a else "-", each.b.reason if each.b else "-"] for each in changed]
+        job_heads = [Column(head="JOB"), Column(head=found.a, least=12), Column(head=found.b, least=12)]
+        parts.append(table(job_heads, lines, console.width))
+        if len(changed) < len(found.jobs):
+            parts.append(f"and {len(found.jobs) - len(changed)} more jobs (-o wide)")
+    first = found.first_divergence
+    if first is not None:
+        one, other = (_said(each) for each in (first.decision_a, first.decision_b))
+        times = [each["timeSeconds"] for each in (first.decision_a, first.decision_b) if each is not None]
+        parts.append(f"first divergence: T+{duration_text(min(times))}: {found.a} {one}, {found.b} {other}")
+    return "\n\n".join(parts)
+
+
+def _said(decision: Any) -> str:  # noqa: ANN401 - a decision as plain values, or None
+    return "decides nothing more" if decision is None else str(decision["text"])
+
+
+def _titled(
+    a: "SimulationResult", b: "SimulationResult", names: tuple[str, str]
+) -> "tuple[SimulationResult, SimulationResult]":
+    """Return results that are called differently."""
+    if a.policy != b.policy:
+        return a, b
+    return attrs.evolve(a, policy=names[0]), attrs.evolve(b, policy=names[1])
+
+
+__all__ = ["compared_results", "compared_runs", "result_in", "runs_text"]
