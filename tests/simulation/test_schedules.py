@@ -9,7 +9,7 @@ import attrs
 import pytest
 import yaml
 
-from tests.simulation.bugs import planted
+from tests.simulation.bugs import BUGS, planted
 from tests.simulation.faults import Episode
 from tests.simulation.schedule import Plan, Result, run
 from tests.simulation.shrinking import shrunk
@@ -45,6 +45,16 @@ def test_a_seed_is_a_history() -> None:
     first, second = run(plan), run(plan)
     assert (first.history, first.callbacks, first.timeline) == (second.history, second.callbacks, second.timeline)
     assert run(attrs.evolve(plan, seed=3)).history != first.history
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_every_deliberate_bug_can_be_planted_and_is_gone_after(name: str) -> None:
+    before = [getattr(where, what) for where, what, _ in BUGS[name]()]
+    with planted(name):
+        pass
+    patches = BUGS[name]()
+    assert patches
+    assert [getattr(where, what) for where, what, _ in patches] == before
 
 
 def test_a_deliberate_bug_is_caught() -> None:
