@@ -1,0 +1,192 @@
+"""The dashboard on a real API server: its reviews, what a user of one namespace sees, and the end of a token."""
+
+import http.client
+import json
+import socket
+from contextlib import closing, contextmanager
+
+import pytest
+
+from kai.cli.command import run
+from tests.integration.behaviour import Job, Part
+from tests.integration.client import until
+from tests.integration.controlplane import free_ports
+from tests.integration.installation import install
+from tests.integration.processes import NAMESPACE
+from tests.integration.stage import an_object, node, queue, staged
+from tests.integration.test_reading import RBAC, account, shown
+from tests.unit.deploy.rendering import DEPLOY, load
+
+THEIRS = "secret-garden"
+SERVICE = "kai-dashboard"
+PATIENCE = 60
+
+
+def own_address() -> str:
+    """Return an address of this machine that the API server may connect to, "" if there is none but the loopback's."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # no packet is sent
+        except OSError:
+            return ""
+        address = str(probe.getsockname()[0])
+    return "" if address.startswith("127.") else address
+
+
+ADDRESS = own_address()
+
+
+class Board:
+    """A dashboard that is served."""
+
+    def __init__(self, stage, port):
+        self.stage = stage
+        self.port = port
+
+    @contextmanager
+    def asked(self, path, token):
+        connection = http.client.HTTPConnection(ADDRESS or "127.0.0.1", self.port, timeout=PATIENCE)
+        with closing(connection):
+            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+            with closing(connection.getresponse()) as response:
+                yield response
+
+    def read(self, path, token=""):
+        with self.asked(path, token) as response:
+            return response.status, response.read().decode()
+
+    def token(self, name):
+        return self.stage.plane.account(self.stage.space, name).token
+
+
+def pieces(stage):
+    """Create what the component brings, with the address of this process in the place of its pod's."""
+    for name in ("service.yaml", "rights.yaml"):
+        for manifest in load(DEPLOY / "components" / "dashboard" / name):
+            if manifest["kind"] == "Service":
+                del manifest["spec"]["selector"]
+            stage.api.apply(manifest)
+
+
+@pytest.fixture(scope="module")
+def board(bare_control_plane, tmp_path_factory):
+    """Serve the dashboard of a scheduler; two tenants have jobs."""
+    install(bare_control_plane, DEPLOY / "base")
+    with staged(bare_control_plane, tmp_path_factory.mktemp("dashboard")) as stage:
+        pieces(stage)
+        stage.open()
+        stage.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": THEIRS}})
+        theirs = Job(name="secret-job", part=Part(gpu=1, node="n1"), queue="cellar").manifests()
+        for manifest in (
+            node("n1", gpu=4),
+            queue("company", gpu={"quota": 4}),
+            queue("team", parent="company", gpu={"quota": 2, "limit": 2}),
+            queue("cellar", parent="company", gpu={"quota": 2}),
+            *Job(name="waits", part=Part(gpu=3), queue="team").manifests(),
+            *({**each, "metadata": {**each["metadata"], "namespace": THEIRS}} for each in theirs),
+        ):
+            stage.create(manifest)
+        own = [{"apiGroups": ["scheduling.run.ai"], "resources": ["podgroups"], "verbs": ["get", "list"]}]
+        stage.create(an_object("v1", "ServiceAccount", "tenant"))
+        stage.create(an_object(RBAC, "Role", "tenant", rules=own))
+        subject = {"kind": "ServiceAccount", "name": "tenant", "namespace": stage.space}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant"}
+        stage.create(an_object(RBAC, "RoleBinding", "tenant", subjects=[subject], roleRef=role))
+        account(stage, "stranger", [])
+        account(stage, "operator", [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}])
+        (port,) = free_ports(1)
+        stage.start("kai", flags=(f"--dashboard={ADDRESS or '127.0.0.1'}:{port}", "--dashboard-auth=token"))
+        found = Board(stage, port)
+        until(lambda: found.read("/api/v1/jobs", found.token("operator"))[0] == 200, "the first cycle")
+        yield found
+        stage.clear()
+
+
+def test_without_a_token_nothing_is_told(board):
+    for path in ("/", "/jobs", "/api/v1/jobs", "/snapshot.zip"):
+        status, text = board.read(path)
+        assert (status, "waits" in text) == (401, False)
+    assert board.read("/api/v1/jobs", "no.such.token")[0] == 401
+
+
+def test_a_user_without_rights_sees_no_row(board):
+    token = board.token("stranger")
+    assert board.read("/api/v1/jobs", token)[0] == 403
+    for page in ("/", "/queues", "/jobs", "/nodes", "/waiting", "/cycles"):
+        status, text = board.read(page, token)
+        assert status == 200
+        assert not [name for name in ("waits", "secret", "cellar", "n1") if f">{name}" in text]
+
+
+def test_a_user_of_one_namespace_sees_that_and_no_foreign_name(board):
+    token = board.token("tenant")
+    document = json.loads(until(lambda: _good(board, "/api/v1/jobs", token), "the right to list"))
+    assert [item["name"] for item in document["items"]] == ["waits"]
+    for path in ("/api/v1/waiting", f"/api/v1/jobs/{board.stage.space}/waits", "/", "/jobs", "/waiting"):
+        status, text = board.read(path, token)
+        assert status == 200
+        assert not [name for name in ("secret", "cellar") if name in text]
+    assert board.read(f"/api/v1/jobs/{THEIRS}/secret-job", token)[0] == 403
+
+
+def _good(board, path, token):
+    status, text = board.read(path, token)
+    return text if status == 200 else None
+
+
+def test_an_operator_sees_everything(board):
+    text = board.read("/api/v1/jobs", board.token("operator"))[1]
+    assert {item["name"] for item in json.loads(text)["items"]} == {"waits", "secret-job"}
+
+
+def test_a_stream_ends_with_the_account_of_its_token(board):
+    account(board.stage, "leaver", [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}])
+    token = board.token("leaver")
+    until(lambda: _good(board, "/api/v1/jobs", token), "the right to list")
+    with board.asked("/events?page=jobs", token) as stream:
+        assert stream.status == 200
+        assert stream.readline() == b"retry: 3000\n"
+        board.stage.delete("v1", "ServiceAccount", "leaver")
+        lines = [line.decode() for line in iter(stream.readline, b"")]
+    assert "event: over\n" in lines
+    # A stream says every ten seconds that it lives, and looks at its token then.
+    assert sum(line == "event: beat\n" for line in lines) <= 3
+    assert board.read("/api/v1/jobs", token)[0] == 401
+
+
+@pytest.mark.skipif(not ADDRESS, reason="this machine has no address that the API server may connect to")
+def test_a_user_of_one_namespace_asks_the_service_through_the_api_server(board, capsys):
+    stage = board.stage
+    # The API server leads to addresses of pods only; this one has that of the process.
+    secured = {
+        "allowPrivilegeEscalation": False,
+        "runAsNonRoot": True,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    containers = [{"name": "kai", "image": "kai", "securityContext": secured}]
+    place = {"namespace": NAMESPACE}
+    pod = an_object("v1", "Pod", SERVICE, metadata=place, spec={"containers": containers, "schedulerName": "none"})
+    stage.create({**pod, "status": {"phase": "Running", "podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}]}})
+    target = {"kind": "Pod", "name": SERVICE, "namespace": NAMESPACE}
+    subset = {
+        "addresses": [{"ip": ADDRESS, "targetRef": target}],
+        "ports": [{"name": "dashboard", "port": board.port, "protocol": "TCP"}],
+    }
+    stage.api.apply(an_object("v1", "Endpoints", SERVICE, metadata=place, subsets=[subset]))
+    path = str(stage.plane.kubeconfig(stage.plane.account(stage.space, "tenant"), "tenant"))
+    where = ["--kubeconfig", path, "-n", stage.space]
+
+    def is_served():
+        run(["jobs", *where])
+        return "source: service kai-scheduler/kai-dashboard, cycle " in capsys.readouterr().err
+
+    until(is_served, "the service behind the API server")
+    said = shown(capsys, "jobs", *where)
+    assert [line.split()[0] for line in said.out.splitlines()[1:]] == ["waits"]
+    assert said.err.splitlines()[-1].endswith("; what you may not list is left out")
+    explained = shown(capsys, "why", "waits", *where)
+    assert explained.out.startswith("waits waits: ")
+    assert "secret" not in explained.out
+    stage.api.delete(an_object("v1", "Service", SERVICE, metadata={"namespace": NAMESPACE}))
+    assert shown(capsys, "jobs", *where).err.splitlines()[-1].startswith("source: own conditions only (cannot list ")
