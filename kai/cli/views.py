@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
@@ -25,6 +25,7 @@ PAUSE_SECONDS = 2.0
 LIVE_PAUSE_SECONDS = 5.0
 """Each look at a cluster lists all that the scheduler reads."""
 _CLEAR = "\x1b[H\x1b[J"
+_HEAD = frozenset({"apiVersion", "kind", "generatedAt", "source", "program"})
 
 
 class View(Protocol):
@@ -46,6 +47,31 @@ class View(Protocol):
     def text(self, console: Console) -> str:
         """Return what people read."""
         ...
+
+
+@attrs.frozen(kw_only=True)
+class ServedView:
+    """A view whose document is that of the service."""
+
+    shown: View
+    document: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """The kind of the document."""
+        return str(self.document["kind"])
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of the document, behind its envelope."""
+        return {name: value for name, value in self.document.items() if name not in _HEAD}
+
+    def names(self) -> Sequence[str]:
+        """Return what ``-o name`` writes."""
+        return self.shown.names()
+
+    def text(self, console: Console) -> str:
+        """Return what people read."""
+        return self.shown.text(console)
 
 
 @attrs.frozen(kw_only=True)

@@ -54,6 +54,8 @@ class HtmlPages:
     clock: Clock
     facts: Facts
     templates: Environment
+    files: Mapping[str, bytes]
+    """Styles, script and icon, by path."""
     streams: int = 0
     """How many are open."""
 
@@ -68,7 +70,7 @@ class HtmlPages:
     async def answer(self, request: Request, reader: Reader, scope: Scope, look: Look | None) -> Response:
         """Return a page, a file or a stream."""
         if request.path in _FILES:
-            body = await anyio.Path(_FOLDER / request.path.lstrip("/")).read_bytes()
+            body = self.files[request.path]
             return Response(body=body, content_type=_FILES[request.path], headers={"Cache-Control": "max-age=3600"})
         if request.path == _EVENTS:
             return self._stream(request, reader)
@@ -223,7 +225,8 @@ def make_pages(desk: Desk, access: Access, clock: Clock, facts: Facts) -> HtmlPa
     )
     templates.filters |= {"span": span, "number": number, "instant": _instant, "amount": _amount, "share": _share}
     templates.globals |= {"counted": counted, "quote": lambda text: quote(text, safe="")}
-    return HtmlPages(desk=desk, access=access, clock=clock, facts=facts, templates=templates)
+    files = {path: (_FOLDER / path.lstrip("/")).read_bytes() for path in _FILES}
+    return HtmlPages(desk=desk, access=access, clock=clock, facts=facts, templates=templates, files=files)
 
 
 def _beat(number: int) -> bytes:

@@ -8,9 +8,9 @@ from kai.api import times
 from kai.cli.explaining.subjects import NoSubjectError, named_jobs
 from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer
 from kai.cli.explaining.whyqueue import QueueAnswer
-from kai.cli.serving import Served, ServedView
+from kai.cli.serving import Served
 from kai.cli.sources import Source
-from kai.cli.views import View
+from kai.cli.views import ServedView, View
 from kai.documents.reading import entitlement, fold, folds, job_lines, read, waiting_jobs
 
 _MOST = 20

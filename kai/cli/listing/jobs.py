@@ -14,7 +14,7 @@ from kai.cli.deciding.report import COLORS
 from kai.cli.listing.joblist import Row, rows_of
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import Column, cut_text, table
-from kai.cli.views import View, show
+from kai.cli.views import ServedView, View, show
 from kai.documents.spans import span
 from kai.errors import InputError, UnreachableError
 from kai.wording import counted
@@ -198,7 +198,6 @@ def served_jobs(source: Source, served: "Served", wanted: Wanted) -> View:
     Raises: UnreachableError where it does not answer, or not this: labels and single pods it does not tell.
     """
     from kai.api import times
-    from kai.cli.serving import ServedView
     from kai.documents.reading import job_lines, read
 
     if wanted.pods or source.selector.requirements:

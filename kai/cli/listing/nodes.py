@@ -12,7 +12,7 @@ from kai.cli.console import Console
 from kai.cli.listing.cells import cells, head, legend, letters_of, shares
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import Column, table, wrapped
-from kai.cli.views import View, show
+from kai.cli.views import ServedView, View, show
 from kai.errors import InputError
 from kai.wording import counted
 
@@ -144,7 +144,6 @@ def served_nodes(source: Source, console: Console, served: "Served", *, by: str,
 
     Raises: UnreachableError where it does not answer; InputError for a label that is not there.
     """
-    from kai.cli.serving import ServedView
     from kai.documents.reading import node_slots, read
 
     document = served.ask("nodes")

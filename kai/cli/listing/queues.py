@@ -11,7 +11,7 @@ from kai.cli.console import Console
 from kai.cli.listing.shares import CPU, GPU, MEMORY, RESOURCES, UNITS, legend, queue_tree
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import wrapped
-from kai.cli.views import View, show
+from kai.cli.views import ServedView, View, show
 from kai.errors import InputError, UnreachableError
 
 if TYPE_CHECKING:
@@ -125,7 +125,6 @@ def served_queues(source: Source, served: "Served", queue: str, resource: int | 
 
     Raises: UnreachableError where it does not answer, or not this: labels it does not tell.
     """
-    from kai.cli.serving import ServedView
     from kai.documents.reading import queue_lines, read
 
     if source.selector.requirements:
