@@ -97,10 +97,11 @@ class Source:
 
     @cached_property
     def request(self) -> "Request":
-        """The request that changes nothing: what is installed is looked up once."""
+        """The request of a command that reads: it changes nothing, and what is installed is looked up once."""
         from kai.simulation.request import Request
+        from kai.simulation.searching import READING
 
-        return Request()
+        return Request(searches=READING)
 
     def read_own(self, refused: UnreachableError) -> "OwnJobs":
         """Return what the user may see of a cluster that cannot be read as a whole.

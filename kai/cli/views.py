@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PAUSE_SECONDS = 2.0
 LIVE_PAUSE_SECONDS = 5.0
 """Each look at a cluster lists all that the scheduler reads."""
+CUT_SHORT = "not all evictions were tried: a job that waits may start at the expense of others; kai simulate tries all"
 _CLEAR = "\x1b[H\x1b[J"
 _HEAD = frozenset({"apiVersion", "kind", "generatedAt", "source", "program"})
 
@@ -127,7 +128,8 @@ def show(
                 raise
             own = source.read_own(error)
             return _Look(view=own_view_of(own), origin=own.origin, notes=own.notes, remark=own.remark)
-        return _Look(view=view_of(result), origin=result.case.origin, notes=result.notes)
+        remark = CUT_SHORT if result.was_cut_short else ""
+        return _Look(view=view_of(result), origin=result.case.origin, notes=result.notes, remark=remark)
 
     if not source.watch:
         _write(look(), source, console, None)

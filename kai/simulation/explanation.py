@@ -23,6 +23,7 @@ from kai.simulation.jobs import JobLine, job_lines
 from kai.simulation.overview import Job, Overview
 from kai.simulation.prospects import waiting
 from kai.simulation.run import Outcome
+from kai.simulation.searching import TRYING
 from kai.simulation.starts import Eta, Starts
 from kai.simulation.states import State
 from kai.simulation.suggestions import MOST_DECISIONS, Suggestions, allowance, suggest
@@ -125,7 +126,9 @@ class Explainer:
         self._objects = _objects_before(outcome)
         settings = outcome.case.settings
         self._teller = Teller(cycle.snapshot, outcome.profile, cycle.report, declared_in(self._objects, settings))
-        self._trials = Trials(outcome.profile, settings, cycle, most)
+        searches = None if outcome.searches is None else TRYING
+        self._trials = Trials(outcome.profile, settings, cycle, most, searches)
+        self._size = 0 if searches is None else len(cycle.snapshot.pods) + len(cycle.snapshot.nodes)
         self._starts = Starts(cycle, self._objects)
         self._given = tuple(lines)
         self._rows = {(group.namespace, group.name): row for row, group in enumerate(cycle.snapshot.groups)}
@@ -135,7 +138,7 @@ class Explainer:
     def explain(self, job: Job, *, verify: bool = True, among: int = 1) -> JobExplanation:
         """Return why ``job`` waits; it is one of ``among`` that share the decisions which prove suggestions."""
         site = self.site(job)
-        self._trials.allow(allowance(among) if verify else 0)
+        self._trials.allow(allowance(among, self._size) if verify else 0)
         found = suggest(site, self._trials) if site.waiting and verify else Suggestions(all_tried=verify)
         reason = site.reasons[0] if job.words is None else job.words
         proof = evidence(site)

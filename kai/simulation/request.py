@@ -18,10 +18,12 @@ from kai.simulation.answer import answer
 from kai.simulation.case import Case, FairShareCase
 from kai.simulation.check import Differences, compare
 from kai.simulation.fairness import divide_case
+from kai.simulation.jobs import JobLine, job_lines
 from kai.simulation.kinds import declare_kinds
 from kai.simulation.overview import Overview, overview
 from kai.simulation.past_usage import unread
 from kai.simulation.run import Outcome, simulate
+from kai.simulation.searching import Searches
 from kai.simulation.sentences import differences
 from kai.simulation.source import read_case
 
@@ -35,9 +37,19 @@ class Result:
     """What came out of one case."""
 
     case: Case | FairShareCase
-    answer: Mapping[str, Any]
-    """For machines; fair-share cases have nothing else."""
     outcome: Outcome | None = None
+    division: Mapping[str, Any] = EMPTY
+    """What a fair-share case comes to."""
+
+    @cached_property
+    def answer(self) -> Mapping[str, Any]:
+        """For machines; fair-share cases have nothing else."""
+        return self.division if self.outcome is None else answer(self.outcome)
+
+    @property
+    def was_cut_short(self) -> bool:
+        """Whether a search for victims ended before it had tried everything."""
+        return self.outcome is not None and any(cycle.was_cut_short for cycle in self.outcome.cycles)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -63,6 +75,11 @@ class Result:
     def overview(self) -> Overview | None:
         """The same for people."""
         return None if self.outcome is None else overview(self.outcome)
+
+    @cached_property
+    def lines(self) -> tuple[JobLine, ...]:
+        """All jobs, those that wait in the order of their queues."""
+        return () if self.outcome is None or self.overview is None else job_lines(self.outcome, self.overview)
 
     @cached_property
     def explained(self) -> "Explained | None":
@@ -102,6 +119,8 @@ class Request:
     actions: tuple[str, ...] | None = None
     cycles: int | None = None
     now: float | None = None
+    searches: Searches | None = None
+    """How far victims are searched for; None: to the end."""
 
     @classmethod
     def of(cls, policy: Policy | None, *, actions: str | None, cycles: int | None, now: str | None) -> "Request":
@@ -137,9 +156,9 @@ class Request:
         Raises: InputError or ConfigError that names what is wrong.
         """
         if isinstance(case, FairShareCase):
-            return Result(case=case, answer=divide_case(case))
-        outcome = simulate(self._changed(case), self.registry, observer)
-        return Result(case=outcome.case, answer=answer(outcome), outcome=outcome)
+            return Result(case=case, division=divide_case(case))
+        outcome = simulate(self._changed(case), self.registry, observer, searches=self.searches)
+        return Result(case=outcome.case, outcome=outcome)
 
     def _changed(self, case: Case) -> Case:
         configuration, settings, notes = case.configuration, case.settings, case.notes

@@ -15,6 +15,7 @@ from kai.intake import Intake
 from kai.simulation.between import Aftermath, next_objects
 from kai.simulation.case import Case
 from kai.simulation.pace import settle_for, settle_on
+from kai.simulation.searching import Counted, Searches, budget_of
 from kai.state.snapshot import Snapshot
 
 
@@ -26,6 +27,8 @@ class Cycle:
     snapshot: Snapshot
     report: CycleReport
     decisions: tuple[Decision, ...]
+    was_cut_short: bool = False
+    """Whether a search for victims ended before it had tried everything."""
 
     @property
     def aftermath(self) -> Aftermath:
@@ -43,6 +46,8 @@ class Outcome:
     stable: tuple[Cycle, ...] = ()
     settled: Snapshot | None = None
     """The cluster after it reacted to the last of ``cycles``; pods are looked at then if stable cycles follow."""
+    searches: Searches | None = None
+    """How far victims were searched for; None: to the end."""
 
     @property
     def last(self) -> Cycle:
@@ -55,8 +60,11 @@ def simulate(
     registry: Registry | None = None,
     observer: Observer | None = None,
     more: tuple[PluginUse, ...] = (),
+    searches: Searches | None = None,
 ) -> Outcome:
     """Return what happens in ``case``; plugins in ``more`` answer behind those of its configuration.
+
+    ``searches``: how far victims are searched for in each cycle; None: to the end.
 
     Holds: the same case gives the same outcome.
     Raises: ConfigError for names and options that cannot be used, InputError for objects that cannot.
@@ -77,7 +85,7 @@ def simulate(
         )
         if number == case.cycles + 1:
             settled = snapshot
-        cycle = decide(snapshot, profile, number, watch)
+        cycle = decide(snapshot, profile, number, watch, searches)
         cycles.append(cycle)
         awaited = cycle.report.awaited
         if number < total:
@@ -88,6 +96,7 @@ def simulate(
         cycles=tuple(cycles[: case.cycles]),
         stable=tuple(cycles[case.cycles :]),
         settled=settled,
+        searches=searches,
     )
 
 
@@ -99,9 +108,22 @@ def objects_after(outcome: Outcome) -> ClusterObjects:
     return objects
 
 
-def decide(snapshot: Snapshot, profile: Profile, number: int, observer: Observer | None = None) -> Cycle:
+def decide(
+    snapshot: Snapshot,
+    profile: Profile,
+    number: int,
+    observer: Observer | None = None,
+    searches: Searches | None = None,
+) -> Cycle:
     """Return what is decided once on ``snapshot``; the cycle bears ``number``."""
     settle_on(snapshot, profile)
     sink = Recorder()
-    report = run_cycle(snapshot, profile, sink, observer or Silent())
-    return Cycle(number=number, snapshot=snapshot, report=report, decisions=tuple(sink.decisions))
+    budget = budget_of(searches)
+    report = run_cycle(snapshot, profile, sink, observer or Silent(), budget)
+    return Cycle(
+        number=number,
+        snapshot=snapshot,
+        report=report,
+        decisions=tuple(sink.decisions),
+        was_cut_short=isinstance(budget, Counted) and budget.has_ended,
+    )

@@ -14,6 +14,8 @@ MOST_DECISIONS = 240
 """How often all groups of an outcome together are decided again."""
 MOST_FOR_ONE = 40
 LEAST_FOR_ONE = 6
+WORTH = 50_000
+"""Pods and nodes that a command which reads decides on again for one group at most: about a second of processor."""
 
 
 @attrs.frozen(kw_only=True)
@@ -25,9 +27,13 @@ class Suggestions:
     """False when changes were left out because too many had been tried."""
 
 
-def allowance(groups: int) -> int:
-    """Return how often one of ``groups`` that wait may be decided again."""
-    return max(LEAST_FOR_ONE, min(MOST_FOR_ONE, MOST_DECISIONS // max(1, groups)))
+def allowance(groups: int, size: int = 0) -> int:
+    """Return how often one of ``groups`` that wait may be decided again.
+
+    ``size``: the pods and nodes of the cluster, where the answer must not take long; 0: it may.
+    """
+    quick = WORTH // size if size else MOST_FOR_ONE
+    return max(LEAST_FOR_ONE, min(MOST_FOR_ONE, quick, MOST_DECISIONS // max(1, groups)))
 
 
 def suggest(site: Site, trials: Trials) -> Suggestions:

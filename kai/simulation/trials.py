@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 import attrs
+import numpy as np
 
 from kai.api.objects import ClusterObjects
 from kai.engine.profile import Profile
@@ -20,6 +21,7 @@ from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.changes import Change, Site
 from kai.simulation.declared import declared_in
 from kai.simulation.run import Cycle, decide
+from kai.simulation.searching import Searches
 
 GroupKey = tuple[str, str]
 """Namespace and name."""
@@ -86,8 +88,19 @@ class Trial:
 class Trials:
     """Decides again, as often as it is allowed to."""
 
-    def __init__(self, profile: Profile, settings: IntakeSettings, before: Cycle, most: int) -> None:
-        """Compare with what happened in the cycle ``before``; decide at most ``most`` times."""
+    def __init__(
+        self,
+        profile: Profile,
+        settings: IntakeSettings,
+        before: Cycle,
+        most: int,
+        searches: Searches | None = None,
+    ) -> None:
+        """Compare with what happened in the cycle ``before``; decide at most ``most`` times.
+
+        ``searches``: how far victims are searched for each time; None: to the end.
+        """
+        self._searches = searches
         self._profile = profile
         self._settings = settings
         self._intake = Intake(settings)
@@ -124,7 +137,11 @@ class Trials:
             )
         except InputError:
             return Trial(change=change, result=Result.NOTHING)
-        return self._judged(site, change, decide(snapshot, self._profile, self._before.number))
+        cycle = decide(snapshot, self._profile, self._before.number, searches=self._searches)
+        found = self._judged(site, change, cycle)
+        # What helps is proved. What does not may have helped with an eviction that was not tried.
+        self.refused |= cycle.was_cut_short and found.result is not Result.STARTS
+        return found
 
     def _judged(self, site: Site, change: Change, cycle: Cycle) -> Trial:
         key = (site.source.metadata.namespace, site.source.metadata.name)
@@ -189,12 +206,11 @@ def _rank(stage: Stage) -> Stage:
 
 def _places(cycle: Cycle) -> Mapping[GroupKey, int]:
     """Return how many pods of each group have a place, or are promised one."""
-    out: dict[GroupKey, int] = {}
-    for row, group in enumerate(cycle.snapshot.pod_group):
-        if group >= 0 and within(int(cycle.report.status[row]), ACTIVE_ALLOCATED):
-            facts = cycle.snapshot.groups[group]
-            out[facts.namespace, facts.name] = out.get((facts.namespace, facts.name), 0) + 1
-    return out
+    placed = [within(status, ACTIVE_ALLOCATED) for status in range(int(max(Status)) + 1)]
+    here = np.array(placed)[cycle.report.status] & (cycle.snapshot.pod_group >= 0)
+    counts = np.bincount(cycle.snapshot.pod_group[here], minlength=len(cycle.snapshot.groups))
+    groups = cycle.snapshot.groups
+    return {(groups[row].namespace, groups[row].name): count for row, count in enumerate(counts.tolist()) if count}
 
 
 def _evicted(cycle: Cycle) -> Mapping[GroupKey, int]:

@@ -42,8 +42,10 @@ as well and leaves the decisions the same. Labels and requests of every pod are 
 def snapshot(file: str, source: Source, console: Console, redact: str, *, compat: bool) -> int:
     """Save the state that the scheduler sees, with the decisions that it leads to, in FILE."""
     from kai.scheduler.dump import packed
+    from kai.simulation.request import Request
 
-    result = source.decide()
+    # Whoever decides on the snapshot again does so to the end.
+    result = source.decide(Request())
     case = source.case_of(result)
     document = written(case, result)
     if redact != "none":

@@ -8,6 +8,7 @@ import click
 from kai.cli.console import FORMATS, Console
 from kai.cli.failures import NO
 from kai.cli.sources import STANDARD_INPUT, Source, source_options
+from kai.cli.views import CUT_SHORT
 
 if TYPE_CHECKING:
     from kai.manifests import Document
@@ -50,6 +51,8 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
         return NO
     found = arrival(result.outcome, result.overview, addition.jobs)
     _write(found, result, console)
+    if result.was_cut_short:
+        console.talk(CUT_SHORT)
     return 0 if found.eta_seconds is not None else NO
 
 

@@ -73,13 +73,10 @@ def _unknown(kind: str, name: str, known: "dict[str, list[str]]", source: "Sourc
 
 def _jobs(name: str, source: "Source", result: "Result") -> "tuple[JobLine, ...]":
     """Return the jobs of this name: of one namespace where several have one."""
-    from kai.simulation.jobs import job_lines
-
-    outcome, seen = result.outcome, result.overview
-    if outcome is None or seen is None:
+    if result.outcome is None:
         return ()
     case = source.case_of(result)
-    lines = [line for line in job_lines(outcome, seen) if source.shows(case, line.job.namespace, line.labels)]
+    lines = [line for line in result.lines if source.shows(case, line.job.namespace, line.labels)]
     return named_jobs(name, lines, source)
 
 

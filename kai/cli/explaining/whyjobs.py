@@ -59,7 +59,7 @@ class JobAnswer:
         from kai.simulation.explanation import Explainer
 
         waiting = [line.job for line in lines if line.waits]
-        explainer = Explainer(outcome, seen)
+        explainer = Explainer(outcome, seen, lines=lines)
         mine = {line.job.key for line in lines}
         return cls(
             folds=tuple(explainer.folded(waiting, explainer.twins, verify=asked.verify)) if waiting else (),

@@ -158,14 +158,12 @@ def job_view(source: Source, result: "Result", wanted: Wanted) -> JobView:
 
     Raises: InputError for a queue or a state that is not there.
     """
-    from kai.simulation.jobs import job_lines
-
     case, seen = source.case_of(result), result.overview
     if result.outcome is None or seen is None:
         return JobView(now=0.0, lines=(), hidden=0, wanted=wanted)
     queues = _queues_below(result, wanted.queue)
     chosen, hidden = [], 0
-    for line in job_lines(result.outcome, seen):
+    for line in result.lines:
         if queues is not None and line.job.queue not in queues:
             continue
         if not _is_in(wanted, line):

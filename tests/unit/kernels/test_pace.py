@@ -61,7 +61,7 @@ def running(monkeypatch):
     monkeypatch.setattr(pace, "is_plain", lambda: None)
     monkeypatch.setattr(pace, "run_plainly", lambda: said.append("plainly"))
     monkeypatch.setattr(pace, "run_compiled", lambda: said.append("compiled"))
-    monkeypatch.setattr(warm, "missing", list)
+    monkeypatch.setattr(warm, "missing", lambda *_modules: [object()])
     monkeypatch.setattr(warm, "warm", lambda *modules, tell: said.append((*modules, tell(0, 0))))
     return said
 
@@ -69,8 +69,14 @@ def running(monkeypatch):
 def test_a_small_cluster_is_decided_plainly_and_a_large_one_once_its_kernels_are_ready(running):
     counted = Pace()
     counted.settle(5, ("plugin",), lambda *_told: None)
-    counted.settle(WORTH_LOADING + 1, ("plugin",), lambda *told: told[0])
+    counted.settle(WORTH_COMPILING + 1, ("plugin",), lambda *told: told[0])
     assert running == ["plainly", ("plugin", 0), "compiled"]
+
+
+def test_cached_kernels_are_left_to_be_loaded_with_their_first_call(running, monkeypatch):
+    monkeypatch.setattr(warm, "missing", lambda *_modules: [])
+    Pace().settle(WORTH_LOADING + 1, ("plugin",), print)
+    assert running == ["compiled"]
 
 
 def test_what_runs_compiled_is_left_so(running, monkeypatch):

@@ -17,7 +17,7 @@ def running(monkeypatch):
     monkeypatch.setattr(pace, "is_plain", lambda: None if "compiled" not in said else False)
     monkeypatch.setattr(pace, "run_plainly", lambda: said.append("plainly"))
     monkeypatch.setattr(pace, "run_compiled", lambda: said.append("compiled"))
-    monkeypatch.setattr(warm, "missing", lambda: [object()])
+    monkeypatch.setattr(warm, "missing", lambda *_modules: [object()])
 
     def compiled(*modules, tell):
         assert "kai.plugins.topology.plugin" in modules
