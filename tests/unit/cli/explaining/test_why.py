@@ -89,7 +89,7 @@ def test_hundreds_of_jobs_fit_one_screen_and_each_reason_is_decided_again_once(a
     from kai.simulation import trials
 
     count, decide = [], trials.decide
-    monkeypatch.setattr(trials, "decide", lambda *given: count.append(1) or decide(*given))
+    monkeypatch.setattr(trials, "decide", lambda *given, **more: count.append(1) or decide(*given, **more))
     groups = "".join(
         f"  j{at}: {{queue: a, members: {at % 3 + 1}, each: {{gpu: {at % 4 + 1}}}}}\n" for at in range(200)
     )
