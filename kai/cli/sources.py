@@ -17,6 +17,7 @@ from kai.cli.selectors import Selector, read_selector
 from kai.errors import UnreachableError
 
 if TYPE_CHECKING:
+    from kai.cli.deciding.installed import Chosen
     from kai.cli.serving import Served
     from kai.engine.observe import Observer
     from kai.simulation.case import Case
@@ -43,6 +44,8 @@ class Source:
     user: str = ""
     """In whose name a cluster is asked."""
     watch: bool = False
+    config: str = ""
+    """A file with the configuration that decides; "" for that of the cluster, or of the snapshot."""
     service: str = ""
     """The service that is asked in the place of the cluster; "" for the cluster, while it may be listed."""
     command: str = "kai"
@@ -65,7 +68,8 @@ class Source:
         if self.is_live:
             return self._read_cluster()
         declare_kinds(self.request.registry)
-        return cluster_of(read_case(self.place))
+        case = cluster_of(read_case(self.place))
+        return case if self.chosen.policy is None else self.chosen.policy.over(case)
 
     def decide(self, request: "Request | None" = None, observer: "Observer | None" = None) -> "Result":
         """Return what the scheduler would decide on the source now; nothing is written.
@@ -103,6 +107,20 @@ class Source:
 
         return Request(searches=READING)
 
+    @cached_property
+    def chosen(self) -> "Chosen":
+        """The configuration that decides: that of the command line, or that of the cluster which is read.
+
+        Raises: ConfigError for one that cannot be used, UnreachableError for a cluster.
+        """
+        from kai.cli.deciding.installed import Chosen, policy_of_cluster
+
+        if self.config:
+            from kai.cli.deciding.policy import load_policy
+
+            return Chosen(policy=load_policy(self.config), name=self.config)
+        return policy_of_cluster(self.access, self.request.registry) if self.is_live else Chosen()
+
     def read_own(self, refused: UnreachableError) -> "OwnJobs":
         """Return what the user may see of a cluster that cannot be read as a whole.
 
@@ -139,7 +157,10 @@ class Source:
 
         access = self.access
         try:
-            return read_cluster(access, self.request.registry)
+            policy = self.chosen.policy
+            configuration = None if policy is None else policy.configuration
+            case = read_cluster(access, self.request.registry, configuration=configuration)
+            return case if policy is None else policy.over(case)
         except UnreachableError as error:
             others = access.others
             elsewhere = f"{self.command} --context {others[0]}   or offline:  " if others else ""
@@ -164,6 +185,7 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
             labels: str,
             context: str,
             kubeconfig: str,
+            config: str,
             user: str,
             is_watch: bool = False,
             service: str = "",
@@ -184,6 +206,7 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
                 selector=read_selector(labels),
                 context=context,
                 kubeconfig=kubeconfig,
+                config=config,
                 user=user,
                 watch=is_watch,
                 service=service,
@@ -220,6 +243,12 @@ def _flags(*, watch: bool) -> tuple[Callable[[F], F], ...]:
         click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Show all namespaces."),
         click.option("-l", "--selector", "labels", default="", help="Show what has these labels: app=x,tier!=y,z."),
         *_cluster_flags(),
+        click.option(
+            "--config",
+            default="",
+            type=click.Path(),
+            help="Configuration, or SchedulingShard, in place of that of the cluster or the snapshot.",
+        ),
     )
     if not watch:
         return flags

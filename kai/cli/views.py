@@ -128,7 +128,8 @@ def show(
                 raise
             own = source.read_own(error)
             return _Look(view=own_view_of(own), origin=own.origin, notes=own.notes, remark=own.remark)
-        remark = CUT_SHORT if result.was_cut_short else ""
+        said = [source.chosen.line(result.case.origin)] if source.is_live else []
+        remark = "\n".join([*said, *([CUT_SHORT] if result.was_cut_short else [])])
         return _Look(view=view_of(result), origin=result.case.origin, notes=result.notes, remark=remark)
 
     if not source.watch:

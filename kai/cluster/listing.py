@@ -93,16 +93,27 @@ class Lister:
 
         Raises: UnreachableError.
         """
+        return await self.list_manifests("v1", _EVENTS, namespace, (("fieldSelector", f"reason={reason}"),))
+
+    async def list_manifests(
+        self, api_version: str, plural: str, namespace: str = "", query: tuple[tuple[str, str], ...] = ()
+    ) -> list[Mapping[str, Any]]:
+        """Return the objects of one kind as they are written; none of a kind that the server does not serve.
+
+        Raises: UnreachableError.
+        """
         found: list[Mapping[str, Any]] = []
-        query, token = (("fieldSelector", f"reason={reason}"),), ""
+        token = ""
         while True:
-            call = Call(method="GET", path=collection("v1", _EVENTS, namespace), accept=JSON, timeout=_TIMEOUT)
+            call = Call(method="GET", path=collection(api_version, plural, namespace), accept=JSON, timeout=_TIMEOUT)
             answer = await self._asked(attrs.evolve(call, query=(*query, *page_query(_PAGE, token))))
+            if answer.status == 404:
+                return found
             page = page_of(answer.body) if answer.is_good else None
             if page is None:
-                raise self._refused(answer, _EVENTS)
-            events = (decoded(bytes(raw)) for raw in page.items or ())
-            found += [event for event in events if isinstance(event, Mapping)]
+                raise self._refused(answer, plural)
+            manifests = (decoded(bytes(raw)) for raw in page.items or ())
+            found += [each for each in manifests if isinstance(each, Mapping)]
             token = page.metadata.token
             if not token:
                 return found

@@ -150,7 +150,10 @@ def _without_password(document: Mapping[str, object] | None) -> dict[str, Any]:
 
 
 def _is_ours(settings: SchedulerSettings) -> bool:
-    return settings.document is not None and not set(settings.document) <= set(PEER_KEYS)
+    document = settings.document
+    return document is not None and (
+        not set(document) <= set(PEER_KEYS) or isinstance(document.get("actions"), list | tuple)
+    )
 
 
 def parameters(settings: SchedulerSettings) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import attrs
 
+from kai.api import names
 from kai.api.kinds import ApiObject
 from kai.api.objects import FIELD_OF, collect
 from kai.cluster.client import Account, Client, user_agent
@@ -20,7 +21,7 @@ from kai.cluster.contexts import Context, read_contexts
 from kai.cluster.credentials import Source
 from kai.cluster.listing import Lister, Listing
 from kai.cluster.port import Clock
-from kai.configuration.reading import default_configuration
+from kai.configuration.reading import Configuration, default_configuration
 from kai.configuration.registry import Registry
 from kai.errors import ConfigError, UnreachableError
 from kai.intake import IntakeSettings
@@ -28,6 +29,7 @@ from kai.simulation.case import Case, Origin
 from kai.simulation.kinds import kinds_of
 
 _COMPONENT = "cli"
+_OPERATED = "kai.scheduler/v1"
 _CONNECTIONS = 8
 
 
@@ -72,13 +74,57 @@ class Access:
         return tuple(each.name for each in contexts.known if each.name != taken)
 
 
-def read_cluster(access: Access, registry: Registry | None = None, clock: Clock | None = None) -> Case:
-    """Return the cluster as it is now, decided on once, under the configuration that kai has by default.
+@attrs.frozen(kw_only=True)
+class Installed:
+    """The objects of a cluster that may hold the configuration of its scheduler, as they are written."""
+
+    shards: tuple[Mapping[str, Any], ...] = ()
+    configs: tuple[Mapping[str, Any], ...] = ()
+    maps: tuple[Mapping[str, Any], ...] = ()
+    """The config maps of the namespace that the scheduler runs in."""
+    hidden: str = ""
+    """The right without which some of them could not be seen."""
+
+
+def read_installed(access: Access, clock: Clock | None = None) -> Installed:
+    """Return where a cluster may say how its scheduler decides.
 
     Raises: UnreachableError, or ConfigError for credentials that cannot be used.
     """
     access.check()
-    configuration = default_configuration()
+    asked = {
+        "shards": (_OPERATED, "schedulingshards", ""),
+        "configs": (_OPERATED, "configs", ""),
+        "maps": ("v1", "configmaps", names.KAI_NAMESPACE),
+    }
+    found: dict[str, Any] = {}
+
+    async def ask() -> None:
+        async with _lister(access, SystemClock() if clock is None else clock) as lister:
+            for field, place in asked.items():
+                try:
+                    found[field] = tuple(await lister.list_manifests(*place))
+                except UnreachableError as error:
+                    if not error.missing:
+                        raise
+                    found["hidden"] = error.missing
+
+    anyio.run(ask)
+    return Installed(**found)
+
+
+def read_cluster(
+    access: Access,
+    registry: Registry | None = None,
+    clock: Clock | None = None,
+    configuration: Configuration | None = None,
+) -> Case:
+    """Return the cluster as it is now, decided on once, under ``configuration``, or that which kai has by default.
+
+    Raises: UnreachableError, or ConfigError for credentials that cannot be used.
+    """
+    access.check()
+    configuration = default_configuration() if configuration is None else configuration
     plugins = [entry.name for entry in configuration.plugins]
     extra = kinds_of(Registry.installed() if registry is None else registry, plugins)
     watch = SystemClock() if clock is None else clock

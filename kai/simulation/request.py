@@ -13,7 +13,6 @@ from kai.configuration.reading import Configuration
 from kai.configuration.registry import Registry
 from kai.engine.observe import Observer
 from kai.errors import InputError
-from kai.intake import IntakeSettings
 from kai.simulation.answer import answer
 from kai.simulation.case import Case, FairShareCase
 from kai.simulation.check import Differences, compare
@@ -109,6 +108,23 @@ class Policy:
     """Which parameters it speaks of; the others stay as the case has them."""
     settings: Mapping[str, Any] = EMPTY
     """What it says of how the cluster becomes a snapshot, by name."""
+    document: Mapping[str, Any] | None = None
+    """Its own words, as a snapshot carries them; None for the default one."""
+
+    def over(self, case: Case) -> Case:
+        """Return a case under this policy."""
+        known = self.configuration.parameters
+        said = {name: getattr(known, name) for name in self.said}
+        parameters = attrs.evolve(case.configuration.parameters, **said)
+        both = {name: getattr(parameters, name) for name in ("scheduler_name", "restrict_node_scheduling")}
+        configuration = attrs.evolve(self.configuration, parameters=parameters)
+        return attrs.evolve(
+            case,
+            notes=case.notes + configuration.notes + unread(configuration, case.usage),
+            configuration=configuration,
+            settings=attrs.evolve(case.settings, **{**self.settings, **both}),
+            document=self.document,
+        )
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -161,27 +177,15 @@ class Request:
         return Result(case=outcome.case, outcome=outcome)
 
     def _changed(self, case: Case) -> Case:
-        configuration, settings, notes = case.configuration, case.settings, case.notes
         if self.policy is not None:
-            configuration, settings = self._policy_for(case, self.policy)
-            notes += configuration.notes + unread(configuration, case.usage)
+            case = self.policy.over(case)
+        configuration = case.configuration
         if self.actions is not None:
             configuration = attrs.evolve(configuration, actions=self.actions, place="command line")
         return attrs.evolve(
             case,
-            notes=notes,
             configuration=configuration,
-            settings=settings,
             cycles=case.cycles if self.cycles is None else self.cycles,
             stable_cycles=case.stable_cycles if self.cycles is None else 0,
             now=case.now if self.now is None else self.now,
         )
-
-    def _policy_for(self, case: Case, policy: Policy) -> tuple[Configuration, IntakeSettings]:
-        """Return the configuration and settings of a case under another policy."""
-        known = policy.configuration.parameters
-        said = {name: getattr(known, name) for name in policy.said}
-        parameters = attrs.evolve(case.configuration.parameters, **said)
-        both = {name: getattr(parameters, name) for name in ("scheduler_name", "restrict_node_scheduling")}
-        settings = attrs.evolve(case.settings, **{**policy.settings, **both})
-        return attrs.evolve(policy.configuration, parameters=parameters), settings

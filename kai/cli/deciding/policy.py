@@ -6,10 +6,11 @@ from typing import Final
 
 import attrs
 
-from kai.cli.running.configuring import load_setup, with_shard
+from kai.cli.running.configuring import read_text, setup_of, with_flags
 from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, ROLES, SCHEDULER, TOGETHER
 from kai.cli.running.roles import configuration_of, intake_of
+from kai.configuration.registry import Registry
 from kai.simulation.request import Policy
 
 PARAMETER_OF: Final = {
@@ -48,10 +49,18 @@ def load_policy(path: str) -> Policy:
 
     Raises: ConfigError.
     """
-    setup = load_setup(path)
+    return policy_of(read_text(path), path)
+
+
+def policy_of(text: bytes, place: str, registry: Registry | None = None) -> Policy:
+    """Return what a text says that stands at ``place``: as ``load_policy``.
+
+    Raises: ConfigError.
+    """
+    setup = setup_of(text, place, registry)
     if setup.shard is None:
-        return Policy(configuration=setup.configuration, said=setup.said)
-    given = with_shard(read_flags([SCHEDULER], FLAGS, ROLES, TOGETHER), path)
+        return Policy(configuration=setup.configuration, said=setup.said, document=setup.document)
+    given = with_flags(read_flags([SCHEDULER], FLAGS, ROLES, TOGETHER), setup.shard, place)
     parameters = configuration_of(given)[0].parameters
     intake = intake_of(given)
     changed = {
@@ -61,5 +70,6 @@ def load_policy(path: str) -> Policy:
     return Policy(
         configuration=attrs.evolve(own, parameters=attrs.evolve(own.parameters, **changed)),
         said=setup.said | changed.keys(),
+        document=setup.document,
         settings={SETTING_OF[name]: getattr(intake, SETTING_OF[name]) for name in given.named & SETTING_OF.keys()},
     )

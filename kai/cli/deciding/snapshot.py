@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import click
 
 from kai.cli.console import Console
@@ -42,10 +43,9 @@ as well and leaves the decisions the same. Labels and requests of every pod are 
 def snapshot(file: str, source: Source, console: Console, redact: str, *, compat: bool) -> int:
     """Save the state that the scheduler sees, with the decisions that it leads to, in FILE."""
     from kai.scheduler.dump import packed
-    from kai.simulation.request import Request
 
     # Whoever decides on the snapshot again does so to the end.
-    result = source.decide(Request())
+    result = source.decide(attrs.evolve(source.request, searches=None))
     case = source.case_of(result)
     document = written(case, result)
     if redact != "none":

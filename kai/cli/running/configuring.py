@@ -37,8 +37,16 @@ def load_setup(path: str, registry: Registry | None = None) -> Setup:
 
     Raises: ConfigError.
     """
-    document, shard = _found(path)
-    configuration = read_configuration(document, path, registry)
+    return setup_of(read_text(path), path, registry)
+
+
+def setup_of(text: bytes, place: str, registry: Registry | None = None) -> Setup:
+    """Return what a text says that stands at ``place``: as ``load_setup``.
+
+    Raises: ConfigError.
+    """
+    document, shard = _found(text, place)
+    configuration = read_configuration(document, place, registry)
     if shard is not None:
         configuration = attrs.evolve(configuration, notes=(*shard.notes, *configuration.notes))
     return Setup(configuration=configuration, document=document, shard=shard, said=_said(document))
@@ -57,24 +65,36 @@ def with_shard(given: Given, path: str) -> Given:
 
     Raises: ConfigError.
     """
-    _, shard = _found(path)
+    return with_flags(given, _found(read_text(path), path)[1], path)
+
+
+def with_flags(given: Given, shard: Rendered | None, place: str) -> Given:
+    """Return the flags with those of a shard that stands at ``place``; what was given itself counts."""
     if shard is None:
         return given
-    return with_texts(given, {name: (text, f"{path}: --{name}") for name, text in shard.flags.items()}, FLAGS)
+    return with_texts(given, {name: (text, f"{place}: --{name}") for name, text in shard.flags.items()}, FLAGS)
 
 
-def _found(path: str) -> tuple[Any, Rendered | None]:
+def read_text(path: str) -> bytes:
+    """Return what is in a file.
+
+    Raises: ConfigError.
+    """
     try:
-        text: str | bytes = Path(path).read_bytes()
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: found {error.strerror or error}, expected a configuration file") from None
+
+
+def _found(text: str | bytes, path: str) -> tuple[Any, Rendered | None]:
+    try:
         values = load_values(text, path)
         if len(values) == 1 and isinstance(values[0], Mapping) and values[0].get("kind") == "ConfigMap":
             text = _carried(values[0], path)
             values = load_values(text, f"{path}: data.{_KEY}")
         documents = load_documents(text, path) if values and _is_manifest(values[0]) else ()
-    except OSError as error:
-        if isinstance(error, FileNotFoundError):
-            raise ConfigError(f"{path}: no such file") from None
-        raise ConfigError(f"{path}: found {error.strerror or error}, expected a configuration file") from None
     except InputError as error:
         raise ConfigError(*error.messages) from None
     if documents:

@@ -1,0 +1,121 @@
+import json
+
+import pytest
+
+from kai.cli.command import run
+from tests.doubles.list_server import listing
+
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1"},
+    "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "9"}},
+}
+
+
+def shard(name="default", **spec):
+    metadata = {"name": name}
+    return {"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "metadata": metadata, "spec": spec}
+
+
+def config_map(name, text, **labels):
+    metadata = {"name": name, "namespace": "kai-scheduler", "labels": labels}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": text}}
+
+
+OURS = config_map("kai-configuration", "with: {spread: {}}", **{"app.kubernetes.io/part-of": "kai"})
+THEIRS = config_map("kai-scheduler-default", "actions: allocate")
+CONFIG = {
+    "apiVersion": "kai.scheduler/v1",
+    "kind": "Config",
+    "metadata": {"name": "kai-config"},
+    "spec": {"global": {"schedulerName": "theirs"}},
+}
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr("kai.cluster.listing._PATIENCE", (0.0, 0.0))
+
+
+@pytest.fixture
+def asked(tmp_path, capsys):
+    """Return what is said last about a cluster with these objects, and the snapshot that is taken of it."""
+
+    def ask(*objects, flags=(), refusals=(), code=0):
+        with listing([NODE, *objects]) as server:
+            server.refusals.update(refusals)
+            path = server.kubeconfig(tmp_path)
+            assert run(["jobs", "--kubeconfig", path, *flags]) == code
+            said = capsys.readouterr().err.splitlines()
+            if code:
+                return said, {}
+            assert run(["snapshot", str(tmp_path / "now.zip"), "-o", "json", "--kubeconfig", path, *flags]) == 0
+        capsys.readouterr()
+        assert run(["simulate", str(tmp_path / "now.zip"), "-o", "json"]) == 0
+        capsys.readouterr()
+        return said[-1], _written(tmp_path / "now.zip")
+
+    return ask
+
+
+def _written(path):
+    import zipfile
+
+    return json.loads(zipfile.ZipFile(path).read("snapshot.json"))
+
+
+def test_a_cluster_that_says_nothing_is_decided_as_kai_does_by_default(asked):
+    said, written = asked()
+    assert said == "source: prod · configuration: default"
+    assert "config" not in written["kai"]
+
+
+def test_the_config_map_of_the_chart_decides(asked):
+    said, written = asked(OURS, THEIRS, shard(placementStrategy={"gpu": "spread"}))
+    assert said == "source: prod · configuration: configmap kai-scheduler/kai-configuration"
+    assert written["kai"]["config"] == {"with": {"spread": {}}}
+
+
+def test_a_shard_decides_with_what_the_config_says_to_all(asked):
+    said, written = asked(shard("pool-b"), shard("default", partitionLabelValue="a"), CONFIG, THEIRS)
+    assert said == (
+        "source: prod · configuration: schedulingshard default (also there: schedulingshard pool-b; --config chooses)"
+    )
+    assert written["schedulerParams"]["schedulerName"] == "theirs"
+    assert written["schedulerParams"]["partitionParams"]["NodePoolLabelValue"] == "a"
+
+
+def test_the_config_map_of_the_operator_decides_where_shards_are_not_served(asked):
+    said, written = asked(THEIRS)
+    assert said == "source: prod · configuration: configmap kai-scheduler/kai-scheduler-default"
+    assert written["config"]["actions"] == "allocate"
+
+
+def test_a_file_takes_the_place_of_what_the_cluster_says(asked, tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("actions: [allocate]")
+    said, written = asked(OURS, flags=("--config", str(mine)))
+    assert said == f"source: prod · configuration: {mine}"
+    assert written["kai"]["config"] == {"actions": ["allocate"]}
+
+
+def test_a_configuration_that_may_not_be_seen_is_said(asked):
+    said, _ = asked(OURS, refusals={"schedulingshards": (403, 'User "jane" cannot list resource "schedulingshards"')})
+    assert said.startswith("source: prod · configuration: configmap kai-scheduler/kai-configuration")
+    refused = {"schedulingshards": (403, "no"), "configs": (403, "no")}
+    said, _ = asked(refusals=refused)
+    assert said.startswith("source: prod · configuration: default (that of the cluster is hidden: ")
+
+
+def test_a_configuration_that_cannot_be_used_is_named_with_its_object(asked):
+    broken = config_map("kai-configuration", "plugins: {nosuch: {}}", **{"app.kubernetes.io/part-of": "kai"})
+    said, _ = asked(broken, code=4)
+    assert said[0].startswith("error: configmap kai-scheduler/kai-configuration: plugins.nosuch: found 'nosuch'")
+
+
+def test_a_file_decides_on_a_folder_too(tmp_path, capsys):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("actions: [stalegangeviction]")
+    assert run(["jobs", "--from", "examples/lab", "--config", str(mine), "--state", "starts"]) == 0
+    assert "llm-sft-a" not in capsys.readouterr().out
