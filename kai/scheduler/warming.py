@@ -48,7 +48,7 @@ class Warming:
         run_plainly()
         await self._wanted.wait()
         await to_thread.run_sync(self._load)
-        if self.compiled:
+        if self.compiled and not self._is_ending:
             structlog.get_logger().info("kernels compiled", kernels=self.compiled)
         self._loaded.set()
 
