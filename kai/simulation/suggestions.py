@@ -43,7 +43,7 @@ def suggest(site: Site, trials: Trials) -> Suggestions:
         known = best.get(family.topic)
         if known is not None and _is_harmless(known[-1]):
             continue  # another way to say the same
-        found = _proved(family, site, trials)
+        found = _proved(family, site, trials, known)
         if found and (known is None or _order(found[-1]) < _order(known[-1])):
             best[family.topic] = found
     told = sorted((trial for found in best.values() for trial in found), key=_order)[:MOST_TOLD]
@@ -58,10 +58,14 @@ def _is_harmless(trial: Trial) -> bool:
     return trial.result is Result.STARTS and not trial.losses
 
 
-def _proved(family: Family, site: Site, trials: Trials) -> list[Trial]:
-    """Return the trials of a family that are told, the least change first; none if no step helps."""
+def _proved(family: Family, site: Site, trials: Trials, known: list[Trial] | None) -> list[Trial]:
+    """Return the trials of a family that are told, the least change first; none if no step helps.
+
+    ``known`` is what another way to say the same leads to: a family whose greatest step leads no further is not gone
+    through.
+    """
     if family.ordered:
-        return _least(family, site, trials)
+        return _least(family, site, trials, known)
     found = _first(family, site, trials)
     return [] if found is None else [found]
 
@@ -80,7 +84,7 @@ def _first(family: Family, site: Site, trials: Trials) -> Trial | None:
     return best
 
 
-def _least(family: Family, site: Site, trials: Trials) -> list[Trial]:
+def _least(family: Family, site: Site, trials: Trials, known: list[Trial] | None) -> list[Trial]:
     """Return the least step that gives the group a place, and the least that does so at no other's expense.
 
     A group that can never run is told the least step that makes it possible. Where no step reaches that, the least
@@ -92,6 +96,8 @@ def _least(family: Family, site: Site, trials: Trials) -> list[Trial]:
     last = len(family.steps) - 1
     best = _tried(family, last, site, trials, tried)
     if best is None or not best.result.score:
+        return []
+    if known is not None and _order(best) >= _order(known[-1]):
         return []
     possible = stage_of(site.reasons[0].code) is Stage.IMPOSSIBLE
     goal = Result.WAITS.score if possible else min(best.result.score, Result.HELD.score)

@@ -5,11 +5,12 @@ import pytest
 import yaml
 
 from kai.simulation import suggestions
-from kai.simulation.explanation import explained
+from kai.simulation.explanation import Explainer, explained
 from kai.simulation.overview import overview
 from kai.simulation.run import simulate
 from kai.simulation.scenario import read_short
 from kai.simulation.source import read_case
+from kai.simulation.trials import Trials
 
 LAB = Path(__file__).parents[3] / "examples" / "lab"
 QUEUES = {"root": {"quota": 64}, "a": {"parent": "root", "quota": 64}}
@@ -64,6 +65,24 @@ def test_in_the_lab_vit_xl_could_pass_its_limit_but_would_then_find_no_room(lab)
         "6 GPUs a pod, not 8: waits for GangDoesNotFit",
         "limit of vision 40 -> 48: waits for GangDoesNotFit",
     ]
+
+
+def test_another_way_to_say_the_same_is_not_gone_through_where_it_leads_no_further(monkeypatch):
+    tried = []
+    run = Trials.run
+    monkeypatch.setattr(Trials, "run", lambda self, site, change: tried.append(change.text) or run(self, site, change))
+    outcome = simulate(read_case(str(LAB)))
+    seen = overview(outcome)
+    (job,) = [each for each in seen.jobs if each.name == "vit-xl"]
+    Explainer(outcome, seen).explain(job)
+    assert [text for text in tried if "minMember" in text or "pod, not" in text or "pods, not" in text] == [
+        "minMember 4 -> 1",
+        "minMember 4 -> 2",
+        "minMember 4 -> 3",
+        "1 pod, not 4",
+        *(text for text in tried if text.endswith("a pod, not 8")),
+    ]
+    assert len(tried) == 10
 
 
 def test_in_the_lab_nothing_helps_eval_sweep(lab):
