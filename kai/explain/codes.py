@@ -203,11 +203,6 @@ REASON_CODES: tuple[ReasonCode, ...] = (
             "Wait until others end, ask for less, or raise the quota of the queue.",
         ),
         (
-            "NoVictims",
-            "There is no room, and no pods were found that may be evicted for the job.",
-            "Wait until others end.",
-        ),
-        (
             "PreemptionDelayNotElapsed",
             "There is no room, and the job may evict others only after a delay that it asked for itself.",
             "Wait until the delay is over, or shorten spec.preemptionDelay.",
