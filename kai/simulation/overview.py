@@ -1,7 +1,8 @@
 """An outcome for people: one line for each pod group and each queue, as values that the command prints."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import attrs
 import numpy as np
@@ -152,12 +153,10 @@ def overview(outcome: Outcome) -> Overview:
     snapshot = cycle.snapshot
     teller = Teller(snapshot, outcome.profile, cycle.report, declared_in(outcome.case.objects, outcome.case.settings))
     pods = _pods_by_group(cycle)
-    evicted = {decision.pod: decision for decision in cycle.decisions if isinstance(decision, Evict)}
-    bound = {bind.pod for bind in cycle.aftermath.binds.values()}
     columns = _Columns.of(cycle)
     names = Counter(group.name for group in snapshot.groups)
     jobs = [
-        _job(cycle, columns, group, pods[group], evicted, bound, teller, is_alone=names[facts.name] == 1)
+        _job(cycle, columns, group, pods[group], teller, is_alone=names[facts.name] == 1)
         for group, facts in enumerate(snapshot.groups)
     ]
     amounts = np.array([snapshot.axis.vector(node.allocatable) for node in snapshot.nodes], np.int64)
@@ -168,7 +167,8 @@ def overview(outcome: Outcome) -> Overview:
         jobs=tuple(sorted(jobs, key=lambda job: (job.queue, -(job.priority or 0), job.name, job.namespace))),
         queues=_queues(cycle, jobs),
         evictions=tuple(
-            (snapshot.pods[pod].key, messages.eviction_message(decision, snapshot)) for pod, decision in evicted.items()
+            (snapshot.pods[pod].key, messages.eviction_message(decision, snapshot))
+            for pod, decision in columns.evicted.items()
         ),
         counts=tuple(cycle.report.counts.items()),
     )
@@ -192,28 +192,26 @@ class _Columns:
     status: Sequence[int]
     node: Sequence[int]
     gpus: Sequence[int]
+    evicted: Mapping[int, Evict]
+    bound: AbstractSet[int]
 
     @classmethod
     def of(cls, cycle: Cycle) -> "_Columns":
         """Return the columns of a cycle."""
         snapshot, report = cycle.snapshot, cycle.report
         gpus = snapshot.requests[snapshot.pod_shape, GPU] if len(snapshot.pods) else np.zeros(0, np.int64)
-        return cls(status=report.status.tolist(), node=report.node.tolist(), gpus=gpus.tolist())
+        return cls(
+            status=report.status.tolist(),
+            node=report.node.tolist(),
+            gpus=gpus.tolist(),
+            evicted={decision.pod: decision for decision in cycle.decisions if isinstance(decision, Evict)},
+            bound={bind.pod for bind in cycle.aftermath.binds.values()},
+        )
 
 
-def _job(
-    cycle: Cycle,
-    columns: _Columns,
-    group: int,
-    pods: Sequence[int],
-    evicted: dict[int, Evict],
-    bound: set[int],
-    teller: Teller,
-    *,
-    is_alone: bool,
-) -> Job:
+def _job(cycle: Cycle, columns: _Columns, group: int, pods: Sequence[int], teller: Teller, *, is_alone: bool) -> Job:
     """Return a job; one that ``is_alone`` in having its name is called by it."""
-    snapshot, report, status = cycle.snapshot, cycle.report, columns.status
+    snapshot, report, status, evicted = cycle.snapshot, cycle.report, columns.status, columns.evicted
     facts = snapshot.groups[group]
     alive = [pod for pod in pods if status[pod] not in _GONE]
     held = [pod for pod in alive if status[pod] == _PIPELINED]
@@ -221,7 +219,7 @@ def _job(
     waiting = [pod for pod in alive if status[pod] in _WAITING]
     words = teller.tell(group) if waiting or held else None
     record = report.records.get(group)
-    started = [pod for pod in placed if pod in bound]
+    started = [pod for pod in placed if pod in columns.bound]
     lost = [pod for pod in alive if pod in evicted]
     moved = [pod for pod in lost if evicted[pod].moved_to >= 0]
     state = _state(pods, alive=alive, placed=placed, held=held, started=started, lost=lost, waiting=waiting)

@@ -44,7 +44,7 @@ def snapshot(file: str, source: Source, console: Console, redact: str, *, compat
     """Save the state that the scheduler sees, with the decisions that it leads to, in FILE."""
     from kai.scheduler.dump import packed
 
-    # Whoever decides on the snapshot again does so to the end.
+    # The plan in a snapshot is the whole one: a replay tries everything, and compares.
     result = source.decide(attrs.evolve(source.request, searches=None))
     case = source.case_of(result)
     document = written(case, result)
