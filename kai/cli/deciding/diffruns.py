@@ -74,12 +74,7 @@ def runs_text(compared: "Compared", console: Console) -> str:
     units = {"part": "%", "jobs": "n", "pods": "n"}
     rows = []
     for each in found.metrics:
-        cells = [
-            f"{value:,.0f}"
-            if units.get(each.unit) == "n" and value is not None
-            else figure(value, units.get(each.unit, each.unit))
-            for value in (each.a, each.b)
-        ]
+        cells = [figure(value, units.get(each.unit, each.unit)) for value in (each.a, each.b)]
         rows.append([each.name, *cells, names[each.better], compared.notes.get(each.name, "") if each.change else ""])
     parts = [table(heads, rows, console.width)]
     if found.jobs:
