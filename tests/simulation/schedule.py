@@ -29,6 +29,8 @@ TROUBLED: Final = 90.0
 _SETTLING: Final = 420.0
 """Within so many seconds after them everything is as it must be: a pod whose bind failed rests for five minutes."""
 _LOOKS_APART: Final = 5.0
+_CALMING: Final = 100.0  # in which the last writes come to an end
+_TAKE_OVER: Final = 25.0  # longer than a new leader waits for the lease of a dead one
 _QUIET: Final = 30.0
 _MOST_IDLE_WRITES: Final = 0
 
@@ -169,10 +171,15 @@ async def _keep_quiet(world: World) -> None:
 
     def count(change: Change) -> None:
         if change.by.startswith("kai") and change.served is not LEASE:
-            writes.append(f"{change.by} {change.served.plural} {change.place}")
+            writes.append(f"{change.by} {change.served.plural} {change.place} at {world.time:.1f} s")
 
-    await asyncio.sleep(10.0)  # what is explained is explained again now and then until it is the same
     world.server.storage.listeners.append(count)
+    end = world.time + _CALMING
+    while world.time < end:  # a new leader, or a pod that ends by itself, has its consequences first
+        await asyncio.sleep(_TAKE_OVER)
+        if not writes:
+            break
+        writes.clear()
     await asyncio.sleep(_QUIET)
     if len(writes) > _MOST_IDLE_WRITES:
         world.violate(22, f"{len(writes)} writes where nothing happens: {', '.join(sorted(set(writes))[:4])}")
