@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def entitlement_values(found: "Entitlement", waiting: "Sequence[Job]") -> dict[str, Any]:
     """Return the division, and the jobs of the queue that wait. Units: GPUs in devices, CPU in millicores."""
-    unit = _unit(found)
+    unit = unit_of(found)
     return {
         "subject": {"kind": "Queue", "name": found.queue},
         "summary": entitled(found),
@@ -69,7 +69,8 @@ def _amount(found: "Entitlement", amount: float) -> str:
     return quantity(round(amount), found.resource)
 
 
-def _unit(found: "Entitlement") -> float:
+def unit_of(found: "Entitlement") -> float:
+    """Return how many of the amounts' units are one that is shown: amounts of GPUs are thousandths."""
     return 1000.0 if found.resource == "gpu" else 1.0
 
 

@@ -109,7 +109,7 @@ def _running(pod: Pod, row: int, after: Aftermath) -> Pod:
         if isinstance(zones, NumaPlacement) and zones.zones:
             record = [{"zone": each.zone, "amount": dict(each.amount)} for each in predicted_zones(zones)]
             annotations[names.NUMA_PREDICTED] = json.dumps(record)
-    labels = _without_devices(pod.metadata.labels) | _device_labels(after.devices(row))
+    labels = _without_devices(pod.metadata.labels) | device_labels(after.devices(row))
     return attrs.evolve(
         pod,
         metadata=attrs.evolve(pod.metadata, labels=labels, annotations=annotations),
@@ -151,7 +151,7 @@ def _without_devices(labels: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _device_labels(devices: tuple[str, ...]) -> dict[str, str]:
+def device_labels(devices: tuple[str, ...]) -> dict[str, str]:
     """Return the labels that say which shared devices a pod is on: every device after the first has its own key."""
     if not devices:
         return {}

@@ -24,6 +24,7 @@ from kai.intake.details import predicted_zones
 from kai.model.axis import GPU_UNIT
 from kai.model.placement import NumaPlacement
 from kai.model.pod import GpuKind
+from kai.simulation.between import device_labels
 from kai.state.snapshot import Snapshot
 from kai.virtual.objects import Objects
 
@@ -109,7 +110,7 @@ class EmbeddedCluster:
         if isinstance(zones, NumaPlacement) and zones.zones:
             told = [{"zone": each.zone, "amount": dict(each.amount)} for each in predicted_zones(zones)]
             annotations[names.NUMA_PREDICTED] = json.dumps(told)
-        labels = {**metadata.labels, **_device_labels(devices)} if devices else metadata.labels
+        labels = {**metadata.labels, **device_labels(devices)} if devices else metadata.labels
         bound = attrs.evolve(
             pod,
             metadata=attrs.evolve(metadata, labels=labels, annotations=annotations),
@@ -175,11 +176,6 @@ def _text_of(
     queue: str, pool: str, group: str, devices: tuple[str, ...], portion: float | None, memory: int | None
 ) -> str:
     return Grant(queue=queue, pool=pool, group=group, gpus=devices, portion=portion, memory=memory).text
-
-
-def _device_labels(devices: tuple[str, ...]) -> dict[str, str]:
-    """Return the labels that say which shared devices a pod is on: every device after the first has its own key."""
-    return {names.GPU_GROUP: devices[0]} | {names.GPU_GROUP_PREFIX + name: name for name in devices[1:]}
 
 
 __all__ = ["EmbeddedCluster", "devices_of", "gpus_of_node", "held_gpus"]

@@ -83,7 +83,9 @@ class QueueAnswer:
         return lines or ["It has all that it asks for."]
 
     def _plain(self, amount: float) -> str:
-        return f"{round(amount / _unit(self.found), 3):g}"
+        from kai.documents.entitlements import unit_of
+
+        return f"{round(amount / unit_of(self.found), 3):g}"
 
 
 @attrs.frozen(kw_only=True)
@@ -111,10 +113,6 @@ class LeftOutAnswer:
 
         answer = console.styled(f"{self.reason.text}.", bold=True)
         return f"{answer}\n{self.reason.code}\n\n  {BY_CODE[self.reason.code].help}"
-
-
-def _unit(found: "Entitlement") -> float:
-    return 1000.0 if found.resource == "gpu" else 1.0
 
 
 __all__ = ["LeftOutAnswer", "QueueAnswer"]
