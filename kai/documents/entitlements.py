@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kai.explain.phrases import quantity
+from kai.model.axis import GPU_UNIT
 
 if TYPE_CHECKING:
     from kai.simulation.entitlement import Entitlement, Part, Step
@@ -71,7 +72,7 @@ def _amount(found: "Entitlement", amount: float) -> str:
 
 def unit_of(found: "Entitlement") -> float:
     """Return how many of the amounts' units are one that is shown: amounts of GPUs are thousandths."""
-    return 1000.0 if found.resource == "gpu" else 1.0
+    return GPU_UNIT if found.resource == "gpu" else 1.0
 
 
 def _sibling(part: "Part", unit: float) -> dict[str, Any]:
