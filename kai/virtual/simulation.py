@@ -30,6 +30,7 @@ from kai.framework.decisions import Bind, Decision, Evict, Nominate, Recorder
 from kai.intake import Intake, IntakeSettings
 from kai.model.axis import GPU_UNIT
 from kai.simulation.pace import settle_on
+from kai.simulation.run import Cycle
 from kai.state.snapshot import Snapshot
 from kai.virtual.cluster import EmbeddedCluster
 from kai.virtual.events import Calendar
@@ -98,12 +99,12 @@ class Simulation:
     def __init__(self, scene: Scene, profile: Profile, settings: IntakeSettings, until: float) -> None:
         self._scene, self._profile, self._until = scene, profile, until
         self._calendar = Calendar()
-        self._cluster = EmbeddedCluster.of(scene.objects, scene.began)
+        self.cluster = EmbeddedCluster.of(scene.objects, scene.began)
         parents = {queue.spec.parent_queue for queue in scene.objects.queues}
         leaves = sorted(each.metadata.name for each in scene.objects.queues if each.metadata.name not in parents)
-        self._records = Records(Meters(leaves))
-        self._workloads = Workloads(self._calendar, self._cluster, self._records)
-        self._nodes = Nodes(self._calendar, self._cluster, self._workloads, self._records)
+        self.records = Records(Meters(leaves))
+        self.workloads = Workloads(self._calendar, self.cluster, self.records)
+        self._nodes = Nodes(self._calendar, self.cluster, self.workloads, self.records)
         self._intake = Intake(settings)
         self._awaited: tuple[str, ...] = ()
         self._stale: set[tuple[str, str]] = set()
@@ -114,38 +115,69 @@ class Simulation:
         """When the passing of time alone may change what is decided."""
         self._cycles = self._decisions = 0
         self._digest = hashlib.sha256()
+        self._gpus = 0.0
+        """Of all nodes at the start."""
         self._log = DecisionLines()
+        self.last: Cycle | None = None
+        """The last cycle that was decided."""
+
+    # --- The run -----------------------------------------------------------------------------------------------------
 
     def run(self) -> Run:
         """Have everything happen up to the horizon."""
+        self.begin()
+        progress = Progress(self._scene, self._until)
+        while (at := self.next) < inf:
+            self.step()
+            progress.show(at, len(self.records.jobs))
+        progress.finish()
+        return self.finish()
+
+    def begin(self) -> None:
+        """Enter what the scene says into the calendar."""
         self._nodes.begin(self._scene)
-        gpus = self._cluster.gpus
+        self._gpus = self.cluster.gpus
         arrivals = iter(self._scene.arrivals())
         self._expect(next(arrivals, None), arrivals)
-        progress = Progress(self._scene, self._until)
-        while (at := min(self._calendar.next, self._due)) <= self._until and at < inf:
-            self._calendar.advance(at)
-            while self._calendar.next <= at:
-                self._calendar.pop()()
-            if self._due <= at:
-                self._cycle()
-            progress.show(at, len(self._records.jobs))
-        horizon = self._until if self._until < inf else self._calendar.now
-        self._records.meters.advance(horizon)
-        progress.finish()
+
+    @property
+    def now(self) -> float:
+        """The instant up to which everything has happened."""
+        return self._calendar.now
+
+    @property
+    def next(self) -> float:
+        """The next instant at which something happens; infinity if nothing does up to the horizon."""
+        at = min(self._calendar.next, self._due)
+        return at if at <= self._until else inf
+
+    def step(self) -> None:
+        """Have happen what happens at the next instant, and decide if a cycle is due."""
+        at = self.next
+        self._calendar.advance(at)
+        while self._calendar.next <= at:
+            self._calendar.pop()()
+        if self._due <= at:
+            self._cycle()
+
+    def finish(self, horizon: float | None = None) -> Run:
+        """Return what was recorded up to the horizon; without one, up to where the run was to end."""
+        if horizon is None:
+            horizon = self._until if self._until < inf else self._calendar.now
+        self.records.meters.advance(horizon)
         return Run(
             scene=self._scene,
             horizon=horizon,
-            records=self._records,
+            records=self.records,
             cycles=self._cycles,
             decisions=self._decisions,
             digest=self._digest.hexdigest(),
             first=self._log.lines,
             node_failures=self._nodes.failures,
-            gpus=gpus,
+            gpus=self._gpus,
             staying=tuple(
                 Stay(job=each.slot.task.job.number, node=each.node, start=each.since, end=horizon, gpus=each.gpus)
-                for each in self._workloads.lives.values()
+                for each in self.workloads.lives.values()
                 if each.node
             ),
         )
@@ -155,7 +187,7 @@ class Simulation:
         if plan is not None:
 
             def arrive() -> None:
-                self._workloads.arrive(plan)
+                self.workloads.arrive(plan)
                 self._expect(next(rest, None), rest)
 
             self._calendar.enter(plan.arrival, arrive)
@@ -163,18 +195,18 @@ class Simulation:
     @property
     def _due(self) -> float:
         """When the next cycle is due; infinity if nothing could come of it."""
-        if not self._workloads.waiting and not self._stale:
+        if not self.workloads.waiting and not self._stale:
             return inf
-        if self._workloads.is_changed:
+        if self.workloads.is_changed:
             return max(self._next_cycle, self._calendar.now)
         return max(self._wake, self._next_cycle)
 
     def _cycle(self) -> None:
         now = self._calendar.now
         self._cycles += 1
-        self._workloads.is_changed = False
+        self.workloads.is_changed = False
         snapshot = self._intake.take(
-            self._cluster.objects(), self._cluster.instant(now), awaited=self._awaited, revision=self._cycles
+            self.cluster.objects(), self.cluster.instant(now), awaited=self._awaited, revision=self._cycles
         )
         settle_on(snapshot, self._profile)
         sink = Recorder()
@@ -183,6 +215,7 @@ class Simulation:
         self._next_cycle = now + PERIOD_SECONDS
         self._share(snapshot, report)
         decisions = sink.decisions
+        self.last = Cycle(number=self._cycles, snapshot=snapshot, report=report, decisions=tuple(decisions))
         self._wake = self._next_look(snapshot, is_quiet=not decisions)
         carried_out = [decision for decision in decisions if self._carry_out(decision, snapshot)]
         self._stamp(snapshot, report, carried_out)
@@ -193,20 +226,20 @@ class Simulation:
         now = self._calendar.now
         if not is_quiet:
             return inf
-        known = holds_until(snapshot) - self._cluster.began
+        known = holds_until(snapshot) - self.cluster.began
         if known > now:
             return known
         return now + LOOK_AGAIN_SECONDS if len(self._calendar) else inf
 
     def _share(self, snapshot: Snapshot, report: CycleReport) -> None:
-        self._records.meters.advance(self._calendar.now)
+        self.records.meters.advance(self._calendar.now)
         fair = (report.fair_share[:, _GPU] / GPU_UNIT).tolist()
-        self._records.meters.share(dict(zip([queue.name for queue in snapshot.queues], fair, strict=True)))
+        self.records.meters.share(dict(zip([queue.name for queue in snapshot.queues], fair, strict=True)))
 
     def _carry_out(self, decision: Decision, snapshot: Snapshot) -> bool:
         """Do what was decided; return whether the pod is one of a job, and not one that only stands there."""
         pod = snapshot.pods[decision.pod]
-        life = self._workloads.lives.get((pod.namespace, pod.name))
+        life = self.workloads.lives.get((pod.namespace, pod.name))
         if life is None:
             return False
         now, job = self._calendar.now, life.slot.task.job
@@ -215,22 +248,22 @@ class Simulation:
         line = self._log.line(decision, snapshot, (now, self._cycles), f"{pod.key} {node.name}")
         self._digest.update(line.encode())
         if isinstance(decision, Bind):
-            self._workloads.bind(life, decision, snapshot, self._cycles)
+            self.workloads.bind(life, decision, snapshot, self._cycles)
         elif isinstance(decision, Evict):
             self._evict(decision, snapshot, node.name)
         else:
-            self._records.promise(job.number, now)
+            self.records.promise(job.number, now)
         return True
 
     def _evict(self, decision: Evict, snapshot: Snapshot, node: str) -> None:
         pod = snapshot.pods[decision.pod]
-        life = self._workloads.lives[pod.namespace, pod.name]
+        life = self.workloads.lives[pod.namespace, pod.name]
         gains = -1
         if decision.aggressor >= 0:
             group = snapshot.groups[decision.aggressor]
-            known = self._workloads.jobs.get((group.namespace, group.name))
+            known = self.workloads.jobs.get((group.namespace, group.name))
             gains = -1 if known is None else known.number
-        self._records.evict(
+        self.records.evict(
             Eviction(
                 time=self._calendar.now,
                 job=life.slot.task.job.number,
@@ -242,7 +275,7 @@ class Simulation:
                 aggressor=gains,
             )
         )
-        self._workloads.evict(life)
+        self.workloads.evict(life)
 
     def _stamp(self, snapshot: Snapshot, report: CycleReport, decisions: list[Decision]) -> None:
         """Write on groups when they started, lost pods or became stale, as the service does after a cycle."""
@@ -260,16 +293,16 @@ class Simulation:
             if place not in self._stale:
                 self._write(snapshot, row, names.STALE_SINCE, float(report.stale_since[row]))
         for namespace, name in sorted(self._stale - found.keys()):
-            job = self._workloads.jobs.get((namespace, name))
+            job = self.workloads.jobs.get((namespace, name))
             if job is not None and key_of(job.group) == (namespace, name):
-                self._workloads.stamp(job, names.STALE_SINCE, float("nan"))
+                self.workloads.stamp(job, names.STALE_SINCE, float("nan"))
         self._stale = set(found)
 
     def _write(self, snapshot: Snapshot, row: int, key: str, instant: float) -> None:
         group = snapshot.groups[row]
-        job = self._workloads.jobs.get((group.namespace, group.name))
+        job = self.workloads.jobs.get((group.namespace, group.name))
         if job is not None and key_of(job.group) == (group.namespace, group.name) and not isnan(instant):
-            self._workloads.stamp(job, key, instant)
+            self.workloads.stamp(job, key, instant)
 
 
 @attrs.define
