@@ -11,9 +11,12 @@ decides the same.
 Source: the peer's actions/allocate.
 """
 
+from collections.abc import Iterator
+
 import attrs
 
 from kai.actions.placing import must_wait, place_group
+from kai.engine.budget import Grant
 from kai.engine.fast_path import FastPath
 from kai.engine.heaps import GroupHeap
 from kai.engine.portion import Portion
@@ -29,17 +32,18 @@ class Allocate:
     name: str = "allocate"
 
     def run(self, session: Session) -> None:
-        """Try every group that waits, best first, until none is left."""
+        """Try every group that waits, best first, until none is left or the budget says to stop."""
         heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
         waiting = session.waiting_groups()
         self._serve_awaited(session, waiting)
         heap.fill(waiting)
-        turns = FastPath(session, heap, waiting).others() if session.takes(ALLOCATE) else iter(heap.pop, None)
+        turns = FastPath(session, heap, waiting).others() if session.takes(ALLOCATE) else _one_by_one(session, heap)
         for portion in turns:
             session.attend(portion.group)
             if self._try(session, portion) and portion.has_pending():
                 heap.push(portion)
             session.attend(-1)
+        session.leave(heap.remaining(), served=len(waiting))
 
     def _serve_awaited(self, session: Session, waiting: GroupRows) -> None:
         """Try the groups for which others were evicted, each once: what was taken for them is theirs.
@@ -70,3 +74,11 @@ class Allocate:
         if not waits and not started:
             session.last_start[group] = session.clock.read()
         return True
+
+
+def _one_by_one(session: Session, heap: GroupHeap) -> Iterator[Portion]:
+    """Yield every group in its turn, while the budget grants it."""
+    while (portion := heap.pop()) is not None:
+        yield portion
+        if session.budget.go_on() is not Grant.GO:
+            return

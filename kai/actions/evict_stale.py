@@ -53,7 +53,8 @@ class EvictStale:
         grace = session.snapshot.groups[group].staleness_grace
         if grace is None:
             grace = session.parameters.default_staleness_grace_seconds
-        if grace < 0 or not session.clock.has_lasted(float(session.stale_since[group]), grace):
+        # Pods that would make a gang whole may be among those that there was no time for.
+        if grace < 0 or len(session.left) or not session.clock.has_lasted(float(session.stale_since[group]), grace):
             return
         lacking = next(leaf for leaf in portion.leaves if portion.occupying(leaf) < portion.minimum(leaf))
         facts = {"minimum": portion.minimum(lacking), "subgroup": session.subgroup_name(lacking)}

@@ -15,10 +15,16 @@ class Grant(Enum):
 
 
 class Budget(Protocol):
-    """Asked before every scenario. Implementations with a clock live at the edge and record what they answered."""
+    """Asked while groups are served and before every scenario.
+
+    Implementations with a clock live at the edge and record what they answered.
+    """
 
     def begin_action(self, action: str, /) -> None:
         """An action begins."""
+
+    def go_on(self) -> Grant:
+        """Allocate has served some groups: GO for more, STOP to leave all others to a later cycle."""
 
     def begin_group(self) -> Grant:
         """A search for one group begins: GO, or STOP when the action has no time left."""
@@ -36,6 +42,10 @@ class Unlimited:
 
     def begin_action(self, action: str, /) -> None:
         """Nothing to start."""
+
+    def go_on(self) -> Grant:
+        """Return GO."""
+        return Grant.GO
 
     def begin_group(self) -> Grant:
         """Return GO."""

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from kai.engine.budget import Grant
 from kai.engine.domain_trees import make_trees
 from kai.engine.heaps import GroupHeap
 from kai.engine.portion import Portion
@@ -60,7 +61,7 @@ class FastPath:
         self._free_rules = session.policy.rules.replace(limits=False)
 
     def others(self) -> Iterator[Portion]:
-        """Serve groups until the heap is empty; yield, in their turn, those that Python must serve."""
+        """Serve groups while the budget grants it; yield, in their turn, those that Python must serve."""
         session, work = self._session, self._work
         while True:
             session.ledger.reserve(2 * self._longest)
@@ -86,6 +87,8 @@ class FastPath:
                 return
             if outcome == allocating.NOT_PLAIN:
                 yield self._heap.taken(group)
+            if session.budget.go_on() is not Grant.GO:
+                return
 
     # ------------------------------------------------------------------ preparing
 

@@ -72,6 +72,14 @@ class GroupHeap:
         self._describe(usable)
         fill(session.facts, session.columns, session.policy.rules, self._heap, usable)
 
+    def remaining(self) -> GroupRows:
+        """Return the groups that were not popped yet, in no order that matters."""
+        heap, queues = self._heap, self._session.facts.queues
+        begins, ends = heap.start[:-1], heap.start[:-1] + heap.length
+        leaves = np.flatnonzero(queues.leaf & (heap.length[:-1] > 0)).tolist()
+        found = [heap.items[begins[leaf] : ends[leaf]] for leaf in leaves]
+        return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
+
     def push(self, portion: Portion) -> None:
         """Add a group, or the part that is left of it."""
         session = self._session

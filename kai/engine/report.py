@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 
 import attrs
+import numpy as np
 
 from kai.engine.failing import PluginFailure
 from kai.engine.records import GroupRecord
 from kai.engine.session import Session
 from kai.framework.verdict import Code, Verdict
-from kai.model.rows import Float64s, Int64s
+from kai.model.rows import Float64s, GroupRows, Int64s
 
 
 @attrs.frozen(kw_only=True)
@@ -39,6 +40,8 @@ class CycleReport:
     stale_since: Float64s
     awaited: tuple[str, ...]
     """Keys of groups for which pods were evicted and which wait for their places: the next snapshot is to know them."""
+    left: GroupRows = attrs.field(factory=lambda: np.zeros(0, np.int64))
+    """Groups that were left to a later cycle, ascending, because there was no time for them."""
     failures: tuple[PluginFailure, ...] = ()
     """Hooks that are known to fail and did."""
 
@@ -68,6 +71,7 @@ def report(session: Session) -> CycleReport:
         last_eviction=session.last_eviction,
         stale_since=session.stale_since,
         awaited=session.awaited(),
+        left=session.left,
         failures=tuple(session.failures.found.values()),
     )
 

@@ -82,6 +82,8 @@ class Session(World):
         self.reclaim_verdicts: dict[tuple[int, bool, bytes, int], Verdict] = {}
         """Whether groups of a queue may reclaim: queue, preemptible, amounts, stamp."""
         self._at_group = -1
+        self.left: GroupRows = np.zeros(0, np.int64)
+        """Groups that were left to a later cycle, because this one had no time for them."""
         self._waiting: tuple[int, GroupRows] | None = None
         """The groups that wait, and how many changes of status there had been by then."""
         self.grants = Grants(self, self.details, self.base.slot_names)
@@ -91,6 +93,14 @@ class Session(World):
         for crowd in self.snapshot.crowds.by_namespace.values():
             groups, facts = crowd.groups, {"shapes": crowd.shapes, "considered": crowd.considered}
             reason = Reason(code=Code.WAITS_FOR_TURN, facts={"namespace": crowd.namespace, **facts})
+            nobody = np.full(len(groups), -1, np.int64)
+            self.records.refuse_alike(groups, nobody, np.zeros(len(groups), np.bool_), reason)
+
+    def leave(self, groups: GroupRows, served: int) -> None:
+        """Leave ``groups`` to a later cycle; ``served`` is how many there were with them."""
+        self.left = groups
+        if len(groups):
+            reason = Reason(code=Code.WAITS_FOR_TURN, facts={"considered": served - len(groups)})
             nobody = np.full(len(groups), -1, np.int64)
             self.records.refuse_alike(groups, nobody, np.zeros(len(groups), np.bool_), reason)
 

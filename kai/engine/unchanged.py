@@ -49,6 +49,10 @@ class Watched:
         """Pass it on."""
         self.budget.begin_action(action)
 
+    def go_on(self) -> Grant:
+        """Pass it on."""
+        return self._seen(self.budget.go_on())
+
     def begin_group(self) -> Grant:
         """Pass it on."""
         return self._seen(self.budget.begin_group())

@@ -232,7 +232,7 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         ),
         (
             "WaitsForTurn",
-            "Its namespace has pending pods of very many shapes, and this job is not considered in this cycle.",
+            "This cycle leaves it out: its namespace has pods of very many shapes, or kernels are still compiled.",
             "Wait, or use fewer distinct shapes.",
         ),
         (

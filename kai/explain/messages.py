@@ -208,6 +208,11 @@ def _unknown_subgroup(facts: Facts) -> str:
 
 def waits_for_turn(facts: Facts) -> str:
     """Return that a group was not considered in this cycle; the peer has no such bound."""
+    if "namespace" not in facts:
+        return (
+            f"{facts['considered']} jobs were considered in this cycle, which had no time for more while kernels are"
+            " compiled; this one waits for its turn"
+        )
     return (
         f"namespace {facts['namespace']} has pending pods of {facts['shapes']} distinct shapes, and at most"
         f" {facts['considered']} are considered in a cycle; this one waits for its turn"

@@ -46,10 +46,16 @@ class Timed:
 
     budgets: SearchBudgets
     clock: Callable[[], float]
+    part_seconds: float | None = None
+    """After so long the groups that were not served yet are left to the next cycle, and no victims are searched for.
+
+    None: every group is served.
+    """
     spent: dict[str, Spent] = attrs.field(factory=dict)
     """By action."""
     _answers: list[list[object]] = attrs.field(factory=list)
     _action: str = ""
+    _action_since: float = 0.0
     _generator: str = ""
     _action_until: float = 0.0
     _group_until: float = 0.0
@@ -65,7 +71,15 @@ class Timed:
         """Start the time of an action."""
         self._close_generator()
         self._action = action
-        self._action_until = self.clock() + _limit(self.budgets.action, action)
+        self._action_since = self.clock()
+        self._action_until = self._action_since + _limit(self.budgets.action, action)
+
+    def go_on(self) -> Grant:
+        """Return whether there is time to serve more groups in this cycle; asked for one part of them only."""
+        if self.part_seconds is None:
+            return Grant.GO
+        is_over = self.clock() >= self._action_since + self.part_seconds
+        return self._answer(Grant.STOP if is_over else Grant.GO)
 
     def begin_group(self) -> Grant:
         """Start the time of a group: the rest of the action's at most, the least time at least."""
@@ -73,7 +87,7 @@ class Timed:
         now = self.clock()
         spent = self._spent()
         least = self.budgets.group_minimum
-        if now >= self._action_until and least <= 0:
+        if self.part_seconds is not None or (now >= self._action_until and least <= 0):
             spent.refused_groups += 1
             return self._answer(Grant.STOP)
         longest = self.budgets.group if self.budgets.group > 0 else float("inf")
@@ -131,14 +145,19 @@ class Repeated:
     """A budget that gives recorded answers again; once they are used up, it grants."""
 
     _answers: Iterator[Grant]
+    _is_part: bool = False
 
     @classmethod
-    def of(cls, grants: Iterable[tuple[str, int]]) -> Repeated:
-        """Return the budget that repeats ``grants``."""
-        return cls(Grant(what) for what, count in grants for _ in range(count))
+    def of(cls, grants: Iterable[tuple[str, int]], *, is_part: bool = False) -> Repeated:
+        """Return the budget that repeats ``grants``; ``is_part``: those of a cycle that served a part of the groups."""
+        return cls((Grant(what) for what, count in grants for _ in range(count)), is_part)
 
     def begin_action(self, action: str, /) -> None:
         """Nothing to start."""
+
+    def go_on(self) -> Grant:
+        """Return the next answer, if the question was asked."""
+        return next(self._answers, Grant.GO) if self._is_part else Grant.GO
 
     def begin_group(self) -> Grant:
         """Return the next answer."""

@@ -123,14 +123,17 @@ class Cycles:
         stream: Stream,
         usage: Mapping[str, Shares] = EMPTY,
         refused: tuple[NoRoom, ...] = (),
+        part_seconds: float | None = None,
     ) -> Done | Failure:
         """Decide once; ``usage`` is the past usage of queues, ``refused`` which binds found no room.
+
+        ``part_seconds``: groups are served for so long, the others left to the next cycle; None: all are served.
 
         Call it in a thread, not on the event loop.
 
         Holds: raises nothing that a plugin, an object or a bug of ours can cause.
         """
-        budget = Timed(self.settings.configuration.parameters.budgets, self.clock)
+        budget = Timed(self.settings.configuration.parameters.budgets, self.clock, part_seconds)
         aside = self.inquiry.begin(objects, self.clock())
         given = self.last = Input(
             objects=objects,
@@ -273,7 +276,7 @@ class Cycles:
             spent=dict(budget.finish()),
             groups=dict(stream.groups),
             decisions=stream.count,
-            turns=snapshot.crowds.turns,
+            turns=snapshot.crowds.turns + bool(len(report.left)),
             restless=waits or any(account.stale for account in overall.groups),
             objects=given.objects,
             decided=tuple(stream.decided),
@@ -282,7 +285,7 @@ class Cycles:
     def _explain(self, snapshot: Snapshot, report: CycleReport, attend: Callable[[int], None]) -> Overall:
         detailed, told = self.profile.parameters.detailed_fit_errors, self._accounted
         overall = explain(snapshot, report, self.settings.pool, detailed=detailed, told=told, attend=attend)
-        later = snapshot.crowds.waiting.tolist()
+        later = [*snapshot.crowds.waiting.tolist(), *report.left.tolist()]
         accounted = [account.uid for account in overall.groups] if later else []
         self._accounted = frozenset([*accounted, *(snapshot.groups[row].uid for row in later)])
         return overall

@@ -135,6 +135,7 @@ class _Teller:
         self._told = told
         self._later = np.zeros(len(snapshot.groups), np.bool_)
         self._later[snapshot.crowds.waiting] = True
+        self._later[report.left] = True
         self._parents = frozenset(queue.parent for queue in snapshot.queues)
         self._detailed = detailed
         self._report = report

@@ -217,7 +217,7 @@ class Scheduler:
         since = clock.monotonic()
         # Not abandoned when cancelled: the next cycle must not find this one still at work.
         refused = self._refused(self.cluster.store.cluster_objects())  # of pods that rest, too
-        arguments = (objects, clock.now(), stream, self._past_usage(), refused)
+        arguments = (objects, clock.now(), stream, self._past_usage(), refused, self.kernels.part_seconds)
         outcome = await self.cluster.cpu.run(self.cycles.run, *arguments)
         self._take_decisions(stream)
         self._report(outcome, clock.monotonic() - since)

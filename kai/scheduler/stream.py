@@ -101,6 +101,14 @@ class Stoppable:
         """Pass it on."""
         self.budget.begin_action(action)
 
+    def go_on(self) -> Grant:
+        """Return the budget's answer.
+
+        Raises: AbandonedError.
+        """
+        self.stream.check()
+        return self.budget.go_on()
+
     def begin_group(self) -> Grant:
         """Return the budget's answer.
 

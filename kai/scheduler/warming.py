@@ -2,8 +2,10 @@
 
 A cluster that is small, or just begins, is decided at once: nothing is loaded for it. Once that has cost as much as
 loading kernels would (`kai.kernels.pace`), they are loaded, or compiled if nothing is cached, in a thread beside the
-work, and cycles run them from the next one on. A cycle that is too large for plain Python waits for them; meanwhile the
-process is not ready.
+work, and cycles run them from the next one on. A cycle that is too large for plain Python waits for kernels that are
+cached. While they are compiled, which takes minutes, it serves groups in their order for a second and leaves the others
+to the next cycle; what it decides is what the whole cycle would have begun with. It searches for no victims then: that
+is what takes long in plain Python.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from kai.kernels import is_plain, run_compiled, run_plainly
 from kai.kernels.pace import WORTH_LOADING, work_of
 
 MOST_PLAIN: Final = 100_000
-"""Work that a cycle decides plainly at most while kernels are compiled: a few seconds of it."""
+"""Work that a cycle decides plainly to the end while kernels are compiled: a few seconds of it."""
+PART_SECONDS: Final = 1.0
+"""How long a larger cycle serves groups; the compiler runs in the same process, and gets the rest of the time."""
 
 
 @attrs.define(eq=False)
@@ -34,11 +38,15 @@ class Warming:
     compiled: int = 0
     missing: int | None = None
     """So many kernels are to be compiled; None until the cache was looked at."""
+    part_seconds: float | None = None
+    """How long the cycle that was settled last serves groups; None: until all are served."""
     _is_ending: bool = False
     _wanted: anyio.Event = attrs.field(factory=anyio.Event)
     _assessed: anyio.Event = attrs.field(factory=anyio.Event)
     _loaded: anyio.Event = attrs.field(factory=anyio.Event)
     _is_awaited: bool = False
+    _is_told: bool = False
+    """Whether the log says that cycles decide a part."""
 
     async def run(self) -> None:
         """Load the kernels, or compile them, once they are wanted."""
@@ -53,7 +61,11 @@ class Warming:
         self._loaded.set()
 
     async def settle(self, objects: ClusterObjects) -> None:
-        """Settle how kernels run in the cycle that begins with ``objects``, and wait for them if it is too large."""
+        """Settle how kernels run in the cycle that begins with ``objects``, and how much of it is decided.
+
+        It waits for kernels that are cached, and until it is known whether they are.
+        """
+        self.part_seconds = None
         if is_plain() is False:
             return
         if not self._loaded.is_set():
@@ -65,29 +77,39 @@ class Warming:
             self._wanted.set()
             if work <= WORTH_LOADING:
                 return
-            await self._wait(work)
+            await self._wait()
+            if work > MOST_PLAIN and not self._loaded.is_set():
+                self._decide_a_part()
         if self._loaded.is_set():
             run_compiled()
 
-    async def _wait(self, work: int) -> None:
-        """Wait for kernels that are cached in any case, for their compilation only if the cycle is large."""
+    async def _wait(self) -> None:
         self._is_awaited = True
         try:
             await self._assessed.wait()
-            if not self.missing or work > MOST_PLAIN:
+            if not self.missing:
                 await self._loaded.wait()
         finally:
             self._is_awaited = False
 
+    def _decide_a_part(self) -> None:
+        self.part_seconds = PART_SECONDS
+        if not self._is_told:
+            self._is_told = True
+            structlog.get_logger().info("cycles decide a part until kernels are compiled", seconds=PART_SECONDS)
+
     def problem(self) -> str:
         """Return in words for what a cycle waits; "" if none does."""
-        return (self.note() or "loading kernels") if self._is_awaited else ""
+        return "loading kernels" if self._is_awaited else ""
 
     def note(self) -> str:
-        """Return in words how far compiling is; "" if nothing is compiled."""
+        """Return in words how far compiling is, and what that means for cycles; "" if nothing is compiled."""
         if not self.missing or self._loaded.is_set():
             return ""
-        return f"compiling kernels, {self.compiled} of {self.missing}"
+        counts = f"compiling kernels, {self.compiled} of {self.missing}"
+        return (
+            counts if self.part_seconds is None else f"{counts}; cycles decide a part and evict for no job until then"
+        )
 
     def end(self) -> None:
         """Compile no further: the process ends."""

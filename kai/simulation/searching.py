@@ -44,6 +44,10 @@ class Counted:
     def begin_action(self, action: str, /) -> None:
         """Nothing to start."""
 
+    def go_on(self) -> Grant:
+        """Return GO: what is idle is given out to the end."""
+        return Grant.GO
+
     def begin_group(self) -> Grant:
         """Return STOP once all scenarios are spent."""
         return Grant.GO if self._left else self._ended(Grant.STOP)

@@ -1,6 +1,10 @@
 import attrs
+import pytest
 
+from kai.engine import fast_path
+from kai.engine.budget import Grant, Unlimited
 from kai.engine.cycle import run_cycle
+from kai.framework import Code
 from kai.framework.decisions import Bind, Nominate
 from kai.testing import RecordingSink, default_profile_with, snapshot
 
@@ -62,3 +66,67 @@ def test_a_report_names_the_groups_that_wait_for_those_who_were_evicted_for_them
     assert run_cycle(taken, default_profile_with(), RecordingSink()).awaited == ("default/wants",)
     without = attrs.evolve(default_profile_with(), actions=default_profile_with().actions[:1])
     assert run_cycle(taken, without, RecordingSink()).awaited == ()
+
+
+@attrs.define
+class Hurried(Unlimited):
+    """A budget with time for so many steps of allocate, and for no search."""
+
+    steps: int
+
+    def go_on(self):
+        self.steps -= 1
+        return Grant.GO if self.steps > 0 else Grant.STOP
+
+    def begin_group(self):
+        return Grant.STOP
+
+
+@pytest.mark.parametrize("shortcuts", [True, False])
+def test_a_cycle_without_time_for_all_decides_what_the_whole_one_begins_with(monkeypatch, shortcuts):
+    monkeypatch.setattr(fast_path, "BATCH", 1)
+    taken = snapshot(
+        nodes={"n": {"gpu": 7}},
+        queues={"a": {"quota": 4}, "b": {"quota": 3}},
+        groups={
+            **{f"a{at}": {"queue": "a", "each": {"gpu": 1}} for at in range(5)},
+            **{f"b{at}": {"queue": "b", "members": 2, "each": {"gpu": 1}} for at in range(3)},
+            "large": {"queue": "b", "priority": 90, "each": {"gpu": 8}},
+        },
+    )
+    profile = default_profile_with()
+    profile = attrs.evolve(profile, parameters=attrs.evolve(profile.parameters, shortcuts=shortcuts))
+    whole = RecordingSink()
+    run_cycle(taken, profile, whole)
+    seen = set()
+    for steps in range(1, 9):
+        part = RecordingSink()
+        report = run_cycle(taken, profile, part, budget=Hurried(steps))
+        assert part.decisions == whole.decisions[: len(part.decisions)]
+        seen.add(len(part.decisions))
+        decided = {int(taken.pod_group[each.pod]) for each in part.decisions}
+        assert not decided & set(report.left.tolist())
+        tried = len(taken.groups) - len(report.left)
+        for row in report.left.tolist():
+            (reason,) = report.records[row].reasons
+            assert (reason.code, reason.facts) == (Code.WAITS_FOR_TURN, {"considered": tried})
+        refused = [row for row in report.records if row not in report.left]
+        assert all(report.records[row].reasons[0].code is not Code.WAITS_FOR_TURN for row in refused)
+    assert len(seen) > 4
+
+
+def test_a_cycle_that_left_groups_does_not_end_a_gang_that_one_of_them_may_make_whole(monkeypatch):
+    monkeypatch.setattr(fast_path, "BATCH", 1)
+    taken = snapshot(
+        nodes={"n": {"gpu": 4}},
+        groups={
+            "first": {"priority": 90, "each": {"gpu": 1}},
+            "gang": {"members": 3, "minimum": 3, "each": {"gpu": 1}, "runs_on": ["n", "n"]},
+        },
+    )
+    profile = default_profile_with()
+    parameters = attrs.evolve(profile.parameters, default_staleness_grace_seconds=0.0)
+    profile = attrs.evolve(profile, parameters=parameters)
+    report = run_cycle(taken, profile, RecordingSink(), budget=Hurried(1))
+    assert len(report.left) == 1
+    assert report.counts == {"binds": 1, "evictions": 0, "pipelines": 0}

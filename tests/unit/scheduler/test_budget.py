@@ -73,3 +73,24 @@ def test_a_replay_gets_the_same_answers_without_a_clock():
     again.begin_action("reclaim")
     assert [again.begin_group(), *(again.grant() for _ in range(5))] == first
     assert again.grant() is Grant.GO
+
+
+def test_a_part_of_the_groups_is_served_and_nothing_searched_for():
+    clock = Clock()
+    timed = Timed(SearchBudgets(), clock, part_seconds=1.0)
+    timed.begin_action("allocate")
+    answers = [timed.go_on()]
+    clock.time = 1.0
+    answers.append(timed.go_on())
+    timed.begin_action("reclaim")
+    answers += [timed.go_on(), timed.begin_group()]
+    assert answers == [Grant.GO, Grant.STOP, Grant.GO, Grant.STOP]
+    again = Repeated.of(timed.grants, is_part=True)
+    assert [again.go_on(), again.go_on(), again.go_on(), again.begin_group()] == answers
+
+
+def test_a_budget_for_all_groups_keeps_no_answers_about_them():
+    timed, clock = budget()
+    timed.begin_action("allocate")
+    clock.time = 1e9
+    assert (timed.go_on(), timed.grants) == (Grant.GO, ())

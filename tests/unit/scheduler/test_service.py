@@ -1,7 +1,7 @@
 """The loop of the scheduler, in virtual time: what a cycle fails at holds up nothing else, and is told once."""
 
 from collections import Counter
-from itertools import pairwise
+from itertools import count, pairwise
 from types import SimpleNamespace
 
 import anyio
@@ -12,9 +12,10 @@ from structlog.testing import capture_logs
 from kai.actions import allocate
 from kai.api.bindrequest import BindRequest
 from kai.cluster.port import Term
+from kai.engine import fast_path
 from kai.framework.hooks import NodeFilter, PluginUse
 from kai.intake.aside import Suspect
-from kai.scheduler import service
+from kai.scheduler import service, warming
 from kai.scheduler.committer import Committer
 from kai.scheduler.cycling import Done, Failure
 from kai.scheduler.decision_log import DecisionLog
@@ -294,3 +295,31 @@ def test_what_is_decided_counts_for_the_hour_and_is_written_down(tmp_path):
     found = [(each.kind, each.subject.name, each.action) for each in read_decisions(path)]
     assert ("bind", "late-0", "allocate") in found
     assert heard == []
+
+
+def test_while_kernels_are_compiled_a_large_cluster_is_bound_in_parts(monkeypatch):
+    monkeypatch.setattr(warming, "is_plain", lambda: True)
+    monkeypatch.setattr(warming, "work_of", lambda *_counts: warming.MOST_PLAIN + 1)
+    monkeypatch.setattr(fast_path, "BATCH", 1)
+    names = [f"job-{at}" for at in range(8)]
+    told = {}
+
+    async def play(rig):
+        kernels, ticks = rig.scheduler.kernels, count()
+        kernels.missing = 90
+        kernels._assessed.set()
+        # Each look at the clock takes a part of the time that a cycle has for groups.
+        rig.scheduler.cycles.clock = lambda: next(ticks) * warming.PART_SECONDS / 3
+        await rig.until(lambda: len(rig.bound()) == len(names))
+        told["note"] = rig.scheduler.note()
+        told["cycles"] = [outcome for _, outcome in rig.cycles if isinstance(outcome, Done) and outcome.decisions]
+
+    lead(cluster_of(*names), play)
+    of_cycles = [[each.pod for each in outcome.decided] for outcome in told["cycles"]]
+    assert all(0 < len(pods) < len(names) for pods in of_cycles)
+    assert sum(map(len, of_cycles)) == len(names)
+    first = told["cycles"][0]
+    left = {each.name: each for each in first.overall.groups if each.waits_for_turn}
+    assert set(left) == {first.snapshot.groups[row].name for row in first.report.left.tolist()}
+    assert all("this one waits for its turn" in each.unschedulable for each in left.values())
+    assert told["note"].startswith("compiling kernels, 0 of 90; cycles decide a part")

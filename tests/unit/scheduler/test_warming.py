@@ -10,7 +10,7 @@ from kai.kernels import warm
 from kai.kernels.pace import WORTH_LOADING
 from kai.kernels.warm import Warmth
 from kai.scheduler import warming
-from kai.scheduler.warming import MOST_PLAIN, Warming
+from kai.scheduler.warming import MOST_PLAIN, PART_SECONDS, Warming
 from tests.unit.scheduler.small import small_cluster
 
 pytestmark = pytest.mark.anyio
@@ -106,17 +106,25 @@ async def test_kernels_are_compiled_beside_cycles_that_can_do_without(compiler, 
     assert [(each["event"], each["kernels"]) for each in logs] == [("compiling kernels", 3), ("kernels compiled", 3)]
 
 
-async def test_a_cycle_that_is_too_large_waits_and_the_process_is_not_ready(compiler, of_work):
+async def test_of_a_cycle_that_is_too_large_a_part_is_decided_until_kernels_are_there(compiler, of_work):
     compiler.missing = 2
-    async with anyio.create_task_group() as tasks:
-        kernels = Warming(PROFILE)
-        tasks.start_soon(kernels.run)
-        tasks.start_soon(kernels.settle, of_work(MOST_PLAIN + 1))
-        await until(lambda: kernels.problem() == "compiling kernels, 0 of 2")
-        assert compiler.running == ["plainly"]
-        compiler.go_on.release(2)
-    assert compiler.running == ["plainly", "compiled"]
-    assert kernels.problem() == ""
+    with capture_logs() as logs:
+        async with anyio.create_task_group() as tasks:
+            kernels = Warming(PROFILE)
+            tasks.start_soon(kernels.run)
+            for _ in range(2):
+                await kernels.settle(of_work(MOST_PLAIN + 1))
+                assert (compiler.running, kernels.part_seconds) == (["plainly"], PART_SECONDS)
+            note = "compiling kernels, 0 of 2; cycles decide a part and evict for no job until then"
+            assert (kernels.problem(), kernels.note()) == ("", note)
+            await kernels.settle(of_work(MOST_PLAIN))
+            assert (kernels.part_seconds, kernels.note()) == (None, "compiling kernels, 0 of 2")
+            compiler.go_on.release(2)
+            await until(lambda: not kernels.note())
+            await kernels.settle(of_work(MOST_PLAIN + 1))
+            assert (compiler.running, kernels.part_seconds) == (["plainly", "compiled"], None)
+    said = "cycles decide a part until kernels are compiled"
+    assert [each["event"] for each in logs] == ["compiling kernels", said, "kernels compiled"]
 
 
 async def test_a_process_that_ends_compiles_no_further(compiler, of_work):
