@@ -20,8 +20,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kai.api import names, sharing, times
+from kai.configuration.registry import suggestion
 from kai.errors import InputError
 from kai.manifests.fields import unknown_of_pod_spec
+from kai.simulation.shortnodes import NODE_KEYS, Manifest, node, node_names, topology
 from kai.simulation.values import Values, fields, mapping, seconds, spread, texts, whole
 
 NOW = times.instant("2026-01-01T12:00:00Z")
@@ -43,7 +45,6 @@ KEYS = (
     "shares",
 )
 
-_NODE_KEYS = ("gpu", "cpu", "memory", "pods", "labels", "taints", "ready", "cordoned", "gpu_memory", "resources")
 _QUEUE_KEYS = ("parent", "quota", "limit", "weight", "priority", "preempt_min_runtime", "reclaim_min_runtime")
 _GROUP_KEYS = (
     "queue",
@@ -66,8 +67,6 @@ _GROUP_KEYS = (
 _EACH_KEYS = ("gpu", "cpu", "memory", "fraction", "gpu_memory", "devices")
 _SUBGROUP_KEYS = ("members", "minimum", "parent", "required", "preferred", "each", "minimum_subgroups")
 
-Manifest = dict[str, Any]
-
 
 def is_short(document: object) -> bool:
     """Say whether a document is a scenario in the short form."""
@@ -84,9 +83,13 @@ def expand(document: Values, place: str) -> list[Manifest]:
     out: list[Manifest] = []
     for name, values in mapping(cluster.get("nodes"), f"{place}: cluster.nodes").items():
         where = f"{place}: cluster.nodes.{name}"
-        out += [_node(one, fields(values, _NODE_KEYS, where), where) for one in spread(name)]
+        out += [node(one, fields(values, NODE_KEYS, where), where) for one in spread(name)]
+    more = cluster.get("objects") or ()
+    if not isinstance(more, list | tuple):
+        raise InputError(f"{place}: cluster.objects: found {more!r}, expected a list of Kubernetes objects")
+    nodes = node_names([*out, *more])
     for name, levels in mapping(cluster.get("topologies"), f"{place}: cluster.topologies").items():
-        out.append(_topology(name, texts(levels, f"{place}: cluster.topologies.{name}")))
+        out.append(topology(name, texts(levels, f"{place}: cluster.topologies.{name}")))
     for at, (name, values) in enumerate(mapping(document.get("queues"), f"{place}: queues").items()):
         where = f"{place}: queues.{name}"
         out.append(_queue(name, fields(values, _QUEUE_KEYS, where), at, where))
@@ -95,7 +98,7 @@ def expand(document: Values, place: str) -> list[Manifest]:
     priorities: set[int] = set()
     for at, (name, values) in enumerate(groups.items()):
         where = f"{place}: groups.{name}"
-        out += _Group(name, fields(values, _GROUP_KEYS, where), at, leaves, where, priorities).objects()
+        out += _Group(name, fields(values, _GROUP_KEYS, where), at, leaves, where, priorities).objects(nodes)
     out += [
         {
             "apiVersion": "scheduling.k8s.io/v1",
@@ -105,56 +108,7 @@ def expand(document: Values, place: str) -> list[Manifest]:
         }
         for value in sorted(priorities)
     ]
-    more = cluster.get("objects") or ()
-    if not isinstance(more, list | tuple):
-        raise InputError(f"{place}: cluster.objects: found {more!r}, expected a list of Kubernetes objects")
     return out + list(more)
-
-
-# --------------------------------------------------------------------------------------------------------------- nodes
-
-
-def _node(name: str, values: Values, place: str) -> Manifest:
-    gpus = values.get("gpu", 0)
-    amounts = {
-        "cpu": str(values.get("cpu", 1000)),
-        "memory": str(values.get("memory", "4Ti")),
-        "pods": str(values.get("pods", 110)),
-    }
-    labels = {"kubernetes.io/hostname": name, **mapping(values.get("labels"), f"{place}.labels")}
-    if gpus:
-        amounts[names.NVIDIA_GPU] = str(gpus)
-        labels[names.NODE_GPU_COUNT] = str(gpus)
-    if "gpu_memory" in values:
-        labels[names.NODE_GPU_MEMORY] = str(values["gpu_memory"])
-    amounts |= {key: str(value) for key, value in mapping(values.get("resources"), f"{place}.resources").items()}
-    ready = "False" if values.get("ready") is False else "True"
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "uid": name, "labels": labels},
-        "spec": {
-            "unschedulable": bool(values.get("cordoned")),
-            "taints": [_taint(text) for text in texts(values.get("taints"), f"{place}.taints")],
-        },
-        "status": {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": ready}]},
-    }
-
-
-def _taint(text: str) -> Manifest:
-    """Return the taint that ``key=value:Effect`` stands for; without an effect it is NoSchedule."""
-    head, _, effect = text.partition(":")
-    key, _, value = head.partition("=")
-    return {"key": key, "value": value, "effect": effect or "NoSchedule"}
-
-
-def _topology(name: str, levels: Sequence[str]) -> Manifest:
-    return {
-        "apiVersion": names.TOPOLOGY_VERSION,
-        "kind": "Topology",
-        "metadata": {"name": name},
-        "spec": {"levels": [{"nodeLabel": level} for level in levels]},
-    }
 
 
 # -------------------------------------------------------------------------------------------------------------- queues
@@ -188,6 +142,8 @@ def _bounds(value: object, gpu: float, place: str, *, unbounded: float = -1) -> 
     """Return one number for each resource: a plain number means GPUs, CPU is in cores and memory in GB."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = {"gpu": value}
+    elif value is not None and not isinstance(value, Mapping):
+        raise InputError(f"{place}: found {value!r}, expected a number of GPUs, or numbers by resource: {{gpu: 4}}")
     given = fields(value, ("gpu", "cpu", "memory"), place)
     scale = {"gpu": 1, "cpu": 1000, "memory": 1000}
     out = {"gpu": gpu, "cpu": unbounded, "memory": unbounded}
@@ -225,9 +181,16 @@ class _Group:
         self._nodes = list(self._nodes_named())
         self._leaving = whole(values, "leaving", 0, place)
 
-    def objects(self) -> list[Manifest]:
-        """Return the pod group and its pods."""
+    def objects(self, nodes: Sequence[str]) -> list[Manifest]:
+        """Return the pod group and its pods, which run on some of ``nodes``.
+
+        Raises: InputError.
+        """
         members = self._members()
+        missing = sorted(set(self._nodes).difference(nodes))
+        if missing:
+            wanted = suggestion(missing[0], list(nodes)) if nodes else "cluster.nodes has none"
+            raise InputError(f"{self._place}.runs_on: found node {missing[0]!r}; {wanted}")
         if len(self._nodes) > len(members):
             found = f"{len(self._nodes)} pods that run"
             raise InputError(f"{self._place}.runs_on: found {found}, expected no more than its members, {len(members)}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from kai.cli.console import Console
 from kai.cli.deciding.planlines import counting
 from kai.cli.explaining.explanations import explanations
-from kai.cli.listing.shares import queue_tables
+from kai.cli.listing.shares import absent_queues, queue_tables
 from kai.cli.tables import Column, table, wrapped
 from kai.wording import counted
 
@@ -36,7 +36,7 @@ def report(result: "Result", seen: "Overview", console: Console, *, explain: boo
         parts += explanations(result, console)
     if seen.queues:
         parts.append(queue_tables(seen, console))
-    parts += _left_out(result, console)
+    parts += [absent] if (absent := absent_queues(result, console)) else []
     parts.append(_plan(result, console))
     return "\n\n".join(parts) + "\n"
 
@@ -85,7 +85,7 @@ def _jobs(seen: "Overview", console: Console) -> str:
             f"{job.placed}/{job.wanted}",
             console.styled(job.state, fg=COLORS.get(job.state)),
             _nodes(job, console),
-            "  ".join(filter(None, job.reason)),
+            "  ".join(part for part in job.reason if part and part != job.state),
         ]
         if console.wide:
             row[4:4] = [str(job.minimum), "yes" if job.preemptible else "no"]
@@ -111,13 +111,3 @@ def _plan(result: "Result", console: Console) -> str:
     if console.wide or console.verbose:
         lines += [f"  - {pod}: {message.splitlines()[0]}" for pod, message in result.overview.evictions]
     return "\n".join(wrapped(line, console.width, indent="  ") for line in lines)
-
-
-def _left_out(result: "Result", console: Console) -> list[str]:
-    """Return the queues that are written down and take no part, each with the reason, in one block."""
-    from kai.simulation.declared import left_out
-
-    if result.outcome is None:
-        return []
-    lines = [f"{words.text} ({words.code})" for _, words in left_out(result.outcome)]
-    return ["\n".join(wrapped(line, console.width, indent="  ") for line in lines)] if lines else []

@@ -1,5 +1,6 @@
 """``kai jobs``: what runs, what waits, why, and in which order."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,8 @@ _SORTS: "dict[str, Callable[[Row], Any]]" = {
     "position": lambda row: (_FAR if row.position is None else row.position, row.queue, row.name),
 }
 _WAITING = "waiting"
+_CAUSE = re.compile(r" \((\w+)\)")
+"""Where a text about evicted pods has what evicts them."""
 _SCREEN = 30
 """From so many jobs on, jobs of one queue with the same state and reason are counted and not listed."""
 _FIRST = 3
@@ -264,7 +267,7 @@ def _table(rows: Sequence[Row], console: Console, now: float) -> str:
     ]
     out = []
     for row, name in zip(rows, _names(rows, console), strict=True):
-        code, text = row.reason
+        code, text = _reason(row)
         since = _NONE if row.since is None else span(now - row.since)
         out.append(
             [
@@ -281,6 +284,15 @@ def _table(rows: Sequence[Row], console: Console, now: float) -> str:
             ]
         )
     return table(heads, out, console.width)
+
+
+def _reason(row: Row) -> tuple[str, str]:
+    """Return the code and the text of a reason; of evicted jobs, whose state is the code, the cause in its place."""
+    code, text = row.reason
+    if code != row.state:
+        return code, text
+    causes = list(dict.fromkeys(_CAUSE.findall(text)))
+    return ", ".join(causes), _CAUSE.sub("", text) if len(causes) == 1 else text
 
 
 def _folded(rows: Sequence[Row], drawn: Sequence[str], width: int) -> list[str]:

@@ -8,7 +8,7 @@ import click
 
 from kai.cli.completing import complete_queues
 from kai.cli.console import Console
-from kai.cli.listing.shares import CPU, GPU, MEMORY, RESOURCES, UNITS, legend, queue_tree
+from kai.cli.listing.shares import CPU, GPU, MEMORY, RESOURCES, UNITS, absent_queues, legend, queue_tree
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import wrapped
 from kai.cli.views import ServedView, View, show
@@ -39,18 +39,24 @@ class QueueView:
     resource: int | None
     """The one that is asked for; None for what the cluster is about."""
     flat: bool
+    is_whole: bool = True
+    """Whether all queues are asked for."""
     kind: str = "QueueList"
 
     def fields(self) -> dict[str, Any]:
         """Return every queue with all its resources."""
         from kai.documents.queues import queue_items
+        from kai.simulation.declared import left_out
         from kai.simulation.entitlement import steps_of
 
         outcome, seen = self.result.outcome, self.result.overview
         if outcome is None or seen is None:
-            return {"items": []}
+            return {"items": [], "leftOut": []}
         unit = UNITS[GPU][0] if seen.totals[GPU] else 1.0  # CPU is told in millicores
-        return {"items": queue_items(self.lines, outcome.last.snapshot.queues, steps_of(outcome, seen), unit)}
+        items = queue_items(self.lines, outcome.last.snapshot.queues, steps_of(outcome, seen), unit)
+        absent = left_out(outcome) if self.is_whole else ()
+        told = [{"name": name, "code": words.code, "text": words.text} for name, words in absent]
+        return {"items": items, "leftOut": told}
 
     def names(self) -> list[str]:
         """Return the queues."""
@@ -59,8 +65,9 @@ class QueueView:
     def text(self, console: Console) -> str:
         """Return the tree with bars, and who would have more."""
         seen = self.result.overview
+        absent = absent_queues(self.result, console) if seen is not None and self.is_whole else ""
         if seen is None or not self.lines:
-            return "no queues"
+            return absent or "no queues"
         shown = [attrs.evolve(line, last=()) for line in self.lines] if self.flat else self.lines
         if self.resource is not None:
             resources = [self.resource]
@@ -71,7 +78,9 @@ class QueueView:
         trees = [queue_tree(shown, seen.totals[resource], resource, console) for resource in resources]
         parts = ["\n\n".join(trees), legend(console)]
         hungry = _hungriest(self.lines, resources[0])
-        return "\n".join([*parts, wrapped(hungry, console.width, indent="  ")] if hungry else parts)
+        if hungry:
+            parts.append(wrapped(hungry, console.width, indent="  "))
+        return "\n".join([*parts, absent] if absent else parts)
 
 
 @click.command(epilog=EPILOG)
@@ -142,12 +151,23 @@ def queue_view(source: Source, result: "Result", queue: str, resource: int | Non
     seen = result.overview
     lines = () if seen is None else seen.queues
     if queue:
+        _check_takes_part(result, queue)
         lines = _subtree(lines, queue)
     labels = {each.metadata.name: each.metadata.labels for each in source.case_of(result).objects.queues}
     chosen = [line for line in lines if source.selector.matches(labels.get(line.name, {}))]
     if flat:
         chosen.sort(key=lambda line: line.name)
-    return QueueView(result=result, lines=tuple(chosen), resource=resource, flat=flat)
+    is_whole = not queue and not source.selector.requirements
+    return QueueView(result=result, lines=tuple(chosen), resource=resource, flat=flat, is_whole=is_whole)
+
+
+def _check_takes_part(result: "Result", queue: str) -> None:
+    """Raise InputError for a queue that is written down and belongs to no tree."""
+    from kai.simulation.declared import left_out
+
+    words = None if result.outcome is None else dict(left_out(result.outcome)).get(queue)
+    if words is not None:
+        raise InputError(f"{words.text} ({words.code})")
 
 
 def _subtree(lines: "Sequence[QueueLine]", queue: str) -> "tuple[QueueLine, ...]":

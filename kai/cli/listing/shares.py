@@ -8,6 +8,7 @@ from kai.cli.tables import Cell, Column, columns, table, wrapped
 
 if TYPE_CHECKING:
     from kai.simulation.overview import Overview, QueueLine, Share
+    from kai.simulation.request import Result
 
 CELLS = 40
 _LEAST_CELLS = 10
@@ -30,6 +31,16 @@ def queue_tables(seen: "Overview", console: Console) -> str:
             legend(console),
         ]
     )
+
+
+def absent_queues(result: "Result", console: Console) -> str:
+    """Return the queues that are written down and take no part, each with the reason, in one block; "" if none."""
+    from kai.simulation.declared import left_out
+
+    if result.outcome is None:
+        return ""
+    lines = [f"{words.text} ({words.code})" for _, words in left_out(result.outcome)]
+    return "\n".join(wrapped(line, console.width, indent="  ") for line in lines)
 
 
 def legend(console: Console) -> str:

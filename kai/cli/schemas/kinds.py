@@ -12,11 +12,12 @@ from typing import Any, Final
 import attrs
 
 from kai.cli.schemas.document import Document
-from kai.cli.schemas.explanations import WHY_KINDS, StepItem
+from kai.cli.schemas.explanations import WHY_KINDS
+from kai.cli.schemas.queues import QueueList
 from kai.cli.schemas.results import RESULT_KINDS
 from kai.virtual import result as over_time
 
-# --- Jobs, queues, nodes -------------------------------------------------------------------------------------------
+# --- Jobs, nodes -------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(kw_only=True)
@@ -74,45 +75,6 @@ class JobList(Document):
     """What runs, what waits, why and in which order (``kai jobs``)."""
 
     items: tuple[JobItem, ...]
-
-
-@attrs.frozen(kw_only=True)
-class ShareOfQueue:
-    """One resource of a queue; ``null`` with ``unlimited`` is no limit."""
-
-    quota: float | None
-    limit: float | None
-    unlimited: bool
-    fair_share: float
-    used: float
-    used_non_preemptible: float
-    requested: float
-    weight: float | None = None
-    usage: float | None = None
-
-
-@attrs.frozen(kw_only=True)
-class QueueItem:
-    """One queue."""
-
-    name: str
-    parent: str | None
-    leaf: bool
-    priority: int
-    jobs_running: int
-    jobs_waiting: int
-    gpus: ShareOfQueue
-    cpu_millis: ShareOfQueue
-    memory_bytes: ShareOfQueue
-    fair_share_steps: tuple[StepItem, ...] = ()
-    """How the share came about, of GPUs, or of CPU where there are none."""
-
-
-@attrs.frozen(kw_only=True)
-class QueueList(Document):
-    """Who is entitled to what, who has it and who wants it (``kai queues``)."""
-
-    items: tuple[QueueItem, ...]
 
 
 @attrs.frozen(kw_only=True)

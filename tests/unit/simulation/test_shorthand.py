@@ -54,7 +54,7 @@ def test_a_group_is_a_gang_of_its_members():
 
 def test_pods_that_run_come_first_and_may_be_leaving():
     groups = {"g": {"queue": "a", "members": 3, "runs_on": {"n1": 2}, "leaving": 1}}
-    pods = objects("Pod", groups=groups)
+    pods = objects("Pod", cluster={"nodes": {"n1": {}}}, groups=groups)
     assert [pod["spec"].get("nodeName") for pod in pods] == ["n1", "n1", None]
     assert ["deletionTimestamp" in pod["metadata"] for pod in pods] == [True, False, False]
 
@@ -94,11 +94,16 @@ def test_only_a_document_with_a_cluster_is_a_short_scenario():
         ({"cluster": {"nodes": {"n": {"gpus": 1}}}}, "cluster.nodes.n: found key 'gpus'; did you mean gpu"),
         ({"cluster": {"nodes": []}}, "cluster.nodes: found [], expected a mapping"),
         ({"queues": {"a": {"quotas": 1}}}, "queues.a: found key 'quotas'; did you mean quota?"),
-        ({"queues": {"a": {"quota": "4"}}}, "queues.a.quota: found '4', expected a mapping"),
+        ({"queues": {"a": {"quota": "4"}}}, "queues.a.quota: found '4', expected a number of GPUs, or"),
         ({"queues": {"a": {"quota": {"gpu": "4"}}}}, "queues.a.quota.gpu: found '4', expected a number"),
         ({"groups": {"g": {}}}, "groups.g.queue: found None, expected the name of a queue"),
         ({"groups": {"g": {"queue": "a", "member": 2}}}, "groups.g: found key 'member'; did you mean members?"),
         ({"groups": {"g": {"queue": "a", "members": -1}}}, "groups.g.members: found -1, expected a whole number"),
+        ({"groups": {"g": {"queue": "a", "runs_on": "ghost"}}}, "groups.g.runs_on: found node 'ghost'"),
+        (
+            {"cluster": {"nodes": {"n1": {}}}, "groups": {"g": {"queue": "a", "runs_on": {"n2": 1}}}},
+            "groups.g.runs_on: found node 'n2'; known are n1",
+        ),
         ({"groups": {"g": {"queue": "a", "runs_on": 5}}}, "groups.g.runs_on: found 5, expected a node"),
         ({"groups": {"g": {"queue": "a", "each": {"gpus": 1}}}}, "groups.g.each: found key 'gpus'; did you mean gpu"),
         ({"groups": {"g": {"queue": "a", "each": {"gpu": 0.5}}}}, "each.gpu: found 0.5, expected whole GPUs; write fr"),

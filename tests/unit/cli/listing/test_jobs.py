@@ -209,3 +209,10 @@ def test_names_are_what_kubectl_takes(capsys):
 def test_wrong_flags_are_told_on_one_line(capsys, arguments, code, words):
     assert run(["jobs", "-f", "examples/lab", *arguments]) == code
     assert capsys.readouterr().err.startswith(words)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_an_evicted_job_says_by_what_and_not_its_state_again(lab, width):
+    lines = text(lab, width=width, state="evicted").splitlines()[1:]
+    assert lines
+    assert all(line.count("Evicted") == 1 and "reclaim" in line for line in lines)

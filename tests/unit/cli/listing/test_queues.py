@@ -100,3 +100,22 @@ def test_documents_tell_how_each_share_came_about(lab):
         found = entitlement(lab.outcome, lab.overview, name)
         assert [step["given"] for step in item["fairShareSteps"]] == [step.given / 1000 for step in found.steps]
         assert sum(step["given"] for step in item["fairShareSteps"]) == pytest.approx(item["gpus"]["fairShare"])
+
+
+@pytest.mark.parametrize(
+    ("parent", "said"),
+    [
+        ("a", "queue a belongs to no tree: its parents form a circle, a -> a (QueueCycle)"),
+        ("ghost", "queue a belongs to no tree: ghost, the parent of a, does not exist (QueueOrphaned)"),
+    ],
+)
+def test_queues_of_no_tree_are_said_and_not_passed_over(tmp_path, capsys, parent, said):
+    path = tmp_path / "case.yaml"
+    for more in ("", ", b: {quota: 1}"):
+        path.write_text(f"cluster: {{nodes: {{n1: {{gpu: 4}}}}}}\nqueues: {{a: {{parent: {parent}}}{more}}}\n")
+        assert run(["queues", "--from", str(path)]) == 0
+        assert said in capsys.readouterr().out.splitlines()
+        assert run(["queues", "--from", str(path), "-o", "json"]) == 0
+        assert [each["name"] for each in json.loads(capsys.readouterr().out)["leftOut"]] == ["a"]
+        assert run(["queues", "a", "--from", str(path)]) == 4
+        assert said in capsys.readouterr().err
