@@ -255,11 +255,18 @@ class Policy:
         return trees[0].tree, groups[alone]
 
     def admit_pod(self, pod: PodRow, shape: int) -> Verdict:
-        """Return all refusals of placing ``pod`` anywhere, joined."""
+        """Return all refusals of placing ``pod`` anywhere, joined.
+
+        Raises: PluginError when a plugin raised or returned something that is no verdict.
+        """
         out = ACCEPTED
         for plugin in self.plugins:
             if plugin.pod_filter is not None and plugin.is_asked(shape):
-                out = out.plus(plugin.pod_filter.admit(pod))
+                found = plugin.pod_filter.admit(pod)
+                if not isinstance(found, Verdict):
+                    message = f"returned {_described(found)}, expected a Verdict"
+                    raise PluginError(message, plugin=plugin.name, origin=plugin.origin, hook="PodFilter.admit")
+                out = out.plus(found)
         return out
 
 

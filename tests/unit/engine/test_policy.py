@@ -7,7 +7,7 @@ from kai.engine.profile import Profile
 from kai.engine.session import Session
 from kai.errors import PluginError
 from kai.framework.decisions import Recorder
-from kai.framework.hooks import Dependence, NodeFilter, NodeScore, NodeWait, Placement, PluginUse
+from kai.framework.hooks import Dependence, NodeFilter, NodeScore, NodeWait, Placement, PluginUse, PodFilter
 from kai.framework.terms import Availability
 from kai.model.rows import PodRow
 from kai.model.status import Status
@@ -155,3 +155,15 @@ def test_what_depends_on_the_shape_alone_counts_once_though_the_plugin_is_asked_
 
     session = session_with(Both(), pods=1)
     assert session.node_scores(0, session.all_nodes, session.no_extra).tolist() == [0.0, 100.0, 200.0, 300.0]
+
+
+@pytest.mark.parametrize(("answer", "found"), [(False, "bool"), (None, "NoneType")])
+def test_an_answer_about_a_pod_that_is_no_verdict_is_the_plugins_mistake(answer, found):
+    @attrs.frozen
+    class Odd:
+        def open(self, session):
+            return [PodFilter(lambda _row: answer)]
+
+    session = session_with(Odd(), pods=1)
+    with pytest.raises(PluginError, match=rf'"plugin-0".*PodFilter\.admit: returned {found}, expected a Verdict'):
+        session.policy.admit_pod(PodRow(0), 0)
