@@ -262,7 +262,7 @@ class Policy:
         out = ACCEPTED
         for plugin in self.plugins:
             if plugin.pod_filter is not None and plugin.is_asked(shape):
-                found = plugin.pod_filter.admit(pod)
+                found: object = plugin.pod_filter.admit(pod)
                 if not isinstance(found, Verdict):
                     message = f"returned {_described(found)}, expected a Verdict"
                     raise PluginError(message, plugin=plugin.name, origin=plugin.origin, hook="PodFilter.admit")
