@@ -139,6 +139,22 @@ VOLUME_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 VOLUME_BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 """On a volume: it was given to its claim, not made for it by hand."""
 
+# Annotations of queues.
+ALLOWED_NAMESPACES: Final = "kai.scheduler/allowed-namespaces"
+"""On queues, with `--queue-access=required`: the namespaces that may use the queue, such as `vision, speech`; `*` is
+all of them.
+"""
+ALLOWED_NAMESPACE_LABELS: Final = "kai.scheduler/allowed-namespace-labels"
+"""On queues, with `--queue-access=required`: labels that a namespace which may use the queue has, all of them, such as
+`team=vision,tier=research`.
+"""
+
+# Annotations of namespaces.
+ALLOWED_PRIORITY_CLASSES: Final = "kai.scheduler/priority-classes"
+"""On namespaces: the priority classes that their pods and pod groups may use, such as `train, build`."""
+ALLOWED_PREEMPTIBILITY: Final = "kai.scheduler/allowed-preemptibility"
+"""On namespaces: `preemptible`, where none of their jobs may be one that cannot be taken back."""
+
 # Annotations of pod groups.
 TOP_OWNER: Final = "kai.scheduler/top-owner-metadata"
 """The workload that the group was made for: name, UID and kind, as YAML."""

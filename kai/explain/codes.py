@@ -57,6 +57,16 @@ REASON_CODES: tuple[ReasonCode, ...] = (
             "Correct the field that the message names; pods that run already keep their places.",
         ),
         (
+            "QueueNotAllowed",
+            "The queue does not allow the namespace of the job.",
+            "Use a queue that allows the namespace, or have its owner allow it: kai.scheduler/allowed-namespaces.",
+        ),
+        (
+            "PriorityNotAllowed",
+            "The namespace may not use the priority class of the job, or a job that cannot be taken back.",
+            "Use one of the classes that the message lists, or let the job be preemptible.",
+        ),
+        (
             "QueueDoesNotExist",
             "The job names a queue that does not exist.",
             "Correct the label kai.scheduler/queue of the workload, or create the queue.",

@@ -79,7 +79,7 @@ class Teller:
         record = self._report.records.get(group, _NOTHING)
         pods = self._pods(group)
         if facts.held:
-            yield Words(Code.HELD, facts.held)
+            yield Words(facts.held_code, facts.held)
             return
         yield from self._queue(facts)
         yield from self._tree(facts, pods)

@@ -27,6 +27,8 @@ class Code(StrEnum):
     NOT_READY = "NotReady"
     UNKNOWN_SUBGROUP = "UnknownSubGroup"
     HELD = "PodGroupRefused"
+    QUEUE_NOT_ALLOWED = "QueueNotAllowed"
+    PRIORITY_NOT_ALLOWED = "PriorityNotAllowed"
     POD_REFUSED = "PodRefused"
     WAITS_FOR_TURN = "WaitsForTurn"
     HELD_FOR_LEAVING = "HeldForLeaving"

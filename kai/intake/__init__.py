@@ -6,7 +6,7 @@ counts and that should be deleted.
 """
 
 from kai.intake.binding import expired_bind_requests
-from kai.intake.settings import IntakeSettings
+from kai.intake.settings import IntakeSettings, QueueAccess
 from kai.intake.snapshot import Intake, take_snapshot
 
-__all__ = ["Intake", "IntakeSettings", "expired_bind_requests", "take_snapshot"]
+__all__ = ["Intake", "IntakeSettings", "QueueAccess", "expired_bind_requests", "take_snapshot"]

@@ -10,9 +10,11 @@ from kai.api import names, numerals, times
 from kai.api import podgroup as api
 from kai.api.bad_value import BadValue
 from kai.api.core import PriorityClass
+from kai.framework.verdict import Code
 from kai.intake.accounts import Accounts
 from kai.intake.membership import Leaves, Places
 from kai.intake.packing import Packing
+from kai.intake.permissions import Permissions, Refusal
 from kai.intake.settings import IntakeSettings
 from kai.model.constraints import TopologyConstraint
 from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup, SubGroup
@@ -29,6 +31,7 @@ class GroupSurroundings:
     queue_rows: Mapping[str, int]
     priorities: Mapping[str, int]
     default_priority: int
+    permissions: Permissions = attrs.field(factory=Permissions)
 
 
 def priorities(sources: Iterable[PriorityClass]) -> tuple[dict[str, int], int]:
@@ -100,8 +103,9 @@ class GroupReader:
         tree = self._trees.get(key)
         if tree is None:
             tree = self._trees[key] = _tree(source.spec)
-        row = self._row(source, self._leaves.tree(tree.leaves), held=bool(tree.held))
-        return GroupRecord(source=source, order=order, group=self._group(source, tree), row=row)
+        group = self._group(source, tree)
+        row = self._row(source, self._leaves.tree(tree.leaves), held=bool(group.held))
+        return GroupRecord(source=source, order=order, group=group, row=row)
 
     def read_missing(self, source: api.PodGroup, order: tuple[str, str], held: str) -> GroupRecord:
         """Return the record of a group that is gone, whose pods still hold something; ``held`` says why it waits."""
@@ -109,7 +113,8 @@ class GroupReader:
         if group is None:
             return GroupRecord(source=source, order=order, group=None, row=self._row(source, NONE, stands_in=True))
         row = self._row(source, self._leaves.tree(_ONE_LEAF), held=True, stands_in=True)
-        return GroupRecord(source=source, order=order, group=attrs.evolve(group, held=held), row=row)
+        group = attrs.evolve(group, held=held, held_code=Code.HELD)
+        return GroupRecord(source=source, order=order, group=group, row=row)
 
     def read_as(self, source: api.PodGroup, queue: str, pool: str) -> GroupRecord:
         """Return the record of a group as if it said another queue and node pool."""
@@ -131,6 +136,8 @@ class GroupReader:
         metadata, spec, around = source.metadata, source.spec, self.around
         annotations = metadata.annotations
         priority = around.priorities.get(spec.priority_class_name, around.default_priority)
+        preemptible = _is_preemptible(spec.preemptibility, priority)
+        code, held = _held(tree) or around.permissions.refusal(source, preemptible=preemptible)
         return PodGroup(
             name=metadata.name,
             namespace=metadata.namespace,
@@ -138,7 +145,7 @@ class GroupReader:
             queue=spec.queue,
             queue_row=around.queue_rows.get(spec.queue, -1),
             priority=priority,
-            preemptible=_is_preemptible(spec.preemptibility, priority),
+            preemptible=preemptible,
             created=metadata.creation_timestamp or 0.0,
             subgroups=tree.subgroups,
             last_start=_instant(annotations.get(names.LAST_START)),
@@ -152,8 +159,13 @@ class GroupReader:
             labels=metadata.labels,
             annotations=annotations,
             tree_error=tree.error,
-            held=tree.held,
+            held=held,
+            held_code=code,
         )
+
+
+def _held(tree: "_Tree") -> Refusal | None:
+    return (Code.HELD, tree.held) if tree.held else None
 
 
 def _is_preemptible(stated: str, priority: int) -> bool:

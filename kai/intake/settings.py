@@ -1,11 +1,24 @@
 """Settings that decide what is part of a snapshot and how labels are read."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 
 import attrs
 
 from kai.api import names
 from kai.api.meta import ObjectMeta
+
+
+class QueueAccess(StrEnum):
+    """Which namespaces may use a queue.
+
+    Source: with the peer, every namespace uses every queue.
+    """
+
+    OPEN = "open"
+    """All."""
+    REQUIRED = "required"
+    """Those that the queue allows."""
 
 
 @attrs.frozen(kw_only=True)
@@ -38,6 +51,8 @@ class IntakeSettings:
     mig_worker_label: str = names.MIG_ENABLED
     namespace_shapes: int = 0
     """Shapes of pending pods of one namespace that one cycle considers; 0 is all of them."""
+    queue_access: QueueAccess = QueueAccess.OPEN
+    """Which namespaces may use a queue (``kai.intake.permissions``)."""
     schedule_csi_storage: bool = False
     """Whether the capacities that storage drivers report are shared out; if not, each claim must fit by itself."""
 

@@ -32,6 +32,7 @@ from kai.intake.nodes import NodeReader, NodeRecord
 from kai.intake.nodes import settle as settle_nodes
 from kai.intake.numa import NumaRecord, read_numa
 from kai.intake.orphans import Orphans
+from kai.intake.permissions import Permissions, read_permissions
 from kai.intake.pods import PodReader, PodRecord
 from kai.intake.queues import read_queues
 from kai.intake.record_cache import RecordCache, in_order
@@ -297,11 +298,21 @@ class Intake:
         """Take stock of the pod groups; all of them are read anew when something that they refer to by name changed."""
         classes, default_priority = priorities(in_order(objects.priority_classes))
         queue_rows = {queue.name: row for row, queue in enumerate(queues)}
-        around = GroupSurroundings(queue_rows, classes, default_priority)
+        permissions = self._permissions_of(objects)
+        around = GroupSurroundings(queue_rows, classes, default_priority, permissions)
         if around != self._group_reader.around:
             self._group_reader = self._reader(around)
             self._groups = RecordCache()
         self._put_sources(objects)
+
+    def _permissions_of(self, objects: ClusterObjects) -> Permissions:
+        """Return what namespaces may use, worked out again when a queue or a namespace changed."""
+        access = self._settings.queue_access
+        return self._memory.once(
+            "permissions",
+            (objects.queues, objects.namespaces),
+            lambda: read_permissions(objects.queues, objects.namespaces, access),
+        )
 
     def _reader(self, around: GroupSurroundings) -> GroupReader:
         return GroupReader(self._settings, around, self._places, self._accounts, self._leaves)

@@ -53,6 +53,8 @@ class PodGroup:
 
     held: str = ""
     """Why none of its pods that wait may be tried; "" if they may. Pods that have a place keep it and count."""
+    held_code: str = "PodGroupRefused"
+    """The reason code of that."""
 
     @property
     def key(self) -> str:

@@ -23,6 +23,7 @@ from kai.api.wire import EMPTY, camel
 from kai.configuration.reading import PEER_KEYS
 from kai.intake.aside import Aside
 from kai.intake.nodes import is_wanted
+from kai.intake.settings import QueueAccess
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
 from kai.scheduler.budget import Grants
@@ -175,6 +176,7 @@ def parameters(settings: SchedulerSettings) -> dict[str, Any]:
         "detailedFitErrors": known.detailed_fit_errors,
         "updatePodEvictionCondition": settings.mark_victims,
         "queueLabelKey": intake.queue_label_key,
+        "queueAccess": "" if intake.queue_access is QueueAccess.OPEN else intake.queue_access.value,
     }
     return {key: value for key, value in values.items() if value}
 

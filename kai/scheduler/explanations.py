@@ -210,7 +210,7 @@ class _Teller:
     def _record(self, row: int, group: PodGroup) -> GroupRecord | None:
         """Return why a group waits; one that is held, or whose queue is no leaf, was not even tried."""
         if group.held:
-            return GroupRecord(reasons=[Reason(code=Code.HELD, facts={"text": group.held})])
+            return GroupRecord(reasons=[Reason(code=Code(group.held_code), facts={"text": group.held})])
         if group.queue_row < 0:
             return GroupRecord(reasons=[Reason(code=Code.QUEUE_MISSING, facts={"queue": group.queue})])
         if group.queue_row in self._parents:

@@ -316,6 +316,7 @@ _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
 """By how far a group came; _ROOM for the stages that are left."""
 _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
     "PodGroupRefused": (),
+    "PriorityNotAllowed": (),
     "SubGroupsInvalid": (),
     "UnknownSubGroup": (),
     "Gated": (_gates, _existing),

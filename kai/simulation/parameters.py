@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from kai.configuration.peer_settings import Settings
-from kai.intake import IntakeSettings
+from kai.errors import ConfigError
+from kai.intake import IntakeSettings, QueueAccess
 
 
 def intake_settings(settings: Settings) -> IntakeSettings:
@@ -22,5 +23,13 @@ def intake_settings(settings: Settings) -> IntakeSettings:
         full_hierarchy_fairness=settings.truth("fullHierarchyFairness", default=default.full_hierarchy_fairness),
         queue_label_key=settings.text("queueLabelKey", default.queue_label_key),
         restrict_node_scheduling=settings.truth(restrict, default=default.restrict_node_scheduling),
+        queue_access=_access(settings),
         schedule_csi_storage=settings.truth("scheduleCSIStorage", default=default.schedule_csi_storage),
     )
+
+
+def _access(settings: Settings) -> QueueAccess:
+    found = settings.text("queueAccess", QueueAccess.OPEN)
+    if found in set(QueueAccess):
+        return QueueAccess(found)
+    raise ConfigError(f"{settings.place}.queueAccess: found {found!r}, expected {' or '.join(QueueAccess)}")

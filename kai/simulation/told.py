@@ -98,7 +98,7 @@ def bound_evidence(words: Words) -> Iterator[Evidence]:
 def unready(group: PodGroup, snapshot: Snapshot, pods: Sequence[int], declared: Declared) -> Iterator[Words]:
     """Yield what keeps a group from being tried, as far as the group and its pods show it."""
     if group.held:
-        yield Words(Code.HELD, group.held)
+        yield Words(group.held_code, group.held)
     if group.tree_error:
         yield Words("SubGroupsInvalid", f"its sub-groups form no tree: {group.tree_error}")
     alive = [pod for pod in pods if snapshot.pod_status[pod] not in _ENDED]

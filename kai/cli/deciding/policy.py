@@ -40,6 +40,7 @@ SETTING_OF: Final = {
     "mig-worker-node-label-key": "mig_worker_label",
     "schedule-csi-storage": "schedule_csi_storage",
     "max-pending-shapes-per-namespace": "namespace_shapes",
+    "queue-access": "queue_access",
 }
 """The flags that change what a snapshot is, and what each sets."""
 

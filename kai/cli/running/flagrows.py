@@ -110,6 +110,7 @@ OWN: Final[Mapping[str, tuple[Row, ...]]] = {
         ("hand-over", "truth", True),
         ("bind-requests", "text", "needed"),
         ("max-pending-shapes-per-namespace", "whole", NAMESPACE_SHAPES),
+        ("queue-access", "text", "open"),
         ("decision-log", "text", ""),
         ("decision-log-megabytes", "whole", 64),
         ("decision-log-files", "whole", 4),

@@ -110,6 +110,10 @@ MEANINGS: Final[Mapping[str, str]] = {
     "max-pending-shapes-per-namespace": (
         "ours. How many distinct shapes of pending pods of one namespace a cycle considers, 0 is all"
     ),
+    "queue-access": (
+        "ours. Which namespaces may use a queue. open: all, as with KAI-Scheduler; required: those that the queue "
+        "allows"
+    ),
     "decision-log": (
         "ours. The file to which every decision is appended, one JSON object a line; without the flag none is"
     ),

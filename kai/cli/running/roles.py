@@ -136,9 +136,15 @@ def configuration_of(given: Given) -> tuple[Any, Mapping[str, object] | None]:
 
 
 def intake_of(given: Given) -> Any:  # noqa: ANN401 - as above
-    """Return how the cluster becomes a snapshot."""
-    from kai.intake import IntakeSettings
+    """Return how the cluster becomes a snapshot.
 
+    Raises: ConfigError.
+    """
+    from kai.intake import IntakeSettings, QueueAccess
+
+    access = given.text("queue-access")
+    if access not in set(QueueAccess):
+        raise ConfigError(f"--queue-access: found {access!r}, expected {' or '.join(QueueAccess)}")
     return IntakeSettings(
         node_pool_label=given.text("nodepool-label-key"),
         node_pool=given.text("partition-label-value"),
@@ -153,6 +159,7 @@ def intake_of(given: Given) -> Any:  # noqa: ANN401 - as above
         gpu_worker_label=given.text("gpu-worker-node-label-key"),
         mig_worker_label=given.text("mig-worker-node-label-key"),
         schedule_csi_storage=given.truth("schedule-csi-storage"),
+        queue_access=QueueAccess(access),
         namespace_shapes=max(0, given.whole("max-pending-shapes-per-namespace")),
     )
 

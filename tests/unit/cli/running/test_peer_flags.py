@@ -170,6 +170,7 @@ OURS = {
     "hand-over",
     "bind-requests",
     "max-pending-shapes-per-namespace",
+    "queue-access",
     "decision-log",
     "decision-log-megabytes",
     "decision-log-files",
