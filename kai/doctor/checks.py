@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kai.doctor import doors, installation, workloads
+from kai.doctor import access, doors, installation, workloads
 from kai.doctor.findings import Check
 
 CHECKS: Final = (
@@ -42,5 +42,11 @@ CHECKS: Final = (
         title="priority classes",
         look=workloads.priority_classes,
         needs=("priorityclasses", "podgroups"),
+    ),
+    Check(
+        code="D041",
+        title="who may use queues",
+        look=access.queue_access,
+        needs=("pods", "queues", "podgroups", "namespaces"),
     ),
 )

@@ -165,6 +165,12 @@ CODES: Final[dict[str, Code]] = {
         "an annotation about GPUs stands on a workload and not on its pods",
         "Only annotations of pods count: they belong into the metadata of the pod template.",
     ),
+    "J022": Code(
+        WARNING,
+        "a queue does not allow the namespace of a job",
+        "The annotations kai.scheduler/allowed-namespaces and kai.scheduler/allowed-namespace-labels of a queue say "
+        "which namespaces may use it. A scheduler with --queue-access=required does not start the job; others do.",
+    ),
     "C001": Code(
         ERROR,
         "the configuration of the scheduler is refused",

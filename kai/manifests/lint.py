@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 
 from kai.api import names
+from kai.manifests.access import check_access
 from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding
 from kai.manifests.gpus import gpus_of
@@ -34,6 +35,7 @@ def lint(reading: Reading) -> list[Finding]:
     for document in reading.documents:
         found += [*_foreign(document), *_misplaced(document)]
     found += _without_model(reading)
+    found += check_access(reading)
     return sorted(dict.fromkeys(found), key=lambda each: (each.file, each.line, each.column, each.code))
 
 

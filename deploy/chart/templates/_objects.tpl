@@ -20,6 +20,9 @@
 {{- if .Values.dashboard.enabled }}
 - dashboard
 {{- end }}
+{{- if eq .Values.queueAccess "required" }}
+- queue-access
+{{- end }}
 {{- end }}
 
 {{/* A file of manifests, with the namespace of the release where ours stands. */}}
@@ -98,6 +101,9 @@
 {{- $_ := set $container "args" (concat $container.args (list "--dashboard=:8085" "--dashboard-auth=token")) -}}
 {{- $_ := set $container "ports" (append $container.ports (dict "name" "dashboard" "containerPort" 8085)) -}}
 {{- $_ := set $template.metadata.labels "kai.scheduler/dashboard" "served" -}}
+{{- end -}}
+{{- if and $decides (eq $values.queueAccess "required") -}}
+{{- $_ := set $container "args" (append $container.args "--queue-access=required") -}}
 {{- end -}}
 {{- $configuration := $values.scheduler.configuration -}}
 {{- with .shard -}}

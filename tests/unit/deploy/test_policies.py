@@ -55,7 +55,7 @@ def test_no_policy_names_an_account_or_a_namespace_of_ours(policy):
 def test_keys_are_those_that_kai_reads(policy):
     known = {value for value in vars(names).values() if isinstance(value, str)}
     said = {key for text in expressions(policy) for key in re.findall(r"'((?:kai\.scheduler|runai)/[a-z-]+)'", text)}
-    assert said - {"kai.scheduler/priority-classes"} <= known
+    assert said <= known
 
 
 def test_every_policy_is_in_the_documentation():

@@ -33,6 +33,7 @@ UNREADY = {**kai_pod(), "status": {"phase": "Running"}}
 REPLICAS = {"properties": {"spec": {"properties": {"scheduler": {"properties": {"replicas": {"type": "integer"}}}}}}}
 THEIRS = deployment("kai-scheduler-default", "ghcr.io/kai-scheduler/kai-scheduler/scheduler:v0.17")
 GPU_NODE = obj("gpu-9", status={"allocatable": {"nvidia.com/gpu": "8"}})
+ALLOWED = "kai.scheduler/allowed-namespaces"
 MEMORY = pod("m-0", annotations={"gpu-memory": "1000", "pod-group-name": "m"})
 
 
@@ -256,6 +257,12 @@ SPOILT = {
         "warn",
         "priority class huge does not exist; 1 job",
     ),
+    "a queue that does not allow a namespace": (
+        "D041",
+        with_lists(pods=(kai_pod("kai-7c9-x", "--queue-access=required"),), podgroups=(group("j", "a"),)),
+        "fail",
+        "queue a does not allow the namespaces of 1 job: ml/j",
+    ),
 }
 
 
@@ -271,6 +278,30 @@ def test_a_spoilt_cluster_is_named(case):
 def test_each_check_has_a_case_that_spoils_it():
     assert {code for code, *_ in SPOILT.values()} == BY_CODE.keys()
     assert [check.code for check in CHECKS] == sorted(BY_CODE)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels"),
+    [
+        ({ALLOWED: "ml"}, {}),
+        ({ALLOWED: "*"}, {}),
+        ({"kai.scheduler/allowed-namespace-labels": "team=a"}, {"team": "a"}),
+    ],
+)
+def test_a_queue_that_allows_a_namespace_is_no_finding(annotations, labels):
+    required = kai_pod("kai-7c9-x", "--queue-access=required")
+    seen = with_lists(
+        pods=(required,),
+        queues=(obj("a", annotations=annotations),),
+        podgroups=(group("j", "a"),),
+        namespaces=(obj("ml", labels=labels),),
+    )
+    assert run_check(BY_CODE["D041"], seen).findings == ()
+
+
+def test_permissions_that_no_scheduler_requires_are_named():
+    (finding,) = run_check(BY_CODE["D041"], with_lists(queues=(obj("a", annotations={ALLOWED: "ml"}),))).findings
+    assert finding.message == "1 queue (a) allow namespaces, and no scheduler requires it"
 
 
 def test_a_scheduler_of_kai_scheduler_for_another_node_pool_is_no_failure():

@@ -1,0 +1,63 @@
+"""Jobs beside queues that say which namespaces may use them."""
+
+from collections.abc import Iterator, Mapping
+
+from kai.api import names
+from kai.api.access import Admits
+from kai.manifests.expansion import Job
+from kai.manifests.findings import Document, Finding
+from kai.manifests.index import mapping_of
+from kai.manifests.queues import queues_of
+from kai.manifests.reading import Reading
+
+_KEYS = (names.ALLOWED_NAMESPACES, names.ALLOWED_NAMESPACE_LABELS)
+
+
+def check_access(reading: Reading) -> Iterator[Finding]:
+    """Yield jobs in queues that do not allow their namespaces.
+
+    Queues that say nothing are not judged: whether a scheduler requires permission is not known from files. Nor are
+    jobs that name no namespace, and labels of namespaces that are not in the input.
+    """
+    said = {name: _said(queue) for name, queue in queues_of(reading.documents).items()}
+    admitting = {name: Admits.of(texts) for name, texts in said.items() if texts}
+    if not admitting:
+        return
+    labels = dict(_labels(reading))
+    seen: set[int] = set()
+    for job in reading.expansion.jobs:
+        queue = str(mapping_of(job.group.get("spec")).get("queue") or "")
+        if job.at in seen or job.at < 0 or queue not in admitting:
+            continue
+        seen.add(job.at)
+        namespace = str(mapping_of(reading.documents[job.at].manifest.get("metadata")).get("namespace") or "")
+        admits = admitting[queue]
+        is_judged = bool(namespace) and (namespace in labels or not admits.terms)
+        if is_judged and not admits.admits(namespace, labels.get(namespace, {})):
+            yield _refused(reading.documents[job.at], job, queue, namespace)
+
+
+def _refused(document: Document, job: Job, queue: str, namespace: str) -> Finding:
+    kind, name = document.manifest.get("kind"), mapping_of(job.group.get("metadata")).get("name")
+    return document.finding(
+        "J022",
+        f"queue {queue} does not allow namespace {namespace}",
+        ("metadata", "namespace"),
+        hint="it waits where permission is required",
+        help=f"{names.ALLOWED_NAMESPACES}: {namespace}    in the annotations of queue {queue}",
+        found=namespace,
+        object=f"{kind} {namespace}/{name}",
+    )
+
+
+def _said(queue: Document) -> Mapping[str, str]:
+    annotations = mapping_of(mapping_of(queue.manifest.get("metadata")).get("annotations"))
+    return {key: str(annotations[key]) for key in _KEYS if key in annotations}
+
+
+def _labels(reading: Reading) -> Iterator[tuple[str, Mapping[str, str]]]:
+    for document in reading.documents:
+        if document.manifest.get("kind") == "Namespace":
+            metadata = mapping_of(document.manifest.get("metadata"))
+            found = mapping_of(metadata.get("labels"))
+            yield str(metadata.get("name")), {key: str(value) for key, value in found.items()}
