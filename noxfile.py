@@ -61,7 +61,7 @@ def contracts(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Check types strictly, in the package and in the programs of tests/typing."""
+    """Check types strictly: the package, its benchmarks, the simulation of services and programs of tests/typing."""
     python(session, "-m", "mypy", *session.posargs)
 
 

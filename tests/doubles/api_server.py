@@ -29,6 +29,7 @@ from kai.api.plans import (
     Refusal,
     Request,
 )
+from kai.cluster.port import Apply
 
 Key = tuple[str, str, str]
 Manifest = dict[str, Any]
@@ -57,7 +58,7 @@ class ApiServer:
         self.settle = settle
         self.now = now
         self.version = 0
-        self.writes: list[Request] = []
+        self.writes: list[Request | Apply] = []
         self.requests: list[Request] = []
         self.events: list[Emit] = []
         self.held: list[str] = []

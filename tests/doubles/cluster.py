@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import heapq
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -190,7 +190,7 @@ class MemoryApi:
                 sorted(
                     (
                         each
-                        for each in self.store.all(request.cls)
+                        for each in cast("Iterable[Any]", self.store.all(request.cls))
                         if request.namespace in {"", each.metadata.namespace}
                         and request.labels.items() <= dict(each.metadata.labels).items()
                         and (not request.node or each.spec.node_name == request.node)

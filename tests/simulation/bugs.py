@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from kai.api.plans import Delete, Reason, Refusal
+from kai.api.pod import Pod
 from kai.binder import bind as binding
 from kai.binder import checks as binder_checks
 from kai.binder import service as binder_service
@@ -210,8 +211,7 @@ def reservation_not_checked_for_room() -> list[Patch]:
 @bug
 def reservations_never_swept() -> list[Patch]:
     def none(*_: object) -> Any:
-        return ()
-        yield  # a plan is a generator
+        yield from ()  # a plan is a generator
 
     return [(binder_service, "sweep_group", none), (binder_service, "sweep_everything", none)]
 
@@ -247,7 +247,7 @@ def expired_watches_go_on() -> list[Patch]:
 def namesakes_taken_for_the_same() -> list[Patch]:
     def any_uid(reader: Any, snapshot: Any, row: int) -> Any:
         facts = snapshot.pods[row]
-        return reader.get(verifying.Pod, facts.name, facts.namespace)
+        return reader.get(Pod, facts.name, facts.namespace)
 
     return [(verifying, "pod_of", any_uid)]
 

@@ -47,6 +47,11 @@ class SeededLoop(BaseEventLoop):
     one runs, as asyncio does it.
     """
 
+    # What BaseEventLoop has, and its published types do not name.
+    _ready: deque[Any]
+    _scheduled: list[Any]
+    _timer_cancelled_count: int
+
     def __init__(self, draw: random.Random, shuffle: float = 0.0) -> None:
         super().__init__()
         self._draw = draw
@@ -119,7 +124,7 @@ class SeededLoop(BaseEventLoop):
     def _process_events(self, event_list: Any) -> None:
         raise NotImplementedError
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]  # it never returns
         raise StuckError(f"{func!r} wants a thread: the port `Cpu` runs what takes long")
 
 

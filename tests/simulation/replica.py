@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 import anyio
 import attrs
@@ -22,6 +23,9 @@ from kai.scheduler.making import make_scheduler
 from kai.telemetry.tracing import no_tracing
 from tests.simulation.loop import PROCESS, SeededLoop
 from tests.simulation.network import Line, Weather, Wire
+
+A = TypeVarTuple("A")
+R = TypeVar("R")
 
 NAMESPACE: Final = "kai-scheduler"
 _FLAGS: Final = (
@@ -63,12 +67,12 @@ class SimulatedCpu:
     draw: random.Random
     longest: float = 0.05
 
-    async def run(self, function: Any, *args: Any) -> Any:
+    async def run(self, function: Callable[[*A], R], *args: *A) -> R:
         with anyio.CancelScope(shield=True):
             await anyio.sleep(self.longest * self.draw.random())
         return function(*args)
 
-    def call(self, function: Any, *args: Any) -> Any:
+    def call(self, function: Callable[[*A], R], *args: *A) -> R:
         return function(*args)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import attrs
 import structlog
@@ -230,7 +230,7 @@ def _prepared(world: World) -> Iterator[None]:
     if is_plain() is not False:
         run_compiled()
 
-    def take(_: Any, level: str, event: dict[str, Any]) -> Any:
+    def take(_: Any, level: str, event: MutableMapping[str, Any]) -> NoReturn:
         if event.get("event") in _BUGS:
             world.violate(33, f"{event['event']}: {event.get('why')} at {event.get('at')}")
         if level in {"warning", "error", "critical"} or event.get("event") in _TOLD:
