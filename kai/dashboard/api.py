@@ -13,25 +13,37 @@ import attrs
 
 from kai.api.times import instant_text
 from kai.dashboard.access import missing_rights
-from kai.dashboard.feed import CycleLine
+from kai.dashboard.feed import CycleLine, Happening
 from kai.dashboard.look import Look
-from kai.dashboard.scope import FOREIGN_QUEUE
+from kai.dashboard.scope import FOREIGN_NAMESPACE, FOREIGN_QUEUE
 from kai.documents.entitlements import entitlement_values
-from kai.documents.explanations import eviction, explanation, settled_values
+from kai.documents.explanations import eviction, explanation, past_eviction, settled_values
 from kai.documents.jobs import job_values
-from kai.documents.nodes import node_values
+from kai.documents.nodes import node_values, occupancy_values
 from kai.documents.queues import queue_items
 from kai.simulation.assumptions import assumptions
 from kai.simulation.explanation import Fold
+from kai.simulation.past_evictions import RULES, SERVICE, PastEviction
 from kai.telemetry.connections import Response
 
 ROOT: Final = "/api/v1"
-PATHS: Final = ("jobs", "jobs/NAMESPACE/NAME", "queues", "queues/NAME", "nodes", "waiting", "cycles")
+PATHS: Final = (
+    "jobs",
+    "jobs/NAMESPACE/NAME",
+    "queues",
+    "queues/NAME",
+    "nodes",
+    "nodes/NAME",
+    "waiting",
+    "evictions",
+    "cycles",
+)
 _PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
-    "jobs": frozenset({"namespace", "queue", "state"}),
+    "jobs": frozenset({"namespace", "queue", "state", "pods"}),
     "queues": frozenset({"queue"}),
     "nodes": frozenset(),
     "waiting": frozenset({"namespace"}),
+    "evictions": frozenset({"namespace"}),
     "cycles": frozenset(),
 }
 _BODY: Final = "application/json"
@@ -58,8 +70,10 @@ def question_of(path: str, query: Mapping[str, str]) -> Question | Response:
     if not parts:
         return as_json({"paths": [f"{ROOT}/{each}" for each in PATHS]})
     known = _PARAMETERS.get(parts[0])
-    if known is None or len(parts) > 3 or (len(parts) > 1 and parts[0] not in {"jobs", "queues"}):
+    if known is None or len(parts) > 3 or (len(parts) > 1 and parts[0] not in {"jobs", "queues", "nodes"}):
         return problem(404, f"found {path}, expected one of {', '.join(f'{ROOT}/{each}' for each in PATHS)}")
+    if parts[0] in {"queues", "nodes"} and len(parts) == 3:
+        return problem(404, f"found {path}, expected {ROOT}/{parts[0]}/NAME")
     if parts[0] == "jobs" and len(parts) == 2:
         return problem(404, f"found {path}, expected {ROOT}/jobs/NAMESPACE/NAME")
     unknown = sorted(set(query) - known)
@@ -69,7 +83,9 @@ def question_of(path: str, query: Mapping[str, str]) -> Question | Response:
     return Question(parts=parts, parameters=tuple(sorted((name, query[name]) for name in known & set(query))))
 
 
-def answer(look: Look, question: Question, cycles: tuple[CycleLine, ...] = ()) -> Response:
+def answer(
+    look: Look, question: Question, cycles: tuple[CycleLine, ...] = (), happenings: tuple[Happening, ...] = ()
+) -> Response:
     """Return the answer to a question, from one moment. Cost: seconds in a large cluster; not for the event loop."""
     parameters = dict(question.parameters)
     match question.parts:
@@ -79,11 +95,10 @@ def answer(look: Look, question: Question, cycles: tuple[CycleLine, ...] = ()) -
             return _job(look, namespace, name)
         case ("queues", *rest):
             return _queues(look, rest[0] if rest else parameters.get("queue", ""), is_one=bool(rest))
-        case ("nodes",):
-            refused = missing_rights(look.scope, ["nodes"])
-            if refused:
-                return problem(403, f"not allowed to {refused}")
-            return as_json(look.document("NodeList", {"items": [node_values(node) for node in look.nodes]}))
+        case ("nodes", *rest):
+            return _nodes(look, rest[0] if rest else "")
+        case ("evictions",):
+            return _evictions(look, parameters, happenings)
         case ("waiting",):
             return _waiting(look, parameters)
         case _:
@@ -97,8 +112,9 @@ def _jobs(look: Look, parameters: Mapping[str, str]) -> Response:
     if refused := missing_rights(look.scope, ["podgroups"]):
         return problem(403, f"not allowed to {refused} in any namespace")
     below = look.seen.queues_below(queue) if queue else frozenset[str]()
+    with_pods = parameters.get("pods") == "true"
     items = [
-        job_values(line)
+        job_values(line, with_pods=with_pods)
         for line in look.lines
         if namespace in {"", line.job.namespace}
         and (not queue or line.job.queue in below)
@@ -146,11 +162,68 @@ def _queues(look: Look, queue: str, *, is_one: bool) -> Response:
         return as_json(look.document("QueueExplanation", entitlement_values(found, waiting)))
     below = look.seen.queues_below(queue) if queue else frozenset[str]()
     lines = [line for line in look.queues if not queue or line.name in below]
-    items = queue_items(lines, look.outcome.last.snapshot.queues)
+    labels = {each.metadata.name: each.metadata.labels for each in look.outcome.case.objects.queues}
+    items = queue_items(lines, look.outcome.last.snapshot.queues, labels=labels)
     for item in items:
         if item["parent"] == FOREIGN_QUEUE:
             item["parent"] = None
     return as_json(look.document("QueueList", {"items": items}))
+
+
+def _nodes(look: Look, name: str) -> Response:
+    if refused := missing_rights(look.scope, ["nodes"]):
+        return problem(403, f"not allowed to {refused}")
+    if not name:
+        return as_json(look.document("NodeList", {"items": [node_values(node) for node in look.nodes]}))
+    found = look.occupancy(name)
+    if found is None:
+        return problem(404, f"found no node {name[:80]}")
+    return as_json(look.document("NodeExplanation", occupancy_values(found)))
+
+
+def _evictions(look: Look, parameters: Mapping[str, str], happenings: tuple[Happening, ...]) -> Response:
+    """Return which pods of the reader's jobs have to go or went, and which went for them."""
+    namespace = parameters.get("namespace", "")
+    if (namespace and not look.scope.sees(namespace)) or missing_rights(look.scope, ["podgroups"]):
+        where = f"namespace {namespace[:80]}" if namespace else "any namespace"
+        return problem(403, f"not allowed to list podgroups in {where}")
+
+    def is_asked(*namespaces: str) -> bool:
+        return any(look.scope.sees(each) and namespace in {"", each} for each in namespaces if each)
+
+    now = [each for each in look.evictions if is_asked(each.job.partition("/")[0], each.beneficiary.partition("/")[0])]
+    before = [
+        past_eviction(one)
+        for each in happenings
+        if each.kind == "evicted" and each.number < look.moment.number and is_asked(each.namespace, each.for_namespace)
+        if (own := look.own(each)) is not None
+        for one in _past(own)
+    ]
+    fields = {
+        "items": [eviction(each) for each in now],
+        "unusedEvictions": list(look.unused()) if not namespace else [],
+        "past": before,
+        "lookedAt": [SERVICE],
+    }
+    return as_json(look.document("EvictionList", fields))
+
+
+def _past(each: Happening) -> list[PastEviction]:
+    """Return what happened to pods of one job, each pod for itself; which pods they were is not remembered."""
+    one = PastEviction(
+        time=instant_text(each.time),
+        pod="",
+        job=f"{each.namespace or FOREIGN_NAMESPACE}/{each.job}",
+        queue=each.queue,
+        gpus=round(each.gpus / each.pods, 3),
+        cause=each.cause,
+        rule=RULES.get(each.cause, ""),
+        gainer=f"{each.for_namespace or FOREIGN_NAMESPACE}/{each.for_job}" if each.for_job else "",
+        gainer_queue="",
+        because="",
+        source=SERVICE,
+    )
+    return [one] * each.pods
 
 
 def _waiting(look: Look, parameters: Mapping[str, str]) -> Response:

@@ -11,8 +11,16 @@ from typing import Any
 
 import attrs
 
-from kai.dashboard.feed import Moment
-from kai.dashboard.scope import EVERYTHING, Scope, known_queues, masked
+from kai.dashboard.feed import Happening, Moment
+from kai.dashboard.scope import (
+    EVERYTHING,
+    FOREIGN_JOB,
+    FOREIGN_NAMESPACE,
+    FOREIGN_QUEUE,
+    Scope,
+    known_queues,
+    masked,
+)
 from kai.documents.envelope import envelope
 from kai.explain.codes import BY_CODE
 from kai.explain.phrases import Words
@@ -21,6 +29,7 @@ from kai.simulation.entitlement import Entitlement, entitlement
 from kai.simulation.evictions import Eviction, Evictions
 from kai.simulation.explanation import Explainer, Fold, JobExplanation
 from kai.simulation.jobs import JobLine, job_lines
+from kai.simulation.occupancy import Occupancy, Tenant, occupancy
 from kai.simulation.overview import Overview, QueueLine, overview
 from kai.simulation.run import Outcome
 from kai.simulation.slots import NodeSlots, node_slots
@@ -85,10 +94,45 @@ class Look:
         """The nodes, none where the reader may not list them."""
         return node_slots(self.outcome) if self.scope.nodes else ()
 
+    def occupancy(self, node: str) -> Occupancy | None:
+        """Return what is on a node, and what keeps which of the reader's jobs away; None for one that is not shown."""
+        if not self.scope.nodes or node not in self.outcome.last.snapshot.node_rows:
+            return None
+        if self.whole is None:
+            return occupancy(self.outcome, self.seen, node)
+        # Foreign jobs have one name in what is masked, so the whole is looked at and its names go afterwards.
+        own = attrs.evolve(self.whole.seen, jobs=tuple(line.job for line in self.lines))
+        found = occupancy(self.whole.outcome, own, node)
+        return attrs.evolve(found, tenants=tuple(map(self._tenant, found.tenants)))
+
+    def _tenant(self, tenant: Tenant) -> Tenant:
+        if self.scope.sees(tenant.job.partition("/")[0]):
+            return tenant
+        queue = tenant.queue if tenant.queue in self.known_queues or not tenant.queue else FOREIGN_QUEUE
+        return attrs.evolve(tenant, job=f"{FOREIGN_NAMESPACE}/{FOREIGN_JOB}", title=FOREIGN_JOB, queue=queue)
+
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
         """The pods that have to go; whose they are and for whom, as far as the reader may know."""
         return Evictions(self.outcome.last).all()
+
+    def unused(self) -> tuple[str, ...]:
+        """Return where more is vacated than jobs are promised, for readers who may see all of it."""
+        return tuple(Evictions(self.outcome.last).unused()) if self.whole is None and self.evictions else ()
+
+    def own(self, each: Happening) -> Happening | None:
+        """Return what happened, without foreign names; None where it happened to others only."""
+        sees = self.scope.sees(each.namespace)
+        gains = bool(each.for_job) and self.scope.sees(each.for_namespace)
+        if not sees and not gains:
+            return None
+        out = each
+        if not sees:
+            queue = each.queue if each.queue in self.known_queues else FOREIGN_QUEUE
+            out = attrs.evolve(out, namespace="", job=FOREIGN_JOB, queue=queue)
+        if each.for_job and not gains:
+            out = attrs.evolve(out, for_namespace="", for_job=FOREIGN_JOB)
+        return out if self.scope.nodes else attrs.evolve(out, nodes=())
 
     # --- Explanations --------------------------------------------------------------------------------------------
 

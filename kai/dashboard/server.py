@@ -110,9 +110,10 @@ class Dashboard:
         if look is None:
             return api.problem(503, _NO_CYCLE)
         del scope
-        cycles = tuple(self.desk.feed.cycles)
-        key = (question, cycles[-1].number if cycles and question.parts == ("cycles",) else 0)
-        return await self.desk.ask(look, key, lambda seen: api.answer(seen, question, cycles))
+        cycles, happenings = tuple(self.desk.feed.cycles), tuple(self.desk.feed.happenings)
+        remembers = question.parts in {("cycles",), ("evictions",)}
+        key = (question, cycles[-1].number if cycles and remembers else 0)
+        return await self.desk.ask(look, key, lambda seen: api.answer(seen, question, cycles, happenings))
 
     async def _look(self, reader: Reader, namespace: str = "") -> tuple[Look | None, Scope]:
         return await look_for(self.desk, self.access, reader, namespace)

@@ -17,7 +17,6 @@ from kai.dashboard.api import explanation_fields
 from kai.dashboard.colors import branches, colors_of
 from kai.dashboard.feed import CycleLine, Happening
 from kai.dashboard.look import Look
-from kai.dashboard.scope import FOREIGN_JOB, FOREIGN_QUEUE
 from kai.documents.entitlements import entitled
 from kai.explain.codes import NEVER, stage_of
 from kai.model.axis import GPU, GPU_UNIT
@@ -60,7 +59,7 @@ def overview(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str,
     used = sum(line.shares[GPU].used for line in look.seen.queues if line.name in names)
     states = Counter(str(line.job.state) for line in look.lines)
     waiting = sum(line.waits for line in look.lines)
-    told = [_own(each, look) for each in reversed(past.happenings)]
+    told = [look.own(each) for each in reversed(past.happenings)]
     return View(
         title="Who has the GPUs?",
         sections={
@@ -184,7 +183,7 @@ def _job(look: Look, past: Past, namespace: str, name: str) -> View:
     if line is None:
         return View(title="There is no such job", sections={}, is_found=False)
     told = [
-        _own(each, look)
+        look.own(each)
         for each in reversed(past.happenings)
         if (each.namespace, each.job) == (namespace, name) or (each.for_namespace, each.for_job) == (namespace, name)
     ]
@@ -294,20 +293,6 @@ def _colors(look: Look) -> Mapping[str, str]:
 def _axis(look: Look) -> tuple[float, int]:
     total = look.seen.totals[GPU]
     return (float(total), GPU) if total else (float(look.seen.totals[0]), 0)
-
-
-def _own(each: Happening, look: Look) -> Happening | None:
-    """Return what happened, without foreign names; None where it happened to others only."""
-    sees, gains = look.scope.sees(each.namespace), bool(each.for_job) and look.scope.sees(each.for_namespace)
-    if not sees and not gains:
-        return None
-    out = each
-    if not sees:
-        queue = each.queue if each.queue in look.known_queues else FOREIGN_QUEUE
-        out = attrs.evolve(out, namespace="", job=FOREIGN_JOB, queue=queue)
-    if each.for_job and not gains:
-        out = attrs.evolve(out, for_namespace="", for_job=FOREIGN_JOB)
-    return out if look.scope.nodes else attrs.evolve(out, nodes=())
 
 
 MAKERS: Final[Mapping[str, Maker]] = {

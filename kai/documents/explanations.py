@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kai.simulation.evictions import Eviction
     from kai.simulation.explanation import Explained, Fold
     from kai.simulation.overview import Job
+    from kai.simulation.past_evictions import PastEviction
     from kai.simulation.trials import Trial
 
 _UNITS = {"gpu": GPU_UNIT}
@@ -42,6 +43,23 @@ def eviction(each: "Eviction") -> dict[str, Any]:
         "rule": each.rule,
         "movedTo": each.moved_to or None,
         "because": list(each.because),
+    }
+
+
+def past_eviction(each: "PastEviction") -> dict[str, Any]:
+    """Return why one pod had to go, as far as that is on record."""
+    return {
+        "time": each.time or None,
+        "pod": each.pod or None,
+        "job": each.job,
+        "queue": each.queue or None,
+        "gpus": each.gpus,
+        "cause": each.cause,
+        "beneficiary": each.gainer or None,
+        "beneficiaryQueue": each.gainer_queue or None,
+        "rule": each.rule,
+        "because": each.because or None,
+        "source": each.source,
     }
 
 
@@ -162,4 +180,4 @@ def _suggestion(trial: "Trial") -> dict[str, Any]:
     }
 
 
-__all__ = ["documents", "eviction", "explanation", "reason", "settled", "settled_values", "subject"]
+__all__ = ["documents", "eviction", "explanation", "past_eviction", "reason", "settled", "settled_values", "subject"]

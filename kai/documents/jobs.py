@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 from kai.api.times import instant_text
 
 if TYPE_CHECKING:
-    from kai.simulation.jobs import JobLine
+    from kai.simulation.jobs import JobLine, PodLine
 
 
-def job_values(line: "JobLine") -> dict[str, Any]:
-    """Return one job as plain values; what is not known is null."""
+def job_values(line: "JobLine", *, with_pods: bool = False) -> dict[str, Any]:
+    """Return one job as plain values; what is not known is null. Pods one by one only where they are asked for."""
     job = line.job
     code, text = line.job.reason
+    listed = {"podList": [_pod(pod) for pod in line.pods]} if with_pods else {}
     return {
         "name": job.name,
         "namespace": job.namespace,
@@ -35,4 +36,10 @@ def job_values(line: "JobLine") -> dict[str, Any]:
         "orderKeys": [{"name": key.name, "value": key.value} for key in line.keys],
         "reason": {"code": code, "text": text} if code else None,
         "endsInSeconds": None,
+        "labels": dict(line.labels),
+        **listed,
     }
+
+
+def _pod(pod: "PodLine") -> dict[str, Any]:
+    return {"name": pod.name, "state": pod.state, "node": pod.node or None, "gpus": pod.gpus / 1000}

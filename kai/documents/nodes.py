@@ -2,7 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from kai.model.axis import GPU_UNIT
+from kai.wording import counted
+
 if TYPE_CHECKING:
+    from kai.simulation.occupancy import Occupancy
     from kai.simulation.slots import NodeSlots
 
 
@@ -36,3 +40,55 @@ def node_values(node: "NodeSlots") -> dict[str, Any]:
         "free": {"whole": node.free, "fractions": round(node.fractions, 3)},
         "domains": dict(node.domains),
     }
+
+
+def occupancy_values(found: "Occupancy") -> dict[str, Any]:
+    """Return who is on a node, and what keeps whom away."""
+    return {
+        "subject": {"kind": "Node", "name": found.node},
+        "summary": occupied(found),
+        "gpus": found.gpus / GPU_UNIT,
+        "idleGpus": found.idle / GPU_UNIT,
+        "ready": found.ready,
+        "taints": list(found.taints),
+        "users": [
+            {
+                "job": each.job,
+                "queue": each.queue or None,
+                "pods": each.pods,
+                "gpus": each.gpus / GPU_UNIT,
+                "state": each.state,
+            }
+            for each in found.tenants
+        ],
+        "keptAway": [{"reason": why, "jobs": list(jobs)} for why, jobs in found.kept_away],
+    }
+
+
+def occupied(found: "Occupancy") -> str:
+    """Return in one sentence how much of a node is used, or why it is empty."""
+    from kai.explain.phrases import plain, quantity  # noqa: PLC0415 - a list of nodes needs no sentence
+
+    if not found.gpus:
+        count = sum(each.pods for each in found.tenants)
+        return f"{found.node} has no GPUs; {counted(count, 'pod is', 'pods are')} on it."
+    size = quantity(found.gpus, "gpu")
+    if not found.tenants:
+        why = closed(found) or ("no waiting job can use it" if found.kept_away else "no job waits for it")
+        return f"{found.node} is empty, {size} idle: {why}."
+    held = found.sum("held")
+    parts = [f"{plain(found.sum('running'))} used"]
+    parts += [f"{plain(held)} held for jobs that start later"] if held else []
+    parts += [f"{plain(found.sum('leaving'))} with pods that are leaving"] if found.sum("leaving") else []
+    what = "is full" if not found.idle else f"has {quantity(found.idle, 'gpu')} idle"
+    return f"{found.node} {what}: of {size} {', '.join(parts)}."
+
+
+def closed(found: "Occupancy") -> str:
+    """Return what keeps all pods from a node that do not tolerate it; "" where nothing does."""
+    if not found.ready:
+        return "it is not ready, or cordoned"
+    return f"it is tainted {', '.join(found.taints)}" if found.taints else ""
+
+
+__all__ = ["closed", "node_values", "occupancy_values", "occupied"]

@@ -19,13 +19,17 @@ def queue_items(
     queues: "Iterable[Queue]",
     steps: "Mapping[str, Sequence[Step]] | None" = None,
     unit: float = GPU_UNIT,
+    labels: "Mapping[str, Mapping[str, str]] | None" = None,
 ) -> list[dict[str, Any]]:
     """Return queues with their weights and past usage, which ``queues`` say; what they do not say is null.
 
-    ``steps`` are those of the divisions in which the shares came about, if they are told, of a resource with ``unit``.
+    ``labels`` are those of queues by name. ``steps`` are those of the divisions in which the shares came about, if
+    they are told, of a resource with ``unit``.
     """
     facts = {queue.name: queue for queue in queues}
     items = [_completed(queue_values(line), facts.get(line.name)) for line in lines]
+    for item in items:
+        item["labels"] = dict((labels or {}).get(item["name"], {}))
     if steps is not None:
         for item in items:
             item["fairShareSteps"] = [step_values(step, unit) for step in steps.get(item["name"], ())]

@@ -17,10 +17,13 @@ from kai.explain.phrases import Words
 from kai.model.axis import GPU_UNIT
 from kai.simulation.changes import Change
 from kai.simulation.entitlement import Entitlement, Part, Step
+from kai.simulation.evictions import Eviction
 from kai.simulation.evidence import Evidence
 from kai.simulation.explanation import Fold, JobExplanation
-from kai.simulation.jobs import JobLine, OrderKey, Owner
+from kai.simulation.jobs import JobLine, OrderKey, Owner, PodLine
+from kai.simulation.occupancy import Occupancy, Tenant
 from kai.simulation.overview import Job, QueueLine, Share
+from kai.simulation.past_evictions import PastEviction
 from kai.simulation.slots import NodeSlots, Slot, User
 from kai.simulation.starts import Eta
 from kai.simulation.states import State
@@ -81,14 +84,19 @@ def _job_line(item: Values) -> JobLine:
     return JobLine(
         job=job,
         uid=job.uid,
-        labels={},
+        labels=item.get("labels") or {},
         owner=None if owner is None else Owner(owner["kind"], owner["name"], ""),
         since=None if item["since"] is None else times.instant(item["since"]),
         position=item["position"],
         keys=tuple(OrderKey(key["name"], float(key["value"])) for key in item["orderKeys"]),
-        pods=(),
+        pods=tuple(map(_pod_line, item.get("podList") or ())),
         counted=counted,
     )
+
+
+def _pod_line(item: Values) -> PodLine:
+    gpus = round(item["gpus"] * GPU_UNIT)
+    return PodLine(name=item["name"], state=item["state"], node=item["node"] or "", gpus=gpus)
 
 
 def _job(namespace: str, name: str, uid: str, state: State, **more: Any) -> Job:  # noqa: ANN401 - fields of a job
@@ -228,6 +236,71 @@ def _user(values: Values) -> User:
         pod=values["pod"],
         share=round(values["share"] * GPU_UNIT),
         state=values["state"],
+    )
+
+
+def occupancy(document: Values) -> Occupancy:
+    """Return what is on a node, of a NodeExplanation."""
+    return Occupancy(
+        node=document["subject"]["name"],
+        gpus=round(document["gpus"] * GPU_UNIT),
+        idle=round(document["idleGpus"] * GPU_UNIT),
+        ready=document["ready"],
+        taints=tuple(document["taints"]),
+        tenants=tuple(
+            Tenant(
+                job=each["job"],
+                title=each["job"].rpartition("/")[2],
+                queue=each["queue"] or "",
+                pods=each["pods"],
+                gpus=round(each["gpus"] * GPU_UNIT),
+                state=each["state"],
+            )
+            for each in document["users"]
+        ),
+        kept_away=tuple((each["reason"], tuple(each["jobs"])) for each in document["keptAway"]),
+    )
+
+
+# --- Evictions -----------------------------------------------------------------------------------------------------
+
+
+def evictions(document: Values) -> tuple[Eviction, ...]:
+    """Return the evictions of the last cycle, of an EvictionList."""
+    return tuple(
+        Eviction(
+            pod=each["pod"],
+            job=each["job"],
+            queue=each["queue"],
+            node=each["node"] or "",
+            gpus=round(each["gpus"] * GPU_UNIT),
+            cause=each["cause"],
+            rule=each["rule"],
+            beneficiary=each["beneficiary"] or "",
+            moved_to=each["movedTo"] or "",
+            because=tuple(each["because"]),
+        )
+        for each in document["items"]
+    )
+
+
+def past_evictions(document: Values) -> tuple[PastEviction, ...]:
+    """Return the evictions of cycles before, of an EvictionList."""
+    return tuple(
+        PastEviction(
+            time=each["time"] or "",
+            pod=each["pod"] or "",
+            job=each["job"],
+            queue=each["queue"] or "",
+            gpus=each["gpus"],
+            cause=each["cause"],
+            rule=each["rule"],
+            gainer=each["beneficiary"] or "",
+            gainer_queue=each["beneficiaryQueue"] or "",
+            because=each["because"] or "",
+            source=each["source"],
+        )
+        for each in document["past"]
     )
 
 

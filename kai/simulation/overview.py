@@ -138,6 +138,11 @@ class Overview:
     """Pods that were evicted in the last cycle, with the text of the event."""
     counts: tuple[tuple[str, int], ...]
 
+    @property
+    def titles(self) -> dict[str, str]:
+        """What jobs are called, by ``namespace/name``."""
+        return {job.key: job.title for job in self.jobs}
+
     def queues_below(self, name: str) -> frozenset[str]:
         """Return the names of a queue and of all queues below it."""
         found = {name}

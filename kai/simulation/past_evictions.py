@@ -19,11 +19,13 @@ from kai.telemetry.decisions import Decision, evictions_in
 
 EVENTS: Final = "events"
 LOG: Final = "decision log"
+SERVICE: Final = "service"
+"""What a service remembers of its last cycles."""
 ANOTHER: Final = "another queue"
 """What foreign jobs are called where the reader may not see them."""
 _REASON: Final = "Evict"
 _POD: Final = re.compile(r"[Pp]od:? (\S+/\S+?)[.,]?(?:\s|$)")
-_RULES: Final = {
+RULES: Final = {
     "reclaim": "fair share",
     "preempt": "priority",
     "consolidation": "every victim finds another place",
@@ -109,7 +111,7 @@ def _logged(found: Decision) -> PastEviction:
         queue=found.queue,
         gpus=found.numbers.get("gpus"),
         cause=found.action,
-        rule=found.rule or _RULES.get(found.action, ""),
+        rule=found.rule or RULES.get(found.action, ""),
         gainer="" if gainer is None else f"{gainer.namespace}/{gainer.name}",
         gainer_queue="" if gainer is None else gainer.queue,
         because=_numbers(found),
@@ -145,7 +147,7 @@ def _told(event: Mapping[str, Any]) -> Iterator[PastEviction]:
         queue="",
         gpus=None,
         cause=cause,
-        rule=_RULES.get(cause, ""),
+        rule=RULES.get(cause, ""),
         gainer=f"{noted.get(names.EVICTOR_NAMESPACE)}/{gainer}" if gainer else "",
         gainer_queue="",
         because=" ".join(line.strip() for line in message.splitlines()[1:]),
@@ -157,4 +159,4 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-__all__ = ["ANOTHER", "EVENTS", "LOG", "PastEviction", "from_events", "from_log", "joined"]
+__all__ = ["ANOTHER", "EVENTS", "LOG", "RULES", "SERVICE", "PastEviction", "from_events", "from_log", "joined"]

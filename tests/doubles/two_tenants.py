@@ -88,11 +88,15 @@ def manifests() -> list[Manifest]:
     ]
 
 
-def moment(racks: int = 0) -> Moment:
-    """Return what a cycle decides on that cluster, with so many racks of 40 empty nodes besides."""
+def moment(racks: int = 0, labels: Mapping[str, Mapping[str, str]] | None = None) -> Moment:
+    """Return what a cycle decides on that cluster, with so many racks of 40 empty nodes besides, and labels by name."""
     classes = {kind.kind: kind.cls for kind in KINDS}
     more = [_node(f"spare-{at}", 8, rack=f"rack-{at // 40 + 3}") for at in range(racks * 40)]
-    objects = collect([structure_as(classes[each["kind"]], each) for each in (*manifests(), *more)])
+    made = [*manifests(), *more]
+    for each in made:
+        metadata = each["metadata"]
+        metadata["labels"] = {**metadata.get("labels", {}), **(labels or {}).get(metadata["name"], {})}
+    objects = collect([structure_as(classes[each["kind"]], each) for each in made])
     case = Case(
         name="test",
         title="test",

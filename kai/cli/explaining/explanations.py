@@ -13,7 +13,6 @@ from kai.wording import counted, first_of
 if TYPE_CHECKING:
     from kai.simulation.evictions import Eviction
     from kai.simulation.explanation import Fold, JobExplanation
-    from kai.simulation.overview import Overview
     from kai.simulation.request import Result
     from kai.simulation.trials import Loss, Trial
 
@@ -29,7 +28,7 @@ def explanations(result: "Result", console: Console) -> list[str]:
     found = result.explained
     detail = console.wide or bool(console.verbose)
     blocks = [block(fold, console, detail=detail) for fold in found.folds]
-    return blocks + evicted(found.evictions, found.unused, result.overview, console) + assumed(found.assumptions)
+    return blocks + evicted(found.evictions, found.unused, result.overview.titles, console) + assumed(found.assumptions)
 
 
 def block(fold: "Fold", console: Console, *, detail: bool = False) -> str:
@@ -168,18 +167,19 @@ def _cost(losses: Sequence["Loss"]) -> str:
 # ----------------------------------------------------------------------------------------------------------- evictions
 
 
-def evicted(evictions: "Sequence[Eviction]", unused: Sequence[str], seen: "Overview", console: Console) -> list[str]:
+def evicted(
+    evictions: "Sequence[Eviction]", unused: Sequence[str], titles: Mapping[str, str], console: Console
+) -> list[str]:
     """Return who has to go, for whom and by which rule, in one block; none where no pod has to."""
     if not evictions:
         return []
-    titles = {job.key: job.title for job in seen.jobs}
     lines = [console.styled("Evicted", bold=True), _eviction_rows(evictions, titles, console.width)]
     because: dict[tuple[str, str], dict[str, None]] = {}
     for each in evictions:
         because.setdefault((each.beneficiary, each.cause), {}).update(dict.fromkeys(each.because))
     for (gains, cause), texts in because.items():
         if texts:
-            said = f"{cause}{f' for {titles[gains]}' if gains else ''}: {'; '.join(_few(list(texts)))}"
+            said = f"{cause}{f' for {titles.get(gains, gains)}' if gains else ''}: {'; '.join(_few(list(texts)))}"
             lines.append(columns([["", said]], width=console.width))
     lines += [columns([["", f"unused: {text}"]], width=console.width) for text in unused]
     return ["\n".join(lines)]
@@ -198,7 +198,9 @@ def _eviction_rows(evictions: Sequence["Eviction"], titles: Mapping[str, str], w
     for key, count in counts.items():
         job, queue, cause, gains, rule = key
         amount = f"{gpus[key] / GPU_UNIT:g}"
-        rows.append([f"  {titles[job]}", queue, str(count), amount, cause, titles.get(gains, "-"), rule])
+        rows.append(
+            [f"  {titles.get(job, job)}", queue, str(count), amount, cause, titles.get(gains, gains) or "-", rule]
+        )
     return columns(rows, right={2, 3}, width=width)
 
 

@@ -1,17 +1,27 @@
-"""Explanations of the service: about jobs by name, about queues, and about all jobs that wait."""
+"""Explanations of the service: about jobs by name, queues, nodes, evictions, and about all jobs that wait."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from kai.api import times
-from kai.cli.explaining.subjects import NoSubjectError, named_jobs
+from kai.cli.explaining.subjects import NoSubjectError, named_jobs, split_subject
+from kai.cli.explaining.whyevicted import EvictionAnswer, Record
 from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer
+from kai.cli.explaining.whynode import NodeAnswer
 from kai.cli.explaining.whyqueue import QueueAnswer
 from kai.cli.serving import Served
 from kai.cli.sources import Source
 from kai.cli.views import ServedView, View
-from kai.documents.reading import entitlement, fold, folds, job_lines, read, waiting_jobs
+from kai.documents.asking import RefusedByServiceError
+from kai.documents.reading import entitlement, fold, folds, job_lines, occupancy, read, waiting_jobs
+from kai.documents.reading import evictions as found_now
+from kai.documents.reading import past_evictions as found_before
+
+if TYPE_CHECKING:
+    from kai.simulation.jobs import JobLine
 
 _MOST = 20
 """So many replicas of one owner are asked about one by one."""
@@ -22,8 +32,7 @@ def jobs_named(source: Source, served: Served, name: str, asked: Asked) -> tuple
 
     Raises: UnreachableError where the service does not answer; InputError for an unknown job.
     """
-    known = read(served.ask("jobs", namespace=served.namespace), "JobList", job_lines)
-    lines = named_jobs(name, known, source)
+    lines = named_jobs(name, _listed(source, served), source)
     if not lines:
         raise NoSubjectError(f"found no job {name} among those that you may list", "kai jobs lists them")
     documents: list[Mapping[str, Any]] = []
@@ -52,14 +61,84 @@ def queue_named(served: Served, name: str) -> tuple[View, bool]:
     return ServedView(shown=QueueAnswer(found=found, waiting=waiting_here), document=document), True
 
 
-def waiting(served: Served, asked: Asked) -> tuple[View, bool]:
+def node_named(served: Served, name: str) -> tuple[View, bool]:
+    """Return why a node is empty or full.
+
+    Raises: UnreachableError where the service does not answer.
+    """
+    document = served.ask(f"nodes/{quote(name, safe='')}")
+    return ServedView(shown=NodeAnswer(found=read(document, "NodeExplanation", occupancy)), document=document), True
+
+
+def named(source: Source, served: Served, name: str, asked: Asked) -> tuple[View, bool]:
+    """Return what is told of a name: of jobs, else of the queue, else of the node that has it.
+
+    Raises: UnreachableError where the service does not answer; InputError for a name that nothing has.
+    """
+    try:
+        return jobs_named(source, served, name, asked)
+    except NoSubjectError:
+        for ask in (queue_named, node_named):
+            with suppress(RefusedByServiceError):
+                return ask(served, name)
+        raise
+
+
+def evictions(source: Source, served: Served, asked: Asked) -> tuple[View, bool]:
+    """Return which pods went or have to go, of the jobs that are asked about or for them.
+
+    Raises: UnreachableError where the service does not answer; InputError for an unknown job.
+    """
+    document = served.ask("evictions", namespace=served.namespace)
+    now, past = read(document, "EvictionList", found_now), read(document, "EvictionList", found_before)
+    record = Record(evictions=past, looked_at=tuple(document.get("lookedAt") or ()))
+    runs = True
+    if asked.name or source.selector.requirements:
+        lines = _listed(source, served)
+        name = split_subject(asked.name)[1]
+        chosen = named_jobs(name, lines, source) if name else lines
+        keys = {line.job.key for line in chosen} or record.jobs_named(name)
+        if not keys and name:
+            raise NoSubjectError(f"found no job {name} among those that you may list", "kai jobs lists them")
+        now = tuple(each for each in now if keys & {each.job, each.beneficiary})
+        record, runs = record.about(keys), all(line.job.runs for line in chosen)
+    titles = {key: key.rpartition("/")[2] for each in now for key in (each.job, each.beneficiary) if key}
+    unused = tuple(document.get("unusedEvictions") or ()) if now else ()
+    shown = EvictionAnswer(evictions=now, unused=unused, titles=titles, record=record, detail=asked.detail)
+    return ServedView(shown=shown, document={**document, **shown.fields()}), runs
+
+
+def _listed(source: Source, served: Served) -> "tuple[JobLine, ...]":
+    """Return the jobs that are asked for, of those that the service shows; of a pod's name the job is found as well."""
+    document = served.ask("jobs", namespace=served.namespace, pods="true")
+    return tuple(line for line in read(document, "JobList", job_lines) if source.selector.matches(line.labels))
+
+
+def waiting(source: Source, served: Served, asked: Asked) -> tuple[View, bool]:
     """Return all jobs that wait, by reason.
 
     Raises: UnreachableError where the service does not answer.
     """
     document = served.ask("waiting", namespace=served.namespace)
     found = read(document, "ExplanationList", folds)
+    if source.selector.requirements:
+        keys = {line.job.key for line in _listed(source, served)}
+        items = [kept for item in document["items"] if (kept := _chosen(item, keys, served)) is not None]
+        document = {**document, "items": items}
+        found = read(document, "ExplanationList", folds)
     return ServedView(shown=WaitingAnswer(folds=found, detail=asked.detail), document=document), not found
 
 
-__all__ = ["jobs_named", "queue_named", "waiting"]
+def _chosen(item: Mapping[str, Any], keys: Collection[str], served: Served) -> Mapping[str, Any] | None:
+    """Return a reason with those jobs only that are asked for; None where none of them waits for it."""
+    members = [item["subject"], *item["alike"]]
+    chosen = [each for each in members if f"{each['namespace']}/{each['name']}" in keys]
+    if not chosen:
+        return None
+    first, *rest = chosen
+    # What is said is about the first job, so another first job is asked about.
+    told = item if first is item["subject"] else served.ask(f"jobs/{first['namespace']}/{first['name']}")
+    return {**told, "alike": rest}
+
+
+__all__ = ["evictions", "jobs_named", "named", "node_named", "queue_named", "waiting"]

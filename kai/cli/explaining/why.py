@@ -101,7 +101,8 @@ def answer(source: Source, result: "Result", asked: Asked) -> tuple[View, bool]:
     if asked.evicted:
         return evictions_of(source, result, asked)
     if asked.everything:
-        shown = [job for job in seen.jobs if _is_asked(source, result, job.namespace)]
+        case = source.case_of(result)
+        shown = [line.job for line in result.lines if source.shows(case, line.job.namespace, line.labels)]
         found = WaitingAnswer.of(outcome, seen, shown, asked)
         return found, not found.folds
     subject = find_subject(asked.name, source, result)
@@ -144,14 +145,18 @@ def served_answer(source: Source, served: "Served", asked: Asked) -> tuple[View,
 
     Raises: UnreachableError for a question that it does not answer; InputError for an unknown job.
     """
-    from kai.cli.explaining.served import jobs_named, queue_named, waiting
+    from kai.cli.explaining.served import evictions, jobs_named, named, node_named, queue_named, waiting
 
     kind, name = split_subject(asked.name)
-    if asked.evicted or kind == "node" or source.selector.requirements:
-        raise UnreachableError("the service explains jobs and queues, and nothing else", is_forbidden=True)
+    if asked.evicted:
+        return evictions(source, served, asked)
     if asked.everything:
-        return waiting(served, asked)
-    return queue_named(served, name) if kind == "queue" else jobs_named(source, served, name, asked)
+        return waiting(source, served, asked)
+    if kind == "queue":
+        return queue_named(served, name)
+    if kind == "node":
+        return node_named(served, name)
+    return (jobs_named if kind else named)(source, served, name, asked)
 
 
 def _folds(jobs: "Sequence[OwnJob]") -> "tuple[Fold, ...]":
@@ -163,10 +168,6 @@ def _folds(jobs: "Sequence[OwnJob]") -> "tuple[Fold, ...]":
         if each.explanation is not None:
             groups.setdefault((each.explanation.reason.code, each.line.job.queue), []).append(each.explanation)
     return tuple(Fold(explanation=first, alike=tuple(one.job for one in rest)) for first, *rest in groups.values())
-
-
-def _is_asked(source: Source, result: "Result", namespace: str) -> bool:
-    return source.namespace_of(source.case_of(result)) in {"", namespace}
 
 
 def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:

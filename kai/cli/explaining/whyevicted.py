@@ -1,6 +1,6 @@
 """Who was evicted and who has to go now, for whom, and what allows it: the answers of ``kai why --evicted``."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -9,7 +9,7 @@ from kai.cli.console import Console
 from kai.cli.explaining.explanations import evicted
 from kai.cli.explaining.subjects import NoSubjectError, find_subject, split_subject
 from kai.cli.tables import columns, wrapped
-from kai.documents.explanations import eviction
+from kai.documents.explanations import eviction, past_eviction
 from kai.errors import UnreachableError
 from kai.wording import counted
 
@@ -58,7 +58,8 @@ class EvictionAnswer:
     evictions: "tuple[Eviction, ...]" = ()
     """Those of the present cycle."""
     unused: tuple[str, ...] = ()
-    seen: "Overview | None" = None
+    titles: "Mapping[str, str] | None" = None
+    """What the jobs of present evictions are called, by ``namespace/name``; None where there is no present cycle."""
     record: Record = attrs.field(factory=Record)
     detail: bool = False
     kind: str = "EvictionList"
@@ -68,7 +69,7 @@ class EvictionAnswer:
         return {
             "items": [eviction(each) for each in self.evictions],
             "unusedEvictions": list(self.unused),
-            "past": [_past(each) for each in self.record.evictions],
+            "past": [past_eviction(each) for each in self.record.evictions],
             "lookedAt": list(self.record.looked_at),
         }
 
@@ -82,8 +83,8 @@ class EvictionAnswer:
         parts = []
         if self.record.evictions:
             parts.append("\n".join(self._before(console)))
-        if self.seen is not None:
-            parts += evicted(self.evictions, self.unused, self.seen, console)
+        if self.titles is not None:
+            parts += evicted(self.evictions, self.unused, self.titles, console)
         if not parts:
             past = " and no eviction is on record" if self.record.looked_at else ""
             parts.append(f"no pod has to go{past}")
@@ -123,22 +124,6 @@ class EvictionAnswer:
         return f"{each.gainer}{queue}" if each.gainer else "-"
 
 
-def _past(each: "PastEviction") -> dict[str, Any]:
-    return {
-        "time": each.time or None,
-        "pod": each.pod or None,
-        "job": each.job,
-        "queue": each.queue or None,
-        "gpus": each.gpus,
-        "cause": each.cause,
-        "beneficiary": each.gainer or None,
-        "beneficiaryQueue": each.gainer_queue or None,
-        "rule": each.rule,
-        "because": each.because or None,
-        "source": each.source,
-    }
-
-
 # ------------------------------------------------------------------------------------------------------------- looking
 
 
@@ -169,7 +154,7 @@ def evictions_of(source: "Source", result: "Result", asked: "Asked") -> tuple[Ev
     answer = EvictionAnswer(
         evictions=chosen,
         unused=tuple(found.unused()) if chosen else (),
-        seen=seen,
+        titles=seen.titles,
         record=record,
         detail=asked.detail,
     )

@@ -92,7 +92,7 @@ class JobAnswer:
         parts = [block(fold, console, detail=self.detail) for fold in self.folds]
         parts += ["\n".join(self._lines(line, console)) for line in self.settled]
         if self.seen is not None:
-            parts += evicted(self.evictions, (), self.seen, console)
+            parts += evicted(self.evictions, (), self.seen.titles, console)
         return "\n\n".join([*parts, *assumed(self.assumptions)])
 
     def _lines(self, line: "JobLine", console: Console) -> Iterator[str]:

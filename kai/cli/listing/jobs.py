@@ -17,7 +17,7 @@ from kai.cli.sources import Source, source_options
 from kai.cli.tables import Column, cut_text, table
 from kai.cli.views import ServedView, View, show
 from kai.documents.spans import span
-from kai.errors import InputError, UnreachableError
+from kai.errors import InputError
 from kai.wording import counted
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class JobView:
         """Return every job: replicas are not folded, their owner says what belongs together."""
         from kai.documents.jobs import job_values
 
-        return {"items": [job_values(line) for line in self.lines]}
+        return {"items": [job_values(line, with_pods=self.wanted.pods) for line in self.lines]}
 
     def names(self) -> list[str]:
         """Return the pod groups."""
@@ -196,15 +196,15 @@ def own_view(source: Source, own: "OwnJobs", wanted: Wanted) -> JobView:
 def served_jobs(source: Source, served: "Served", wanted: Wanted) -> View:
     """Return the jobs that are asked for, of those that the service shows.
 
-    Raises: UnreachableError where it does not answer, or not this: labels and single pods it does not tell.
+    Raises: UnreachableError where it does not answer.
     """
     from kai.api import times
     from kai.documents.reading import job_lines, read
 
-    if wanted.pods or source.selector.requirements:
-        raise UnreachableError("the service tells neither labels nor single pods", is_forbidden=True)
-    document = served.ask("jobs", namespace=served.namespace, queue=wanted.queue)
-    lines = tuple(line for line in read(document, "JobList", job_lines) if _is_in(wanted, line))
+    pods = "true" if wanted.pods else ""
+    document = served.ask("jobs", namespace=served.namespace, queue=wanted.queue, pods=pods)
+    told = read(document, "JobList", job_lines)
+    lines = tuple(line for line in told if _is_in(wanted, line) and source.selector.matches(line.labels))
     keys = {line.job.key for line in lines}
     items = [item for item in document["items"] if f"{item['namespace']}/{item['name']}" in keys]
     now = times.instant(document["generatedAt"])

@@ -12,7 +12,7 @@ from kai.cli.listing.shares import CPU, GPU, MEMORY, RESOURCES, UNITS, absent_qu
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import wrapped
 from kai.cli.views import ServedView, View, show
-from kai.errors import InputError, UnreachableError
+from kai.errors import InputError
 
 if TYPE_CHECKING:
     from kai.cli.serving import Served
@@ -53,7 +53,8 @@ class QueueView:
         if outcome is None or seen is None:
             return {"items": [], "leftOut": []}
         unit = UNITS[GPU][0] if seen.totals[GPU] else 1.0  # CPU is told in millicores
-        items = queue_items(self.lines, outcome.last.snapshot.queues, steps_of(outcome, seen), unit)
+        labels = {each.metadata.name: each.metadata.labels for each in outcome.case.objects.queues}
+        items = queue_items(self.lines, outcome.last.snapshot.queues, steps_of(outcome, seen), unit, labels)
         absent = left_out(outcome) if self.is_whole else ()
         told = [{"name": name, "code": words.code, "text": words.text} for name, words in absent]
         return {"items": items, "leftOut": told}
@@ -132,15 +133,15 @@ class ServedQueues:
 def served_queues(source: Source, served: "Served", queue: str, resource: int | None, *, flat: bool) -> View:
     """Return the queues that the service shows to this user.
 
-    Raises: UnreachableError where it does not answer, or not this: labels it does not tell.
+    Raises: UnreachableError where it does not answer.
     """
     from kai.documents.reading import queue_lines, read
 
-    if source.selector.requirements:
-        raise UnreachableError("the service tells no labels of queues", is_forbidden=True)
     document = served.ask("queues", queue=queue)
-    lines = read(document, "QueueList", queue_lines)
-    return ServedView(shown=ServedQueues(lines=lines, resource=resource, flat=flat), document=document)
+    items = [item for item in document["items"] if source.selector.matches(item.get("labels") or {})]
+    chosen = {**document, "items": items}
+    lines = read(chosen, "QueueList", queue_lines)
+    return ServedView(shown=ServedQueues(lines=lines, resource=resource, flat=flat), document=chosen)
 
 
 def queue_view(source: Source, result: "Result", queue: str, resource: int | None, *, flat: bool) -> QueueView:

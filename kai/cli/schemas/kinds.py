@@ -46,6 +46,16 @@ class OrderKey:
 
 
 @attrs.frozen(kw_only=True)
+class PodItem:
+    """One pod of a job."""
+
+    name: str
+    state: str
+    node: str | None
+    gpus: float
+
+
+@attrs.frozen(kw_only=True)
 class JobItem:
     """One job."""
 
@@ -68,6 +78,10 @@ class JobItem:
     order_keys: tuple[OrderKey, ...]
     reason: ReasonOfJob | None
     ends_in_seconds: float | None
+    labels: Mapping[str, str] = attrs.field(factory=dict)
+    """Of the pod group."""
+    pod_list: tuple[PodItem, ...] = ()
+    """With ``--pods``."""
 
 
 @attrs.frozen(kw_only=True)

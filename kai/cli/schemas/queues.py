@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from kai.cli.schemas.document import Document
@@ -38,6 +40,7 @@ class QueueItem:
     memory_bytes: ShareOfQueue
     fair_share_steps: tuple[StepItem, ...] = ()
     """How the share came about, of GPUs, or of CPU where there are none."""
+    labels: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)

@@ -27,10 +27,10 @@ contexts: [{name: prod, context: {cluster: prod, user: jane, namespace: amber}}]
 
 
 @contextmanager
-def service(rights=None):
+def service(rights=None, last=None):
     """Serve a dashboard from a thread; yield its URL."""
     feed = Feed()
-    feed.show(moment())
+    feed.show(moment() if last is None else last)
     access = LocalAccess() if rights is None else TokenAccess(rights)
     board = Dashboard(desk=Desk(feed, SystemClock()), access=access)
     with start_blocking_portal() as portal:
@@ -48,6 +48,12 @@ def everything():
 @pytest.fixture(scope="module")
 def ours():
     with service(Rights(tenant={f"podgroups/{OURS}"})) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    with service(last=moment(labels={"walrus-waits": {"app": "web"}, "team-zebra": {"team": "zebra"}})) as url:
         yield url
 
 
@@ -93,7 +99,15 @@ def test_documents_are_those_of_the_service(shown, ours):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["jobs", "-A"], ["why", "ours-waits", "--detail"], ["why", "--all", "-A"], ["jobs", "-o", "wide"]]
+    "arguments",
+    [
+        ["jobs", "-A"],
+        ["jobs", "--pods"],
+        ["why", "ours-waits", "--detail"],
+        ["why", "--all", "-A"],
+        ["why", "--evicted", "-A"],
+        ["jobs", "-o", "wide"],
+    ],
 )
 def test_no_table_names_another_tenant(shown, ours, arguments):
     said = shown(ours, *arguments)
@@ -113,3 +127,29 @@ def test_a_job_that_may_not_be_listed_is_unknown(shown, ours):
 
 def test_a_service_that_is_away_leaves_with_3(shown):
     assert shown("http://127.0.0.1:9", "jobs", code=3).err.startswith("error: http://127.0.0.1:9: ")
+
+
+def firsts(said):
+    return [line.split()[0] for line in said.out.splitlines()]
+
+
+def test_pods_nodes_and_evictions_are_asked_for_as_well(shown, everything):
+    pods = shown(everything, "jobs", "--pods", "--queue", "team-amber")
+    assert firsts(pods) == ["POD", "ours-runs-0", "ours-waits-0", "ours-waits-1"]
+    assert shown(everything, "why", "node/basalt-2").out.startswith("basalt-2 is full: of 4 GPUs")
+    assert shown(everything, "why", "basalt-2").out.startswith("basalt-2 is full: of 4 GPUs")
+    assert shown(everything, "why", "team-amber").out.startswith("team-amber is entitled to 4 GPUs")
+    assert shown(everything, "why", "ours-waits-1").out.startswith("ours-waits ")
+    assert shown(everything, "why", "--evicted", "-A").out.strip() == "no pod has to go and no eviction is on record"
+    document = json.loads(shown(everything, "why", "ours-runs", "--evicted", "-o", "json").out)
+    assert (document["kind"], document["past"], document["lookedAt"]) == ("EvictionList", [], ["service"])
+    assert shown(everything, "why", "nothing-like-it", code=4).err.startswith("error: found no job nothing-like-it")
+
+
+def test_labels_are_asked_for_as_well(shown, labelled):
+    assert firsts(shown(labelled, "jobs", "-A", "-l", "app=web")) == ["JOB", "walrus-waits"]
+    assert firsts(shown(labelled, "queues", "-l", "team=zebra"))[1] == "team-zebra"
+    assert shown(labelled, "why", "--all", "-A", "-l", "app=web").out.startswith("1 job waits")
+    assert shown(labelled, "why", "--all", "-A", "-l", "app=none").out.startswith("no job waits")
+    assert shown(labelled, "why", "walrus-waits", "-A", "-l", "app=none", code=4).err.startswith("error: found no job")
+    assert "no eviction" in shown(labelled, "why", "--evicted", "-A", "-l", "app=web").out

@@ -9,11 +9,11 @@ import pytest
 from kai.cluster.reviews import Identity, ReviewError
 from kai.dashboard.access import LocalAccess, TokenAccess
 from kai.dashboard.desk import Desk
-from kai.dashboard.feed import Feed
+from kai.dashboard.feed import Feed, Happening
 from kai.dashboard.server import Dashboard
 from kai.telemetry.connections import Request, Response
 from tests.doubles.cluster import VirtualClock
-from tests.doubles.two_tenants import NODES, OURS, SECRETS, moment
+from tests.doubles.two_tenants import NODES, OURS, SECRETS, THEIRS, moment
 
 ALL = {"podgroups", "queues", "nodes"}
 LAST = moment()
@@ -76,6 +76,12 @@ def test_this_machine_reads_everything_as_the_commands_print_it():
     assert read(board, "/api/v1/queues/team-amber")["kind"] == "QueueExplanation"
     assert read(board, "/api/v1/waiting")["kind"] == "ExplanationList"
     assert read(board, "/api/v1/cycles")["kind"] == "CycleList"
+    assert read(board, "/api/v1/evictions")["kind"] == "EvictionList"
+    node = read(board, "/api/v1/nodes/basalt-1")
+    assert node["kind"] == "NodeExplanation"
+    assert {user["job"] for user in node["users"]} == {f"{OURS}/ours-runs", f"{THEIRS}/quokka"}
+    pods = {item["name"]: item["podList"] for item in read(board, "/api/v1/jobs?pods=true")["items"]}
+    assert [pod["name"] for pod in pods["ours-waits"]] == ["ours-waits-0", "ours-waits-1"]
 
 
 def test_a_page_of_a_stranger_reads_nothing_under_its_own_name():
@@ -124,7 +130,9 @@ PATHS = (
     "/api/v1/queues",
     "/api/v1/queues/team-amber",
     "/api/v1/nodes",
+    "/api/v1/nodes/basalt-1",
     "/api/v1/waiting",
+    "/api/v1/evictions",
     "/api/v1/cycles",
 )
 
@@ -162,6 +170,38 @@ def test_foreign_jobs_on_nodes_are_of_another_queue():
     assert {user["job"] for user in users if user["namespace"] == OURS} == {"ours-runs"}
 
 
+def test_a_node_shows_own_jobs_and_how_much_others_have():
+    board = dashboard(Rights(tenant={f"podgroups/{OURS}", "nodes"}))
+    node = read(board, "/api/v1/nodes/basalt-1", "tenant")
+    assert [(user["job"], user["queue"], user["gpus"]) for user in node["users"]] == [
+        (f"{OURS}/ours-runs", "team-amber", 2.0),
+        ("another namespace/another job", "another queue", 2.0),
+    ]
+    assert [job for each in node["keptAway"] for job in each["jobs"]] == ["ours-waits"]
+
+
+def evicted(number, namespace, job, gainer=""):
+    home = OURS if gainer.startswith("ours") else THEIRS if gainer else ""
+    queue = "team-amber" if namespace == OURS else "team-zebra"
+    facts = {"number": number, "time": 1_700_000_000.0 + number, "kind": "evicted", "queue": queue}
+    gains = {"cause": "reclaim", "for_namespace": home, "for_job": gainer}
+    return Happening(namespace=namespace, job=job, pods=2, gpus=4.0, nodes=NODES, **facts, **gains)
+
+
+def test_evictions_of_cycles_before_are_told_to_those_who_lost_or_gained():
+    told = [evicted(0, OURS, "ours-runs", "walrus"), evicted(0, THEIRS, "quokka", "ours-waits")]
+    others = [evicted(0, THEIRS, "quokka", "walrus")]
+    for token, rights, count in (("", None, 6), ("tenant", Rights(tenant={f"podgroups/{OURS}"}), 4)):
+        board = dashboard(rights)
+        board.desk.feed.happenings.extend(told + others)
+        document = read(board, "/api/v1/evictions", token)
+        assert len(document["past"]) == count
+        assert {each["gpus"] for each in document["past"]} == {2.0}
+        text = json.dumps(document)
+        assert [secret for secret in SECRETS if secret in text] == ([] if token else list(SECRETS))
+        assert document["lookedAt"] == ["service"]
+
+
 def test_only_the_queues_are_shown_that_may_be_read():
     board = dashboard(Rights(tenant={f"podgroups/{OURS}", "queues/team-amber"}, reader={"queues"}))
     assert [item["name"] for item in read(board, "/api/v1/queues", "tenant")["items"]] == ["team-amber"]
@@ -195,6 +235,9 @@ def test_before_the_first_cycle_and_while_another_leads_a_reader_is_told_to_wait
         ("/api/v1/jobs/only", 404),
         ("/api/v1/jobs/a/b/c", 404),
         ("/api/v1/nodes/n1", 404),
+        ("/api/v1/nodes/basalt-1/gpus", 404),
+        ("/api/v1/evictions/x", 404),
+        ("/api/v1/evictions?pod=x", 400),
         ("/api/v1/jobs?sort=x", 400),
         (f"/api/v1/jobs/{OURS}/nobody", 404),
         ("/api/v1/queues/none", 404),

@@ -139,3 +139,8 @@ def test_names_are_those_of_kubectl(asked):
 @pytest.mark.parametrize("arguments", [(), ("--all", "x"), ("--all", "--evicted")])
 def test_a_question_without_a_subject_is_refused(asked, arguments):
     asked(*arguments, code=2)
+
+
+def test_all_jobs_with_a_label_are_those_that_have_it(capsys):
+    assert run(["why", "--all", "--from", "examples/lab", "-l", "no-such-label=x", "--no-verify"]) == 0
+    assert capsys.readouterr().out.startswith("no job waits")
