@@ -1,5 +1,6 @@
 """What every test gets: hypothesis profiles, one async backend, and an alarm for calls that block the event loop."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -22,6 +23,16 @@ os.environ.pop("COLUMNS", None)
 # Small clusters are decided plainly (`kai.kernels.pace`), and all tests have small ones: what is to be tested is what
 # large ones are decided with. The session `nojit` tests the plain form.
 run_compiled()
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage pass over what imports and the collected tests made, and run less often.
+
+    That is there to stay. Searching it again and again costs an eighth of the processor that the suite needs.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.fixture(scope="session")
