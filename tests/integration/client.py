@@ -191,9 +191,19 @@ class Api:
         answer = self.request("GET", self.collection(api_version, kind, namespace), **query)
         return [{"apiVersion": api_version, "kind": kind, **item} for item in answer["items"]]
 
-    def watch(self, api_version: str, kind: str, *, seconds: int = 10) -> Iterator[Manifest]:
-        """Yield what happens to the objects of a kind in all namespaces, those that are there first, for a while."""
-        where = f"{self.collection(api_version, kind)}?{urlencode({'watch': 1, 'timeoutSeconds': seconds})}"
+    def listed(self, api_version: str, kind: str) -> "tuple[list[Manifest], str]":
+        """Return the objects of a kind in all namespaces like `list`, and the version from which on to watch them."""
+        answer = self.request("GET", self.collection(api_version, kind))
+        items = [{"apiVersion": api_version, "kind": kind, **item} for item in answer["items"]]
+        return items, str(answer["metadata"]["resourceVersion"])
+
+    def watch(self, api_version: str, kind: str, *, seconds: int = 10, **query: str | int) -> Iterator[Manifest]:
+        """Yield what happens to the objects of a kind in all namespaces, for a while.
+
+        Those that are there come first, unless the query names the version from which on to watch.
+        """
+        asked = urlencode({"watch": 1, "timeoutSeconds": seconds, **query})
+        where = f"{self.collection(api_version, kind)}?{asked}"
         with closing(self._connected()) as connection:
             connection.request("GET", where, headers={"Authorization": f"Bearer {self.token}", "Accept": JSON})
             response = connection.getresponse()
@@ -221,10 +231,12 @@ class Api:
         replaced: Manifest = self.request("PUT", self.path(manifest, subresource), manifest)
         return replaced
 
-    def delete(self, manifest: Manifest, **query: str | int) -> None:
-        """Delete an object that may be gone already."""
+    def delete(self, manifest: Manifest, *, uid: str = "", **options: str | int) -> None:
+        """Delete an object that may be gone already; one of its name with another ``uid`` is refused."""
+        only = {"preconditions": {"uid": uid}} if uid else {}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **only, **options}
         try:
-            self.request("DELETE", self.path(manifest), **query)
+            self.request("DELETE", self.path(manifest), body)
         except Refused as refusal:
             if refusal.code != http.client.NOT_FOUND:
                 raise

@@ -109,6 +109,9 @@ class ControlPlane:
     etcd_url: str
     front: str = ""
     """Where kai connects to, if not to the API server itself."""
+    _audit: list[dict[str, Any]] = attrs.field(factory=list, init=False, repr=False)
+    _read: int = attrs.field(default=0, init=False, repr=False)
+    """How many bytes of the audit log are in ``_audit``: it is read before and after each test, and only grows."""
 
     @classmethod
     def start(cls, programs: Programs, folder: Path, *, flags: tuple[str, ...] = ()) -> Self:
@@ -219,10 +222,13 @@ class ControlPlane:
     def audited(self, user: str = "") -> list[dict[str, Any]]:
         """Return what the audit log says, of everybody but the administrator or of one user."""
         log = self.folder / "audit.log"
-        # What follows the last end of a line is being written.
-        whole = log.read_text().rpartition("\n")[0] if log.exists() else ""
-        events = [json.loads(line) for line in whole.splitlines()]
-        return [event for event in events if not user or event["user"].get("username") == user]
+        if log.exists():
+            with log.open("rb") as file:
+                file.seek(self._read)
+                whole = file.read().rpartition(b"\n")[0]  # what follows the last end of a line is being written
+            self._audit += map(json.loads, whole.splitlines())
+            self._read += len(whole) + bool(whole)
+        return [event for event in self._audit if not user or event["user"].get("username") == user]
 
     # --- Objects -------------------------------------------------------------------------------------------------
 

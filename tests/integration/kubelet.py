@@ -18,72 +18,120 @@ from tests.integration.client import STRATEGIC, Api, Manifest, Refused
 RESERVED = "kai-resource-reservation"
 DEVICE = "run.ai/reserve_for_gpu_index"
 GPU = "nvidia.com/gpu"
+# The API server is being restarted, or what a pod needs is not there yet.
+_NOT_NOW = (Refused, HTTPException, OSError)
 
 
 @attrs.define
 class Kubelet:
-    """Looks at all pods when one has changed, in a thread of its own, and now and then anyway.
+    """Follows all pods by a watch, in one thread, and acts on those that changed, in another.
 
-    A second thread watches pods. Looking often instead would cost the machine more than the tests themselves.
+    Nothing is asked while nothing happens: lists of all pods would cost the machine more than the tests themselves.
     """
 
     admin: Api
     reservation: Api
     """The account of reservation pods."""
     pause: float = 0.25
+    """After how many seconds it tries again what it could not do."""
     devices: dict[str, str] = attrs.field(factory=dict)
     """Which GPU each reservation pod has, by UID."""
     claimed: dict[str, list[Manifest]] = attrs.field(factory=dict)
     """The resource claims of each pod that has any, by UID."""
     is_paused: bool = False
     """While true, nothing happens to any pod."""
+    _known: set[str] = attrs.field(factory=set)
+    """The UIDs of all pods that are there; the watch's alone."""
+    _due: dict[str, Manifest | None] = attrs.field(factory=dict)
+    """What changed since it was acted on: pods by UID, None for one that is gone."""
+    _lock: threading.Lock = attrs.field(factory=threading.Lock)
     _stop: threading.Event = attrs.field(factory=threading.Event)
     _changed: threading.Event = attrs.field(factory=threading.Event)
-    _thread: threading.Thread | None = None
+    _threads: list[threading.Thread] = attrs.field(factory=list)
 
     def start(self) -> None:
         """Begin."""
-        self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
-        self._thread.start()
-        threading.Thread(target=self._watch, name="kubelet's watch", daemon=True).start()
+        self._threads = [
+            threading.Thread(target=self._run, name="kubelet", daemon=True),
+            threading.Thread(target=self._watch, name="kubelet's watch", daemon=True),
+        ]
+        for each in self._threads:
+            each.start()
 
     def stop(self) -> None:
-        """End, and wait for it."""
+        """End, and wait for what is being done."""
         self._stop.set()
         self._changed.set()
-        if self._thread is not None:
-            self._thread.join(timeout=10)
+        if self._threads:
+            self._threads[0].join(timeout=10)
+
+    # --- What there is -------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Follow the pods; a watch that ends is begun anew with a list."""
+        while not self._stop.wait(0.05):
+            with suppress(*_NOT_NOW):
+                pods, version = self.admin.listed("v1", "Pod")
+                there = {pod["metadata"]["uid"]: pod for pod in pods}
+                gone = dict.fromkeys(self._known - there.keys())
+                self._known = set(there)
+                self._put({**gone, **there})
+                with closing(self.admin.watch("v1", "Pod", seconds=300, resourceVersion=version)) as changes:
+                    for change in changes:
+                        if self._stop.is_set() or change["type"] == "ERROR":
+                            break
+                        self._follow(change)
+
+    def _follow(self, change: Manifest) -> None:
+        pod = change["object"]
+        uid = pod["metadata"]["uid"]
+        if change["type"] == "DELETED":
+            self._known.discard(uid)
+            self._put({uid: None})
+        else:
+            self._known.add(uid)
+            self._put({uid: pod})
+
+    def _put(self, changes: dict[str, Manifest | None]) -> None:
+        with self._lock:
+            self._due |= changes
+        self._changed.set()
+
+    # --- What is done about it -----------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            self._changed.wait(self.pause)
+        wait: float | None = None
+        while True:
+            self._changed.wait(wait)
+            if self._stop.is_set():
+                return
             if self.is_paused:
                 self._stop.wait(self.pause)
                 continue
             self._changed.clear()
-            try:
-                pods = self.admin.list("v1", "Pod")
-            except (Refused, HTTPException, OSError):  # the API server is being restarted
-                continue
-            there = {pod["metadata"]["uid"] for pod in pods}
-            self.devices = {uid: device for uid, device in self.devices.items() if uid in there}
-            for uid in self.claimed.keys() - there:
-                for claim in self.claimed.pop(uid):
-                    with suppress(Refused, HTTPException, OSError):
-                        self._free(claim, uid)
-            for pod in pods:
-                # Gone, or changed, or nobody answers: seen again in a moment.
-                with suppress(Refused, HTTPException, OSError):
-                    self._see(pod)
+            with self._lock:
+                due, self._due = self._due, {}
+            failed = {uid: pod for uid, pod in due.items() if not self._is_done(uid, pod)}
+            with self._lock:
+                self._due = failed | self._due  # what changed meanwhile is newer
+            wait = self.pause if failed else None
 
-    def _watch(self) -> None:
-        """Say when a pod has changed, which one does not matter; a watch that ends is begun anew."""
-        while not self._stop.wait(0.05):
-            with suppress(Refused, HTTPException, OSError), closing(self.admin.watch("v1", "Pod")) as changes:
-                for _ in changes:
-                    self._changed.set()
-                    if self._stop.is_set():
-                        return
+    def _is_done(self, uid: str, pod: Manifest | None) -> bool:
+        """Act on one pod, and return whether that worked; if not, it is tried again in a moment."""
+        try:
+            if pod is None:
+                self._forget(uid)
+            else:
+                self._see(pod)
+        except _NOT_NOW:
+            return uid not in self._known
+        return True
+
+    def _forget(self, uid: str) -> None:
+        self.devices.pop(uid, None)
+        for claim in self.claimed.pop(uid, ()):
+            with suppress(*_NOT_NOW):
+                self._free(claim, uid)
 
     def _see(self, pod: Manifest) -> None:
         metadata, node = pod["metadata"], pod["spec"].get("nodeName")
@@ -93,12 +141,9 @@ class Kubelet:
         if not node:
             return
         if metadata.get("deletionTimestamp"):
-            self.devices.pop(metadata["uid"], None)
             # A kubelet says that a pod is over before it lets the object go; its claims are free from then on.
-            for claim in self.claimed.pop(metadata["uid"], ()):
-                with suppress(Refused, HTTPException, OSError):
-                    self._free(claim, metadata["uid"])
-            self.admin.delete(pod, gracePeriodSeconds=0)
+            self._forget(metadata["uid"])
+            self.admin.delete(pod, uid=metadata["uid"], gracePeriodSeconds=0)
         elif pod["status"].get("phase") == "Pending":
             if metadata["namespace"] == RESERVED and not self._give_device(pod, node):
                 self._set_status(pod, {"phase": "Failed", "reason": "UnexpectedAdmissionError"})
@@ -119,14 +164,16 @@ class Kubelet:
             self.admin.patch(found, {"status": status}, subresource="status")
 
     def _give_device(self, pod: Manifest, node: str) -> bool:
-        there = self.admin.get({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
-        count = int(there["status"]["allocatable"].get(GPU, "0"))
-        there_are = (f"GPU-{node}-{index}" for index in range(count))
-        free = [device for device in there_are if device not in self.devices.values()]
-        if not free:
-            return False
-        self.devices[pod["metadata"]["uid"]] = free[0]
-        self.reservation.patch(pod, {"metadata": {"annotations": {DEVICE: free[0]}}})
+        uid = pod["metadata"]["uid"]
+        if uid not in self.devices:  # what was seen of the pod may be older than what was done for it
+            there = self.admin.get({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
+            count = int(there["status"]["allocatable"].get(GPU, "0"))
+            there_are = (f"GPU-{node}-{index}" for index in range(count))
+            free = [device for device in there_are if device not in self.devices.values()]
+            if not free:
+                return False
+            self.devices[uid] = free[0]
+        self.reservation.patch(pod, {"metadata": {"annotations": {DEVICE: self.devices[uid]}}})
         return True
 
     def _set_status(self, pod: Manifest, status: dict[str, Any]) -> None:
