@@ -1,4 +1,4 @@
-"""kai as programs: ``kai run`` in processes of their own, as the shipped Deployments start it."""
+"""kai as programs: ``kai run`` in processes of their own, with the command lines of the shipped Deployments."""
 
 import json
 import sys
@@ -11,6 +11,7 @@ import attrs
 
 from tests.integration.client import Api, until
 from tests.integration.controlplane import HOST, ControlPlane, Daemon, free_ports
+from tests.integration.forking import Forked
 from tests.integration.installation import container_argument
 
 NAMESPACE = "kai-scheduler"
@@ -50,8 +51,12 @@ def start(
     *roles: str,
     flags: tuple[str, ...] = (),
     environment: Mapping[str, str] | None = None,
+    afresh: bool = True,
 ) -> Program:
-    """Start roles (all that run together by default) in one process that connects as a user; do not wait for it."""
+    """Start roles (all that run together by default) in one process that connects as a user; do not wait for it.
+
+    Unless it begins ``afresh``, it is forked from a process that has everything imported.
+    """
     metrics, probes, plugins = free_ports(3)
     arguments = [f"--kubeconfig={plane.kubeconfig(api, name)}", "--v=4", f"--health-probe-bind-address={HOST}:{probes}"]
     listen = {"scheduler": "listen-address", "queue-controller": "metrics-listen-address"}
@@ -67,20 +72,14 @@ def start(
         arguments.append("--resource-reservation-pod-image=reserve:1")
     if not roles or "node-scale-adjuster" in roles:
         arguments.append("--scaling-pod-image=scale:1")
-    # Bytecode is kept even where this process was told to keep none: hundreds of programs begin with the same modules.
-    variables = {"PYTHONDONTWRITEBYTECODE": "", **(environment or {})}
-    command = (
-        "env",
-        *(f"{key}={value}" for key, value in variables.items()),
-        sys.executable,
-        "-m",
-        "kai",
-        "run",
-        *roles,
-        *arguments,
-        *flags,
-    )
-    daemon = Daemon(command, folder / f"{name}.log")
+    log, command = folder / f"{name}.log", ("run", *roles, *arguments, *flags)
+    if afresh:
+        # Bytecode is kept even where this process was told to keep none: many programs begin with the same modules.
+        variables = {"PYTHONDONTWRITEBYTECODE": "", **(environment or {})}
+        set_them = ("env", *(f"{key}={value}" for key, value in variables.items()))
+        daemon = Daemon((*set_them, sys.executable, "-m", "kai", *command), log)
+    else:
+        daemon = Forked(command, log, environment=dict(environment or {}))
     daemon.start()
     return Program(daemon, metrics, probes, plugins, roles)
 

@@ -9,7 +9,8 @@ from tests.integration.chaos.rig import Plan, rigged
 
 
 def test_kills_and_freezes_give_nothing_twice_and_leave_nothing_behind(bare_control_plane, tmp_path):
-    plan = Plan(restarts=4, standbys=2, freezes=3, seed=7, lease=(4.0, 3.0, 0.5), settle_every=3)
+    lease = (4.0, 3.0, 0.5)
+    plan = Plan(restarts=4, standbys=2, freezes=3, seed=7, lease=lease, settle_every=3, is_patient=False)
     with rigged(bare_control_plane, tmp_path, plan) as rig:
         rig.run()
         report = rig.report

@@ -19,6 +19,8 @@ from tests.integration.stage import BIND_REQUEST, POD_GROUP, Stage
 
 _KINDS = ("lone", "lone", "gang", "gang", "half", "half", "claim")
 _GPUS = {"lone": 1.0, "gang": 4.0, "half": 0.5, "claim": 2.0}
+_COLLECTED_EVERY = 4
+"""In every which turn what nothing owns any more is looked for, for which everything has to be listed."""
 _OWNED = ((BIND_REQUEST, "BindRequest"), (POD_GROUP, "PodGroup"), ("v1", "ConfigMap"))
 
 
@@ -119,11 +121,15 @@ class Load:
     # --- The thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._stop.wait(0.5):
+        for turn in itertools.count():
+            if self._stop.wait(0.5):
+                return
             try:
                 with self._lock:
-                    self._replace()
-                    self._collect()
+                    pods = self.stage.api.list("v1", "Pod", self.stage.space)
+                    if turn % _COLLECTED_EVERY == 0:
+                        self._collect(pods)
+                    self._replace(pods)
                     if not self.is_paused:
                         self._turn_over()
             except (Refused, HTTPException, OSError) as error:
@@ -134,9 +140,9 @@ class Load:
             self.submit(self.random.choice(_KINDS))
         self.shrink(self.most)
 
-    def _replace(self) -> None:
-        """Create anew what was taken away, as the owner of the pods does."""
-        there = {pod["metadata"]["name"] for pod in self.stage.pods()}
+    def _replace(self, pods: list[Manifest]) -> None:
+        """Create anew what was taken away of the ``pods`` that were there, as the owner of the pods does."""
+        there = {pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
         for each in self.jobs.values():
             for lost in sorted(each.pods - there):
                 each.pods.remove(lost)
@@ -146,9 +152,11 @@ class Load:
                 each.pods.add(made["metadata"]["name"])
                 self.submitted += 1
 
-    def _collect(self) -> None:
-        """Delete what belongs to pods that are gone, and groups of jobs that are."""
-        pods = self.stage.api.list("v1", "Pod", self.stage.space)
+    def _collect(self, pods: list[Manifest]) -> None:
+        """Delete what belongs to none of the ``pods`` that are there, and groups of jobs that are gone.
+
+        No pod is created meanwhile: what the rest of a turn creates is younger than the list.
+        """
         there = {pod["metadata"]["uid"] for pod in pods}
         for version, kind in _OWNED:
             for each in self.stage.api.list(version, kind, self.stage.space):

@@ -50,6 +50,8 @@ class Plan:
     fenced: bool = True
     """Whether the policy is left in place by which the API server refuses what was decided in an earlier term."""
     settle_every: int = 8
+    is_patient: bool = True
+    """Whether each life of kai begins from nothing, as one of a pod does; recoveries are measured so."""
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -251,7 +253,7 @@ def rigged(plane: ControlPlane, folder: Path, plan: Plan) -> Iterator[Rig]:
         for manifest in load(DEPLOY / "policies" / "terms.yaml"):
             plane.admin.delete(manifest)
     with staged(plane, folder) as stage:
-        stage.kubelet.pause = 0.2
+        stage.is_patient = plan.is_patient
         stage.open()
         names = [f"n{number}" for number in range(NODES)]
         for manifest in (*(node(name, gpu=GPUS) for name in names), queue("top")):
