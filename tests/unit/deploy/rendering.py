@@ -33,7 +33,13 @@ def render(folder: Path, *components: Path) -> list[Manifest]:
 def _rendered(folder: Path, so_far: list[Manifest]) -> list[Manifest]:
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
     # Configurations say where names are referred to; nothing here changes names.
-    unknown = kustomization.keys() - _HEAD - {"resources", "components", "patches", "configurations"}
+    unknown = kustomization.keys() - _HEAD - {
+        "resources",
+        "components",
+        "patches",
+        "configurations",
+        "configMapGenerator",
+    }
     assert not unknown, f"{folder}: this reader does not know {sorted(unknown)}"
     manifests = list(so_far)
     for entry in kustomization.get("resources", ()):
@@ -41,9 +47,24 @@ def _rendered(folder: Path, so_far: list[Manifest]) -> list[Manifest]:
         manifests += _rendered(path, []) if path.is_dir() else load(path)
     for entry in kustomization.get("components", ()):
         manifests = _rendered(folder / entry, manifests)
+    manifests += [_generated(folder, values) for values in kustomization.get("configMapGenerator", ())]
     for patch in kustomization.get("patches", ()):
         manifests = _patched(manifests, patch)
     return manifests
+
+
+def _generated(folder: Path, values: Manifest) -> Manifest:
+    """Return the config map of files that a generator makes; one whose name carries no hash."""
+    options = values["options"]
+    assert values.keys() == {"name", "namespace", "files", "options"}, values.keys()
+    assert options.keys() == {"disableNameSuffixHash", "labels"}, options.keys()
+    assert options["disableNameSuffixHash"] is True
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": values["name"], "namespace": values["namespace"], "labels": options["labels"]},
+        "data": {name: (folder / name).read_text() for name in values["files"]},
+    }
 
 
 def load(path: Path) -> list[Manifest]:

@@ -5,10 +5,12 @@ import re
 
 import pytest
 
-from tests.unit.deploy.rendering import DEPLOY
+from tests.unit.deploy.charting import CHART
+from tests.unit.deploy.rendering import DEPLOY, load, of_kind, render
 from tests.unit.docs.test_operations import exported
 
-DASHBOARDS = sorted((DEPLOY / "dashboards").glob("*.json"))
+MONITORING = DEPLOY / "components" / "monitoring"
+DASHBOARDS = sorted(MONITORING.glob("*.json"))
 EXPORTED = {re.sub(r"\W", "_", name): labels for name, (_, labels) in exported().items()}
 SERIES = {"_bucket": ("le",), "_sum": (), "_count": ()}
 
@@ -36,6 +38,14 @@ def labels_of(name):
 
 def test_there_are_dashboards():
     assert DASHBOARDS
+
+
+def test_the_sidecar_of_grafana_finds_every_dashboard():
+    (found,) = of_kind(render(MONITORING), "ConfigMap")
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert found["data"] == {path.name: path.read_text(encoding="utf-8") for path in DASHBOARDS}
+    (shipped,) = of_kind(load(CHART / "files" / "monitoring.yaml"), "ConfigMap")
+    assert shipped == found
 
 
 @pytest.mark.parametrize(("query", "legend"), list(queries()))

@@ -189,6 +189,7 @@ def test_json_has_every_pod_group_with_the_fields_of_the_contract(capsys, monkey
             "text": "queue vision may not use more than 40 GPUs, and this job would make it 48 GPUs",
         },
         "endsInSeconds": None,
+        "labels": {},
     }
 
 
