@@ -137,24 +137,23 @@ def racks_of(nodes: Sequence[NodeSlots], label: str, colors: Mapping[str, str], 
 
 
 def _rack(name: str, nodes: Sequence[NodeSlots], colors: Mapping[str, str], *, shows: bool) -> Rack:
-    slots = [slot for node in nodes for slot in node.slots]
+    size = sum(len(node.slots) for node in nodes)
     taken: Counter[str] = Counter()
-    for slot in slots:
-        for user in slot.users:
-            if user.state != HELD:
-                taken[user.queue] += user.share
+    for node in nodes:
+        if node.taken:
+            taken.update(node.taken)
     parts, at = [], 0.0
     for queue, amount in sorted(taken.items()):
-        width = min(WIDTH - at, WIDTH * amount / GPU_UNIT / max(1, len(slots)))
+        width = min(WIDTH - at, WIDTH * amount / GPU_UNIT / max(1, size))
         name_of, color = queue or "other pods", colors.get(queue, OTHERS)
         parts.append(Part(name=name_of, color=color, at=at, width=width, amount=amount / GPU_UNIT))
         at += width
     return Rack(
         name=name,
         nodes=len(nodes),
-        gpus=len(slots),
+        gpus=size,
         free=sum(node.free for node in nodes),
-        unhealthy=sum(slot.state == UNHEALTHY for slot in slots),
+        unhealthy=sum(node.unhealthy for node in nodes),
         parts=tuple(parts),
         rows=tuple(_row(node, colors) for node in nodes) if shows else (),
     )
@@ -189,7 +188,16 @@ def _cell(slot: Slot, colors: Mapping[str, str]) -> Cell:
 
 def rooms_of(nodes: Sequence[NodeSlots]) -> list[tuple[int, int]]:
     """Return how many pods of 8, 4, 2 and 1 whole GPUs would fit now, by GPUs alone."""
-    return [(size, sum(node.free // size for node in nodes)) for size in (8, 4, 2, 1)]
+    counts = Counter(node.free for node in nodes)
+    return [(size, sum(free // size * count for free, count in counts.items())) for size in (8, 4, 2, 1)]
+
+
+def fits_of(nodes: Sequence[NodeSlots], size: int) -> tuple[int, int, int]:
+    """Return how many pods of ``size`` whole GPUs fit by GPUs alone: now, with what is being left, on empty nodes."""
+    counts = Counter((node.free, node.left, len(node.slots) if node.ready else 0) for node in nodes)
+    now = sum(free // size * count for (free, _, _), count in counts.items())
+    later = sum((free + left) // size * count for (free, left, _), count in counts.items())
+    return now, later, sum(whole // size * count for (_, _, whole), count in counts.items())
 
 
 def label_of(nodes: Sequence[NodeSlots]) -> str:
@@ -203,4 +211,16 @@ def label_of(nodes: Sequence[NodeSlots]) -> str:
     return near[0] if near else ""
 
 
-__all__ = ["Cell", "NodeRow", "Part", "QueueBar", "Rack", "bar_of", "label_of", "racks_of", "rooms_of", "shares_of"]
+__all__ = [
+    "Cell",
+    "NodeRow",
+    "Part",
+    "QueueBar",
+    "Rack",
+    "bar_of",
+    "fits_of",
+    "label_of",
+    "racks_of",
+    "rooms_of",
+    "shares_of",
+]

@@ -21,6 +21,8 @@ from kai.documents.entitlements import entitled
 from kai.explain.codes import NEVER, stage_of
 from kai.model.axis import GPU, GPU_UNIT
 from kai.simulation.jobs import JobLine
+from kai.simulation.overview import Job
+from kai.wording import counted
 
 MOST_ROWS: Final = 500
 MOST_NODES: Final = 200
@@ -250,6 +252,7 @@ def waiting(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, 
                 "is_never": fold.explanation.reason.code in NEVER,
                 "names": members[:6],
                 "more": max(0, len(members) - 6),
+                "fits": _fits(look, members[0]),
             }
         )
     return View(
@@ -264,6 +267,17 @@ def waiting(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, 
             }
         },
     )
+
+
+def _fits(look: Look, job: Job) -> str:
+    """Return how many pods like those of a job fit, by GPUs alone, now and later; "" where they want no whole GPUs."""
+    size, rest = divmod(job.gpus, max(1, job.wanted) * GPU_UNIT)
+    if rest or size < 1 or not look.nodes:
+        return ""
+    now, later, empty = charts.fits_of(look.nodes, size)
+    freed = f", {later} when pods that are leaving have left" if later > now else ""
+    pods = f"{counted(now, 'pod')} of {counted(size, 'GPU')}"
+    return f"by GPUs alone, {pods} would fit now{freed}, {empty} on empty nodes"
 
 
 def cycles(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, str]) -> View:

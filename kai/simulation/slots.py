@@ -5,6 +5,7 @@ devices that the scheduler opened.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import attrs
 
@@ -65,10 +66,33 @@ class NodeSlots:
         """What its GPUs are called, "" where that is not known."""
         return self.labels.get(PRODUCT, "")
 
-    @property
+    # Every table and page adds these up for all nodes, so they are counted once.
+    @cached_property
     def free(self) -> int:
         """Whole GPUs that pods can have now."""
-        return sum(slot.state == FREE for slot in self.slots) if self.ready else 0
+        return [slot.state for slot in self.slots].count(FREE) if self.ready else 0
+
+    @cached_property
+    def left(self) -> int:
+        """Whole GPUs that are left by then, where pods are leaving that have them; no other job waits for these."""
+        if not self.ready:
+            return 0
+        return sum(slot.state == LEAVING and not any(user.state == HELD for user in slot.users) for slot in self.slots)
+
+    @cached_property
+    def unhealthy(self) -> int:
+        """GPUs that the node has and does not offer."""
+        return [slot.state for slot in self.slots].count(UNHEALTHY)
+
+    @cached_property
+    def taken(self) -> Mapping[str, int]:
+        """Thousandths of GPUs that pods have, by queue."""
+        found: dict[str, int] = {}
+        for slot in self.slots:
+            for user in slot.users:
+                if user.state != HELD:
+                    found[user.queue] = found.get(user.queue, 0) + user.share
+        return found
 
     @property
     def over(self) -> int:

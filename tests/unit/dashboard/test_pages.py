@@ -257,3 +257,9 @@ def test_only_so_many_streams_are_open():
     assert asked(board, "/events?page=jobs").content_type == "text/event-stream"
     board.pages.streams = 200
     assert asked(board, "/events?page=jobs").status == 503
+
+
+def test_what_waits_says_how_much_of_it_would_fit():
+    text = asked(dashboard(), "/waiting").body.decode()
+    assert "by GPUs alone, 0 pods of 4 GPUs would fit now, 2 on empty nodes" in text
+    assert "would fit" not in asked(dashboard(Rights(tenant={f"podgroups/{OURS}"})), "/waiting", "tenant").body.decode()

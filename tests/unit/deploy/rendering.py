@@ -33,13 +33,17 @@ def render(folder: Path, *components: Path) -> list[Manifest]:
 def _rendered(folder: Path, so_far: list[Manifest]) -> list[Manifest]:
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
     # Configurations say where names are referred to; nothing here changes names.
-    unknown = kustomization.keys() - _HEAD - {
-        "resources",
-        "components",
-        "patches",
-        "configurations",
-        "configMapGenerator",
-    }
+    unknown = (
+        kustomization.keys()
+        - _HEAD
+        - {
+            "resources",
+            "components",
+            "patches",
+            "configurations",
+            "configMapGenerator",
+        }
+    )
     assert not unknown, f"{folder}: this reader does not know {sorted(unknown)}"
     manifests = list(so_far)
     for entry in kustomization.get("resources", ()):
