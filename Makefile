@@ -18,6 +18,7 @@ test: $(VENV)/.ready
 
 demo: $(VENV)/.ready
 	$(BIN)/kai simulate examples/lab
+	@echo "next: $(BIN)/kai demo    the same lab over a day, live in this terminal"
 
 lint: $(VENV)/.ready
 	$(NOX) --session lint contracts types

@@ -16,6 +16,7 @@ COMMANDS = {
         "deciding.simulate:simulate",
         "Run the scheduler on manifests or a snapshot and show its decisions.",
     ),
+    "demo": ("demonstrating.demo:demo", "Watch a cluster in this process, decision by decision."),
     "would-run": ("deciding.wouldrun:would_run", "Say what would happen if a workload were applied now."),
     "lint": ("checking.lint:lint", "Check manifests, queues, configurations and scenarios."),
     "queues": ("listing.queues:queues", "Show who is entitled to what, who has it, and who wants it."),

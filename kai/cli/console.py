@@ -52,12 +52,16 @@ class Console:
 
     def write(self, text: str) -> None:
         """Write data."""
-        write_out((text.translate(_PLAIN) if self.plain else text) + "\n")
+        write_out(self.plainly(text) + "\n")
+
+    def plainly(self, text: str) -> str:
+        """Return ``text``, in ASCII if only that is wanted."""
+        return text.translate(_PLAIN) if self.plain else text
 
     def talk(self, text: str, level: int = 0) -> None:
         """Write talk, unless the user asked for silence."""
         if not self.quiet and self.verbose >= level:
-            say(text.translate(_PLAIN) if self.plain else text)
+            say(self.plainly(text))
 
     def styled(self, text: str, **style: Any) -> str:  # noqa: ANN401 - passed on to click
         """Return ``text`` in colour if colour is wanted. Colour never carries meaning alone."""

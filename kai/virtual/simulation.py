@@ -18,6 +18,7 @@ import attrs
 import numpy as np
 
 from kai.api import names
+from kai.api.objects import ClusterObjects
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import Configuration, default_configuration
 from kai.configuration.registry import Registry
@@ -120,6 +121,8 @@ class Simulation:
         self._log = DecisionLines()
         self.last: Cycle | None = None
         """The last cycle that was decided."""
+        self.last_saw = ClusterObjects()
+        """What it was decided on."""
 
     # --- The run -----------------------------------------------------------------------------------------------------
 
@@ -205,9 +208,8 @@ class Simulation:
         now = self._calendar.now
         self._cycles += 1
         self.workloads.is_changed = False
-        snapshot = self._intake.take(
-            self.cluster.objects(), self.cluster.instant(now), awaited=self._awaited, revision=self._cycles
-        )
+        objects = self.cluster.objects()
+        snapshot = self._intake.take(objects, self.cluster.instant(now), awaited=self._awaited, revision=self._cycles)
         settle_on(snapshot, self._profile)
         sink = Recorder()
         report = run_cycle(snapshot, self._profile, sink)
@@ -216,6 +218,7 @@ class Simulation:
         self._share(snapshot, report)
         decisions = sink.decisions
         self.last = Cycle(number=self._cycles, snapshot=snapshot, report=report, decisions=tuple(decisions))
+        self.last_saw = objects
         self._wake = self._next_look(snapshot, is_quiet=not decisions)
         carried_out = [decision for decision in decisions if self._carry_out(decision, snapshot)]
         self._stamp(snapshot, report, carried_out)

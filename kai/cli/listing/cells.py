@@ -20,10 +20,14 @@ _SIGNS = "s▄ partly granted   · free   ○ held   × leaving   ! unhealthy"
 
 
 def letters_of(nodes: "Iterable[NodeSlots]") -> dict[str, str]:
-    """Return a letter for each queue that has a GPU: its own first one where that is free, else another of its own."""
-    queues = sorted({user.queue for node in nodes for slot in node.slots for user in slot.users if user.queue})
+    """Return a letter for each queue that has a GPU."""
+    return letters_for(user.queue for node in nodes for slot in node.slots for user in slot.users if user.queue)
+
+
+def letters_for(queues: Iterable[str]) -> dict[str, str]:
+    """Return a letter for each queue: its own first one where that is free, else another of its own."""
     found: dict[str, str] = {}
-    for queue in queues:
+    for queue in sorted(set(queues)):
         own = [char for char in queue.upper() if char in ascii_uppercase]
         taken = set(found.values())
         found[queue] = next((char for char in [*own, *ascii_uppercase] if char not in taken), _STRANGER)

@@ -1,0 +1,214 @@
+"""A moment of a run as lines of text, as many and as wide as the terminal has: what matters most keeps its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+from typing import Final
+
+import attrs
+
+from kai.cli.console import Console
+from kai.cli.demonstrating.happenings import ARRIVES, BROKEN, DONE, EVICTED, HELD, STARTS, Line
+from kai.cli.demonstrating.picture import GOING, IDLE, PROMISED, Gpu, JobShown, NodeShown, Picture, QueueShown
+from kai.cli.listing.cells import letters_for
+from kai.cli.listing.shares import bar
+from kai.cli.tables import GAP, Cell, Column, cut_text, padded, shown_width, table
+from kai.simulation.overview import Share
+from kai.wording import counted
+
+LEAST_COLUMNS: Final = 60
+_COLORS: Final = {ARRIVES: "blue", STARTS: "green", HELD: "cyan", EVICTED: "yellow", BROKEN: "red", DONE: "white"}
+_SIGNS: Final = {IDLE: "·", PROMISED: "○", GOING: "×"}
+_CELL_COLORS: Final = {PROMISED: "cyan", GOING: "yellow", "": "green"}
+_LEAST_JOBS: Final = 2
+_LEAST_BODY: Final = 9
+"""Lines in which jobs have a place beside what happens."""
+_FRAME: Final = 6
+"""The first line and the last, and the blank ones between the parts."""
+_MOST_QUEUES: Final = 10
+_MOST_NODE_ROWS: Final = 8
+KEYS: Final = "space pause  . step  + - speed  w why  e evictions  q quit"
+SHORT_KEYS: Final = "space .  + -  w why  e  q quit"
+_WIDE: Final = 100
+KEYS_BELOW: Final = "up and down choose  any other key back"
+
+
+@attrs.frozen(kw_only=True)
+class Frame:
+    """Everything that one screen shows."""
+
+    title: str
+    picture: Picture
+    lines: Sequence[Line]
+    """The newest last."""
+    pace: float
+    state: str = ""
+    """Why time does not pass as fast as it was asked to; "" where it does."""
+    page: str = ""
+    """A text that is shown in place of jobs and lines."""
+    note: str = ""
+
+
+def drawn(frame: Frame, console: Console, columns: int, rows: int) -> list[str]:
+    """Return the lines of a screen, at most ``rows`` of at most ``columns`` places.
+
+    Queues and nodes stay; where the screen is low, blank lines go first, then jobs.
+    """
+    width = max(LEAST_COLUMNS, columns)
+    head, queues = _head(frame, console), _queues(frame.picture, console, width)
+    nodes = _nodes(frame.picture, console, width)
+    is_low = rows - len(queues) - len(nodes) < _LEAST_BODY + _FRAME
+    gap = [] if is_low else [""]
+    top = [head, *gap, *queues, *gap, *nodes, *gap]
+    room = max(0, rows - len(top) - len(gap) - 1)
+    body = _body(frame, console, width, room)[:room]
+    lines = [*top, *body, *[""] * (room - len(body)), *gap, _foot(frame, console, width)]
+    return [cut_text(line, columns) if shown_width(line) > columns else line for line in lines][:rows]
+
+
+def _body(frame: Frame, console: Console, width: int, room: int) -> list[str]:
+    if frame.page:
+        return frame.page.splitlines()
+    jobs = _jobs(frame.picture.jobs, max(_LEAST_JOBS, room // 2 - 2), width) if room >= _LEAST_BODY else []
+    gap = [""] if jobs and room > _LEAST_BODY else []
+    return [*jobs, *gap, *_happened(frame.lines, console, room, width)]
+
+
+def clock_text(seconds: float) -> str:
+    """Return an instant of virtual time: ``1:00:05``."""
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def line_text(line: Line, console: Console, width: int = 0) -> str:
+    """Return one thing that happened as one line."""
+    sign = console.styled(line.sign, fg=_COLORS.get(line.sign, "white"))
+    text = f"{clock_text(line.at):>8}  {padded(line.subject, 14)} {sign} {line.text}"
+    return cut_text(text, width) if 0 < width < shown_width(text) else text
+
+
+def _head(frame: Frame, console: Console) -> str:
+    picture = frame.picture
+    pace = f"{frame.pace:g}x" + (f" ({frame.state})" if frame.state else "")
+    idle = f"{picture.capacity - picture.used:g} of {counted(picture.capacity, 'GPU')} idle"
+    title = console.styled(f"kai demo {frame.title}", bold=True)
+    return "   ".join([title, f"T+{clock_text(picture.at)}", pace, f"cycle {picture.cycle}", idle])
+
+
+def _foot(frame: Frame, console: Console, width: int) -> str:
+    keys = KEYS_BELOW if frame.page else KEYS if width >= _WIDE else SHORT_KEYS
+    text = frame.note or f"next: {frame.picture.upcoming or 'nothing that is known'}"
+    return padded(cut_text(text, width - len(keys) - len(GAP)), width - len(keys)) + console.styled(keys, dim=True)
+
+
+# --- Queues --------------------------------------------------------------------------------------------------------
+
+
+def _queues(picture: Picture, console: Console, width: int) -> list[str]:
+    shown = [queue for queue in picture.queues if queue.depth or queue.leaf][:_MOST_QUEUES]
+    heads = [
+        Column(head="QUEUE"),
+        Column(head="QUOTA", right=True, drop=2),
+        Column(head="FAIR", right=True),
+        Column(head="USED", right=True),
+        Column(head="WAITING", right=True, drop=1),
+        Column(head=lambda room: f"0 GPUs{picture.capacity:>{max(1, room - 6)}g}", least=12, most=width),
+    ]
+    rows: list[list[Cell]] = [
+        [
+            "  " * (queue.depth - 1) + queue.name,
+            "-" if queue.quota is None else f"{queue.quota:g}",
+            f"{queue.fair:g}",
+            f"{queue.used:g}",
+            counted(queue.waits, "pod") if queue.waits else "-",
+            _bar(queue, picture.capacity, console),
+        ]
+        for queue in shown
+    ]
+    more = sum(1 for queue in picture.queues if queue.depth or queue.leaf) - len(shown)
+    return [*table(heads, rows, width).splitlines(), *([f"… {more} more queues"] if more > 0 else [])]
+
+
+def _bar(queue: QueueShown, capacity: float, console: Console) -> Cell:
+    share = Share(
+        quota=queue.quota,
+        limit=queue.limit,
+        fair_share=queue.fair,
+        used=queue.used,
+        used_non_preemptible=0.0,
+        wanted=queue.wanted,
+    )
+    return lambda room: bar(share, capacity, console, room - 2)
+
+
+# --- Nodes ---------------------------------------------------------------------------------------------------------
+
+
+def _nodes(picture: Picture, console: Console, width: int) -> list[str]:
+    letters = letters_for(queue.name for queue in picture.queues if queue.leaf)
+    texts = [_node(node, letters, console) for node in picture.nodes]
+    widest = max(map(shown_width, texts), default=0)
+    beside = max(1, (width + len(GAP)) // (widest + len(GAP)))
+    rows = ceil(len(texts) / beside)
+    shown = min(rows, _MOST_NODE_ROWS)
+    lines = [
+        GAP.join(padded(text, widest) for text in texts[row * beside : (row + 1) * beside]).rstrip()
+        for row in range(shown)
+    ]
+    left = len(texts) - shown * beside
+    named = "  ".join(f"{letter} {queue}" for queue, letter in letters.items())
+    legend = f"{named}   a shared  · idle  ○ held  × leaving"
+    lines += [f"… {counted(left, 'more node', 'more nodes')}"] if left > 0 else []
+    return [*lines, console.styled(cut_text(legend, width), dim=True)]
+
+
+def _node(node: NodeShown, letters: dict[str, str], console: Console) -> str:
+    cells = "".join(_cell(cell, letters, console) for cell in node.cells)
+    return f"{node.name} {cells}" + (" closed" if node.is_closed else "")
+
+
+def _cell(cell: Gpu, letters: dict[str, str], console: Console) -> str:
+    letter = letters.get(cell.queue, "?")
+    text = _SIGNS.get(cell.state, letter.lower() if cell.is_shared else letter)
+    color = _CELL_COLORS.get(cell.state)
+    return text if color is None else console.styled(text, fg=color)
+
+
+# --- Jobs and what happened ----------------------------------------------------------------------------------------
+
+
+def _jobs(jobs: Sequence[JobShown], most: int, width: int) -> list[str]:
+    if not jobs:
+        return ["no jobs"]
+    heads = [
+        Column(head="JOB"),
+        Column(head="QUEUE", drop=1),
+        Column(head="GPUS", right=True),
+        Column(head="PODS", right=True),
+        Column(head="", least=12),
+    ]
+    rows = [[job.name, job.queue, f"{job.gpus:g}", f"{job.running}/{job.pods}", _state(job)] for job in jobs[:most]]
+    more = [f"… {len(jobs) - most} more"] if len(jobs) > most else []
+    return [*table(heads, rows, width).splitlines(), *more]
+
+
+def _state(job: JobShown) -> str:
+    if not job.waits:
+        return job.text or "runs"
+    return f"waits: {job.text}" if job.text else "waits"
+
+
+def _happened(lines: Sequence[Line], console: Console, most: int, width: int) -> Iterator[str]:
+    """Yield what happened, the newest first, each cycle's lines in their order."""
+    blocks: list[list[Line]] = []
+    for line in lines:
+        if blocks and blocks[-1][0].at == line.at:
+            blocks[-1].append(line)
+        else:
+            blocks.append([line])
+    told = [line for block in reversed(blocks) for line in block]
+    yield from (line_text(line, console, width) for line in told[:most])
+
+
+__all__ = ["Frame", "clock_text", "drawn", "line_text"]

@@ -1,0 +1,221 @@
+"""What happens in a run, as lines: who came, who started where, who had to go for whom and why, who is done.
+
+Each step of a run is compared with what was known before it. Of many alike only their number is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isnan
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from kai.framework.decisions import Bind, Decision, Evict, Nominate
+from kai.model.axis import GPU, GPU_UNIT
+from kai.virtual.remarks import duration_text
+from kai.wording import counted, first_of
+
+if TYPE_CHECKING:
+    from kai.simulation.overview import Job, Overview
+    from kai.simulation.run import Cycle
+    from kai.virtual.records import JobRecord
+    from kai.virtual.simulation import Simulation
+
+ARRIVES, STARTS, HELD, EVICTED, DONE, BROKEN, WAITS = "+", ">", "~", "-", ".", "!", " "
+_FEW: Final = 3
+"""So many alike are told one by one."""
+_NODES: Final = 4
+
+
+@attrs.frozen(kw_only=True)
+class Line:
+    """One thing that happened.
+
+    Units: seconds of virtual time.
+    """
+
+    at: float
+    subject: str
+    sign: str
+    text: str
+    watch: str = ""
+    """What is worth a slower pace; "" for nothing."""
+
+
+@attrs.define
+class Happenings:
+    """What is known of a run."""
+
+    _open: dict[int, None] = attrs.field(factory=dict)
+    """The numbers of jobs that are not over."""
+    _seen: int = 0
+    """How many jobs are known."""
+    _cycle: int = 0
+    _codes: dict[str, str] = attrs.field(factory=dict)
+    """Why jobs wait, by key, as it was told last."""
+    _nodes: tuple[str, ...] | None = None
+
+    def since(self, run: Simulation, overview: Overview | None) -> list[Line]:
+        """Return what happened since the last time; ``overview`` is that of the last cycle."""
+        now, cycle = run.now, run.last
+        found = [*self._of_nodes(run, now), *self._ended(run, now), *self._arrived(run, now)]
+        if cycle is not None and cycle.number != self._cycle:
+            self._cycle = cycle.number
+            found += _decided(cycle, run)
+            if overview is not None:
+                found += self._waiting(overview, now)
+        return found
+
+    def _of_nodes(self, run: Simulation, now: float) -> Iterator[Line]:
+        before, self._nodes = self._nodes, run.cluster.nodes
+        if before is None:
+            return
+        for name in [each for each in before if each not in self._nodes]:
+            yield Line(at=now, subject=name, sign=BROKEN, text="the node is gone, with its pods", watch="a node failed")
+        for name in [each for each in self._nodes if each not in before]:
+            yield Line(at=now, subject=name, sign=ARRIVES, text="the node is there")
+
+    def _arrived(self, run: Simulation, now: float) -> Iterator[Line]:
+        jobs = run.records.jobs
+        fresh = range(self._seen, len(jobs))
+        self._open.update(dict.fromkeys(fresh))
+        self._seen = len(jobs)
+        by_queue: dict[str, list[JobRecord]] = {}
+        for number in fresh:
+            by_queue.setdefault(jobs[number].queue, []).append(jobs[number])
+        for queue, come in by_queue.items():
+            if len(come) > _FEW:
+                gpus = counted(round(sum(each.gpus for each in come), 3), "GPU")
+                yield Line(at=now, subject=queue, sign=ARRIVES, text=f"{counted(len(come), 'job')} arrive, {gpus}")
+                continue
+            for each in come:
+                size = f"{counted(each.pods, 'pod')}, {counted(each.gpus, 'GPU')}"
+                yield Line(at=now, subject=each.name, sign=ARRIVES, text=f"arrives in queue {queue}, {size}")
+
+    def _ended(self, run: Simulation, now: float) -> Iterator[Line]:
+        over = [number for number in self._open if run.records.jobs[number].ending is not None]
+        for number in over:
+            del self._open[number]
+        jobs = [run.records.jobs[number] for number in over]
+        for queue, ended in _by_queue(jobs).items():
+            if len(ended) > _FEW:
+                yield Line(at=now, subject=queue, sign=DONE, text=f"{counted(len(ended), 'job')} ended")
+                continue
+            for each in ended:
+                yield Line(at=now, subject=each.name, sign=DONE, text=f"{each.ending}, after {_life(each)}")
+
+    def _waiting(self, overview: Overview, now: float) -> Iterator[Line]:
+        """Yield why jobs wait whose reason is another than before."""
+        codes = {job.key: job.words.code for job in overview.jobs if job.words is not None and job.state != "Held"}
+        told = [job for job in overview.jobs if job.key in codes and codes[job.key] != self._codes.get(job.key)]
+        self._codes = codes
+        by_reason: dict[tuple[str, str], list[Job]] = {}
+        for job in told:
+            by_reason.setdefault((job.queue, codes[job.key]), []).append(job)
+        for (queue, code), jobs in by_reason.items():
+            if len(jobs) > _FEW:
+                yield Line(at=now, subject=queue, sign=WAITS, text=f"{counted(len(jobs), 'job')} wait: {code}")
+                continue
+            for job in jobs:
+                text = "" if job.words is None else job.words.text
+                yield Line(at=now, subject=job.name, sign=WAITS, text=f"waits: {text}")
+
+
+def _by_queue(jobs: Iterable[JobRecord]) -> dict[str, list[JobRecord]]:
+    found: dict[str, list[JobRecord]] = {}
+    for each in jobs:
+        found.setdefault(each.queue, []).append(each)
+    return found
+
+
+def _life(job: JobRecord) -> str:
+    return duration_text(job.end - (job.arrival if isnan(job.start) else job.start))
+
+
+# --- Decisions -----------------------------------------------------------------------------------------------------
+
+
+def _decided(cycle: Cycle, run: Simulation) -> Iterator[Line]:
+    evicts = [each for each in cycle.decisions if isinstance(each, Evict)]
+    yield from _evicted(cycle, evicts, run.now)
+    held = _by_group(cycle, [each for each in cycle.decisions if isinstance(each, Nominate)])
+    for group, pods in held.items():
+        if evicts:
+            text = f"held on {_nodes(cycle, pods)} until others have left"
+            yield Line(at=run.now, subject=cycle.snapshot.groups[group].name, sign=HELD, text=text)
+    yield from _started(cycle, run)
+
+
+def _evicted(cycle: Cycle, evicts: Sequence[Evict], now: float) -> Iterator[Line]:
+    from kai.simulation.evictions import Evictions
+
+    snapshot = cycle.snapshot
+    because = Evictions(cycle)
+    parts: dict[tuple[int, str, str], list[Evict]] = {}
+    for each in evicts:
+        queue = snapshot.groups[int(snapshot.pod_group[each.pod])].queue
+        parts.setdefault((each.aggressor, str(each.cause), queue), []).append(each)
+    for (gains, cause, queue), pods in parts.items():
+        groups = sorted({snapshot.groups[int(snapshot.pod_group[each.pod])].name for each in pods})
+        whom = f" for {snapshot.groups[gains].name}" if gains >= 0 else ""
+        jobs = f" of {counted(len(groups), 'job')}" if len(groups) > 1 else ""
+        verb = "moved" if all(each.moved_to >= 0 for each in pods) else "evicted"
+        where = f"from {_nodes(cycle, pods)} ({_gpus(cycle, pods)}, {cause})"
+        text = f"{counted(len(pods), 'pod')}{jobs} {verb}{whom} {where}"
+        subject = queue if len(groups) > 1 else groups[0]
+        yield Line(at=now, subject=subject, sign=EVICTED, text=text, watch=cause)
+        why = "; ".join(because.because(pods[0])) or pods[0].rule
+        if why:
+            yield Line(at=now, subject="", sign=WAITS, text=why)
+
+
+def _started(cycle: Cycle, run: Simulation) -> Iterator[Line]:
+    snapshot = cycle.snapshot
+    started = _by_group(cycle, [each for each in cycle.decisions if isinstance(each, Bind)])
+    by_queue: dict[str, list[int]] = {}
+    for group in started:
+        by_queue.setdefault(snapshot.groups[group].queue, []).append(group)
+    waits = _waits(run)
+    for queue, groups in by_queue.items():
+        if len(groups) > _FEW:
+            pods = [each for group in groups for each in started[group]]
+            text = f"{counted(len(groups), 'job')} started, {_gpus(cycle, pods)} on {_nodes(cycle, pods)}"
+            yield Line(at=run.now, subject=queue, sign=STARTS, text=text)
+            continue
+        for group in groups:
+            facts, pods = snapshot.groups[group], started[group]
+            waited = waits.get((facts.namespace, facts.name), 0.0)
+            after = f", waited {duration_text(waited)}" if waited >= 1 else ""
+            text = f"started on {_nodes(cycle, pods)}, {_gpus(cycle, pods)}{after}"
+            yield Line(at=run.now, subject=facts.name, sign=STARTS, text=text)
+
+
+def _waits(run: Simulation) -> Mapping[tuple[str, str], float]:
+    """Return for how long jobs waited before their last start, by namespace and name of their groups."""
+    jobs = run.records.jobs
+    return {key: jobs[job.number].waits[-1] for key, job in run.workloads.jobs.items() if jobs[job.number].waits}
+
+
+def _by_group(cycle: Cycle, decisions: Sequence[Decision]) -> dict[int, list[Decision]]:
+    found: dict[int, list[Decision]] = {}
+    for each in decisions:
+        group = int(cycle.snapshot.pod_group[each.pod])
+        if group >= 0:
+            found.setdefault(group, []).append(each)
+    return found
+
+
+def _nodes(cycle: Cycle, decisions: Sequence[Decision]) -> str:
+    rows = [int(cycle.snapshot.pod_node[each.pod]) if isinstance(each, Evict) else each.node for each in decisions]
+    names = sorted({cycle.snapshot.nodes[row].name for row in rows if row >= 0})
+    return first_of(names, _NODES, " ")
+
+
+def _gpus(cycle: Cycle, decisions: Sequence[Decision]) -> str:
+    snapshot = cycle.snapshot
+    total = sum(int(snapshot.requests[int(snapshot.pod_shape[each.pod]), GPU]) for each in decisions)
+    return counted(total / GPU_UNIT, "GPU")
+
+
+__all__ = ["BROKEN", "EVICTED", "Happenings", "Line"]

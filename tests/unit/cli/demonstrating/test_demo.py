@@ -1,0 +1,88 @@
+import json
+import urllib.request
+
+import pytest
+
+from kai.cli.command import run
+from kai.cli.demonstrating.board import served
+from kai.errors import ConfigError
+
+
+def test_without_a_terminal_each_happening_is_a_line(capsys):
+    assert run(["demo", "reclaim"]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[0] == " 0:00:06  blue           + arrives in queue blue, 1 pod, 4 GPUs"
+    assert " 0:15:00                   blue used 24 GPUs, fair share 16; red used 0 GPUs, fair share 8" in lines
+    assert " 0:15:30  red-train      > started on gpu-3, 8 GPUs, waited 30s" in lines
+    assert "2 jobs got GPUs by reclaim" in out
+    assert "\x1b" not in out
+    assert "Lent and taken back." in err
+    assert "kai demo lab" in err
+
+
+def test_the_result_is_that_of_a_simulation(capsys):
+    assert run(["demo", "gang", "-o", "json", "--until", "20m"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["horizonSeconds"], found["title"]) == ("SimulationResult", 1200.0, "gang")
+
+
+def test_what_is_saved_can_be_asked_and_simulated_again(tmp_path, capsys):
+    folder = tmp_path / "kept"
+    assert run(["demo", "gang", "--until", "10m", "--save", str(folder), "-q"]) == 0
+    assert {each.name for each in folder.iterdir()} == {"scene", "result.json", "timeline.json", "end.zip"}
+    capsys.readouterr()
+    assert run(["jobs", "--from", str(folder / "end.zip"), "-o", "json"]) == 0
+    jobs = {each["name"]: each["state"] for each in json.loads(capsys.readouterr().out)["items"]}
+    assert jobs["small-a"] == "Running"
+    saved = json.loads((folder / "result.json").read_text())
+    again = ["simulate", str(folder / "scene" / "workload.yaml"), "--cluster", str(folder / "scene" / "cluster.yaml")]
+    assert run([*again, "--until", "10m", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["decisionHash"] == saved["decisionHash"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--speed", "fast"], "--speed: found 'fast', expected 0.1x or more"),
+        (["--until", "soon"], "--until: found 'soon', expected a duration"),
+        (["--dashboard", "0.0.0.0:8085"], "--dashboard: found '0.0.0.0:8085', expected an address of this machine"),
+    ],
+)
+def test_a_flag_that_cannot_be_used_is_named(arguments, said, capsys):
+    assert run(["demo", "gang", *arguments]) == 4
+    assert said in capsys.readouterr().err.replace('"', "'")
+
+
+def test_an_unknown_scene_is_a_wrong_usage(capsys):
+    assert run(["demo", "moon"]) == 2
+    assert "'moon' is not one of 'lab'" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
+    taken = tmp_path / "taken"
+    taken.write_text("")
+    assert run(["demo", "gang", "--until", "1m", "-q", "--save", str(taken)]) == 4
+    assert f"{taken}: found " in capsys.readouterr().err
+
+
+def test_the_dashboard_shows_the_last_cycle():
+    from kai.cli.demonstrating.demonstration import watch_of
+    from kai.cli.demonstrating.scenes import scene_named
+
+    with served("127.0.0.1:0") as board:
+        watched = watch_of(scene_named("gang").load(0).scene, 600.0)
+        watched.onlooker = board.show
+        watched.begin()
+        watched.step()
+        board.portal.call(lambda: board.feed.newer(0))
+        with urllib.request.urlopen(f"{board.url}api/v1/jobs") as answer:  # noqa: S310 - our own page, on this machine
+            names = {each["name"] for each in json.load(answer)["items"]}
+    assert names == {"small-a", "small-b"}
+
+
+def test_a_port_that_is_taken_is_named():
+    with served("127.0.0.1:0") as board:
+        port = board.url.rstrip("/").rpartition(":")[2]
+        with pytest.raises(ConfigError, match="expected a port that is free"), served(f"127.0.0.1:{port}"):
+            pass

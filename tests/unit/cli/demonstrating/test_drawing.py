@@ -1,0 +1,74 @@
+import pytest
+
+from kai.cli.console import Console
+from kai.cli.demonstrating.drawing import Frame, drawn, line_text
+from kai.cli.demonstrating.happenings import EVICTED, Line
+from kai.cli.demonstrating.picture import Gpu, JobShown, NodeShown, Picture, QueueShown
+from kai.cli.tables import shown_width
+
+
+def queue(name, depth=1, **changes):
+    values = {"leaf": True, "quota": 8.0, "limit": None, "fair": 8.0, "used": 4.0, "wanted": 12.0, "waits": 2}
+    return QueueShown(name=name, depth=depth, **{**values, **changes})
+
+
+def frame(**changes):
+    cells = (Gpu("red", ""), Gpu("red", "going"), Gpu("red", "", is_shared=True), Gpu("", "idle"))
+    picture = Picture(
+        at=3605.0,
+        cycle=7,
+        capacity=16.0,
+        used=4.0,
+        queues=(queue("all", 0, leaf=False), queue("blue"), queue("red")),
+        nodes=tuple(NodeShown(name=f"gpu-{at}", cells=(*cells, Gpu("blue", "promised"))) for at in range(1, 5)),
+        jobs=tuple(
+            JobShown(key=f"x/{name}", name=name, queue="red", gpus=8, pods=2, running=0, text="no room " * 30)
+            for name in ("first", "second", "third")
+        ),
+        upcoming="first ends in 5m",
+    )
+    lines = (
+        Line(at=0.0, subject="blue", sign="+", text="arrives"),
+        Line(at=3600.0, subject="red", sign=EVICTED, text="2 pods evicted for blue from gpu-1"),
+        Line(at=3600.0, subject="", sign=" ", text="red used 4 GPUs, fair share 2"),
+    )
+    return Frame(**{"title": "reclaim", "picture": picture, "lines": lines, "pace": 60.0, **changes})
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(60, 20), (80, 24), (120, 40), (200, 60)])
+def test_a_screen_is_filled_and_never_overflown(columns, rows):
+    found = drawn(frame(), Console(), columns, rows)
+    assert len(found) == rows
+    assert max(map(shown_width, found)) <= columns
+    assert found[0].startswith("kai demo reclaim   T+1:00:05   60x   cycle 7")
+    assert "q quit" in found[-1]
+
+
+def test_nodes_show_whose_each_gpu_is_and_how_it_is():
+    found = "\n".join(drawn(frame(), Console(), 80, 24))
+    assert "gpu-1 R×r·○" in found
+    assert "B blue  R red" in found
+
+
+def test_the_newest_happening_comes_first_with_its_reason_below():
+    found = drawn(frame(), Console(), 120, 40)
+    at = next(number for number, line in enumerate(found) if "2 pods evicted" in line)
+    assert "red used 4 GPUs, fair share 2" in found[at + 1]
+    assert "arrives" in found[at + 2]
+
+
+def test_a_page_takes_the_place_of_jobs_and_happenings():
+    found = "\n".join(drawn(frame(page="first waits\n\nbecause"), Console(), 80, 24))
+    assert "first waits" in found
+    assert "evicted for blue" not in found
+    assert "any other key back" in found
+
+
+def test_the_state_stands_beside_the_pace():
+    assert "5x (slowed: reclaim)" in drawn(frame(pace=5.0, state="slowed: reclaim"), Console(), 120, 30)[0]
+
+
+def test_a_line_has_no_colour_where_none_is_wanted():
+    line = Line(at=61.0, subject="red", sign=EVICTED, text="gone")
+    assert line_text(line, Console()) == " 0:01:01  red            - gone"
+    assert "\x1b[33m-" in line_text(line, Console(color=True))
