@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import attrs
 import click
 
 from kai.cli.console import Console, console_options
@@ -19,18 +18,6 @@ is written for each thing that happens, and the command ends with the scene.
   kai demo lab --save lab --until 2h | tail
 """
 _ADDRESS = "127.0.0.1:8085"
-
-
-@attrs.frozen(kw_only=True)
-class Wanted:
-    """What the command line asks for."""
-
-    speed: str | None
-    until: str | None
-    seed: int
-    dashboard: str | None
-    save: str | None
-    step: bool
 
 
 @click.command(epilog=EPILOG)
@@ -51,9 +38,9 @@ class Wanted:
 @console_options(("table", "json", "yaml"))
 def demo(scene: str, console: Console, **wanted: object) -> int:
     """Watch a cluster in this process: queues, nodes, jobs, and each decision with its reason."""
-    from kai.cli.demonstrating.demonstration import demonstrate
+    from kai.cli.demonstrating.demonstration import Wanted, demonstrate
 
     return demonstrate(scene, Wanted(**wanted), console)  # type: ignore[arg-type]  # the flags by the names of fields
 
 
-__all__ = ["Wanted", "demo"]
+__all__ = ["demo"]

@@ -28,11 +28,22 @@ from kai.virtual.measuring import result_of
 from kai.virtual.simulation import Run, Simulation
 
 if TYPE_CHECKING:
-    from kai.cli.demonstrating.demo import Wanted
     from kai.engine.profile import Profile
     from kai.virtual.scene import Scene
 
 _SLOWEST: Final = 0.1
+
+
+@attrs.frozen(kw_only=True)
+class Wanted:
+    """What the command line asks for."""
+
+    speed: str | None
+    until: str | None
+    seed: int
+    dashboard: str | None
+    save: str | None
+    step: bool
 
 
 def demonstrate(name: str, wanted: Wanted, console: Console) -> int:
@@ -188,4 +199,4 @@ def _speed(text: str | None, own: float) -> float:
     return times
 
 
-__all__ = ["demonstrate", "watch_of"]
+__all__ = ["Wanted", "demonstrate", "watch_of"]
