@@ -15,7 +15,8 @@ import attrs
 
 from kai.api.bad_value import BadValue
 from kai.api.pod import Pod
-from kai.api.quantity import amount, canonical
+from kai.api.quantity import amount
+from kai.quantity import canonical
 
 BILLION: Final = 10**9
 

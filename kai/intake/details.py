@@ -11,11 +11,11 @@ from kai.api import bindrequest as api
 from kai.api import dra, names, selection
 from kai.api.codec import unstructure
 from kai.api.pod import ExtendedResourceMapping, Pod
-from kai.api.quantity import canonical
-from kai.intake.requests import axis_name, parts_of
+from kai.model.amounts import axis_name, parts_of
 from kai.model.claim import AllocatedDevice, DeviceRequest
 from kai.model.constraints import NodeTerm, Requirement
 from kai.model.placement import Amounts, ContainerMappings, DeviceAllocation, NumaPlacement, Quantities
+from kai.quantity import canonical
 
 _SHARES: Final = uuid.uuid5(uuid.NAMESPACE_URL, "kai.scheduler/device-shares")
 _EXACT: Final = "ExactCount"

@@ -6,8 +6,8 @@ import attrs
 
 from kai.api import names, numerals
 from kai.api import node as api
-from kai.intake.requests import amounts
 from kai.intake.settings import IntakeSettings
+from kai.model.amounts import amounts
 from kai.model.axis import GPU_UNIT
 from kai.model.constraints import Taint
 from kai.model.node import UNKNOWN_GPU_MEMORY, MigStrategy, Node, NumaLayout

@@ -13,9 +13,9 @@ from kai.api import names
 from kai.api import numa as api
 from kai.api.bad_value import BadValue
 from kai.api.codec import structure_as
-from kai.api.pod import Container, Pod
+from kai.api.pod import Pod
 from kai.api.quantity import amount
-from kai.intake.requests import Amounts, axis_name, packed, parts_of
+from kai.model.amounts import Amounts, axis_name, packed, parts_of
 from kai.model.node import NumaLayout, NumaZone
 
 DrawnZones: TypeAlias = tuple[tuple[str, Amounts], ...]
@@ -90,24 +90,6 @@ def _manager(source: api.NodeResourceTopology) -> tuple[str, str]:
         if match:
             return _LEGACY_POLICIES.get(match[1], "none"), (match[2] or "Container").lower()
     return "none", "container"
-
-
-def is_guaranteed(pod: Pod) -> bool:
-    """Say whether all containers may use of CPU and memory exactly what they ask for.
-
-    Source: Kubernetes' quality-of-service classes; the class in the status counts where there is one.
-    """
-    if pod.status.qos_class:
-        return pod.status.qos_class == "Guaranteed"
-    return all(_is_fixed(container) for container in (*pod.spec.containers, *pod.spec.init_containers))
-
-
-def _is_fixed(container: Container) -> bool:
-    resources = container.resources
-    return all(
-        name in resources.limits and resources.requests.get(name, resources.limits[name]) == resources.limits[name]
-        for name in (names.CPU, names.MEMORY)
-    )
 
 
 def drawn_zones(pod: Pod, request: api_bindrequest.BindRequest | None, layout: NumaLayout) -> DrawnZones | None:

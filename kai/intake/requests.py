@@ -1,61 +1,27 @@
-"""From quantity texts to amounts on the resource axis, and from containers to what their pod asks for."""
+"""From containers to what their pod asks for."""
 
-import functools
 from collections.abc import Iterable, Mapping
 from operator import methodcaller
 from typing import NamedTuple
 
 import attrs
 
-from kai.api import names, numerals, quantity, sharing
+from kai.api import names, numerals, sharing
 from kai.api.grants import Grant, is_foreign
 from kai.api.pod import Container, Pod, ResourceRequirements
+from kai.model.amounts import Amounts, QuantityTexts, amounts, packed
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import ContainerRequest, GpuKind, GpuRequest
-
-Amounts = tuple[tuple[str, int], ...]
-"""Resource names on the axis and amounts in axis units."""
-QuantityTexts = tuple[tuple[str, str], ...]
-
-LARGEST_AMOUNT = 2**53
-"""More than any node has of anything: an amount beyond it is cut to it, so that no sum of amounts leaves 64 bits."""
 
 MOST_DEVICES = 1024
 MOST_MEMORY = 2**40
 """More devices, and MiB of one device, than any node has: any user can write an annotation, and tables are as wide."""
 
 _GPU = "gpu"
+_FIXED = (names.CPU, names.MEMORY)
 _LONGEST = 64
 """So much of an annotation is repeated in a message."""
-_WHOLE = frozenset({names.MEMORY, names.PODS, names.EPHEMERAL_STORAGE, names.STORAGE})
-_MILLI = 1000
 _is_profile = methodcaller("startswith", names.MIG_PREFIX)
-
-
-def axis_name(resource: str) -> str:
-    """Return the name on the axis: whatever ends in ``gpu`` is a GPU.
-
-    Source: the peer's resource vector map.
-    """
-    return _GPU if resource.endswith(_GPU) else resource
-
-
-def parts_of(resource: str) -> int:
-    """Return how many axis units make a unit of a resource: 1 for bytes, pods and MIG instances, else 1000."""
-    return 1 if resource in _WHOLE or resource.startswith(names.MIG_PREFIX) else _MILLI
-
-
-@functools.lru_cache(maxsize=1 << 14)
-def amounts(texts: QuantityTexts) -> Mapping[str, int]:
-    """Return amounts by axis name for resource names and quantity texts. The result is shared: do not change it.
-
-    Raises: BadValue for a text that is no quantity; api objects are checked when they are read.
-    """
-    out: dict[str, int] = {}
-    for resource, text in texts:
-        name = axis_name(resource)
-        out[name] = out.get(name, 0) + min(quantity.amount(text, parts_of(resource)), LARGEST_AMOUNT)
-    return out
 
 
 def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
@@ -84,6 +50,7 @@ class ResourceKey(NamedTuple):
     memory: str | None = None
     devices: str | None = None
     legacy_mig: bool = False
+    guaranteed: bool = False
 
 
 @attrs.frozen
@@ -92,6 +59,10 @@ class Demand:
 
     request: Amounts
     gpu: GpuRequest
+    containers: tuple[ContainerRequest, ...] = ()
+    """Init containers first, in their order."""
+    guaranteed: bool = False
+    """Whether containers may use of CPU and memory exactly what they ask for."""
 
 
 def resource_key(pod: Pod, grant: Grant | None = None, scheduler_name: str = names.SCHEDULER_NAME) -> ResourceKey:
@@ -101,7 +72,7 @@ def resource_key(pod: Pod, grant: Grant | None = None, scheduler_name: str = nam
 
     Source: the peer reads the annotations again, which the owner of the pod may have edited since it was bound.
     """
-    spec, annotations = pod.spec, pod.metadata.annotations
+    spec, annotations, guaranteed = pod.spec, pod.metadata.annotations, is_guaranteed(pod)
     fixed = (
         tuple([_requests(container.resources) for container in spec.containers]),
         tuple([(is_sidecar(each), _requests(each.resources)) for each in spec.init_containers])
@@ -110,16 +81,32 @@ def resource_key(pod: Pod, grant: Grant | None = None, scheduler_name: str = nam
         tuple(spec.overhead.items()) if spec.overhead else (),
     )
     if grant is not None and grant.is_whole:
-        return ResourceKey(*fixed, *_share(grant))
+        return ResourceKey(*fixed, *_share(grant), guaranteed=guaranteed)
     if is_foreign(pod, grant, scheduler_name):
-        return ResourceKey(*fixed, legacy_mig=any(map(_is_profile, annotations)))
+        return ResourceKey(*fixed, legacy_mig=any(map(_is_profile, annotations)), guaranteed=guaranteed)
     return ResourceKey(
         *fixed,
         annotations.get(names.GPU_FRACTION),
         annotations.get(names.GPU_MEMORY),
         annotations.get(names.GPU_FRACTION_DEVICES),
         any(map(_is_profile, annotations)),
+        guaranteed,
     )
+
+
+def is_guaranteed(pod: Pod) -> bool:
+    """Say whether all containers may use of CPU and memory exactly what they ask for.
+
+    Source: Kubernetes' quality-of-service classes; the class in the status counts where there is one.
+    """
+    if pod.status.qos_class:
+        return pod.status.qos_class == "Guaranteed"
+    return all(_is_fixed(container) for container in (*pod.spec.containers, *pod.spec.init_containers))
+
+
+def _is_fixed(container: Container) -> bool:
+    requests, limits = container.resources.requests, container.resources.limits
+    return all(name in limits and requests.get(name, limits[name]) == limits[name] for name in _FIXED)
 
 
 def _share(grant: Grant) -> tuple[str | None, str | None, str | None]:
@@ -170,12 +157,14 @@ def demand(key: ResourceKey) -> Demand:
     elif gpu.kind == GpuKind.MEMORY:
         total[_GPU] = 0
     total[names.PODS] = 1
-    return Demand(packed(total), gpu)
+    return Demand(packed(total), gpu, tuple(_containers(key)), key.guaranteed)
 
 
-def packed(total: Mapping[str, int]) -> Amounts:
-    """Return ``total`` without zeros, by name, cut to what a node could ever have."""
-    return tuple(sorted((name, min(amount, LARGEST_AMOUNT)) for name, amount in total.items() if amount))
+def _containers(key: ResourceKey) -> Iterable[ContainerRequest]:
+    for sidecar, texts in key.initial:
+        yield ContainerRequest(requests=packed(amounts(texts)), init=True, sidecar=sidecar)
+    for texts in key.containers:
+        yield ContainerRequest(requests=packed(amounts(texts)))
 
 
 def hundredths(portion: float) -> int:
@@ -232,24 +221,3 @@ def _refusal(key: ResourceKey, total: Mapping[str, int]) -> str:
 
 def _found(annotation: str, text: str, wanted: str) -> str:
     return f'metadata.annotations["{annotation}"]: found "{text[:_LONGEST]}", expected {wanted}'
-
-
-def container_requests(pod: Pod) -> tuple[ContainerRequest, ...]:
-    """Return the amounts of each container, init containers first, in their order."""
-    guaranteed = pod.status.qos_class == "Guaranteed"
-    return tuple(_containers(pod.spec.init_containers, initial=True, guaranteed=guaranteed)) + tuple(
-        _containers(pod.spec.containers, initial=False, guaranteed=guaranteed)
-    )
-
-
-def _containers(containers: Iterable[Container], *, initial: bool, guaranteed: bool) -> Iterable[ContainerRequest]:
-    for container in containers:
-        limits = packed(amounts(tuple(container.resources.limits.items())))
-        requests = packed(amounts(_requests(container.resources)))
-        yield ContainerRequest(
-            requests=requests,
-            # Being guaranteed means exactly this, and the class in the status may be all that says so.
-            limits=requests if guaranteed else limits,
-            init=initial,
-            sidecar=initial and is_sidecar(container),
-        )

@@ -7,9 +7,10 @@ import attrs
 import numpy as np
 
 from kai.intake.pods import PodRecord
-from kai.intake.requests import Demand, packed
+from kai.intake.requests import Demand
 from kai.intake.surroundings import NOTHING, Additions, Surroundings
 from kai.intake.traits import Needs
+from kai.model.amounts import packed
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import Constraints, Shape
 from kai.model.rows import Int64s
@@ -114,6 +115,14 @@ def _shape(demand: Demand, constraints: Constraints, around: Additions) -> Shape
         total = dict(request)
         total["gpu"] = total.get("gpu", 0) + around.claimed * GPU_UNIT
         request, gpu = packed(total), attrs.evolve(gpu, claimed=around.claimed)
-    if around.missing_config_maps or around.containers:
-        constraints = attrs.evolve(constraints, config_maps=around.missing_config_maps, containers=around.containers)
-    return Shape(request=request, gpu=gpu, constraints=constraints, namespace=around.namespace, labels=around.labels)
+    if around.missing_config_maps:
+        constraints = attrs.evolve(constraints, config_maps=around.missing_config_maps)
+    return Shape(
+        request=request,
+        gpu=gpu,
+        constraints=constraints,
+        containers=demand.containers,
+        guaranteed=demand.guaranteed,
+        namespace=around.namespace,
+        labels=around.labels,
+    )

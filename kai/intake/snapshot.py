@@ -274,11 +274,9 @@ class Intake:
         return self._node_table
 
     def _settle_shapes(self, library: Library) -> tuple[tuple[Shape, ...], Int64s]:
-        devices = [record.devices for record in self._zones.records]
-        reported = frozenset().union(*devices) if devices else None
         records, version = self._pods.records, self._pods.version
         selective = self._pod_table.selective(records, version)
-        self._surroundings = surroundings_of(records, version, selective, library, reported, self._surroundings)
+        self._surroundings = surroundings_of(records, version, selective, library, self._surroundings)
         if self._shapes.settle(self._surroundings):
             self._pods.start_over()
         self._pod_table.settle(records, self._pods.version)

@@ -5,11 +5,8 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from kai.intake.catalog import Library
-from kai.intake.numa import is_guaranteed
 from kai.intake.pods import PodRecord
-from kai.intake.requests import axis_name, container_requests
 from kai.intake.traits import digest
-from kai.model.pod import ContainerRequest
 from kai.state.table_version import TableVersion
 
 
@@ -22,7 +19,6 @@ class Additions:
     missing_config_maps: tuple[str, ...] = ()
     claimed: int = 0
     """GPUs asked for through resource claims."""
-    containers: tuple[ContainerRequest, ...] = ()
 
 
 NOTHING = Additions()
@@ -42,17 +38,13 @@ class Surroundings:
     library: Library
     label_keys: tuple[str, ...] | None
     """Labels that terms about other pods look at; None when no pod has such terms."""
-    zone_devices: frozenset[str] | None
-    """Devices that NUMA zones report; None when no node has zones."""
-    claimable: frozenset[str]
-    """Extended resources that a device class backs, by name on the axis."""
     tokens: tuple[Token, ...]
     """For pods by their ``Needs``."""
 
     @property
     def are_silent(self) -> bool:
         """Whether nothing is added to the shape of a pod that refers to no other object."""
-        return self.label_keys is None and self.zone_devices is None and not self.claimable
+        return self.label_keys is None
 
     def of(self, record: PodRecord) -> Additions:
         """Return what the surroundings add to the shape of a pod.
@@ -67,12 +59,11 @@ class Surroundings:
         labels: tuple[tuple[str, str], ...] = ()
         if self.label_keys is not None:
             labels = tuple([(key, pod.labels[key]) for key in self.label_keys if key in pod.labels])
-        containers = self._containers(record)
         refers = missing or traits.constraints.claims or traits.constraints.volume_claims
         if refers or self.label_keys is not None:
             claimed = self._claimed(record) if traits.constraints.claims else 0
-            return Additions(pod.namespace, labels, missing, claimed, containers)
-        return Additions(containers=containers) if containers else NOTHING
+            return Additions(pod.namespace, labels, missing, claimed)
+        return NOTHING
 
     def signature(self, record: PodRecord) -> str:
         """Return the signature of a pod: of its volume claims the class, size and phase count, not the name."""
@@ -97,28 +88,12 @@ class Surroundings:
             total += claim.gpus if claim else self.library.template_gpus.get((namespace, template), 0)
         return total
 
-    def _containers(self, record: PodRecord) -> tuple[ContainerRequest, ...]:
-        """Return the containers of a pod to which it matters which of them asks for what.
-
-        It matters to pods that NUMA alignment concerns (guaranteed, or asking for a device of a zone), and to pods that
-        ask for extended resources which devices may have to be allocated for.
-
-        Source: the peer's numa and dynamicresources plugins.
-        """
-        zones = self.zone_devices
-        if zones is None and not self.claimable:
-            return ()
-        asked_for = {name for name, _ in record.demand.request}
-        aligned = zones is not None and (asked_for & zones or is_guaranteed(record.source))
-        return container_requests(record.source) if aligned or asked_for & self.claimable else ()
-
 
 def surroundings_of(
     records: Sequence[PodRecord],
     version: TableVersion,
     selective: Iterable[PodRecord],
     library: Library,
-    zone_devices: frozenset[str] | None,
     before: Surroundings | None,
 ) -> Surroundings:
     """Return the surroundings of ``records``, with the tokens of ``before`` where nothing that they stand for changed.
@@ -126,15 +101,8 @@ def surroundings_of(
     ``selective`` are those of them with terms about other pods.
     """
     label_keys = before.label_keys if before is not None and before.version is version else _label_keys(selective)
-    claimable = frozenset(
-        axis_name(each.extended_resource) for each in library.catalog.claims.classes.values() if each.extended_resource
-    )
     tokens = [Token(), Token(), Token()]
-    if before is not None and (label_keys, zone_devices, claimable) == (
-        before.label_keys,
-        before.zone_devices,
-        before.claimable,
-    ):
+    if before is not None and label_keys == before.label_keys:
         tokens[0] = before.tokens[0]
         ours, theirs = library.catalog, before.library.catalog
         if (ours.config_maps, ours.config_maps_known) == (theirs.config_maps, theirs.config_maps_known):
@@ -146,8 +114,6 @@ def surroundings_of(
         version=version,
         library=library,
         label_keys=label_keys,
-        zone_devices=zone_devices,
-        claimable=claimable,
         tokens=tuple(tokens),
     )
 

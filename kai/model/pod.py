@@ -76,8 +76,6 @@ class Constraints:
     config_maps: tuple[str, ...] = ()
     claims: tuple[ClaimReference, ...] = ()
     nominated_node: str = ""
-    containers: tuple["ContainerRequest", ...] = ()
-    """Filled only for pods that NUMA alignment concerns: see the numa plugin."""
     refusing: tuple[tuple[str, str], ...] = ()
     """Nodes that refused the pod at its bind, each with what was said."""
 
@@ -87,7 +85,6 @@ class ContainerRequest:
     """Amounts of one container by resource name, in axis units."""
 
     requests: tuple[tuple[str, int], ...]
-    limits: tuple[tuple[str, int], ...] = ()
     init: bool = False
     sidecar: bool = False
 
@@ -103,6 +100,10 @@ class Shape:
     request: tuple[tuple[str, int], ...]
     gpu: GpuRequest = GpuRequest()
     constraints: Constraints = Constraints()
+    containers: tuple[ContainerRequest, ...] = ()
+    """What each container asks for, init containers first."""
+    guaranteed: bool = False
+    """Whether containers may use of CPU and memory exactly what they ask for."""
     namespace: str = ""
     labels: tuple[tuple[str, str], ...] = ()
 

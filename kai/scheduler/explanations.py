@@ -17,7 +17,6 @@ import numpy as np
 
 from kai.api import names
 from kai.api.podgroup import QueueDetails, UnschedulableDetails, UnschedulableReason
-from kai.api.quantity import canonical
 from kai.api.times import instant_text
 from kai.engine.records import GroupRecord
 from kai.engine.report import CycleReport
@@ -26,6 +25,7 @@ from kai.framework.verdict import Code, Reason
 from kai.model.podgroup import DEFAULT_SUBGROUP, PodGroup
 from kai.model.rows import Bools, Int64s
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, Status, status_mask
+from kai.quantity import canonical
 from kai.state.snapshot import Snapshot
 
 NOT_READY: Final = "NotReady"

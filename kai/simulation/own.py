@@ -24,7 +24,7 @@ from kai.explain.messages import Explanation
 from kai.explain.phrases import Words
 from kai.explain.recorded import least_pods
 from kai.intake import Intake, IntakeSettings
-from kai.intake.requests import amounts
+from kai.model.amounts import amounts
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.podgroup import PodGroup
 from kai.model.status import ACTIVE_ALLOCATED, Status, within

@@ -16,7 +16,7 @@ from kai.explain.declared import Declared, gate_text
 from kai.explain.phrases import Words
 from kai.explain.recorded import bound_text, least_pods
 from kai.framework.verdict import Code, Reason
-from kai.intake.requests import amounts
+from kai.model.amounts import amounts
 from kai.model.axis import GPU_UNIT
 from kai.model.podgroup import PodGroup
 from kai.model.status import Status

@@ -240,7 +240,7 @@ class Answers:
         if node is not None:
             resources = [name for name in needed(shape, self._classes) if not plugged(snapshot.nodes[node], name)]
             if resources:
-                implied = implied_claim(shape.constraints.containers, resources, self._classes, namespace)
+                implied = implied_claim(shape.containers, resources, self._classes, namespace)
         return _Wanted(fixed=tuple(fixed), open=tuple(wanted), implied=implied)
 
     def _demand(self, row: int) -> Demand:

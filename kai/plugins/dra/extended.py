@@ -30,7 +30,7 @@ def backing_classes(classes: Mapping[str, DeviceClass]) -> Mapping[str, DeviceCl
 
 def needed(shape: Shape, classes: Mapping[str, DeviceClass]) -> tuple[str, ...]:
     """Return the resources that containers of ``shape`` ask for and a class backs, by name."""
-    named = {name for container in shape.constraints.containers for name, amount in container.requests if amount > 0}
+    named = {name for container in shape.containers for name, amount in container.requests if amount > 0}
     return tuple(sorted(named & classes.keys()))
 
 

@@ -21,21 +21,15 @@ def is_pinned(resource: str) -> bool:
 
 
 def is_guaranteed(shape: Shape) -> bool:
-    """Say whether every container may use of CPU and memory exactly what it asks for.
-
-    Source: Kubernetes' quality-of-service classes.
-    """
-    containers = shape.constraints.containers
-    return bool(containers) and all(
-        dict(each.requests).get(name, 0) > 0 and dict(each.requests).get(name) == dict(each.limits).get(name)
-        for each in containers
-        for name in ("cpu", "memory")
-    )
+    """Say whether every container asks for CPU and memory, and may use exactly that."""
+    if not shape.guaranteed or not shape.containers:
+        return False
+    return all(dict(each.requests).get(name, 0) > 0 for each in shape.containers for name in ("cpu", "memory"))
 
 
 def read_requests(shape: Shape, axis: ResourceAxis, request: Int64s) -> Requests:
     """Return what is aligned of a pod whose whole request is ``request`` [R]."""
-    containers = shape.constraints.containers
+    containers = shape.containers
     guaranteed = is_guaranteed(shape)
     vectors = [_vector(each, axis, guaranteed=guaranteed) for each in containers]
     together = [vector for vector, each in zip(vectors, containers, strict=True) if not each.init or each.sidecar]

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.intake.requests import LARGEST_AMOUNT, MOST_DEVICES, MOST_MEMORY, amounts, hundredths
+from kai.intake.requests import MOST_DEVICES, MOST_MEMORY, hundredths
+from kai.model.amounts import LARGEST_AMOUNT, amounts
 from kai.model.pod import GpuKind, Shape
 from tests.unit.intake.making import pod, taken
 

@@ -1,3 +1,4 @@
+from kai.model.pod import ContainerRequest
 from tests.unit.intake.making import node, other, pod, queue, taken
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -146,25 +147,27 @@ def test_the_signature_looks_at_class_size_and_phase_of_volume_claims_not_at_the
     assert len({a, c, d, e}) == 4
 
 
-def test_containers_are_looked_into_only_where_numa_zones_concern_the_pod():
-    zones = [{"name": "node-0", "type": "Node", "resources": [{"name": "nvidia.com/gpu", "allocatable": "4"}]}]
-    layout = other("NodeResourceTopology", "topology.node.k8s.io/v1alpha2", "n", zones=zones)
+def test_a_shape_holds_what_each_container_asks_for_and_whether_it_may_use_more():
     fixed = {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}}
+    first = {"name": "first", "restartPolicy": "Always", "resources": {"limits": {"cpu": "2"}}}
     pods = [
-        pod("burstable", requests={"cpu": "1"}),
-        pod("gpu", requests={"nvidia.com/gpu": "1"}),
+        pod("burstable", requests={"cpu": "1"}, spec={"initContainers": [first]}),
         pod("fixed", spec={"containers": [fixed]}),
         pod("said-so", requests={"cpu": "1"}, status={"qosClass": "Guaranteed"}),
         pod("said-not", spec={"containers": [fixed]}, status={"qosClass": "Burstable"}),
     ]
-    snapshot = taken(*pods, node("n"), layout)
-    found = {
-        each.name: snapshot.shapes[number].constraints.containers
-        for each, number in zip(snapshot.pods, snapshot.pod_shape, strict=True)
-    }
-    assert {name for name, containers in found.items() if containers} == {"gpu", "fixed", "said-so"}
-    assert found["said-so"][0].limits == found["said-so"][0].requests == (("cpu", 1000),)
-    assert all(not shape.constraints.containers for shape in taken(*pods, node("n")).shapes)
+    snapshot = taken(*pods, node("n"))
+    found = {each.name: snapshot.shapes[number] for each, number in zip(snapshot.pods, snapshot.pod_shape, strict=True)}
+    assert {name for name, shape in found.items() if shape.guaranteed} == {"fixed", "said-so"}
+    assert found["burstable"].containers == (
+        ContainerRequest(requests=(("cpu", 2000),), init=True, sidecar=True),
+        ContainerRequest(requests=(("cpu", 1000),)),
+    )
+
+
+def test_pods_that_ask_for_the_same_in_other_words_are_of_one_shape():
+    pods = [pod("a", requests={"cpu": "1"}), pod("b", requests={"cpu": "1000m", "example.com/none": "0"})]
+    assert len(taken(*pods, node("n")).shapes) == 1
 
 
 def test_the_axis_holds_what_nodes_have_and_what_pods_ask_for():

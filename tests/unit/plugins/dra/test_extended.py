@@ -1,6 +1,6 @@
 from kai.model.claim import DeviceClass
 from kai.model.node import Node
-from kai.model.pod import Constraints, ContainerRequest, Shape
+from kai.model.pod import ContainerRequest, Shape
 from kai.plugins.dra.extended import backing_classes, implied_claim, needed, plugged
 
 CLASSES = {
@@ -30,7 +30,7 @@ def test_a_resource_is_backed_by_the_first_class_by_name():
 
 
 def test_only_what_containers_ask_for_is_needed():
-    shape = Shape(request=(), constraints=Constraints(containers=(container(0), container(2))))
+    shape = Shape(request=(), containers=(container(0), container(2)))
     assert needed(shape, BACKING) == ("example.com/fast",)
     assert needed(Shape(request=(("gpu", 1000),)), BACKING) == ()
 

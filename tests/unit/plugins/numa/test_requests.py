@@ -2,24 +2,23 @@ import numpy as np
 import pytest
 
 from kai.model.axis import ResourceAxis
-from kai.model.pod import Constraints, ContainerRequest, Shape
+from kai.model.pod import ContainerRequest, Shape
 from kai.plugins.numa.requests import devices_of, is_guaranteed, is_pinned, read_requests
 
 AXIS = ResourceAxis.of(["example.com/nic"])
 FIXED = {"cpu": 2000, "memory": 100}
 
 
-def container(requests=FIXED, limits=None, **kind):
-    limits = requests if limits is None else limits
-    return ContainerRequest(requests=tuple(requests.items()), limits=tuple(limits.items()), **kind)
+def container(requests=FIXED, **kind):
+    return ContainerRequest(requests=tuple(requests.items()), **kind)
 
 
-def shape_of(*containers, **request):
-    return Shape(request=tuple(request.items()), constraints=Constraints(containers=containers))
+def shape_of(*containers, guaranteed=True, **request):
+    return Shape(request=tuple(request.items()), containers=containers, guaranteed=guaranteed)
 
 
-def read(*containers, **request):
-    shape = shape_of(*containers, **request)
+def read(*containers, guaranteed=True, **request):
+    shape = shape_of(*containers, guaranteed=guaranteed, **request)
     return read_requests(shape, AXIS, AXIS.vector(dict(shape.request)))
 
 
@@ -29,13 +28,13 @@ def read(*containers, **request):
         ((), False),
         ((container(),), True),
         ((container(), container(init=True)), True),
-        ((container(limits={"cpu": 3000, "memory": 100}),), False),
         ((container({"cpu": 2000}),), False),
         ((container(), container({"gpu": 1000})), False),
     ],
 )
-def test_guaranteed_pods_have_limits_equal_to_requests(containers, guaranteed):
+def test_all_containers_of_guaranteed_pods_ask_for_cpu_and_memory(containers, guaranteed):
     assert is_guaranteed(shape_of(*containers)) == guaranteed
+    assert not is_guaranteed(shape_of(*containers, guaranteed=False))
 
 
 def test_cpu_and_memory_are_pinned_and_devices_are_not():
@@ -57,12 +56,11 @@ def test_only_whole_cpus_of_guaranteed_pods_are_pinned():
     fraction = container({"cpu": 1500, "memory": 1})
     assert list(read(container(), fraction).together[:, 0]) == [2000, 0]
     assert read(container(), fraction).pod[0, 0] == 2000
-    burstable = container({"cpu": 2000, "memory": 1}, limits={})
-    assert read(burstable).pod[0, 0] == 0
+    assert read(container({"cpu": 2000, "memory": 1}), guaranteed=False).pod[0, 0] == 0
 
 
 def test_pods_that_are_not_guaranteed_align_devices_only():
-    aligned = read(container(limits={})).aligned
+    aligned = read(container(), guaranteed=False).aligned
     assert dict(zip(AXIS.names, map(bool, aligned), strict=True)) == {
         "cpu": False,
         "memory": False,

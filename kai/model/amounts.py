@@ -1,0 +1,49 @@
+"""Amounts of resources by name: from quantity texts to axis units. The axis itself is in ``axis``."""
+
+import functools
+from collections.abc import Mapping
+
+from kai import quantity
+
+Amounts = tuple[tuple[str, int], ...]
+"""Resource names on the axis and amounts in axis units, by name."""
+QuantityTexts = tuple[tuple[str, str], ...]
+
+LARGEST_AMOUNT = 2**53
+"""More than any node has of anything: an amount beyond it is cut to it, so that no sum of amounts leaves 64 bits."""
+
+_GPU = "gpu"
+_MIG = "nvidia.com/mig-"
+_WHOLE = frozenset({"memory", "pods", "ephemeral-storage", "storage"})
+_MILLI = 1000
+
+
+def axis_name(resource: str) -> str:
+    """Return the name on the axis: whatever ends in ``gpu`` is a GPU.
+
+    Source: the peer's resource vector map.
+    """
+    return _GPU if resource.endswith(_GPU) else resource
+
+
+def parts_of(resource: str) -> int:
+    """Return how many axis units make a unit of a resource: 1 for bytes, pods and MIG instances, else 1000."""
+    return 1 if resource in _WHOLE or resource.startswith(_MIG) else _MILLI
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def amounts(texts: QuantityTexts) -> Mapping[str, int]:
+    """Return amounts by axis name for resource names and quantity texts. The result is shared: do not change it.
+
+    Raises: ValueError for a text that is no quantity; objects of Kubernetes' own kinds are checked when they are read.
+    """
+    out: dict[str, int] = {}
+    for resource, text in texts:
+        name = axis_name(resource)
+        out[name] = out.get(name, 0) + min(quantity.amount(text, parts_of(resource)), LARGEST_AMOUNT)
+    return out
+
+
+def packed(total: Mapping[str, int]) -> Amounts:
+    """Return ``total`` without zeros, by name, cut to what a node could ever have."""
+    return tuple(sorted((name, min(amount, LARGEST_AMOUNT)) for name, amount in total.items() if amount))
