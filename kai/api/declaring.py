@@ -8,10 +8,11 @@ import attrs
 
 from kai.api.foreign import Foreign
 from kai.api.kinds import BY_CLASS, BY_NAME, ApiObject, Kind
+from kai.api.numa import NodeResourceTopology
 from kai.api.topology import Topology
 from kai.errors import ConfigError
 
-HANDED_ON: Final = frozenset({Topology})
+HANDED_ON: Final = (NodeResourceTopology, Topology)
 """Kinds of kai that plugins may read, as they were written."""
 DECLARED: Final[dict[tuple[str, str], Kind]] = {}
 

@@ -123,7 +123,6 @@ class Grants:
             received=received,
             gpu_count=count,
             gpu_portion=self._portion(shape, node) if portion is None else portion,
-            details=details,
             request=request,
         )
 

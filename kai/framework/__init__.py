@@ -1,7 +1,7 @@
 """The contract: what plugins are asked, what they see, and what they answer with. Plugin authors import this.
 
 A plugin imports this package and nothing else of kai. ``docs/plugins.md`` lists all names by purpose. Records that only
-one feature reads are in modules of their own: ``claims`` (devices), ``volumes`` and ``zones`` (NUMA).
+one feature reads are in modules of their own: ``claims`` (devices) and ``volumes``.
 
 The engine that keeps the contract is ``kai.engine``; actions import that.
 """
@@ -24,6 +24,7 @@ from kai.framework.hooks import (
     PodFilter,
     PodOrder,
     Together,
+    Told,
     VictimProposals,
     Victims,
 )
@@ -46,6 +47,7 @@ from kai.framework.terms import (
 from kai.framework.verdict import ACCEPTED, Code, Reason, Verdict
 from kai.framework.view import SessionView
 from kai.framework.words import Detail, Words
+from kai.model.amounts import Amounts, amounts_of
 from kai.model.axis import CPU, GPU, GPU_UNIT, MEMORY, PLUGGED_GPU, PODS, SHARED_RESOURCES, ResourceAxis, mig_slices
 from kai.model.constraints import (
     AffinityTerm,
@@ -99,6 +101,7 @@ __all__ = [
     "SHARED_RESOURCES",
     "UNLIMITED",
     "AffinityTerm",
+    "Amounts",
     "Availability",
     "Batches",
     "Bind",
@@ -175,6 +178,7 @@ __all__ = [
     "SubGroupRow",
     "Taint",
     "Together",
+    "Told",
     "Toleration",
     "TopologyConstraint",
     "Tracked",
@@ -183,6 +187,7 @@ __all__ = [
     "VictimProposals",
     "Victims",
     "Words",
+    "amounts_of",
     "mig_slices",
     "status_mask",
     "tolerates",

@@ -38,9 +38,8 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     received: str = "Regular"
     gpu_count: int = 0
     gpu_portion: float = 1.0
-    details: Mapping[str, object] = NOTHING
     request: Mapping[str, object] = NOTHING
-    """What the bind request says of the details: see ``Placement.encode``."""
+    """What the bind request says of the details of a placement: see ``Placement.encode``."""
 
 
 class Nominate(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -11,7 +11,7 @@ extension is asked (None: for all); pods of other shapes are placed without it, 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum, StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import attrs
 
@@ -219,6 +219,14 @@ class Domains:
     together: Callable[[GroupRow, SubGroupRow], Together | None] | None = attrs.field(default=None, kw_only=True)
 
 
+@runtime_checkable
+class Told(Protocol):
+    """A detail of a placement that answers tell of the pod: fields of it, as JSON has them."""
+
+    def told(self) -> Mapping[str, object]:
+        """Return the fields by name."""
+
+
 @attrs.frozen(kw_only=True)
 class Placement:
     """What a placement takes beside what the engine counts: devices of claims, NUMA zones, licences.
@@ -229,7 +237,7 @@ class Placement:
     kind: str = ""
     """The kind of detail that ``choose`` makes; the plugin's name if it is left out."""
     choose: Callable[[PodRow, NodeRow], object | None] | None = None
-    """A detail of the placement (which zone, which device); None refuses the node."""
+    """A detail of the placement (which zone, which device); None refuses the node. One that is ``Told`` is shown."""
     recorded: Callable[[PodRow], object | None] | None = None
     """The detail of a pod that stood somewhere when the session opened."""
     effects: Callable[[PodRow, NodeRow, object], Sequence[Effect]] | None = None
@@ -248,8 +256,8 @@ class Placement:
 
     Row 0 counts what pods use now, row 1 also what pods were only promised.
     """
-    report: Callable[[], Mapping[int, object]] | None = None
-    """What the report of the cycle says about nodes, by row."""
+    report: Callable[[], Mapping[int, Mapping[str, object]]] | None = None
+    """What answers say about nodes, by row: fields by name, with values as in ``encode``."""
     concerns: Bools | None = attrs.field(default=None, eq=False)
 
 

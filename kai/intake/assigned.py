@@ -9,10 +9,8 @@ import attrs
 import numpy as np
 
 from kai.api.bindrequest import BindRequest, is_for
-from kai.intake.numa import DrawnZones, drawn_zones
 from kai.intake.pods import PodRecord
 from kai.intake.table import GroupTable, PodTable
-from kai.model.node import Node
 from kai.model.pod import Pod
 from kai.model.rows import NONE, Int64s
 from kai.model.status import ACTIVE_USED, Status, within
@@ -109,18 +107,6 @@ def read_assigned(
     if changed:
         pods = replaced(pods, changed)
     return Assigned(pods=pods, status=status, node=node, devices=held, requests=requests)
-
-
-def read_drawn_zones(base: BaseColumns, assigned: Assigned, nodes: Sequence[Node]) -> Mapping[int, DrawnZones]:
-    """Return where pods were put among the NUMA zones of their nodes, by row."""
-    found: dict[int, DrawnZones] = {}
-    for row, record in enumerate(base.records):
-        at = assigned.node[row]
-        layout = nodes[at].numa if at >= 0 else None
-        zones = drawn_zones(record.source, assigned.requests.get(row), layout) if layout is not None else None
-        if zones is not None:
-            found[row] = zones
-    return found
 
 
 _order = attrgetter("order")

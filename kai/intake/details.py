@@ -3,30 +3,34 @@
 The way back of what intake reads: it is the seam between objects and state, in both directions.
 """
 
+import json
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kai.api import bindrequest as api
 from kai.api import dra, names, selection
 from kai.api.codec import unstructure
 from kai.api.pod import ExtendedResourceMapping, Pod
-from kai.model.amounts import axis_name, parts_of
+from kai.model.amounts import Amounts, axis_name, parts_of
 from kai.model.claim import AllocatedDevice, DeviceRequest
 from kai.model.constraints import NodeTerm, Requirement
-from kai.model.placement import Amounts, ContainerMappings, DeviceAllocation, NumaPlacement, Quantities
+from kai.model.placement import ContainerMappings, DeviceAllocation, Quantities
 from kai.quantity import canonical
 
 _SHARES: Final = uuid.uuid5(uuid.NAMESPACE_URL, "kai.scheduler/device-shares")
+_ZONES: Final = "predictedNUMAZones"
 _EXACT: Final = "ExactCount"
 
 
-def fields(request: Mapping[str, object], pod: Pod) -> dict[str, object]:
-    """Return what plugins tell of a placement of ``pod`` as fields of a bind request's spec, as JSON has them."""
+def fields(request: Mapping[str, object], pod: Pod | None = None) -> dict[str, object]:
+    """Return what plugins tell, of a placement of ``pod`` or of a node, as fields that JSON has.
+
+    Of a placement they are fields of the bind request's spec.
+    """
     return {name: _written(value, pod) for name, value in request.items()}
 
 
-def _written(value: object, pod: Pod) -> object:
+def _written(value: object, pod: Pod | None) -> object:
     match value:
         case Quantities():
             return texts(value.amounts)
@@ -34,7 +38,7 @@ def _written(value: object, pod: Pod) -> object:
             return unstructure(allocation_result(value.devices, value.nodes, value.claim))
         case DeviceRequest():
             return unstructure(_request(value))
-        case ContainerMappings():
+        case ContainerMappings() if pod is not None:
             return [unstructure(each) for each in _mappings(value, pod)]
         case Mapping():
             return fields(value, pod)
@@ -44,10 +48,10 @@ def _written(value: object, pod: Pod) -> object:
             return value
 
 
-def predicted_zones(placement: NumaPlacement) -> tuple[api.NumaZone, ...]:
-    """Return the zones that a pod is expected to draw from, with the amounts."""
-    pairs = zip(placement.zone_names(), placement.amounts, strict=True)
-    return tuple(api.NumaZone(zone=zone, amount=texts(drawn)) for zone, drawn in pairs)
+def annotations(request: Mapping[str, object], pod: Pod) -> dict[str, str]:
+    """Return what the binder writes on ``pod`` of what plugins tell of its placement."""
+    zones = _written(request.get(_ZONES, ()), pod)
+    return {names.NUMA_PREDICTED: json.dumps(zones)} if zones else {}
 
 
 def texts(amounts: Amounts) -> dict[str, str]:

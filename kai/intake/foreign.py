@@ -1,17 +1,22 @@
-"""Objects that only plugins read: handed on as they are, by kind and in name order."""
+"""Objects that plugins read: handed on as they are, by kind and in name order."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
 
+from kai.api.bindrequest import BindRequest
 from kai.api.codec import unstructure
+from kai.api.declaring import HANDED_ON
 from kai.api.foreign import Foreign
-from kai.api.kinds import BY_CLASS
-from kai.api.objects import ClusterObjects
-from kai.api.topology import Topology
+from kai.api.kinds import BY_CLASS, ApiObject
+from kai.api.objects import FIELD_OF, ClusterObjects
 from kai.intake.record_cache import in_order
 from kai.model.foreign import RawObject
 from kai.state.memory import Memory
 
 Raws = Mapping[tuple[str, str], tuple[RawObject, ...]]
+
+_METADATA: Final = "metadata"
 
 
 def read_foreign(objects: ClusterObjects, memory: Memory) -> Raws:
@@ -19,28 +24,50 @@ def read_foreign(objects: ClusterObjects, memory: Memory) -> Raws:
 
     Raises: InputError for two objects of one kind and name.
     """
-    sources, written = objects.foreign, objects.topologies
-    return memory.once("foreign", (sources, written), lambda: _by_kind([*in_order(written), *sources], memory))
+    listings: list[Sequence[ApiObject]] = [getattr(objects, FIELD_OF[cls]) for cls in HANDED_ON]
+    listings.append(objects.foreign)
+    return memory.once("foreign", tuple(listings), lambda: _by_kind(listings, memory))
 
 
-def _by_kind(sources: Sequence[Foreign | Topology], memory: Memory) -> Raws:
-    ordered = sorted(sources, key=lambda each: (each.metadata.namespace, each.metadata.name))
-    raws = memory.each("foreign objects", tuple(ordered), _raw)
+def _by_kind(listings: Sequence[Sequence[ApiObject]], memory: Memory) -> Raws:
     out: dict[tuple[str, str], list[RawObject]] = {}
-    for source, raw in zip(ordered, raws, strict=True):
-        kind = BY_CLASS[type(source)]
-        out.setdefault((kind.api_version, kind.kind), []).append(raw)
+    for at, listing in enumerate(listings):
+        name = f"foreign {at}"
+        ordered = memory.once(name, (listing,), partial(_ordered, listing))
+        for source, raw in zip(ordered, memory.each(name, ordered, raw_object), strict=True):
+            kind = BY_CLASS[type(source)]
+            out.setdefault((kind.api_version, kind.kind), []).append(raw)
     return {kind: tuple(found) for kind, found in out.items()}
 
 
-def _raw(source: Foreign | Topology) -> RawObject:
+def _ordered(listing: Sequence[ApiObject]) -> tuple[ApiObject, ...]:
+    if listing and isinstance(listing[0], Foreign):  # of several kinds, so that two may have one name
+        return tuple(sorted(listing, key=lambda each: (each.metadata.namespace, each.metadata.name)))
+    return tuple(in_order(listing))
+
+
+def bind_requests(requests: Mapping[int, BindRequest], memory: Memory) -> Mapping[int, RawObject]:
+    """Return live bind requests as plugins read them, by pod row; the same values for the same objects."""
+    if not requests:
+        return {}
+    raws = memory.each("bind requests", tuple(requests.values()), raw_object)
+    return dict(zip(requests, raws, strict=True))
+
+
+def raw_object(source: ApiObject) -> RawObject:
+    """Return an object as plugins read it."""
     metadata = source.metadata
-    spec, status = (source.spec, source.status) if isinstance(source, Foreign) else (unstructure(source.spec), {})
     return RawObject(
         name=metadata.name,
         namespace=metadata.namespace,
         labels=metadata.labels,
         annotations=metadata.annotations,
-        spec=spec,
-        status=status,
+        write=partial(_content, source),
     )
+
+
+def _content(source: ApiObject) -> Mapping[str, Any]:
+    if isinstance(source, Foreign):
+        return {"spec": source.spec, "status": source.status}
+    written: Mapping[str, Any] = unstructure(source)
+    return {name: value for name, value in written.items() if name != _METADATA}

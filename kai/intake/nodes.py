@@ -10,7 +10,7 @@ from kai.intake.settings import IntakeSettings
 from kai.model.amounts import amounts
 from kai.model.axis import GPU_UNIT
 from kai.model.constraints import Taint
-from kai.model.node import UNKNOWN_GPU_MEMORY, MigStrategy, Node, NumaLayout
+from kai.model.node import UNKNOWN_GPU_MEMORY, MigStrategy, Node
 
 _BYTES_FROM = 1 << 20
 """No GPU has that many MiB: such a label is in bytes."""
@@ -88,28 +88,26 @@ class NodeReader:
         )
 
 
-def settle(
-    records: Iterable[NodeRecord], gpus: Mapping[str, int], layouts: Mapping[str, NumaLayout]
-) -> tuple[Node, ...]:
-    """Return the nodes with their NUMA zones, and with the GPUs that drivers offer, which count like any others."""
+def settle(records: Iterable[NodeRecord], gpus: Mapping[str, int]) -> tuple[Node, ...]:
+    """Return the nodes with the GPUs that drivers offer, which count like any others."""
     found: list[Node] = []
     for record in records:
         node = record.node
         if record.plain is None or node is None:
             continue
-        offered, layout = gpus.get(node.name, 0), layouts.get(node.name)
-        if node.dra_gpus != offered or node.numa is not layout:
-            record.node = node = _with(record.plain, offered, layout)
+        offered = gpus.get(node.name, 0)
+        if node.dra_gpus != offered:
+            record.node = node = _with(record.plain, offered)
         found.append(node)
     return tuple(found)
 
 
-def _with(node: Node, offered: int, layout: NumaLayout | None) -> Node:
+def _with(node: Node, offered: int) -> Node:
     if not offered:
-        return attrs.evolve(node, numa=layout)
+        return node
     allocatable = {**node.allocatable, "gpu": node.allocatable.get("gpu", 0) + offered * GPU_UNIT}
     count = _gpu_count(node.labels.get(names.NODE_GPU_COUNT, ""), allocatable)
-    return attrs.evolve(node, allocatable=allocatable, gpu_count=count, dra_gpus=offered, numa=layout)
+    return attrs.evolve(node, allocatable=allocatable, gpu_count=count, dra_gpus=offered)
 
 
 def _failing(source: api.Node) -> tuple[str, ...]:

@@ -15,22 +15,20 @@ from math import inf
 import attrs
 
 from kai.api import node as api_node
-from kai.api import numa as api_numa
 from kai.api import pod as api_pod
 from kai.api import podgroup as api_podgroup
 from kai.api.kinds import ApiObject
 from kai.api.objects import ClusterObjects
 from kai.intake.accounts import Accounts
-from kai.intake.assigned import Assigned, BaseColumns, read_assigned, read_base, read_drawn_zones
+from kai.intake.assigned import Assigned, BaseColumns, read_assigned, read_base
 from kai.intake.binding import assumed_claims, live_bind_requests
 from kai.intake.catalog import Library, read_library
-from kai.intake.foreign import read_foreign
+from kai.intake.foreign import bind_requests, read_foreign
 from kai.intake.groups import GroupReader, GroupRecord, GroupSurroundings, priorities
 from kai.intake.held import Granted, HeldGroups
 from kai.intake.membership import Leaves, Places
 from kai.intake.nodes import NodeReader, NodeRecord
 from kai.intake.nodes import settle as settle_nodes
-from kai.intake.numa import NumaRecord, read_numa
 from kai.intake.orphans import Orphans
 from kai.intake.permissions import Permissions, read_permissions
 from kai.intake.pods import PodReader, PodRecord
@@ -119,7 +117,6 @@ class Intake:
         self._held_groups = HeldGroups(self._accounts)
         self._orphans = Orphans(self._accounts, self._settings.node_pool_label)
         self._pods: RecordCache[api_pod.Pod, PodRecord] = RecordCache()
-        self._zones: RecordCache[api_numa.NodeResourceTopology, NumaRecord] = RecordCache()
         node_names = dict[str, int]()
         self._pod_reader = PodReader(self._settings, self._places, self._accounts, self._leaves, node_names)
         self._pod_table, self._group_table = PodTable(self._places, self._leaves, node_names), GroupTable()
@@ -147,7 +144,7 @@ class Intake:
     @property
     def reading(self) -> ApiObject | None:
         """The object that was being read when a snapshot failed; None if that failed at no single one."""
-        caches = (self._groups, self._nodes, self._pods, self._zones)
+        caches = (self._groups, self._nodes, self._pods)
         return next((each.reading for each in caches if each.reading is not None), None)
 
     def take(
@@ -198,7 +195,7 @@ class Intake:
             pod_node=assigned.node,
             pod_reservation=base.table.columns.reservation,
             pod_devices=assigned.devices,
-            pod_numa=read_drawn_zones(base, assigned, nodes.nodes) if self._zones.records else {},
+            bind_requests=bind_requests(assigned.requests, self._memory),
             awaited=awaited,
             refused=refused,
             revision=revision,
@@ -243,7 +240,6 @@ class Intake:
 
     def _put(self, objects: ClusterObjects, queues: Iterable[Queue]) -> None:
         """Take stock of the objects that are remembered one by one."""
-        self._zones.put(objects.node_resource_topologies, read_numa)
         self._put_groups(objects, queues)
         self._nodes.put(objects.nodes, self._node_reader.read)
         self._pods.put(objects.pods, self._pod_reader.read)
@@ -264,13 +260,9 @@ class Intake:
         table.settle(held.records, held.version, said)
 
     def _settle_nodes(self, library: Library) -> NodeTable:
-        records, zones, gpus = self._nodes.records, self._zones.records, library.node_gpus
-
-        def settled() -> tuple[Node, ...]:
-            layouts = {record.source.metadata.name: record.layout for record in zones}
-            return settle_nodes(records, gpus, layouts)
-
-        self._node_table.settle(self._memory.once("nodes", (self._nodes.version, self._zones.version, gpus), settled))
+        records, gpus = self._nodes.records, library.node_gpus
+        inputs = (self._nodes.version, gpus)
+        self._node_table.settle(self._memory.once("nodes", inputs, lambda: settle_nodes(records, gpus)))
         return self._node_table
 
     def _settle_shapes(self, library: Library) -> tuple[tuple[Shape, ...], Int64s]:

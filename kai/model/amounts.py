@@ -44,6 +44,14 @@ def amounts(texts: QuantityTexts) -> Mapping[str, int]:
     return out
 
 
+def amounts_of(texts: QuantityTexts) -> Amounts:
+    """Return quantities by resource as amounts on the axis; two of one resource are added.
+
+    Raises: ValueError for a text that is no quantity.
+    """
+    return packed(amounts(texts))
+
+
 def packed(total: Mapping[str, int]) -> Amounts:
     """Return ``total`` without zeros, by name, cut to what a node could ever have."""
     return tuple(sorted((name, min(amount, LARGEST_AMOUNT)) for name, amount in total.items() if amount))

@@ -21,24 +21,6 @@ class MigStrategy(IntEnum):
 
 
 @attrs.frozen(kw_only=True)
-class NumaZone:
-    """One NUMA zone of a node: what it can give, by resource name in axis units."""
-
-    name: str
-    allocatable: tuple[tuple[str, int], ...]
-    available: tuple[tuple[str, int], ...]
-
-
-@attrs.frozen(kw_only=True)
-class NumaLayout:
-    """Zones of a node in the order of their numbers, with the node's alignment policy and scope."""
-
-    zones: tuple[NumaZone, ...]
-    policy: str = "none"
-    scope: str = "container"
-
-
-@attrs.frozen(kw_only=True)
 class Node:
     """One node. ``allocatable`` is by resource name in axis units; ``gpu_memory`` is MiB of each GPU."""
 
@@ -56,7 +38,6 @@ class Node:
     mig_strategy: MigStrategy = MigStrategy.NONE
     dra_gpus: int = 0
     """GPUs that drivers offer on the node; they are part of ``allocatable``."""
-    numa: NumaLayout | None = None
 
     @property
     def ready(self) -> bool:

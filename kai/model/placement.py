@@ -1,4 +1,4 @@
-"""What a placement says besides the node: which zones of the node, which devices of which claims.
+"""What a placement says besides the node: which devices of which claims, and what a bind request tells of it.
 
 Plugins choose these details once, when a pod is placed; they travel with the decision to the service that carries it
 out, and into the report of a cycle.
@@ -6,11 +6,9 @@ out, and into the report of a cycle.
 
 import attrs
 
+from kai.model.amounts import Amounts
 from kai.model.claim import AllocatedDevice, DeviceRequest
 from kai.model.constraints import NodeTerm
-
-Amounts = tuple[tuple[str, int], ...]
-"""Resource names on the axis and amounts in axis units, by name."""
 
 
 @attrs.frozen
@@ -34,30 +32,6 @@ class ContainerMappings:
     """Which request of a claim serves which container: its position, init containers first, and the resource."""
 
     containers: tuple[tuple[int, str, str], ...]
-
-
-@attrs.frozen(kw_only=True)
-class NumaPlacement:
-    """The NUMA zones of a node that a pod draws from. No zones: nothing to align, or nothing known.
-
-    ``zones`` are positions in the node's ``NumaLayout``, ascending; ``names`` and ``amounts`` belong to them in order.
-    """
-
-    zones: tuple[int, ...] = ()
-    names: tuple[str, ...] = ()
-    amounts: tuple[Amounts, ...] = ()
-
-    def zone_names(self) -> tuple[str, ...]:
-        """Return the names of the zones, as records name them."""
-        return self.names
-
-
-@attrs.frozen(kw_only=True)
-class ZonesLeft:
-    """What is left in each zone of a node, in the order of the zones."""
-
-    names: tuple[str, ...]
-    amounts: tuple[Amounts, ...]
 
 
 @attrs.frozen(kw_only=True)

@@ -1,11 +1,11 @@
 """An outcome for machines: statuses, nodes, devices and counts, as conformance cases compare them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kai.intake.details import texts
+from kai.framework.hooks import Told
+from kai.intake.details import fields
 from kai.model.axis import GPU, GPU_UNIT
-from kai.model.placement import ZonesLeft
 from kai.model.status import ACTIVE_USED, Status, within
 from kai.simulation.run import Cycle, Outcome
 from kai.state.snapshot import Snapshot
@@ -18,7 +18,7 @@ def answer(outcome: Outcome) -> Answer:
 
     With stable cycles pods are reported as the cluster has them once it has reacted to the last cycle.
     """
-    pods = pods_of(outcome.last) if outcome.settled is None else settled_pods(outcome.settled)
+    pods = pods_of(outcome.last) if outcome.settled is None else settled_pods(outcome.settled, outcome.last)
     result: Answer = {
         "scenario": outcome.case.name,
         "pods": pods,
@@ -34,27 +34,31 @@ def answer(outcome: Outcome) -> Answer:
 
 
 def pods_of(cycle: Cycle) -> Answer:
-    """Return every pod's status, node, devices and NUMA zones after the last action of ``cycle``."""
+    """Return every pod's status, node, devices and what plugins tell of it after the last action of ``cycle``."""
     after = cycle.aftermath
     names = pod_names(cycle.snapshot)
     return {
         names[row]: _pod(
-            cycle.snapshot, after.status(row), int(cycle.report.node[row]), after.devices(row), _zones(cycle, row)
+            cycle.snapshot, after.status(row), int(cycle.report.node[row]), after.devices(row), _told(cycle, row)
         )
         for row in range(len(names))
     }
 
 
-def settled_pods(snapshot: Snapshot) -> Answer:
-    """Return every pod's status, node, devices and NUMA zones as a snapshot finds them."""
+def settled_pods(snapshot: Snapshot, last: Cycle) -> Answer:
+    """Return every pod's status, node and devices as a snapshot finds them, with what was told in the ``last`` cycle.
+
+    The snapshot shows the cluster after it has reacted to that cycle.
+    """
     names = pod_names(snapshot)
+    rows = {pod.key: row for row, pod in enumerate(last.snapshot.pods)}
     return {
         names[row]: _pod(
             snapshot,
             Status(int(snapshot.pod_status[row])),
             int(snapshot.pod_node[row]),
             snapshot.pod_devices.get(row, ()),
-            [name for name, _ in snapshot.pod_numa.get(row, ())],
+            _told(last, rows[snapshot.pods[row].key]),
         )
         for row in range(len(names))
     }
@@ -68,46 +72,47 @@ def pod_names(snapshot: Snapshot) -> list[str]:
     return [pod.name if seen[pod.name] == 1 else pod.key for pod in snapshot.pods]
 
 
-def _pod(snapshot: Snapshot, status: Status, node: int, devices: Sequence[str], zones: Sequence[str]) -> Answer:
+def _pod(snapshot: Snapshot, status: Status, node: int, devices: Sequence[str], told: Answer) -> Answer:
     here = within(status, ACTIVE_USED)
-    layout = snapshot.nodes[node].numa if node >= 0 else None
-    order = [zone.name for zone in layout.zones] if layout else []
     return {
         "status": status.label,
         "node": snapshot.nodes[node].name if node >= 0 else "",
         "gpuGroups": list(devices) if here else [],
-        "numaZones": [order.index(zone) for zone in zones if zone in order] if here else [],
+        "numaZones": [],
+        **(told if here else {}),
     }
 
 
-def _zones(cycle: Cycle, pod: int) -> list[str]:
-    """Return the names of the NUMA zones of a pod: those chosen in this cycle, else those on record."""
-    chosen = cycle.report.details.get(pod, {}).get("numa")
-    names: Callable[[], Sequence[str]] | None = getattr(chosen, "zone_names", None)
-    if names is not None:
-        return list(names())
-    return [name for name, _ in cycle.snapshot.pod_numa.get(pod, ())]
+def _told(cycle: Cycle, pod: int) -> Answer:
+    """Return what details of a pod's placement say: those chosen in this cycle, else those on record."""
+    found: Answer = {}
+    for detail in cycle.report.details.get(pod, {}).values():
+        if isinstance(detail, Told):
+            found |= detail.told()
+    return found
 
 
 def nodes_of(cycle: Cycle) -> Mapping[str, Any]:
     """Return the whole GPUs of each node that are idle, and that are being released, after the last action.
 
-    Nodes that report NUMA zones also say what is left in each.
+    Plugins add what they report of nodes.
     """
     return {
         node.name: {
             "idleGpus": _gpus(int(cycle.report.idle[row, GPU])),
             "releasingGpus": _gpus(int(cycle.report.releasing[row, GPU])),
-            **_zones_left(cycle.report.node_details.get(row, {}).get("numa")),
+            **_told_of_node(cycle, row),
         }
         for row, node in enumerate(cycle.snapshot.nodes)
     }
 
 
-def _zones_left(left: object) -> Answer:
-    if not isinstance(left, ZonesLeft):
-        return {}
-    return {"numaZonesAvailable": {str(at): texts(amounts) for at, amounts in enumerate(left.amounts)}}
+def _told_of_node(cycle: Cycle, node: int) -> Answer:
+    found: Answer = {}
+    for reported in cycle.report.node_details.get(node, {}).values():
+        if isinstance(reported, Mapping):
+            found |= fields(reported)
+    return found
 
 
 def _gpus(amount: int) -> float | int:

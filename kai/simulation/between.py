@@ -6,7 +6,6 @@ intake reads only what changed.
 Source: the behaviour between cycles that the peer's integration tests simulate.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 
 import attrs
@@ -18,8 +17,7 @@ from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.engine.report import CycleReport
 from kai.framework.decisions import Bind, Decision
-from kai.intake.details import predicted_zones
-from kai.model.placement import NumaPlacement
+from kai.intake.details import annotations as written_annotations
 from kai.model.status import Status
 from kai.simulation.claims import claims_after
 from kai.state.snapshot import Snapshot
@@ -105,10 +103,7 @@ def _running(pod: Pod, row: int, after: Aftermath) -> Pod:
     if bind is not None:
         annotations.pop(names.GRANTED, None)  # of a life before; what it has now, its labels say
         annotations |= {names.RECEIVED_RESOURCE_TYPE: bind.received} if bind.received else {}
-        zones = bind.details.get("numa")
-        if isinstance(zones, NumaPlacement) and zones.zones:
-            record = [{"zone": each.zone, "amount": dict(each.amount)} for each in predicted_zones(zones)]
-            annotations[names.NUMA_PREDICTED] = json.dumps(record)
+        annotations |= written_annotations(bind.request, pod)
     labels = _without_devices(pod.metadata.labels) | device_labels(after.devices(row))
     return attrs.evolve(
         pod,

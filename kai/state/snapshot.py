@@ -48,7 +48,7 @@ class Snapshot:
     queues: tuple[Queue, ...] = ()
     """By name."""
     foreign: Mapping[tuple[str, str], tuple[RawObject, ...]] = attrs.field(factory=dict)
-    """Objects that only plugins read, as written, by apiVersion and kind; in name order."""
+    """Objects that plugins read, as written, by apiVersion and kind; in name order."""
     catalog: Catalog = attrs.field(factory=Catalog)
     pod_shape: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64), eq=False)
     pod_group: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64), eq=False)
@@ -62,8 +62,8 @@ class Snapshot:
     """Pods that hold a device for pods that share it."""
     pod_devices: Mapping[int, tuple[str, ...]] = attrs.field(factory=dict)
     """Names of the shared devices (GPU groups) of sharing pods that have a place, by pod row."""
-    pod_numa: Mapping[int, tuple[tuple[str, tuple[tuple[str, int], ...]], ...]] = attrs.field(factory=dict)
-    """Recorded NUMA placements by pod row: zone name and amounts."""
+    bind_requests: Mapping[int, RawObject] = attrs.field(factory=dict, eq=False)
+    """Live bind requests as written, by pod row: what plugins told of a placement that is on its way."""
     awaited: tuple[str, ...] = ()
     """Keys of groups for which pods were evicted in cycles before, and that wait for their places since."""
     refused: tuple[NoRoom, ...] = ()

@@ -6,7 +6,6 @@ stays the same object, so that a cycle reads only what changed.
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from math import isnan
 from typing import Final
@@ -20,9 +19,8 @@ from kai.api.objects import ClusterObjects
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.framework.decisions import Bind
-from kai.intake.details import predicted_zones
+from kai.intake.details import annotations as written_annotations
 from kai.model.axis import GPU_UNIT
-from kai.model.placement import NumaPlacement
 from kai.model.pod import GpuKind
 from kai.simulation.between import device_labels
 from kai.state.snapshot import Snapshot
@@ -106,10 +104,7 @@ class EmbeddedCluster:
         annotations = {**metadata.annotations, names.GRANTED: _granted(decision, snapshot, devices)}
         if decision.received:
             annotations[names.RECEIVED_RESOURCE_TYPE] = decision.received
-        zones = decision.details.get("numa")
-        if isinstance(zones, NumaPlacement) and zones.zones:
-            told = [{"zone": each.zone, "amount": dict(each.amount)} for each in predicted_zones(zones)]
-            annotations[names.NUMA_PREDICTED] = json.dumps(told)
+        annotations |= written_annotations(decision.request, pod)
         labels = {**metadata.labels, **device_labels(devices)} if devices else metadata.labels
         bound = attrs.evolve(
             pod,

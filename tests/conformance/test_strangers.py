@@ -12,7 +12,9 @@ from pathlib import Path
 import attrs
 import pytest
 
-from kai.configuration.profiles import default_profile
+from kai.configuration.aliases import PluginEntry
+from kai.configuration.profiles import make_profile
+from kai.configuration.reading import default_configuration
 from kai.configuration.registry import Registry
 from kai.testing import check_scenario
 from tests.conformance.answer import answer
@@ -83,7 +85,8 @@ class Feature:
         assert {name for name in taken if name[0] == "kai"} == {("kai", "framework")}
 
     def test_it_stands_in_the_place_of_the_built_in(self, stranger):
-        (use,) = (use for use in default_profile().plugins if use.name == self.feature)
+        configuration = attrs.evolve(default_configuration(), plugins=(PluginEntry(self.feature),))
+        (use,) = make_profile(configuration).plugins
         assert type(use.plugin).__module__.split(".")[0] == stranger.package.name
         assert use.origin == f"{stranger.package.name} 1.0"
         with pytest.raises(ImportError):
@@ -120,3 +123,9 @@ class TestProportion(Feature):
         lambda text: "tiers:" not in text or "name: proportion" in text,  # a list of plugins may leave it out
     )
     scenarios = scenarios("capacity/*.yaml", "order/*.yaml", "reclaim/*.yaml")
+
+
+class TestNuma(Feature):
+    feature, class_name, least = "numa", "Numa", 4
+    cases = cases({"numa"}, lambda text: "name: numa" in text)
+    scenarios = scenarios("numa/*.yaml")

@@ -28,7 +28,7 @@ NOW = 1_000_000.0
 GB = 10**9
 ZONE, RACK = "zone", "rack"
 LEVELS = {"levels": [{"nodeLabel": ZONE}, {"nodeLabel": RACK}]}
-TREE = RawObject(name="tree", labels={}, annotations={}, spec=LEVELS, status={})
+TREE = RawObject(name="tree", labels={}, annotations={}, write=lambda: {"spec": LEVELS})
 MIG = "nvidia.com/mig-2g.20gb"
 SCHEDULER = "kai-scheduler"
 

@@ -32,7 +32,7 @@ def plain(value):
     if isinstance(value, dict):
         return {key: plain(each) for key, each in value.items()}
     if isinstance(value, RawObject):  # is itself only, so that plugins can keep what they read of it
-        return attrs.asdict(value, recurse=False)
+        return value.key, plain(dict(value.labels)), plain(dict(value.annotations)), plain(dict(value.content))
     return tuple(map(plain, value)) if isinstance(value, tuple) else value
 
 

@@ -9,6 +9,7 @@ Source: the peer's plugins/numa.
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import ClassVar
 
 import attrs
 import numpy as np
@@ -28,10 +29,10 @@ from kai.framework import (
     Scores,
     SessionView,
 )
-from kai.framework.zones import NumaPlacement, ZonesLeft
 from kai.plugins.numa.kernels import INFEASIBLE, POLICY_RESTRICTED, Requests, Zones, is_aligned, place, spans
+from kai.plugins.numa.objects import LAYOUTS, ON_REQUEST, layouts_of, records_of
 from kai.plugins.numa.requests import devices_of, is_guaranteed, read_requests
-from kai.plugins.numa.zones import Layouts, read_layouts, recorded_placement
+from kai.plugins.numa.zones import Layouts, NumaPlacement, read_layouts, recorded_placements
 
 DETAIL = "numa"
 BEST = 100.0
@@ -46,16 +47,21 @@ class Numa:
     left in zones from the records of pods rather than from what nodes report.
     """
 
+    reads: ClassVar = (LAYOUTS,)
+
     ignore: tuple[str, ...] = ()
     reconstruct_available: bool = True
 
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Read the zones of all nodes; without any there is nothing to say."""
         ignored = frozenset("gpu" if name.endswith("gpu") else name for name in self.ignore)
-        layouts = read_layouts(session.snapshot, ignored, reconstruct=self.reconstruct_available)
+        reported = layouts_of(session)
+        recorded = recorded_placements(session.snapshot, records_of(session, reported), reported)
+        left = recorded if self.reconstruct_available else None
+        layouts = read_layouts(session.snapshot, reported, ignored, left)
         if layouts is None:
             return ()
-        aligner = _Aligner(session, layouts)
+        aligner = _Aligner(session, layouts, recorded)
         return (
             NodeFilter(aligner.filter_nodes, concerns=aligner.concerns, explain=_explain),
             NodeScore(aligner.score_nodes, concerns=aligner.concerns),
@@ -82,7 +88,7 @@ def _encode(pod: PodRow, node: NodeRow, detail: object) -> Mapping[str, object]:
     if not isinstance(detail, NumaPlacement) or not detail.names:
         return {}
     drawn = zip(detail.names, detail.amounts, strict=True)
-    return {"predictedNUMAZones": [{"zone": name, "amount": Quantities(amounts)} for name, amounts in drawn]}
+    return {ON_REQUEST: [{"zone": name, "amount": Quantities(amounts)} for name, amounts in drawn]}
 
 
 @attrs.frozen(eq=False)
@@ -97,8 +103,9 @@ class _Pod:
 class _Aligner:
     """Answers for one session."""
 
-    def __init__(self, view: SessionView, layouts: Layouts) -> None:
+    def __init__(self, view: SessionView, layouts: Layouts, recorded: Mapping[int, NumaPlacement]) -> None:
         self._view = view
+        self._recorded = recorded
         self._layouts = layouts
         self._axis = view.snapshot.axis
         self._left = view.track(layouts.zones.available)
@@ -171,7 +178,7 @@ class _Aligner:
         facts = self._pod(pod)
         if node < 0 or not is_aligned(self._zones, facts.guaranteed, facts.devices, node):
             return NumaPlacement()
-        return recorded_placement(self._view.snapshot, int(pod))
+        return self._recorded.get(int(pod), NumaPlacement())
 
     def effects(self, pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
         """Return what ``pod`` draws from the zones of ``node``."""
@@ -179,16 +186,14 @@ class _Aligner:
         cells = self._layouts.cells(int(node), placement, self._axis)
         return [Effect(self._left, cell, -amount) for cell, amount in cells.items()]
 
-    def report_nodes(self) -> Mapping[int, ZonesLeft]:
+    def report_nodes(self) -> Mapping[int, Mapping[str, object]]:
         """Return what is left in the zones of each node, of the resources that they report."""
         zones = self._zones
-        out: dict[int, ZonesLeft] = {}
+        out: dict[int, Mapping[str, object]] = {}
         for node, layout in enumerate(self._layouts.layouts):
             if layout is not None:
                 left = zones.available[zones.start[node] : zones.start[node + 1]]
                 reported = [at for at in range(len(self._axis)) if zones.aware[node, at]]
-                out[node] = ZonesLeft(
-                    names=tuple(zone.name for zone in layout.zones),
-                    amounts=tuple(tuple((self._axis.names[at], int(row[at])) for at in reported) for row in left),
-                )
+                amounts = (tuple((self._axis.names[at], int(row[at])) for at in reported) for row in left)
+                out[node] = {"numaZonesAvailable": {str(at): Quantities(each) for at, each in enumerate(amounts)}}
         return out

@@ -1,13 +1,13 @@
 """The zones of all nodes as columns, and who draws from them when a session opens."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
 
-from kai.framework import ACTIVE_ALLOCATED, Bools, Int64s, ResourceAxis, Snapshot, within
-from kai.framework.zones import Amounts, NumaLayout, NumaPlacement
+from kai.framework import ACTIVE_ALLOCATED, Amounts, Bools, Int64s, ResourceAxis, Snapshot, within
 from kai.plugins.numa.kernels import POLICY_BEST_EFFORT, POLICY_NONE, POLICY_RESTRICTED, POLICY_SINGLE, Zones
+from kai.plugins.numa.objects import DrawnZones, NumaLayout
 
 POLICIES: Mapping[str, int] = {
     "none": POLICY_NONE,
@@ -16,6 +16,22 @@ POLICIES: Mapping[str, int] = {
     "single-numa-node": POLICY_SINGLE,
 }
 """Policies of the kubelet's topology manager; an unknown one aligns nothing."""
+
+
+@attrs.frozen(kw_only=True)
+class NumaPlacement:
+    """The NUMA zones of a node that a pod draws from. No zones: nothing to align, or nothing known.
+
+    ``zones`` are positions in the node's ``NumaLayout``, ascending; ``names`` and ``amounts`` belong to them in order.
+    """
+
+    zones: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    amounts: tuple[Amounts, ...] = ()
+
+    def told(self) -> Mapping[str, object]:
+        """Return the zones as answers show them, by position."""
+        return {"numaZones": list(self.zones)}
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -58,31 +74,35 @@ def amounts(vector: Int64s, axis: ResourceAxis) -> Amounts:
     return tuple(sorted((axis.names[at], int(vector[at])) for at in np.flatnonzero(vector)))
 
 
-def recorded_placement(snapshot: Snapshot, pod: int) -> NumaPlacement:
-    """Return where ``pod`` was put among the zones of its node, as far as its record says."""
-    record = snapshot.pod_numa.get(pod, ())
-    layout = snapshot.nodes[int(snapshot.pod_node[pod])].numa if snapshot.pod_node[pod] >= 0 else None
-    if layout is None or not record:
-        return NumaPlacement()
-    rows = {zone.name: row for row, zone in enumerate(layout.zones)}
-    if any(zone not in rows for zone, _ in record):
-        return NumaPlacement()
+def recorded_placements(
+    snapshot: Snapshot, records: Mapping[int, DrawnZones], layouts: Sequence[NumaLayout | None]
+) -> Mapping[int, NumaPlacement]:
+    """Return where pods were put among the zones of their nodes, as their ``records`` say, by row."""
+    return {pod: _placement(record, layouts[int(snapshot.pod_node[pod])]) for pod, record in records.items()}
+
+
+def _placement(record: DrawnZones, layout: NumaLayout | None) -> NumaPlacement:
+    rows = {zone.name: row for row, zone in enumerate(layout.zones)} if layout is not None else {}
     ordered = sorted((rows[zone], zone, drawn) for zone, drawn in record)
     return NumaPlacement(
         zones=tuple(row for row, _, _ in ordered),
         names=tuple(zone for _, zone, _ in ordered),
-        amounts=tuple(tuple(sorted(drawn)) for _, _, drawn in ordered),
+        amounts=tuple(drawn for _, _, drawn in ordered),
     )
 
 
-def read_layouts(snapshot: Snapshot, ignored: frozenset[str], *, reconstruct: bool) -> Layouts | None:
+def read_layouts(
+    snapshot: Snapshot,
+    layouts: tuple[NumaLayout | None, ...],
+    ignored: frozenset[str],
+    placements: Mapping[int, NumaPlacement] | None,
+) -> Layouts | None:
     """Return the zones of all nodes; None if no node reports any.
 
-    ``reconstruct``: what is left in a zone is what it can give less what pods on record draw from it; otherwise what
-    the node reports. Reports lag behind in both directions, records do not.
+    With ``placements`` of pods on record, what is left in a zone is what it can give less what these draw from it;
+    otherwise what the node reports. Reports lag behind in both directions, records do not.
     """
     nodes, axis = snapshot.nodes, snapshot.axis
-    layouts = tuple(node.numa if node.numa is not None and node.numa.zones else None for node in nodes)
     counts = [len(layout.zones) if layout else 0 for layout in layouts]
     if not any(counts):
         return None
@@ -101,8 +121,9 @@ def read_layouts(snapshot: Snapshot, ignored: frozenset[str], *, reconstruct: bo
         part = slice(start[row], start[row + 1])
         prefix[part] = np.cumsum(-np.sort(-allocatable[part], axis=0), axis=0)
     policy = np.array([POLICIES.get(layout.policy, POLICY_NONE) if layout else POLICY_NONE for layout in layouts])
-    if reconstruct:
-        _draw_recorded(snapshot, start, policy, allocatable, available)
+    if placements is not None:
+        scored = np.repeat(policy != POLICY_NONE, np.diff(start))
+        available[scored] = (allocatable - _drawn(snapshot, placements, start))[scored]
     return Layouts(
         zones=Zones(
             start=start,
@@ -118,18 +139,16 @@ def read_layouts(snapshot: Snapshot, ignored: frozenset[str], *, reconstruct: bo
     )
 
 
-def _draw_recorded(snapshot: Snapshot, start: Int64s, policy: Int64s, allocatable: Int64s, available: Int64s) -> None:
-    """Set what is left of zones to what they can give less what active pods on record draw."""
+def _drawn(snapshot: Snapshot, placements: Mapping[int, NumaPlacement], start: Int64s) -> Int64s:
+    """Return int64[Z, R]: what active pods draw from the zones of all nodes."""
     axis = snapshot.axis
-    scored = np.repeat(policy != POLICY_NONE, np.diff(start))
-    available[scored] = allocatable[scored]
-    for pod in snapshot.pod_numa:
-        node = int(snapshot.pod_node[pod])
-        if node < 0 or policy[node] == POLICY_NONE or not within(int(snapshot.pod_status[pod]), ACTIVE_ALLOCATED):
-            continue
-        placement = recorded_placement(snapshot, pod)
-        for zone, drawn in zip(placement.zones, placement.amounts, strict=True):
-            available[start[node] + zone] -= _vector(drawn, axis)
+    drawn = np.zeros((int(start[-1]), len(axis)), np.int64)
+    for pod, placement in placements.items():
+        if within(int(snapshot.pod_status[pod]), ACTIVE_ALLOCATED):
+            first = start[snapshot.pod_node[pod]]
+            for zone, amount in zip(placement.zones, placement.amounts, strict=True):
+                drawn[first + zone] += _vector(amount, axis)
+    return drawn
 
 
 def _vector(values: Amounts, axis: ResourceAxis) -> Int64s:

@@ -17,7 +17,6 @@ MODULES = (
     "kai.framework.division",
     "kai.framework.kernel",
     "kai.framework.volumes",
-    "kai.framework.zones",
 )
 
 

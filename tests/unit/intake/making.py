@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import attrs
-
 from kai.api.codec import structure_all
 from kai.api.objects import ClusterObjects, collect
 from kai.intake import IntakeSettings, take_snapshot
+from kai.model.foreign import RawObject
 from kai.state.snapshot import Snapshot
 
 NOW = 1_000_000.0
@@ -76,6 +75,10 @@ def taken(*manifests: dict[str, Any], **settings: Any) -> Snapshot:
     return take_snapshot(objects(*manifests), NOW, IntakeSettings(**settings))
 
 
+def _plain(raw: RawObject) -> tuple[Any, ...]:
+    return raw.key, dict(raw.labels), dict(raw.annotations), raw.content
+
+
 def picture(snapshot: Snapshot) -> dict[str, Any]:
     """Return all of a snapshot in plain values, to compare two of them to the last bit."""
     plain = {name: getattr(snapshot, name) for name in ("now", "axis", "nodes", "pods", "shapes", "groups", "queues")}
@@ -84,9 +87,9 @@ def picture(snapshot: Snapshot) -> dict[str, Any]:
         **plain,
         **{name: getattr(snapshot, name).tolist() for name in columns},
         "devices": dict(snapshot.pod_devices),
-        "numa": dict(snapshot.pod_numa),
+        "bind requests": {row: _plain(each) for row, each in snapshot.bind_requests.items()},
         "catalog": snapshot.catalog,
-        "foreign": {kind: [attrs.asdict(each) for each in found] for kind, found in snapshot.foreign.items()},
+        "foreign": {kind: [_plain(each) for each in found] for kind, found in snapshot.foreign.items()},
         "labels": [dict(each.labels) for each in (*snapshot.nodes, *snapshot.pods, *snapshot.groups)],
         "allocatable": [dict(each.allocatable) for each in snapshot.nodes],
         "signatures": [each.signature for each in snapshot.pods],

@@ -2,12 +2,13 @@ import pytest
 
 from kai.api.codec import structure_all, structure_as
 from kai.api.dra import AllocationResult
+from kai.api.pod import Pod
 from kai.intake import details
 from kai.intake.claims import allocated
 from kai.intake.selection import node_terms
 from kai.model.claim import AllocatedDevice, DeviceRequest
 from kai.model.constraints import NodeTerm, Requirement
-from kai.model.placement import ContainerMappings, DeviceAllocation, NumaPlacement, Quantities
+from kai.model.placement import ContainerMappings, DeviceAllocation, Quantities
 from tests.unit.intake.making import pod
 
 GPU = AllocatedDevice(request="r", driver="gpu.example.com", pool="n1", device="d0")
@@ -63,7 +64,8 @@ def test_amounts_are_quantities_of_their_resource(amounts, texts):
     assert details.texts(amounts) == texts
 
 
-def test_zones_are_named_with_what_is_drawn_from_them():
-    placement = NumaPlacement(zones=(0, 2), names=("node-0", "node-2"), amounts=((("cpu", 1000),), (("cpu", 2000),)))
-    written = details.predicted_zones(placement)
-    assert [(each.zone, dict(each.amount)) for each in written] == [("node-0", {"cpu": "1"}), ("node-2", {"cpu": "2"})]
+def test_the_binder_writes_the_zones_that_a_request_names():
+    zones = [{"zone": "node-0", "amount": Quantities((("cpu", 1500),))}]
+    written = details.annotations({"predictedNUMAZones": zones, "anotherField": 1}, Pod())
+    assert written == {"kai.scheduler/numa-placement-predicted": '[{"zone": "node-0", "amount": {"cpu": "1500m"}}]'}
+    assert details.annotations({}, Pod()) == {}

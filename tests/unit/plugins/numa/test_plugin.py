@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai.framework.decisions import Cause
-from kai.model.placement import NumaPlacement
 from kai.model.rows import NodeRow
 from kai.model.status import Status
 from kai.plugins.numa import Numa
 from kai.plugins.numa.plugin import REFUSED
+from kai.plugins.numa.zones import NumaPlacement
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
 
 OBSERVED, PREDICTED = "kai.scheduler/numa-placement-observed", "kai.scheduler/numa-placement-predicted"
@@ -69,7 +69,7 @@ def chosen(stage, name, at=0):
 def left(stage, at=0):
     """Return the CPUs that are left in each zone of a node."""
     found = stage.session.details.of_nodes()[at]["numa"]
-    return [dict(each).get("cpu", 0) / 1000 for each in found.amounts]
+    return [dict(each.amounts).get("cpu", 0) / 1000 for each in found["numaZonesAvailable"].values()]
 
 
 N1, N2 = node("n1"), node("n2")

@@ -2,11 +2,11 @@ import attrs
 import numpy as np
 
 from kai.model.axis import ResourceAxis
-from kai.model.node import Node, NumaLayout, NumaZone
-from kai.model.placement import NumaPlacement
+from kai.model.node import Node
 from kai.model.pod import Pod, Shape
 from kai.model.status import Status
-from kai.plugins.numa.zones import amounts, read_layouts, recorded_placement
+from kai.plugins.numa.objects import NumaLayout, NumaZone
+from kai.plugins.numa.zones import NumaPlacement, amounts, read_layouts, recorded_placements
 from kai.state.snapshot import Snapshot
 
 AXIS = ResourceAxis.of(["example.com/nic"])
@@ -21,7 +21,7 @@ LAYOUT = NumaLayout(zones=(zone("z0", 4000, 1000), zone("z1", 8000, 2000, gpu=10
 SNAPSHOT = Snapshot(
     now=0.0,
     axis=AXIS,
-    nodes=(Node(name="a"), Node(name="b", numa=LAYOUT), Node(name="c", numa=NumaLayout(zones=()))),
+    nodes=(Node(name="a"), Node(name="b"), Node(name="c")),
     pods=(Pod(name="p", namespace="n", uid="p", created=0.0),),
     shapes=(Shape(request=(("pods", 1),)),),
     pod_shape=np.zeros(1, np.int64),
@@ -31,11 +31,13 @@ SNAPSHOT = Snapshot(
     pod_node=np.array([1]),
     pod_reservation=np.zeros(1, np.bool_),
 )
+LAYOUTS = (None, LAYOUT, None)
 RECORD = (("z1", (("cpu", 3000),)), ("z0", (("cpu", 1000), ("unknown", 7))))
+PLACEMENTS = recorded_placements(SNAPSHOT, {0: RECORD}, LAYOUTS)
 
 
 def test_zones_of_all_nodes_lie_behind_each_other():
-    layouts = read_layouts(SNAPSHOT, frozenset(), reconstruct=False)
+    layouts = read_layouts(SNAPSHOT, LAYOUTS, frozenset(), None)
     assert list(layouts.zones.start) == [0, 0, 2, 2]
     assert list(layouts.zones.available[:, 0]) == [1000, 2000]
     assert list(layouts.zones.prefix[:, 0]) == [8000, 12000]
@@ -44,35 +46,29 @@ def test_zones_of_all_nodes_lie_behind_each_other():
 
 
 def test_what_is_ignored_is_not_aligned():
-    layouts = read_layouts(SNAPSHOT, frozenset({"gpu"}), reconstruct=True)
+    layouts = read_layouts(SNAPSHOT, LAYOUTS, frozenset({"gpu"}), {})
     assert list(np.array(AXIS.names)[layouts.reported]) == ["cpu"]
 
 
 def test_a_cluster_without_zones_has_no_layouts():
-    assert read_layouts(attrs.evolve(SNAPSHOT, nodes=SNAPSHOT.nodes[:1]), frozenset(), reconstruct=True) is None
+    assert read_layouts(SNAPSHOT, (None,) * 3, frozenset(), {}) is None
 
 
 def test_records_are_read_in_the_order_of_the_zones():
-    placement = recorded_placement(attrs.evolve(SNAPSHOT, pod_numa={0: RECORD}), 0)
+    placement = PLACEMENTS[0]
     assert placement.zones == (0, 1)
-    assert placement.zone_names() == ("z0", "z1")
-
-
-def test_a_record_of_an_unknown_zone_says_nothing():
-    strange = (("z1", (("cpu", 3000),)), ("z9", (("cpu", 1000),)))
-    assert recorded_placement(attrs.evolve(SNAPSHOT, pod_numa={0: strange}), 0) == NumaPlacement()
-    assert recorded_placement(SNAPSHOT, 0) == NumaPlacement()
+    assert placement.names == ("z0", "z1")
+    assert placement.told() == {"numaZones": [0, 1]}
 
 
 def test_active_pods_on_record_draw_from_their_zones():
-    recorded = attrs.evolve(SNAPSHOT, pod_numa={0: RECORD})
-    assert list(read_layouts(recorded, frozenset(), reconstruct=True).zones.available[:, 0]) == [3000, 5000]
-    leaving = attrs.evolve(recorded, pod_status=np.array([Status.RELEASING]))
-    assert list(read_layouts(leaving, frozenset(), reconstruct=True).zones.available[:, 0]) == [4000, 8000]
+    assert list(read_layouts(SNAPSHOT, LAYOUTS, frozenset(), PLACEMENTS).zones.available[:, 0]) == [3000, 5000]
+    leaving = attrs.evolve(SNAPSHOT, pod_status=np.array([Status.RELEASING]))
+    assert list(read_layouts(leaving, LAYOUTS, frozenset(), PLACEMENTS).zones.available[:, 0]) == [4000, 8000]
 
 
 def test_a_placement_and_its_cells_name_the_same_amounts():
-    layouts = read_layouts(SNAPSHOT, frozenset(), reconstruct=True)
+    layouts = read_layouts(SNAPSHOT, LAYOUTS, frozenset(), {})
     drawn = np.zeros((2, len(AXIS)), np.int64)
     drawn[1, 0], drawn[1, 2] = 2000, 1000
     placement = layouts.placement(1, drawn, AXIS)

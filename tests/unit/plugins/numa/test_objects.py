@@ -2,8 +2,10 @@ import json
 
 import pytest
 
-from kai.model.node import NumaLayout, NumaZone
+from kai.plugins.numa import Numa
+from kai.plugins.numa.objects import NumaLayout, NumaZone, layouts_of, records_of
 from tests.unit.intake.making import bind_request, node, other, pod, taken
+from tests.unit.plugins.stage import Stage
 
 VERSION = "topology.node.k8s.io/v1alpha2"
 
@@ -19,10 +21,19 @@ def zones(*each, **body):
     return other("NodeResourceTopology", VERSION, "n", zones=list(each), **body)
 
 
+def view_of(*manifests):
+    return Stage.of(Numa(), taken(*manifests)).session.view
+
+
 def layout(*each, **body) -> NumaLayout:
-    found = taken(node("n"), zones(*each, **body)).nodes[0].numa
+    (found,) = layouts_of(view_of(node("n"), zones(*each, **body)))
     assert found is not None
     return found
+
+
+def records(*manifests):
+    view = view_of(*manifests)
+    return records_of(view, layouts_of(view))
 
 
 def record(*entries) -> str:
@@ -72,17 +83,17 @@ def test_attributes_name_the_policy_before_the_older_list(body, policy, scope):
 
 
 def test_a_node_without_such_an_object_has_no_layout():
-    assert taken(node("m"), zones(zone("node-0"))).nodes[0].numa is None
+    assert layouts_of(view_of(node("m"), zones(zone("node-0")))) == (None,)
 
 
 def test_what_was_observed_counts_before_the_bind_request_and_that_before_the_prediction():
     cluster = [node("n"), zones(zone("node-0", cpu="4"), zone("node-1", cpu="4"))]
     request = bind_request("a", "n", spec={"predictedNUMAZones": [{"zone": "node-1", "amount": {"cpu": "2"}}]})
     first, third = record(("node-0", {"cpu": "1"})), record(("node-1", {"cpu": "3", "nvidia.com/gpu": "1"}))
-    everything = taken(running(observed=first, predicted=third), request, *cluster)
-    assert everything.pod_numa == {0: (("node-0", (("cpu", 1000),)),)}
-    assert taken(running(predicted=third), request, *cluster).pod_numa == {0: (("node-1", (("cpu", 2000),)),)}
-    assert taken(running(predicted=third), *cluster).pod_numa == {0: (("node-1", (("cpu", 3000), ("gpu", 1000))),)}
+    everything = records(running(observed=first, predicted=third), request, *cluster)
+    assert everything == {0: (("node-0", (("cpu", 1000),)),)}
+    assert records(running(predicted=third), request, *cluster) == {0: (("node-1", (("cpu", 2000),)),)}
+    assert records(running(predicted=third), *cluster) == {0: (("node-1", (("cpu", 3000), ("gpu", 1000))),)}
 
 
 def test_an_annotation_that_says_nothing_leaves_the_word_to_the_next_source():
@@ -90,9 +101,9 @@ def test_an_annotation_that_says_nothing_leaves_the_word_to_the_next_source():
     request = bind_request("a", "n", spec={"predictedNUMAZones": [{"zone": "node-1", "amount": {"cpu": "2"}}]})
     predicted = record(("node-0", {"cpu": "3"}))
     for nothing in ("", "nonsense", "[]"):
-        found = taken(running(observed=nothing, predicted=predicted), request, *cluster).pod_numa
+        found = records(running(observed=nothing, predicted=predicted), request, *cluster)
         assert found == {0: (("node-1", (("cpu", 2000),)),)}
-        found = taken(running(observed=nothing, predicted=predicted), *cluster).pod_numa
+        found = records(running(observed=nothing, predicted=predicted), *cluster)
         assert found == {0: (("node-0", (("cpu", 3000),)),)}
 
 
@@ -111,13 +122,26 @@ def test_zones_without_a_number_come_last():
         '[{"amount": {"cpu": "1"}}]',
         '[{"zone": "node-0", "amount": ["cpu"]}]',
         '[{"zone": "node-0", "amount": {"cpu": "lots"}}]',
+        '[{"zone": "node-0", "amount": {"cpu": "-1"}}]',
+        '[{"zone": "node-0", "amount": {"cpu": true}}]',
+        "[" * 100_000,
         record(("node-0", {"cpu": "1"}), ("node-7", {"cpu": "1"})),
     ],
 )
 def test_a_record_that_cannot_be_read_or_names_an_unknown_zone_is_no_record(text):
     cluster = [node("n"), zones(zone("node-0", cpu="4"))]
-    assert taken(running(observed=text), *cluster).pod_numa == {}
+    assert records(running(observed=text), *cluster) == {}
 
 
 def test_records_count_only_on_nodes_with_zones():
-    assert taken(running(observed=record(("node-0", {"cpu": "1"}))), node("n")).pod_numa == {}
+    assert records(running(observed=record(("node-0", {"cpu": "1"}))), node("n")) == {}
+
+
+def test_numbers_stand_for_quantities():
+    cluster = [node("n"), zones(zone("node-0", cpu="4"))]
+    assert records(running(observed=record(("node-0", {"cpu": 1.5}))), *cluster) == {0: (("node-0", (("cpu", 1500),)),)}
+
+
+def test_two_names_of_one_resource_are_added():
+    found = layout(zone("node-0", **{"nvidia.com/gpu": "1", "amd.com/gpu": "2"}))
+    assert found.zones[0].allocatable == (("gpu", 3000),)
