@@ -9,10 +9,19 @@ import attrs
 from kai.api.foreign import Foreign
 from kai.api.kinds import BY_CLASS, BY_NAME, ApiObject, Kind
 from kai.api.numa import NodeResourceTopology
+from kai.api.storage import CsiDriver, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
 from kai.api.topology import Topology
 from kai.errors import ConfigError
 
-HANDED_ON: Final = (NodeResourceTopology, Topology)
+HANDED_ON: Final = (
+    CsiDriver,
+    CsiStorageCapacity,
+    NodeResourceTopology,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    Topology,
+)
 """Kinds of kai that plugins may read, as they were written."""
 DECLARED: Final[dict[tuple[str, str], Kind]] = {}
 

@@ -117,6 +117,7 @@ class Settings:
             default_staleness_grace_seconds=self.seconds(grace, base.default_staleness_grace_seconds),
             restrict_node_scheduling=self.truth(restrict, default=base.restrict_node_scheduling),
             detailed_fit_errors=self.truth("detailedFitErrors", default=base.detailed_fit_errors),
+            schedule_csi_storage=self.truth("scheduleCSIStorage", default=base.schedule_csi_storage),
         )
 
     def truth(self, key: str, *, default: bool) -> bool:

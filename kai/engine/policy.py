@@ -64,6 +64,8 @@ class Policy:
         terms = [term for plugin in plugins for term in plugin.terms]
         self.sub_group_fill = any(isinstance(term, SubGroupFill) for term in terms)
         self.fair_shares = next((term for term in terms if isinstance(term, FairShares)), None)
+        filters = [(plugin, plugin.node_filter) for plugin in plugins if plugin.node_filter is not None]
+        self._signing = [(plugin, each.signatures) for plugin, each in filters if each.signatures is not None]
         self._key_makers = self._group_key_makers()
         elastic = [at for at, maker in enumerate(self._key_makers) if isinstance(maker, ElasticOrder)]
         self.rules = fold_rules(plugins, elastic[0] if elastic else -1)
@@ -113,6 +115,10 @@ class Policy:
             if each.together is not None and (each.groups is None or each.groups[group])
         )
         return [each for each in asked if each is not None]
+
+    def signature(self, shape: int) -> str:
+        """Return what plugins add to the signatures of pods of ``shape``."""
+        return "".join(texts[shape] for plugin, texts in self._signing if plugin.is_asked(shape))
 
     def asking(self, shape: int) -> list[Opened]:
         """Return the plugins that must be asked for each placement of a pod of ``shape``."""

@@ -1,7 +1,7 @@
 """The contract: what plugins are asked, what they see, and what they answer with. Plugin authors import this.
 
 A plugin imports this package and nothing else of kai. ``docs/plugins.md`` lists all names by purpose. Records that only
-one feature reads are in modules of their own: ``claims`` (devices) and ``volumes``.
+one feature reads are in a module of their own: ``claims`` (devices).
 
 The engine that keeps the contract is ``kai.engine``; actions import that.
 """
@@ -32,6 +32,7 @@ from kai.framework.labels import LabelTable
 from kai.framework.objects import Column, Objects, RawObject, Unreadable
 from kai.framework.parameters import Parameters
 from kai.framework.scenario import Batches, Outer, Scenario
+from kai.framework.selectors import node_terms_of, selector_of
 from kai.framework.terms import (
     Availability,
     CpuOnlyNodes,
@@ -81,6 +82,7 @@ from kai.model.rows import (
     SubGroupRow,
 )
 from kai.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, COUNTED, Status, status_mask, within
+from kai.quantity import amount
 from kai.state.ledger import Tracked
 from kai.state.snapshot import Snapshot
 
@@ -187,8 +189,11 @@ __all__ = [
     "VictimProposals",
     "Victims",
     "Words",
+    "amount",
     "amounts_of",
     "mig_slices",
+    "node_terms_of",
+    "selector_of",
     "status_mask",
     "tolerates",
     "within",

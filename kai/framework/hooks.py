@@ -152,12 +152,15 @@ class NodeFilter:
     """Keeps pods from nodes.
 
     ``filter`` says which nodes a pod may go to. ``explain`` returns a text for each of the nodes that it refused.
+    ``signatures`` [K] tells pods apart that say the same in their own words: of two groups whose pods have equal texts
+    and ask for the same, the second is not searched victims for where that was in vain for the first.
     """
 
     filter: FilterNodes
     depends: Dependence = attrs.field(default=Dependence.SESSION, kw_only=True)
     concerns: Bools | None = attrs.field(default=None, kw_only=True, eq=False)
     explain: Callable[[PodRow, NodeRows], Sequence[str]] | None = attrs.field(default=None, kw_only=True)
+    signatures: Sequence[str] | None = attrs.field(default=None, kw_only=True, eq=False)
 
 
 @attrs.frozen

@@ -45,6 +45,8 @@ class Parameters:
     """The label of nodes for pods with GPUs, where node scheduling is restricted."""
     detailed_fit_errors: bool = False
     """Whether the message on a pod has a line for each node."""
+    schedule_csi_storage: bool = False
+    """Whether the capacities that storage drivers report are shared out; if not, each claim must fit by itself."""
     queue_depth: Mapping[str, int] = attrs.field(factory=dict)
     """Groups of one queue that an action looks at; absent: all."""
     budgets: SearchBudgets = SearchBudgets()

@@ -8,17 +8,11 @@ import attrs
 from kai.api.objects import ClusterObjects
 from kai.intake.claims import gpus_of_claim, gpus_of_nodes, read_claims
 from kai.intake.settings import IntakeSettings
-from kai.intake.volumes import read_volumes
 from kai.model.catalog import Catalog
 
 _SOURCES = (
     "namespaces",
     "config_maps",
-    "persistent_volume_claims",
-    "persistent_volumes",
-    "storage_classes",
-    "csi_drivers",
-    "csi_storage_capacities",
     "resource_claims",
     "resource_claim_templates",
     "resource_slices",
@@ -64,6 +58,5 @@ def _catalog(objects: ClusterObjects, settings: IntakeSettings) -> Catalog:
         namespaces={each.metadata.name: each.metadata.labels for each in objects.namespaces},
         config_maps=frozenset((each.metadata.namespace, each.metadata.name) for each in objects.config_maps),
         config_maps_known=bool(objects.config_maps),
-        volumes=read_volumes(objects, settings),
         claims=read_claims(objects, settings),
     )

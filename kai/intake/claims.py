@@ -6,11 +6,11 @@ from kai.api import dra as api
 from kai.api import quantity
 from kai.api import selection as api_selection
 from kai.api.bad_value import BadValue
+from kai.api.meta import OwnerReference
 from kai.api.objects import ClusterObjects
 from kai.intake import selection
 from kai.intake.record_cache import in_order
 from kai.intake.settings import IntakeSettings
-from kai.intake.volumes import only_pod
 from kai.model.claim import (
     AllocatedDevice,
     Claim,
@@ -102,6 +102,12 @@ def _claim(source: api.ResourceClaim, settings: IntakeSettings) -> Claim:
         reserved_for=tuple(each.uid for each in status.reserved_for),
         has_other_users=any(each.resource not in ("", "pods") for each in status.reserved_for),
     )
+
+
+def only_pod(owners: Iterable[OwnerReference]) -> str:
+    """Return the uid of the only owner if that is a pod, "" otherwise."""
+    found = list(owners)
+    return found[0].uid if len(found) == 1 and found[0].kind == "Pod" else ""
 
 
 def allocated(source: api.AllocationResult) -> tuple[AllocatedDevice, ...]:

@@ -62,6 +62,8 @@ def raw_object(source: ApiObject) -> RawObject:
         namespace=metadata.namespace,
         labels=metadata.labels,
         annotations=metadata.annotations,
+        owners=tuple([(each.kind, each.uid) for each in metadata.owner_references]),
+        deleting=metadata.deletion_timestamp is not None,
         write=partial(_content, source),
     )
 

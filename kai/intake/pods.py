@@ -50,7 +50,7 @@ class PodRecord:
     shape: int = -1
     """Number in the table of shapes."""
     token: object = None
-    """Under which state of its surroundings the shape and the signature were worked out."""
+    """Under which state of its surroundings the shape was worked out."""
 
 
 class PodReader:

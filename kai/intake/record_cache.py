@@ -158,10 +158,6 @@ class RecordCache(Generic[Source, Record]):
             rows.append(at)
         return rows
 
-    def start_over(self) -> None:
-        """Say that records changed without being new: nothing is carried over to this version."""
-        self.version = TableVersion()
-
 
 def _difference(before: Sequence[Source], after: Sequence[Source]) -> tuple[list[Source], list[Source]]:
     """Return the objects that only the first, and that only the second sequence has, in their order.

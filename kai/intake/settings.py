@@ -53,8 +53,6 @@ class IntakeSettings:
     """Shapes of pending pods of one namespace that one cycle considers; 0 is all of them."""
     queue_access: QueueAccess = QueueAccess.OPEN
     """Which namespaces may use a queue (``kai.intake.permissions``)."""
-    schedule_csi_storage: bool = False
-    """Whether the capacities that storage drivers report are shared out; if not, each claim must fit by itself."""
 
     def owns(self, labels: Mapping[str, str]) -> bool:
         """Say whether an object with ``labels`` belongs to this scheduler's share of the cluster."""

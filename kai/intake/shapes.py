@@ -38,42 +38,36 @@ class ShapeTable:
         """Whether most of what is remembered belongs to pods of the past."""
         return self._settled is not None and len(self._known) > _MANY + 4 * len(self._settled.records)
 
-    def settle(self, surroundings: Surroundings) -> bool:
-        """Give every pod its shape and signature. Return whether a signature changed without its pod being fresh.
+    def settle(self, surroundings: Surroundings) -> None:
+        """Give every pod its shape.
 
         Cost: of fresh pods; of all pods, when something changed that shapes of known pods depend on.
         """
         records, version, tokens = surroundings.records, surroundings.version, surroundings.tokens
         before, mark = self._settled, self._version.mark
         if version is self._version and before is not None and before.tokens == tokens:
-            return False
+            return
         self._settled, self._version = surroundings, version
         if before is None or before.tokens != tokens or version.before is not mark:
-            changed = [self._fit(record, surroundings) for record in records]
+            for record in records:
+                self._fit(record, surroundings)
             self._shape_of = np.array([record.shape for record in records], np.int64)
-            return any(changed)
+            return
         for row in version.fresh.tolist():
             self._fit(records[row], surroundings)
         self._shape_of = version.carried(self._shape_of)
         self._shape_of[version.fresh] = [records[row].shape for row in version.fresh.tolist()]
-        return False
 
-    def _fit(self, record: PodRecord, surroundings: Surroundings) -> bool:
-        """Give one pod its shape and signature; return whether the signature is another one than before."""
+    def _fit(self, record: PodRecord, surroundings: Surroundings) -> None:
         traits = record.traits
         token = surroundings.tokens[traits.needs]
         if record.token is token:
-            return False
-        if traits.needs is Needs.NOBODY and surroundings.are_silent:
+            return
+        if traits.needs is Needs.NOTHING and surroundings.are_silent:
             record.shape, record.token = self._number_alone(record.demand, traits.constraints), token
-            return False
+            return
         record.shape = self._number(record.demand, record.traits.constraints, surroundings.of(record))
         record.token = token
-        signature = surroundings.signature(record)
-        if signature == record.pod.signature:
-            return False
-        record.pod = attrs.evolve(record.pod, signature=signature)
-        return True
 
     def used(self) -> tuple[tuple[Shape, ...], Int64s]:
         """Return the shapes of the pods settled last, in order of first use, and the row of each pod's shape."""

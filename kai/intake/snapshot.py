@@ -269,8 +269,7 @@ class Intake:
         records, version = self._pods.records, self._pods.version
         selective = self._pod_table.selective(records, version)
         self._surroundings = surroundings_of(records, version, selective, library, self._surroundings)
-        if self._shapes.settle(self._surroundings):
-            self._pods.start_over()
+        self._shapes.settle(self._surroundings)
         self._pod_table.settle(records, self._pods.version)
         return self._shapes.used()
 

@@ -1,4 +1,4 @@
-"""What the other objects of a cluster mean for a pod: what they add to its shape, and to its signature."""
+"""What the other objects of a cluster mean for a pod: what they add to its shape."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +6,6 @@ import attrs
 
 from kai.intake.catalog import Library
 from kai.intake.pods import PodRecord
-from kai.intake.traits import digest
 from kai.state.table_version import TableVersion
 
 
@@ -64,14 +63,6 @@ class Surroundings:
             claimed = self._claimed(record) if traits.constraints.claims else 0
             return Additions(pod.namespace, labels, missing, claimed)
         return NOTHING
-
-    def signature(self, record: PodRecord) -> str:
-        """Return the signature of a pod: of its volume claims the class, size and phase count, not the name."""
-        traits, claims = record.traits, self.library.catalog.volumes.claims
-        if not traits.constraints.volume_claims:
-            return traits.signature
-        found = [claims.get((record.pod.namespace, name)) for name in traits.constraints.volume_claims]
-        return digest([traits.signature, sorted([each.storage_class, each.size, each.phase] for each in found if each)])
 
     def _claimed(self, record: PodRecord) -> int:
         """Return the GPUs in a pod's resource claims; a claim that is still to be made counts by its template.

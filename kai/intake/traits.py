@@ -37,12 +37,13 @@ class TraitKey(NamedTuple):
 
 
 class Needs(IntEnum):
-    """Which other objects can make a difference to a pod's shape or signature, each with all before it."""
+    """Which other objects can make a difference to a pod's shape, each with all before it."""
 
-    NOBODY = 0
+    NOTHING = 0
     CONFIG_MAPS = 1
+    """Also of pods whose shape names their namespace, since they refer to volume claims."""
     CLAIMS = 2
-    """Resource claims and volume claims."""
+    """Resource claims."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -179,9 +180,9 @@ def read_traits(key: TraitKey) -> Traits:
 
 
 def _needs(key: TraitKey) -> Needs:
-    if key.claims or key.volume_claims:
+    if key.claims:
         return Needs.CLAIMS
-    return Needs.CONFIG_MAPS if key.config_maps else Needs.NOBODY
+    return Needs.CONFIG_MAPS if key.config_maps or key.volume_claims else Needs.NOTHING
 
 
 def _term_labels(constraints: Constraints) -> frozenset[str] | None:

@@ -1,4 +1,4 @@
-"""Objects around pods and nodes that filters look up: volumes, config maps, namespaces, resource claims.
+"""Objects around pods and nodes that filters look up: config maps, namespaces, resource claims.
 
 Frozen facts, keyed by (namespace, name) where the object is namespaced.
 """
@@ -9,7 +9,6 @@ from typing import Any
 import attrs
 
 from kai.model.claim import ClaimCatalog
-from kai.model.volume import VolumeCatalog
 
 
 def _empty() -> Mapping[Any, Any]:
@@ -25,5 +24,4 @@ class Catalog:
     config_maps: frozenset[tuple[str, str]] = frozenset()
     config_maps_known: bool = False
     """Whether config maps were listed at all; if not, no pod is refused for a missing one."""
-    volumes: VolumeCatalog = VolumeCatalog()
     claims: ClaimCatalog = ClaimCatalog()

@@ -14,6 +14,10 @@ class RawObject:
     namespace: str = ""
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
+    owners: tuple[tuple[str, str], ...] = ()
+    """Kind and uid of each owner."""
+    deleting: bool = False
+    """Whether it goes once its finalizers are done."""
     write: Callable[[], Mapping[str, Any]] = attrs.field(repr=False)
     """Makes ``content``: of an object that no plugin looks into nothing is made."""
 

@@ -165,7 +165,7 @@ def parameters(settings: SchedulerSettings) -> dict[str, Any]:
         "restrictSchedulingNodes": known.restrict_node_scheduling,
         "partitionParams": {"NodePoolLabelKey": intake.node_pool_label, "NodePoolLabelValue": intake.node_pool},
         "maxNumberConsolidationPreemptees": known.max_consolidation_preemptees,
-        "scheduleCSIStorage": intake.schedule_csi_storage,
+        "scheduleCSIStorage": known.schedule_csi_storage,
         "useSchedulingSignatures": known.use_scheduling_signatures,
         "fullHierarchyFairness": intake.full_hierarchy_fairness,
         "allowConsolidatingReclaim": known.allow_consolidating_reclaim,

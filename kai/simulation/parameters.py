@@ -24,7 +24,6 @@ def intake_settings(settings: Settings) -> IntakeSettings:
         queue_label_key=settings.text("queueLabelKey", default.queue_label_key),
         restrict_node_scheduling=settings.truth(restrict, default=default.restrict_node_scheduling),
         queue_access=_access(settings),
-        schedule_csi_storage=settings.truth("scheduleCSIStorage", default=default.schedule_csi_storage),
     )
 
 

@@ -129,3 +129,9 @@ class TestNuma(Feature):
     feature, class_name, least = "numa", "Numa", 4
     cases = cases({"numa"}, lambda text: "name: numa" in text)
     scenarios = scenarios("numa/*.yaml")
+
+
+class TestVolumes(Feature):
+    feature, class_name, least = "volumes", "Volumes", 5
+    cases = cases({"mig"}, lambda _: True)  # no recorded case has volumes; these are decided with the plugin
+    scenarios = scenarios("volumes/*.yaml")

@@ -262,7 +262,7 @@ def signature_of(session: Session, portion: Portion) -> str:
     group = session.snapshot.groups[portion.group]
     pods = portion.pods()
     if len(pods) == 1 and session.facts.groups.simple[portion.group]:
-        return f"||{session.snapshot.pods[pods[0]].signature}\n."
+        return f"||{_signature_of_pod(session, int(pods[0]))}\n."
     parts = []
     for leaf in portion.leaves:
         waiting = [
@@ -277,8 +277,12 @@ def signature_of(session: Session, portion: Portion) -> str:
             found = session.policy.together(GroupRow(portion.group), SubGroupRow(portion.root + at))
             asked.append(",".join(each.signature for each in found))
             at = group.subgroups[at].parent
-        parts.append("|".join([*asked, *sorted(session.snapshot.pods[pod].signature for pod in waiting)]))
+        parts.append("|".join([*asked, *sorted(_signature_of_pod(session, pod) for pod in waiting)]))
     return "\n".join(sorted(parts)) + "\n."
+
+
+def _signature_of_pod(session: Session, pod: int) -> str:
+    return session.snapshot.pods[pod].signature + session.policy.signature(int(session.facts.pods.shape[pod]))
 
 
 def _footprint(session: Session, portion: Portion) -> Footprint:

@@ -23,6 +23,7 @@ PARAMETER_OF: Final = {
     "cpu-worker-node-label-key": "cpu_worker_label",
     "gpu-worker-node-label-key": "gpu_worker_label",
     "detailed-fit-errors": "detailed_fit_errors",
+    "schedule-csi-storage": "schedule_csi_storage",
 }
 """The flags that decisions depend on, and the parameter that each sets."""
 SETTING_OF: Final = {
@@ -38,7 +39,6 @@ SETTING_OF: Final = {
     "cpu-worker-node-label-key": "cpu_worker_label",
     "gpu-worker-node-label-key": "gpu_worker_label",
     "mig-worker-node-label-key": "mig_worker_label",
-    "schedule-csi-storage": "schedule_csi_storage",
     "max-pending-shapes-per-namespace": "namespace_shapes",
     "queue-access": "queue_access",
 }

@@ -131,6 +131,7 @@ def configuration_of(given: Given) -> tuple[Any, Mapping[str, object] | None]:
         cpu_worker_label=given.text("cpu-worker-node-label-key"),
         gpu_worker_label=given.text("gpu-worker-node-label-key"),
         detailed_fit_errors=given.truth("detailed-fit-errors"),
+        schedule_csi_storage=given.truth("schedule-csi-storage"),
     )
     return attrs.evolve(configuration, parameters=parameters), None if setup is None else setup.document
 
@@ -158,7 +159,6 @@ def intake_of(given: Given) -> Any:  # noqa: ANN401 - as above
         cpu_worker_label=given.text("cpu-worker-node-label-key"),
         gpu_worker_label=given.text("gpu-worker-node-label-key"),
         mig_worker_label=given.text("mig-worker-node-label-key"),
-        schedule_csi_storage=given.truth("schedule-csi-storage"),
         queue_access=QueueAccess(access),
         namespace_shapes=max(0, given.whole("max-pending-shapes-per-namespace")),
     )

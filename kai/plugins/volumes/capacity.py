@@ -12,8 +12,8 @@ import attrs
 import numpy as np
 
 from kai.framework import COUNTED, NONE, Bools, Int64s, PodRow, PodRows, SessionView, Status, status_mask, within
-from kai.framework.volumes import StorageCapacity, VolumeClaim
 from kai.plugins.volumes.mounts import Mounts
+from kai.plugins.volumes.objects import StorageCapacity, VolumeCatalog, VolumeClaim
 from kai.plugins.volumes.reach import NO_SPACE, Answer
 
 LEAVING = status_mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
@@ -48,11 +48,11 @@ class Storage:
     either of the two.
     """
 
-    def __init__(self, session: SessionView, mounts: Sequence[Mounts | None]) -> None:
+    def __init__(self, session: SessionView, catalog: VolumeCatalog, mounts: Sequence[Mounts | None]) -> None:
         """Find out which report covers which node, and whose claims count against it."""
         self._session = session
         self._mounts = mounts
-        catalog = session.snapshot.catalog.volumes
+        self._catalog = catalog
         self._classes = {
             name for name, kind in sorted(catalog.classes.items()) if kind.wait and kind.provisioner in catalog.drivers
         }
@@ -109,7 +109,7 @@ class Storage:
     def _owners_of(self, name: str, rows: Mapping[str, int]) -> "_Owners":
         """Return the pods with claims of their own of a class; ``rows`` are those of all pods by uid."""
         own: dict[int, int] = {}
-        for claim in self._session.snapshot.catalog.volumes.claims.values():
+        for claim in self._catalog.claims.values():
             row = rows.get(claim.owner_pod)
             if row is not None and claim.storage_class == name:
                 own[row] = own.get(row, 0) + claim.size

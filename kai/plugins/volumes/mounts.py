@@ -3,7 +3,7 @@
 import attrs
 
 from kai.framework import Shape
-from kai.framework.volumes import VolumeCatalog, VolumeClaim
+from kai.plugins.volumes.objects import VolumeCatalog, VolumeClaim
 
 UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 

@@ -3,14 +3,16 @@
 A pod whose claim is not usable yet is refused everywhere. A bound claim ties its pod to the nodes that reach the
 volume. A claim that waits for its first consumer needs a free volume in reach, or a class that can make one there.
 
-Where drivers report how much they can still provision, a claim must fit in that. Under ``share_capacity`` of the
-snapshot's volumes it is shared out instead, see ``capacity``.
+Where drivers report how much they can still provision, a claim must fit in that. Under ``schedule_csi_storage`` of
+the scheduler's parameters it is shared out instead, see ``capacity``.
 
 Source: the peer's plugins/predicates, which runs kube-scheduler's VolumeBinding filter, and its bookkeeping of storage
 capacities. Neither sets a free volume aside for a pod within a session.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import ClassVar
 
 import attrs
 import numpy as np
@@ -26,10 +28,12 @@ from kai.framework import (
     PodFilter,
     PodRow,
     SessionView,
+    Shape,
     Verdict,
 )
 from kai.plugins.volumes.capacity import Storage
 from kai.plugins.volumes.mounts import Mounts
+from kai.plugins.volumes.objects import CAPACITIES, CLAIMS, CLASSES, DRIVERS, VOLUMES, VolumeCatalog, read_catalog
 from kai.plugins.volumes.reach import Answer, Reach
 
 
@@ -37,18 +41,27 @@ from kai.plugins.volumes.reach import Answer, Reach
 class Volumes:
     """Refuse nodes from which a pod's volumes cannot be reached or made."""
 
+    reads: ClassVar = (CLAIMS, VOLUMES, CLASSES, DRIVERS, CAPACITIES)
+
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the filter and the refusal, for the shapes with volume claims."""
-        catalog = session.snapshot.catalog.volumes
+        catalog = read_catalog(session)
         mounts = session.snapshot.by_shape("mounts of shapes", lambda shape: Mounts.of(catalog, shape), catalog)
         concerns = np.array([mount is not None for mount in mounts], np.bool_)
         if not concerns.any():
             return ()
-        storage = Storage(session, mounts) if catalog.share_capacity and catalog.drivers else None
-        answers = _Answers(session, mounts, Reach(session), storage)
+        is_shared = session.parameters.schedule_csi_storage and bool(catalog.drivers)
+        storage = Storage(session, catalog, mounts) if is_shared else None
+        answers = _Answers(session, mounts, Reach(session, catalog), storage)
         depends = Dependence.SESSION if storage is not None else Dependence.SHAPE
         extensions: list[Extension] = [
-            NodeFilter(answers.filter_nodes, depends=depends, concerns=concerns, explain=answers.explain_nodes)
+            NodeFilter(
+                answers.filter_nodes,
+                depends=depends,
+                concerns=concerns,
+                explain=answers.explain_nodes,
+                signatures=session.snapshot.by_shape("signatures of volumes", partial(_signature, catalog), catalog),
+            )
         ]
         if storage is not None:
             extensions.append(NodeWait(answers.must_wait, concerns=concerns))
@@ -56,6 +69,15 @@ class Volumes:
         if any(mount is not None and mount.refusal for mount in mounts):
             extensions.append(PodFilter(answers.admit_pod, concerns=concerns))
         return extensions
+
+
+def _signature(catalog: VolumeCatalog, shape: Shape) -> str:
+    """Return what volume claims have in common that differ in their names only.
+
+    Source: the peer's scheduling constraints signature.
+    """
+    claims = (catalog.claims.get((shape.namespace, name)) for name in shape.constraints.volume_claims)
+    return str(sorted((each.storage_class, each.size, each.phase) for each in claims if each is not None))
 
 
 @attrs.frozen(eq=False)

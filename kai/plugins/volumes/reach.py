@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 
 from kai.framework import NONE, Bools, Int64s, NodeTerm, SessionView
-from kai.framework.volumes import StorageClass, Volume, VolumeClaim
 from kai.plugins.volumes.mounts import Mounts, is_bound
+from kai.plugins.volumes.objects import StorageClass, Volume, VolumeCatalog, VolumeClaim
 
 CONFLICT = "node(s) had volume node affinity conflict"
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
@@ -27,10 +27,10 @@ Answer = tuple[str, Bools]
 class Reach:
     """From which nodes claims can be satisfied. Claims that differ in name only share their answers."""
 
-    def __init__(self, session: SessionView) -> None:
+    def __init__(self, session: SessionView, catalog: VolumeCatalog) -> None:
         """Look at the volumes of ``session``."""
         self._session = session
-        self._catalog = session.snapshot.catalog.volumes
+        self._catalog = catalog
         self._by_affinity: dict[tuple[NodeTerm, ...], Bools] = {}
         self._free: dict[VolumeClaim, Int64s] = {}
         self._space: dict[tuple[str, int], Bools] = {}
@@ -82,7 +82,7 @@ class Reach:
         if told:
             matched = self._everywhere(accepted=False)
         yield NO_VOLUME, matched | made
-        if not self._catalog.share_capacity:
+        if not self._session.parameters.schedule_csi_storage:
             space = self._everywhere(accepted=True)
             for claim in claims:
                 space &= self._has_space(kind, claim.size)

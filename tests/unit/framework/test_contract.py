@@ -16,7 +16,6 @@ MODULES = (
     "kai.framework.claims",
     "kai.framework.division",
     "kai.framework.kernel",
-    "kai.framework.volumes",
 )
 
 

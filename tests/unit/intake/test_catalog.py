@@ -28,7 +28,7 @@ def test_the_library_is_the_same_while_its_objects_are():
     assert library(more_pods, first) is first
 
 
-@pytest.mark.parametrize("kind", ["ConfigMap", "PersistentVolumeClaim", "ResourceClaim"])
+@pytest.mark.parametrize("kind", ["ConfigMap", "ResourceClaim"])
 def test_a_new_object_makes_a_new_library(kind):
     version = "resource.k8s.io/v1" if kind == "ResourceClaim" else "v1"
     made = objects(other(kind, version, "c", namespace="a"))

@@ -139,14 +139,6 @@ def test_gpus_in_claims_count_as_gpus_of_the_pod():
     assert dict(shape.request)["gpu"] == 6000
 
 
-def test_the_signature_looks_at_class_size_and_phase_of_volume_claims_not_at_their_names():
-    pods = [pod(name, spec=mounting(name)) for name in ("a", "b", "c", "d", "e")]
-    claims = [volume_claim("a"), volume_claim("b"), volume_claim("c", phase="Bound"), volume_claim("d", size="2Gi")]
-    a, b, c, d, e = (each.signature for each in taken(*pods, *claims).pods)
-    assert a == b
-    assert len({a, c, d, e}) == 4
-
-
 def test_a_shape_holds_what_each_container_asks_for_and_whether_it_may_use_more():
     fixed = {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}}
     first = {"name": "first", "restartPolicy": "Always", "resources": {"limits": {"cpu": "2"}}}

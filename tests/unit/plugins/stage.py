@@ -185,12 +185,18 @@ class Played:
         return histogram
 
 
-def play(plugin: Plugin, snapshot: Snapshot, actions: Sequence[Action] = (Allocate(),)) -> Played:
+def play(
+    plugin: Plugin,
+    snapshot: Snapshot,
+    actions: Sequence[Action] = (Allocate(),),
+    parameters: Parameters | None = None,
+) -> Played:
     """Run a cycle with the plugin under test, fair shares, priorities and a search for victims."""
     plugins = (plugin, Proportion(), Priority(), NodeLocalVictims())
     uses = tuple(PluginUse(name=type(each).__name__, plugin=each) for each in plugins)
     recorder = Recorder()
-    session = Session(snapshot, Profile(actions=tuple(actions), plugins=uses), recorder, Silent())
+    profile = Profile(actions=tuple(actions), plugins=uses, parameters=parameters or Parameters())
+    session = Session(snapshot, profile, recorder, Silent())
     for action in actions:
         action.run(session)
     bound = {

@@ -1,10 +1,9 @@
 """Volumes, claims and clusters with them, as short calls."""
 
-import attrs
-
+from kai.framework.parameters import Parameters
 from kai.model.constraints import NodeTerm, Requirement
-from kai.model.volume import StorageCapacity, StorageClass, Volume, VolumeCatalog, VolumeClaim
 from kai.plugins.volumes import Volumes
+from kai.plugins.volumes.objects import StorageCapacity, StorageClass, Volume, VolumeClaim
 from tests.unit.plugins.stage import Stage, node, pod, snapshot_of
 
 NODES = (node("n1", {"zone": "east"}), node("n2", {"zone": "east"}), node("n3", {"zone": "west"}))
@@ -39,20 +38,100 @@ def mounting(name, *claims, **parts):
     return pod(name, volumes=volumes, **parts)
 
 
-def catalog(*objects, **parts):
-    return VolumeCatalog(
-        claims={(each.namespace, each.name): each for each in objects if isinstance(each, VolumeClaim)},
-        volumes={each.name: each for each in objects if isinstance(each, Volume)},
-        classes={each.name: each for each in objects if isinstance(each, StorageClass)},
-        capacities=tuple(each for each in objects if isinstance(each, StorageCapacity)),
-        **parts,
+def manifest(made):
+    """Return the object of Kubernetes that says what an object of the model says."""
+    match made:
+        case VolumeClaim():
+            return _claim(made)
+        case Volume():
+            return _volume(made)
+        case StorageClass():
+            terms = [{"matchLabelExpressions": _expressions(term.labels)} for term in made.allowed_topologies]
+            mode = "WaitForFirstConsumer" if made.wait else "Immediate"
+            body = {"provisioner": made.provisioner, "volumeBindingMode": mode, "allowedTopologies": terms}
+            return _object("storage.k8s.io/v1", "StorageClass", made.name, **body)
+        case StorageCapacity():
+            body = {"storageClassName": made.storage_class, "capacity": str(made.capacity)}
+            if made.nodes is not None:
+                body["nodeTopology"] = {"matchExpressions": _expressions(made.nodes.requirements)}
+            if made.largest is not None:
+                body["maximumVolumeSize"] = str(made.largest)
+            namespace, _, name = made.name.rpartition("/")
+            return _object("storage.k8s.io/v1", "CSIStorageCapacity", name, namespace=namespace or "csi", **body)
+
+
+def driver(name):
+    return _object("storage.k8s.io/v1", "CSIDriver", name, spec={"storageCapacity": True})
+
+
+def _object(version, kind, name, metadata=None, namespace="", **body):
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **(metadata or {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **body}
+
+
+def _expressions(requirements):
+    return [{"key": each.key, "operator": each.operator, "values": list(each.values)} for each in requirements]
+
+
+def _claim(made):
+    metadata = {"annotations": {"volume.kubernetes.io/selected-node": made.selected_node} if made.selected_node else {}}
+    if made.owner_pod:
+        metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": made.owner_pod}]
+    spec = {
+        "storageClassName": made.storage_class,
+        "volumeName": made.volume,
+        "resources": {"requests": {"storage": str(made.size)}},
+        "accessModes": list(made.access_modes),
+        "volumeMode": "Block" if made.block else "Filesystem",
+    }
+    if made.selector is not None:
+        spec["selector"] = {"matchExpressions": _expressions(made.selector.requirements)}
+    return _object(
+        "v1",
+        "PersistentVolumeClaim",
+        made.name,
+        _leaving(made, metadata),
+        made.namespace,
+        spec=spec,
+        status={"phase": made.phase},
     )
 
 
-def snapshot_with(volumes, *pods, minimum=1):
-    snapshot = snapshot_of(*NODES, *pods, minimum=minimum)
-    return attrs.evolve(snapshot, catalog=attrs.evolve(snapshot.catalog, volumes=volumes))
+def _volume(made):
+    spec = {
+        "storageClassName": made.storage_class,
+        "capacity": {"storage": str(made.size)},
+        "accessModes": list(made.access_modes),
+        "volumeMode": "Block" if made.block else "Filesystem",
+    }
+    if made.claim is not None:
+        spec["claimRef"] = dict(zip(("namespace", "name"), made.claim, strict=True))
+    if made.node_affinity is not None:
+        terms = [
+            {"matchExpressions": _expressions(term.labels), "matchFields": _expressions(term.fields)}
+            for term in made.node_affinity
+        ]
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    metadata = _leaving(made, {"labels": dict(made.labels)})
+    return _object("v1", "PersistentVolume", made.name, metadata, spec=spec, status={"phase": made.phase})
 
 
-def stage_of(*objects, claims=("data",), **parts):
-    return Stage.of(Volumes(), snapshot_with(catalog(*objects, **parts), mounting("a-0", *claims), pod("b-0")))
+def _leaving(made, metadata):
+    return metadata | {"deletionTimestamp": "2026-01-01T00:00:00Z"} if made.deleting else metadata
+
+
+def catalog(*objects, drivers=()):
+    """Return the objects of a cluster, with drivers that report capacities."""
+    return [*map(manifest, objects), *map(driver, sorted(drivers))]
+
+
+def snapshot_with(manifests, *pods, minimum=1):
+    return snapshot_of(*NODES, *manifests, *pods, minimum=minimum)
+
+
+SHARING = Parameters(schedule_csi_storage=True)
+
+
+def stage_of(*objects, claims=("data",), drivers=(), share_capacity=True):
+    taken = snapshot_with(catalog(*objects, drivers=drivers), mounting("a-0", *claims), pod("b-0"))
+    return Stage.of(Volumes(), taken, parameters=Parameters(schedule_csi_storage=share_capacity))

@@ -9,9 +9,9 @@ from kai.framework.decisions import Nominate, Recorder
 from kai.framework.hooks import PluginUse
 from kai.model.constraints import Requirement, Selector
 from kai.model.status import Status
-from kai.model.volume import StorageCapacity
 from kai.plugins.availability import Availability
 from kai.plugins.volumes import Volumes
+from kai.plugins.volumes.objects import StorageCapacity
 from kai.plugins.volumes.reach import NO_SPACE
 from tests.unit.plugins.stage import Stage, evict, play, pod, ranked
 from tests.unit.plugins.volumes.objects import (
@@ -19,6 +19,7 @@ from tests.unit.plugins.volumes.objects import (
     GI,
     LATER,
     LOCAL,
+    SHARING,
     bound,
     catalog,
     claim,
@@ -57,7 +58,7 @@ def test_a_node_under_two_reports_for_a_class_has_none():
 def test_pods_that_a_cycle_places_take_from_the_capacity():
     objects = [LATER, report("a", 2, Selector((EAST,))), *(claim(f"c{at}") for at in range(4))]
     pods = [mounting(f"a-{at}", f"c{at}") for at in range(4)]
-    played = play(Volumes(), snapshot_with(catalog(*objects, **SHARED), *pods))
+    played = play(Volumes(), snapshot_with(catalog(*objects, **SHARED), *pods), parameters=SHARING)
     assert played.bound == {"a-0": "n1", "a-1": "n1"}
 
 
@@ -65,8 +66,8 @@ def test_a_gang_that_fits_nowhere_gives_its_storage_back():
     objects = [LATER, report("a", 2, Selector((EAST,))), *(claim(f"c{at}") for at in range(4))]
     pods = [mounting(f"a-{at}", f"c{at}") for at in range(3)]
     snapshot = snapshot_with(catalog(*objects, **SHARED), *pods, minimum=3)
-    assert play(Volumes(), snapshot).bound == {}
-    stage = Stage.of(Volumes(), snapshot)
+    assert play(Volumes(), snapshot, parameters=SHARING).bound == {}
+    stage = Stage.of(Volumes(), snapshot, SHARING)
     with stage.session.statement("test") as statement:
         first = np.array([stage.row("a-0"), stage.row("a-1")], np.int64)
         assert statement.place_pods(first, stage.session.all_nodes, stage.session.no_extra, promise=False) == 2
@@ -77,10 +78,10 @@ def test_a_gang_that_fits_nowhere_gives_its_storage_back():
 def test_a_claim_that_several_pods_use_is_provisioned_once():
     objects = [LATER, report("a", 1, Selector((EAST,))), claim("shared")]
     pods = [mounting(f"a-{at}", "shared", on="n1") for at in range(2)]
-    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), *pods, mounting("b-0")))
+    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), *pods, mounting("b-0")), SHARING)
     assert stage.accepting("a-0") == []
     roomy = catalog(LATER, report("a", 2, Selector((EAST,))), claim("shared"), **SHARED)
-    assert Stage.of(Volumes(), snapshot_with(roomy, *pods)).accepting("a-0") == ["n1", "n2"]
+    assert Stage.of(Volumes(), snapshot_with(roomy, *pods), SHARING).accepting("a-0") == ["n1", "n2"]
 
 
 def test_bound_claims_and_other_classes_take_nothing():
@@ -91,7 +92,7 @@ def test_bound_claims_and_other_classes_take_nothing():
 def test_a_pod_that_moves_needs_its_own_claims_anew():
     mine = bound(owner_pod="default-a-0")
     objects = (LATER, mine, volume("v"), report("a", 1, here("n1")), report("b", 0, here("n2")))
-    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data", on="n1")))
+    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data", on="n1")), SHARING)
     assert stage.accepting("a-0") == ["n1", "n2", "n3"]
     evict(stage.session, "a-0")
     assert stage.accepting("a-0") == ["n1"]
@@ -125,10 +126,10 @@ def promised(played):
 
 def test_storage_that_a_terminating_pod_will_give_back_is_promised():
     objects = (LATER, claim(), owned(), volume("v"), report("a", 0, here("n1")), report("b", 1, here("n2")))
-    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), leaving()))
+    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), leaving()), SHARING)
     assert stage.accepting("a-0") == ["n1", "n2"]
     assert waiting(stage, "a-0") == ["n1", "n3"]
-    played = play(Volumes(), stage.session.snapshot)
+    played = play(Volumes(), stage.session.snapshot, parameters=SHARING)
     assert (played.bound, promised(played)) == ({}, {"a-0": "n1"})
 
 
@@ -136,7 +137,7 @@ def test_a_node_with_storage_that_is_free_now_is_better():
     objects = (LATER, claim(), owned(), volume("v"), report("a", 0, here("n1")), report("b", 1, here("n2")))
     snapshot = snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), leaving())
     uses = tuple(PluginUse(name=type(each).__name__, plugin=each) for each in (Volumes(), Availability()))
-    session = Session(snapshot, Profile(actions=(), plugins=uses), Recorder(), Silent())
+    session = Session(snapshot, Profile(actions=(), plugins=uses, parameters=SHARING), Recorder(), Silent())
     row = next(row for row, each in enumerate(snapshot.pods) if each.name == "a-0")
     scores = session.node_scores(row, session.all_nodes, session.no_extra)
     assert scores[1] - scores[0] == 1000.0
@@ -146,13 +147,13 @@ def test_a_node_with_storage_that_is_free_now_is_better():
 def test_storage_is_given_back_on_the_node_of_the_owner_only():
     shared_by_all = report("a", 0, Selector((EAST,)))
     objects = (LATER, claim(), owned(), volume("v"), shared_by_all)
-    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), leaving()))
+    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), leaving()), SHARING)
     assert stage.accepting("a-0") == ["n1"]
 
 
 def test_claims_that_outlive_their_pods_give_nothing_back():
     objects = (LATER, claim(), bound("mine"), volume("v"), report("a", 0, here("n1")))
-    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), leaving()))
+    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), leaving()), SHARING)
     assert stage.accepting("a-0") == []
     assert stage.reasons("a-0")[0] == f"{NO_SPACE} for storageclass later"
 
@@ -160,13 +161,13 @@ def test_claims_that_outlive_their_pods_give_nothing_back():
 def test_what_is_promised_to_one_pod_is_not_promised_to_the_next():
     objects = (LATER, claim("one"), claim("two"), owned(), volume("v"), report("a", 0, here("n1")))
     pods = (mounting("a-0", "one"), mounting("b-0", "two"), leaving())
-    played = play(Volumes(), snapshot_with(catalog(*objects, **SHARED), *pods))
+    played = play(Volumes(), snapshot_with(catalog(*objects, **SHARED), *pods), parameters=SHARING)
     assert (played.bound, promised(played)) == ({}, {"a-0": "n1"})
 
 
 def test_a_terminating_pod_whose_claim_is_not_provisioned_yet_gives_back_what_it_would_have_taken():
     objects = (LATER, claim(), claim("mine", owner_pod="default-x-0"), report("a", 1, here("n1")))
-    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), leaving()))
+    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), leaving()), SHARING)
     assert stage.accepting("a-0") == ["n1"]
     assert "n1" in waiting(stage, "a-0")
 
@@ -174,7 +175,7 @@ def test_a_terminating_pod_whose_claim_is_not_provisioned_yet_gives_back_what_it
 def test_a_gang_waits_together_for_storage():
     objects = (LATER, claim("one"), claim("two"), owned(), volume("v"), report("a", 1, here("n1")))
     pods = (mounting("a-0", "one"), mounting("a-1", "two"), leaving())
-    played = play(Volumes(), snapshot_with(catalog(*objects, **SHARED), *pods, minimum=2))
+    played = play(Volumes(), snapshot_with(catalog(*objects, **SHARED), *pods, minimum=2), parameters=SHARING)
     assert (played.bound, promised(played)) == ({}, {"a-0": "n1", "a-1": "n1"})
 
 
@@ -182,17 +183,17 @@ def test_a_group_takes_the_storage_of_one_that_matters_less():
     objects = (LATER, claim(), owned(), volume("v"), report("a", 0, here("n1")))
     running = mounting("x-0", "mine", on="n1")
     snapshot = ranked(snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), running), a=90, x=10)
-    played = play(Volumes(), snapshot, (Allocate(), Preempt()))
+    played = play(Volumes(), snapshot, (Allocate(), Preempt()), SHARING)
     assert (played.bound, played.evicted, promised(played)) == ({}, ["x-0"], {"a-0": "n1"})
     lasting = catalog(LATER, claim(), bound("mine"), volume("v"), report("a", 0, here("n1")), **SHARED)
     snapshot = ranked(snapshot_with(lasting, mounting("a-0", "data"), running), a=90, x=10)
-    assert play(Volumes(), snapshot, (Allocate(), Preempt())).evicted == []
+    assert play(Volumes(), snapshot, (Allocate(), Preempt()), SHARING).evicted == []
 
 
 def test_a_victim_leaves_its_storage_where_it_was_until_it_is_gone():
     objects = (LATER, claim(), owned(), volume("v"), report("a", 0, here("n1")), report("b", 5, here("n2")))
     pods = (mounting("a-0", "data"), mounting("x-0", "mine", on="n1"))
-    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), *pods))
+    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), *pods), SHARING)
     session, row = stage.session, stage.row("x-0")
     assert stage.accepting("a-0") == ["n2"]
     with session.statement("test") as statement:
@@ -209,7 +210,7 @@ def test_a_victim_leaves_its_storage_where_it_was_until_it_is_gone():
 def test_a_claim_whose_owner_goes_is_waited_for_everywhere():
     objects = (LATER, claim(owner_pod="default-b-0"), report("a", 9, Selector((EAST,))))
     going = pod("b-0", on="n1", leaving=True)
-    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), going))
+    stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), going), SHARING)
     assert waiting(stage, "a-0") == [*stage.accepting("a-0"), "n3"] == ["n1", "n2", "n3"]
     assert stage.reasons("a-0") == ["task has deleted storage claims: data"]
 

@@ -4,9 +4,9 @@ import pytest
 from kai.explain.messages import fit_message
 from kai.framework.hooks import Dependence
 from kai.model.constraints import Requirement, Selector
-from kai.model.volume import StorageCapacity
 from kai.plugins.volumes import Volumes
 from kai.plugins.volumes.mounts import UNBOUND
+from kai.plugins.volumes.objects import StorageCapacity
 from kai.plugins.volumes.reach import CONFLICT, LOST_VOLUME, NO_SPACE, NO_VOLUME
 from tests.unit.plugins.stage import Stage, play, pod, snapshot_of
 from tests.unit.plugins.volumes.objects import (
@@ -173,3 +173,12 @@ def test_a_cycle_keeps_a_pod_with_its_volume_and_says_what_is_missing():
         "Scheduling conditions were not met for pod default/b-0:\n"
         'VolumeBinding: persistentvolumeclaim "lost" not found.\n'
     )
+
+
+def test_the_signature_looks_at_class_size_and_phase_of_claims_not_at_their_names():
+    claims = (claim("a"), claim("b"), claim("c", phase="Bound"), claim("d", size=2 * GI))
+    pods = [mounting(f"{name}-0", name) for name in ("a", "b", "c", "d", "e")]
+    session = Stage.of(Volumes(), snapshot_with(catalog(LATER, *claims), *pods)).session
+    a, b, c, d, e = (session.policy.signature(int(shape)) for shape in session.facts.pods.shape)
+    assert a == b
+    assert len({a, c, d, e}) == 4

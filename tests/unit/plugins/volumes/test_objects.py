@@ -1,10 +1,15 @@
+import attrs
+
+from kai.intake import Intake
 from kai.model.constraints import NodeTerm, Requirement, Selector
-from kai.model.volume import StorageCapacity, StorageClass, Volume, VolumeClaim
-from tests.unit.intake.making import other, taken
+from kai.plugins.volumes import Volumes
+from kai.plugins.volumes.objects import StorageCapacity, StorageClass, Volume, VolumeClaim, read_catalog
+from tests.unit.intake.making import NOW, node, objects, other, taken
+from tests.unit.plugins.stage import Stage
 
 
-def read(*manifests, **settings):
-    return taken(*manifests, **settings).catalog.volumes
+def read(*manifests):
+    return read_catalog(Stage.of(Volumes(), taken(*manifests)).session.view)
 
 
 def expression(key, *values):
@@ -122,6 +127,12 @@ def test_capacities_and_the_drivers_that_report_them_always_count():
     )
 
 
-def test_capacities_are_shared_out_only_when_asked_for():
-    assert not read().share_capacity
-    assert read(schedule_csi_storage=True).share_capacity
+def test_the_catalog_is_the_same_while_no_such_object_changes():
+    claims = [other("PersistentVolumeClaim", "v1", name, namespace="a") for name in ("c", "d")]
+    intake, before = Intake(), objects(*claims, node("n"))
+    first, second = (
+        read_catalog(Stage.of(Volumes(), intake.take(each, NOW)).session.view)
+        for each in (before, attrs.evolve(before, nodes=()))
+    )
+    assert first is second
+    assert set(first.claims) == {("a", "c"), ("a", "d")}

@@ -1,0 +1,198 @@
+"""What volumes read: claims, the volumes and classes behind them, and what storage drivers say they have left."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from kai.framework import (
+    NodeTerm,
+    Objects,
+    RawObject,
+    Requirement,
+    Selector,
+    SessionView,
+    amount,
+    node_terms_of,
+    selector_of,
+)
+
+_STORAGE: Final = "storage"
+_SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+_CORE, _GROUP = "v1", "storage.k8s.io/v1"
+
+
+@attrs.frozen(kw_only=True)
+class VolumeClaim:
+    """A persistent volume claim. ``size`` is in bytes; ``owner_pod`` is the uid of the only owner if that is a pod."""
+
+    namespace: str
+    name: str
+    storage_class: str
+    size: int
+    phase: str
+    volume: str = ""
+    owner_pod: str = ""
+    deleting: bool = False
+    selected_node: str = ""
+    """Annotation that the volume provisioner was told, "" if none."""
+    access_modes: tuple[str, ...] = ()
+    block: bool = False
+    """Whether a raw device is wanted rather than a file system."""
+    selector: Selector | None = None
+    """Labels that a volume must have; None: any will do."""
+
+
+@attrs.frozen(kw_only=True)
+class Volume:
+    """A persistent volume: where it may be mounted (None: anywhere)."""
+
+    name: str
+    storage_class: str
+    size: int
+    node_affinity: tuple[NodeTerm, ...] | None = None
+    claim: tuple[str, str] | None = None
+    phase: str = "Available"
+    access_modes: tuple[str, ...] = ()
+    block: bool = False
+    labels: Mapping[str, str] = attrs.field(factory=dict, eq=False)
+    deleting: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class StorageClass:
+    """A storage class. ``wait`` says whether volumes are bound only when a pod is placed."""
+
+    name: str
+    provisioner: str
+    wait: bool
+    allowed_topologies: tuple[NodeTerm, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class StorageCapacity:
+    """What a CSI driver says is left of a class on the nodes that ``nodes`` selects. ``capacity`` is in bytes."""
+
+    name: str
+    storage_class: str
+    nodes: Selector | None
+    capacity: int
+    largest: int | None = None
+    """The largest single volume, None where the driver does not say."""
+
+
+@attrs.frozen(kw_only=True)
+class VolumeCatalog:
+    """Everything about volumes in a snapshot."""
+
+    claims: Mapping[tuple[str, str], VolumeClaim] = attrs.field(factory=dict)
+    volumes: Mapping[str, Volume] = attrs.field(factory=dict)
+    classes: Mapping[str, StorageClass] = attrs.field(factory=dict)
+    drivers: frozenset[str] = frozenset()
+    """Drivers that report capacities."""
+    capacities: tuple[StorageCapacity, ...] = ()
+
+
+def read_catalog(view: SessionView) -> VolumeCatalog:
+    """Return everything about volumes; the same catalog for as long as no object of these kinds changed."""
+    found = tuple(view.values(each) for each in (CLAIMS, VOLUMES, CLASSES, DRIVERS, CAPACITIES))
+
+    def catalog() -> VolumeCatalog:
+        claims, volumes, classes, drivers, capacities = found
+        return VolumeCatalog(
+            claims={(each.namespace, each.name): each for each in claims.values() if isinstance(each, VolumeClaim)},
+            volumes={name: each for name, each in volumes.items() if isinstance(each, Volume)},
+            classes={name: each for name, each in classes.items() if isinstance(each, StorageClass)},
+            drivers=frozenset(name for name, reports in drivers.items() if reports is True),
+            capacities=tuple(each for each in capacities.values() if isinstance(each, StorageCapacity)),
+        )
+
+    return view.once("volumes", found, catalog)
+
+
+def _claim(raw: RawObject) -> VolumeClaim:
+    content = raw.content
+    spec, phase = content.get("spec", {}), content.get("status", {}).get("phase", "")
+    return VolumeClaim(
+        namespace=raw.namespace,
+        name=raw.name,
+        storage_class=spec.get("storageClassName") or "",
+        size=_bytes(spec.get("resources", {}).get("requests", {})),
+        phase=phase,
+        volume=spec.get("volumeName", ""),
+        owner_pod=raw.owners[0][1] if len(raw.owners) == 1 and raw.owners[0][0] == "Pod" else "",
+        deleting=raw.deleting,
+        selected_node=raw.annotations.get(_SELECTED_NODE, ""),
+        access_modes=tuple(spec.get("accessModes", ())),
+        block=_is_block(spec),
+        selector=selector_of(spec.get("selector")),
+    )
+
+
+def _volume(raw: RawObject) -> Volume:
+    content = raw.content
+    spec, phase = content.get("spec", {}), content.get("status", {}).get("phase", "")
+    claim, affinity = spec.get("claimRef"), spec.get("nodeAffinity")
+    return Volume(
+        name=raw.name,
+        storage_class=spec.get("storageClassName", ""),
+        size=_bytes(spec.get("capacity", {})),
+        node_affinity=node_terms_of(affinity.get("required")) if affinity else None,
+        claim=(claim.get("namespace", ""), claim.get("name", "")) if claim is not None else None,
+        phase=phase,
+        access_modes=tuple(spec.get("accessModes", ())),
+        block=_is_block(spec),
+        labels=raw.labels,
+        deleting=raw.deleting,
+    )
+
+
+def _class(raw: RawObject) -> StorageClass:
+    content = raw.content
+    return StorageClass(
+        name=raw.name,
+        provisioner=content.get("provisioner", ""),
+        wait=content.get("volumeBindingMode") == "WaitForFirstConsumer",
+        allowed_topologies=tuple(_topology_term(term) for term in content.get("allowedTopologies", ())),
+    )
+
+
+def _topology_term(written: Mapping[str, Any]) -> NodeTerm:
+    found = written.get("matchLabelExpressions", ())
+    return NodeTerm(tuple(Requirement(each["key"], "In", tuple(each.get("values", ()))) for each in found))
+
+
+def _reports(raw: RawObject) -> bool:
+    return bool(raw.spec.get("storageCapacity"))
+
+
+def _capacity(raw: RawObject) -> StorageCapacity:
+    content = raw.content
+    capacity, largest = content.get("capacity"), content.get("maximumVolumeSize")
+    return StorageCapacity(
+        name=raw.key,
+        storage_class=content.get("storageClassName", ""),
+        nodes=selector_of(content.get("nodeTopology")),
+        capacity=amount(capacity) if capacity else 0,
+        largest=amount(largest) if largest else None,
+    )
+
+
+def _bytes(amounts: Mapping[str, str]) -> int:
+    text = amounts.get(_STORAGE)
+    return amount(text) if text else 0
+
+
+def _is_block(spec: Mapping[str, Any]) -> bool:
+    return spec.get("volumeMode") == "Block"
+
+
+CLAIMS: Final = Objects(
+    api_version=_CORE, kind="PersistentVolumeClaim", plural="persistentvolumeclaims", read=_claim, namespaced=True
+)
+VOLUMES: Final = Objects(api_version=_CORE, kind="PersistentVolume", plural="persistentvolumes", read=_volume)
+CLASSES: Final = Objects(api_version=_GROUP, kind="StorageClass", plural="storageclasses", read=_class)
+DRIVERS: Final = Objects(api_version=_GROUP, kind="CSIDriver", plural="csidrivers", read=_reports)
+CAPACITIES: Final = Objects(
+    api_version=_GROUP, kind="CSIStorageCapacity", plural="csistoragecapacities", read=_capacity, namespaced=True
+)
