@@ -13,7 +13,7 @@ from kai.dashboard.feed import Feed
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import LIMITS, Dashboard
 from kai.telemetry.connections import serve
-from tests.doubles.browser import PATIENCE, browsing, find_browser
+from tests.doubles.browser import PATIENCE, Tab, browsing, find_browser
 from tests.doubles.two_tenants import OURS, moment
 
 BROWSER = find_browser()
@@ -53,9 +53,35 @@ FAULTS = """
 """
 
 
+@attrs.frozen
+class Shown:
+    """A dashboard that is served, and a tab."""
+
+    feed: Feed
+    board: Dashboard
+    port: int
+    tab: Tab
+
+    @property
+    def base(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def show(self, number):
+        """End a cycle of this number, an hour after the first for each."""
+        last = self.feed.moment.outcome.last
+        snapshot = attrs.evolve(last.snapshot, now=last.snapshot.now + 3600)
+        cycle = attrs.evolve(last, number=number, snapshot=snapshot)
+        moved = attrs.evolve(self.feed.moment.outcome, cycles=(cycle,))
+        self.feed.show(attrs.evolve(self.feed.moment, outcome=moved))
+
+
+async def serving(board, port, *, task_status):
+    await serve("127.0.0.1", port, board.respond, LIMITS, task_status=task_status)
+
+
 @asynccontextmanager
 async def shown():
-    """Serve the dashboard on this machine; yield its feed, its address and a tab."""
+    """Serve the dashboard on this machine."""
     feed = Feed()
     feed.show(moment())
     clock = SystemClock()
@@ -64,9 +90,9 @@ async def shown():
     board = Dashboard(desk=desk, access=access, pages=pages)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(feed.run)
-        port = await tasks.start(serve, "127.0.0.1", 0, board.respond, LIMITS)
+        port = await tasks.start(serving, board, 0)
         async with browsing(BROWSER) as tab:
-            yield feed, f"http://127.0.0.1:{port}", tab
+            yield Shown(feed, board, port, tab)
         tasks.cancel_scope.cancel()
 
 
@@ -79,7 +105,8 @@ async def until(tab, expression):
 
 def test_pages_are_readable_say_nothing_on_the_console_and_load_from_here_only():
     async def scenario():
-        async with shown() as (_, base, tab):
+        async with shown() as it:
+            base, tab = it.base, it.tab
             for width, scheme in LOOKS:
                 await tab.look(width, scheme=scheme)
                 for page in PAGES:
@@ -93,7 +120,8 @@ def test_pages_are_readable_say_nothing_on_the_console_and_load_from_here_only()
 
 def test_pages_are_whole_without_the_script():
     async def scenario():
-        async with shown() as (_, base, tab):
+        async with shown() as it:
+            base, tab = it.base, it.tab
             await tab.look(1024, script=False)
             await tab.show(f"{base}/jobs")
             root = await tab.send("DOM.getDocument", depth=1)
@@ -107,19 +135,87 @@ def test_pages_are_whole_without_the_script():
 
 def test_a_page_follows_the_cycles_and_keeps_the_focus_and_what_is_unfolded():
     async def scenario():
-        async with shown() as (feed, base, tab):
+        async with shown() as it:
+            base, tab = it.base, it.tab
             await tab.look(1024)
             await tab.show(f"{base}/jobs/{OURS}/ours-waits")
             await until(tab, 'document.getElementById("mark").textContent === "cycle 1"')
             await tab.evaluate('document.querySelector("details").open = true')
             await tab.evaluate('document.querySelector("#explanation summary").focus()')
-            last = feed.moment.outcome.last
-            snapshot = attrs.evolve(last.snapshot, now=last.snapshot.now + 3600)
-            cycle = attrs.evolve(last, number=2, snapshot=snapshot)
-            feed.show(attrs.evolve(feed.moment, outcome=attrs.evolve(feed.moment.outcome, cycles=(cycle,))))
+            it.show(2)
             await until(tab, 'document.getElementById("mark").textContent === "cycle 2"')
             assert await tab.evaluate('document.querySelector("details").open') is True
             assert await tab.evaluate("document.activeElement.tagName") == "SUMMARY"
             assert tab.said == []
+
+    anyio.run(scenario)
+
+
+async def pressed(tab, key):
+    for kind in ("rawKeyDown", "char", "keyUp") if key == "Enter" else ("rawKeyDown", "keyUp"):
+        code = {"Tab": 9, "Enter": 13}[key]
+        text = {"text": "\r"} if key == "Enter" else {}
+        await tab.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
+
+
+def test_a_page_comes_back_after_its_connection_was_killed_and_shows_the_present():
+    async def scenario():
+        async with shown() as it:
+            await it.tab.look(1024)
+            async with anyio.create_task_group() as tasks:
+                port = await tasks.start(serving, it.board, 0)
+                await it.tab.show(f"http://127.0.0.1:{port}/jobs")
+                await until(it.tab, 'document.getElementById("mark").textContent === "cycle 1"')
+                tasks.cancel_scope.cancel()
+            it.show(2)
+            it.show(3)
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(serving, it.board, port)
+                await until(it.tab, 'document.getElementById("mark").textContent === "cycle 3"')
+                tasks.cancel_scope.cancel()
+
+    anyio.run(scenario)
+
+
+WALKED = """
+[...document.querySelectorAll("a[href], button, input, summary")].filter((each) => each.checkVisibility()).length
+"""
+AT = """
+(() => {
+  const at = document.activeElement;
+  if (at === document.body) return null;
+  const style = getComputedStyle(at);
+  const marked = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0;
+  const all = [...document.querySelectorAll("a[href], button, input, summary")];
+  return [all.filter((each) => each.checkVisibility()).indexOf(at), marked];
+})()
+"""
+
+
+@pytest.mark.parametrize("page", ["", f"jobs/{OURS}/ours-waits", "nodes"])
+def test_all_that_can_be_chosen_is_reached_by_keyboard_in_order_and_marked(page):
+    async def scenario():
+        async with shown() as it:
+            await it.tab.look(1024)
+            await it.tab.show(f"{it.base}/{page}")
+            count = await it.tab.evaluate(WALKED)
+            walked = []
+            for _ in range(count):
+                await pressed(it.tab, "Tab")
+                walked.append(await it.tab.evaluate(AT))
+            assert walked == [[at, True] for at in range(count)]
+
+    anyio.run(scenario)
+
+
+def test_a_link_is_followed_by_keyboard():
+    async def scenario():
+        async with shown() as it:
+            await it.tab.look(1024)
+            await it.tab.show(f"{it.base}/")
+            while await it.tab.evaluate("document.activeElement.textContent") != "Waiting":
+                await pressed(it.tab, "Tab")
+            await pressed(it.tab, "Enter")
+            await until(it.tab, 'location.pathname === "/waiting"')
 
     anyio.run(scenario)

@@ -1,11 +1,26 @@
 """Where a dashboard may listen: what others can reach asks for tokens, or the process does not start."""
 
+import ssl
+import time
+
+import aiohttp
+import anyio
 import pytest
 
-from kai.cli.running.dashboards import wanted_dashboard
+from kai.admission.certificates import make_pair
+from kai.cli.running.dashboards import Board, Place, wanted_dashboard
 from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
+from kai.cluster.clock import SystemClock
+from kai.dashboard.access import TokenAccess
+from kai.dashboard.desk import Desk
+from kai.dashboard.feed import Feed
+from kai.dashboard.pages import make_pages
+from kai.dashboard.server import Dashboard
 from kai.errors import ConfigError
+from kai.telemetry.listener import Address
+from tests.doubles.two_tenants import moment
+from tests.unit.dashboard.test_server import ALL, Rights
 
 
 def wanted(*arguments):
@@ -41,3 +56,36 @@ def test_addresses_of_this_machine_need_none(address):
 def test_another_way_to_be_known_does_not_start():
     with pytest.raises(ConfigError, match=r"--dashboard-auth: found 'none', expected one of local, token"):
         wanted("scheduler", "--dashboard", "--dashboard-auth=none")
+
+
+def test_with_a_certificate_pages_and_answers_are_encrypted_and_the_cookie_stays_so(tmp_path):
+    pair = make_pair(("localhost",), time.time(), 86400.0)
+    (tmp_path / "tls.crt").write_text(pair.certificate)
+    (tmp_path / "tls.key").write_text(pair.key)
+    feed = Feed()
+    feed.show(moment())
+    clock, access = SystemClock(), TokenAccess(Rights(anna=ALL))
+    desk = Desk(feed, clock)
+    pages = make_pages(desk, access, clock, lambda: [("ready", "yes", True)])
+    place = Place(address=Address("127.0.0.1", 0), asks_for_tokens=True, certificate=tmp_path)
+    board = Board(place, feed, Dashboard(desk=desk, access=access, pages=pages, is_encrypted=True))
+    context = ssl.create_default_context(cadata=pair.authority)
+
+    async def scenario():
+        async with anyio.create_task_group() as tasks:
+            port = await tasks.start(lambda *, task_status: board.run(task_status=task_status))
+            base = f"https://localhost:{port}"
+            connector = aiohttp.TCPConnector(ssl=context)
+            async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.CookieJar()) as session:
+                async with session.post(f"{base}/login", data={"token": "anna"}, allow_redirects=False) as answer:
+                    assert answer.status == 303
+                    assert "; Secure" in answer.headers["Set-Cookie"]
+                async with session.get(f"{base}/jobs") as page:
+                    assert "ours-waits" in await page.text()
+                async with session.get(f"{base}/api/v1/jobs", headers={"Authorization": "Bearer anna"}) as answer:
+                    assert (await answer.json())["kind"] == "JobList"
+                with pytest.raises(aiohttp.ClientError):
+                    await session.get(f"http://localhost:{port}/jobs")
+            tasks.cancel_scope.cancel()
+
+    anyio.run(scenario)
