@@ -1,8 +1,8 @@
 """Turn a workload into Kubernetes objects, one at a time.
 
 Objects come in the order of ``KINDS`` and are made as they are asked for, so that a cluster of 140,000 pods costs no
-more memory than one pod. What identical objects share is built once and referred to, never changed: whoever takes a
-manifest may read and encode it, nothing else.
+more memory than one pod. What identical objects share is built once and referred to, never changed: a caller may read a
+manifest and encode it, nothing else.
 """
 
 from collections.abc import Callable, Iterator

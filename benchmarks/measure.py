@@ -116,7 +116,7 @@ class _Meter:
         return Cycle(wall_ms=wall_ms, cpu_ms=watch.phases_ms.pop("total"), phases_ms=watch.phases_ms)
 
     def quiet_cycle(self) -> None:
-        """Let a cycle pass that nobody times."""
+        """Let a cycle pass untimed."""
         self.scheduler.cycle(self._now, Stopwatch())
         self._now += 1.0
 

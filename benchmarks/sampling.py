@@ -63,7 +63,7 @@ class Sampler:
     def running(self) -> Iterator[None]:
         """Take samples of what runs inside."""
         before = signal.signal(signal.SIGALRM, self._take)
-        # This generator, then the context manager, and then whoever wrote `with`.
+        # This generator, then the context manager, and then the caller that wrote `with`.
         self._outside = sys._getframe(2)  # noqa: SLF001 - there is no public way to the caller that is as cheap
         self._since = time.process_time_ns()
         signal.setitimer(signal.ITIMER_REAL, _EVERY_SECONDS, _EVERY_SECONDS)

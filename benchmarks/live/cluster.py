@@ -1,4 +1,4 @@
-"""A cluster to measure in: an API server with nodes, queues and whoever schedules, and a crowd of pods."""
+"""A cluster to measure in: an API server with nodes, queues and a scheduler, and a crowd of pods."""
 
 import ssl
 import sys
@@ -244,7 +244,7 @@ def each(items: Iterable[Any], act: Callable[[Any], object], *, threads: int = 8
                 return
             try:
                 act(item)
-            except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for the threads
+            except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits for the threads
                 errors.append(error)
 
     workers = [threading.Thread(target=work) for _ in range(threads)]

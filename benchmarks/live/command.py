@@ -87,7 +87,7 @@ def idle(
 def _staged(
     size: Size, keep: Path | None, program: Path | None, flags: tuple[str, ...]
 ) -> Iterator[tuple[ControlPlane, Scheduler]]:
-    """Run a cluster and whoever schedules in it, with their files in a folder to keep, or in one that goes."""
+    """Run a cluster and its scheduler, with their files in a folder to keep, or in one that goes."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from tests.integration.client import Api
 WRITES = frozenset({"APPLY", "DELETE", "PATCH", "POST", "PUT"})
 _SAMPLE = re.compile(r"^apiserver_request_total\{([^}]*)\} ([0-9.e+]+)$")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
-# Elections, and questions about rights that the server asks itself, are no work for anybody's pods.
+# Elections, and questions about rights that the server asks itself, are no work for pods.
 _NOT_COUNTED = frozenset({"leases", "subjectaccessreviews", "tokenreviews"})
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -73,7 +73,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def when_quiet(api: Api, *, seconds: float = 3.0, limit: float = 60.0) -> Counter[str]:
-    """Wait until nobody has written for so long, and return the counts of that moment."""
+    """Wait until nothing was written for so long, and return the counts of that moment."""
     counts = requests(api)
     since = end = time.monotonic()
     while time.monotonic() - since < seconds and time.monotonic() - end < limit:

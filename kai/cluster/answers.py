@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kai.api.documents import mapping_of
 from kai.api.plans import Reason, Refusal
 from kai.cluster.calls import Answer, NoAnswer
 from kai.cluster.port import BudgetExhausted, Forbidden, NoSuchKind
@@ -38,8 +39,7 @@ def decoded(body: bytes) -> Any:  # noqa: ANN401 - JSON from outside; the codec 
 
 def status_of(body: bytes) -> Mapping[str, Any]:
     """Return the Status that a body is, empty for anything else."""
-    found = decoded(body) if body[:1] == b"{" else None
-    return found if isinstance(found, Mapping) else {}
+    return mapping_of(decoded(body)) if body[:1] == b"{" else {}
 
 
 def refusal_of(answer: Answer | NoAnswer, *, is_write: bool, now: float) -> Refusal:

@@ -13,6 +13,7 @@ import anyio
 import attrs
 
 from kai.api.bindrequest import BindRequest
+from kai.api.documents import mapping_of
 from kai.api.kinds import ApiObject
 from kai.api.node import Node
 from kai.api.plans import Reason
@@ -268,9 +269,7 @@ def _record(answer: Answer | NoAnswer) -> Record | None:
     body = decoded(answer.body) if isinstance(answer, Answer) and answer.is_good else None
     if not isinstance(body, Mapping) or body.get("kind") != "Lease":
         return None
-    metadata, spec = body.get("metadata"), body.get("spec")
-    metadata = metadata if isinstance(metadata, Mapping) else {}
-    spec = spec if isinstance(spec, Mapping) else {}
+    metadata, spec = mapping_of(body.get("metadata")), mapping_of(body.get("spec"))
     duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
     return Record(
         holder=str(spec.get("holderIdentity") or ""),

@@ -17,6 +17,7 @@ import attrs
 
 from kai.api import names
 from kai.api.codec import structure_as
+from kai.api.documents import mapping_of
 from kai.api.kinds import BY_CLASS
 from kai.api.plans import (
     Await,
@@ -225,8 +226,7 @@ class Requests:
         body = decoded(answer.body)
         if not isinstance(body, Mapping):
             return
-        metadata = body.get("metadata")
-        metadata = metadata if isinstance(metadata, Mapping) else {}
+        metadata = mapping_of(body.get("metadata"))
         if body.get("kind") == BY_CLASS[ref.cls].kind:
             stays = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
             if metadata.get("deletionTimestamp") and stays:

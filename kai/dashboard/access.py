@@ -1,7 +1,7 @@
 """Who asks, and what they may see.
 
 On this machine nothing is asked of a reader, but the name under which it was found is: a page of a stranger that gives
-its own name our address would otherwise read through the browser of whoever opened it. Elsewhere a reader brings a
+its own name our address would otherwise read through the browser of a reader who opened it. Elsewhere a reader brings a
 token, and the API server says whose it is and what its owner may list. What it does not say is refused.
 """
 

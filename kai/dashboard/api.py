@@ -1,4 +1,4 @@
-"""The JSON twin: what the commands print for machines, of the last cycle, for whoever may see it.
+"""The JSON twin: what the commands print for machines, of the last cycle, for readers who may see it.
 
 `answer` computes, and belongs in a thread; the same path and scope of a moment are computed once.
 """

@@ -1,6 +1,6 @@
 """The last cycle as readers see it, and a little of what came before: what just happened, and how long cycles took.
 
-A cycle hands over what it has and goes on. Whoever reads waits for a newer revision; what is between two looks is
+A cycle hands over what it has and goes on. A reader waits for a newer revision; what is between two looks is
 skipped, however slow a reader is.
 """
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kai.api import names, times
 from kai.api.bad_value import BadValue
+from kai.api.documents import mapping_of
 from kai.api.pod import ENDED
 from kai.doctor.findings import Finding, Looked, failure, warning
 from kai.doctor.seen import Manifest, Seen, key_of, labels_of, name_of, text, within
@@ -301,8 +302,7 @@ def _waiting(seen: Seen) -> Iterator[Manifest]:
 
 
 def _annotations(manifest: Manifest) -> Mapping[str, Any]:
-    found = within(manifest, "metadata", "annotations")
-    return found if isinstance(found, Mapping) else {}
+    return mapping_of(within(manifest, "metadata", "annotations"))
 
 
 def _age(manifest: Manifest, now: float) -> float:

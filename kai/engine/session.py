@@ -93,16 +93,16 @@ class Session(World):
         for crowd in self.snapshot.crowds.by_namespace.values():
             groups, facts = crowd.groups, {"shapes": crowd.shapes, "considered": crowd.considered}
             reason = Reason(code=Code.WAITS_FOR_TURN, facts={"namespace": crowd.namespace, **facts})
-            nobody = np.full(len(groups), -1, np.int64)
-            self.records.refuse_alike(groups, nobody, np.zeros(len(groups), np.bool_), reason)
+            no_pod = np.full(len(groups), -1, np.int64)
+            self.records.refuse_alike(groups, no_pod, np.zeros(len(groups), np.bool_), reason)
 
     def leave(self, groups: GroupRows, served: int) -> None:
         """Leave ``groups`` to a later cycle; ``served`` is how many there were with them."""
         self.left = groups
         if len(groups):
             reason = Reason(code=Code.WAITS_FOR_TURN, facts={"considered": served - len(groups)})
-            nobody = np.full(len(groups), -1, np.int64)
-            self.records.refuse_alike(groups, nobody, np.zeros(len(groups), np.bool_), reason)
+            no_pod = np.full(len(groups), -1, np.int64)
+            self.records.refuse_alike(groups, no_pod, np.zeros(len(groups), np.bool_), reason)
 
     # ------------------------------------------------------------------ groups
 

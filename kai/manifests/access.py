@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from kai.api import names
 from kai.api.access import Admits
+from kai.api.documents import mapping_of
 from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding
-from kai.manifests.index import mapping_of
 from kai.manifests.queues import queues_of
 from kai.manifests.reading import Reading
 

@@ -13,11 +13,12 @@ from typing import Any
 import attrs
 
 from kai.api import codec, names
+from kai.api.documents import mapping_of
 from kai.api.pod import ENDED
 from kai.api.shard import Config, SchedulingShard
 from kai.errors import InputError
 from kai.manifests.grouping import Grouping
-from kai.manifests.index import Index, Manifest, mapping_of
+from kai.manifests.index import Index, Manifest
 from kai.manifests.unused import (
     CONFIGURES,
     NO_MODEL,

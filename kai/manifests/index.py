@@ -1,6 +1,6 @@
 """What pod grouping reads when all there is was written down: objects by kind, namespace and name."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -10,11 +10,6 @@ from kai.podgrouper import Absent, Get, Kind, Many, Resource, Why
 from kai.podgrouper.kinds import KARTA
 
 Manifest = dict[str, Any]
-
-
-def mapping_of(value: object) -> Mapping[str, Any]:
-    """Return a part of a manifest that should be a mapping; an empty one where it is something else."""
-    return value if isinstance(value, Mapping) else {}
 
 
 @attrs.define

@@ -10,11 +10,11 @@ from typing import Final
 import attrs
 
 from kai.api import names
+from kai.api.documents import mapping_of
 from kai.manifests.access import check_access
 from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding
 from kai.manifests.gpus import gpus_of
-from kai.manifests.index import mapping_of
 from kai.manifests.positions import Path
 from kai.manifests.queues import check_queues, parent_of, queues_of
 from kai.manifests.reading import Reading

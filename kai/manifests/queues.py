@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kai.api import names
+from kai.api.documents import mapping_of
 from kai.manifests.findings import Document, Finding
-from kai.manifests.index import mapping_of
 
 _RESOURCES: Final = ("gpu", "cpu", "memory")
 _AMOUNTS: Final = ("quota", "limit", "overQuotaWeight")

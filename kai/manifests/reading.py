@@ -11,7 +11,7 @@ import attrs
 
 from kai.api import codec
 from kai.api.bad_value import BadValue
-from kai.api.documents import MisplacedError, TextError, load_values, place_documents
+from kai.api.documents import MisplacedError, TextError, load_values, mapping_of, place_documents
 from kai.api.kinds import ApiObject
 from kai.api.pod import Pod
 from kai.errors import InputError
@@ -19,7 +19,6 @@ from kai.manifests.expansion import Expansion, Surroundings, expand
 from kai.manifests.fields import check_fields
 from kai.manifests.findings import Document, Finding, RefusedError
 from kai.manifests.gpus import check_gpus
-from kai.manifests.index import mapping_of
 from kai.manifests.positions import Path, Text
 from kai.manifests.unused import known_versions, templates
 from kai.manifests.workloads.table import has_model

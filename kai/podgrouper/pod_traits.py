@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kai.api import names
+from kai.api.documents import mapping_of
 from kai.api.pod import Pod
 
 _FOREIGN: Final = frozenset({names.RECEIVED_RESOURCE_TYPE, names.NUMA_PREDICTED, names.NUMA_OBSERVED})
@@ -28,8 +29,3 @@ def traits_of(pod: Pod, patch: Mapping[str, Any] | None = None) -> object:
         metadata.deletion_timestamp is not None,
         bool(metadata.owner_references and pod.spec.node_name),
     )
-
-
-def mapping_of(value: object) -> Mapping[str, Any]:
-    """Return a value if it is a mapping, else an empty one."""
-    return value if isinstance(value, Mapping) else {}

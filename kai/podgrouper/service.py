@@ -22,6 +22,7 @@ import structlog
 from kai.api import names
 from kai.api.bindrequest import BindRequest
 from kai.api.codec import unstructure
+from kai.api.documents import mapping_of
 from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
@@ -35,7 +36,7 @@ from kai.cluster.work import DONE, STEADY, Ended, Look, Pace, Workers, WorkQueue
 from kai.podgrouper.decide import Grouping, group_pod
 from kai.podgrouper.grouper import Groupers
 from kai.podgrouper.lookup import Absent, Answers, Get, Why
-from kai.podgrouper.pod_traits import mapping_of, traits_of
+from kai.podgrouper.pod_traits import traits_of
 from kai.podgrouper.reading import GROUPS, WATCHED, Fetcher, StoreLookup
 from kai.podgrouper.registry import load_groupers
 from kai.podgrouper.resource import Kind, Manifest

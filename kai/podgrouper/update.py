@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from kai.api.documents import mapping_of
 from kai.api.times import nanoseconds
 from kai.errors import InputError
 from kai.podgrouper import kinds
@@ -52,7 +53,7 @@ class GroupWrite:
         Two pods of a new group may both apply it. A ``resourceVersion`` is sent along, so that an update of a group
         that has changed in between is refused and decided anew.
         """
-        metadata = _map(self.manifest.get("metadata"))
+        metadata = mapping_of(self.manifest.get("metadata"))
         sent = {key: metadata[key] for key in _APPLIED_METADATA if key in metadata}
         return {
             "apiVersion": kinds.POD_GROUP.api_version,
@@ -69,16 +70,16 @@ def reconcile(existing: Manifest | None, desired: Manifest, settings: Settings) 
     """
     if existing is None:
         return GroupWrite(Verb.CREATE, desired)
-    spec = _kept_spec(_map(existing.get("spec")), _map(desired.get("spec")))
-    old, new = _map(existing.get("metadata")), _map(desired.get("metadata"))
-    old_labels = _map(old.get("labels"))
-    labels = {**old_labels, **_own_labels(old_labels, _map(new.get("labels")), settings)}
-    annotations = {**_map(old.get("annotations")), **_map(new.get("annotations"))}
+    spec = _kept_spec(mapping_of(existing.get("spec")), mapping_of(desired.get("spec")))
+    old, new = mapping_of(existing.get("metadata")), mapping_of(desired.get("metadata"))
+    old_labels = mapping_of(old.get("labels"))
+    labels = {**old_labels, **_own_labels(old_labels, mapping_of(new.get("labels")), settings)}
+    annotations = {**mapping_of(old.get("annotations")), **mapping_of(new.get("annotations"))}
     owners = new.get("ownerReferences") or []
     is_same = (
-        comparable(spec) == comparable(_map(existing.get("spec")))
+        comparable(spec) == comparable(mapping_of(existing.get("spec")))
         and labels == old_labels
-        and annotations == _map(old.get("annotations"))
+        and annotations == mapping_of(old.get("annotations"))
         and owners == (old.get("ownerReferences") or [])
     )
     if is_same:
@@ -93,7 +94,11 @@ def comparable(spec: Mapping[str, object]) -> object:
     numbers = tuple(spec.get(name) for name in _NUMBERS)
     durations = tuple(_duration(spec.get(name)) for name in _DURATIONS)
     subgroups = spec.get("subGroups")
-    parts = tuple(_comparable_subgroup(_map(each)) for each in subgroups) if isinstance(subgroups, list | tuple) else ()
+    parts = (
+        tuple(_comparable_subgroup(mapping_of(each)) for each in subgroups)
+        if isinstance(subgroups, list | tuple)
+        else ()
+    )
     return texts, numbers, durations, _levels(spec), parts
 
 
@@ -104,7 +109,7 @@ def _comparable_subgroup(subgroup: Mapping[str, object]) -> object:
 
 def _kept_spec(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str, object]:
     kept = list(KEPT_FIELDS)
-    if not _map(new.get("topologyConstraint")).get("topology"):
+    if not mapping_of(new.get("topologyConstraint")).get("topology"):
         kept.append("topologyConstraint")
     spec = {name: value for name, value in new.items() if name not in kept}
     return spec | {name: old[name] for name in kept if old.get(name) is not None}
@@ -119,7 +124,7 @@ def _own_labels(old: Mapping[str, object], new: Mapping[str, object], settings: 
 
 
 def _levels(holder: Mapping[str, object]) -> tuple[object, ...]:
-    constraint = _map(holder.get("topologyConstraint"))
+    constraint = mapping_of(holder.get("topologyConstraint"))
     return tuple(constraint.get(name) or "" for name in _LEVELS)
 
 
@@ -128,8 +133,3 @@ def _duration(value: object) -> object:
         return nanoseconds(value) if isinstance(value, str) else value
     except InputError:
         return value
-
-
-def _map(value: object) -> Mapping[str, object]:
-    """Return ``value`` if it is a map; whatever else stands there is to be replaced."""
-    return value if isinstance(value, Mapping) else {}

@@ -10,6 +10,7 @@ import attrs
 
 from kai.api import names
 from kai.api.codec import unstructure
+from kai.api.documents import mapping_of
 from kai.api.kinds import ApiObject
 from kai.api.meta import ObjectMeta
 from kai.api.objects import FIELD_OF, ClusterObjects
@@ -18,7 +19,6 @@ from kai.api.podgroup import PodGroup
 from kai.errors import InputError
 from kai.manifests import Document, Finding, RefusedError, Surroundings, Unused, read
 from kai.manifests.expansion import is_workload
-from kai.manifests.index import mapping_of
 from kai.manifests.lint import check_jobs, queue_fault
 from kai.manifests.reading import Reading
 from kai.simulation.case import Case

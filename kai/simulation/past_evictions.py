@@ -14,6 +14,7 @@ import attrs
 
 from kai.api import names, times
 from kai.api.bad_value import BadValue
+from kai.api.documents import mapping_of
 from kai.simulation.live import Access, list_events
 from kai.telemetry.decisions import Decision, evictions_in
 
@@ -132,10 +133,10 @@ def _numbers(found: Decision) -> str:
 
 def _told(event: Mapping[str, Any]) -> Iterator[PastEviction]:
     """Yield what an event tells; nothing of an event that is not about the eviction of a pod group's pod."""
-    metadata, subject = _mapping(event.get("metadata")), _mapping(event.get("involvedObject"))
+    metadata, subject = mapping_of(event.get("metadata")), mapping_of(event.get("involvedObject"))
     if event.get("reason") != _REASON or subject.get("kind") != "PodGroup":
         return
-    noted = _mapping(metadata.get("annotations"))
+    noted = mapping_of(metadata.get("annotations"))
     message = str(event.get("message") or "")
     pod = _POD.search(f"{message.partition(chr(10))[0]} ")
     gainer = noted.get(names.EVICTOR_NAME)
@@ -153,10 +154,6 @@ def _told(event: Mapping[str, Any]) -> Iterator[PastEviction]:
         because=" ".join(line.strip() for line in message.splitlines()[1:]),
         source=EVENTS,
     )
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 __all__ = ["ANOTHER", "EVENTS", "LOG", "RULES", "SERVICE", "PastEviction", "from_events", "from_log", "joined"]

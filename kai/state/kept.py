@@ -148,8 +148,8 @@ def subgroup_columns(snapshot: Snapshot, tree: Int64s) -> SubGroupColumns:
     """Return the columns of sub-groups, ``tree`` [G] being the trees of groups. Cost: O(B) in columns."""
     trees = snapshot.memory.once("trees", (), Trees).columns
     if not len(tree):
-        nothing, nobody = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-        return SubGroupColumns(nobody, nobody.copy(), nothing, nobody.copy(), nothing.copy())
+        rows, mask = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+        return SubGroupColumns(mask, mask.copy(), rows, mask.copy(), rows.copy())
     sizes = np.array([len(each.leaf) for each in trees], np.int64)
     first = snapshot.first_subgroup
     simple = np.array([each.simple for each in trees], np.bool_)[tree]

@@ -20,8 +20,8 @@ import attrs
 from kai import durations
 from kai.api import times
 from kai.api.bad_value import BadValue
+from kai.api.documents import mapping_of
 from kai.manifests.findings import Document, Finding
-from kai.manifests.index import mapping_of
 from kai.virtual.random_numbers import exponential, lognormal
 
 DOMAIN: Final = "simulation.kai.scheduler/"

@@ -10,7 +10,7 @@ import attrs
 
 from kai.simulation.comparison import LESS, MORE, NEITHER, Comparison, Divergence, JobChange, JobState, Metric
 from kai.virtual.measuring import waited
-from kai.virtual.remarks import duration_text
+from kai.virtual.remarks import span_text
 from kai.virtual.result import DecisionLine, JobResult, QueueResult, SimulationResult
 
 _DIGITS: Final = 6
@@ -103,8 +103,8 @@ def _fate(job: JobResult) -> tuple[object, ...]:
 def _state(job: JobResult | None) -> JobState | None:
     if job is None:
         return None
-    start = "never started" if job.start_seconds is None else f"started T+{duration_text(job.start_seconds)}"
-    end = "" if job.end_seconds is None else f", ended T+{duration_text(job.end_seconds)}"
+    start = "never started" if job.start_seconds is None else f"started T+{span_text(job.start_seconds)}"
+    end = "" if job.end_seconds is None else f", ended T+{span_text(job.end_seconds)}"
     placed = job.pods if job.start_seconds is not None else 0
     return JobState(
         state=job.state, nodes=job.nodes, queue=job.queue, reason=f"{start}{end}", placed=placed, wanted=job.pods

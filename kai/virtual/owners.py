@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import attrs
 
+from kai.api.documents import mapping_of
 from kai.api.podgroup import PodGroupSpec
-from kai.manifests.index import mapping_of
 from kai.virtual.plans import Replacement
 
 ALWAYS: Final = 1 << 30

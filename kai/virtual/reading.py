@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 
 from kai.api import names
+from kai.api.documents import mapping_of
 from kai.api.meta import ObjectMeta
 from kai.api.objects import ClusterObjects, collect
 from kai.api.pod import Pod
@@ -21,7 +22,6 @@ from kai.errors import InputError
 from kai.manifests import Document, Finding, RefusedError, read
 from kai.manifests.expansion import Job, is_workload
 from kai.manifests.gpus import gpus_of
-from kai.manifests.index import mapping_of
 from kai.manifests.reading import Reading
 from kai.simulation.between import recreated
 from kai.simulation.moment import newest_time

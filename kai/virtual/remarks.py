@@ -22,7 +22,7 @@ def remarks(result: SimulationResult) -> tuple[str, ...]:
     return (*_bought(result), *_waited(result), *_never(result), *_paid(result), *_failed(result), *_dropped(result))
 
 
-def duration_text(seconds: float) -> str:
+def span_text(seconds: float) -> str:
     """Return a duration in its two largest units: ``30s``, ``38m``, ``4h10m``, ``2d3h``."""
     whole = round(seconds)
     if whole < _MINUTE:
@@ -40,7 +40,7 @@ def _bought(result: SimulationResult) -> Iterator[str]:
         if each.aggressor is not None:
             by_cause.setdefault(each.cause, {})[each.aggressor] = None
     for cause, jobs in by_cause.items():
-        grace = duration_text(GRACE_SECONDS)
+        grace = span_text(GRACE_SECONDS)
         who = "it" if len(jobs) == 1 else "each"
         yield f"{counted(len(jobs), 'job')} got GPUs by {cause}; {who} waited {grace} for pods to terminate."
 
@@ -49,7 +49,7 @@ def _waited(result: SimulationResult) -> Iterator[str]:
     started = [job for job in result.jobs if job.start_seconds is not None]
     longest = sorted(started, key=lambda job: -waited(job, result.horizon_seconds))[:_FEW]
     said = [(job, waited(job, result.horizon_seconds)) for job in longest]
-    texts = [f"{job.name} {duration_text(seconds)}" for job, seconds in said if seconds > _LONG]
+    texts = [f"{job.name} {span_text(seconds)}" for job, seconds in said if seconds > _LONG]
     if texts:
         yield f"Longest waits before a start: {' and '.join(texts)}."
 
@@ -91,4 +91,4 @@ def _dropped(result: SimulationResult) -> Iterator[str]:
         yield f"{counted(count, 'row')} left out: {reason}."
 
 
-__all__ = ["duration_text", "remarks"]
+__all__ = ["remarks", "span_text"]

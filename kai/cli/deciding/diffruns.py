@@ -58,7 +58,7 @@ def runs_text(compared: "Compared", console: Console) -> str:
     """Return a comparison of two runs for people."""
     from kai.cli.deciding.runlines import figure
     from kai.cli.tables import Column, table
-    from kai.virtual.remarks import duration_text
+    from kai.virtual.remarks import span_text
 
     found = compared.comparison
     if found.is_equal:
@@ -88,7 +88,7 @@ def runs_text(compared: "Compared", console: Console) -> str:
     if first is not None:
         one, other = (_said(each) for each in (first.decision_a, first.decision_b))
         times = [each["timeSeconds"] for each in (first.decision_a, first.decision_b) if each is not None]
-        parts.append(f"first divergence: T+{duration_text(min(times))}: {found.a} {one}, {found.b} {other}")
+        parts.append(f"first divergence: T+{span_text(min(times))}: {found.a} {one}, {found.b} {other}")
     return "\n\n".join(parts)
 
 

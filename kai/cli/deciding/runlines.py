@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from kai.cli.console import Console
 from kai.cli.tables import Column, columns, padded, table, wrapped
 from kai.virtual.comparing import top_queues
-from kai.virtual.remarks import duration_text, remarks
+from kai.virtual.remarks import remarks, span_text
 from kai.wording import counted
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _row(queue: "QueueResult") -> list[str]:
         queue.name,
         f"{queue.gpu_hours:,.1f}",
         "-" if queue.of_quota is None else f"{queue.of_quota:.0%}",
-        *("-" if wait is None else duration_text(wait) for wait in waits),
+        *("-" if wait is None else span_text(wait) for wait in waits),
         f"{queue.started} / {queue.jobs}",
         str(queue.evicted_pods),
         f"{queue.lost_gpu_hours:,.1f} GPU-h" if queue.lost_gpu_hours else "-",
@@ -169,7 +169,7 @@ def figure(value: float | None, unit: str) -> str:
     if unit == "%":
         return f"{value:.1%}"
     if unit == "s":
-        return duration_text(value)
+        return span_text(value)
     if unit == "n":
         return f"{value:,.0f}"
     return f"{value:,.1f}" if unit else f"{value:.3f}"

@@ -13,7 +13,7 @@ import attrs
 
 from kai.framework.decisions import Bind, Decision, Evict, Nominate
 from kai.model.axis import GPU, GPU_UNIT
-from kai.virtual.remarks import duration_text
+from kai.virtual.remarks import span_text
 from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _by_queue(jobs: Iterable[JobRecord]) -> dict[str, list[JobRecord]]:
 
 
 def _life(job: JobRecord) -> str:
-    return duration_text(job.end - (job.arrival if isnan(job.start) else job.start))
+    return span_text(job.end - (job.arrival if isnan(job.start) else job.start))
 
 
 # --- Decisions -----------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def _started(cycle: Cycle, run: Simulation) -> Iterator[Line]:
         for group in groups:
             facts, pods = snapshot.groups[group], started[group]
             waited = waits.get((facts.namespace, facts.name), 0.0)
-            after = f", waited {duration_text(waited)}" if waited >= 1 else ""
+            after = f", waited {span_text(waited)}" if waited >= 1 else ""
             text = f"started on {_nodes(cycle, pods)}, {_gpus(cycle, pods)}{after}"
             yield Line(at=run.now, subject=facts.name, sign=STARTS, text=text)
 

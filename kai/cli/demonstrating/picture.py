@@ -17,7 +17,7 @@ from kai.api.sharing import gpu_groups
 from kai.framework.decisions import Nominate
 from kai.model.axis import GPU, GPU_UNIT
 from kai.virtual.lives import Job, Life, State
-from kai.virtual.remarks import duration_text
+from kai.virtual.remarks import span_text
 
 if TYPE_CHECKING:
     from kai.simulation.overview import Overview
@@ -255,7 +255,7 @@ def _jobs(run: Simulation, overview: Overview | None, at: float) -> Iterator[Job
 def _ends(job: Job, at: float) -> str:
     """Return when a job that runs is done."""
     end = max((_end(job, task.since, task.progress) for task in job.tasks if task.runs), default=inf)
-    return f"ends in {duration_text(max(0.0, end - at))}" if end < inf else ""
+    return f"ends in {span_text(max(0.0, end - at))}" if end < inf else ""
 
 
 def _end(job: Job, since: float, progress: float) -> float:
@@ -272,7 +272,7 @@ def _upcoming(run: Simulation, at: float) -> str:
         if task.runs
     ]
     end, name = min(ends, default=(inf, ""))
-    return f"{name} ends in {duration_text(max(0.0, end - at))}" if end < inf else ""
+    return f"{name} ends in {span_text(max(0.0, end - at))}" if end < inf else ""
 
 
 __all__ = ["GOING", "IDLE", "PROMISED", "Gpu", "JobShown", "NodeShown", "Picture", "QueueShown", "picture_of"]

@@ -16,6 +16,7 @@ from typing import Any, Final
 import attrs
 
 from kai.api.codec import structure_as
+from kai.api.documents import mapping_of
 from kai.api.shard import (
     ActionConfig,
     Config,
@@ -308,5 +309,4 @@ def _config_flags(config: Config) -> dict[str, str]:
 
 
 def _within(section: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = section.get(key)
-    return found if isinstance(found, Mapping) else {}
+    return mapping_of(section.get(key))
