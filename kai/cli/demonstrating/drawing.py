@@ -13,7 +13,7 @@ from kai.cli.demonstrating.happenings import ARRIVES, BROKEN, DONE, EVICTED, HEL
 from kai.cli.demonstrating.picture import GOING, IDLE, PROMISED, Gpu, JobShown, NodeShown, Picture, QueueShown
 from kai.cli.listing.cells import letters_for
 from kai.cli.listing.shares import bar
-from kai.cli.tables import GAP, Cell, Column, cut_text, padded, shown_width, table
+from kai.cli.tables import GAP, Cell, Column, cut_text, padded, shown_width, table, wrapped
 from kai.simulation.overview import Share
 from kai.wording import counted
 
@@ -158,9 +158,9 @@ def _nodes(picture: Picture, console: Console, width: int) -> list[str]:
     ]
     left = len(texts) - shown * beside
     named = "  ".join(f"{letter} {queue}" for queue, letter in letters.items())
-    legend = f"{named}   a shared  · idle  ○ held  × leaving"
+    legend = f"{named}  a shared  · idle  ○ held  × leaving"
     lines += [f"… {counted(left, 'more node', 'more nodes')}"] if left > 0 else []
-    return [*lines, console.styled(cut_text(legend, width), dim=True)]
+    return [*lines, *(console.styled(line, dim=True) for line in wrapped(legend, width, between="  ").splitlines())]
 
 
 def _node(node: NodeShown, letters: dict[str, str], console: Console) -> str:

@@ -50,6 +50,12 @@ def test_nodes_show_whose_each_gpu_is_and_how_it_is():
     assert "B blue  R red" in found
 
 
+def test_what_signs_mean_is_said_whole_however_narrow_the_screen():
+    for columns in (60, 80, 120):
+        found = " ".join(drawn(frame(), Console(), columns, 40))
+        assert all(text in found for text in ("a shared", "· idle", "○ held", "× leaving"))
+
+
 def test_the_newest_happening_comes_first_with_its_reason_below():
     found = drawn(frame(), Console(), 120, 40)
     at = next(number for number, line in enumerate(found) if "2 pods evicted" in line)
