@@ -1,6 +1,7 @@
 """What a reader sees of one moment: jobs, queues, nodes and explanations, each computed when it is asked for.
 
-Everything here computes, for seconds in a large cluster, and belongs in a thread; `kai.dashboard.desk` runs it there.
+Everything here computes, for seconds in a large cluster, and belongs in a thread, where `kai.dashboard.answer_cache`
+runs it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from kai.api.times import instant_text
 from kai.cluster.port import Clock
 from kai.cluster.reviews import ReviewError
 from kai.dashboard.access import RECHECKED, Access, Reader
-from kai.dashboard.desk import Desk
+from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.look import Look
 from kai.dashboard.scope import Scope
 from kai.dashboard.server import look_for
@@ -49,7 +49,7 @@ Facts = Callable[[], Sequence[tuple[str, str, bool]]]
 class HtmlPages:
     """Renders pages; see `kai.dashboard.server.Pages`."""
 
-    desk: Desk
+    answers: AnswerCache
     access: Access
     clock: Clock
     facts: Facts
@@ -99,7 +99,7 @@ class HtmlPages:
     # --- Rendering -----------------------------------------------------------------------------------------------
 
     async def _sections(self, look: Look, page: Address) -> tuple[View, list[tuple[str, str]]]:
-        feed = self.desk.feed
+        feed = self.answers.feed
         newest = feed.cycles[-1].number if feed.cycles else 0
         past = Past(cycles=tuple(feed.cycles), happenings=tuple(feed.happenings), facts=tuple(self.facts()))
 
@@ -107,7 +107,7 @@ class HtmlPages:
             view = MAKERS[page.name](seen, past, page.parts, dict(page.query))
             return view, [(name, self._section(name, values, page)) for name, values in view.sections.items()]
 
-        return await self.desk.ask(look, ("page", page, newest, past.facts), make)
+        return await self.answers.ask(look, ("page", page, newest, past.facts), make)
 
     def _section(self, name: str, values: Mapping[str, Any], page: Address) -> str:
         return self.templates.get_template(f"{name}.html").render(root=page.root, here=page, **values)
@@ -150,11 +150,11 @@ class HtmlPages:
         try:
             yield b"retry: 3000\n\n"
             while True:
-                revision = self.desk.revision
+                revision = self.answers.revision
                 news = await self._news(reader, page, sent)
                 yield news or _beat(self._number)
                 with anyio.move_on_after(min(BEAT, RECHECKED)):
-                    await self.desk.newer(revision)
+                    await self.answers.newer(revision)
                 if self.clock.monotonic() - checked >= RECHECKED:
                     if not await self.access.holds(reader):
                         yield b"event: over\ndata: the token is not valid any more\n\n"
@@ -167,12 +167,12 @@ class HtmlPages:
 
     @property
     def _number(self) -> int:
-        moment = self.desk.feed.moment
+        moment = self.answers.feed.moment
         return 0 if moment is None else moment.number
 
     async def _news(self, reader: Reader, page: Address, sent: dict[str, str]) -> bytes:
         """Return the sections that are not as they were sent."""
-        look, _ = await look_for(self.desk, self.access, reader)
+        look, _ = await look_for(self.answers, self.access, reader)
         if look is None:
             return b""
         _, sections = await self._sections(look, page)
@@ -213,7 +213,7 @@ class Address:
         return f"{quote(last, safe='')}?{rest}" if rest else quote(last, safe="") or "./"
 
 
-def make_pages(desk: Desk, access: Access, clock: Clock, facts: Facts) -> HtmlPages:
+def make_pages(answers: AnswerCache, access: Access, clock: Clock, facts: Facts) -> HtmlPages:
     """Return the pages of a dashboard."""
     templates = Environment(
         loader=FileSystemLoader(_FOLDER / "templates"),
@@ -226,7 +226,7 @@ def make_pages(desk: Desk, access: Access, clock: Clock, facts: Facts) -> HtmlPa
     templates.filters |= {"span": span, "number": number, "instant": _instant, "amount": _amount, "share": _share}
     templates.globals |= {"counted": counted, "quote": lambda text: quote(text, safe="")}
     files = {path: (_FOLDER / path.lstrip("/")).read_bytes() for path in _FILES}
-    return HtmlPages(desk=desk, access=access, clock=clock, facts=facts, templates=templates, files=files)
+    return HtmlPages(answers=answers, access=access, clock=clock, facts=facts, templates=templates, files=files)
 
 
 def _beat(number: int) -> bytes:

@@ -15,7 +15,7 @@ import attrs
 from kai.cluster.reviews import ReviewError
 from kai.dashboard import api
 from kai.dashboard.access import COOKIE, Access, Places, Reader, Refused
-from kai.dashboard.desk import Desk
+from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.look import Look
 from kai.dashboard.scope import Scope
 from kai.telemetry.connections import Limits, Request, Response
@@ -60,7 +60,7 @@ class Pages(Protocol):
 class Dashboard:
     """Answers requests."""
 
-    desk: Desk
+    answers: AnswerCache
     access: Access
     pages: Pages | None = None
     """None where only the twin in JSON is served."""
@@ -110,13 +110,13 @@ class Dashboard:
         if look is None:
             return api.problem(503, _NO_CYCLE)
         del scope
-        cycles, happenings = tuple(self.desk.feed.cycles), tuple(self.desk.feed.happenings)
+        cycles, happenings = tuple(self.answers.feed.cycles), tuple(self.answers.feed.happenings)
         remembers = question.parts in {("cycles",), ("evictions",)}
         key = (question, cycles[-1].number if cycles and remembers else 0)
-        return await self.desk.ask(look, key, lambda seen: api.answer(seen, question, cycles, happenings))
+        return await self.answers.ask(look, key, lambda seen: api.answer(seen, question, cycles, happenings))
 
     async def _look(self, reader: Reader, namespace: str = "") -> tuple[Look | None, Scope]:
-        return await look_for(self.desk, self.access, reader, namespace)
+        return await look_for(self.answers, self.access, reader, namespace)
 
     def _refused(self, request: Request, status: int, why: str) -> Response:
         if self.pages is None or _is_twin(request.path):
@@ -143,15 +143,17 @@ class Dashboard:
         return _moved(f"{COOKIE}={token}; HttpOnly; SameSite=Strict{secure}")
 
 
-async def look_for(desk: Desk, access: Access, reader: Reader, namespace: str = "") -> tuple[Look | None, Scope]:
+async def look_for(
+    answers: AnswerCache, access: Access, reader: Reader, namespace: str = ""
+) -> tuple[Look | None, Scope]:
     """Return what a reader sees of the present moment, None before the first, and the reader's scope.
 
     Raises: ReviewError.
     """
-    whole = desk.look()
-    places = Places() if whole is None else await desk.ask(whole, "places", _places)
+    whole = answers.look()
+    places = Places() if whole is None else await answers.ask(whole, "places", _places)
     scope = await access.scope(reader, places, namespace)
-    return (None if whole is None else desk.look(scope)), scope
+    return (None if whole is None else answers.look(scope)), scope
 
 
 def _places(look: Look) -> Places:

@@ -16,6 +16,7 @@ WRITTEN_INTO_MANIFESTS = {"kai/api/explanations.py"}
 RETIRED = {
     "adorn": "overlay",
     "bury": "remove, or leave a tombstone",
+    "desk": "answer cache",
     "edition": "version",
     "editions": "versions",
     "grave": "tombstone",

@@ -15,7 +15,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from kai.cli.running.dashboards import Board, Place
 from kai.cluster.clock import SystemClock
 from kai.dashboard.access import LocalAccess
-from kai.dashboard.desk import Desk
+from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed, Moment
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import Dashboard
@@ -64,8 +64,8 @@ def served(text: str) -> Iterator[Served]:
 
 def _dashboard(feed: Feed) -> Dashboard:
     clock = SystemClock()
-    desk, access = Desk(feed, clock), LocalAccess()
-    return Dashboard(desk=desk, access=access, pages=make_pages(desk, access, clock, _facts))
+    answers, access = AnswerCache(feed, clock), LocalAccess()
+    return Dashboard(answers=answers, access=access, pages=make_pages(answers, access, clock, _facts))
 
 
 def _facts() -> Sequence[tuple[str, str, bool]]:

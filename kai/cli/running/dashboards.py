@@ -105,7 +105,7 @@ def make_board(
     from kai.cluster.reviews import Reviews
     from kai.configuration.profiles import make_profile
     from kai.dashboard.access import LocalAccess, TokenAccess
-    from kai.dashboard.desk import Desk
+    from kai.dashboard.answer_cache import AnswerCache
     from kai.dashboard.feed import Feed
     from kai.dashboard.pages import make_pages
     from kai.dashboard.server import Dashboard
@@ -113,12 +113,12 @@ def make_board(
 
     leave_to("scheduler")
     feed = Feed()
-    desk = Desk(feed, connection.clock)
+    answers = AnswerCache(feed, connection.clock)
     access = TokenAccess(Reviews(connection.sender.send, connection.clock)) if place.asks_for_tokens else LocalAccess()
     dashboard = Dashboard(
-        desk=desk,
+        answers=answers,
         access=access,
-        pages=make_pages(desk, access, connection.clock, facts),
+        pages=make_pages(answers, access, connection.clock, facts),
         is_encrypted=place.certificate is not None,
         snapshot=scheduler.routes()[_SNAPSHOT].answer,
     )

@@ -9,7 +9,7 @@ from anyio.from_thread import start_blocking_portal
 from kai.cli.command import run
 from kai.cluster.clock import SystemClock
 from kai.dashboard.access import LocalAccess, TokenAccess
-from kai.dashboard.desk import Desk
+from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed
 from kai.dashboard.server import LIMITS, Dashboard
 from kai.telemetry.connections import serve
@@ -32,7 +32,7 @@ def service(rights=None, last=None):
     feed = Feed()
     feed.show(moment() if last is None else last)
     access = LocalAccess() if rights is None else TokenAccess(rights)
-    board = Dashboard(desk=Desk(feed, SystemClock()), access=access)
+    board = Dashboard(answers=AnswerCache(feed, SystemClock()), access=access)
     with start_blocking_portal() as portal:
         serving, port = portal.start_task(serve, "127.0.0.1", 0, board.respond, LIMITS)
         yield f"http://127.0.0.1:{port}"

@@ -8,7 +8,7 @@ import pytest
 
 from kai.cluster.clock import SystemClock
 from kai.dashboard.access import LocalAccess
-from kai.dashboard.desk import Desk
+from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import LIMITS, Dashboard
@@ -85,9 +85,9 @@ async def shown():
     feed = Feed()
     feed.show(moment())
     clock = SystemClock()
-    desk, access = Desk(feed, clock), LocalAccess()
-    pages = make_pages(desk, access, clock, lambda: [("ready", "yes", True)])
-    board = Dashboard(desk=desk, access=access, pages=pages)
+    answers, access = AnswerCache(feed, clock), LocalAccess()
+    pages = make_pages(answers, access, clock, lambda: [("ready", "yes", True)])
+    board = Dashboard(answers=answers, access=access, pages=pages)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(feed.run)
         port = await tasks.start(serving, board, 0)

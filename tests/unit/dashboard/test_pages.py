@@ -5,9 +5,9 @@ from contextlib import aclosing
 import anyio
 import pytest
 
-from kai.dashboard import desk as desks
+from kai.dashboard import answer_cache
 from kai.dashboard.access import LocalAccess, Reader, Refused, TokenAccess
-from kai.dashboard.desk import Desk
+from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import CycleLine, Feed
 from kai.dashboard.pages import BEAT, Address, make_pages
 from kai.dashboard.server import Dashboard
@@ -27,7 +27,7 @@ def _computed_at_once(monkeypatch):
     async def call(function, *arguments, **_):
         return function(*arguments)
 
-    monkeypatch.setattr(desks.to_thread, "run_sync", call)
+    monkeypatch.setattr(answer_cache.to_thread, "run_sync", call)
 
 
 def dashboard(rights=None, last=LAST):
@@ -35,10 +35,10 @@ def dashboard(rights=None, last=LAST):
     if last is not None:
         feed.show(last)
     clock = VirtualClock()
-    desk = Desk(feed, clock)
+    answers = AnswerCache(feed, clock)
     access = LocalAccess() if rights is None else TokenAccess(rights)
-    pages = make_pages(desk, access, clock, lambda: FACTS)
-    return Dashboard(desk=desk, access=access, pages=pages)
+    pages = make_pages(answers, access, clock, lambda: FACTS)
+    return Dashboard(answers=answers, access=access, pages=pages)
 
 
 def request_of(path, token="", method="GET", body=b"", **headers):
@@ -166,7 +166,7 @@ async def known(board, token):
 def test_a_stream_sends_the_present_state_then_what_changed_then_that_it_lives():
     async def scenario():
         board = dashboard()
-        feed = board.desk.feed
+        feed = board.answers.feed
         async with aclosing(board.pages.events(Reader(), Address(name="cycles"))) as stream:
             assert await anext(stream) == b"retry: 3000\n\n"
             first = (await anext(stream)).decode()
@@ -189,7 +189,7 @@ def test_a_stream_sends_the_present_state_then_what_changed_then_that_it_lives()
 def test_a_slow_reader_skips_states_and_is_given_the_newest():
     async def scenario():
         board = dashboard()
-        feed = board.desk.feed
+        feed = board.answers.feed
         async with aclosing(board.pages.events(Reader(), Address(name="cycles"))) as stream:
             await anext(stream)
             await anext(stream)
@@ -200,7 +200,7 @@ def test_a_slow_reader_skips_states_and_is_given_the_newest():
             text = (await anext(stream)).decode()
             assert text.count("event: cycles") == 1
             assert '<th scope="row">49</th>' in text
-            assert board.desk.feed.revision == 49
+            assert board.answers.feed.revision == 49
 
     run(scenario)
 

@@ -8,7 +8,7 @@ import pytest
 
 from kai.cluster.reviews import Identity, ReviewError
 from kai.dashboard.access import LocalAccess, TokenAccess
-from kai.dashboard.desk import Desk
+from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed, Happening
 from kai.dashboard.server import Dashboard
 from kai.telemetry.connections import Request, Response
@@ -44,7 +44,7 @@ def dashboard(rights=None, last=LAST):
     if last is not None:
         feed.show(last)
     access = LocalAccess() if rights is None else TokenAccess(rights)
-    return Dashboard(desk=Desk(feed, VirtualClock()), access=access)
+    return Dashboard(answers=AnswerCache(feed, VirtualClock()), access=access)
 
 
 def asked(board, path, token="", **headers):
@@ -193,7 +193,7 @@ def test_evictions_of_cycles_before_are_told_to_those_who_lost_or_gained():
     others = [evicted(0, THEIRS, "quokka", "walrus")]
     for token, rights, count in (("", None, 6), ("tenant", Rights(tenant={f"podgroups/{OURS}"}), 4)):
         board = dashboard(rights)
-        board.desk.feed.happenings.extend(told + others)
+        board.answers.feed.happenings.extend(told + others)
         document = read(board, "/api/v1/evictions", token)
         assert len(document["past"]) == count
         assert {each["gpus"] for each in document["past"]} == {2.0}
@@ -222,9 +222,9 @@ def test_a_file_of_everything_takes_every_right():
 def test_before_the_first_cycle_and_while_another_leads_a_reader_is_told_to_wait():
     board = dashboard(last=None)
     assert asked(board, "/api/v1/jobs").status == 503
-    board.desk.feed.show(LAST)
+    board.answers.feed.show(LAST)
     assert asked(board, "/api/v1/jobs").status == 200
-    board.desk.feed.hide()
+    board.answers.feed.hide()
     assert asked(board, "/api/v1/jobs").status == 503
 
 

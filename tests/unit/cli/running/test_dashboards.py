@@ -13,7 +13,7 @@ from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cluster.clock import SystemClock
 from kai.dashboard.access import TokenAccess
-from kai.dashboard.desk import Desk
+from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import Dashboard
@@ -65,10 +65,10 @@ def test_with_a_certificate_pages_and_answers_are_encrypted_and_the_cookie_stays
     feed = Feed()
     feed.show(moment())
     clock, access = SystemClock(), TokenAccess(Rights(anna=ALL))
-    desk = Desk(feed, clock)
-    pages = make_pages(desk, access, clock, lambda: [("ready", "yes", True)])
+    answers = AnswerCache(feed, clock)
+    pages = make_pages(answers, access, clock, lambda: [("ready", "yes", True)])
     place = Place(address=Address("127.0.0.1", 0), asks_for_tokens=True, certificate=tmp_path)
-    board = Board(place, feed, Dashboard(desk=desk, access=access, pages=pages, is_encrypted=True))
+    board = Board(place, feed, Dashboard(answers=answers, access=access, pages=pages, is_encrypted=True))
     context = ssl.create_default_context(cadata=pair.authority)
 
     async def scenario():

@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 
 @attrs.define(eq=False)
-class Desk:
+class AnswerCache:
     """Computes what readers ask for."""
 
     feed: Feed
@@ -96,4 +96,4 @@ class Desk:
         return self._since + max(LEAST_SECONDS, _REST * self._spent)
 
 
-__all__ = ["LEAST_SECONDS", "Desk"]
+__all__ = ["LEAST_SECONDS", "AnswerCache"]
