@@ -33,8 +33,10 @@ class Allocate:
 
     def run(self, session: Session) -> None:
         """Try every group that waits, best first, until none is left or the budget says to stop."""
-        heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
         waiting = session.waiting_groups()
+        if not len(waiting):
+            return
+        heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
         self._serve_awaited(session, waiting)
         heap.fill(waiting)
         turns = FastPath(session, heap, waiting).others() if session.takes(ALLOCATE) else _one_by_one(session, heap)

@@ -32,19 +32,15 @@ class EvictStale:
     def _below_minimum(self, session: Session) -> list[int]:
         """Return the groups with a pod on a node and a leaf that lacks pods there, none of whose pods succeeded."""
         facts, columns = session.facts.groups, session.columns
-        if not len(session.snapshot.groups):
-            return []
-        on_nodes = np.add.reduceat(columns.occupying, facts.first_subgroup[:-1]) > 0
-        lacking = facts.leaf & (columns.occupying < facts.minimum) & np.repeat(on_nodes, np.diff(facts.first_subgroup))
-        out: list[int] = []
-        for row in np.flatnonzero(lacking):
-            group = int(np.searchsorted(facts.first_subgroup, row, side="right")) - 1
-            portion = session.portion(group)
-            if out and out[-1] == group:
-                continue
-            if not len(portion.holding(1 << Status.SUCCEEDED)):
-                out.append(group)
-        return out
+        # Most leaves lack nothing, so what is asked of groups is asked of the few that do.
+        lacking = np.flatnonzero(facts.leaf & (columns.occupying < facts.minimum))
+        groups = np.unique(np.searchsorted(facts.first_subgroup, lacking, side="right") - 1)
+        return [
+            group
+            for group in groups.tolist()
+            if columns.occupying[facts.first_subgroup[group] : facts.first_subgroup[group + 1]].any()
+            and not len(session.portion(group).holding(1 << Status.SUCCEEDED))
+        ]
 
     def _judge(self, session: Session, portion: Portion) -> None:
         group = portion.group

@@ -40,8 +40,11 @@ class FastPath:
         shapes = session.facts.shapes
         self._facts = session.facts.replace(shapes=shapes.replace(mask=shapes.mask.copy(), score=shapes.score.copy()))
         """The facts with what plugins answer for the only pods of groups."""
-        self._alone = self._single_pods()
-        self._index = self._make_index(waiting)
+        self._pods = self._pods_of(waiting)
+        """The pods of leaves of the groups that wait, by row."""
+        self._servable = self._servable_pods()
+        """[n] The pods for which plugins have one answer for the shape, or one for the only pod of a group."""
+        self._index = self._make_index()
         self._trees, counted = make_trees(session, waiting)
         self._facts.shapes.mask[counted] = session.facts.shapes.mask[counted]
         self._facts.shapes.score[counted] = session.facts.shapes.score[counted]
@@ -97,34 +100,35 @@ class FastPath:
         sizes = groups.pod_start[groups.first_subgroup[waiting + 1]] - groups.pod_start[groups.first_subgroup[waiting]]
         return int(sizes.max(initial=1))
 
-    def _waiting_shapes(self, waiting: Int64s) -> tuple[Int64s, Int64s]:
+    def _waiting_shapes(self) -> tuple[Int64s, Int64s]:
         """Return the shapes of pods of plain trees that wait, most frequent first, with one pod of each.
 
         Where plugins look at the group for a shape, only pods that are alone in their groups count.
         """
-        session = self._session
-        columns, facts, groups = session.columns, session.facts, session.facts.groups
-        member = np.zeros(len(session.snapshot.groups), np.bool_)
-        member[waiting] = groups.simple[waiting]
-        pods = np.flatnonzero((columns.status == PENDING) & (facts.pods.group >= 0))
-        pods = pods[member[facts.pods.group[pods]]]
-        pods = pods[~session.policy.dynamic[facts.pods.shape[pods]] | self._alone[pods]]
+        session, facts = self._session, self._session.facts
+        chosen = (session.columns.status[self._pods] == PENDING) & facts.groups.simple[facts.pods.group[self._pods]]
+        pods = self._pods[chosen & self._servable]
         shapes, first, counts = np.unique(facts.pods.shape[pods], return_index=True, return_counts=True)
         order = np.lexsort((shapes, -counts))
         return shapes[order], pods[first[order]]
 
-    def _single_pods(self) -> Bools:
-        """Return bool[P]: the only pods of their groups, of shapes that need no more of plugins than one answer."""
-        facts = self._session.facts
-        groups = facts.groups
-        sizes = groups.pod_start[groups.first_subgroup[1:]] - groups.pod_start[groups.first_subgroup[:-1]]
-        alone = self._session.policy.single[facts.pods.shape] & (facts.pods.group >= 0) & (facts.pods.leaf >= 0)
-        alone[alone] = sizes[facts.pods.group[alone]] == 1
-        return alone
+    def _pods_of(self, waiting: Int64s) -> Int64s:
+        groups = self._session.facts.groups
+        begins = groups.pod_start[groups.first_subgroup[waiting]]
+        sizes = groups.pod_start[groups.first_subgroup[waiting + 1]] - begins
+        return np.sort(groups.pods[np.arange(sizes.sum()) + np.repeat(begins - np.cumsum(sizes) + sizes, sizes)])
 
-    def _make_index(self, waiting: Int64s) -> ShapeIndex:
+    def _servable_pods(self) -> Bools:
+        policy, pods, groups = self._session.policy, self._session.facts.pods, self._session.facts.groups
+        shapes, owners = pods.shape[self._pods], pods.group[self._pods]
+        first, after = groups.first_subgroup[owners], groups.first_subgroup[owners + 1]
+        alone = groups.pod_start[after] - groups.pod_start[first] == 1
+        servable: Bools = ~policy.dynamic[shapes] | (policy.single[shapes] & alone)
+        return servable
+
+    def _make_index(self) -> ShapeIndex:
         session, shape_facts = self._session, self._facts.shapes
-        shapes, pods = self._waiting_shapes(waiting)
+        shapes, pods = self._waiting_shapes()
         nodes = len(session.all_nodes)
         leaves = 1 << max(1, (nodes - 1).bit_length())
         row = np.full(len(session.snapshot.shapes), -1, np.int64)
@@ -157,8 +161,8 @@ class FastPath:
         session, pods = self._session, self._session.facts.pods
         plain = np.zeros(len(session.snapshot.groups), np.bool_)
         plain[waiting] = session.facts.groups.simple[waiting] & session.policy.leaves_alone(waiting)
-        indexed = (self._index.row[pods.shape] >= 0) & (~session.policy.dynamic[pods.shape] | self._alone)
-        plain[pods.group[~indexed & (pods.group >= 0) & (pods.leaf >= 0)]] = False
+        indexed = (self._index.row[pods.shape[self._pods]] >= 0) & self._servable
+        plain[pods.group[self._pods[~indexed]]] = False
         return plain
 
     # ------------------------------------------------------------------ handing out

@@ -209,18 +209,25 @@ class Policy:
         for at in np.flatnonzero(~self.prepared[shapes]):
             self.prepare(int(shapes[at]), PodRow(int(pods[at])), nodes)
 
-    def group_keys(self, groups: GroupRows, priority: Int64s, elastic: Float64s) -> Float64s:
-        """Return float64[n, k]: the keys that order ``groups``, smaller first; the caller adds the unique last one."""
-        columns: list[Float64s] = []
+    def group_keys(self, groups: GroupRows, priority: Int64s) -> Float64s:
+        """Return float64[n, k]: the keys that order ``groups``, smaller first; the caller fills the unique last one.
+
+        What orders elastic groups is 0: it changes as pods are placed.
+        """
+        columns: list[Float64s | float] = []
         for maker in self._key_makers:
             match maker:
                 case PriorityOrder():
-                    columns.append(-priority.astype(np.float64)[:, None])
+                    np.negative(priority, out=(ranked := np.empty(len(groups), np.float64)))
+                    columns.append(ranked)
                 case ElasticOrder():
-                    columns.append(elastic[:, None])
+                    columns.append(0.0)
                 case GroupOrder():
-                    columns.append(_keys(maker.keys(groups), len(groups), "GroupOrder.keys"))
-        return np.hstack(columns) if columns else np.zeros((len(groups), 0), np.float64)
+                    columns += list(_keys(maker.keys(groups), len(groups), "GroupOrder.keys").T)
+        out = np.empty((len(groups), len(columns) + 1), np.float64)
+        for at, column in enumerate(columns):
+            out[:, at] = column
+        return out
 
     def key_names(self, groups: GroupRows) -> tuple[str, ...]:
         """Return what the columns of ``group_keys`` are called: by their plugins, numbered where one has several."""

@@ -59,8 +59,7 @@ class World:
         self.facts: Facts = _own_facts(base.facts)
         self.requested = requested_amounts(snapshot, self.facts.nodes, smallest)
         self.limit_amounts = requested_amounts(snapshot, self.facts.nodes, largest)
-        booked = base.layout.columns(base.arena, base.room(), np.zeros(len(snapshot.groups), np.int64))
-        self._live: Ledger | _Booked = _Booked(booked)
+        self._live: Ledger | _Booked = _Booked(base.booked)
         self._tracked: list[Tracked] = []
         self._children: dict[int, tuple[int, ...]] = {}
         self._footprints: dict[int, tuple[int, ...]] = {}
@@ -119,12 +118,10 @@ class World:
             self.facts = self.facts.replace(groups=self.facts.groups.replace(pods=by_leaf))
 
     def _make_group_keys(self, policy: Policy) -> Float64s:
-        count = len(self.snapshot.groups)
-        rows = np.arange(count, dtype=np.int64)
-        keys = policy.group_keys(rows, self.base.groups.priority, np.zeros(count, np.float64))
-        rank = np.empty(count, np.float64)
-        rank[self.base.group_order] = rows
-        return np.ascontiguousarray(np.hstack([keys, rank[:, None]]))
+        rows = np.arange(len(self.snapshot.groups), dtype=np.int64)
+        keys = policy.group_keys(rows, self.base.groups.priority)
+        keys[self.base.group_order, -1] = rows
+        return keys
 
     def release(self) -> None:
         """Let go of everything: plugins and world hold each other, and megabytes need not wait for the collector."""

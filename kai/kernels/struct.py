@@ -33,7 +33,11 @@ class _Memory:
         if instance is None:
             return self
         values = instance.__dict__
-        memory = owner.constructor.dispatcher(*(_writable(values[name]) for name in owner._fields))._meminfo
+        origin = values.get("_origin")
+        if origin is not None:
+            values["_meminfo"] = memory = origin._meminfo
+            return memory
+        memory = owner.constructor.dispatcher(*[_writable(values[name]) for name in owner._fields])._meminfo
         values["_meminfo"] = memory
         return memory
 
@@ -73,8 +77,7 @@ class Struct:
         if fields.keys() != cls._fields.keys():
             odd = ", ".join(sorted(fields.keys() ^ cls._fields.keys()))
             raise TypeError(f"{cls.__name__}: fields missing or unknown: {odd}")
-        for name, value in fields.items():
-            _check(cls, name, value)
+        _check(cls, fields)
         instance = object.__new__(cls)
         instance.__dict__.update(fields)
         return instance
@@ -88,15 +91,35 @@ class Struct:
         return instance
 
     def replace(self, **changes: Any) -> Self:
-        """Return a struct with some fields replaced; the others are shared."""
-        return type(self)(**{**{name: self.__dict__[name] for name in self._fields}, **changes})
+        """Return a struct with some fields replaced; the others are shared.
+
+        Raises: TypeError for a field that is unknown, or an array of another type or layout.
+        """
+        cls = type(self)
+        if not changes.keys() <= cls._fields.keys():
+            odd = ", ".join(sorted(changes.keys() - cls._fields.keys()))
+            raise TypeError(f"{cls.__name__}: fields unknown: {odd}")
+        _check(cls, changes)
+        return self._like(changes)
 
     def locked(self) -> Self:
         """Return a struct on the same memory whose arrays, and those of structs in it, Python cannot write.
 
-        Cost: some 20 microseconds for 30 arrays.
+        Cost: some 10 microseconds for 30 arrays.
         """
-        return type(self)(**{name: _locked(self.__dict__[name]) for name in self._fields})
+        instance = self._like({name: _locked(self.__dict__[name]) for name in self._fields})
+        instance.__dict__["_origin"] = self  # the arrays are the same, so what kernels read is the same
+        return instance
+
+    def _like(self, changes: Mapping[str, Any]) -> Self:
+        """Return a struct with ``changes``, which kernels can take, and with memory of its own."""
+        instance = object.__new__(type(self))
+        values = instance.__dict__
+        values.update(self.__dict__)
+        values.pop("_meminfo", None)
+        values.pop("_origin", None)
+        values.update(changes)
+        return instance
 
 
 def _array(hint: Any) -> tuple[int, np.dtype[Any]] | None:
@@ -109,22 +132,26 @@ def _array(hint: Any) -> tuple[int, np.dtype[Any]] | None:
     return dimensions, np.dtype(get_args(get_args(hint)[1])[0])
 
 
-def _check(cls: type[Struct], name: str, value: Any) -> None:
-    wanted = cls._arrays.get(name)
-    if wanted is None:
-        return
-    fits = isinstance(value, np.ndarray) and (value.ndim, value.dtype) == wanted and _is_usable(value)
-    if not fits:
-        found = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
-        expected = f"a writable, contiguous array({wanted[1]}, {wanted[0]}d, C)"
-        raise TypeError(f"{cls.__name__}.{name}: found {found}, expected {expected}")
+def _check(cls: type[Struct], values: Mapping[str, Any]) -> None:
+    """Look at those of ``values`` that are to be arrays.
+
+    Raises: TypeError for one that kernels cannot take.
+    """
+    arrays = cls._arrays
+    for name, value in values.items():
+        wanted = arrays.get(name)
+        if wanted is None:
+            continue
+        fits = isinstance(value, np.ndarray) and (value.ndim, value.dtype) == wanted
+        if not fits or not (value.flags.carray or _is_usable(value)):
+            found = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+            expected = f"a writable, contiguous array({wanted[1]}, {wanted[0]}d, C)"
+            raise TypeError(f"{cls.__name__}.{name}: found {found}, expected {expected}")
 
 
 def _is_usable(array: NDArray[Any]) -> bool:
     """Say whether kernels can take ``array``: contiguous, and on memory that can be written."""
     flags = array.flags
-    if flags.carray:
-        return True
     if not (flags.c_contiguous and flags.aligned):
         return False
     try:
@@ -147,10 +174,8 @@ def _writable(value: Any) -> Any:
 
 
 def _locked(value: Any) -> Any:
-    if isinstance(value, Struct):
-        return value.locked()
-    if not isinstance(value, np.ndarray):
-        return value
-    view = value.view()
-    view.flags.writeable = False
-    return view
+    if isinstance(value, np.ndarray):
+        view = value.view()
+        view.flags.writeable = False
+        return view
+    return value.locked() if isinstance(value, Struct) else value

@@ -4,6 +4,7 @@ Source: the peer's plugins/minruntime.
 """
 
 from collections.abc import Sequence
+from functools import cache, partial
 from typing import Literal
 
 import attrs
@@ -39,7 +40,7 @@ class MinRuntime:
 
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the victim filter and the scenario check."""
-        elastic = _elastic(session)
+        elastic = cache(partial(_elastic, session))
         queues = session.snapshot.queues
         lasting = self.preempt_seconds > 0 or self.reclaim_seconds > 0
         lasting = lasting or any(queue.preempt_min_runtime or queue.reclaim_min_runtime for queue in queues)
@@ -63,19 +64,19 @@ class MinRuntime:
                 seconds[queue] = self._seconds(session, int(queue), aggressor, cause)
             # A group that never started has no time of start (NaN): it is not protected.
             deadlines = session.last_start[victims] + seconds[queues]
-            return elastic[victims] | session.are_past(deadlines) | np.isnan(deadlines)
+            return elastic()[victims] | session.are_past(deadlines) | np.isnan(deadlines)
 
         def accept(scenario: Scenario, cause: Cause) -> Verdict:
             if cause not in (Cause.RECLAIM, Cause.PREEMPT):
                 return ACCEPTED
             groups, columns = session.facts.groups, session.columns
             victims = scenario.victims()
-            if not elastic[session.facts.pods.group[victims]].any():
+            if not elastic()[session.facts.pods.group[victims]].any():
                 return ACCEPTED
             leaves = session.facts.pods.leaf[victims]
             for leaf, taken in zip(*np.unique(leaves[leaves >= 0], return_counts=True), strict=True):
                 victim = int(np.searchsorted(groups.first_subgroup, leaf, side="right")) - 1
-                if not elastic[victim] or not is_protected(victim, scenario.aggressor, cause):
+                if not elastic()[victim] or not is_protected(victim, scenario.aggressor, cause):
                     continue
                 if groups.minimum[leaf] > columns.occupying[leaf] - taken:
                     return Verdict.refused(

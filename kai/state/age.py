@@ -48,14 +48,16 @@ class _Known:
 
 def _moved(before: Int64s, version: TableVersion, created: Float64s, uid: Uid) -> Int64s:
     """Return the order without rows that are gone, and with fresh rows where they belong."""
-    source = np.arange(len(before)) if version.source is None else version.source
-    stays = source >= 0
-    stays[version.fresh] = False
-    row_now = np.full(len(before), -1, np.int64)
-    row_now[source[stays]] = np.flatnonzero(stays)
-    order = row_now[before]
-    order = order[order >= 0]
     rows = version.fresh
+    if version.source is None:
+        stays = np.ones(len(created), np.bool_)
+        stays[rows] = False
+        order = before[stays[before]]
+    else:
+        row_now = np.full(len(before) + 1, -1, np.int64)  # what is fresh (-1) ends in the last place, which is no row
+        row_now[version.source] = np.arange(len(version.source))
+        order = row_now[before]
+        order = order[order >= 0]
     fresh = rows[creation_order(created[rows], lambda at: uid(int(rows[at])))].tolist()
     times, keys = created[order], created[fresh]
     first, last = np.searchsorted(times, keys, side="left"), np.searchsorted(times, keys, side="right")

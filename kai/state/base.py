@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from kai.kernels.accounting import open_accounts
-from kai.kernels.columns import Facts
+from kai.kernels.columns import Columns, Facts
 from kai.model.rows import Bools, Int64s
 from kai.state.facts import group_facts, node_facts, pod_facts, queue_facts, shape_facts, shape_rows, slot_table
 from kai.state.kept import GroupColumns, group_columns, group_order, pod_order, pods_by_leaf, subgroup_columns
@@ -29,6 +29,8 @@ class Base:
     facts: Facts
     layout: Layout
     arena: Int64s
+    booked: Columns
+    """The columns of the arena, which are not to be written."""
     placements: tuple[tuple[int, ...], ...]
     width: int
     slot_names: tuple[str, ...]
@@ -129,6 +131,7 @@ def make_base(snapshot: Snapshot) -> Base:
         facts=facts,
         layout=layout,
         arena=arena,
+        booked=columns,
         placements=tuple(placements),
         width=width,
         slot_names=slot_names,

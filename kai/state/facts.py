@@ -152,9 +152,8 @@ def shape_facts(snapshot: Snapshot) -> ShapeFacts:
 def pod_facts(snapshot: Snapshot) -> PodFacts:
     """Return the pod table."""
     group = snapshot.pod_group
-    leaf = np.full(len(snapshot.pods), -1, np.int64)
-    known = (group >= 0) & (snapshot.pod_subgroup >= 0)
-    leaf[known] = snapshot.first_subgroup[group[known]] + snapshot.pod_subgroup[known]
+    leaf = snapshot.first_subgroup[group] + snapshot.pod_subgroup
+    leaf[(group | snapshot.pod_subgroup) < 0] = -1  # one of the two is negative
     return PodFacts(shape=snapshot.pod_shape, group=group, leaf=leaf, reservation=snapshot.pod_reservation)
 
 

@@ -4,7 +4,8 @@ Every mutable column is a view into a single flat int64 array, so that opening a
 one hash, and a write is one (offset, delta). Plugins' tracked columns follow the engine's own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 
 import attrs
 import numpy as np
@@ -69,26 +70,29 @@ class Layout:
     sizes: Sizes
     offsets: Offsets
     size: int
+    _places: Mapping[str, tuple[slice, tuple[int, ...]]] = attrs.field(repr=False)
+    """Which part of an arena each column is, and its shape."""
 
     @classmethod
     def of(cls, sizes: Sizes) -> "Layout":
         """Return the layout for tables of these sizes."""
         offsets: dict[str, int] = {}
+        places: dict[str, tuple[slice, tuple[int, ...]]] = {}
         at = 0
         for name, shape in sizes.shapes().items():
             offsets[name] = at
-            at += int(np.prod(shape))
-        return cls(sizes=sizes, offsets=Offsets(**offsets), size=at)
+            places[name] = slice(at, at + prod(shape)), shape
+            at += prod(shape)
+        return cls(sizes=sizes, offsets=Offsets(**offsets), size=at, places=places)
 
     def view(self, arena: Int64s, name: str) -> Int64s:
         """Return the column ``name`` of ``arena`` in its shape."""
-        shape = self.sizes.shapes()[name]
-        offset = getattr(self.offsets, name)
-        return arena[offset : offset + int(np.prod(shape))].reshape(shape)
+        part, shape = self._places[name]
+        return arena[part].reshape(shape)
 
     def columns(self, arena: Int64s, room: "Room", epoch: Int64s) -> Columns:
         """Return all columns over ``arena``, with the logs of ``room``."""
-        views = {name: self.view(arena, name) for name in self.sizes.shapes()}
+        views = {name: arena[part].reshape(shape) for name, (part, shape) in self._places.items()}
         return Columns(
             arena=arena,
             journal=room.journal,

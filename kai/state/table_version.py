@@ -84,11 +84,16 @@ class TableVersion:
         source = self.source
         if source is None:
             return [(row, row + 1, 1) for row in self.fresh.tolist()]
-        kept = np.concatenate([[-1], source[source >= 0], [before]])
-        steps = np.flatnonzero(np.diff(kept) != 1)
-        rows = np.concatenate([[-1], np.flatnonzero(source >= 0), [len(source)]])
-        arrived = np.diff(rows) - 1
-        changed = np.union1d(steps, np.flatnonzero(arrived))
+        count, fresh = len(source), self.fresh
+        # Rows beside a change; all others follow the row before as they did.
+        steps = np.flatnonzero(source[1:] - source[:-1] != 1)
+        beside = np.unique(np.concatenate([[0, count - 1], steps, steps + 1, fresh - 1, fresh + 1]))
+        beside = beside[(beside >= 0) & (beside < count)]
+        beside = beside[source[beside] >= 0]
+        rows = np.concatenate([[-1], beside, [count]])
+        kept = np.concatenate([[-1], source[beside], [before]])
+        arrived = np.diff(np.searchsorted(fresh, rows))
+        changed = np.flatnonzero((np.diff(rows) - 1 == arrived) & ((arrived > 0) | (np.diff(kept) > 1)))
         return [(int(kept[at]) + 1, int(kept[at + 1]), int(arrived[at])) for at in changed.tolist()]
 
     def among(self, chosen_before: Bools, chosen: Bools) -> "TableVersion":

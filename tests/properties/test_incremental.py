@@ -19,6 +19,8 @@ ROUNDS = 5
 AHEAD = 0.7
 """How often some objects are read before the next cycle, be they known, of that cycle, or soon gone again."""
 UNTOLD = {"lineage"}
+VIEWS = {"booked"}
+"""What stands in the arena already."""
 NUMBERS = {"tree"}
 """Columns of numbers that only stand for something, in the order in which it was seen first."""
 
@@ -40,7 +42,9 @@ def picture(snapshot):
     """Return everything that a snapshot says, and the books in which a session begins."""
     base = base_of(snapshot)
     told = {field.name: plain(getattr(snapshot, field.name)) for field in attrs.fields(type(snapshot))}
-    books = {field.name: plain(getattr(base, field.name)) for field in attrs.fields(type(base))}
+    books = {
+        field.name: plain(getattr(base, field.name)) for field in attrs.fields(type(base)) if field.name not in VIEWS
+    }
     books["layout"] = base.layout.sizes
     return {name: value for name, value in told.items() if name not in UNTOLD}, books
 

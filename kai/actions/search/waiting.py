@@ -50,8 +50,10 @@ class EvictionPass:
 
     def run(self, session: Session) -> None:
         """Search for each group that waits, best first, once."""
-        heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
         waiting = _past_delays(session, self.pending_filter(session, session.waiting_groups()))
+        if not len(waiting):
+            return
+        heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
         heap.fill(waiting)
         self._serve(session, heap, Closed(session, waiting))
 

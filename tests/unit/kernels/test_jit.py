@@ -116,3 +116,32 @@ def test_a_field_that_kernels_cannot_take_is_refused_by_name():
         Amounts(values=np.zeros(2, np.int64), factor=1.0)
     with pytest.raises(TypeError, match="fields missing or unknown: factor"):
         Amounts(values=np.zeros(2))
+
+
+def test_a_struct_with_other_fields_takes_what_a_new_one_would_take():
+    amounts = Amounts(values=np.zeros(2), factor=1.0)
+    assert vars(amounts.replace(factor=2.0)) == {"values": amounts.values, "factor": 2.0}
+    assert amounts.factor == 1.0
+    with pytest.raises(TypeError, match="Amounts: fields unknown: size"):
+        amounts.replace(size=1)
+    with pytest.raises(TypeError, match=r"Amounts.values: found float64\[1, 2\], expected"):
+        amounts.replace(values=np.zeros((1, 2)))
+
+
+@compiled
+def test_a_locked_struct_is_read_by_compiled_kernels_from_the_memory_of_the_first(plain):
+    @_jit.kernel
+    def double(amounts: Amounts) -> None:
+        for at in range(amounts.values.shape[0]):
+            amounts.values[at] *= 2.0
+
+    _jit.run_compiled()
+    amounts = Amounts(values=np.array([1.0, 2.0]), factor=3.0)
+    locked = amounts.locked()
+    with pytest.raises(ValueError, match="read-only"):
+        locked.values[0] = 5.0
+    double(locked)
+    assert locked._meminfo is amounts._meminfo
+    other = locked.replace(values=np.array([7.0]))
+    double(other)
+    assert (amounts.values.tolist(), other.values.tolist()) == ([2.0, 4.0], [14.0])
