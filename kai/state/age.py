@@ -1,7 +1,8 @@
 """Rows by age: oldest first, by uid where ages are equal; kept in order as rows come and go."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -50,21 +51,49 @@ def _moved(before: Int64s, version: TableVersion, created: Float64s, uid: Uid) -
     """Return the order without rows that are gone, and with fresh rows where they belong."""
     rows = version.fresh
     if version.source is None:
-        stays = np.ones(len(created), np.bool_)
-        stays[rows] = False
-        order = before[stays[before]]
+        row_now = np.arange(len(created))
+        row_now[rows] = -1
     else:
         row_now = np.full(len(before) + 1, -1, np.int64)  # what is fresh (-1) ends in the last place, which is no row
         row_now[version.source] = np.arange(len(version.source))
-        order = row_now[before]
-        order = order[order >= 0]
+    order = row_now[before]
+    order = _without(order, np.flatnonzero(order < 0))
     fresh = rows[creation_order(created[rows], lambda at: uid(int(rows[at])))].tolist()
-    times, keys = created[order], created[fresh]
-    first, last = np.searchsorted(times, keys, side="left"), np.searchsorted(times, keys, side="right")
+    if not fresh:
+        return order
+    first, last = _bounds(created, order, fresh)
     places = [
         start
         if start == end
         else start + bisect_left(order[start:end].tolist(), (uid(row), row), key=lambda other: (uid(other), other))
-        for row, start, end in zip(fresh, first.tolist(), last.tolist(), strict=True)
+        for row, start, end in zip(fresh, first, last, strict=True)
     ]
-    return np.insert(order, places, fresh)
+    return _with(order, places, fresh)
+
+
+def _without(order: Int64s, gone: Int64s) -> Int64s:
+    """Return ``order`` without some places. A few are left out by copying what is between, without a look at each."""
+    if len(gone) > _FEW:
+        return np.delete(order, gone)
+    return np.concatenate([order[first + 1 : end] for first, end in pairwise([-1, *gone.tolist(), len(order)])])
+
+
+def _with(order: Int64s, places: list[int], rows: list[int]) -> Int64s:
+    """Return ``order`` with ``rows`` before some places, ascending; a few as ``_without`` does."""
+    if len(rows) > _FEW:
+        return np.insert(order, places, rows)
+    pieces: list[Int64s | list[int]] = []
+    for row, (start, end) in zip(rows, pairwise([0, *places]), strict=True):
+        pieces += [order[start:end], [row]]
+    return np.concatenate([*pieces, order[places[-1] :]])
+
+
+def _bounds(created: Float64s, order: Int64s, fresh: list[int]) -> tuple[list[int], list[int]]:
+    """Return, for each of ``fresh``, where rows of its age begin and end in ``order``."""
+    if len(fresh) > _FEW:
+        times, keys = created[order], created[fresh]
+        return np.searchsorted(times, keys, "left").tolist(), np.searchsorted(times, keys, "right").tolist()
+    age = created.__getitem__
+    return [bisect_left(order, age(row), key=age) for row in fresh], [
+        bisect_right(order, age(row), key=age) for row in fresh
+    ]

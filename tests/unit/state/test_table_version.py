@@ -62,6 +62,23 @@ def test_columns_lists_and_orders_are_those_of_the_rows_as_they_are_now(rounds):
     assert all(tuple(then) == values for then, values in given_out)  # whoever holds items of the past keeps them
 
 
+@given(st.randoms(use_true_random=False), st.sampled_from([0, 3, 100]), st.sampled_from([0, 3, 100]))
+def test_lists_and_orders_are_those_of_the_rows_however_many_come_and_go(luck, leaving, arriving):
+    memory, before = Memory(), sorted(luck.sample(range(2000), 1000))
+    first = TableVersion()
+    carried_order(memory, "order", first, np.array(before, np.float64) % 7, lambda row: str(before[row]))
+    stay = sorted(luck.sample(before, 1000 - leaving))
+    now = sorted({*stay, *luck.sample(range(2000), arriving)})
+    changed = set(luck.sample(now, min(2, arriving)))
+    version = successor(first, before, now, changed)
+    listed = list(before)
+    version.carry(listed, [now[row] for row in version.fresh.tolist()])
+    assert listed == now
+    created = np.array(now, np.float64) % 7
+    order = carried_order(memory, "order", version, created, lambda row: str(now[row]))
+    assert order.tolist() == creation_order(created, lambda row: str(now[row])).tolist()
+
+
 def test_items_stay_what_they_are_when_others_are_made_of_them():
     first = carried_items(tuple("abcd"), TableVersion(), ())
     one, other = replaced(first, {1: "x"}), replaced(first, {1: "y", 3: "z"})
