@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kai.cli.console import Console
-from kai.cli.tables import columns
+from kai.cli.tables import columns, wrapped
 from kai.documents.nodes import closed, occupancy_values, occupied
 from kai.model.axis import GPU_UNIT
 from kai.wording import first_of
@@ -35,25 +35,22 @@ class NodeAnswer:
     def text(self, console: Console) -> str:
         """Return the answer, who is there, and what keeps waiting jobs away."""
         found = self.found
-        lines = [console.styled(occupied(found), bold=True)]
+        lines = [console.styled(wrapped(occupied(found), console.width, indent="  "), bold=True)]
         if found.tenants:
             rows = [["  JOB", "QUEUE", "PODS", "GPUS", "STATE"]]
             rows += [
                 [f"  {each.title}", each.queue or "-", str(each.pods), f"{each.gpus / GPU_UNIT:g}", each.state]
                 for each in found.tenants[:_MOST_TENANTS]
             ]
-            lines += ["", columns(rows, right={2, 3})]
+            lines += ["", columns(rows, right={2, 3}, width=console.width)]
             left = len(found.tenants) - _MOST_TENANTS
             lines += [f"  and {left} more"] if left > 0 else []
         if why := closed(found):
             lines += ["", f"  {why}"]
         if found.kept_away:
             lines += ["", "Waiting jobs that are not on it"]
-            lines.append(
-                columns(
-                    [[f"  {len(jobs)}", why, first_of(jobs, _MOST_NAMED)] for why, jobs in found.kept_away], right={0}
-                )
-            )
+            kept = [[f"  {len(jobs)}", first_of(jobs, _MOST_NAMED), why] for why, jobs in found.kept_away]
+            lines.append(columns(kept, right={0}, width=console.width))
         return "\n".join(lines)
 
 

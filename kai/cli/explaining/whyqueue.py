@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kai.cli.console import Console
-from kai.cli.tables import columns
+from kai.cli.tables import columns, wrapped
 from kai.wording import first_of
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ class QueueAnswer:
             quota = "unlimited" if part.quota is None else self._plain(part.quota)
             numbers = [self._plain(part.asks), quota, f"{part.weight:g}", self._plain(part.used)]
             rows.append([f"  {part.name}", *numbers, self._plain(part.given)])
-        lines = [console.styled(self.summary, bold=True), "", f"  {whole}, divided among:"]
-        lines.append(columns(rows, right={1, 2, 3, 4, 5}))
+        summary = console.styled(wrapped(self.summary, console.width, indent="  "), bold=True)
+        lines = [summary, "", f"  {whole}, divided among:", columns(rows, right={1, 2, 3, 4, 5}, width=console.width)]
         left = len(others) - _MOST_SIBLINGS
         lines += [f"  and {left} more"] if left > 0 else []
         steps = [
@@ -64,8 +64,8 @@ class QueueAnswer:
             for step in found.steps
         ]
         history = "lowers weights" if found.with_history else "not used (no usage database configured)"
-        lines += ["", columns([*steps, ["  history", "", history]], right={1})]
-        lines += ["", *self._advice()]
+        lines += ["", columns([*steps, ["  history", "", history]], right={1}, width=console.width)]
+        lines += ["", *(wrapped(line, console.width, indent="  ") for line in self._advice())]
         return "\n".join(lines)
 
     def _advice(self) -> list[str]:
@@ -111,8 +111,9 @@ class LeftOutAnswer:
         """Return why the queue takes no part, and what helps."""
         from kai.explain.codes import BY_CODE
 
-        answer = console.styled(f"{self.reason.text}.", bold=True)
-        return f"{answer}\n{self.reason.code}\n\n  {BY_CODE[self.reason.code].help}"
+        answer = console.styled(wrapped(f"{self.reason.text}.", console.width, indent="  "), bold=True)
+        advice = wrapped(f"  {BY_CODE[self.reason.code].help}", console.width, indent="  ")
+        return f"{answer}\n{self.reason.code}\n\n{advice}"
 
 
 __all__ = ["LeftOutAnswer", "QueueAnswer"]

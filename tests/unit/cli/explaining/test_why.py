@@ -1,8 +1,14 @@
 import json
+from functools import cache
 
 import pytest
 
 from kai.cli.command import run
+from kai.cli.console import Console
+from kai.cli.explaining.why import answer
+from kai.cli.explaining.whyjobs import Asked
+from kai.cli.sources import Source
+from kai.cli.tables import shown_width
 
 CLUSTER = """
 cluster: {nodes: {n1: {gpu: 4}, n2: {gpu: 4, labels: {type: x}, taints: [disk=bad]}}}
@@ -144,3 +150,17 @@ def test_a_question_without_a_subject_is_refused(asked, arguments):
 def test_all_jobs_with_a_label_are_those_that_have_it(capsys):
     assert run(["why", "--all", "--from", "examples/lab", "-l", "no-such-label=x", "--no-verify"]) == 0
     assert capsys.readouterr().out.startswith("no job waits")
+
+
+@pytest.mark.parametrize("subject", ["queue/vision", "queue/chat", "node/gpu-06", "node/gpu-13"])
+def test_queues_and_nodes_are_explained_within_the_width_of_the_terminal(subject):
+    source = Source(place="examples/lab")
+    view, _ = answer(source, _lab(), Asked(name=subject))
+    for width in (60, 80):
+        assert max(map(shown_width, view.text(Console(columns=width)).splitlines())) <= width
+    assert view.text(Console(columns=200)).splitlines()[0] == view.text(Console(columns=0)).splitlines()[0]
+
+
+@cache
+def _lab():
+    return Source(place="examples/lab").decide()
