@@ -190,6 +190,7 @@ def lock(session: nox.Session) -> None:
     env = {"UV_SYSTEM_CERTS": os.environ.get("UV_SYSTEM_CERTS", "1")}
     runtime = ["--constraint", "requirements/runtime.txt"]
     python(session, *compile_, "--output-file", "requirements/runtime.txt", env=env)
-    python(session, *compile_, "--group", "dev", *runtime, "--output-file", "requirements/dev.txt", env=env)
+    extras = ["--all-extras"]  # what each extra adds is tested
+    python(session, *compile_, *extras, "--group", "dev", *runtime, "--output-file", "requirements/dev.txt", env=env)
     only_docs = ["-m", "uv", "pip", "compile", *options, "--group", "docs"]
     python(session, *only_docs, "--output-file", "requirements/docs.txt", env=env)

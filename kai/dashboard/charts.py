@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from kai.dashboard.colors import OTHERS
+from kai.colors import OTHERS
 from kai.model.axis import GPU, GPU_UNIT
 from kai.simulation.overview import QueueLine
 from kai.simulation.slots import FREE, HELD, LEAVING, UNHEALTHY, USED, NodeSlots, Slot

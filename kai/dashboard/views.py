@@ -11,10 +11,10 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from kai.colors import branches, colors_of
 from kai.dashboard import charts
 from kai.dashboard.access import missing_rights
 from kai.dashboard.api import explanation_fields
-from kai.dashboard.colors import branches, colors_of
 from kai.dashboard.feed import CycleLine, Happening
 from kai.dashboard.look import Look
 from kai.documents.entitlements import entitled

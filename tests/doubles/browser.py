@@ -16,6 +16,37 @@ import aiohttp
 import attrs
 
 PATIENCE = 60.0
+FAULTS = """
+(() => {
+  const found = [];
+  const numbers = (color) => color.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
+  const ground = (at) => {
+    for (; at; at = at.parentElement) {
+      const color = numbers(getComputedStyle(at).backgroundColor);
+      if (color.length < 4 || color[3] > 0) return color;
+    }
+    return [255, 255, 255];
+  };
+  for (const each of document.querySelectorAll("main *, header *")) {
+    const text = [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!text || each.closest("svg") || !each.checkVisibility()) continue;
+    const style = getComputedStyle(each);
+    const [one, other] = [light(numbers(style.color)), light(ground(each))].sort((a, b) => b - a);
+    if ((one + 0.05) / (other + 0.05) < 4.5) found.push(`contrast: ${each.tagName} ${each.textContent.slice(0, 40)}`);
+  }
+  for (const each of document.querySelectorAll("svg[role=img]:not([aria-label])")) found.push(each.outerHTML);
+  for (const each of document.querySelectorAll("input:not([id])")) found.push("an input without a label");
+  for (const each of document.querySelectorAll("a, button")) if (!each.textContent.trim()) found.push("an empty link");
+  if (document.querySelectorAll("h1").length !== 1) found.push("not one h1");
+  if (!document.documentElement.lang) found.push("no language");
+  if (document.documentElement.scrollWidth > innerWidth) found.push("wider than the window");
+  return found;
+})()
+"""
+"""Returns what is wrong with a page for readers who see little, use a small screen, or have it read to them."""
 _FLAGS = (
     "--headless=new",
     "--no-sandbox",  # tests run as root in containers

@@ -10,8 +10,11 @@ import click
 
 from kai.cli.console import Console, console_options
 from kai.cli.failures import NO
+from kai.errors import InputError
 
 if TYPE_CHECKING:
+    from kai.cli.deciding.diffruns import Sides
+    from kai.cli.deciding.runs import Wanted
     from kai.simulation.comparison import Comparison, JobState, Side
     from kai.virtual.comparing import Compared
 
@@ -39,6 +42,7 @@ _RESULTS = ("SimulationResult", "Plan")
 @click.option("--cluster", type=click.Path(), help="The cluster over time: a cluster file, nodes as CSV, a snapshot.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of all that is drawn by chance over time.")
 @click.option("--skip-bad-rows", "skips_bad_rows", is_flag=True, help="Leave out rows of a trace that cannot be used.")
+@click.option("--report", type=click.Path(dir_okay=False), help="Write a page with charts of both runs over time.")
 @click.option("--exit-code", "wants_code", is_flag=True, help="Leave with 1 if something changes.")
 @console_options()
 def diff(
@@ -52,26 +56,48 @@ def diff(
     **over_time: Any,  # noqa: ANN401 - the flags of runs over time, by the names of the fields of Wanted
 ) -> int:
     """Compare two policies, two results or two snapshots: what changes from A to B."""
+    from kai.cli.deciding.runs import Wanted
     from kai.simulation.comparison import compare_sides
 
-    runs = _runs(a, b, on, over_time)
+    wanted = Wanted(**over_time)
+    runs = _runs(a, b, on, wanted)
     if runs is not None:
-        return _write(runs.comparison, lambda: _runs_text(runs, console), console, wants_code=wants_code)
+        again = wanted.again("diff", a, b, *(("--on", on) if on else ()))
+        return _compare_runs(runs, wanted, again, console, wants_code=wants_code)
+    if wanted.report is not None:
+        place = on or f"{a} and {b}"
+        raise InputError(f"{place}: found one moment, expected runs over time for --report: give --until")
     sides = [_under(each, on, cycles) if on else _side(each, cycles) for each in (a, b)]
     found = compare_sides(*_titled(sides))
     return _write(found, lambda: _text(found, console), console, wants_code=wants_code)
 
 
-def _runs(a: str, b: str, on: str, over_time: dict[str, Any]) -> "Compared | None":
-    """Return the comparison of two runs over virtual time; None where a moment is asked for."""
-    from kai.cli.deciding.diffruns import compared_results, compared_runs, result_in
-    from kai.cli.deciding.runs import Wanted
+def _runs(a: str, b: str, on: str, wanted: "Wanted") -> "Sides | None":
+    """Return two runs over virtual time; None where a moment is asked for."""
+    from kai.cli.deciding.diffruns import result_in, runs_under, saved_runs
+    from kai.cli.deciding.runsfiles import check_places
 
     if not on:
         saved = (result_in(a), result_in(b))
-        return None if saved[0] is None or saved[1] is None else compared_results(saved[0], saved[1], (a, b))
-    wanted = Wanted(**over_time)
-    return compared_runs(a, b, on, wanted) if wanted.is_over_time(on) else None
+        if saved[0] is None or saved[1] is None:
+            return None
+        check_places(wanted)
+        return saved_runs(saved[0], saved[1], (a, b))
+    if not wanted.is_over_time(on):
+        return None
+    check_places(wanted)
+    return runs_under(a, b, on, wanted)
+
+
+def _compare_runs(runs: "Sides", wanted: "Wanted", again: str, console: Console, *, wants_code: bool) -> int:
+    from kai.virtual.comparing import compare_runs
+
+    compared = compare_runs(*runs)
+    if wanted.report is not None:
+        from kai.cli.deciding.runsfiles import write_report
+
+        write_report(wanted.report, runs, again, console)
+    return _write(compared.comparison, lambda: _runs_text(compared, console), console, wants_code=wants_code)
 
 
 def _runs_text(runs: "Compared", console: Console) -> str:

@@ -13,32 +13,32 @@ if TYPE_CHECKING:
     from kai.virtual.comparing import Compared
     from kai.virtual.result import SimulationResult
 
+    Sides = tuple[SimulationResult, SimulationResult]
+
 _FEW = 20
 
 
-def compared_runs(a: str, b: str, place: str, wanted: Wanted) -> "Compared":
-    """Return what changes between two policies on a workload, which run side by side.
+def runs_under(a: str, b: str, place: str, wanted: Wanted) -> "Sides":
+    """Return the results of two policies on a workload, which run side by side.
 
     Raises: InputError and ConfigError that name what is wrong.
     """
-    from kai.virtual.comparing import compare_runs
     from kai.virtual.experiments import carry_out_all
 
     (base,) = experiments_of(place, wanted)
     one, other = carry_out_all([under(base, policy) for policy in (a, b)])
-    return compare_runs(*_titled(one.result, other.result, (a, b)))
+    return _titled(one.result, other.result, (a, b))
 
 
-def compared_results(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str]) -> "Compared":
-    """Return what changes between two results that were saved.
+def saved_runs(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str]) -> "Sides":
+    """Return two results that were saved.
 
     Raises: InputError for a document that is none.
     """
-    from kai.virtual.comparing import compare_runs
     from kai.virtual.documents import result_of_document
 
     sides = [result_of_document(values, name) for values, name in zip((a, b), names, strict=True)]
-    return compare_runs(*_titled(sides[0], sides[1], names))
+    return _titled(sides[0], sides[1], names)
 
 
 def result_in(path: str) -> dict[str, Any] | None:
@@ -56,8 +56,8 @@ def result_in(path: str) -> dict[str, Any] | None:
 
 def runs_text(compared: "Compared", console: Console) -> str:
     """Return a comparison of two runs for people."""
-    from kai.cli.deciding.runlines import figure
     from kai.cli.tables import Column, table
+    from kai.virtual.figures import figure
     from kai.virtual.remarks import span_text
 
     found = compared.comparison
@@ -96,13 +96,11 @@ def _said(decision: Any) -> str:  # noqa: ANN401 - a decision as plain values, o
     return "decides nothing more" if decision is None else str(decision["text"])
 
 
-def _titled(
-    a: "SimulationResult", b: "SimulationResult", names: tuple[str, str]
-) -> "tuple[SimulationResult, SimulationResult]":
+def _titled(a: "SimulationResult", b: "SimulationResult", names: tuple[str, str]) -> "Sides":
     """Return results that are called differently."""
     if a.policy != b.policy:
         return a, b
     return attrs.evolve(a, policy=names[0]), attrs.evolve(b, policy=names[1])
 
 
-__all__ = ["compared_results", "compared_runs", "result_in", "runs_text"]
+__all__ = ["result_in", "runs_text", "runs_under", "saved_runs"]

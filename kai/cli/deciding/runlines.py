@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from kai.cli.console import Console
 from kai.cli.tables import Column, columns, padded, table, wrapped
 from kai.virtual.comparing import top_queues
+from kai.virtual.figures import HEADLINES, figure
 from kai.virtual.remarks import remarks, span_text
 from kai.wording import counted
 
@@ -162,40 +163,14 @@ def _figure_texts(result: "SimulationResult") -> Iterator[str]:
             yield f"{text} {figure(value, unit)}"
 
 
-def figure(value: float | None, unit: str) -> str:
-    """Return a value in its unit; percents are told as parts, and ``n`` is a number of things."""
-    if value is None:
-        return "-"
-    if unit == "%":
-        return f"{value:.1%}"
-    if unit == "s":
-        return span_text(value)
-    if unit == "n":
-        return f"{value:,.0f}"
-    return f"{value:,.1f}" if unit else f"{value:.3f}"
-
-
 # --- Several runs --------------------------------------------------------------------------------------------------
 
 
 def runs_table(results: "Sequence[SimulationResult]", console: Console) -> str:
     """Return several runs beside each other, one column each."""
-    shown = [
-        ("utilisation", "utilisation", "%"),
-        ("fairness (Jain)", "jain", ""),
-        ("fragmentation", "fragmentation", "%"),
-        ("jobs started", "started", "n"),
-        ("jobs done", "done", "n"),
-        ("wait p50", "queueingDelayP50", "s"),
-        ("wait p95", "queueingDelayP95", "s"),
-        ("wait max", "queueingDelayMax", "s"),
-        ("completion, mean", "completionMean", "s"),
-        ("pods evicted", "evictedPods", "n"),
-        ("GPU-hours lost", "evictionCost", "GPU-h"),
-    ]
     heads = ["", *(result.policy for result in results)]
     lines = []
-    for head, name, unit in shown:
+    for head, name, unit in HEADLINES:
         values = [result.value(name) for result in results]
         lines.append([head, *(figure(value, unit) for value in values)])
     title = wrapped(_title(results[0]).rpartition(" · ")[0], console.width, between=" · ")
@@ -203,4 +178,4 @@ def runs_table(results: "Sequence[SimulationResult]", console: Console) -> str:
     return f"{console.styled(title, bold=True)}\n\n{body}"
 
 
-__all__ = ["counts_text", "figure", "run_text", "runs_table"]
+__all__ = ["counts_text", "run_text", "runs_table"]

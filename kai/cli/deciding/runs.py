@@ -1,8 +1,8 @@
 """``kai simulate`` over virtual time: experiments from the command line, results as text, documents and files."""
 
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,21 +28,32 @@ class Wanted:
     seed: int = 0
     sweeps: tuple[str, ...] = ()
     out: str | None = None
+    report: str | None = None
     skips_bad_rows: bool = False
 
     def is_over_time(self, path: str) -> bool:
         """Return whether a run over time is asked for, and not the decision of one moment."""
         from kai.virtual.names import is_trace
 
-        asked = (self.until, self.cluster, self.out)
+        asked = (self.until, self.cluster, self.out, self.report)
         return any(each is not None for each in asked) or bool(self.policies or self.sweeps) or is_trace(path)
+
+    def again(self, *words: str) -> str:
+        """Return the command that does the same again."""
+        given = {"--cluster": self.cluster, "--until": self.until, "--seed": str(self.seed) if self.seed else None}
+        several = {"--policy": self.policies, "--sweep": self.sweeps}
+        flags = [part for flag, value in given.items() if value is not None for part in (flag, value)]
+        flags += [part for flag, values in several.items() for value in values for part in (flag, value)]
+        return shlex.join(["kai", *words, *flags, *(["--skip-bad-rows"] if self.skips_bad_rows else [])])
 
 
 def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console) -> int:
     """Carry out what is asked for, and write what came out."""
     from kai.cli.checking.findings import finding_text
+    from kai.cli.deciding.runsfiles import check_places, save_runs, write_report
     from kai.virtual.experiments import carry_out_all
 
+    check_places(wanted)
     if len(paths) != 1:
         raise InputError(f"{' '.join(paths)}: found {len(paths)} workloads, expected one: a folder, a file or a trace")
     experiments = swept(experiments_of(paths[0], wanted), wanted.sweeps)
@@ -50,8 +61,11 @@ def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console) -
     for text in dict.fromkeys(finding_text(finding) for each in done for finding in each.findings):
         console.talk(text)
     write_runs(done, console)
+    results = [each.result for each in done]
     if wanted.out is not None:
-        _save(Path(wanted.out), done, console)
+        save_runs(Path(wanted.out), results, console)
+    if wanted.report is not None:
+        write_report(wanted.report, results, wanted.again("simulate", paths[0]), console)
     return 0
 
 
@@ -171,25 +185,6 @@ def document(result: "SimulationResult") -> dict[str, Any]:
     if is_trace(result.inputs.workload):
         origin = attrs.evolve(origin, type="trace")
     return {**envelope("SimulationResult", origin), **document_of(result)}
-
-
-def _save(folder: Path, done: "Sequence[Done]", console: Console) -> None:
-    """Write results and their timelines into a folder."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for number, each in enumerate(done, start=1):
-            stem = "" if len(done) == 1 else f"-{number}"
-            _write_json(folder / f"result{stem}.json", document(each.result))
-            _write_json(folder / f"timeline{stem}.json", {"traceEvents": each.result.trace()})
-    except OSError as error:
-        raise InputError(f"{folder}: found {error.strerror or error}, expected a folder to write to") from None
-    console.talk(f"saved {folder}: results (result*.json), and timelines (timeline*.json) that Perfetto opens")
-
-
-def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        json.dump(values, file)
-        file.write("\n")
 
 
 __all__ = ["Wanted", "document", "experiments_of", "simulate_over_time", "swept", "under", "write_runs"]

@@ -26,7 +26,7 @@ PATH is a scenario, a file or folder of Kubernetes manifests, a snapshot taken b
 \b
 With --until, --cluster or a trace, virtual time passes: workloads arrive, run, end and wait.
   kai simulate examples/lab --until 8h
-  kai simulate trace.csv --cluster cluster.yaml --policy a.yaml --policy b.yaml
+  kai simulate trace.csv --cluster cluster.yaml --policy a.yaml --policy b.yaml --report both.html
 """
 
 
@@ -51,7 +51,8 @@ With --until, --cluster or a trace, virtual time passes: workloads arrive, run, 
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of all that is drawn by chance.")
 @click.option("--sweep", "sweeps", multiple=True, metavar="PATH=A,B", help="A run for each value: plugins.NAME.OPTION.")
 @click.option("--skip-bad-rows", "skips_bad_rows", is_flag=True, help="Leave out rows of a trace that cannot be used.")
-@click.option("--out", type=click.Path(), help="Folder for results and timelines over time.")
+@click.option("--out", type=click.Path(), help="Where results over time go: a folder, a .json or a .parquet file.")
+@click.option("--report", type=click.Path(dir_okay=False), help="Write a page with charts of the runs: lab.html.")
 @console_options()
 def simulate(
     paths: tuple[str, ...],

@@ -13,44 +13,13 @@ from kai.dashboard.feed import Feed
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import LIMITS, Dashboard
 from kai.telemetry.connections import serve
-from tests.doubles.browser import PATIENCE, Tab, browsing, find_browser
+from tests.doubles.browser import FAULTS, PATIENCE, Tab, browsing, find_browser
 from tests.doubles.two_tenants import OURS, moment
 
 BROWSER = find_browser()
 PAGES = ("", "queues", "queues/team-amber", "jobs", f"jobs/{OURS}/ours-waits", "nodes", "waiting", "cycles")
 LOOKS = [(width, scheme) for width in (360, 1024, 1600) for scheme in ("light", "dark")]
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed, in which pages could be looked at")
-
-FAULTS = """
-(() => {
-  const found = [];
-  const numbers = (color) => color.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
-    .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
-  const ground = (at) => {
-    for (; at; at = at.parentElement) {
-      const color = numbers(getComputedStyle(at).backgroundColor);
-      if (color.length < 4 || color[3] > 0) return color;
-    }
-    return [255, 255, 255];
-  };
-  for (const each of document.querySelectorAll("main *, header *")) {
-    const text = [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
-    if (!text || each.closest("svg") || !each.checkVisibility()) continue;
-    const style = getComputedStyle(each);
-    const [one, other] = [light(numbers(style.color)), light(ground(each))].sort((a, b) => b - a);
-    if ((one + 0.05) / (other + 0.05) < 4.5) found.push(`contrast: ${each.tagName} ${each.textContent.slice(0, 40)}`);
-  }
-  for (const each of document.querySelectorAll("svg[role=img]:not([aria-label])")) found.push(each.outerHTML);
-  for (const each of document.querySelectorAll("input:not([id])")) found.push("an input without a label");
-  for (const each of document.querySelectorAll("a, button")) if (!each.textContent.trim()) found.push("an empty link");
-  if (document.querySelectorAll("h1").length !== 1) found.push("not one h1");
-  if (!document.documentElement.lang) found.push("no language");
-  if (document.documentElement.scrollWidth > innerWidth) found.push("wider than the window");
-  return found;
-})()
-"""
 
 
 @attrs.frozen

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import attrs
 import pytest
 
 from kai.errors import ConfigError, InputError
@@ -43,6 +44,14 @@ def test_openb(tmp_path: Path):
     assert (first.arrival, first.duration, first.share, first.gpus) == (10.0, 30.0, 0.46, 0)
     assert (first.models, first.priority, first.cpus, first.memory_mib) == (("A10", "T4"), "inference", 6.0, 12288.0)
     assert (second.share, second.gpus, second.priority) == (None, 2, "train")
+
+
+def test_pods_of_openb_that_never_ran_are_left_out_and_counted(tmp_path: Path):
+    path = tmp_path / "openb.csv"
+    rows = "p0,6000,12288,1,460,,LS,Running,10,70,40\np1,4000,1024,1,1000,,BE,Pending,20,25,\n"
+    path.write_text(OPENB + rows, encoding="utf-8")
+    trace = read_trace(str(path))
+    assert (len(trace.jobs), trace.rows, trace.dropped) == (1, 2, {"pods that were never placed there": 1})
 
 
 def test_nodes_of_openb(tmp_path: Path):
@@ -157,3 +166,22 @@ def test_parquet_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     with pytest.raises(ConfigError, match=r"extra kai-scheduler\[traces\]"):
         read_trace(str(tmp_path / "x.parquet"))
+
+
+def test_parquet_is_read_as_csv_is(tmp_path: Path):
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra traces is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra traces is not installed")
+    columns = {
+        "arrival_s": [30.0, 10.0],
+        "duration_s": [60.0, None],
+        "pods": [2, 1],
+        "gpus_per_pod": [4, 1],
+        "queue": ["a", "b"],
+    }
+    parquet.write_table(pyarrow.table(columns), tmp_path / "own.parquet")
+    rows = "arrival_s,duration_s,pods,gpus_per_pod,queue\n30,60,2,4,a\n10,,1,1,b\n"
+    (tmp_path / "own.csv").write_text(rows, encoding="utf-8")
+    table, text = (read_trace(str(tmp_path / name)) for name in ("own.parquet", "own.csv"))
+    lineless = [[attrs.evolve(job, line=0, name="") for job in trace.jobs] for trace in (table, text)]
+    assert lineless[0] == lineless[1]
+    assert table.jobs[0].queue == "b"

@@ -1,4 +1,4 @@
-"""The colour of a queue: the hue of its branch, the pattern of its place in it. A queue keeps it on every page.
+"""The colour of a queue: the hue of its branch, the pattern of its place in it. A queue keeps it in every picture.
 
 Hues differ by 3:1 from white and from the dark ground, and from each other under the three kinds of colour blindness.
 Beyond twenty queues all others are grey; a name stands beside each colour, so none carries a meaning alone.
@@ -7,22 +7,41 @@ Beyond twenty queues all others are grey; a name stands beside each colour, so n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
-
-from kai.simulation.overview import QueueLine
+from typing import Final, Protocol
 
 HUES: Final = 5
 PATTERNS: Final = 4
 OTHERS: Final = "x"
 
 
-def colors_of(queues: Sequence[QueueLine]) -> Mapping[str, str]:
+class Branching(Protocol):
+    """A queue as a place in the tree."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def parent(self) -> str | None:
+        """The queue above it, if there is one."""
+        ...
+
+    @property
+    def leaf(self) -> bool:
+        """Whether no queue is below it."""
+        ...
+
+
+def colors_of(queues: Sequence[Branching]) -> Mapping[str, str]:
     """Return the colour of each queue by name, as the name of a class and of a pattern: ``2-1``; ``x`` is grey."""
+    parents = {line.name: line.parent for line in queues}
+    ordered = sorted(queues, key=lambda line: (_depth(line.name, parents), line.name))
     found: dict[str, str] = {}
     for hue, top in enumerate(branches(queues)):
         below = {top}
         place = 0
-        for line in sorted(queues, key=lambda line: (line.depth, line.name)):
+        for line in ordered:
             if line.parent in below or line.name == top:
                 below.add(line.name)
                 if line.name == top:
@@ -35,7 +54,7 @@ def colors_of(queues: Sequence[QueueLine]) -> Mapping[str, str]:
     return found
 
 
-def branches(queues: Sequence[QueueLine]) -> list[str]:
+def branches(queues: Sequence[Branching]) -> list[str]:
     """Return the queues that the tree branches into, by name: the topmost of which there are several."""
     names = {line.name for line in queues}
     level = [line for line in queues if line.parent not in names]
@@ -47,4 +66,14 @@ def branches(queues: Sequence[QueueLine]) -> list[str]:
     return sorted(line.name for line in level)
 
 
-__all__ = ["HUES", "OTHERS", "PATTERNS", "branches", "colors_of"]
+def _depth(name: str, parents: Mapping[str, str | None]) -> int:
+    """Return how many queues are above one; a circle is as deep as it is long."""
+    seen = {name}
+    above = parents.get(name)
+    while above is not None and above in parents and above not in seen:
+        seen.add(above)
+        above = parents[above]
+    return len(seen)
+
+
+__all__ = ["HUES", "OTHERS", "PATTERNS", "Branching", "branches", "colors_of"]

@@ -1,0 +1,101 @@
+"""Files of runs over virtual time: results as documents and tables, timelines, and the page with charts."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kai.cli.console import Console
+from kai.cli.deciding.runs import Wanted, document
+from kai.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from kai.virtual.result import SimulationResult
+
+
+def check_places(wanted: Wanted) -> None:
+    """See that what is needed to write the files is installed, and that their folders are there, before anything runs.
+
+    Raises: UsageError that says what to install, InputError for a folder that does not exist.
+    """
+    if wanted.report is not None:
+        from kai.report.page import require_plotly
+
+        _require(require_plotly)
+        _check_folder(Path(wanted.report))
+    if wanted.out is not None and wanted.out.endswith((".json", ".parquet")):
+        _check_folder(Path(wanted.out))
+        if wanted.out.endswith(".parquet"):
+            from kai.virtual.parquet import require_pyarrow
+
+            _require(require_pyarrow)
+
+
+def _require(library: Callable[[], object]) -> None:
+    try:
+        library()
+    except ConfigError as error:
+        raise click.UsageError(str(error).replace("; install it with ", "\n")) from None
+
+
+def _check_folder(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: found no folder {path.parent}, expected one to write to")
+
+
+def save_runs(place: Path, results: "Sequence[SimulationResult]", console: Console) -> None:
+    """Write results into a folder with their timelines, or into one file: documents line by line, or tables.
+
+    Raises: InputError where that cannot be written.
+    """
+    try:
+        if place.suffix == ".parquet":
+            from kai.virtual.parquet import write_tables
+
+            names = write_tables(place, results)
+            console.talk(f"saved {place}: one row for each job; beside it {', '.join(names)}")
+        elif place.suffix == ".json":
+            _write_json(place, [document(result) for result in results])
+            console.talk(f"saved {place}")
+        else:
+            _save_folder(place, results, console)
+    except OSError as error:
+        raise InputError(f"{place}: found {error.strerror or error}, expected a place to write to") from None
+
+
+def _save_folder(folder: Path, results: "Sequence[SimulationResult]", console: Console) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, result in enumerate(results, start=1):
+        stem = "" if len(results) == 1 else f"-{number}"
+        _write_json(folder / f"result{stem}.json", [document(result)])
+        _write_json(folder / f"timeline{stem}.json", [{"traceEvents": result.trace()}])
+    console.talk(f"saved {folder}: results (result*.json), and timelines (timeline*.json) that Perfetto opens")
+
+
+def _write_json(path: Path, documents: Sequence[Mapping[str, Any]]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for each in documents:
+            json.dump(each, file)
+            file.write("\n")
+
+
+def write_report(path: str, results: "Sequence[SimulationResult]", command: str, console: Console) -> None:
+    """Write the page with charts.
+
+    Raises: InputError where it cannot be written.
+    """
+    from kai.documents.distribution import DISTRIBUTION, installed
+    from kai.report.page import page_of
+
+    text = page_of(results, command=f"{command} --report {path}", program=f"kai {installed(DISTRIBUTION)}")
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: found {error.strerror or error}, expected a file to write") from None
+    size = len(text.encode()) / 1e6
+    console.talk(f"report: {path} ({size:.1f} MB; open it in any browser, no network needed)")
+
+
+__all__ = ["check_places", "save_runs", "write_report"]

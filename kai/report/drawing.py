@@ -1,0 +1,198 @@
+"""What all charts have in common: a frame of axes that several runs share, colours, keys, and plain dictionaries.
+
+A figure is what plotly.js takes: ``data`` and ``layout``. The texts in it take their colour from the page's style, so
+that one figure serves light and dark.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from kai.colors import OTHERS, colors_of
+from kai.virtual.result import QueueResult, SimulationResult
+
+Figure: TypeAlias = dict[str, Any]
+
+HUES: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B0416B")
+GREY: Final = "#6E7781"
+SHAPES: Final = ("", "/", "x", ".")
+"""Patterns of areas, as plotly.js names them."""
+DASHES: Final = ("solid", "dash", "dot", "dashdot")
+"""Lines of the same queues."""
+PATTERN: Final[Figure] = {"fgcolor": "#ffffff", "size": 7, "solidity": 0.25}
+"""Of areas and bars, with a shape and the colour of the ground."""
+MOST_QUEUES: Final = 20
+REST: Final = "others"
+_UNITS: Final = ((2 * 3600.0, 60.0, "minutes"), (4 * 86400.0, 3600.0, "hours"), (float("inf"), 86400.0, "days"))
+_DIGITS: Final = 4
+
+
+@attrs.frozen(kw_only=True)
+class Paint:
+    """How a queue looks in every chart."""
+
+    hue: str = GREY
+    pattern: int = 0
+
+    @property
+    def shape(self) -> str:
+        """The pattern of its areas."""
+        return SHAPES[self.pattern]
+
+    @property
+    def dash(self) -> str:
+        """The dashes of its lines."""
+        return DASHES[self.pattern]
+
+
+@attrs.frozen(kw_only=True)
+class Key:
+    """One entry of a legend: a name beside a patch or a line."""
+
+    label: str
+    paint: Paint = attrs.field(factory=Paint)
+    is_line: bool = False
+    dash: str = "solid"
+
+
+@attrs.frozen(kw_only=True)
+class Frame:
+    """The axes and colours that all charts of a page share.
+
+    Units: horizon in seconds; ``second`` is one second on the axis of time.
+    """
+
+    horizon: float
+    gpus: float
+    """The most GPUs that there are at a time."""
+    second: float
+    unit: str
+    paints: Mapping[str, Paint]
+
+    @classmethod
+    def of(cls, results: Sequence[SimulationResult]) -> Frame:
+        """Return the frame that holds all results."""
+        horizon = max(result.horizon_seconds for result in results)
+        length, unit = next((length, unit) for most, length, unit in _UNITS if horizon <= most)
+        capacity = [value for result in results for value in result.series.columns.get("capacity", ())]
+        queues = {queue.name: queue for result in reversed(results) for queue in result.queues}
+        return cls(
+            horizon=horizon,
+            gpus=max([1.0, *capacity, *(result.counts["gpus"] for result in results)]),
+            second=1 / length,
+            unit=unit,
+            paints=_paints(list(queues.values())),
+        )
+
+    def paint(self, queue: str) -> Paint:
+        """Return how a queue looks; queues without a colour of their own are grey."""
+        return self.paints.get(queue, Paint())
+
+    def at(self, seconds: float) -> float:
+        """Return an instant on the axis of time."""
+        return short(seconds * self.second)
+
+    @property
+    def time_axis(self) -> Figure:
+        """The axis of time."""
+        return {"range": [0, self.at(self.horizon)], "title": {"text": f"{self.unit} since the start"}}
+
+
+def _paints(queues: Sequence[QueueResult]) -> dict[str, Paint]:
+    found = {}
+    for name, color in colors_of(queues).items():
+        hue, _, pattern = color.partition("-")
+        found[name] = Paint() if hue == OTHERS else Paint(hue=HUES[int(hue)], pattern=int(pattern))
+    return found
+
+
+def leaf_queues(result: SimulationResult) -> list[QueueResult]:
+    """Return the leaf queues that had jobs, in the order in which the tree names them."""
+    parents = {queue.name: queue.parent for queue in result.queues}
+
+    def path(queue: QueueResult) -> tuple[str, ...]:
+        names = [queue.name]
+        above = queue.parent
+        while above is not None and above not in names:
+            names.append(above)
+            above = parents.get(above)
+        return tuple(reversed(names))
+
+    return sorted((queue for queue in result.queues if queue.leaf and queue.jobs), key=path)
+
+
+def named_and_rest(result: SimulationResult) -> tuple[list[str], list[str]]:
+    """Return the leaf queues that a chart names, and those that it draws as one because there are too many."""
+    queues = leaf_queues(result)
+    if len(queues) <= MOST_QUEUES:
+        return [queue.name for queue in queues], []
+    largest = sorted(queues, key=lambda queue: (-queue.gpu_hours, queue.name))[: MOST_QUEUES - 1]
+    kept = {queue.name for queue in largest}
+    return [each.name for each in queues if each.name in kept], [each.name for each in queues if each.name not in kept]
+
+
+def layout(height: int, x: Figure, y: Figure, **more: object) -> Figure:
+    """Return a layout without a ground, a legend or a title of its own: the page has those."""
+    return {
+        "height": height,
+        "margin": {"l": 60, "r": 16, "t": 8, "b": 48},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": "system-ui, sans-serif", "size": 13},
+        "showlegend": False,
+        "hoverlabel": {"bgcolor": "#1f2328", "bordercolor": "#6e7781", "font": {"color": "#ffffff"}, "align": "left"},
+        "xaxis": {"zeroline": False, "gridcolor": "#8883", "automargin": True, **x},
+        "yaxis": {"zeroline": False, "gridcolor": "#8883", "automargin": True, **y},
+        **more,
+    }
+
+
+def steps(result: SimulationResult, frame: Frame, values: Iterable[float]) -> Figure:
+    """Return the values of buckets as the coordinates of a stepped line, which ends where the last bucket does."""
+    heights = [short(value) for value in values]
+    return {
+        "x0": 0,
+        "dx": result.series.bucket_seconds * frame.second,
+        "y": [*heights, *heights[-1:]],
+        "mode": "lines",
+    }
+
+
+def column(result: SimulationResult, name: str) -> Sequence[float]:
+    """Return a column over time; zeros where the result has none."""
+    return result.series.columns.get(name) or (0.0,) * len(result.series.start_seconds)
+
+
+def short(value: float) -> float:
+    """Return a number with as many digits as can be seen."""
+    return round(value, _DIGITS)
+
+
+def label(text: str) -> str:
+    """Return a name as plotly.js shows it unchanged: it reads tags in texts."""
+    return html.escape(text)
+
+
+__all__ = [
+    "DASHES",
+    "GREY",
+    "HUES",
+    "MOST_QUEUES",
+    "PATTERN",
+    "REST",
+    "Figure",
+    "Frame",
+    "Key",
+    "Paint",
+    "column",
+    "label",
+    "layout",
+    "leaf_queues",
+    "named_and_rest",
+    "short",
+    "steps",
+]

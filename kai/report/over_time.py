@@ -1,0 +1,174 @@
+"""Charts of who had the GPUs over time, of what was idle, and in what pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kai.report.drawing import (
+    GREY,
+    PATTERN,
+    REST,
+    Figure,
+    Frame,
+    Key,
+    Paint,
+    column,
+    label,
+    layout,
+    named_and_rest,
+    steps,
+)
+from kai.report.sections import Plot, Section, Table
+from kai.virtual.figures import figure
+from kai.virtual.remarks import span_text
+from kai.virtual.result import SimulationResult
+from kai.wording import counted
+
+ROWS: Final = 24
+"""Lines of a table over time: each is the mean of an equal part."""
+_IDLE: Final = Paint(hue="#AEB6BF")
+_PIECES: Final = {
+    "idle/1": ("1 GPU at most", Paint(hue="#B0416B", pattern=2)),
+    "idle/2": ("2 to 3 GPUs", Paint(hue="#D55E00", pattern=1)),
+    "idle/4": ("4 to 7 GPUs", Paint(hue="#0072B2", pattern=3)),
+    "idle/8": ("8 GPUs or more", Paint(hue="#009E73")),
+}
+
+
+def who_had(results: Sequence[SimulationResult], frame: Frame) -> Section:
+    """Return who had the GPUs: leaf queues on each other, what was idle on top, and how many there were."""
+    named = {name: frame.paint(name) for result in results for name in _queues(result)}
+    keys = [Key(label=name, paint=paint) for name, paint in named.items()]
+    keys += [Key(label="idle", paint=_IDLE), Key(label="all GPUs", is_line=True, dash="dash")]
+    return Section(
+        name="who",
+        question="Who had the GPUs?",
+        about="GPUs that pods of each queue held, on each other. An allocated GPU may be idle: allocation is not "
+        "activity. The dashed line is how many GPUs there were; it falls where nodes fail.",
+        plots=tuple(_who(result, frame, several=len(results) > 1) for result in results),
+        keys=tuple(keys),
+    )
+
+
+def _who(result: SimulationResult, frame: Frame, *, several: bool) -> Plot:
+    held = _queues(result)
+    capacity = column(result, "capacity")
+    idle = [max(0.0, whole - sum(parts)) for whole, *parts in zip(capacity, *held.values(), strict=True)]
+    areas = {name: (values, frame.paint(name)) for name, values in held.items()}
+    data = [_area(result, frame, name, values, paint) for name, (values, paint) in areas.items()]
+    data.append(_area(result, frame, "idle", idle, _IDLE))
+    line = {"color": GREY, "width": 2, "dash": "dash", "shape": "hv"}
+    data.append({**steps(result, frame, capacity), "name": "all GPUs", "line": line, **_hover("all GPUs")})
+    return Plot(
+        title=result.policy if several else "",
+        finding=_who_in_words(result),
+        figure={"data": data, "layout": layout(340, frame.time_axis, _gpus(frame), hovermode="x")},
+        table=_over_time(result, {**held, "idle": idle, "all GPUs": capacity}, "GPUs of each queue"),
+    )
+
+
+def _queues(result: SimulationResult) -> dict[str, Sequence[float]]:
+    """Return the columns of leaf queues, those of too many as one."""
+    named, rest = named_and_rest(result)
+    found: dict[str, Sequence[float]] = {name: column(result, f"used/{name}") for name in named}
+    if rest:
+        columns = [column(result, f"used/{name}") for name in rest]
+        found[REST] = [sum(values) for values in zip(*columns, strict=True)]
+    return found
+
+
+def _who_in_words(result: SimulationResult) -> str:
+    whole = result.counts["gpuHours"]
+    leaves = sorted((queue for queue in result.queues if queue.leaf), key=lambda queue: -queue.gpu_hours)
+    if not leaves or not whole:
+        return "There were no GPUs."
+    most = leaves[0]
+    used = figure(result.value("utilisation"), "%")
+    return (
+        f"{used} of {whole:,.1f} GPU-hours were allocated; {most.name} had most of them, {most.gpu_hours:,.1f} "
+        f"({most.gpu_hours / whole:.1%})."
+    )
+
+
+# --- What was idle -------------------------------------------------------------------------------------------------
+
+
+def usable(results: Sequence[SimulationResult], frame: Frame) -> Section:
+    """Return the idle GPUs by the largest gang on one node that they could hold."""
+    return Section(
+        name="idle",
+        question="Was free capacity usable?",
+        about="Whole idle GPUs, by how many of them are idle on the same node: eight on one node serve a pod of eight, "
+        "eight on eight nodes do not. Parts of shared GPUs that are left over are not counted here.",
+        plots=tuple(_idle(result, frame, several=len(results) > 1) for result in results),
+        keys=tuple(Key(label=f"a node with {text}", paint=paint) for text, paint in _PIECES.values()),
+    )
+
+
+def _idle(result: SimulationResult, frame: Frame, *, several: bool) -> Plot:
+    columns = {text: column(result, name) for name, (text, _) in _PIECES.items()}
+    data = [_area(result, frame, text, column(result, name), paint) for name, (text, paint) in _PIECES.items()]
+    highest = max([1.0, *(sum(values) for values in zip(*columns.values(), strict=True))])
+    fragmentation = result.value("fragmentation")
+    finding = (
+        "No pod waited while GPUs were idle."
+        if fragmentation is None
+        else f"While pods waited, {fragmentation:.1%} of the idle GPUs were of no use to the largest of them."
+    )
+    return Plot(
+        title=result.policy if several else "",
+        finding=finding,
+        figure={
+            "data": data,
+            "layout": layout(
+                280, frame.time_axis, {"title": {"text": "idle GPUs"}, "range": [0, highest * 1.05]}, hovermode="x"
+            ),
+        },
+        table=_over_time(result, columns, "Idle GPUs by how many are idle on the same node"),
+    )
+
+
+# --- Parts of charts -----------------------------------------------------------------------------------------------
+
+
+def _area(result: SimulationResult, frame: Frame, name: str, values: Sequence[float], paint: Paint) -> Figure:
+    filled: Figure = {"fillcolor": paint.hue}
+    if paint.shape:
+        filled = {"fillpattern": {**PATTERN, "shape": paint.shape, "bgcolor": paint.hue}}
+    return {
+        **steps(result, frame, values),
+        "name": label(name),
+        "stackgroup": "all",
+        "line": {"width": 0, "shape": "hv", "color": paint.hue},
+        **filled,
+        **_hover(name),
+    }
+
+
+def _hover(name: str) -> Figure:
+    return {"hovertemplate": f"{label(name)}: %{{y:.1f}} GPUs<extra></extra>"}
+
+
+def _gpus(frame: Frame) -> Figure:
+    return {"title": {"text": "GPUs"}, "range": [0, frame.gpus * 1.05]}
+
+
+def _over_time(result: SimulationResult, columns: Mapping[str, Sequence[float]], caption: str) -> Table:
+    """Return columns over time as a table: the means of equal parts."""
+    count = len(result.series.start_seconds)
+    rows = min(ROWS, count)
+    lines = []
+    for row in range(rows):
+        first, last = row * count // rows, (row + 1) * count // rows
+        means = [sum(values[first:last]) / (last - first) for values in columns.values()]
+        start = result.series.start_seconds[first]
+        lines.append((f"T+{span_text(start)}", *(f"{mean:.1f}" for mean in means)))
+    bucket = span_text(result.series.bucket_seconds)
+    note = f"Each row is a mean from its time to the next; points of the chart are means over {bucket}."
+    if not lines:
+        note = f"{counted(0, 'point')}: the run took no time."
+    return Table(caption=caption, heads=("from", *columns), rows=tuple(lines), note=note)
+
+
+__all__ = ["usable", "who_had"]

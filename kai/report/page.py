@@ -1,0 +1,222 @@
+"""One page on one or several runs, as a single file: nothing is fetched when it is opened, and nothing can be.
+
+    results ─ Frame (axes, colours) ─ sections (figures as dictionaries, findings, tables) ─ template ─ page
+
+The content security policy of the page names the two scripts and the style by their hashes and allows nothing else; a
+chart that asked for more would be refused by the browser, and the tests would see it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import attrs
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from kai.errors import ConfigError
+from kai.report.beside import beside_each_other
+from kai.report.drawing import Figure, Frame
+from kai.report.losses import evicted_by_whom
+from kai.report.over_time import usable, who_had
+from kai.report.places import ran_where
+from kai.report.sections import Section, Table
+from kai.report.shares import got_shares
+from kai.report.waits import how_long
+from kai.virtual.figures import figure, headline
+from kai.virtual.remarks import remarks, span_text
+from kai.virtual.result import SimulationResult
+from kai.wording import counted
+
+MOST_RUNS: Final = 6
+"""Runs of which all charts are drawn; of more, the comparison alone."""
+_UNITS: Final[Mapping[str, str]] = {"utilisation": "%", "fragmentation": "%"}
+_STYLES: Final = re.compile(r'document\.getElementById\("([0-9a-f]{64})"\)')
+"""Where plotly.js looks for a style of its own before it adds one, which the page would not let it do."""
+_PLAIN: Final = frozenset({"failures", "decisions", "cycles", "jobs", "pods"})
+
+
+def require_plotly() -> Path:
+    """Return where plotly.js is.
+
+    Raises: ConfigError that says how to install it, where it is not.
+    """
+    spec = find_spec("plotly")
+    if spec is None or not spec.submodule_search_locations:
+        raise ConfigError("--report: charts are drawn by plotly; install it with pip install 'kai-scheduler[report]'")
+    return Path(spec.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
+
+
+def page_of(results: Sequence[SimulationResult], *, command: str, program: str) -> str:
+    """Return the page on some results; ``command`` is what makes it again.
+
+    Raises: ConfigError where plotly is not installed.
+    """
+    script = require_plotly().read_text(encoding="utf-8").replace("\r\n", "\n")
+    frame = Frame.of(results)
+    sections = sections_of(results, frame)
+    figures = {
+        f"{section.name}-{at}": plot.figure
+        for section in sections
+        for at, plot in enumerate(section.plots)
+        if plot.figure is not None
+    }
+    parts = {"plotly": script, "style": _own("report.css"), "script": _own("report.js")}
+    template = _templates().get_template("report.html")
+    return template.render(
+        title=_title(results),
+        verdict=_verdict(results),
+        cards=_cards(results[0]) if len(results) == 1 else (),
+        said=[(result.policy if len(results) > 1 else "", remarks(result)) for result in results],
+        sections=sections,
+        metrics=_metrics(results),
+        inputs=[_inputs(result) for result in results],
+        assumptions=tuple(dict.fromkeys(text for result in results for text in (*result.assumptions, *result.notes))),
+        dropped=results[0].dropped,
+        rows=results[0].counts.get("rows"),
+        command=command,
+        program=program,
+        policy=_policy(parts),
+        charts=_data(figures),
+        there=sorted(set(_STYLES.findall(script))),
+        **parts,
+    )
+
+
+def sections_of(results: Sequence[SimulationResult], frame: Frame) -> list[Section]:
+    """Return the sections of a page; of several runs the comparison comes first."""
+    found = [beside_each_other(results, frame)] if len(results) > 1 else []
+    if len(results) > MOST_RUNS:
+        return found
+    return found + [make(results, frame) for make in _SECTIONS]
+
+
+_SECTIONS: Final = (who_had, got_shares, how_long, ran_where, evicted_by_whom, usable)
+
+
+# --- Words and tables ----------------------------------------------------------------------------------------------
+
+
+def _title(results: Sequence[SimulationResult]) -> str:
+    names = [result.policy for result in results]
+    what = f"policy {names[0]}" if len(names) == 1 else f"{counted(len(names), 'run')}: {', '.join(names[:4])}"
+    return f"{results[0].title} over {span_text(results[0].horizon_seconds)} · {what}"
+
+
+def _verdict(results: Sequence[SimulationResult]) -> str:
+    result = results[0]
+    counts = result.counts
+    parts = [counted(counts["nodes"], "node"), counted(counts["gpus"], "GPU"), counted(counts["jobs"], "job")]
+    if len(results) > 1:
+        figures = "; ".join(
+            f"{each.policy} allocates {headline(each, 'utilisation')} and has {headline(each, 'started')} jobs started"
+            for each in results
+        )
+        return f"{', '.join(parts)}: {figures}."
+    return (
+        f"{', '.join(parts)}: {headline(result, 'utilisation')} of the GPU time was allocated, "
+        f"{headline(result, 'started')} jobs started, half of all jobs waited {headline(result, 'queueingDelayP50')} "
+        f"or less, and {counted(result.value('evictedPods') or 0, 'pod')} had to go for others."
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Card:
+    """One of the figures that stand first."""
+
+    label: str
+    value: str
+    about: str
+
+
+def _cards(result: SimulationResult) -> tuple[Card, ...]:
+    started = f"{headline(result, 'started')} of {len(result.jobs):,}"
+    waits = " · ".join(headline(result, f"queueingDelay{part}") for part in ("P50", "P95"))
+    chosen = (
+        ("utilisation", "utilisation", headline(result, "utilisation")),
+        ("jobs started", "started", started),
+        ("wait, p50 · p95", "queueingDelayP95", waits),
+        ("fairness (Jain)", "jain", headline(result, "jain")),
+        ("fragmentation", "fragmentation", headline(result, "fragmentation")),
+        ("work lost by evictions", "evictionCost", f"{headline(result, 'evictionCost')} GPU-h"),
+    )
+    return tuple(Card(label=name, value=value, about=result.metrics[key].definition) for name, key, value in chosen)
+
+
+def _metrics(results: Sequence[SimulationResult]) -> Table:
+    """Return all metrics with their definitions."""
+    rows = []
+    for key, metric in results[0].metrics.items():
+        values = []
+        for result in results:
+            found = result.metrics.get(key)
+            unit = _UNITS.get(key, "n" if metric.unit in _PLAIN else metric.unit)
+            values.append(figure(None if found is None else found.value, unit))
+        rows.append((key, *values, metric.unit if metric.unit not in {"", "s"} else "", metric.definition))
+    heads = ("metric", *(result.policy for result in results), "unit", "definition")
+    words = frozenset({0, len(results) + 1, len(results) + 2})
+    return Table(caption="All metrics", heads=heads, rows=tuple(rows), words=words)
+
+
+def _inputs(result: SimulationResult) -> Table:
+    inputs = result.inputs
+    rows = (
+        ("workload", inputs.workload, inputs.workload_sha256 or "-"),
+        ("cluster", inputs.cluster or "the nodes of the workload", inputs.cluster_sha256 or "-"),
+        ("policy", inputs.policy, inputs.policy_sha256 or "-"),
+        ("seed", str(inputs.seed), "-"),
+        ("decisions", f"{result.value('decisions') or 0:,.0f}", result.decision_hash),
+    )
+    return Table(
+        caption=f"What the run {result.policy} was made of",
+        heads=("", "what", "SHA-256"),
+        rows=rows,
+        words=frozenset({0, 1, 2}),
+    )
+
+
+# --- The file ------------------------------------------------------------------------------------------------------
+
+
+def _data(figures: Mapping[str, Figure]) -> str:
+    """Return figures as JSON that cannot end the element that it stands in."""
+    text = json.dumps(figures, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _policy(parts: Mapping[str, str]) -> str:
+    hashes = {name: f"'sha256-{_digest(text)}'" for name, text in parts.items()}
+    return (
+        f"default-src 'none'; script-src {hashes['plotly']} {hashes['script']}; style-src {hashes['style']}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _own(name: str) -> str:
+    return files("kai.report").joinpath("static", name).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _templates() -> Environment:
+    return Environment(
+        loader=PackageLoader("kai.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+__all__ = ["page_of", "require_plotly", "sections_of"]

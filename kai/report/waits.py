@@ -1,0 +1,133 @@
+"""Charts of how long jobs waited: the part of all jobs that had started after so long, one line for each queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+from kai.report.drawing import DASHES, GREY, HUES, Figure, Frame, Key, Paint, label, layout, leaf_queues, short
+from kai.report.sections import Plot, Section, Table
+from kai.virtual.figures import figure, headline
+from kai.virtual.measuring import percentile, waited
+from kai.virtual.result import QueueResult, SimulationResult
+
+Waited: TypeAlias = tuple[float, bool]
+"""How long a job waited, and whether it started then."""
+
+MOST_LINES: Final = 12
+MOST_POINTS: Final = 500
+_MARKS: Final = ((0.5, "circle"), (0.95, "diamond"))
+_TICKS: Final = {1: "1s", 10: "10s", 60: "1m", 600: "10m", 3600: "1h", 6 * 3600: "6h", 86400: "1d", 7 * 86400: "7d"}
+ABOUT: Final = (
+    "For each wait, the part of the jobs that had started by then, from their arrival; the circle is the median, the "
+    "diamond the 95th percentile. Waits of less than a second stand at 1s. A line that ends below 100% has jobs that "
+    "never started; figures and tables count those as waiting until they ended or the run did."
+)
+
+
+def how_long(results: Sequence[SimulationResult], frame: Frame) -> Section:
+    """Return the waits of jobs by queue; of several runs, first those of all jobs on the same axes."""
+    plots = [_queues(result, frame, several=len(results) > 1) for result in results]
+    named = {queue.name: frame.paint(queue.name) for result in results for queue in _shown(result)}
+    keys = [Key(label=name, paint=paint, is_line=True, dash=paint.dash) for name, paint in named.items()]
+    return Section(name="waits", question="How long did jobs wait?", about=ABOUT, plots=tuple(plots), keys=tuple(keys))
+
+
+def runs_waits(results: Sequence[SimulationResult], frame: Frame) -> Plot:
+    """Return the waits of all jobs, one line for each run."""
+    paints = run_paints(results)
+    lines = {result.policy: (_jobs(result), paint) for result, paint in zip(results, paints, strict=True)}
+    rows = tuple((name, *_row([wait for wait, _ in jobs])) for name, (jobs, _) in lines.items())
+    late = [headline(result, "queueingDelayP95") for result in results]
+    texts = ", ".join(f"{value} under {result.policy}" for value, result in zip(late, results, strict=True))
+    return Plot(
+        title="How long all jobs waited",
+        finding=f"95% of all jobs waited no longer than {texts}.",
+        figure=_figure(lines, frame),
+        table=Table(caption="Waits of all jobs", heads=("run", "jobs", "p50", "p95", "longest"), rows=rows),
+    )
+
+
+def run_paints(results: Sequence[SimulationResult]) -> list[Paint]:
+    """Return how the lines of runs look."""
+    count = len(HUES)
+    return [
+        Paint(hue=HUES[at % count], pattern=at // count % len(DASHES)) if at < count * len(DASHES) else Paint(hue=GREY)
+        for at in range(len(results))
+    ]
+
+
+def _queues(result: SimulationResult, frame: Frame, *, several: bool) -> Plot:
+    queues = _shown(result)
+    lines = {queue.name: (_jobs(result, queue.name), frame.paint(queue.name)) for queue in queues}
+    never = sum(job.start_seconds is None for job in result.jobs)
+    half, most = (figure(result.value(name), "s") for name in ("queueingDelayP50", "queueingDelayP95"))
+    waits = f"Half of all jobs waited {half} or less, 95% {most} or less"
+    names = [queue.name for queue in leaf_queues(result)]
+    left = len(names) - len(queues)
+    return Plot(
+        title=result.policy if several else "",
+        finding=f"{waits}; {never:,} of {len(result.jobs):,} never started.",
+        figure=_figure(lines, frame),
+        table=Table(
+            caption="Waits by queue",
+            heads=("queue", "jobs", "p50", "p95", "longest"),
+            rows=tuple(
+                (queue.name, *_row([wait for wait, _ in _jobs(result, queue.name)])) for queue in leaf_queues(result)
+            ),
+            note=f"{MOST_LINES} queues are drawn, those with the most jobs; {left} more are here." if left else "",
+        ),
+    )
+
+
+def _shown(result: SimulationResult) -> list[QueueResult]:
+    queues = leaf_queues(result)
+    most = sorted(queues, key=lambda queue: (-queue.jobs, queue.name))[:MOST_LINES]
+    return [queue for queue in queues if queue in most]
+
+
+def _jobs(result: SimulationResult, queue: str | None = None) -> list[Waited]:
+    """Return how long each job waited, and whether it started; the shortest wait first."""
+    jobs = (job for job in result.jobs if queue is None or job.queue == queue)
+    return sorted((waited(job, result.horizon_seconds), job.start_seconds is not None) for job in jobs)
+
+
+def _row(waits: Sequence[float]) -> tuple[str, ...]:
+    return (f"{len(waits):,}", *(figure(percentile(waits, part), "s") for part in (0.5, 0.95, 1.0)))
+
+
+def _figure(lines: Mapping[str, tuple[Sequence[Waited], Paint]], frame: Frame) -> Figure | None:
+    if not any(jobs for jobs, _ in lines.values()):
+        return None
+    data: list[Figure] = []
+    for name, (jobs, paint) in lines.items():
+        data += _line(name, jobs, paint, frame)
+    ticks = {at: text for at, text in _TICKS.items() if at <= frame.horizon * 1.01}
+    x = {"type": "log", "title": {"text": "wait"}, "tickvals": list(ticks), "ticktext": list(ticks.values())}
+    return {"data": data, "layout": layout(320, x, {"title": {"text": "% of jobs"}, "range": [0, 103]})}
+
+
+def _line(name: str, jobs: Sequence[Waited], paint: Paint, frame: Frame) -> list[Figure]:
+    """Return the line of the jobs that started, and its marks where that many did."""
+    starts, whole = [wait for wait, is_started in jobs if is_started], len(jobs)
+    count = len(starts)
+    if not count:
+        return []
+    places = sorted({min(count - 1, at * count // MOST_POINTS) for at in range(MOST_POINTS)} | {0, count - 1})
+    x = [1.0, *(max(1.0, short(starts[at])) for at in places), max(1.0, frame.horizon)]
+    y = [0.0, *(short(100 * (at + 1) / whole) for at in places), short(100 * count / whole)]
+    shown = {"name": label(name), "hovertemplate": f"{label(name)}: %{{y:.0f}}% within %{{x:.0f}}s<extra></extra>"}
+    line = {"color": paint.hue, "width": 2.5, "dash": paint.dash, "shape": "hv"}
+    waits = [wait for wait, _ in jobs]
+    reached = [(percentile(waits, part) or 0.0, part, symbol) for part, symbol in _MARKS if part <= count / whole]
+    marks: Figure = {
+        **shown,
+        "mode": "markers",
+        "x": [max(1.0, wait) for wait, _, _ in reached],
+        "y": [100 * part for _, part, _ in reached],
+        "marker": {"color": paint.hue, "size": 10, "symbol": [symbol for _, _, symbol in reached]},
+    }
+    return [{**shown, "mode": "lines", "x": x, "y": y, "line": line}, marks]
+
+
+__all__ = ["how_long", "run_paints", "runs_waits"]

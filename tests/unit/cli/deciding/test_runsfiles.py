@@ -1,0 +1,90 @@
+"""Files of runs over virtual time: what is written, and what is said before anything runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kai.cli.command import run
+from kai.cli.deciding.runs import Wanted
+from kai.report import page
+
+CASE = str(Path(__file__).parents[2] / "virtual" / "cases" / "reclaim.yaml")
+
+
+@pytest.fixture
+def plotly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put an empty script in the place of plotly.js."""
+    path = tmp_path / "plotly.min.js"
+    path.write_text("window.Plotly = {};")
+    monkeypatch.setattr(page, "require_plotly", lambda: path)
+
+
+@pytest.mark.usefixtures("plotly")
+def test_a_report_is_one_file_that_says_how_it_was_made(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    path = tmp_path / "page.html"
+    assert run(["simulate", CASE, "--until", "8h", "--report", str(path)]) == 0
+    assert f"report: {path}" in capsys.readouterr().err
+    text = path.read_text(encoding="utf-8")
+    assert f"<code>kai simulate {CASE} --until 8h --report {path}</code>" in text
+    assert "33.4% of 64.0 GPU-hours" in text
+
+
+@pytest.mark.usefixtures("plotly")
+def test_two_results_that_were_saved_are_compared_on_a_page(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    for name, more in (("a", []), ("b", ["--sweep", "plugins.binpack.gpu=false"])):
+        assert run(["simulate", CASE, "--until", "8h", "--out", str(tmp_path / f"{name}.json"), *more]) == 0
+    a, b, path = (str(tmp_path / name) for name in ("a.json", "b.json", "both.html"))
+    assert run(["diff", a, b, "--report", path]) == 0
+    assert "What changes from one run to the other?" in Path(path).read_text(encoding="utf-8")
+    assert run(["diff", CASE, CASE, "--report", path]) == 4
+    assert "expected runs over time for --report: give --until" in capsys.readouterr().err
+
+
+def test_the_command_that_does_it_again_has_all_flags():
+    wanted = Wanted(until="8h", policies=("a b.yaml", "default"), seed=3, sweeps=("seed=1,2",), skips_bad_rows=True)
+    again = "kai simulate x --until 8h --seed 3 --policy 'a b.yaml' --policy default --sweep seed=1,2 --skip-bad-rows"
+    assert wanted.again("simulate", "x") == again
+
+
+def test_several_results_are_lines_of_one_file(tmp_path: Path):
+    path = tmp_path / "result.json"
+    assert run(["simulate", CASE, "--until", "8h", "--sweep", "seed=0,1", "--out", str(path)]) == 0
+    seeds = [json.loads(line)["inputs"]["seed"] for line in path.read_text(encoding="utf-8").splitlines()]
+    assert seeds == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--report", "none/page.html"], 4, "none/page.html: found no folder none, expected one to write to"),
+        (["--out", "none/result.json"], 4, "none/result.json: found no folder none"),
+    ],
+)
+@pytest.mark.usefixtures("plotly")
+def test_a_place_that_cannot_be_written_is_told_before_anything_runs(
+    arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("kai.virtual.experiments.carry_out_all", None)
+    assert run(["simulate", CASE, "--until", "8h", *arguments]) == code
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "name", "extra"), [("--report", "x.html", "report"), ("--out", "x.parquet", "traces")]
+)
+def test_a_missing_extra_is_one_line_before_anything_runs(
+    flag: str,
+    name: str,
+    extra: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(page, "find_spec", lambda _: None)
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    monkeypatch.setattr("kai.virtual.experiments.carry_out_all", None)
+    assert run(["simulate", CASE, "--until", "8h", flag, str(tmp_path / name)]) == 2
+    error = capsys.readouterr().err
+    assert f"pip install 'kai-scheduler[{extra}]'" in error
+    assert "Traceback" not in error
