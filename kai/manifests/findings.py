@@ -90,6 +90,10 @@ class RefusedError(InputError):
         super().__init__(*(str(finding) for finding in findings))
         self.findings = tuple(findings)
 
+    def __reduce__(self) -> tuple[type[Self], tuple[tuple[Finding, ...]]]:
+        """Keep the findings on the way from another process, which else would be lost and the error with them."""
+        return type(self), (self.findings,)
+
     @classmethod
     def of(cls, findings: Iterable[Finding]) -> Self | None:
         """Return the error for those findings that are errors; None if none is."""

@@ -86,14 +86,14 @@ def lanes_of(bars: Iterable[Bar]) -> dict[Bar, float]:
     found: dict[Bar, float] = {}
     there: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for bar in sorted(bars, key=lambda bar: (bar.start, bar.end, bar.job)):
-        standing = [each for each in there[bar.node] if each[2] > bar.start]
+        present = [each for each in there[bar.node] if each[2] > bar.start]
         at = 0.0
-        for low, high, _ in sorted(standing):
+        for low, high, _ in sorted(present):
             if low - at >= bar.gpus - _TINY:
                 break
             at = max(at, high)
         found[bar] = at
-        there[bar.node] = [*standing, (at, at + bar.gpus, bar.end)]
+        there[bar.node] = [*present, (at, at + bar.gpus, bar.end)]
     return found
 
 

@@ -17,9 +17,11 @@ import attrs
 
 from kai.configuration.aliases import PluginEntry
 from kai.configuration.reading import Configuration, default_configuration
+from kai.configuration.registry import Registry
 from kai.errors import ConfigError
 from kai.manifests import Finding
 from kai.progress import report
+from kai.simulation.kinds import declare_kinds
 from kai.virtual.loading import Loaded, load
 from kai.virtual.measuring import PolicyInput, result_of
 from kai.virtual.result import SimulationResult
@@ -67,6 +69,7 @@ def carry_out(experiment: Experiment) -> Done:
     Raises: InputError and ConfigError that name what is wrong.
     """
     began = time.process_time()
+    declare_kinds(Registry.installed())
     loaded = experiment.load()
     scene = loaded.scene
     ran = run(

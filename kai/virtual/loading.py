@@ -141,15 +141,20 @@ def _on_snapshot(found: Workload, path: str) -> tuple[ClusterObjects, dict[str, 
 
 def sha256_of(path: Path) -> str | None:
     """Return the SHA-256 of a file, or of all manifests of a folder; None for what is no file."""
-    files: Sequence[Path] = [path]
-    if path.is_dir():
-        files = sorted(each for each in path.rglob("*") if each.suffix in SUFFIXES and each.is_file())
+    files = files_of(path)
+    if not files and not path.is_dir():
+        return None
     found = hashlib.sha256()
     for file in files:
-        if not file.is_file():
-            return None
         found.update(file.read_bytes())
     return found.hexdigest()
 
 
-__all__ = ["Loaded", "load", "load_scene", "load_trace", "sha256_of"]
+def files_of(path: Path) -> Sequence[Path]:
+    """Return a file, or all manifests of a folder, in the order in which they count; none for what is no file."""
+    if path.is_dir():
+        return sorted(each for each in path.rglob("*") if each.suffix in SUFFIXES and each.is_file())
+    return [path] if path.is_file() else []
+
+
+__all__ = ["Loaded", "files_of", "load", "load_scene", "load_trace", "sha256_of"]

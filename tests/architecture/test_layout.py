@@ -88,6 +88,7 @@ FREE = {
     "dashboard",
     "documents",
     "intake",
+    "report",
     "scheduler",
     "simulation",
     "telemetry",

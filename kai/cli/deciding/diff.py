@@ -81,11 +81,11 @@ def _runs(a: str, b: str, on: str, wanted: "Wanted") -> "Sides | None":
         saved = (result_in(a), result_in(b))
         if saved[0] is None or saved[1] is None:
             return None
-        check_places(wanted)
+        check_places(wanted.out, wanted.report, wanted.engine)
         return saved_runs(saved[0], saved[1], (a, b))
     if not wanted.is_over_time(on):
         return None
-    check_places(wanted)
+    check_places(wanted.out, wanted.report, wanted.engine)
     return runs_under(a, b, on, wanted)
 
 

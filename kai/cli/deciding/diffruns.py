@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kai.cli.console import Console
-from kai.cli.deciding.runs import Wanted, experiments_of, under
+from kai.cli.deciding.runs import Wanted, carried_out, experiments_of, under
 
 if TYPE_CHECKING:
     from kai.virtual.comparing import Compared
@@ -23,10 +23,8 @@ def runs_under(a: str, b: str, place: str, wanted: Wanted) -> "Sides":
 
     Raises: InputError and ConfigError that name what is wrong.
     """
-    from kai.virtual.experiments import carry_out_all
-
     (base,) = experiments_of(place, wanted)
-    one, other = carry_out_all([under(base, policy) for policy in (a, b)])
+    one, other = carried_out([under(base, policy) for policy in (a, b)], wanted)
     return _titled(one.result, other.result, (a, b))
 
 

@@ -4,7 +4,7 @@ import hashlib
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -13,7 +13,6 @@ from kai.errors import InputError
 
 if TYPE_CHECKING:
     from kai.virtual.experiments import Done, Experiment
-    from kai.virtual.result import SimulationResult
 
 OWN = "default"
 
@@ -29,6 +28,8 @@ class Wanted:
     sweeps: tuple[str, ...] = ()
     out: str | None = None
     report: str | None = None
+    engine: str | None = None
+    """Where runs are carried out; None for this machine."""
     skips_bad_rows: bool = False
 
     def is_over_time(self, path: str) -> bool:
@@ -51,13 +52,12 @@ def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console) -
     """Carry out what is asked for, and write what came out."""
     from kai.cli.checking.findings import finding_text
     from kai.cli.deciding.runsfiles import check_places, save_runs, write_report
-    from kai.virtual.experiments import carry_out_all
 
-    check_places(wanted)
+    check_places(wanted.out, wanted.report, wanted.engine)
     if len(paths) != 1:
         raise InputError(f"{' '.join(paths)}: found {len(paths)} workloads, expected one: a folder, a file or a trace")
     experiments = swept(experiments_of(paths[0], wanted), wanted.sweeps)
-    done = carry_out_all(experiments)
+    done = carried_out(experiments, wanted)
     for text in dict.fromkeys(finding_text(finding) for each in done for finding in each.findings):
         console.talk(text)
     write_runs(done, console)
@@ -69,16 +69,27 @@ def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console) -
     return 0
 
 
+def carried_out(experiments: "Sequence[Experiment]", wanted: Wanted) -> "tuple[Done, ...]":
+    """Return what comes out of experiments, on this machine or on those that the command line names.
+
+    Raises: as the experiments, and UnreachableError for machines that do not answer.
+    """
+    if wanted.engine is None:
+        from kai.virtual.experiments import carry_out_all
+
+        return carry_out_all(experiments)
+    from kai.virtual.remote import carry_out_on
+
+    return carry_out_on(wanted.engine, experiments)
+
+
 def experiments_of(path: str, wanted: Wanted) -> "list[Experiment]":
     """Return one experiment for each policy; without any, one under the cluster's own.
 
     Raises: InputError and ConfigError that name what is wrong.
     """
-    from kai.configuration.registry import Registry
-    from kai.simulation.kinds import declare_kinds
     from kai.virtual.experiments import Experiment
 
-    declare_kinds(Registry.installed())
     base = Experiment(
         workload=path,
         cluster=wanted.cluster,
@@ -159,6 +170,7 @@ def write_runs(done: "Sequence[Done]", console: Console) -> None:
     """Write results: for machines one document each, for people one page, or a table of several."""
     results = [each.result for each in done]
     if console.is_for_machines:
+        from kai.cli.deciding.runsfiles import document
         from kai.cli.writing import write_document
 
         for result in results:
@@ -174,17 +186,4 @@ def write_runs(done: "Sequence[Done]", console: Console) -> None:
     console.write(runs_table(results, console))
 
 
-def document(result: "SimulationResult") -> dict[str, Any]:
-    """Return a result with its envelope."""
-    from kai.documents.envelope import envelope
-    from kai.simulation.case import Origin
-    from kai.virtual.documents import document_of
-    from kai.virtual.names import is_trace
-
-    origin = Origin(type="manifests", sha256=result.inputs.workload_sha256)
-    if is_trace(result.inputs.workload):
-        origin = attrs.evolve(origin, type="trace")
-    return {**envelope("SimulationResult", origin), **document_of(result)}
-
-
-__all__ = ["Wanted", "document", "experiments_of", "simulate_over_time", "swept", "under", "write_runs"]
+__all__ = ["Wanted", "carried_out", "experiments_of", "simulate_over_time", "swept", "under", "write_runs"]

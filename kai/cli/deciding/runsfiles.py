@@ -5,29 +5,35 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import click
 
 from kai.cli.console import Console
-from kai.cli.deciding.runs import Wanted, document
 from kai.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from kai.virtual.result import SimulationResult
 
 
-def check_places(wanted: Wanted) -> None:
+def check_places(out: str | None, page: str | None, engine: str | None) -> None:
     """See that what is needed to write the files is installed, and that their folders are there, before anything runs.
 
     Raises: UsageError that says what to install, InputError for a folder that does not exist.
     """
-    if wanted.report is not None:
+    if engine is not None:
+        from kai.virtual.remote import SCHEME, require_dask
+
+        if not engine.startswith(SCHEME):
+            raise InputError.about("command line", "--on", found=engine, wanted="dask://HOST:PORT")
+        _require(require_dask)
+    if page is not None:
         from kai.report.page import require_plotly
 
         _require(require_plotly)
-        _check_folder(Path(wanted.report))
-    if wanted.out is not None and wanted.out.endswith((".json", ".parquet")):
-        _check_folder(Path(wanted.out))
-        if wanted.out.endswith(".parquet"):
+        _check_folder(Path(page))
+    if out is not None and out.endswith((".json", ".parquet")):
+        _check_folder(Path(out))
+        if out.endswith(".parquet"):
             from kai.virtual.parquet import require_pyarrow
 
             _require(require_pyarrow)
@@ -43,6 +49,19 @@ def _require(library: Callable[[], object]) -> None:
 def _check_folder(path: Path) -> None:
     if not path.parent.is_dir():
         raise InputError(f"{path}: found no folder {path.parent}, expected one to write to")
+
+
+def document(result: "SimulationResult") -> dict[str, Any]:
+    """Return a result with its envelope."""
+    from kai.documents.envelope import envelope
+    from kai.simulation.case import Origin
+    from kai.virtual.documents import document_of
+    from kai.virtual.names import is_trace
+
+    origin = Origin(type="manifests", sha256=result.inputs.workload_sha256)
+    if is_trace(result.inputs.workload):
+        origin = attrs.evolve(origin, type="trace")
+    return {**envelope("SimulationResult", origin), **document_of(result)}
 
 
 def save_runs(place: Path, results: "Sequence[SimulationResult]", console: Console) -> None:
@@ -98,4 +117,4 @@ def write_report(path: str, results: "Sequence[SimulationResult]", command: str,
     console.talk(f"report: {path} ({size:.1f} MB; open it in any browser, no network needed)")
 
 
-__all__ = ["check_places", "save_runs", "write_report"]
+__all__ = ["check_places", "document", "save_runs", "write_report"]

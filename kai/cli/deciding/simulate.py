@@ -51,6 +51,9 @@ With --until, --cluster or a trace, virtual time passes: workloads arrive, run, 
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of all that is drawn by chance.")
 @click.option("--sweep", "sweeps", multiple=True, metavar="PATH=A,B", help="A run for each value: plugins.NAME.OPTION.")
 @click.option("--skip-bad-rows", "skips_bad_rows", is_flag=True, help="Leave out rows of a trace that cannot be used.")
+@click.option(
+    "--on", "engine", metavar="ADDRESS", help="Carry runs out on a Dask scheduler's workers: dask://HOST:PORT."
+)
 @click.option("--out", type=click.Path(), help="Where results over time go: a folder, a .json or a .parquet file.")
 @click.option("--report", type=click.Path(dir_okay=False), help="Write a page with charts of the runs: lab.html.")
 @console_options()

@@ -1,0 +1,186 @@
+"""Experiments on other machines, through a Dask scheduler that is there already: the same function, the same results.
+
+The files of an experiment travel with it, so that workers need nothing of this machine but kai itself, in the same
+version. A worker writes them into a folder of its own; in results and errors they have the names that they have here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from kai.documents.distribution import DISTRIBUTION, installed
+from kai.errors import ConfigError, InputError, UnreachableError
+from kai.manifests import Finding, RefusedError
+from kai.progress import report
+from kai.virtual.experiments import Done, Experiment, carry_out
+from kai.virtual.loading import files_of
+
+SCHEME: Final = "dask://"
+_PATIENCE: Final = "10s"
+"""For a scheduler that does not answer."""
+
+Files = Mapping[str, bytes]
+"""Contents by the path below the folder of an input."""
+
+
+@attrs.frozen(kw_only=True)
+class Parcel:
+    """An input as it travels: one file, or a folder of them."""
+
+    path: str
+    is_folder: bool
+    files: Files
+
+    @classmethod
+    def of(cls, path: str) -> Parcel:
+        """Return the input at a path; one that is not there travels empty, and the reading of it says so."""
+        place = Path(path)
+        found = {str(each.relative_to(place)) if each != place else "": each.read_bytes() for each in files_of(place)}
+        return cls(path=path, is_folder=place.is_dir(), files=found)
+
+    def unpack(self, folder: Path) -> str:
+        """Write it below a folder under its own name, and return where it is."""
+        place = folder / Path(self.path).resolve().name
+        if self.is_folder:
+            place.mkdir(parents=True)
+        for name, data in self.files.items():
+            at = place / name if name else place
+            at.parent.mkdir(parents=True, exist_ok=True)
+            at.write_bytes(data)
+        return str(place)
+
+
+def carry_out_on(address: str, experiments: Sequence[Experiment]) -> tuple[Done, ...]:
+    """Return what comes out of each experiment, in their order, carried out by the workers of a Dask scheduler.
+
+    Holds: the results are those of ``carry_out_all``, but for the seconds of computing.
+    Raises: UnreachableError for a scheduler that does not answer or has no workers, ConfigError where Dask is missing
+        or a worker has no kai or another version, and as ``carry_out``.
+    """
+    distributed = require_dask()
+    place = "tcp://" + address.removeprefix(SCHEME)
+    try:
+        client = distributed.Client(place, timeout=_PATIENCE, set_as_default=False, name="kai")
+    except (OSError, TimeoutError, ValueError) as error:
+        said = str(error).partition("\n")[0] or type(error).__name__
+        raise UnreachableError(
+            f"--on {address}: found no Dask scheduler, expected one that answers", detail=said
+        ) from None
+    with client:
+        _check_workers(client, address)
+        parcels = {path: Parcel.of(path) for path in _paths(experiments)}
+        sent = {path: client.scatter(parcel, hash=False) for path, parcel in parcels.items()}
+        futures = [
+            client.submit(
+                carry_out_there,
+                each,
+                sent[each.workload],
+                None if each.cluster is None else sent[each.cluster],
+                pure=False,
+            )
+            for each in experiments
+        ]
+        return _gathered(
+            distributed.as_completed(futures, loop=client.loop),
+            futures,
+            f"simulating {len(experiments)} runs on {address}",
+        )
+
+
+def require_dask() -> Any:  # noqa: ANN401 - an extra without types
+    """Return the library that talks to Dask.
+
+    Raises: ConfigError that says how to install it, where it is not.
+    """
+    try:
+        return importlib.import_module("distributed")
+    except ImportError:
+        raise ConfigError(
+            "--on: experiments are sent by dask; install it with pip install 'kai-scheduler[dask]'"
+        ) from None
+
+
+def _paths(experiments: Sequence[Experiment]) -> list[str]:
+    found = (path for each in experiments for path in (each.workload, each.cluster) if path is not None)
+    return list(dict.fromkeys(found))
+
+
+def _check_workers(client: Any, address: str) -> None:  # noqa: ANN401 - a client of Dask
+    """See that there are workers, and that each has this version of kai."""
+    wanted = installed(DISTRIBUTION)
+    # A function of the standard library: a worker without kai can run it, too.
+    found = client.run(importlib.import_module("importlib.metadata").version, DISTRIBUTION, on_error="return")
+    if not found:
+        raise UnreachableError(f"--on {address}: found no worker at this Dask scheduler, expected some")
+    for worker, version in sorted(found.items()):
+        if isinstance(version, BaseException):
+            raise ConfigError(
+                f"--on {address}: worker {worker}: found no kai-scheduler, expected {wanted}, as it is here"
+            )
+        if version != wanted:
+            raise ConfigError(
+                f"--on {address}: worker {worker}: found kai-scheduler {version}, expected {wanted}, as it is here"
+            )
+
+
+def _gathered(ended: Iterable[Any], futures: Sequence[Any], what: str) -> tuple[Done, ...]:
+    """Return the results in the order of their futures, telling how many are there."""
+    report(what, 0, len(futures))
+    for count, future in enumerate(ended, start=1):
+        if future.status == "error":
+            for each in futures:
+                each.cancel()
+            error = future.exception()
+            raise error
+        report(what, count, len(futures))
+    return tuple(future.result() for future in futures)
+
+
+# --- On the worker -------------------------------------------------------------------------------------------------
+
+
+def carry_out_there(experiment: Experiment, workload: Parcel, cluster: Parcel | None) -> Done:
+    """Carry out an experiment with the files that came along.
+
+    Raises: as ``carry_out``, with the names that the files have where the experiment comes from.
+    """
+    with tempfile.TemporaryDirectory(prefix="kai-") as folder:
+        here = workload.unpack(Path(folder) / "workload")
+        names = {here: workload.path}
+        there = None
+        if cluster is not None:
+            there = cluster.unpack(Path(folder) / "cluster")
+            names[there] = cluster.path
+        try:
+            done = carry_out(attrs.evolve(experiment, workload=here, cluster=there))
+        except RefusedError as error:
+            raise RefusedError([_named(each, names) for each in error.findings]) from None
+        except (InputError, ConfigError) as error:
+            raise type(error)(*(_renamed(text, names) for text in error.messages)) from None
+    inputs = attrs.evolve(done.result.inputs, workload=experiment.workload, cluster=experiment.cluster)
+    result = attrs.evolve(done.result, inputs=inputs)
+    return Done(result=result, findings=tuple(_named(each, names) for each in done.findings))
+
+
+def _named(finding: Finding, names: Mapping[str, str]) -> Finding:
+    texts: dict[str, Any] = {
+        field.name: _renamed(value, names)
+        for field in attrs.fields(Finding)
+        if isinstance(value := getattr(finding, field.name), str)
+    }
+    return attrs.evolve(finding, **texts)
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    for here, there in names.items():
+        text = text.replace(here, there)
+    return text
+
+
+__all__ = ["SCHEME", "Parcel", "carry_out_on", "carry_out_there", "require_dask"]
