@@ -134,9 +134,9 @@ def _gathered(ended: Iterable[Any], futures: Sequence[Any], what: str) -> tuple[
     report(what, 0, len(futures))
     for count, future in enumerate(ended, start=1):
         if future.status == "error":
+            error = future.exception()
             for each in futures:
                 each.cancel()
-            error = future.exception()
             raise error
         report(what, count, len(futures))
     return tuple(future.result() for future in futures)
