@@ -13,7 +13,7 @@ import attrs
 from kai import durations
 from kai.cli.console import Console
 from kai.cli.deciding.runlines import run_text
-from kai.cli.deciding.runs import document
+from kai.cli.deciding.runsfiles import document
 from kai.cli.demonstrating.drawing import LEAST_COLUMNS, line_text
 from kai.cli.demonstrating.pacing import Pacing
 from kai.cli.demonstrating.playing import Player, Watched

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kai.cli.deciding.runs import document
+from kai.cli.deciding.runsfiles import document
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError
 from kai.scheduler.dump import Input, archive_document, packed
