@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import attrs
 
-from kai.documents.distribution import DISTRIBUTION, installed
 from kai.errors import ConfigError, InputError, UnreachableError
 from kai.manifests import Finding, RefusedError
 from kai.progress import report
@@ -22,6 +21,7 @@ from kai.virtual.experiments import Done, Experiment, carry_out
 from kai.virtual.loading import files_of
 
 SCHEME: Final = "dask://"
+DISTRIBUTION: Final = "kai-scheduler"
 _PATIENCE: Final = "10s"
 """For a scheduler that does not answer."""
 
@@ -56,9 +56,10 @@ class Parcel:
         return str(place)
 
 
-def carry_out_on(address: str, experiments: Sequence[Experiment]) -> tuple[Done, ...]:
+def carry_out_on(address: str, experiments: Sequence[Experiment], version: str) -> tuple[Done, ...]:
     """Return what comes out of each experiment, in their order, carried out by the workers of a Dask scheduler.
 
+    ``version`` is that of kai here, which workers must have as well.
     Holds: the results are those of ``carry_out_all``, but for the seconds of computing.
     Raises: UnreachableError for a scheduler that does not answer or has no workers, ConfigError where Dask is missing
         or a worker has no kai or another version, and as ``carry_out``.
@@ -73,7 +74,7 @@ def carry_out_on(address: str, experiments: Sequence[Experiment]) -> tuple[Done,
             f"--on {address}: found no Dask scheduler, expected one that answers", detail=said
         ) from None
     with client:
-        _check_workers(client, address)
+        _check_workers(client, address, version)
         parcels = {path: Parcel.of(path) for path in _paths(experiments)}
         sent = {path: client.scatter(parcel, hash=False) for path, parcel in parcels.items()}
         futures = [
@@ -111,9 +112,8 @@ def _paths(experiments: Sequence[Experiment]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _check_workers(client: Any, address: str) -> None:  # noqa: ANN401 - a client of Dask
+def _check_workers(client: Any, address: str, wanted: str) -> None:  # noqa: ANN401 - a client of Dask
     """See that there are workers, and that each has this version of kai."""
-    wanted = installed(DISTRIBUTION)
     # A function of the standard library: a worker without kai can run it, too.
     found = client.run(importlib.import_module("importlib.metadata").version, DISTRIBUTION, on_error="return")
     if not found:

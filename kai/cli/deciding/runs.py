@@ -78,9 +78,10 @@ def carried_out(experiments: "Sequence[Experiment]", wanted: Wanted) -> "tuple[D
         from kai.virtual.experiments import carry_out_all
 
         return carry_out_all(experiments)
+    from kai.documents.distribution import DISTRIBUTION, installed
     from kai.virtual.remote import carry_out_on
 
-    return carry_out_on(wanted.engine, experiments)
+    return carry_out_on(wanted.engine, experiments, installed(DISTRIBUTION))
 
 
 def experiments_of(path: str, wanted: Wanted) -> "list[Experiment]":

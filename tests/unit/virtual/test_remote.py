@@ -7,6 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from kai.documents.distribution import DISTRIBUTION, installed
 from kai.errors import ConfigError, InputError, UnreachableError
 from kai.manifests import Finding, RefusedError
 from kai.virtual import remote
@@ -16,6 +17,7 @@ from kai.virtual.result import SimulationResult
 
 CASE = str(Path(__file__).parent / "cases" / "reclaim.yaml")
 EIGHT_HOURS = 8 * 3600.0
+HERE = installed(DISTRIBUTION)
 
 
 def timeless(result: SimulationResult) -> SimulationResult:
@@ -43,7 +45,7 @@ def scheduler():
 def test_results_from_workers_are_those_of_this_machine_bit_for_bit(scheduler: str):
     base = Experiment(workload=CASE, until=EIGHT_HOURS)
     experiments = [with_value(base, "plugins.binpack.gpu", value) for value in (True, False)]
-    there = carry_out_on(scheduler, experiments)
+    there = carry_out_on(scheduler, experiments, HERE)
     assert [timeless(each.result) for each in there] == [timeless(carry_out(each).result) for each in experiments]
 
 
@@ -52,7 +54,7 @@ def test_a_mistake_found_by_a_worker_names_the_file_as_it_is_called_here(schedul
     path.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: [x]}\n", encoding="utf-8")
     experiment = Experiment(workload=str(path), until=60.0)
     with pytest.raises(InputError) as there:
-        carry_out_on(scheduler, [experiment])
+        carry_out_on(scheduler, [experiment], HERE)
     with pytest.raises(InputError) as here:
         carry_out(experiment)
     assert str(there.value) == str(here.value)
@@ -65,7 +67,7 @@ def test_a_scheduler_without_workers_is_told():
             return {}
 
     with pytest.raises(UnreachableError, match="found no worker at this Dask scheduler"):
-        remote._check_workers(Client(), "dask://x:1")
+        remote._check_workers(Client(), "dask://x:1", HERE)
 
 
 def test_a_scheduler_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch):
@@ -77,7 +79,7 @@ def test_a_scheduler_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(
             UnreachableError, match=f"--on {address}: found no Dask scheduler, expected one that answers"
         ):
-            carry_out_on(address, [Experiment(workload=CASE)])
+            carry_out_on(address, [Experiment(workload=CASE)], HERE)
 
 
 @pytest.mark.parametrize(
@@ -93,13 +95,13 @@ def test_a_worker_without_kai_or_with_another_version_is_told(version: object, s
             return {"tcp://a": version}
 
     with pytest.raises(ConfigError, match=said):
-        remote._check_workers(Client(), "dask://x:1")
+        remote._check_workers(Client(), "dask://x:1", HERE)
 
 
 def test_dask_is_an_extra(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(ConfigError, match=r"pip install 'kai-scheduler\[dask\]'$"):
-        carry_out_on("dask://x:1", [])
+        carry_out_on("dask://x:1", [], HERE)
 
 
 @pytest.mark.parametrize("place", [CASE, str(Path(__file__).parents[3] / "examples" / "lab")])
