@@ -2,7 +2,7 @@ import pytest
 
 from kai.cli.demonstrating.demonstration import watch_of
 from kai.virtual.loading import load
-from kai.virtual.remarks import duration_text
+from kai.virtual.remarks import span_text
 
 CLUSTER = """
 shapes:
@@ -65,7 +65,7 @@ def test_a_job_is_told_from_its_arrival_to_its_end_with_its_waits(happened):
     assert at == 0.0
     assert text.startswith("waits: ")
     started = next(line for line in lines if line[1] == waiter and line[2] == ">")
-    assert started[3].endswith(f", waited {duration_text(started[0])}")
+    assert started[3].endswith(f", waited {span_text(started[0])}")
     assert (started[0] + 900.0, waiter, ".", "done, after 15m") in lines
 
 
