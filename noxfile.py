@@ -43,7 +43,10 @@ def python(session: nox.Session, *args: str, env: dict[str, str] | None = None) 
     if not SHARED:
         session.install("--require-hashes", "--requirement", "requirements/dev.txt")
         session.install("--no-deps", "--no-build-isolation", "--editable", ".")
-    session.run(sys.executable if SHARED else "python", *args, env=env, external=SHARED)
+    # Bytecode is kept even where the caller keeps none: each process of pytest would rewrite all tests, and each
+    # program that they start compile all of kai.
+    variables = {"PYTHONDONTWRITEBYTECODE": "", **(env or {})}
+    session.run(sys.executable if SHARED else "python", *args, env=variables, external=SHARED)
 
 
 @nox.session
