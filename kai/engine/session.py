@@ -13,6 +13,7 @@ import numpy as np
 from kai.engine.alike import Alike
 from kai.engine.budget import Budget, Unlimited
 from kai.engine.details import Details
+from kai.engine.eviction_caps import EvictionCaps
 from kai.engine.failing import Failures
 from kai.engine.grants import Grants
 from kai.engine.observe import Observer
@@ -64,6 +65,7 @@ class Session(World):
         self.observer = observer
         self.budget = budget
         self._sink = sink
+        self.caps = EvictionCaps(self, profile.parameters)
         self.stamp = 0
         """Grows with every committed statement: what was refused at this stamp is still refused."""
         self.counts = {"binds": 0, "evictions": 0, "pipelines": 0}
@@ -170,6 +172,7 @@ class Session(World):
     def committed(self, action: str, decisions: tuple[Decision, ...], /) -> None:
         """Take the decisions of one statement."""
         self.stamp += 1
+        self.caps.note(decisions)
         self.emit(action, decisions)
 
     def emit(self, action: str, *statements: tuple[Decision, ...]) -> None:

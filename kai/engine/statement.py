@@ -14,6 +14,7 @@ from typing import Protocol, Self
 import numpy as np
 
 from kai.engine.details import Details
+from kai.engine.eviction_caps import held_gpus
 from kai.engine.grants import Grants
 from kai.engine.portion import Portions
 from kai.engine.world import World
@@ -306,4 +307,5 @@ class Statement:
             facts=self.facts.get(pod, {}),
             gang_size=self._outlet.portions.gang_size(group),
             moved_to=int(world.columns.node[pod]) if status == Status.PIPELINED else -1,
+            gpus=held_gpus(world, pod),
         )

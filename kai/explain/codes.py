@@ -213,6 +213,11 @@ REASON_CODES: tuple[ReasonCode, ...] = (
             "Wait until others end, ask for less, or raise the quota of the queue.",
         ),
         (
+            "EvictionsCapped",
+            "There is no room; pods could be evicted for the job, but more than a cap on evictions allows.",
+            "Wait, or have an administrator raise the cap that the message names.",
+        ),
+        (
             "PreemptionDelayNotElapsed",
             "There is no room, and the job may evict others only after a delay that it asked for itself.",
             "Wait until the delay is over, or shorten spec.preemptionDelay.",

@@ -187,6 +187,21 @@ def not_ready(facts: Facts) -> str:
     return text
 
 
+_CAPS: Mapping[str, str] = {
+    "evicted_gpus_per_gpu": "for each GPU that is gained by it",
+    "evicted_gpus_per_cycle": "in a cycle",
+    "evicted_gpus_per_hour": "in an hour",
+    "queue_evicted_gpus_per_cycle": "from one queue in a cycle",
+    "queue_evicted_gpus_per_hour": "from one queue in an hour",
+}
+
+
+def evictions_capped(facts: Facts) -> str:
+    """Return which cap holds evictions back; the peer has none."""
+    found, most, what = _float(facts.get("found")), _float(facts.get("most")), _CAPS.get(str(facts.get("cap")), "")
+    return f"Room could be made, but {found:.12g} GPUs would be evicted {what}, and at most {most:.12g} may be"
+
+
 def _preemption_delay(facts: Facts) -> str:
     until = datetime.fromtimestamp(_float(facts.get("until")), tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     window = durations.text(_float(facts.get("seconds")))
@@ -224,6 +239,7 @@ _WRITERS: Mapping[Code, Callable[[Facts], str]] = {
     Code.OVER_QUOTA: _over_quota,
     Code.NO_NODE: _no_node,
     Code.PREEMPTION_DELAY: _preemption_delay,
+    Code.EVICTIONS_CAPPED: evictions_capped,
     Code.QUEUE_MISSING: _queue_missing,
     Code.UNKNOWN_SUBGROUP: _unknown_subgroup,
     Code.NOT_READY: not_ready,

@@ -68,6 +68,8 @@ class Evict:
     facts: Mapping[str, Fact] = attrs.field(factory=dict, hash=False)
     gang_size: int = 0
     moved_to: int = -1
+    gpus: int = 0
+    """Thousandths of GPUs that the pod holds."""
 
 
 Decision = Bind | Nominate | Evict

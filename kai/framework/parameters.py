@@ -51,7 +51,32 @@ class Parameters:
     """Groups of one queue that an action looks at; absent: all."""
     budgets: SearchBudgets = SearchBudgets()
     """How long searches for victims may take, in seconds; 0 is unlimited."""
+    evicted_gpus_per_gpu: float = attrs.field(default=0.0, validator=ge(0.0))
+    """GPUs that pods may lose for each GPU that a group gains by it, moved pods included; 0 is no bound."""
+    evicted_gpus_per_cycle: float = attrs.field(default=0.0, validator=ge(0.0))
+    """GPUs that pods may lose in one cycle; 0 is no bound."""
+    evicted_gpus_per_hour: float = attrs.field(default=0.0, validator=ge(0.0))
+    """GPUs that pods may lose in one hour; 0 is no bound."""
+    queue_evicted_gpus_per_cycle: float = attrs.field(default=0.0, validator=ge(0.0))
+    """GPUs that pods of one queue may lose in one cycle; 0 is no bound."""
+    queue_evicted_gpus_per_hour: float = attrs.field(default=0.0, validator=ge(0.0))
+    """GPUs that pods of one queue may lose in one hour; 0 is no bound."""
     shortcuts: bool = True
     """Whether the kernels' whole-phase loops are used; without them all is decided the long way, but the same."""
     without: tuple[str, ...] = ()
     """Shortcuts that are left out one by one, by the names in ``docs/design/0013-shortcuts.md``."""
+
+    @property
+    def caps_evictions(self) -> bool:
+        """Whether any cap on evictions is set."""
+        return bool(
+            self.evicted_gpus_per_gpu
+            or self.evicted_gpus_per_cycle
+            or self.queue_evicted_gpus_per_cycle
+            or self.caps_evictions_by_the_hour
+        )
+
+    @property
+    def caps_evictions_by_the_hour(self) -> bool:
+        """Whether a cap counts what was evicted within the last hour."""
+        return bool(self.evicted_gpus_per_hour or self.queue_evicted_gpus_per_hour)

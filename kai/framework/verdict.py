@@ -22,6 +22,7 @@ class Code(StrEnum):
     OVER_LIMIT = "OverLimit"
     OVER_QUOTA = "NonPreemptibleOverQuota"
     QUEUE_MISSING = "QueueDoesNotExist"
+    EVICTIONS_CAPPED = "EvictionsCapped"
     PREEMPTION_DELAY = "PreemptionDelayNotElapsed"
     NO_NODE = "PodSchedulingErrors"
     NOT_READY = "NotReady"

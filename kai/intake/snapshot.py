@@ -155,16 +155,18 @@ class Intake:
         usage: Mapping[str, Shares] = _NO_USAGE,
         awaited: tuple[str, ...] = (),
         refused: tuple[NoRoom, ...] = (),
+        evicted: tuple[tuple[str, int], ...] = (),
         revision: int = 0,
     ) -> Snapshot:
         """Return the snapshot of ``objects`` at ``now``; ``usage`` is the past usage of queues, as shares of it.
 
-        ``awaited`` is what the report of the cycle before says, ``refused`` which binds found no room.
+        ``awaited``: what the report of the cycle before says; ``refused``: binds that found no room; ``evicted``: GPUs
+        that pods of each queue lost in the hour before. Neither of them is looked for among the objects.
 
         Raises: InputError for two objects of one kind and name.
         """
         last = self._last
-        if last is not None and last.holds(objects, now, usage, refused):
+        if last is not None and last.holds(objects, now, usage, refused) and evicted == last.snapshot.evicted:
             return self._dealt(last.snapshot.at(now, revision, awaited))
         self._last = None  # lest a failure leave a snapshot that is not what the caches hold
         if self._is_overgrown(objects):
@@ -198,6 +200,7 @@ class Intake:
             bind_requests=bind_requests(assigned.requests, self._memory),
             awaited=awaited,
             refused=refused,
+            evicted=evicted,
             revision=revision,
         ).descending(self._lineage())
         self._last = _Taken(objects, dict(usage), refused, self._dealt(snapshot), _next_stuck(base, now, patience))

@@ -46,6 +46,7 @@ from kai.scheduler.effects import (
     TermEnded,
     WakeAt,
 )
+from kai.scheduler.evicted import EvictedLately
 from kai.scheduler.operations import (
     Ask,
     BindOperation,
@@ -88,6 +89,7 @@ class Committer:
     """Returns the wall clock, for what people read."""
     backoff: BindBackoff = attrs.field(factory=BindBackoff)
     refused: Refused = attrs.field(init=False)
+    evicted: EvictedLately = attrs.field(factory=EvictedLately)
     _templates: BindTemplates = attrs.field(init=False)
     _term: Term | None = None
     _tickets: int = 0
@@ -230,15 +232,19 @@ class Committer:
     ) -> list[Effect]:
         if pod.metadata.deletion_timestamp is not None:
             return []
+        queue = snapshot.groups[group].queue if (group := int(snapshot.pod_group[decision.pod])) >= 0 else ""
+        self.evicted.note(pod.metadata.uid, queue, decision.gpus, now)
         budgets = self.reader.all(PodDisruptionBudget) if self.settings.evict_by is EvictBy.BUDGET else ()
-        group = int(snapshot.pod_group[decision.pod])
         said = orders.eviction_event(decision, snapshot, group, victims[group]) if group >= 0 else None
         request = orders.eviction(pod, self.settings, stamp, budgeted=bool(covering(pod, budgets)))
         leaving = attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, deletion_timestamp=self.now()))
         effects: list[Effect] = [Assume(leaving, _is_leaving(pod))]
         if self.settings.mark_victims:
             effects.append(Send(orders.victim_condition(pod, self.now())))
-        return [*effects, *self._begin(EvictionOperation(pod, request, said, now, decision.cause.value), now)]
+        return [
+            *effects,
+            *self._begin(EvictionOperation(pod, request, said, now, decision.cause.value, decision.gpus), now),
+        ]
 
     def _promise(self, pod: Pod, node: str) -> list[Effect]:
         told = self._promised.get(pod.metadata.uid)
@@ -302,6 +308,8 @@ class Committer:
 
     def _end(self, operation: Operation, end: End, now: float) -> list[Effect]:
         self._busy.discard(operation.target)
+        if isinstance(operation, EvictionOperation) and not end.stands:
+            self.evicted.forget(operation.pod.metadata.uid)
         if end.backs_off:
             self._failed(end.backs_off, end.refusal, now)
         if end.shielded:

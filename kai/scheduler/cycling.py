@@ -123,10 +123,12 @@ class Cycles:
         stream: Stream,
         usage: Mapping[str, Shares] = EMPTY,
         refused: tuple[NoRoom, ...] = (),
+        evicted: tuple[tuple[str, int], ...] = (),
         part_seconds: float | None = None,
     ) -> Done | Failure:
         """Decide once; ``usage`` is the past usage of queues, ``refused`` which binds found no room.
 
+        ``evicted``: thousandths of GPUs that pods of each queue lost in the hour before.
         ``part_seconds``: groups are served for so long, the others left to the next cycle; None: all are served.
 
         Call it in a thread, not on the event loop.
@@ -142,6 +144,7 @@ class Cycles:
             awaited=self.awaited,
             usage=usage,
             refused=refused,
+            evicted=evicted,
             aside=aside,
         )
         error = ""
@@ -256,6 +259,7 @@ class Cycles:
                 usage=given.usage,
                 awaited=given.awaited,
                 refused=given.refused,
+                evicted=given.evicted,
                 revision=stream.number,
             )
         report = run_cycle(snapshot, self.faults.in_force(self.profile), stream, observer, Stoppable(budget, stream))

@@ -68,6 +68,8 @@ class Input:
     """Keys of groups for which the cycle before evicted pods."""
     refused: tuple[NoRoom, ...] = ()
     """Binds that found no room."""
+    evicted: tuple[tuple[str, int], ...] = ()
+    """Thousandths of GPUs that pods of each queue lost in the hour before."""
     usage: Mapping[str, Shares] = EMPTY
     """The past usage of queues."""
     aside: Aside = attrs.field(factory=dict)
@@ -92,6 +94,7 @@ def archive_document(given: Input, settings: SchedulerSettings) -> dict[str, Any
             "cycle": given.cycle,
             "awaited": list(given.awaited),
             **({"refused": [attrs.asdict(each) for each in given.refused]} if given.refused else {}),
+            **({"evicted": dict(given.evicted)} if given.evicted else {}),
             "grants": [list(each) for each in given.grants],
             **({"aside": _aside(given.aside)} if given.aside else {}),
             **({"usage": {queue: attrs.asdict(each) for queue, each in given.usage.items()}} if given.usage else {}),

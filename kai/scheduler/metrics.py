@@ -20,6 +20,7 @@ from prometheus_client.core import Metric
 from kai.engine.observe import Phase
 from kai.engine.report import CycleReport
 from kai.framework.decisions import Cause
+from kai.framework.verdict import Code
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.status import Status
 from kai.scheduler.budget import Spent
@@ -171,8 +172,10 @@ class SchedulerMetrics:
         )
         self._queueing = histogram("pod_queueing_seconds", "From pod to bind request.", _WAITS)
         self._pending = gauge("pending_pods", "Pods that wait, by reason.", "reason")
+        self._capped = gauge("capped_groups", "Pod groups that wait because a cap held evictions back.")
         self._binds = counter("binds_total", "What became of binds.", "result")
         self._evictions = counter("evictions_total", "What became of evictions.", "result", "cause")
+        self._evicted_gpus = counter("evicted_gpus_total", "GPUs of pods that were evicted or moved.", "cause")
         self._rejected = counter("statements_rejected_total", "Decisions that the newest state of things forbade.")
         self._failed = counter("cycles_failed_total", "Cycles that were abandoned.", "error")
         self._repeated = counter(
@@ -297,10 +300,13 @@ class SchedulerMetrics:
         waiting = np.flatnonzero(report.status == Status.PENDING)
         groups, counts = np.unique(snapshot.pod_group[waiting], return_counts=True)
         tally: Tally[str] = Tally()
+        capped = 0
         for group, count in zip(groups.tolist(), counts.tolist(), strict=True):
             record = report.records.get(group)
             reasons = record.reasons if record else ()
+            capped += any(each.code is Code.EVICTIONS_CAPPED for each in reasons)
             tally[reasons[0].code.value if reasons else "NotGrouped" if group < 0 else "Waiting"] += count
+        self._capped.set(capped)
         for reason, count in tally.items():
             self._pending.labels(reason).set(count)
         self.waiting = tally
@@ -346,6 +352,7 @@ class SchedulerMetrics:
                 self._binds.labels("refused").inc()
             case Evicted():
                 self._evictions.labels("done", signal.cause).inc()
+                self._evicted_gpus.labels(signal.cause).inc(signal.gpus / GPU_UNIT)
                 if signal.group is not None:
                     self._count_evicted((*signal.group, self._pool, signal.cause))
             case EvictionRefused():

@@ -249,6 +249,8 @@ class EvictionOperation:
     event: plans.Emit | None
     since: float
     cause: str
+    gpus: int = 0
+    """Thousandths of GPUs that the pod holds."""
     attempts: int = 0
     _stage: Literal["send", "look"] = "send"
 
@@ -297,7 +299,9 @@ class EvictionOperation:
     def _evicted(self, at: Moment) -> Step:
         event = self.event
         group = None if event is None else (event.ref.name, event.ref.namespace, event.uid)
-        evicted = Evicted(pod=_title(self.pod), cause=self.cause, seconds=at.now - self.since, group=group)
+        evicted = Evicted(
+            pod=_title(self.pod), cause=self.cause, seconds=at.now - self.since, group=group, gpus=self.gpus
+        )
         return End(signal=evicted, then=() if event is None else (event,), stands=True)
 
 

@@ -185,7 +185,8 @@ class Scheduler:
         committer = self.outbox.committer
         cycles = self.cycles
         resting = (committer.backoff.next_due(now), committer.refused.next_due(now))
-        dues = (*resting, cycles.inquiry.due(), cycles.faults.due())
+        hour = committer.evicted.next_due() if self._counts_the_hour else None
+        dues = (*resting, hour, cycles.inquiry.due(), cycles.faults.due())
         due_in = [due - now for due in dues if due is not None]
         return pause_after(self.settings, turns=outcome.turns, idle=idle, restless=outcome.restless, dues=due_in)
 
@@ -217,7 +218,15 @@ class Scheduler:
         since = clock.monotonic()
         # Not abandoned when cancelled: the next cycle must not find this one still at work.
         refused = self._refused(self.cluster.store.cluster_objects())  # of pods that rest, too
-        arguments = (objects, clock.now(), stream, self._past_usage(), refused, self.kernels.part_seconds)
+        arguments = (
+            objects,
+            clock.now(),
+            stream,
+            self._past_usage(),
+            refused,
+            self._evicted(),
+            self.kernels.part_seconds,
+        )
         outcome = await self.cluster.cpu.run(self.cycles.run, *arguments)
         self._take_decisions(stream)
         self._report(outcome, clock.monotonic() - since)
@@ -237,6 +246,14 @@ class Scheduler:
 
     def _refused(self, objects: ClusterObjects) -> tuple[NoRoom, ...]:
         return self.outbox.committer.refused.current(objects.nodes, objects.pods, self.cluster.clock.monotonic())
+
+    def _evicted(self) -> tuple[tuple[str, int], ...]:
+        """Return what was evicted within the hour, where a cap asks for it."""
+        return self.outbox.committer.evicted.current(self.cluster.clock.monotonic()) if self._counts_the_hour else ()
+
+    @property
+    def _counts_the_hour(self) -> bool:
+        return self.settings.configuration.parameters.caps_evictions_by_the_hour
 
     def _past_usage(self) -> Mapping[str, Shares]:
         return NONE if self.usage is None else self.usage.known
@@ -372,6 +389,7 @@ class Scheduler:
             awaited=self.cycles.awaited,
             usage=self._past_usage(),
             refused=self._refused(self.cluster.store.cluster_objects()),
+            evicted=self._evicted(),
             aside={each: record.gone for each, record in self.cycles.inquiry.records.copy().items()},
         )
 

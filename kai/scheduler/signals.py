@@ -49,6 +49,8 @@ class Evicted:
     """How long the write took since the decision."""
     group: tuple[str, str, str] | None
     """Name, namespace and UID of the pod's group; None for a pod without one."""
+    gpus: int = 0
+    """Thousandths of GPUs that it held."""
 
 
 @attrs.frozen(kw_only=True)

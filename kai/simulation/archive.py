@@ -66,6 +66,7 @@ def read_archive(path: Path, name: str) -> Case:
         settings=intake_settings(settings),
         awaited=_awaited(document, name),
         refused=_refused(document, name),
+        evicted=_evicted(document, name),
         usage=usage,
         notes=notes + configuration.notes + unread(configuration, usage),
     )
@@ -103,6 +104,17 @@ def _refused(document: Mapping[str, Any], name: str) -> tuple[NoRoom, ...]:
         wanted = f"a list of objects with {', '.join(fields)}"
         raise InputError.about(f"{name}: {MEMBER}", "kai.refused", found=listed, wanted=wanted)
     return tuple(NoRoom(**each) for each in listed)
+
+
+def _evicted(document: Mapping[str, Any], name: str) -> tuple[tuple[str, int], ...]:
+    """Return what queues lost in the hour before the cycle: our own archives say so."""
+    found = _mapping(document, "kai", name).get("evicted", {})
+    if not isinstance(found, Mapping) or not all(
+        isinstance(each, int) and not isinstance(each, bool) for each in found.values()
+    ):
+        wanted = "thousandths of GPUs by queue"
+        raise InputError.about(f"{name}: {MEMBER}", "kai.evicted", found=found, wanted=wanted)
+    return tuple(sorted((str(queue), gpus) for queue, gpus in found.items()))
 
 
 def _aside(document: Mapping[str, Any], name: str) -> Mapping[Suspect, bool]:

@@ -65,6 +65,8 @@ class Case:
     """Keys of groups for which a cycle before the first evicted pods."""
     refused: tuple[NoRoom, ...] = ()
     """Binds that found no room before the first cycle."""
+    evicted: tuple[tuple[str, int], ...] = ()
+    """Thousandths of GPUs that pods of each queue lost in the hour before the first cycle."""
     usage: Mapping[str, Shares] = EMPTY
     """The past usage of queues by name."""
     keep_terminating: frozenset[str] = frozenset()

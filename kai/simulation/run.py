@@ -1,5 +1,7 @@
 """Running a case: snapshot, decide, let the cluster react, as often as the case asks for."""
 
+from collections import Counter
+
 import attrs
 
 from kai.api.objects import ClusterObjects
@@ -9,7 +11,7 @@ from kai.engine.cycle import run_cycle
 from kai.engine.observe import Observer, Silent
 from kai.engine.profile import Profile
 from kai.engine.report import CycleReport
-from kai.framework.decisions import Decision, Recorder
+from kai.framework.decisions import Decision, Evict, Recorder
 from kai.framework.hooks import PluginUse
 from kai.intake import Intake
 from kai.simulation.between import Aftermath, next_objects
@@ -77,17 +79,23 @@ def simulate(
     objects = case.objects
     cycles: list[Cycle] = []
     settled: Snapshot | None = None
-    awaited = case.awaited
+    awaited, evicted = case.awaited, case.evicted
     total = case.cycles + case.stable_cycles
     for number in range(1, total + 1):
         snapshot = intake.take(
-            objects, case.now, usage=case.usage, awaited=awaited, refused=case.refused, revision=number
+            objects,
+            case.now,
+            usage=case.usage,
+            awaited=awaited,
+            refused=case.refused,
+            evicted=evicted,
+            revision=number,
         )
         if number == case.cycles + 1:
             settled = snapshot
         cycle = decide(snapshot, profile, number, watch, searches)
         cycles.append(cycle)
-        awaited = cycle.report.awaited
+        awaited, evicted = cycle.report.awaited, _with_evicted(evicted, cycle)
         if number < total:
             objects = next_objects(objects, cycle.aftermath, case.keep_terminating)
     return Outcome(
@@ -106,6 +114,16 @@ def objects_after(outcome: Outcome) -> ClusterObjects:
     for cycle in (*outcome.cycles, *outcome.stable):
         objects = next_objects(objects, cycle.aftermath, outcome.case.keep_terminating)
     return objects
+
+
+def _with_evicted(before: tuple[tuple[str, int], ...], cycle: Cycle) -> tuple[tuple[str, int], ...]:
+    """Return what queues lost by now: all cycles of a case are within one hour."""
+    totals, snapshot = Counter(dict(before)), cycle.snapshot
+    for each in cycle.decisions:
+        group = int(snapshot.pod_group[each.pod])
+        if isinstance(each, Evict) and group >= 0:
+            totals[snapshot.groups[group].queue] += each.gpus
+    return tuple(sorted(totals.items()))
 
 
 def decide(

@@ -133,6 +133,7 @@ class Trials:
                 usage=self._usage,
                 awaited=before.awaited,
                 refused=before.refused,
+                evicted=before.evicted,
                 revision=self._before.number,
             )
         except InputError:

@@ -68,6 +68,8 @@ class Snapshot:
     """Keys of groups for which pods were evicted in cycles before, and that wait for their places since."""
     refused: tuple[NoRoom, ...] = ()
     """Binds that were refused for lack of room; shapes say the same."""
+    evicted: tuple[tuple[str, int], ...] = ()
+    """Thousandths of GPUs that pods of each queue lost in the hour before, by the name of the queue."""
     revision: int = 0
     """The number of the cycle that it is for."""
     crowds: Crowds = attrs.field(factory=Crowds)

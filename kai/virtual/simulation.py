@@ -30,6 +30,7 @@ from kai.errors import InputError
 from kai.framework.decisions import Bind, Decision, Evict, Nominate, Recorder
 from kai.intake import Intake, IntakeSettings
 from kai.model.axis import GPU_UNIT
+from kai.scheduler.evicted import EvictedLately
 from kai.simulation.pace import settle_on
 from kai.simulation.run import Cycle
 from kai.state.snapshot import Snapshot
@@ -108,6 +109,7 @@ class Simulation:
         self._nodes = Nodes(self._calendar, self.cluster, self.workloads, self.records)
         self._intake = Intake(settings)
         self._awaited: tuple[str, ...] = ()
+        self._evicted = EvictedLately()
         self._stale: set[tuple[str, str]] = set()
         """Namespace and name of groups that are stamped as stale."""
         self._next_cycle = 0.0
@@ -209,7 +211,13 @@ class Simulation:
         self._cycles += 1
         self.workloads.is_changed = False
         objects = self.cluster.objects()
-        snapshot = self._intake.take(objects, self.cluster.instant(now), awaited=self._awaited, revision=self._cycles)
+        snapshot = self._intake.take(
+            objects,
+            self.cluster.instant(now),
+            awaited=self._awaited,
+            evicted=self._evicted.current(now) if self._profile.parameters.caps_evictions_by_the_hour else (),
+            revision=self._cycles,
+        )
         settle_on(snapshot, self._profile)
         sink = Recorder()
         report = run_cycle(snapshot, self._profile, sink)
@@ -220,6 +228,10 @@ class Simulation:
         self.last = Cycle(number=self._cycles, snapshot=snapshot, report=report, decisions=tuple(decisions))
         self.last_saw = objects
         self._wake = self._next_look(snapshot, is_quiet=not decisions)
+        for each in decisions:
+            group = int(snapshot.pod_group[each.pod])
+            if isinstance(each, Evict) and group >= 0:
+                self._evicted.note(snapshot.pods[each.pod].uid, snapshot.groups[group].queue, each.gpus, now)
         carried_out = [decision for decision in decisions if self._carry_out(decision, snapshot)]
         self._stamp(snapshot, report, carried_out)
         self._nodes.scale()
@@ -230,6 +242,8 @@ class Simulation:
         if not is_quiet:
             return inf
         known = holds_until(snapshot) - self.cluster.began
+        due = self._evicted.next_due() if self._profile.parameters.caps_evictions_by_the_hour else None
+        known = min(known, inf if due is None else due)
         if known > now:
             return known
         return now + LOOK_AGAIN_SECONDS if len(self._calendar) else inf

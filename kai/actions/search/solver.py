@@ -29,6 +29,7 @@ from kai.actions.search.group_states import GroupStates
 from kai.actions.search.outer import CompiledVictims, PlainVictims, Terms
 from kai.actions.search.replacing import Replacing, finalize, try_at_once
 from kai.engine.budget import Grant
+from kai.engine.eviction_caps import Cap
 from kai.engine.portion import Portion
 from kai.engine.session import Session
 from kai.engine.shortcuts import FIRST_PROBE, LAST_PROBE
@@ -37,7 +38,7 @@ from kai.framework.decisions import Cause
 from kai.framework.hooks import VictimProposals
 from kai.framework.scenario import NO_BATCHES, Batches, Scenario
 from kai.framework.verdict import Fact
-from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY, KIND_NONE, RELEASING
+from kai.kernels.columns import GPU, KIND_FRACTION, KIND_MEMORY, KIND_NONE, RELEASING
 from kai.kernels.first_probe import NONE_PASSES, UNSUITED, is_final
 from kai.kernels.victims import free_gpus, losing
 from kai.model.rows import Float64s, GroupRow, Int64s, NodeRows, PodRows
@@ -102,6 +103,8 @@ class Search:
         self._failed: set[object] = set()
         self._judges = [each for each in session.policy.victims if each.accept is not None]
         self._states = states
+        self.cap: Cap | None = None
+        """The cap on evictions that held back what was found last."""
         self._done: VictimProposals | None = None
         """The generator that proposes nothing, or whose time is up."""
 
@@ -127,6 +130,9 @@ class Search:
         if session.budget.begin_group() is Grant.STOP:
             return Outcome.STOPPED
         self._used = session.columns.queue_used.copy()
+        if session.caps.are_set:
+            self._wanted = len(chunk)
+            self._gained = float(session.view.chunk_amounts(GroupRow(self._aggressor.group))[GPU])
         for each in session.policy.victims:
             if each.before_search is not None:
                 each.before_search(GroupRow(self._aggressor.group), self._cause)
@@ -356,8 +362,18 @@ class Search:
 
     def _accepted(self, scenario: Scenario, victims: PodRows) -> bool:
         if self._cause is Cause.CONSOLIDATE:
-            return not (self._session.columns.status[victims] == RELEASING).any()
-        return all(each.accept(scenario, self._cause) for each in self._judges if each.accept is not None)
+            accepted = not (self._session.columns.status[victims] == RELEASING).any()
+        else:
+            accepted = all(each.accept(scenario, self._cause) for each in self._judges if each.accept is not None)
+        return accepted and (not self._session.caps.are_set or self._is_within_caps(scenario, victims))
+
+    def _is_within_caps(self, scenario: Scenario, victims: PodRows) -> bool:
+        """Say whether losing the victims is within all caps; what they are worth shows when the whole is helped."""
+        helps_all = len(scenario.waiting) == self._wanted
+        cap = self._session.caps.passed_by(victims, self._gained if helps_all else None)
+        if cap is not None:
+            self.cap = cap
+        return cap is None
 
     def _books_all_they_ask_for(self, victims: PodRows) -> bool:
         """Say whether the group fits wherever there is as much as its pods will take, no more being asked for.

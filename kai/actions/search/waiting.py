@@ -91,8 +91,11 @@ class EvictionPass:
     def _try(self, session: Session, portion: Portion, past: "Past") -> bool:
         """Search for one group, remember a failure, and say whether there is time for more."""
         outcome = Outcome.FAILED
+        past.is_capped = False
         if self.can_succeed(session, portion):
             outcome = self._search(session, portion, past)
+        if past.is_capped:  # what is within a cap for one group may not be for a smaller one
+            return outcome is not Outcome.STOPPED
         # A search that failed left everything as it was, so the group is what it was before.
         if outcome is Outcome.FAILED and session.parameters.use_scheduling_signatures:
             remember(session, portion, self._table(session, portion, past), signature_of(session, portion))
@@ -110,7 +113,12 @@ class EvictionPass:
             victims = PlainVictims(session, session.oldest_first(np.flatnonzero(member).astype(np.int64)))
         else:
             victims = CompiledVictims(session, states, member)
-        return Search(session, portion, self.cause, victims, states, self.rule, self.explain).run()
+        search = Search(session, portion, self.cause, victims, states, self.rule, self.explain)
+        outcome = search.run()
+        if outcome is not Outcome.PLACED and search.cap is not None:
+            past.is_capped = True
+            session.refuse(portion.group, Verdict((search.cap.reason,)))
+        return outcome
 
     def _is_hopeless(self, session: Session, portion: Portion, member: Bools) -> bool:
         """Say whether some plugin knows that a search would be in vain."""
@@ -152,6 +160,8 @@ class Past:
         self.failed: dict[int, dict[str, Footprint]] = {}
         """Footprints of groups that failed, by queue and signature."""
 
+        self.is_capped = False
+        """Whether a cap on evictions held back what the last search found."""
         self.known: GroupStates | None = None
         """The state of all groups, once a search went so far."""
 

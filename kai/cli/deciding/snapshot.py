@@ -71,7 +71,13 @@ def written(case: "Case", result: "Result") -> dict[str, Any]:
     from kai.simulation.plan import plan_of
 
     given = Input(
-        objects=case.objects, now=case.now, cycle=1, awaited=case.awaited, refused=case.refused, usage=case.usage
+        objects=case.objects,
+        now=case.now,
+        cycle=1,
+        awaited=case.awaited,
+        refused=case.refused,
+        evicted=case.evicted,
+        usage=case.usage,
     )
     settings = SchedulerSettings(configuration=case.configuration, document=case.document, intake=case.settings)
     document = archive_document(given, settings)

@@ -383,6 +383,23 @@ def test_a_budget_that_refuses_is_not_asked_again_for_a_minute():
     assert len(world.wires) == 1
 
 
+def test_an_eviction_counts_for_its_queue_from_when_it_is_ordered():
+    world = cluster()
+    world.decide(world.evict("old"))
+    (counted,) = world.committer.evicted.current(world.time)
+    assert counted == ("q", 1000)
+    world.settle()
+    assert world.committer.evicted.current(world.time) == (counted,)
+
+
+def test_an_eviction_that_a_budget_refuses_counts_no_more():
+    world = cluster(budget(1))
+    world.protected.add("old")
+    world.decide(world.evict("old"))
+    world.settle()
+    assert world.committer.evicted.current(world.time) == ()
+
+
 @pytest.mark.parametrize(
     ("by", "covered", "kind"),
     [

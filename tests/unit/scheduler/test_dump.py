@@ -97,6 +97,20 @@ def test_refusals_are_in_it_and_our_simulation_decides_by_them(tmp_path):
     assert read_archive(tmp_path / path.rpartition("/")[2], "snapshot").refused == refused
 
 
+def test_what_was_evicted_in_the_hour_is_in_the_archive(tmp_path):
+    settings = SchedulerSettings(dump_folder=str(tmp_path))
+    path = write_archive(attrs.evolve(GIVEN, evicted=(("a", 2000), ("b", 500))), settings, "test")
+    assert read_archive(tmp_path / path.rpartition("/")[2], "snapshot").evicted == (("a", 2000), ("b", 500))
+
+
+@pytest.mark.parametrize("evicted", [[1], {"a": "2"}, {"a": True}])
+def test_evictions_that_are_none_are_named(evicted, tmp_path):
+    with zipfile.ZipFile(tmp_path / "s.zip", "w") as file:
+        file.writestr("snapshot.json", json.dumps({"rawObjects": {}, "kai": {"evicted": evicted}}))
+    with pytest.raises(InputError, match=r"snapshot.json: kai.evicted: found .*, expected thousandths"):
+        read_archive(tmp_path / "s.zip", "snapshot")
+
+
 @pytest.mark.parametrize("refused", [{}, [1], [{"pod": "p"}], [{"pod": 1}]])
 def test_refusals_that_are_none_are_named(refused, tmp_path):
     with zipfile.ZipFile(tmp_path / "s.zip", "w") as file:

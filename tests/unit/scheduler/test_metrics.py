@@ -74,7 +74,7 @@ def test_each_signal_of_a_write_is_counted_by_its_class():
     def act(metrics):
         metrics.take(BindOrdered(pod="default/p", node="n", seconds=0.002, waited=3.0))
         metrics.take(BindRefused(pod="default/p", why="no room"))
-        metrics.take(Evicted(pod="default/p", cause="reclaim", seconds=0.1, group=None))
+        metrics.take(Evicted(pod="default/p", cause="reclaim", seconds=0.1, group=None, gpus=2500))
         metrics.take(EvictionRefused(pod="default/p", why="a budget", cause="preempt"))
         metrics.take(StatementRejected(why="a watch is silent", decisions=2))
         metrics.take(VictimGone(pod="default/p"))
@@ -87,6 +87,7 @@ def test_each_signal_of_a_write_is_counted_by_its_class():
         "kai_task_scheduling_latency_milliseconds_sum 3000.0",
         "kai_pod_queueing_seconds_sum 3.0",
         'kai_evictions_total{cause="reclaim",result="done"} 1.0',
+        'kai_evicted_gpus_total{cause="reclaim"} 2.5',
         'kai_evictions_total{cause="preempt",result="refused"} 1.0',
         "kai_statements_rejected_total 1.0",
     ):

@@ -121,7 +121,7 @@ class World:
         return Nominate(pod=self.row(pod), node=self.snapshot.node_rows[node])
 
     def evict(self, pod: str, cause: Cause = Cause.RECLAIM, aggressor: int = -1) -> Evict:
-        return Evict(pod=self.row(pod), cause=cause, aggressor=aggressor)
+        return Evict(pod=self.row(pod), cause=cause, aggressor=aggressor, gpus=1000)
 
     # --- Events --------------------------------------------------------------------------------------------------
 

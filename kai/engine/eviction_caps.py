@@ -1,0 +1,127 @@
+"""Caps on evictions: how many GPUs one cycle, one hour and one gained GPU may cost, in all and of each queue.
+
+Without a cap nothing is counted. With one, a search for victims goes on until it finds victims within all caps; if it
+finds none, the group waits and is told which cap held it back. A pod that is moved starts again elsewhere, so it counts
+like one that is evicted. What is left of a gang below its minimum is not held back, but counts: it serves no group.
+
+The hour is none of the core's business: what was evicted in it comes with the snapshot.
+
+Source: none; the peer evicts as many as it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+
+from kai.engine.world import World
+from kai.framework.decisions import Decision, Evict
+from kai.framework.parameters import Parameters
+from kai.framework.verdict import Code, Reason
+from kai.kernels.booking import accepted_gpu
+from kai.model.axis import GPU_UNIT
+from kai.model.rows import Int64s, PodRows
+from kai.model.status import Status
+
+_PROMISED: Final = 1 + Status.PIPELINED
+"""What the column of evicted statuses says of a pod that lost no place, but the promise of one."""
+
+
+@attrs.frozen
+class Cap:
+    """One cap that a set of victims passes."""
+
+    name: str
+    most: float
+    would_be: float
+    queue: str = ""
+
+    @property
+    def reason(self) -> Reason:
+        """The reason for which the group waits. A queue is named as a fact, and not in texts that tenants read."""
+        facts = {"cap": self.name, "most": self.most, "found": self.would_be, "queue": self.queue}
+        return Reason(code=Code.EVICTIONS_CAPPED, facts=facts)
+
+
+class EvictionCaps:
+    """The caps of one session, and what its cycle evicted so far. Shapes: Q queues.
+
+    Units: thousandths of GPUs.
+    """
+
+    def __init__(self, world: World, parameters: Parameters) -> None:
+        """Begin with nothing evicted."""
+        self._world = world
+        self._parameters = parameters
+        self.are_set = parameters.caps_evictions
+        self._cycle: Int64s = np.zeros(len(world.snapshot.queues) if self.are_set else 0, np.int64)
+        lately = dict(world.snapshot.evicted) if self.are_set else {}
+        self._hour = np.array([lately.pop(queue.name, 0) for queue in world.snapshot.queues], np.int64)
+        self._elsewhere = sum(lately.values())
+        """Of queues that are gone."""
+
+    def note(self, decisions: Sequence[Decision]) -> None:
+        """Count what was decided."""
+        if self.are_set:
+            pods = [each.pod for each in decisions if isinstance(each, Evict)]
+            self._cycle += self._by_queue(np.array(pods, np.int64))
+
+    def passed_by(self, victims: PodRows, gained: float | None) -> Cap | None:
+        """Return the first cap that losing ``victims`` in the open statement passes; None if none is.
+
+        ``gained`` is what the aggressor gets for it; None while only a part of it is tried.
+        """
+        evicted = self._world.columns.evicted_status[victims]
+        lost = self._by_queue(victims[(evicted != 0) & (evicted != _PROMISED)])
+        total = int(lost.sum())
+        if not total:
+            return None
+        given, cycle = self._parameters, lost + self._cycle
+        hour = cycle + self._hour
+        if gained is not None and 0 < given.evicted_gpus_per_gpu * gained < total:
+            return Cap("evicted_gpus_per_gpu", given.evicted_gpus_per_gpu, round(total / gained, 3))
+        if gained == 0 and given.evicted_gpus_per_gpu > 0:
+            return Cap("evicted_gpus_per_gpu", 0.0, total / GPU_UNIT)
+        return (
+            _beyond("evicted_gpus_per_cycle", given.evicted_gpus_per_cycle, int(cycle.sum()))
+            or _beyond("evicted_gpus_per_hour", given.evicted_gpus_per_hour, int(hour.sum()) + self._elsewhere)
+            or self._queue_beyond("queue_evicted_gpus_per_cycle", given.queue_evicted_gpus_per_cycle, cycle, lost)
+            or self._queue_beyond("queue_evicted_gpus_per_hour", given.queue_evicted_gpus_per_hour, hour, lost)
+        )
+
+    def _queue_beyond(self, name: str, most: float, amounts: Int64s, lost: Int64s) -> Cap | None:
+        if most <= 0:
+            return None
+        for queue in np.flatnonzero(lost).tolist():
+            found = _beyond(name, most, int(amounts[queue]), self._world.snapshot.queues[queue].name)
+            if found is not None:
+                return found
+        return None
+
+    def _by_queue(self, pods: PodRows) -> Int64s:
+        """Return int64[Q]: what ``pods`` held where they stood when the cycle began."""
+        out = np.zeros(len(self._world.snapshot.queues), np.int64)
+        for pod in pods.tolist():
+            queue = int(self._world.facts.groups.queue[self._world.facts.pods.group[pod]])
+            if queue >= 0:
+                out[queue] += held_gpus(self._world, pod)
+        return out
+
+
+def held_gpus(world: World, pod: int) -> int:
+    """Return the thousandths of GPUs that ``pod`` holds where it stood when the cycle began, claimed ones included."""
+    shape = int(world.facts.pods.shape[pod])
+    node = int(world.snapshot.pod_node[pod])
+    return int(accepted_gpu(world.facts, shape, node))
+
+
+def _beyond(name: str, most: float, amount: int, queue: str = "") -> Cap | None:
+    if most > 0 and amount > most * GPU_UNIT:
+        return Cap(name, most, amount / GPU_UNIT, queue)
+    return None
+
+
+__all__ = ["Cap", "EvictionCaps", "held_gpus"]

@@ -1,0 +1,36 @@
+from kai.scheduler.evicted import HOUR, EvictedLately
+
+
+def test_what_was_evicted_counts_for_an_hour_by_queue():
+    lately = EvictedLately()
+    lately.note("a", "one", 2000, 0.0)
+    lately.note("b", "two", 500, 10.0)
+    lately.note("c", "one", 1000, 20.0)
+    assert lately.current(30.0) == (("one", 3000), ("two", 500))
+    assert lately.next_due() == HOUR
+    assert lately.current(HOUR + 5.0) == (("one", 1000), ("two", 500))
+    assert lately.current(HOUR + 20.0) == ()
+    assert lately.next_due() is None
+
+
+def test_an_eviction_that_did_not_happen_is_taken_out():
+    lately = EvictedLately()
+    lately.note("a", "one", 2000, 0.0)
+    lately.forget("a")
+    lately.forget("unknown")
+    assert lately.current(1.0) == ()
+
+
+def test_an_eviction_that_is_ordered_again_counts_once_and_from_then():
+    lately = EvictedLately()
+    lately.note("a", "one", 2000, 0.0)
+    lately.note("b", "one", 1000, 5.0)
+    lately.note("a", "one", 2000, 10.0)
+    assert lately.current(11.0) == (("one", 3000),)
+    assert lately.current(HOUR + 5.0) == (("one", 2000),)
+
+
+def test_pods_without_gpus_are_not_counted():
+    lately = EvictedLately()
+    lately.note("a", "one", 0, 0.0)
+    assert lately.next_due() is None
