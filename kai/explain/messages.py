@@ -332,15 +332,19 @@ def _joined(lines: Sequence[str]) -> str:
 # ----------------------------------------------------------------------------------------------------------- evictions
 
 
-def eviction_message(evict: Evict, snapshot: Snapshot) -> str:
-    """Return the text of the event about an eviction."""
+def eviction_message(evict: Evict, snapshot: Snapshot, *, is_hidden: bool = False) -> str:
+    """Return the text of the event about an eviction.
+
+    ``is_hidden``: the aggressor is told by its UID alone, and of queues only the victim's.
+    """
     pod = snapshot.pods[evict.pod].key
-    group = snapshot.groups[evict.aggressor].key if evict.aggressor >= 0 else ""
+    gainer = snapshot.groups[evict.aggressor] if evict.aggressor >= 0 else None
+    group = "" if gainer is None else f"{gainer.uid} of another namespace" if is_hidden else gainer.key
     match evict.cause:
         case Cause.PREEMPT:
             return f"Pod {pod} was preempted by higher priority workload {group}"
         case Cause.RECLAIM:
-            queues = [evict.facts.get("victim"), evict.facts.get("aggressor")]
+            queues = [evict.facts.get("victim"), None if is_hidden else evict.facts.get("aggressor")]
             lines = [_queue_details(facts) for facts in queues if isinstance(facts, Mapping)]
             return "\n".join([f"Pod {pod} was preempted by workload {group}.", *lines])
         case Cause.CONSOLIDATE:

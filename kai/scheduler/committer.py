@@ -235,7 +235,10 @@ class Committer:
         queue = snapshot.groups[group].queue if (group := int(snapshot.pod_group[decision.pod])) >= 0 else ""
         self.evicted.note(pod.metadata.uid, queue, decision.gpus, now)
         budgets = self.reader.all(PodDisruptionBudget) if self.settings.evict_by is EvictBy.BUDGET else ()
-        said = orders.eviction_event(decision, snapshot, group, victims[group]) if group >= 0 else None
+        told = self.settings.names_others
+        said = (
+            orders.eviction_event(decision, snapshot, group, victims[group], names_others=told) if group >= 0 else None
+        )
         request = orders.eviction(pod, self.settings, stamp, budgeted=bool(covering(pod, budgets)))
         leaving = attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, deletion_timestamp=self.now()))
         effects: list[Effect] = [Assume(leaving, _is_leaving(pod))]

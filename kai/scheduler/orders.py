@@ -218,24 +218,30 @@ def victim_condition(pod: Pod, now: float) -> Patch:
     )
 
 
-def eviction_event(decision: Evict, snapshot: Snapshot, group: int, evicted: int) -> Emit:
+def eviction_event(
+    decision: Evict, snapshot: Snapshot, group: int, evicted: int, *, names_others: bool = False
+) -> Emit:
     """Return the event on the victim's group.
 
-    ``evicted`` counts the pods of the group that go in the same statement.
+    ``evicted`` counts the pods of the group that go in the same statement. ``names_others``: an aggressor of another
+    namespace is named, too; who owns the victim reads this.
+
+    Source: the peer names every aggressor.
     """
     facts = snapshot.groups[group]
     annotations: dict[str, str] = {
         names.EVICTED_PODS: str(evicted),
         names.EVICTOR_ACTION: decision.cause.value,
     }
-    if decision.aggressor >= 0:
-        aggressor = snapshot.groups[decision.aggressor]
+    aggressor = snapshot.groups[decision.aggressor] if decision.aggressor >= 0 else None
+    is_hidden = aggressor is not None and aggressor.namespace != facts.namespace and not names_others
+    if aggressor is not None and not is_hidden:
         annotations |= {names.EVICTOR_NAME: aggressor.name, names.EVICTOR_NAMESPACE: aggressor.namespace}
     return attrs.evolve(
         emit(
             Ref(PodGroup, facts.name, facts.namespace),
             EVICTED,
-            messages.eviction_message(decision, snapshot),
+            messages.eviction_message(decision, snapshot, is_hidden=is_hidden),
             uid=facts.uid,
         ),
         annotations=annotations,

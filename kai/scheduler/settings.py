@@ -46,6 +46,8 @@ class SchedulerSettings:
     status_writers: int = 5
     """Conditions, annotations and events under way at once."""
     evict_by: EvictBy = EvictBy.EVICTION
+    names_others: bool = False
+    """Whether events on victims name pod groups of other namespaces."""
     mark_victims: bool = False
     """Whether a victim first gets the condition DisruptionTarget."""
     announce_binds: bool = True

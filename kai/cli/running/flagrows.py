@@ -111,6 +111,7 @@ OWN: Final[Mapping[str, tuple[Row, ...]]] = {
         ("bind-requests", "text", "needed"),
         ("max-pending-shapes-per-namespace", "whole", NAMESPACE_SHAPES),
         ("queue-access", "text", "open"),
+        ("name-aggressors", "truth", False),
         ("decision-log", "text", ""),
         ("decision-log-megabytes", "whole", 64),
         ("decision-log-files", "whole", 4),

@@ -110,6 +110,9 @@ MEANINGS: Final[Mapping[str, str]] = {
     "max-pending-shapes-per-namespace": (
         "ours. How many distinct shapes of pending pods of one namespace a cycle considers, 0 is all"
     ),
+    "name-aggressors": (
+        "ours. Whether events about evictions name pod groups of other namespaces, as KAI-Scheduler's do"
+    ),
     "queue-access": (
         "ours. Which namespaces may use a queue. open: all, as with KAI-Scheduler; required: those that the queue "
         "allows"

@@ -89,6 +89,7 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
         period_seconds=max(0.01, given.number("schedule-period")),
         status_writers=max(1, given.whole("num-of-status-recording-workers")),
         evict_by=EvictBy(given.text("evict-by")),
+        names_others=given.truth("name-aggressors"),
         mark_victims=given.truth("update-pod-eviction-condition"),
         announce_binds=given.truth("announce-binds"),
         direct_binds=given.text("bind-requests") == "needed",

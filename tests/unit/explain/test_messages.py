@@ -285,5 +285,17 @@ def test_a_reclaim_tells_the_numbers_of_both_queues(two_groups):
     ]
 
 
+def test_a_hidden_aggressor_is_told_by_its_uid_and_its_queue_not_at_all(two_groups):
+    at = [group.name for group in two_groups.groups].index("gains")
+    pod = [pod.name for pod in two_groups.pods].index("loses-0")
+    queues = {side: {"title": side, "priority": 1} for side in ("victim", "aggressor")}
+    for cause in (Cause.PREEMPT, Cause.RECLAIM):
+        evict = Evict(pod=pod, cause=cause, aggressor=at, facts=queues)
+        told = eviction_message(evict, two_groups, is_hidden=True)
+        assert f"workload {two_groups.groups[at].uid} of another namespace" in told
+        assert "default/gains" not in told
+        assert "aggressor uses" not in told
+
+
 def test_a_promise_is_told():
     assert pipelined_message("ns/p", "n1") == "Pod ns/p was pipelined to node n1"

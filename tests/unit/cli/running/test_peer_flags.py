@@ -171,6 +171,7 @@ OURS = {
     "bind-requests",
     "max-pending-shapes-per-namespace",
     "queue-access",
+    "name-aggressors",
     "decision-log",
     "decision-log-megabytes",
     "decision-log-files",
