@@ -328,20 +328,6 @@ def test_the_event_on_the_group_of_a_victim_says_who_gains_and_how():
     }
 
 
-@pytest.mark.parametrize("names_others", [False, True])
-def test_the_event_names_who_gains_in_another_namespace_only_where_that_is_wanted(names_others):
-    theirs = making.group("theirs", metadata={"namespace": "secret", "uid": "uid-theirs"})
-    world = cluster(theirs, settings=SchedulerSettings(names_others=names_others))
-    group = [each.name for each in world.snapshot.groups].index("theirs")
-    world.decide(world.evict("old", Cause.RECLAIM, aggressor=group), world.promise("p0", "n2"))
-    world.settle()
-    (event,) = [event for event in world.server.events if event.reason == "Evict"]
-    said = f"{event.message} {dict(event.annotations)}"
-    assert ("secret" in said) is names_others
-    assert ("uid-theirs of another namespace" in event.message) is not names_others
-    assert event.annotations["evictor-action-type"] == "reclaim"
-
-
 def test_a_namesake_of_a_victim_survives():
     world = cluster()
     world.decide(world.evict("old"), world.promise("p0", "n2"))
@@ -395,23 +381,6 @@ def test_a_budget_that_refuses_is_not_asked_again_for_a_minute():
     world.pass_time(61.0)
     world.decide(world.evict("old"), cycle=3)
     assert len(world.wires) == 1
-
-
-def test_an_eviction_counts_for_its_queue_from_when_it_is_ordered():
-    world = cluster()
-    world.decide(world.evict("old"))
-    (counted,) = world.committer.evicted.current(world.time)
-    assert counted == ("q", 1000)
-    world.settle()
-    assert world.committer.evicted.current(world.time) == (counted,)
-
-
-def test_an_eviction_that_a_budget_refuses_counts_no_more():
-    world = cluster(budget(1))
-    world.protected.add("old")
-    world.decide(world.evict("old"))
-    world.settle()
-    assert world.committer.evicted.current(world.time) == ()
 
 
 @pytest.mark.parametrize(

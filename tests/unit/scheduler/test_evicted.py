@@ -1,4 +1,5 @@
 from kai.scheduler.evicted import HOUR, EvictedLately
+from tests.unit.scheduler.test_committer import budget, cluster
 
 
 def test_what_was_evicted_counts_for_an_hour_by_queue():
@@ -34,3 +35,20 @@ def test_pods_without_gpus_are_not_counted():
     lately = EvictedLately()
     lately.note("a", "one", 0, 0.0)
     assert lately.next_due() is None
+
+
+def test_an_eviction_counts_for_its_queue_from_when_it_is_ordered():
+    world = cluster()
+    world.decide(world.evict("old"))
+    (counted,) = world.committer.evicted.current(world.time)
+    assert counted == ("q", 1000)
+    world.settle()
+    assert world.committer.evicted.current(world.time) == (counted,)
+
+
+def test_an_eviction_that_a_budget_refuses_counts_no_more():
+    world = cluster(budget(1))
+    world.protected.add("old")
+    world.decide(world.evict("old"))
+    world.settle()
+    assert world.committer.evicted.current(world.time) == ()
