@@ -173,8 +173,7 @@ class Intake:
             self._forget()  # most of what was interned belongs to pods of the past
         self._put(objects, queues := self._read_queues(objects, usage))
         library = self._library = read_library(objects, self._settings, self._library)
-        nodes = self._settle_nodes(library)
-        settled, settled_shape = self._settle_shapes(library)
+        nodes, (settled, settled_shape) = self._settle_nodes(library), self._settle_shapes(library)
         base = self._base_columns(nodes)
         requests = live_bind_requests(objects.bind_requests, nodes.rows, self._settings)
         patience = self._settings.stuck_in_releasing_seconds
