@@ -48,6 +48,8 @@ class Source:
     """A file with the configuration that decides; "" for that of the cluster, or of the snapshot."""
     service: str = ""
     """The service that is asked in the place of the cluster; "" for the cluster, while it may be listed."""
+    again: int = 0
+    """About how often what is read will be decided again."""
     command: str = "kai"
     """What was typed, for hints."""
 
@@ -105,7 +107,7 @@ class Source:
         from kai.simulation.request import Request
         from kai.simulation.searching import READING
 
-        return Request(searches=READING)
+        return Request(searches=READING, again=self.again)
 
     @cached_property
     def chosen(self) -> "Chosen":

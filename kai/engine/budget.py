@@ -35,6 +35,9 @@ class Budget(Protocol):
     def grant(self) -> Grant:
         """Another scenario is about to be tried."""
 
+    def pass_over(self) -> Grant:
+        """A scenario was proposed that need not be tried: it failed before, or takes no pod. Answers are as above."""
+
 
 @attrs.define
 class Unlimited:
@@ -55,5 +58,9 @@ class Unlimited:
         """Nothing to start."""
 
     def grant(self) -> Grant:
+        """Return GO."""
+        return Grant.GO
+
+    def pass_over(self) -> Grant:
         """Return GO."""
         return Grant.GO

@@ -339,11 +339,19 @@ def checked_mask(plugin: Opened, pod: PodRow, nodes: NodeRows) -> Bools:
 def checked_scores(plugin: Opened, pod: PodRow, nodes: NodeRows) -> Scores:
     """Return the plugin's scores for ``nodes``; zeros, if it has no opinion.
 
-    Raises: PluginError when it raised or returned something that is not float64[n].
+    Raises: PluginError when it raised or returned something that is not float64[n], or an infinite score: what other
+        plugins say of a node would count for nothing.
     """
     if plugin.node_score is None:
         return np.zeros(len(nodes), np.float64)
-    return cast("Scores", _checked(plugin, "NodeScore.score", plugin.node_score.score(pod, nodes), np.float64, nodes))
+    hook = "NodeScore.score"
+    scores = cast("Scores", _checked(plugin, hook, plugin.node_score.score(pod, nodes), np.float64, nodes))
+    infinite = np.isinf(scores)
+    if infinite.any():
+        found = f"returned {scores[infinite][0]} for {np.count_nonzero(infinite)} of {len(nodes)} nodes"
+        message = f"{found}, expected finite scores, or NaN to take a node out"
+        raise PluginError(message, plugin=plugin.name, origin=plugin.origin, hook=hook)
+    return scores
 
 
 def _checked(plugin: Opened, hook: str, answer: object, dtype: type[np.generic], nodes: NodeRows) -> object:

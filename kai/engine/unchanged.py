@@ -65,6 +65,10 @@ class Watched:
         """Pass it on."""
         return self._seen(self.budget.grant())
 
+    def pass_over(self) -> Grant:
+        """Pass it on."""
+        return self._seen(self.budget.pass_over())
+
     def _seen(self, grant: Grant) -> Grant:
         if grant is not Grant.GO:
             self.has_refused = True

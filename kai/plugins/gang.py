@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 import numpy as np
 
-from kai.framework import Batches, Extension, Int64s, NodeRows, Outer, Scenario, SessionView, VictimProposals
+from kai.framework import Batches, Bools, Extension, Int64s, NodeRows, Outer, Scenario, SessionView, VictimProposals
 
 
 @attrs.frozen(kw_only=True)
@@ -52,8 +52,15 @@ def propose(outers: Iterator[Outer]) -> Iterator[Scenario]:
 def _touching(outer: Outer, nodes: NodeRows) -> Batches:
     """Return the batches that have a pod on one of ``nodes``."""
     batches = outer.batches
-    there = np.isin(outer.view.columns.node[batches.pods], nodes)
+    there = _is_among(nodes, outer)[outer.view.columns.node[batches.pods]]
     return batches.chosen(np.flatnonzero(np.add.reduceat(there, batches.start[:-1])))
+
+
+def _is_among(nodes: NodeRows, outer: Outer) -> Bools:
+    """Return bool[N + 1]: which nodes are among ``nodes``; the last cell, which is also at -1, is for no node."""
+    among = np.zeros(len(outer.free) + 1, np.bool_)
+    among[nodes] = True
+    return among
 
 
 def _capacities(outer: Outer) -> tuple[NodeRows, Int64s]:
@@ -70,8 +77,9 @@ def _fewest(outer: Outer, nodes: NodeRows, usable: NodeRows, capacity: Int64s) -
 
     None if all of them are too few.
     """
-    elsewhere = int(outer.free[outer.feasible[~np.isin(outer.feasible, nodes)]].sum())
-    stays = outer.recorded.pods[~np.isin(outer.view.columns.node[outer.recorded.pods], nodes)]
+    among = _is_among(nodes, outer)
+    elsewhere = int(outer.free[outer.feasible[~among[outer.feasible]]].sum())
+    stays = outer.recorded.pods[~among[outer.view.columns.node[outer.recorded.pods]]]
     elsewhere += sum(map(outer.gpus_of, stays.tolist()))
     need = max(0, sum(outer.wanted) - elsewhere)
     if need == 0:

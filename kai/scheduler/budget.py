@@ -106,6 +106,14 @@ class Timed:
 
     def grant(self) -> Grant:
         """Return whether there is time for another scenario."""
+        answer = self.pass_over()
+        if answer is Grant.GO:
+            scenarios = self._spent().scenarios
+            scenarios[self._generator] = scenarios.get(self._generator, 0) + 1
+        return answer
+
+    def pass_over(self) -> Grant:
+        """Return whether there is time to go on: a generator may propose thousands that need not be tried."""
         now = self.clock()
         if now >= self._group_until:
             self._close_generator()
@@ -114,8 +122,6 @@ class Timed:
         if now >= self._generator_until:
             self._close_generator()
             return self._answer(Grant.NEXT_GENERATOR)
-        scenarios = self._spent().scenarios
-        scenarios[self._generator] = scenarios.get(self._generator, 0) + 1
         return self._answer(Grant.GO)
 
     def finish(self) -> Mapping[str, Spent]:
@@ -167,6 +173,10 @@ class Repeated:
         """Nothing to start."""
 
     def grant(self) -> Grant:
+        """Return the next answer."""
+        return next(self._answers, Grant.GO)
+
+    def pass_over(self) -> Grant:
         """Return the next answer."""
         return next(self._answers, Grant.GO)
 

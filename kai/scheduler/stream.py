@@ -128,3 +128,11 @@ class Stoppable:
         """
         self.stream.check()
         return self.budget.grant()
+
+    def pass_over(self) -> Grant:
+        """Return the budget's answer.
+
+        Raises: AbandonedError.
+        """
+        self.stream.check()
+        return self.budget.pass_over()

@@ -137,6 +137,8 @@ class Request:
     now: float | None = None
     searches: Searches | None = None
     """How far victims are searched for; None: to the end."""
+    again: int = 0
+    """About how often the outcome will be decided again."""
 
     @classmethod
     def of(cls, policy: Policy | None, *, actions: str | None, cycles: int | None, now: str | None) -> "Request":
@@ -173,7 +175,7 @@ class Request:
         """
         if isinstance(case, FairShareCase):
             return Result(case=case, division=divide_case(case))
-        outcome = simulate(self._changed(case), self.registry, observer, searches=self.searches)
+        outcome = simulate(self._changed(case), self.registry, observer, searches=self.searches, again=self.again)
         return Result(case=outcome.case, outcome=outcome)
 
     def _changed(self, case: Case) -> Case:

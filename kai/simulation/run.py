@@ -63,17 +63,19 @@ def simulate(
     observer: Observer | None = None,
     more: tuple[PluginUse, ...] = (),
     searches: Searches | None = None,
+    again: int = 0,
 ) -> Outcome:
     """Return what happens in ``case``; plugins in ``more`` answer behind those of its configuration.
 
-    ``searches``: how far victims are searched for in each cycle; None: to the end.
+    ``searches``: how far victims are searched for in each cycle; None: to the end. ``again``: about how often the
+    outcome will be decided again.
 
     Holds: the same case gives the same outcome.
     Raises: ConfigError for names and options that cannot be used, InputError for objects that cannot.
     """
     profile = make_profile(case.configuration, registry)
     profile = attrs.evolve(profile, plugins=profile.plugins + more)
-    settle_for(case.objects, profile)
+    settle_for(case.objects, profile, again)
     watch = observer or Silent()
     intake = Intake(case.settings)
     objects = case.objects

@@ -23,6 +23,8 @@ class Searches:
 
 READING: Final = Searches(of_all=4_000, of_one=400)
 """For commands that read: of the workloads that are measured, 500 groups that reclaim from 4,000 pods take 1,000."""
+PASSED_FOR_ONE: Final = 4
+"""So many scenarios that are passed over cost as much as one that is tried."""
 TRYING: Final = Searches(of_all=400, of_one=100)
 """For each change that is tried for the sake of one job."""
 
@@ -39,7 +41,7 @@ class Counted:
 
     def __attrs_post_init__(self) -> None:
         """Begin with all of it."""
-        self._left = self.most.of_all
+        self._left = self.most.of_all * PASSED_FOR_ONE
 
     def begin_action(self, action: str, /) -> None:
         """Nothing to start."""
@@ -50,20 +52,27 @@ class Counted:
 
     def begin_group(self) -> Grant:
         """Return STOP once all scenarios are spent."""
-        return Grant.GO if self._left else self._ended(Grant.STOP)
+        return Grant.GO if self._left > 0 else self._ended(Grant.STOP)
 
     def begin_generator(self, generator: str, /) -> None:
         """Start the scenarios of a generator."""
-        self._left_here = self.most.of_one
+        self._left_here = self.most.of_one * PASSED_FOR_ONE
 
     def grant(self) -> Grant:
         """Return whether another scenario may be tried: of this generator, and at all."""
-        if not self._left:
+        return self._spend(PASSED_FOR_ONE)
+
+    def pass_over(self) -> Grant:
+        """Return whether the generator may propose more."""
+        return self._spend(1)
+
+    def _spend(self, cost: int) -> Grant:
+        if self._left <= 0:
             return self._ended(Grant.STOP)
-        if not self._left_here:
+        if self._left_here <= 0:
             return self._ended(Grant.NEXT_GENERATOR)
-        self._left -= 1
-        self._left_here -= 1
+        self._left -= cost
+        self._left_here -= cost
         return Grant.GO
 
     def _ended(self, grant: Grant) -> Grant:

@@ -233,6 +233,8 @@ class Search:
         )
         for scenario in proposals.propose(self._victims.outers(terms)):
             if not len(scenario.victims()) or (self._failed and scenario.fingerprint() in self._failed):
+                if not self._goes_on(self._session.budget.pass_over()):
+                    return None
                 continue
             if not self._granted():
                 return None
@@ -302,7 +304,11 @@ class Search:
 
     def _granted(self, found: Found | None = None) -> bool:
         """Say whether another scenario may be tried with this generator; the end of the search undoes ``found``."""
-        match self._session.budget.grant():
+        return self._goes_on(self._session.budget.grant(), found)
+
+    def _goes_on(self, answer: Grant, found: Found | None = None) -> bool:
+        """Say whether the search goes on with this generator; its end undoes ``found``."""
+        match answer:
             case Grant.STOP:
                 if found is not None:
                     found.statement.discard()

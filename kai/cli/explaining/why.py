@@ -1,8 +1,9 @@
 """``kai why``: why a job waits, why a queue has its share, why a node is empty, and who evicted whom."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import click
 
 from kai.cli.completing import complete_subjects
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from kai.simulation.request import Result
     from kai.simulation.run import Outcome
 
+TRIED: Final = 8
+"""About so many changes are decided for one job that waits."""
 EPILOG = """\b
 NAME is a job, the owner of a job, a pod, a queue or a node; job/, queue/ or node/ before it says which.
 A change marked with a tick was decided again and starts the job now; ~ helps, and says what comes next.
@@ -63,6 +66,8 @@ def why(source: Source, console: Console, *, is_coded: bool, **given: Any) -> in
         raise click.UsageError("--decision-log is used with --evicted")
     if asked.evicted and split_subject(asked.name)[0] in {"queue", "node"}:
         raise click.UsageError("--evicted takes the name of a job, or none")
+    if asked.verify and not asked.evicted:
+        source = attrs.evolve(source, again=TRIED)
     running: list[bool] = []
 
     def view_of(result: "Result") -> View:

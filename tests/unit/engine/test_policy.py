@@ -167,3 +167,23 @@ def test_an_answer_about_a_pod_that_is_no_verdict_is_the_plugins_mistake(answer,
     session = session_with(Odd(), pods=1)
     with pytest.raises(PluginError, match=rf'"plugin-0".*PodFilter\.admit: returned {found}, expected a Verdict'):
         session.policy.admit_pod(PodRow(0), 0)
+
+
+@attrs.frozen
+class Boundless:
+    """Score one node without bounds."""
+
+    depends: Dependence
+
+    def open(self, session):
+        del session
+        return (NodeScore(lambda _, nodes: np.where(nodes == 2, -np.inf, 1.0), depends=self.depends),)
+
+
+@pytest.mark.parametrize("depends", [Dependence.SHAPE, Dependence.GROUP])
+def test_an_infinite_score_is_the_plugins_mistake(depends):
+    session = session_with(Boundless(depends))
+    said = "returned -inf for 1 of 4 nodes, expected finite scores, or NaN to take a node out"
+    with pytest.raises(PluginError, match=said) as raised:
+        session.node_scores(0, session.all_nodes, np.zeros(4))
+    assert (raised.value.plugin, raised.value.hook) == ("plugin-0", "NodeScore.score")

@@ -94,3 +94,19 @@ def test_a_budget_for_all_groups_keeps_no_answers_about_them():
     timed.begin_action("allocate")
     clock.time = 1e9
     assert (timed.go_on(), timed.grants) == (Grant.GO, ())
+
+
+def test_scenarios_that_are_passed_over_take_time_and_count_as_none():
+    timed, clock = budget()
+    timed.begin_action("reclaim")
+    timed.begin_group()
+    timed.begin_generator("one")
+    assert timed.pass_over() is Grant.GO
+    clock.time = 2.0
+    assert timed.pass_over() is Grant.NEXT_GENERATOR
+    clock.time = 4.0
+    assert timed.pass_over() is Grant.STOP
+    assert timed.finish()["reclaim"].scenarios == {}
+    again = Repeated.of(timed.grants)
+    asked = [again.begin_group(), *(again.pass_over() for _ in range(3))]
+    assert asked == [Grant.GO, Grant.GO, Grant.NEXT_GENERATOR, Grant.STOP]

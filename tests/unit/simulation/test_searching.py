@@ -8,7 +8,7 @@ from kai.simulation.explanation import Explainer
 from kai.simulation.overview import overview
 from kai.simulation.run import simulate
 from kai.simulation.scenario import read_short
-from kai.simulation.searching import Counted, Searches, budget_of
+from kai.simulation.searching import PASSED_FOR_ONE, Counted, Searches, budget_of
 from kai.simulation.suggestions import LEAST_FOR_ONE, MOST_FOR_ONE, WORTH, allowance
 
 NOTHING = Searches(of_all=0, of_one=0)
@@ -45,6 +45,18 @@ def test_a_search_that_needs_less_is_not_cut_short():
     counted.begin_generator("one")
     assert [counted.grant(), counted.grant()] == [Grant.GO, Grant.GO]
     assert not counted.has_ended
+
+
+def test_what_is_passed_over_counts_a_part_of_a_scenario():
+    """A generator may propose thousands that failed before: a search ends there, too."""
+    counted = Counted(Searches(of_all=3, of_one=2))
+    counted.begin_group()
+    counted.begin_generator("one")
+    answers = [counted.pass_over() for _ in range(2 * PASSED_FOR_ONE + 1)]
+    assert answers == [Grant.GO] * (2 * PASSED_FOR_ONE) + [Grant.NEXT_GENERATOR]
+    counted.begin_generator("two")
+    assert [counted.grant(), counted.pass_over()] == [Grant.GO, Grant.STOP]
+    assert counted.begin_group() is Grant.STOP
 
 
 def test_without_a_limit_everything_is_tried():

@@ -8,7 +8,7 @@ from kai.actions.search.group_states import GroupStates
 from kai.actions.search.outer import CompiledVictims, PlainVictims
 from kai.actions.search.solver import Outcome, Search
 from kai.engine.budget import Grant, Unlimited
-from kai.framework import Code, Verdict, Victims
+from kai.framework import Code, Verdict, VictimProposals, Victims
 from kai.framework.decisions import Cause, Evict, Nominate
 from tests.unit.actions.search.stage import opened, row, told
 
@@ -158,6 +158,46 @@ def test_a_group_for_which_there_is_no_time_is_not_searched_for(shortcuts):
     session = opened(wants(1), NODES, budget=Ending(9, Grant.STOP))
     assert search(session, "wants", FULL, shortcuts=shortcuts) is Outcome.STOPPED
     assert told(session) == []
+
+
+@attrs.define
+class Passing(Unlimited):
+    """A budget that ends a search after so many scenarios that are passed over."""
+
+    left: int
+    seen: int = 0
+
+    def pass_over(self):
+        self.seen += 1
+        return Grant.GO if self.seen <= self.left else Grant.STOP
+
+
+@attrs.frozen
+class Repeating:
+    """A plugin that proposes the same victims again and again."""
+
+    times: int = 50
+
+    def open(self, session):
+        del session
+
+        def propose(outers):
+            for outer in outers:
+                yield from [outer.scenario(outer.batches)] * self.times
+
+        return [VictimProposals(propose)]
+
+
+def test_a_search_asks_for_time_for_what_it_passes_over_too(shortcuts):
+    """A generator may propose thousands that failed before."""
+    budget = Passing(3)
+    spare = Judging("youngest")
+    groups = {**wants(1), "youngest": {**FULL["youngest"]}}
+    session = opened(groups, NODES, plugins=(Repeating(), spare), budget=budget)
+    before = session.ledger.fingerprint()
+    assert search(session, "wants", ("youngest",), shortcuts=shortcuts) is Outcome.STOPPED
+    assert budget.seen == 4
+    assert session.ledger.fingerprint() == before
 
 
 @attrs.define
