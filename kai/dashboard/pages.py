@@ -39,6 +39,8 @@ _FILES: Final = {
     "/static/kai.svg": "image/svg+xml",
 }
 _EVENTS: Final = "/events"
+_DEEPEST: Final = {"queues": 1, "jobs": 2}
+"""Pages of one queue and of one job: so many parts are behind the name of the page."""
 _HTML: Final = "text/html; charset=utf-8"
 _NOTHING_YET: Final = "No cycle has ended yet in this process, or another replica leads."
 
@@ -65,7 +67,8 @@ class HtmlPages:
 
     def knows(self, path: str) -> bool:
         """Return whether there is something at a path."""
-        return path in _FILES or path == _EVENTS or _parts(path)[0] in MAKERS
+        name, *rest = _parts(path)
+        return path in _FILES or path == _EVENTS or (name in MAKERS and len(rest) <= _DEEPEST.get(name, 0))
 
     async def answer(self, request: Request, reader: Reader, scope: Scope, look: Look | None) -> Response:
         """Return a page, a file or a stream."""

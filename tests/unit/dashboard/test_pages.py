@@ -263,3 +263,10 @@ def test_what_waits_says_how_much_of_it_would_fit():
     text = asked(dashboard(), "/waiting").body.decode()
     assert "by GPUs alone, 0 pods of 4 GPUs would fit now, 2 on empty nodes" in text
     assert "would fit" not in asked(dashboard(Rights(tenant={f"podgroups/{OURS}"})), "/waiting", "tenant").body.decode()
+
+
+@pytest.mark.parametrize("path", ["/nodes/ghost", "/waiting/x", "/cycles/1", "/queues/team-amber/x", "/jobs/a/b/c"])
+def test_an_address_below_a_page_is_none(path):
+    response = asked(dashboard(), path)
+    assert response.status == 404
+    assert "there is no such page" in response.body.decode()
