@@ -8,6 +8,7 @@ same arrays and decide the same, bit for bit. With ``NUMBA_DISABLE_JIT=1`` kerne
 
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from kai.kernels.struct import STRUCTS
@@ -118,11 +119,20 @@ def prepare() -> bool:
     """Make the compiler know all kernels that were defined so far; return whether there is a compiler at all.
 
     Kernels that run plainly go on doing so. A process that said nothing runs them compiled from now on.
+
+    Holds: threads that call it at once all return when the compiler knows the kernels.
     """
     from kai.kernels import compiling
+    from kai.kernels.cache import COMPILING
 
     if compiling.IS_OFF:
         return False
+    with COMPILING:
+        _make_known(compiling)
+    return True
+
+
+def _make_known(compiling: ModuleType) -> None:
     if _Running.is_plain is None:
         _Running.is_plain = False
     for struct in STRUCTS:
@@ -135,7 +145,6 @@ def prepare() -> bool:
         known: Any = each
         known.dispatcher, known._numba_type_ = compiled, compiling.type_of(compiled)
         _pending.pop(0)
-    return True
 
 
 __all__ = [

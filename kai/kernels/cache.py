@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 
 import numba
 import numpy as np
-from numba.core import caching, codegen, compiler, config
+from numba.core import caching, codegen, compiler, compiler_lock, config
 
 NAME: Final = __name__.rpartition(".")[0]
 PACKAGE = Path(__file__).parent
@@ -30,6 +30,8 @@ _CONFIG: Any = config
 _RESULT: Any = compiler.CompileResult
 _LLVM: Any = codegen.ll  # type: ignore[attr-defined]  # numba's own door to llvmlite
 _BASE: Any = caching._CacheLocator
+COMPILING: Any = compiler_lock.global_compiler_lock
+"""The compiler's own lock: a thread that holds it may take it again, and no other thread compiles meanwhile."""
 
 
 @cache
@@ -234,4 +236,14 @@ def _linkable(library: Any, symbol: str, read: Callable[[], Any]) -> Any:
     return library._shared_module
 
 
-__all__ = ["KernelCache", "directory", "fingerprint", "fingerprint_of", "install", "is_kept", "package_of", "spare"]
+__all__ = [
+    "COMPILING",
+    "KernelCache",
+    "directory",
+    "fingerprint",
+    "fingerprint_of",
+    "install",
+    "is_kept",
+    "package_of",
+    "spare",
+]

@@ -1,12 +1,13 @@
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import numba
 import numpy as np
 import pytest
 
-from kai.kernels import _jit
+from kai.kernels import _jit, compiling
 from kai.kernels.struct import Float64s, Struct
 
 ROOT = Path(__file__).parents[3]
@@ -145,3 +146,37 @@ def test_a_locked_struct_is_read_by_compiled_kernels_from_the_memory_of_the_firs
     other = locked.replace(values=np.array([7.0]))
     double(other)
     assert (amounts.values.tolist(), other.values.tolist()) == ([2.0, 4.0], [14.0])
+
+
+@compiled
+def test_threads_that_want_kernels_at_once_make_each_known_once(monkeypatch):
+    def half(amount: float) -> float:
+        return amount / 2
+
+    def double(amount: float) -> float:
+        return amount * 2
+
+    failures, known = [], []
+
+    def want():
+        try:
+            _jit.prepare()
+        except IndexError as error:
+            failures.append(error)
+
+    other = Thread(target=want)
+
+    def compile_slowly(function, **_options):
+        known.append(function)
+        if len(known) == 1:
+            other.start()
+            other.join(timeout=0.2)  # long enough for it to overtake, were it not made to wait
+        return function
+
+    monkeypatch.setattr(_jit, "STRUCTS", [])
+    monkeypatch.setattr(_jit, "_pending", [half, double])
+    monkeypatch.setattr(compiling, "compiled", compile_slowly)
+    monkeypatch.setattr(compiling, "type_of", lambda _function: None)
+    want()
+    other.join()
+    assert (failures, known) == ([], [half, double])
