@@ -118,6 +118,12 @@ def camel(name: str) -> str:
     return first + "".join(word.upper() if word in _CAPITALS else word.capitalize() for word in rest)
 
 
+def document_name(name: str) -> str:
+    """Return what a field is called in documents that kai writes: ``lost_gpu_seconds`` becomes ``lostGpuSeconds``."""
+    first, *rest = name.rstrip("_").split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
 def name_on_the_wire(field: attrs.Attribute[object]) -> str:
     """Return the JSON name of a field of an api class."""
     pinned = field.metadata.get("wire")

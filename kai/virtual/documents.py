@@ -9,7 +9,7 @@ import attrs
 import cattrs
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
-from kai.api.wire import camel
+from kai.api.wire import document_name
 from kai.errors import InputError
 from kai.virtual import result
 from kai.virtual.result import SimulationResult
@@ -31,7 +31,7 @@ def _made() -> cattrs.Converter:
     converter = cattrs.Converter(unstruct_collection_overrides={tuple: list})
     for cls in _CLASSES:
         attrs.resolve_types(cls)
-        names: dict[str, Any] = {field.name: override(rename=camel(field.name)) for field in attrs.fields(cls)}
+        names: dict[str, Any] = {field.name: override(rename=document_name(field.name)) for field in attrs.fields(cls)}
         converter.register_unstructure_hook(cls, make_dict_unstructure_fn(cls, converter, **names))
         converter.register_structure_hook(cls, make_dict_structure_fn(cls, converter, **names))
     return converter

@@ -12,7 +12,7 @@ from typing import Any, Final, get_type_hints
 
 import attrs
 
-from kai.api.wire import camel
+from kai.api.wire import document_name
 from kai.errors import ConfigError
 from kai.virtual.result import EvictionResult, JobResult, SimulationResult, StayResult
 
@@ -66,7 +66,7 @@ Rows = tuple[dict[str, str], list[dict[str, Any]]]
 
 def _rows(results: Sequence[SimulationResult], cls: type) -> Rows:
     """Return the values of one class in all results; a job is called by its name."""
-    columns = {camel(name): _TYPES[hint] for name, hint in get_type_hints(cls).items()}
+    columns = {document_name(name): _TYPES[hint] for name, hint in get_type_hints(cls).items()}
     if cls is StayResult:
         columns["job"] = "string"
     rows = [{**_run(result), **values} for result in results for values in _values(result, cls)]
@@ -76,7 +76,7 @@ def _rows(results: Sequence[SimulationResult], cls: type) -> Rows:
 def _values(result: SimulationResult, cls: type) -> Iterator[dict[str, Any]]:
     items: dict[type, Sequence[Any]] = {JobResult: result.jobs, StayResult: result.stays}
     for each in items.get(cls, result.evictions):
-        values = {camel(field.name): getattr(each, field.name) for field in attrs.fields(cls)}
+        values = {document_name(field.name): getattr(each, field.name) for field in attrs.fields(cls)}
         if cls is StayResult:
             job = result.jobs[each.job]
             values["job"] = f"{job.namespace}/{job.name}"

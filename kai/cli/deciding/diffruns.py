@@ -54,7 +54,7 @@ def result_in(path: str) -> dict[str, Any] | None:
 
 def runs_text(compared: "Compared", console: Console) -> str:
     """Return a comparison of two runs for people."""
-    from kai.cli.tables import Column, table
+    from kai.cli.tables import Column, table, wrapped
     from kai.virtual.figures import figure
     from kai.virtual.remarks import span_text
 
@@ -86,7 +86,8 @@ def runs_text(compared: "Compared", console: Console) -> str:
     if first is not None:
         one, other = (_said(each) for each in (first.decision_a, first.decision_b))
         times = [each["timeSeconds"] for each in (first.decision_a, first.decision_b) if each is not None]
-        parts.append(f"first divergence: T+{span_text(min(times))}: {found.a} {one}, {found.b} {other}")
+        text = f"first divergence: T+{span_text(min(times))}: {found.a} {one}, {found.b} {other}"
+        parts.append(wrapped(text, console.width, indent="  "))
     return "\n\n".join(parts)
 
 

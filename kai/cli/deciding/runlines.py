@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kai.cli.console import Console
-from kai.cli.tables import Column, columns, padded, table, wrapped
+from kai.cli.tables import GAP, Column, columns, padded, table, wrapped
 from kai.virtual.comparing import top_queues
 from kai.virtual.figures import HEADLINES, figure
 from kai.virtual.remarks import remarks, span_text
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _WIDE = 64
 _LEAST_WIDE = 24
+_LAST_MARK = 4
+"""Places of the last mark of the axis, which stands behind the chart."""
+_BETWEEN = "   "
 _HOUR = 3600.0
 _STEPS = (1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 720, 1440, 2880)
 """Hours between two marks of the axis."""
@@ -28,7 +31,7 @@ def run_text(result: "SimulationResult", console: Console) -> str:
     parts = [console.styled(wrapped(_title(result), console.width, between=" · "), bold=True)]
     if result.counts["gpus"] and result.horizon_seconds:
         parts.append(_chart(result, rows, console))
-    parts += [_table(result, rows, console), _figures(result)]
+    parts += [_table(result, rows, console), wrapped(_figures(result), console.width, between=_BETWEEN)]
     said = remarks(result)
     if said:
         lines = (wrapped(f"  {text}", console.width, indent="  ") for text in said)
@@ -58,14 +61,20 @@ def _chart(result: "SimulationResult", rows: "Sequence[QueueResult]", console: C
     total = f"GPUs allocated, 0-{counts_text(result.counts['gpus'])}"
     names = [*(queue.name for queue in rows), "both" if len(rows) == 2 else "all"]
     head = max(len(total), *map(len, names)) + 2
-    width = max(_LEAST_WIDE, min(_WIDE, (console.width or head + _WIDE) - head))
+    room = console.width - head - _LAST_MARK if console.width else _WIDE
+    width = max(_LEAST_WIDE, min(_WIDE, room))
     lines = [padded(total, head) + _axis(result.horizon_seconds, width)]
     used = {queue.name: _used(result, queue.name) for queue in rows}
     everything = [sum(values) for values in zip(*used.values(), strict=True)] if used else []
     for name, values in [*used.items(), *([(names[-1], everything)] if len(rows) > 1 else [])]:
         lines.append((padded(name, head) + _drawn(values, result, width)).rstrip())
-    lines.append(padded("", head) + "allocation is not activity: an allocated GPU may be idle")
-    return "\n".join(lines)
+    return "\n".join([*lines, _reminder(head, console.width)])
+
+
+def _reminder(head: int, width: int) -> str:
+    """Return what is to be kept in mind, below the chart where there is room, else from the left."""
+    text = "allocation is not activity: an allocated GPU may be idle"
+    return padded("", head) + text if not width or head + len(text) <= width else wrapped(text, width)
 
 
 def counts_text(number: float) -> str:
@@ -148,7 +157,7 @@ def _row(queue: "QueueResult") -> list[str]:
 
 
 def _figures(result: "SimulationResult") -> str:
-    return "   ".join(_figure_texts(result))
+    return _BETWEEN.join(_figure_texts(result))
 
 
 def _figure_texts(result: "SimulationResult") -> Iterator[str]:
@@ -167,15 +176,29 @@ def _figure_texts(result: "SimulationResult") -> Iterator[str]:
 
 
 def runs_table(results: "Sequence[SimulationResult]", console: Console) -> str:
-    """Return several runs beside each other, one column each."""
-    heads = ["", *(result.policy for result in results)]
-    lines = []
-    for head, name, unit in HEADLINES:
-        values = [result.value(name) for result in results]
-        lines.append([head, *(figure(value, unit) for value in values)])
+    """Return several runs beside each other, one column each; below each other those that have no room there."""
+    heads = ["", *(head for head, _, _ in HEADLINES)]
+    runs = [[result.policy, *(figure(result.value(name), unit) for _, name, unit in HEADLINES)] for result in results]
     title = wrapped(_title(results[0]).rpartition(" · ")[0], console.width, between=" · ")
-    body = columns([heads, *lines], right=range(1, len(heads)), width=console.width)
-    return f"{console.styled(title, bold=True)}\n\n{body}"
+    blocks = [
+        columns(list(zip(heads, *block, strict=True)), right=range(1, len(block) + 1), width=console.width)
+        for block in _blocks(runs, console.width - max(map(len, heads)))
+    ]
+    return "\n\n".join([console.styled(title, bold=True), *blocks])
+
+
+def _blocks(runs: "Sequence[Sequence[str]]", room: int) -> "Iterator[Sequence[Sequence[str]]]":
+    """Yield as many runs at a time as have room beside each other; all of them where nothing limits it."""
+    block: list[Sequence[str]] = []
+    taken = 0
+    for run in runs:
+        needed = len(GAP) + max(map(len, run))
+        if block and 0 < room < taken + needed:
+            yield block
+            block, taken = [], 0
+        block.append(run)
+        taken += needed
+    yield block
 
 
 __all__ = ["counts_text", "run_text", "runs_table"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from kai.api.wire import camel
+from kai.api.wire import document_name
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
@@ -28,8 +28,8 @@ def _object(cls: type[Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "description": " ".join(inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].split()).replace("``", ""),
-        "properties": {camel(field.name): _schema(hints[field.name]) for field in fields},
-        "required": [camel(field.name) for field in fields if field.default is attrs.NOTHING],
+        "properties": {document_name(field.name): _schema(hints[field.name]) for field in fields},
+        "required": [document_name(field.name) for field in fields if field.default is attrs.NOTHING],
     }
 
 

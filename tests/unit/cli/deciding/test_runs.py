@@ -3,9 +3,19 @@
 import json
 from pathlib import Path
 
+import attrs
 import pytest
 
 from kai.cli.command import run
+from kai.cli.console import Console
+from kai.cli.deciding.diffruns import runs_text
+from kai.cli.deciding.runlines import run_text, runs_table
+from kai.configuration.reading import default_configuration
+from kai.virtual.comparing import compare_runs
+from kai.virtual.loading import load
+from kai.virtual.measuring import PolicyInput, result_of
+from kai.virtual.result import SimulationResult
+from kai.virtual.simulation import run as simulated
 
 CASE = str(Path(__file__).parents[2] / "virtual" / "cases" / "reclaim.yaml")
 PAGE = """\
@@ -36,11 +46,38 @@ def test_a_run_is_shown_as_a_page(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out == PAGE
 
 
+@pytest.fixture(scope="module")
+def sides() -> list[SimulationResult]:
+    """Return a run with reclaiming and one without."""
+    default = default_configuration()
+    without = attrs.evolve(default, actions=tuple(name for name in default.actions if name != "reclaim"))
+    policies = {"default": default, "no-reclaim": without}
+    scene = load(CASE, None).scene
+    return [
+        result_of(simulated(scene, each, until=28_800.0), PolicyInput(name=name)) for name, each in policies.items()
+    ]
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_no_line_is_wider_than_the_terminal(columns: int, sides: list[SimulationResult]):
+    console = Console(columns=columns)
+    six = [attrs.evolve(sides[0], policy=f"plugins.binpack.gpu={number}") for number in range(6)]
+    page, table = run_text(sides[0], console), runs_table(six, console)
+    compared = runs_text(compare_runs(*sides), console)
+    for text in (page, table, compared):
+        assert [line for line in text.splitlines() if len(line) > columns] == []
+    assert "completion, mean 1h43m" in page
+    assert all(each.policy in table for each in six)
+    assert "first divergence: T+1h" in compared
+
+
 def test_a_run_is_a_document_with_its_inputs(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     assert run(["simulate", CASE, "--until", "8h", "-o", "json", "--out", str(tmp_path / "out")]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["kind"], document["horizonSeconds"]) == ("SimulationResult", 28800.0)
     assert len(document["inputs"]["workloadSha256"]) == 64
+    guest, _ = document["jobs"]
+    assert (guest["lostGpuSeconds"], guest["crashedGpuSeconds"]) == (pytest.approx(9600.0, abs=300), 0.0)
     saved = json.loads((tmp_path / "out" / "result.json").read_text(encoding="utf-8"))
     assert saved["decisionHash"] == document["decisionHash"]
     assert json.loads((tmp_path / "out" / "timeline.json").read_text(encoding="utf-8"))["traceEvents"]
