@@ -48,7 +48,7 @@
 {{- if eq .file "lasting" -}}
 {{- $_ := set $object.metadata "annotations" (dict "helm.sh/resource-policy" "keep") -}}
 {{- end -}}
-{{- if eq .file "monitoring" -}}
+{{- if and (eq .file "monitoring") (ne $object.kind "ConfigMap") -}}
 {{- range $name, $value := .root.Values.monitoring.labels }}{{ $_ := set $labels $name $value }}{{ end -}}
 {{- end -}}
 {{- if eq $object.kind "Deployment" }}{{ include "kai.deployment" . }}{{ end -}}
