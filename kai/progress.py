@@ -7,16 +7,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-Listener = Callable[[str, int, int], None]
-"""Takes what is being done, how much of it is done, and how much there is."""
+Listener = Callable[[str, int, int, str | None], None]
+"""Takes what is being done, how much of it is done, how much there is, and what else is to be said of it.
+
+None instead of a text: the work is told by its count alone, and worth a line where output is kept.
+"""
 
 _LISTENERS: Final[list[Listener]] = []
 
 
-def report(what: str, done: int, total: int) -> None:
+def report(what: str, done: int, total: int, detail: str | None = None) -> None:
     """Tell listeners how far the work is."""
     for each in _LISTENERS:
-        each(what, done, total)
+        each(what, done, total, detail)
 
 
 @contextmanager

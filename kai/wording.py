@@ -1,6 +1,11 @@
 """Numbers with their nouns and lists that are cut short, as every message says them."""
 
 from collections.abc import Sequence
+from typing import Final
+
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_DAY: Final = 86_400
 
 
 def counted(number: float, noun: str, plural: str = "") -> str:
@@ -15,4 +20,16 @@ def first_of(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
     return between.join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
-__all__ = ["counted", "first_of"]
+def span_text(seconds: float) -> str:
+    """Return a duration in its two largest units: ``30s``, ``38m``, ``4h10m``, ``2d3h``."""
+    whole = round(seconds)
+    if whole < _MINUTE:
+        return f"{whole}s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE}m" + (f"{whole % _MINUTE}s" if whole < 10 * _MINUTE and whole % _MINUTE else "")
+    large, small, names = (_HOUR, _MINUTE, "hm") if whole < _DAY else (_DAY, _HOUR, "dh")
+    rest = whole % large // small
+    return f"{whole // large}{names[0]}" + (f"{rest}{names[1]}" if rest else "")
+
+
+__all__ = ["counted", "first_of", "span_text"]

@@ -93,7 +93,7 @@ def console_options(formats: tuple[str, ...] = FORMATS) -> Callable[[F], F]:
             *, output: str, color: str, ascii_only: bool, quiet: bool, verbose: int, **options: object
         ) -> object:
             console = make_console(output=output, color=color, ascii_only=ascii_only, quiet=quiet, verbose=verbose)
-            with heard_by(ProgressLine(quiet=quiet).show):
+            with heard_by(ProgressLine(quiet=quiet, plain=console.plain).show):
                 return function(console=console, **options)
 
         command.__doc__ = function.__doc__

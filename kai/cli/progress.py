@@ -1,9 +1,22 @@
-"""How far long work has come, on standard error: one line, and a count that runs on a terminal."""
+"""How far long work has come, on standard error: a count, or a bar with an estimate that is gone when the work is done.
 
+A bar is for terminals only. Work that is told by its count alone gets one line where standard error is a file.
+"""
+
+import shutil
 import sys
-from typing import TextIO
+import time
+from collections.abc import Callable
+from typing import Final, TextIO
 
 import attrs
+
+from kai.wording import span_text
+
+_BAR: Final = 20
+_FALLBACK: Final = (80, 24)
+_EARLIEST: Final = 1.0
+"""Seconds of work; an estimate from less is a guess."""
 
 
 @attrs.define
@@ -11,20 +24,57 @@ class ProgressLine:
     """Shows the work that `kai.progress` reports, unless the user asked for silence."""
 
     quiet: bool = False
+    plain: bool = False
+    """Only ASCII."""
     stream: TextIO | None = attrs.field(factory=lambda: sys.stderr)
     """None where standard error is closed."""
+    clock: Callable[[], float] = time.monotonic
     _shown: str = ""
     """What is being done."""
+    _since: float = 0.0
+    """When it began."""
+    _length: int = 0
+    """Places of the bar that stands on the terminal."""
 
-    def show(self, what: str, done: int, total: int) -> None:
-        """Write a line when work begins; on a terminal, write it again as often as more of it is done."""
+    def show(self, what: str, done: int, total: int, detail: str | None = None) -> None:
+        """Say how far the work is: on a terminal again and again, in a file once, and there only without a detail."""
         if self.quiet or self.stream is None:
             return
         begins, self._shown = what != self._shown, what
-        if self.stream.isatty():
+        if begins:
+            self._since = self.clock()
+        if not self.stream.isatty():
+            if begins and detail is None:
+                self.stream.write(f"{what} ...\n")
+        elif detail is None:
+            self._erase(self.stream)
             self.stream.write(f"\r{what}: {done} of {total}" + ("\n" if done == total else ""))
-        elif begins:
-            self.stream.write(f"{what} ...\n")
+        else:
+            self._draw(self.stream, what, done, total, detail)
         if done == total:
             self._shown = ""
         self.stream.flush()
+
+    def _draw(self, stream: TextIO, what: str, done: int, total: int, detail: str) -> None:
+        """Write the bar over the one before; nothing is left of it when the work is done."""
+        if done == total:
+            self._erase(stream)
+            return
+        filled = _BAR * done // total
+        bar = ("#" * filled + "." * (_BAR - filled)) if self.plain else ("█" * filled + "░" * (_BAR - filled))
+        said = ", ".join(part for part in (detail, self._left(done, total)) if part)
+        text = f"{what}  {bar} {100 * done // total:>3}%  {said}"[: shutil.get_terminal_size(_FALLBACK).columns - 1]
+        stream.write(f"\r{text.ljust(self._length)}")
+        self._length = len(text)
+
+    def _erase(self, stream: TextIO) -> None:
+        if self._length:
+            stream.write(f"\r{' ' * self._length}\r")
+            self._length = 0
+
+    def _left(self, done: int, total: int) -> str:
+        """Return about how long the work still takes; "" while too little of it is done."""
+        spent = self.clock() - self._since
+        if not done or spent < _EARLIEST:
+            return ""
+        return f"about {span_text(spent * (total - done) / done)} left"

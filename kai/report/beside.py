@@ -11,8 +11,8 @@ from kai.report.waits import run_paints, runs_waits
 from kai.virtual.comparing import compare_runs
 from kai.virtual.figures import HEADLINES, figure
 from kai.virtual.measuring import waited
-from kai.virtual.remarks import span_text
 from kai.virtual.result import JobResult, SimulationResult
+from kai.wording import span_text
 
 MOST_JOBS: Final = 20
 _SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")

@@ -9,9 +9,8 @@ from typing import Final
 from kai.report.drawing import Figure, Frame, Key, label, layout
 from kai.report.sections import Plot, Section, Table
 from kai.virtual.figures import figure
-from kai.virtual.remarks import span_text
 from kai.virtual.result import EvictionResult, SimulationResult
-from kai.wording import counted, first_of
+from kai.wording import counted, first_of, span_text
 
 MOST_ROWS: Final = 50
 MOST_MARKS: Final = 3000

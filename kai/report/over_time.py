@@ -21,9 +21,8 @@ from kai.report.drawing import (
 )
 from kai.report.sections import Plot, Section, Table
 from kai.virtual.figures import figure
-from kai.virtual.remarks import span_text
 from kai.virtual.result import SimulationResult
-from kai.wording import counted
+from kai.wording import counted, span_text
 
 ROWS: Final = 24
 """Lines of a table over time: each is the mean of an equal part."""

@@ -32,9 +32,9 @@ from kai.report.sections import Section, Table
 from kai.report.shares import got_shares
 from kai.report.waits import how_long
 from kai.virtual.figures import figure, headline
-from kai.virtual.remarks import remarks, span_text
+from kai.virtual.remarks import remarks
 from kai.virtual.result import SimulationResult
-from kai.wording import counted
+from kai.wording import counted, span_text
 
 MOST_RUNS: Final = 6
 """Runs of which all charts are drawn; of more, the comparison alone."""

@@ -10,9 +10,8 @@ import attrs
 
 from kai.report.drawing import PATTERN, Figure, Frame, Key, label, layout, short
 from kai.report.sections import Plot, Section, Table
-from kai.virtual.remarks import span_text
 from kai.virtual.result import SimulationResult
-from kai.wording import counted
+from kai.wording import counted, span_text
 
 MOST_NODES: Final = 40
 MOST_BARS: Final = 3000

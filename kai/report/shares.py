@@ -8,9 +8,8 @@ from typing import Final
 from kai.report.drawing import GREY, Figure, Frame, Key, Paint, column, layout, leaf_queues, steps
 from kai.report.sections import Plot, Section, Table
 from kai.virtual.figures import figure
-from kai.virtual.remarks import span_text
 from kai.virtual.result import QueueResult, SimulationResult
-from kai.wording import counted
+from kai.wording import counted, span_text
 
 MOST_PANELS: Final = 12
 _OWED: Final = Paint(hue="#B0416B", pattern=1)

@@ -10,8 +10,8 @@ import attrs
 
 from kai.simulation.comparison import LESS, MORE, NEITHER, Comparison, Divergence, JobChange, JobState, Metric
 from kai.virtual.measuring import waited
-from kai.virtual.remarks import span_text
 from kai.virtual.result import DecisionLine, JobResult, QueueResult, SimulationResult
+from kai.wording import span_text
 
 _DIGITS: Final = 6
 _METRICS: Final[Mapping[str, tuple[str, str, str]]] = {

@@ -92,10 +92,10 @@ def carry_out_all(experiments: Sequence[Experiment], most: int | None = None) ->
         return tuple(map(carry_out, experiments))
     what, done = f"simulating {len(experiments)} runs, {workers} at a time", list[Done]()
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        report(what, 0, len(experiments))
+        report(what, 0, len(experiments), "")
         for each in pool.map(carry_out, experiments):
             done.append(each)
-            report(what, len(done), len(experiments))
+            report(what, len(done), len(experiments), "")
     return tuple(done)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kai.virtual.remarks import span_text
 from kai.virtual.result import SimulationResult
+from kai.wording import span_text
 
 HEADLINES: Final = (
     ("utilisation", "utilisation", "%"),

@@ -107,6 +107,8 @@ class Records:
     jobs: list[JobRecord] = attrs.field(factory=list)
     stays: list[Stay] = attrs.field(factory=list)
     evictions: list[Eviction] = attrs.field(factory=list)
+    ended: int = 0
+    """Jobs that are over."""
     unkept: int = 0
     """Stays and evictions that are not kept."""
     evicted_pods: int = 0
@@ -153,6 +155,7 @@ class Records:
         """Note the end of a job."""
         record = self.jobs[job]
         record.end, record.ending = now, ending
+        self.ended += 1
 
     def lose(self, job: int, gpu_seconds: float, loss: Loss) -> None:
         """Note work that is lost."""

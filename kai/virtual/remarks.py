@@ -9,29 +9,16 @@ from typing import Final
 from kai.virtual.measuring import waited
 from kai.virtual.result import JobResult, SimulationResult
 from kai.virtual.workloads import GRACE_SECONDS
-from kai.wording import counted, first_of
+from kai.wording import counted, first_of, span_text
 
 _FEW: Final = 2
 _LONG: Final = 60.0
 """Seconds; shorter waits are not worth a sentence."""
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 def remarks(result: SimulationResult) -> tuple[str, ...]:
     """Return the sentences, the most telling first."""
     return (*_bought(result), *_waited(result), *_never(result), *_paid(result), *_failed(result), *_dropped(result))
-
-
-def span_text(seconds: float) -> str:
-    """Return a duration in its two largest units: ``30s``, ``38m``, ``4h10m``, ``2d3h``."""
-    whole = round(seconds)
-    if whole < _MINUTE:
-        return f"{whole}s"
-    if whole < _HOUR:
-        return f"{whole // _MINUTE}m" + (f"{whole % _MINUTE}s" if whole < 10 * _MINUTE and whole % _MINUTE else "")
-    large, small, names = (_HOUR, _MINUTE, "hm") if whole < _DAY else (_DAY, _HOUR, "dh")
-    rest = whole % large // small
-    return f"{whole // large}{names[0]}" + (f"{rest}{names[1]}" if rest else "")
 
 
 def _bought(result: SimulationResult) -> Iterator[str]:
@@ -91,4 +78,4 @@ def _dropped(result: SimulationResult) -> Iterator[str]:
         yield f"{counted(count, 'row')} left out: {reason}."
 
 
-__all__ = ["remarks", "span_text"]
+__all__ = ["remarks"]

@@ -131,14 +131,14 @@ def _check_workers(client: Any, address: str, wanted: str) -> None:  # noqa: ANN
 
 def _gathered(ended: Iterable[Any], futures: Sequence[Any], what: str) -> tuple[Done, ...]:
     """Return the results in the order of their futures, telling how many are there."""
-    report(what, 0, len(futures))
+    report(what, 0, len(futures), "")
     for count, future in enumerate(ended, start=1):
         if future.status == "error":
             error = future.exception()
             for each in futures:
                 each.cancel()
             raise error
-        report(what, count, len(futures))
+        report(what, count, len(futures), "")
     return tuple(future.result() for future in futures)
 
 

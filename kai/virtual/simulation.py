@@ -134,7 +134,7 @@ class Simulation:
         progress = Progress(self._scene, self._until)
         while (at := self.next) < inf:
             self.step()
-            progress.show(at, len(self.records.jobs))
+            progress.show(at, self.records)
         progress.finish()
         return self.finish()
 

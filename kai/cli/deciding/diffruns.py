@@ -56,7 +56,7 @@ def runs_text(compared: "Compared", console: Console) -> str:
     """Return a comparison of two runs for people."""
     from kai.cli.tables import Column, table, wrapped
     from kai.virtual.figures import figure
-    from kai.virtual.remarks import span_text
+    from kai.wording import span_text
 
     found = compared.comparison
     if found.is_equal:

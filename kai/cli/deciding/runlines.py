@@ -7,8 +7,8 @@ from kai.cli.console import Console
 from kai.cli.tables import GAP, Column, columns, padded, table, wrapped
 from kai.virtual.comparing import top_queues
 from kai.virtual.figures import HEADLINES, figure
-from kai.virtual.remarks import remarks, span_text
-from kai.wording import counted
+from kai.virtual.remarks import remarks
+from kai.wording import counted, span_text
 
 if TYPE_CHECKING:
     from kai.virtual.result import QueueResult, SimulationResult

@@ -13,8 +13,7 @@ import attrs
 
 from kai.framework.decisions import Bind, Decision, Evict, Nominate
 from kai.model.axis import GPU, GPU_UNIT
-from kai.virtual.remarks import span_text
-from kai.wording import counted, first_of
+from kai.wording import counted, first_of, span_text
 
 if TYPE_CHECKING:
     from kai.simulation.overview import Job, Overview

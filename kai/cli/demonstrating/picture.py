@@ -17,7 +17,7 @@ from kai.api.sharing import gpu_groups
 from kai.framework.decisions import Nominate
 from kai.model.axis import GPU, GPU_UNIT
 from kai.virtual.lives import Job, Life, State
-from kai.virtual.remarks import span_text
+from kai.wording import span_text
 
 if TYPE_CHECKING:
     from kai.simulation.overview import Overview

@@ -1,5 +1,7 @@
 import io
 
+import pytest
+
 from kai.cli.progress import ProgressLine
 
 
@@ -27,3 +29,35 @@ def test_a_terminal_gets_a_count_that_is_written_over():
 
 def test_nothing_is_shown_to_a_user_who_asked_for_silence():
     assert shown(Terminal(), quiet=True) == ""
+
+
+def bar_of(stream: io.StringIO, *, plain: bool = False, quiet: bool = False) -> list[str]:
+    """Return what is written while a run of two hours takes ten seconds."""
+    times = iter([0.0, 0.0, 2.0, 5.0])
+    line = ProgressLine(quiet=quiet, plain=plain, stream=stream, clock=lambda: next(times))
+    for done, detail in ((0, "T+0s of 2h, 0 jobs ended"), (200, "T+24m of 2h, 1 job ended"), (500, "T+1h of 2h")):
+        line.show("simulating lab", done, 1000, detail)
+    line.show("simulating lab", 1000, 1000, "")
+    return stream.getvalue().split("\r")
+
+
+def test_a_run_is_a_bar_with_an_estimate_which_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    _, first, second, third, erased, end = bar_of(Terminal())
+    assert first == "simulating lab  ░░░░░░░░░░░░░░░░░░░░   0%  T+0s of 2h, 0 jobs ended"
+    assert second == "simulating lab  ████░░░░░░░░░░░░░░░░  20%  T+24m of 2h, 1 job ended, about 8s left"
+    assert third.rstrip() == "simulating lab  ██████████░░░░░░░░░░  50%  T+1h of 2h, about 5s left"
+    assert len(third) == len(second)  # nothing of a longer bar is left beside it
+    assert (erased.strip(), end) == ("", "")
+
+
+def test_a_bar_is_no_wider_than_the_terminal_and_plain_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    bars = bar_of(Terminal(), plain=True)
+    assert max(map(len, bars)) < 60
+    assert bars[2].startswith("simulating lab  ####................  20%  T+24m of 2h")
+
+
+def test_a_bar_is_for_terminals_and_for_users_who_did_not_ask_for_silence():
+    assert bar_of(io.StringIO()) == [""]
+    assert bar_of(Terminal(), quiet=True) == [""]

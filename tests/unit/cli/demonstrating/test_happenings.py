@@ -2,7 +2,7 @@ import pytest
 
 from kai.cli.demonstrating.demonstration import watch_of
 from kai.virtual.loading import load
-from kai.virtual.remarks import span_text
+from kai.wording import span_text
 
 CLUSTER = """
 shapes:
