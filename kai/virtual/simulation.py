@@ -121,6 +121,8 @@ class Simulation:
         self._gpus = 0.0
         """Of all nodes at the start."""
         self._log = DecisionLines()
+        self.arriving: JobPlan | None = None
+        """The job that arrives next."""
         self.last: Cycle | None = None
         """The last cycle that was decided."""
         self.last_saw = ClusterObjects()
@@ -187,8 +189,14 @@ class Simulation:
             ),
         )
 
+    @property
+    def to_come(self) -> int:
+        """How many jobs have not arrived yet."""
+        return max(0, self._scene.jobs - len(self.records.jobs))
+
     def _expect(self, plan: JobPlan | None, rest: Iterator[JobPlan]) -> None:
         """Enter the next arrival only: a trace is read as far as it is needed."""
+        self.arriving = plan
         if plan is not None:
 
             def arrive() -> None:

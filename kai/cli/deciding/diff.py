@@ -76,6 +76,7 @@ def _runs(a: str, b: str, on: str, wanted: "Wanted") -> "Sides | None":
     """Return two runs over virtual time; None where a moment is asked for."""
     from kai.cli.deciding.diffruns import result_in, runs_under, saved_runs
     from kai.cli.deciding.runsfiles import check_places
+    from kai.cli.deciding.saved import asked_again
 
     if not on:
         saved = (result_in(a), result_in(b))
@@ -83,6 +84,7 @@ def _runs(a: str, b: str, on: str, wanted: "Wanted") -> "Sides | None":
             return None
         check_places(wanted.out, wanted.report, wanted.engine)
         return saved_runs(saved[0], saved[1], (a, b))
+    on, wanted = asked_again(on, wanted)
     if not wanted.is_over_time(on):
         return None
     check_places(wanted.out, wanted.report, wanted.engine)

@@ -24,7 +24,7 @@ def runs_under(a: str, b: str, place: str, wanted: Wanted) -> "Sides":
     Raises: InputError and ConfigError that name what is wrong.
     """
     (base,) = experiments_of(place, wanted)
-    one, other = carried_out([under(base, policy) for policy in (a, b)], wanted)
+    one, other = carried_out([under(base, policy, wanted.beside) for policy in (a, b)], wanted)
     return _titled(one.result, other.result, (a, b))
 
 

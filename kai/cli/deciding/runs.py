@@ -31,6 +31,8 @@ class Wanted:
     engine: str | None = None
     """Where runs are carried out; None for this machine."""
     skips_bad_rows: bool = False
+    beside: str | None = None
+    """A folder in which policies are looked for; None for that of the workload."""
 
     def is_over_time(self, path: str) -> bool:
         """Return whether a run over time is asked for, and not the decision of one moment."""
@@ -98,17 +100,17 @@ def experiments_of(path: str, wanted: Wanted) -> "list[Experiment]":
         seed=wanted.seed,
         skips_bad_rows=wanted.skips_bad_rows,
     )
-    return [under(base, policy) for policy in wanted.policies] or [base]
+    return [under(base, policy, wanted.beside) for policy in wanted.policies] or [base]
 
 
-def under(experiment: "Experiment", policy: str) -> "Experiment":
-    """Return an experiment under another policy, which is looked for beside the workload as well."""
+def under(experiment: "Experiment", policy: str, place: str | None = None) -> "Experiment":
+    """Return an experiment under another policy, which is looked for beside the workload as well, or in a place."""
     from kai.cli.deciding.policy import load_policy
     from kai.virtual.measuring import PolicyInput
 
     if policy == OWN:
         return experiment
-    beside = Path(experiment.workload) / policy
+    beside = Path(place or experiment.workload) / policy
     path = str(beside) if not Path(policy).exists() and beside.exists() else policy
     if path == f"{OWN}.yaml" and not Path(path).exists():
         return experiment

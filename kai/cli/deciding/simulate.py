@@ -71,9 +71,11 @@ def simulate(
 ) -> int:
     """Run the scheduler on manifests or a snapshot and show its decisions."""
     from kai.cli.deciding.runs import Wanted, simulate_over_time
+    from kai.cli.deciding.saved import asked_again
     from kai.simulation.request import Request
 
-    wanted = Wanted(**over_time)
+    place, wanted = asked_again(paths[0], Wanted(**over_time))
+    paths = (place, *paths[1:])
     if wanted.is_over_time(paths[0]):
         return simulate_over_time(paths, wanted, console)
 

@@ -171,7 +171,10 @@ def _say_what_next(told: Told, saved: str | None, console: Console) -> None:
 
     if saved is not None:
         end = f"{saved}/end.zip"
-        console.talk(f"next   kai jobs --state waiting --from {end}\n       kai why NAME --from {end}")
+        compare = f"kai diff default.yaml no-reclaim.yaml --on {saved}"
+        console.talk(
+            f"next   kai jobs --state waiting --from {end}\n       kai why NAME --from {end}\n       {compare}"
+        )
         return
     rest = NAMES[NAMES.index(told.name) + 1 :] or NAMES[:1]
     console.talk(f"next   kai demo {rest[0]}\n       kai demo {told.name} --save {told.name}    files, result, end")

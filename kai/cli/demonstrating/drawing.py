@@ -70,7 +70,7 @@ def drawn(frame: Frame, console: Console, columns: int, rows: int) -> list[str]:
 def _body(frame: Frame, console: Console, width: int, room: int) -> list[str]:
     if frame.page:
         return frame.page.splitlines()
-    jobs = _jobs(frame.picture.jobs, max(_LEAST_JOBS, room // 2 - 2), width) if room >= _LEAST_BODY else []
+    jobs = _jobs(frame.picture, max(_LEAST_JOBS, room // 2 - 2), width) if room >= _LEAST_BODY else []
     gap = [""] if jobs and room > _LEAST_BODY else []
     return [*jobs, *gap, *_happened(frame.lines, console, room, width)]
 
@@ -178,9 +178,10 @@ def _cell(cell: Gpu, letters: dict[str, str], console: Console) -> str:
 # --- Jobs and what happened ----------------------------------------------------------------------------------------
 
 
-def _jobs(jobs: Sequence[JobShown], most: int, width: int) -> list[str]:
+def _jobs(picture: Picture, most: int, width: int) -> list[str]:
+    jobs = picture.jobs
     if not jobs:
-        return ["no jobs"]
+        return [f"no jobs now, {picture.to_come} will arrive" if picture.to_come else "no jobs"]
     heads = [
         Column(head="JOB"),
         Column(head="QUEUE", drop=1),

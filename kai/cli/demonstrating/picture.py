@@ -102,6 +102,8 @@ class Picture:
     """Those that wait first, the largest first among them."""
     upcoming: str
     """What happens next, as far as it is known."""
+    to_come: int = 0
+    """Jobs that will arrive."""
 
 
 def picture_of(run: Simulation, overview: Overview | None, at: float) -> Picture:
@@ -118,6 +120,7 @@ def picture_of(run: Simulation, overview: Overview | None, at: float) -> Picture
         nodes=tuple(_nodes(run, lives)),
         jobs=tuple(jobs),
         upcoming=_upcoming(run, at),
+        to_come=run.to_come,
     )
 
 
@@ -264,7 +267,10 @@ def _end(job: Job, since: float, progress: float) -> float:
 
 
 def _upcoming(run: Simulation, at: float) -> str:
-    """Return which job is done next."""
+    """Return which job is done or arrives next."""
+    coming = run.arriving
+    if coming is not None and run.next <= coming.arrival and not run.workloads.jobs:
+        return f"{coming.name} arrives {_in(coming.arrival - at)}"
     ends = [
         (_end(job, task.since, task.progress), job.plan.name)
         for job in dict.fromkeys(run.workloads.jobs.values())
@@ -273,6 +279,10 @@ def _upcoming(run: Simulation, at: float) -> str:
     ]
     end, name = min(ends, default=(inf, ""))
     return f"{name} ends in {span_text(max(0.0, end - at))}" if end < inf else ""
+
+
+def _in(seconds: float) -> str:
+    return f"in {span_text(seconds)}" if seconds >= 1 else "now"
 
 
 __all__ = ["GOING", "IDLE", "PROMISED", "Gpu", "JobShown", "NodeShown", "Picture", "QueueShown", "picture_of"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kai.cli.deciding.runsfiles import document
+from kai.cli.deciding.saved import END, FILES, RESULT, TIMELINE
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError
 from kai.scheduler.dump import Input, archive_document, packed
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from kai.cli.demonstrating.scenes import Told
     from kai.virtual.simulation import Run, Simulation
 
-RESULT, TIMELINE, END = "result.json", "timeline.json", "end.zip"
-FILES = "scene"
+_POLICIES: Final = {"default.yaml": frozenset[str](), "no-reclaim.yaml": frozenset({"reclaim"})}
+"""Which actions policies leave out that are saved, to be compared on the scene."""
 
 
 def save(folder: str, told: Told, run: Simulation, ended: Run, console: Console) -> None:
@@ -37,13 +38,22 @@ def save(folder: str, told: Told, run: Simulation, ended: Run, console: Console)
         (place / FILES).mkdir(parents=True, exist_ok=True)
         for file in told.files():
             shutil.copyfile(file, place / FILES / file.name)
+        for name, without in _POLICIES.items():
+            (place / name).write_text(_policy(without), encoding="utf-8")
         (place / RESULT).write_text(json.dumps(document(result)) + "\n", encoding="utf-8")
         (place / TIMELINE).write_text(json.dumps({"traceEvents": result.trace()}) + "\n", encoding="utf-8")
         (place / END).write_bytes(packed(archive_document(given, settings)))
     except OSError as error:
         raise InputError(f"{folder}: found {error.strerror or error}, expected a folder to write to") from None
     decided = counted(ended.decisions, "decision")
-    console.talk(f"saved {folder}: the scene ({FILES}/), {RESULT}, {TIMELINE}, {END} ({decided}, {ended.digest[:12]})")
+    files = f"the scene ({FILES}/), {counted(len(_POLICIES), 'policy', 'policies')}, {RESULT}, {TIMELINE}, {END}"
+    console.talk(f"saved {folder}: {files} ({decided}, {ended.digest[:12]})")
+
+
+def _policy(without: frozenset[str]) -> str:
+    """Return the default actions but for some as a configuration."""
+    actions = [name for name in default_configuration().actions if name not in without]
+    return f"actions: {', '.join(actions)}\n"
 
 
 __all__ = ["save"]

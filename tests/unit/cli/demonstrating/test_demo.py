@@ -30,7 +30,8 @@ def test_the_result_is_that_of_a_simulation(capsys):
 def test_what_is_saved_can_be_asked_and_simulated_again(tmp_path, capsys):
     folder = tmp_path / "kept"
     assert run(["demo", "gang", "--until", "10m", "--save", str(folder), "-q"]) == 0
-    assert {each.name for each in folder.iterdir()} == {"scene", "result.json", "timeline.json", "end.zip"}
+    policies = {"default.yaml", "no-reclaim.yaml"}
+    assert {each.name for each in folder.iterdir()} == {"scene", "result.json", "timeline.json", "end.zip", *policies}
     capsys.readouterr()
     assert run(["jobs", "--from", str(folder / "end.zip"), "-o", "json"]) == 0
     jobs = {each["name"]: each["state"] for each in json.loads(capsys.readouterr().out)["items"]}
@@ -39,6 +40,20 @@ def test_what_is_saved_can_be_asked_and_simulated_again(tmp_path, capsys):
     again = ["simulate", str(folder / "scene" / "workload.yaml"), "--cluster", str(folder / "scene" / "cluster.yaml")]
     assert run([*again, "--until", "10m", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["decisionHash"] == saved["decisionHash"]
+
+
+def test_saved_policies_are_compared_on_the_scene_as_it_was_watched(tmp_path, capsys):
+    folder = str(tmp_path / "kept")
+    assert run(["demo", "reclaim", "--until", "20m", "--save", folder]) == 0
+    assert f"kai diff default.yaml no-reclaim.yaml --on {folder}" in capsys.readouterr().err
+    assert run(["diff", "default.yaml", "no-reclaim.yaml", "--on", folder]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].split() == ["default", "no-reclaim", "better"]
+    assert "first divergence: T+15m: default evict" in out
+    saved = json.loads((tmp_path / "kept" / "result.json").read_text())
+    assert run(["simulate", folder, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["horizonSeconds"], found["decisionHash"]) == (1200.0, saved["decisionHash"])
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import attrs
 import pytest
 
 from kai.cli.console import Console
@@ -61,6 +62,13 @@ def test_the_newest_happening_comes_first_with_its_reason_below():
     at = next(number for number, line in enumerate(found) if "2 pods evicted" in line)
     assert "red used 4 GPUs, fair share 2" in found[at + 1]
     assert "arrives" in found[at + 2]
+
+
+def test_an_empty_cluster_says_what_will_come():
+    before = attrs.evolve(frame().picture, jobs=(), to_come=7, upcoming="blue arrives in 6s")
+    found = drawn(frame(picture=before, lines=()), Console(), 80, 24)
+    assert "no jobs now, 7 will arrive" in found
+    assert found[-1].startswith("next: blue arrives in 6s")
 
 
 def test_a_page_takes_the_place_of_jobs_and_happenings():

@@ -38,6 +38,8 @@ def test_the_first_picture_is_drawn_before_the_first_cycle():
     playing.play()
     first = stage.frames[0].picture
     assert (first.cycle, first.used, [node.name for node in first.nodes]) == (0, 0, ["gpu-1", "gpu-2", "gpu-3"])
+    assert (first.jobs, first.to_come, first.upcoming) == ((), 8, "blue arrives in 6s")
+    assert stage.frames[-1].picture.to_come == 0
 
 
 def test_the_picture_shows_what_is_held_and_what_leaves_while_pods_terminate():
