@@ -16,7 +16,7 @@ from asyncio.base_events import BaseEventLoop
 from collections import deque
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from anyio._backends import _asyncio as backend
 
@@ -128,14 +128,13 @@ class SeededLoop(BaseEventLoop):
         raise StuckError(f"{func!r} wants a thread: the port `Cpu` runs what takes long")
 
 
-_SCOPES: Final = itertools.count(1)
-
-
 class _Scope(backend.CancelScope):
-    """A cancel scope that hashes by its number."""
+    """A cancel scope that hashes by its number, since the order of a set of scopes follows from their hashes."""
+
+    numbers: ClassVar[Iterator[int]]
 
     def __init__(self, **options: Any) -> None:
-        self.number = next(_SCOPES)
+        self.number = next(self.numbers)
         super().__init__(**options)
 
     def __hash__(self) -> int:
@@ -144,9 +143,10 @@ class _Scope(backend.CancelScope):
 
 @contextmanager
 def numbered_scopes() -> Iterator[None]:
-    """Let cancel scopes hash by number."""
+    """Let cancel scopes hash by number, from one again, so that each run in a process finds the same hashes."""
     module: Any = backend
     before = module.CancelScope
+    _Scope.numbers = itertools.count(1)
     module.CancelScope = _Scope
     try:
         yield

@@ -52,6 +52,17 @@ def test_a_seed_draws_an_order_and_always_the_same() -> None:
     assert len({tuple(played(seed, 1.0)) for seed in range(20)}) > 5
 
 
+def test_scopes_hash_alike_in_each_run_of_a_process() -> None:
+    async def hashes() -> list[int]:
+        return [hash(anyio.CancelScope()) for _ in range(3)]
+
+    def one_run() -> list[int]:
+        with seeded() as loop, numbered_scopes():
+            return loop.run_until_complete(hashes())
+
+    assert one_run() == one_run()
+
+
 def test_hours_pass_at_once_and_nothing_but_waiting_makes_them_pass() -> None:
     async def main() -> float:
         await asyncio.sleep(36_000.0)
