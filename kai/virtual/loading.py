@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,15 +13,16 @@ import attrs
 from kai.api.objects import ClusterObjects
 from kai.errors import InputError
 from kai.manifests import Finding
-from kai.simulation.archive import is_archive, read_archive
-from kai.simulation.case import cluster_of
+from kai.simulation.archive import is_archive
 from kai.simulation.texts import SUFFIXES, read_documents
 from kai.traces.reading import read_nodes, read_trace
 from kai.virtual.clusterfile import ClusterFile, read_cluster_file
 from kai.virtual.names import is_trace
-from kai.virtual.reading import NEW_YEAR, Workload, read_workload
+from kai.virtual.plans import JobPlan
+from kai.virtual.reading import NEW_YEAR, read_workload
 from kai.virtual.replaying import objects_of, plans_of
 from kai.virtual.scene import Inputs, Scene
+from kai.virtual.standing import Standing, standing_in
 
 QUEUES_MADE: Final = ("Queues that the cluster has not are made: equal parts of all GPUs, without a limit.",)
 
@@ -53,24 +55,35 @@ def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows:
     trace = read_trace(workload, skips_bad_rows=skips_bad_rows)
     nodes = read_nodes(cluster) if is_trace(cluster) else ()
     file = ClusterFile(documents=()) if nodes else _cluster_file(cluster)
-    objects, made_queues = objects_of(file.documents, nodes, trace)
+    standing = standing_in(cluster) if _is_snapshot(cluster) else None
+    around = ClusterObjects() if standing is None else standing.objects
+    objects, made_queues = objects_of(file.documents, nodes, trace, around)
+    more: dict[str, Any] = {"began": NEW_YEAR}
+    there: tuple[JobPlan, ...] = ()
+    if standing is not None:
+        more, there = _of_snapshot(standing), standing.plans
+        objects, _ = standing.with_brought(objects)
     if not objects.nodes:
         raise InputError(f"{cluster}: found no node, expected some for the jobs of {workload}")
     scene = Scene(
         title=Path(workload).stem,
         objects=objects,
-        arrivals=lambda: plans_of(trace.jobs),
-        jobs=len(trace.jobs),
+        arrivals=lambda: chain(there, plans_of(trace.jobs)),
+        jobs=len(there) + len(trace.jobs),
         span=trace.jobs[-1].arrival,
         seed=seed,
-        began=NEW_YEAR,
         events=file.events,
         faults=file.faults,
         autoscale=file.autoscale,
         inputs=_inputs(workload, cluster),
         counts={"rows": trace.rows},
         dropped=trace.dropped,
-        assumptions=(*trace.form.assumptions, *(QUEUES_MADE if made_queues else ())),
+        assumptions=(
+            *trace.form.assumptions,
+            *(QUEUES_MADE if made_queues else ()),
+            *(standing.assumptions if standing is not None else ()),
+        ),
+        **more,
     )
     return Loaded(scene=scene)
 
@@ -83,26 +96,30 @@ def load_scene(workload: str, cluster: str | None, seed: int = 0) -> Loaded:
     documents = list(read_documents(workload))
     file = ClusterFile(documents=()) if cluster is None else _cluster_file(cluster)
     found = read_workload([*file.documents, *documents], seed)
-    objects = found.objects
-    more: dict[str, Any] = {}
-    if cluster is not None and is_archive(Path(cluster)):
-        objects, more = _on_snapshot(found, cluster)
+    objects, plans, notes = found.objects, found.plans, found.notes
+    more: dict[str, Any] = {"began": found.began}
+    if cluster is not None and _is_snapshot(cluster):
+        standing = standing_in(cluster, found.plans)
+        objects, left = standing.with_brought(found.objects)
+        plans = (*standing.plans, *found.plans)
+        more = _of_snapshot(standing) | ({"began": found.began} if found.is_dated else {})
+        more |= {"assumptions": standing.assumptions}
+        notes = (*notes, *more.pop("notes"), *left)
     if not objects.nodes:
         raise InputError(f"{cluster or workload}: found no node; give a cluster with --cluster FILE")
     scene = Scene(
         title=Path(workload).resolve().stem,
         objects=objects,
-        arrivals=lambda: found.plans,
-        jobs=len(found.plans),
-        span=found.plans[-1].arrival,
+        arrivals=lambda: plans,
+        jobs=len(plans),
+        span=plans[-1].arrival,
         seed=seed,
-        began=found.began,
         events=file.events,
         faults=file.faults,
         autoscale=file.autoscale,
         inputs=_inputs(workload, cluster),
         counts=found.counts,
-        notes=found.notes,
+        notes=notes,
         **more,
     )
     return Loaded(scene=scene, findings=found.findings)
@@ -119,7 +136,7 @@ def _inputs(workload: str, cluster: str | None) -> Inputs:
 
 def _cluster_file(path: str) -> ClusterFile:
     place = Path(path)
-    if is_archive(place):
+    if _is_snapshot(path):
         return ClusterFile(documents=())
     if place.is_dir():
         return ClusterFile(documents=tuple(read_documents(path)))
@@ -129,14 +146,19 @@ def _cluster_file(path: str) -> ClusterFile:
         raise InputError(f"{path}: found {error.strerror or error}, expected a cluster file") from None
 
 
-def _on_snapshot(found: Workload, path: str) -> tuple[ClusterObjects, dict[str, Any]]:
-    """Return the cluster of a snapshot with what the workload brings along; its pods stay."""
-    case = cluster_of(read_archive(Path(path), path))
-    brought = {field.name: getattr(found.objects, field.name) for field in attrs.fields(ClusterObjects)}
-    placed = tuple(pod for pod in case.objects.pods if pod.spec.node_name)
-    objects = attrs.evolve(case.objects, pods=placed)
-    merged = {name: (*getattr(objects, name), *values) for name, values in brought.items() if values}
-    return attrs.evolve(objects, **merged), {"configuration": case.configuration, "settings": case.settings}
+def _is_snapshot(path: str) -> bool:
+    return is_archive(Path(path))
+
+
+def _of_snapshot(standing: Standing) -> dict[str, Any]:
+    """Return what a scene takes over of a snapshot, beside its objects."""
+    case = standing.case
+    return {
+        "began": case.now or NEW_YEAR,
+        "configuration": case.configuration,
+        "settings": case.settings,
+        "notes": standing.notes,
+    }
 
 
 def sha256_of(path: Path) -> str | None:

@@ -58,6 +58,8 @@ class Workload:
     """How many workloads there are of each kind."""
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
+    is_dated: bool = False
+    """Whether arrivals say when the run begins."""
 
 
 def read_workload(documents: Sequence[Document], seed: int) -> Workload:
@@ -90,6 +92,7 @@ def read_workload(documents: Sequence[Document], seed: int) -> Workload:
         counts=counts,
         findings=reading.findings,
         notes=tuple(str(each) for each in reading.expansion.unused),
+        is_dated=began is not None,
     )
 
 

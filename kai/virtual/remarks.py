@@ -18,7 +18,15 @@ _LONG: Final = 60.0
 
 def remarks(result: SimulationResult) -> tuple[str, ...]:
     """Return the sentences, the most telling first."""
-    return (*_bought(result), *_waited(result), *_never(result), *_paid(result), *_failed(result), *_dropped(result))
+    return (
+        *_bought(result),
+        *_waited(result),
+        *_never(result),
+        *_paid(result),
+        *_failed(result),
+        *_dropped(result),
+        *result.notes,
+    )
 
 
 def _bought(result: SimulationResult) -> Iterator[str]:

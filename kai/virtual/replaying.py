@@ -38,21 +38,24 @@ _PREEMPTIBILITY: Final[dict[bool | None, Preemptibility]] = {None: "", True: "pr
 _POD: Final = PodStatus(phase="Pending")
 
 
-def objects_of(documents: Sequence[Document], nodes: Sequence[TraceNode], trace: Trace) -> tuple[ClusterObjects, bool]:
-    """Return the cluster of a trace, with a queue for each of the trace's, and whether queues had to be made."""
+def objects_of(
+    documents: Sequence[Document], nodes: Sequence[TraceNode], trace: Trace, around: ClusterObjects
+) -> tuple[ClusterObjects, bool]:
+    """Return what a trace adds to a cluster, with a queue for each of its own, and whether queues had to be made."""
     reading = read(documents)
     refused = RefusedError.of(reading.findings)
     if refused is not None:
         raise refused
-    known = {each.metadata.name for each in reading.objects if isinstance(each, Queue)}
+    given = [*around.nodes, *around.queues, *around.priority_classes, *reading.objects]
+    known = {each.metadata.name for each in given if isinstance(each, Queue)}
     wanted = dict.fromkeys(job.queue or QUEUE for job in trace.jobs)
     missing = [name for name in sorted(wanted) if name not in known]
     made: list[Any] = []
     made += structure_all([_node(each) for each in nodes]).objects
     if missing:
-        gpus = sum(each.gpus for each in nodes) or _gpus_in(reading.objects)
+        gpus = sum(each.gpus for each in nodes) or _gpus_in(given)
         made += structure_all(expand({"queues": _queues(missing, gpus, known)}, "trace")).objects
-    classes = {each.metadata.name for each in reading.objects if isinstance(each, PriorityClass)}
+    classes = {each.metadata.name for each in given if isinstance(each, PriorityClass)}
     made += [
         PriorityClass(metadata=ObjectMeta(name=name), value=value)
         for name, value in PRIORITY_CLASSES.items()
