@@ -5,9 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
+import attrs
 from prometheus_client import CollectorRegistry
 
 from kai.cluster.port import Cluster, Leadership
+from kai.cluster.readonly import ReadOnlyApi
 from kai.configuration.profiles import make_profile
 from kai.scheduler.committer import Committer
 from kai.scheduler.cycling import Cycles
@@ -18,6 +20,8 @@ from kai.scheduler.outbox import CarryOut, HandOver, Outbox
 from kai.scheduler.publisher import Publisher
 from kai.scheduler.service import Scheduler
 from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.shadow import Shadow
+from kai.scheduler.shadowing import Shadowing
 from kai.scheduler.usage import past_usage
 from kai.scheduler.warming import Warming
 from kai.telemetry.tracing import Tracing, no_tracing
@@ -39,6 +43,8 @@ def make_scheduler(
     Raises: ConfigError for plugins, actions, options, a usage database or a decision log that cannot be used.
     """
     profile = make_profile(settings.configuration)
+    if settings.shadow:
+        cluster = attrs.evolve(cluster, api=ReadOnlyApi(cluster.api))
     spans = no_tracing() if tracing is None else tracing
     metrics = SchedulerMetrics(
         CollectorRegistry() if registry is None else registry, settings.metrics_namespace, settings.pool
@@ -59,7 +65,13 @@ def make_scheduler(
         hourly=hourly,
         usage=past_usage(settings.configuration.usage, settings.usage_address, cluster.clock, metrics),
         decisions=_decision_log(settings, metrics),
+        shadowing=_shadowing(cluster, settings, metrics) if settings.shadow else None,
     )
+
+
+def _shadowing(cluster: Cluster, settings: SchedulerSettings, metrics: SchedulerMetrics) -> Shadowing:
+    name, patience = settings.configuration.parameters.scheduler_name, settings.shadow_patience_seconds
+    return Shadowing(cluster, metrics, Shadow(scheduler_name=name, patience=patience))
 
 
 def _decision_log(settings: SchedulerSettings, metrics: SchedulerMetrics) -> DecisionLog | None:

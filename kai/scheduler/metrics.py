@@ -172,6 +172,8 @@ class SchedulerMetrics:
         )
         self._queueing = histogram("pod_queueing_seconds", "From pod to bind request.", _WAITS)
         self._pending = gauge("pending_pods", "Pods that wait, by reason.", "reason")
+        text = "Decisions that were compared with those of another scheduler, by pods."
+        self._shadowed = counter("shadow_decisions_total", text, "decision", "outcome")
         self._capped = gauge("capped_groups", "Pod groups that wait because a cap held evictions back.")
         self._binds = counter("binds_total", "What became of binds.", "result")
         self._evictions = counter("evictions_total", "What became of evictions.", "result", "cause")
@@ -370,6 +372,10 @@ class SchedulerMetrics:
             oldest = next(iter(self._evicted_groups))
             del self._evicted_groups[oldest]
             self._evicted.remove(*oldest)
+
+    def shadowed(self, decision: str, outcome: str, count: int) -> None:
+        """Count decisions that were compared with those of another scheduler."""
+        self._shadowed.labels(decision, outcome).inc(count)
 
     def not_logged(self, count: int) -> None:
         """Count decisions that the decision log lacks. Callable from other threads."""

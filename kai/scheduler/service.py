@@ -36,6 +36,7 @@ from kai.scheduler.pausing import pause_after
 from kai.scheduler.prefetch import prefetch
 from kai.scheduler.publisher import Told
 from kai.scheduler.settings import SchedulerSettings
+from kai.scheduler.shadowing import SHADOW_PATH, Shadowing
 from kai.scheduler.single_pod_groups import recalled_starts
 from kai.scheduler.stream import Stream
 from kai.scheduler.usage import NONE, PastUsage
@@ -69,6 +70,8 @@ class Scheduler:
     """Past usage of queues; None where it counts for nothing."""
     decisions: DecisionLog | None = None
     """Where decisions are written down; None for nowhere."""
+    shadowing: Shadowing | None = None
+    """What compares decisions with those of another scheduler; None where decisions are carried out."""
     number: int = 0
     """The number of the last cycle of this process."""
     onlooker: Callable[[Done | None, float], None] = lambda _, __: None
@@ -132,15 +135,18 @@ class Scheduler:
             self.kernels.end()
 
     async def _lead(self, term: Term) -> None:
-        self.outbox.begin(term)
-        if self.settings.direct_binds:
+        if self.shadowing is None:  # an outbox without a term writes nothing
+            self.outbox.begin(term)
+        if self.settings.direct_binds and self.shadowing is None:
             for start in recalled_starts(self.cluster.store):
                 self.cluster.store.overlay(start.cls, start.key, start.annotations)
-        self.metrics.leads.set(1)
+        self.metrics.leads.set(self.shadowing is None)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._decide_on, term)
                 tasks.start_soon(self.hourly.run)
+                if self.shadowing is not None:
+                    tasks.start_soon(self.shadowing.run)
                 tasks.start_soon(prefetch, self.cluster.store, self.cycles.read_ahead, self._intake_in_use)
                 await self.leadership.ended(term)
                 structlog.get_logger().warning("leading no more", epoch=term.epoch)
@@ -186,7 +192,8 @@ class Scheduler:
         cycles = self.cycles
         resting = (committer.backoff.next_due(now), committer.refused.next_due(now))
         hour = committer.evicted.next_due() if self._counts_the_hour else None
-        dues = (*resting, hour, cycles.inquiry.due(), cycles.faults.due())
+        undone = None if self.shadowing is None else self.shadowing.due
+        dues = (*resting, hour, undone, cycles.inquiry.due(), cycles.faults.due())
         due_in = [due - now for due in dues if due is not None]
         return pause_after(self.settings, turns=outcome.turns, idle=idle, restless=outcome.restless, dues=due_in)
 
@@ -230,13 +237,16 @@ class Scheduler:
         outcome = await self.cluster.cpu.run(self.cycles.run, *arguments)
         self._take_decisions(stream)
         self._report(outcome, clock.monotonic() - since)
+        if self.shadowing is not None and isinstance(outcome, Done) and not outcome.again:
+            self.cycles.awaited = ()  # nothing was evicted, so no group waits for what it was promised
+            await self.shadowing.look(outcome)
         return outcome
 
     def _take_objects(self) -> ClusterObjects:
         """Return the cluster as the cycle sees it, and have bind requests deleted that are over."""
         objects = self.cluster.store.cluster_objects()
         expired = expired_bind_requests(objects, self.settings.intake)
-        if expired:
+        if expired and self.shadowing is None:
             self.outbox.commit(Expired(expired))
         resting = self.outbox.committer.backoff.resting(self.cluster.clock.monotonic())
         if not resting:
@@ -260,6 +270,8 @@ class Scheduler:
 
     def _take_decisions(self, stream: Stream) -> None:
         for event in stream.taken():
+            if self.shadowing is not None:
+                continue
             try:
                 self.outbox.commit(event)
             except Exception as error:  # noqa: BLE001 - the boundary of a statement: it costs its own groups their places
@@ -300,13 +312,18 @@ class Scheduler:
             self.metrics.plugin_failed(each.plugin, each.hook, each.times)
         self.metrics.state(outcome.snapshot, outcome.report)
         self.hourly.cycle(self.metrics.waiting)
-        if self.decisions is not None:
-            self.decisions.refused(outcome.snapshot, outcome.report, self.number)
-        self.outbox.publish(Told(outcome.overall))
-        if not outcome.again:
-            self.onlooker(outcome, seconds)
+        self._tell(outcome, seconds)
         counts = {name: count for name, count in outcome.report.counts.items() if count}
         (log.info if counts else log.debug)("cycle", seconds=round(seconds, 4), **counts)
+
+    def _tell(self, outcome: Done, seconds: float) -> None:
+        """Pass on how groups and queues are to those who write it down and those who look."""
+        if self.decisions is not None:
+            self.decisions.refused(outcome.snapshot, outcome.report, self.number)
+        if self.shadowing is None:
+            self.outbox.publish(Told(outcome.overall))
+        if not outcome.again:
+            self.onlooker(outcome, seconds)
 
     def _tell_aside(self) -> None:
         """Name each object once that was set aside since the last cycle."""
@@ -375,10 +392,13 @@ class Scheduler:
 
     def routes(self) -> dict[str, Route]:
         """Return the paths of the peer's plugins that serve something, for this machine only."""
-        return {
+        routes = {
             SNAPSHOT_PATH: Route(answer=self._snapshot, local=True),
             JOB_ORDER_PATH: Route(answer=self._job_order, local=True),
         }
+        if self.shadowing is not None:
+            routes[SHADOW_PATH] = Route(answer=self.shadowing.answer, local=True)
+        return routes
 
     def _given(self) -> Input:
         """Return what a cycle would be given now."""

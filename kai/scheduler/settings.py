@@ -70,6 +70,10 @@ class SchedulerSettings:
     """The file to which every decision is appended; "" for none."""
     decision_log_megabytes: int = 64
     decision_log_files: int = 4
+    shadow: bool = False
+    """Whether to write nothing, and compare what is decided with what another scheduler does."""
+    shadow_patience_seconds: float = 60.0
+    """For how long the other may leave undone what was decided here, before that is a difference."""
     dump_folder: str = ""
     """Where to put the snapshot of a cycle that failed; the system's folder for temporary files if empty."""
 

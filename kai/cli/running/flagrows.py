@@ -115,6 +115,8 @@ OWN: Final[Mapping[str, tuple[Row, ...]]] = {
         ("decision-log", "text", ""),
         ("decision-log-megabytes", "whole", 64),
         ("decision-log-files", "whole", 4),
+        ("shadow", "truth", False),
+        ("shadow-patience", "duration", 60.0),
         ("dashboard", "address", ""),
         ("dashboard-auth", "text", "local"),
         ("dashboard-cert-dir", "text", ""),

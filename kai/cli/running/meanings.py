@@ -122,6 +122,14 @@ MEANINGS: Final[Mapping[str, str]] = {
     ),
     "decision-log-megabytes": "ours. At which size a new file of decisions is begun",
     "decision-log-files": "ours. How many files of decisions are kept, the newest included",
+    "shadow": (
+        "ours. Whether to write nothing at all, and to compare what is decided with what another scheduler does; for "
+        "the role scheduler alone"
+    ),
+    "shadow-patience": (
+        "ours. With --shadow: for how long the other scheduler may leave undone what is decided here, before that "
+        "counts as a difference"
+    ),
     "dashboard": (
         "ours. Where the dashboard and /api/v1 are answered; alone it is 127.0.0.1:8085, without the flag they are not"
     ),

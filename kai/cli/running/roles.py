@@ -76,6 +76,7 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
     if given.text("bind-requests") not in _BIND_REQUESTS:
         found, wanted = given.text("bind-requests"), ", ".join(_BIND_REQUESTS)
         raise ConfigError(f"--bind-requests: found {found!r}, expected one of {wanted}")
+    _check_shadow(given)
     configuration, document = configuration_of(given)
     usage = configuration.usage
     return SchedulerSettings(
@@ -96,7 +97,20 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
         decision_log=given.text("decision-log"),
         decision_log_megabytes=given.whole("decision-log-megabytes"),
         decision_log_files=given.whole("decision-log-files"),
+        shadow=given.truth("shadow"),
+        shadow_patience_seconds=max(0.0, given.number("shadow-patience")),
     )
+
+
+def _check_shadow(given: Given) -> None:
+    """Raises: ConfigError for a shadow beside what writes."""
+    if not given.truth("shadow"):
+        return
+    others = [name for name in given.roles or TOGETHER if name != SCHEDULER]
+    if others:
+        raise ConfigError(f"--shadow: found the roles {', '.join(others)}, which write, expected {SCHEDULER} alone")
+    if given.truth("leader-elect"):
+        raise ConfigError("--leader-elect: found beside --shadow, which writes no lease, expected one of them")
 
 
 def configuration_path(given: Given) -> str:

@@ -175,6 +175,8 @@ OURS = {
     "decision-log",
     "decision-log-megabytes",
     "decision-log-files",
+    "shadow",
+    "shadow-patience",
     "dashboard",
     "dashboard-auth",
     "dashboard-cert-dir",
