@@ -65,6 +65,14 @@ def test_the_chart_renders_what_kustomize_renders(helm, words, entry):
         assert theirs[each] == manifest, each
 
 
+def test_a_shadow_is_rendered_alone_whatever_else_is_asked_for(helm):
+    words = ("--set=form=shadow,dashboard.enabled=true,monitoring.enabled=true,queueAccess=required",)
+    theirs, wanted = plain(rendered(helm, *words)), plain(render(DEPLOY / "overlays" / "shadow"))
+    (container,) = deployment(list(wanted.values()), "kai-shadow")["spec"]["template"]["spec"]["containers"]
+    container["args"].append("--queue-access=required")
+    assert theirs == wanted
+
+
 def test_components_are_values(helm):
     words = ("--set=webhooks.deviceAccess=true,monitoring.enabled=true,monitoring.labels.release=prometheus",)
     theirs = plain(rendered(helm, *words))
@@ -114,6 +122,7 @@ def test_a_shard_is_a_scheduler_of_its_own_with_a_configuration_of_its_own(helm)
         ("form=double", "form"),
         ("replcas=2", "replcas"),
         ("image.digest=sha256:1", "digest"),
+        ("form=shadow,replicas=2", "expected 1"),
         ("shards[0].name=west,shards[0].nodePool=w", 'expected form "split"'),
     ],
 )

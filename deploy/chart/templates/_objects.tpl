@@ -1,5 +1,8 @@
 {{/* The files that the values ask for, in the order in which they are shown. */}}
 {{- define "kai.files" -}}
+{{- if eq .Values.form "shadow" }}
+- shadow
+{{- else }}
 {{- if .Values.lasting }}
 - lasting
 {{- end }}
@@ -24,6 +27,7 @@
 - queue-access
 {{- end }}
 {{- end }}
+{{- end }}
 
 {{/* A file of manifests, with the namespace of the release where ours stands. */}}
 {{- define "kai.text" -}}
@@ -32,6 +36,11 @@
 {{- $text = regexReplaceAll "(?m)^(\\s*)- kai-scheduler$" $text (printf "${1}- %s" .root.Release.Namespace) -}}
 {{- $text = replace ".kai-scheduler.svc" (printf ".%s.svc" .root.Release.Namespace) $text -}}
 {{- replace "inject-ca-from: kai-scheduler/" (printf "inject-ca-from: %s/" .root.Release.Namespace) $text -}}
+{{- end }}
+
+{{/* The name of the Deployment that decides. */}}
+{{- define "kai.scheduler" -}}
+{{- get (dict "single" "kai" "split" "kai-scheduler-default" "shadow" "kai-shadow") .Values.form -}}
 {{- end }}
 
 {{- define "kai.image" -}}
@@ -74,7 +83,8 @@
 {{- $container := first $pod.containers -}}
 {{- $name := .object.metadata.name -}}
 {{- $isAdmission := eq $name "admission" -}}
-{{- $decides := or (eq $name "kai") (hasPrefix "kai-scheduler-" $name) -}}
+{{- $isShadow := eq $values.form "shadow" -}}
+{{- $decides := or $isShadow (eq $name "kai") (hasPrefix "kai-scheduler-" $name) -}}
 {{- $_ := set $container "image" (include "kai.image" .root) -}}
 {{- $_ := set $container "imagePullPolicy" $values.image.pullPolicy -}}
 {{- with $values.imagePullSecrets }}{{ $_ := set $pod "imagePullSecrets" . }}{{ end -}}
@@ -91,13 +101,13 @@
 {{- with $values.affinity }}{{ $_ := set $pod "affinity" . }}{{ end -}}
 {{- with $values.nodeSelector }}{{ $_ := set $pod "nodeSelector" . }}{{ end -}}
 {{- with $values.tolerations }}{{ $_ := set $pod "tolerations" . }}{{ end -}}
-{{- $_ := set $pod "priorityClassName" $values.priorityClassName -}}
+{{- if not $isShadow }}{{ $_ := set $pod "priorityClassName" $values.priorityClassName }}{{ end -}}
 {{- range $key, $value := $values.podLabels }}{{ $_ := set $template.metadata.labels $key $value }}{{ end -}}
 {{- $annotations := deepCopy $values.podAnnotations -}}
 {{- if and $isAdmission $values.webhooks.deviceAccess -}}
 {{- $_ := set $container "args" (append $container.args "--block-nvidia-visible-devices=true") -}}
 {{- end -}}
-{{- if and $decides $values.dashboard.enabled (not .shard) -}}
+{{- if and $decides $values.dashboard.enabled (not .shard) (not $isShadow) -}}
 {{- $_ := set $container "args" (concat $container.args (list "--dashboard=:8085" "--dashboard-auth=token")) -}}
 {{- $_ := set $container "ports" (append $container.ports (dict "name" "dashboard" "containerPort" 8085)) -}}
 {{- $_ := set $template.metadata.labels "kai.scheduler/dashboard" "served" -}}

@@ -41,6 +41,7 @@ def _parts() -> Mapping[str, list[Manifest]]:
         "policies": policies,
         "single": _without(render(DEPLOY / "base"), common),
         "split": _without(render(DEPLOY / "overlays" / "split"), common),
+        "shadow": render(DEPLOY / "overlays" / "shadow"),
         "webhooks": render(webhooks),
         "webhooks-cert-manager": render(webhooks, DEPLOY / "components" / "certificates"),
         "monitoring": render(DEPLOY / "components" / "monitoring"),

@@ -34,6 +34,15 @@ def test_with_default_values_the_chart_has_every_object_of_the_kustomization_onc
     assert {*found} == wanted - definitions - {("Namespace", "", "kai-scheduler")}
 
 
+def test_a_shadow_of_the_chart_is_what_kustomize_makes_and_nothing_else():
+    copies = list(yaml.safe_load_all((CHART / "files" / "shadow.yaml").read_text()))
+    assert copies == render(DEPLOY / "overlays" / "shadow")
+    verbs = {
+        verb for each in copies if each["kind"] == "ClusterRole" for rule in each["rules"] for verb in rule["verbs"]
+    }
+    assert verbs == {"get", "list", "watch"}
+
+
 def test_the_chart_has_the_version_of_the_package():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
