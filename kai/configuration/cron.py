@@ -5,6 +5,7 @@ and ``@yearly`` are the usual. cronsim reads the fields and walks back through t
 """
 
 import datetime as dt
+from collections.abc import Iterator
 from typing import Final, Self
 
 import attrs
@@ -53,3 +54,7 @@ class Cron:
     def before(self, moment: dt.datetime) -> dt.datetime | None:
         """Return the last of these times before ``moment``, that one left out; None if there is none for years."""
         return next(CronSim(self.fields, moment, reverse=True), None)
+
+    def after(self, moment: dt.datetime) -> Iterator[dt.datetime]:
+        """Yield these times after ``moment``, that one left out, in its time zone; there are years of them."""
+        yield from CronSim(self.fields, moment)

@@ -51,7 +51,7 @@ class Experiment:
 
         Raises: InputError that names what is wrong with which file.
         """
-        return load(self.workload, self.cluster, self.seed, skips_bad_rows=self.skips_bad_rows)
+        return load(self.workload, self.cluster, self.seed, until=self.until, skips_bad_rows=self.skips_bad_rows)
 
 
 @attrs.frozen(kw_only=True)

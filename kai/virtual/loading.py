@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from itertools import chain
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from kai.virtual.plans import JobPlan
 from kai.virtual.reading import NEW_YEAR, read_workload
 from kai.virtual.replaying import objects_of, plans_of
 from kai.virtual.scene import Inputs, Scene
-from kai.virtual.standing import Standing, standing_in
+from kai.virtual.standing import Standing, snapshot_in, standing_in
 
 QUEUES_MADE: Final = ("Queues that the cluster has not are made: equal parts of all GPUs, without a limit.",)
 
@@ -35,14 +36,16 @@ class Loaded:
     findings: tuple[Finding, ...] = ()
 
 
-def load(workload: str, cluster: str | None, seed: int = 0, *, skips_bad_rows: bool = False) -> Loaded:
-    """Return the scene of a trace, or of a workload that is written as manifests.
+def load(
+    workload: str, cluster: str | None, seed: int = 0, *, until: float = inf, skips_bad_rows: bool = False
+) -> Loaded:
+    """Return the scene of a trace, or of a workload that is written as manifests, up to a horizon.
 
     Raises: RefusedError with the place of each mistake, InputError where there is no job or no node.
     """
     if is_trace(workload):
         return load_trace(workload, cluster, seed, skips_bad_rows=skips_bad_rows)
-    return load_scene(workload, cluster, seed)
+    return load_scene(workload, cluster, seed, until)
 
 
 def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows: bool) -> Loaded:
@@ -55,7 +58,7 @@ def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows:
     trace = read_trace(workload, skips_bad_rows=skips_bad_rows)
     nodes = read_nodes(cluster) if is_trace(cluster) else ()
     file = ClusterFile(documents=()) if nodes else _cluster_file(cluster)
-    standing = standing_in(cluster) if _is_snapshot(cluster) else None
+    standing = standing_in(snapshot_in(cluster)) if _is_snapshot(cluster) else None
     around = ClusterObjects() if standing is None else standing.objects
     objects, made_queues = objects_of(file.documents, nodes, trace, around)
     more: dict[str, Any] = {"began": NEW_YEAR}
@@ -88,18 +91,19 @@ def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows:
     return Loaded(scene=scene)
 
 
-def load_scene(workload: str, cluster: str | None, seed: int = 0) -> Loaded:
+def load_scene(workload: str, cluster: str | None, seed: int = 0, until: float = inf) -> Loaded:
     """Return the scene of a workload that is written as manifests, on the cluster of a file if one is given.
 
     Raises: RefusedError with the place of each mistake, InputError where there is no job or no node.
     """
     documents = list(read_documents(workload))
     file = ClusterFile(documents=()) if cluster is None else _cluster_file(cluster)
-    found = read_workload([*file.documents, *documents], seed)
+    case = snapshot_in(cluster) if cluster is not None and _is_snapshot(cluster) else None
+    found = read_workload([*file.documents, *documents], seed, until, None if case is None else case.now)
     objects, plans, notes = found.objects, found.plans, found.notes
     more: dict[str, Any] = {"began": found.began}
-    if cluster is not None and _is_snapshot(cluster):
-        standing = standing_in(cluster, found.plans)
+    if case is not None:
+        standing = standing_in(case, found.plans)
         objects, left = standing.with_brought(found.objects)
         plans = (*standing.plans, *found.plans)
         more = _of_snapshot(standing) | ({"began": found.began} if found.is_dated else {})

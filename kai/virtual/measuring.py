@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 
 from kai.api.queue import Queue
+from kai.virtual.cronjobs import missed_notes
 from kai.virtual.lives import State
 from kai.virtual.meters import PIECES, Meters
 from kai.virtual.records import Ending, JobRecord, Loss, Records
@@ -84,7 +85,7 @@ def result_of(run: Run, policy: PolicyInput | None = None, computing_seconds: fl
         assumptions=(*ASSUMPTIONS, *scene.assumptions),
         dropped=dict(scene.dropped),
         unkept=records.unkept,
-        notes=scene.notes,
+        notes=(*scene.notes, *missed_notes(records.put_off, records.missed)),
     )
 
 

@@ -22,6 +22,28 @@ class Replacement(Enum):
     """A Deployment: the pod grouper makes a group for each of its pods."""
 
 
+class Overlap(Enum):
+    """What a CronJob does when a run comes while the one before has not ended."""
+
+    ALLOW = "Allow"
+    FORBID = "Forbid"
+    """It comes when the other has ended; of several that came, the last one."""
+    REPLACE = "Replace"
+
+
+@attrs.frozen(kw_only=True)
+class Series:
+    """Jobs of which one follows the other.
+
+    Units: seconds.
+    """
+
+    name: str
+    overlap: Overlap = Overlap.ALLOW
+    deadline: float = inf
+    """How late a run may come."""
+
+
 @attrs.frozen(kw_only=True)
 class Behaviour:
     """How pods behave once they run.
@@ -92,6 +114,8 @@ class JobPlan:
     at_once: int = 0
     """How many tasks its owner runs at the same time; 0 for all."""
     replacement: Replacement = Replacement.SAME_NAME
+    series: Series | None = None
+    """The CronJob whose run it is."""
 
     @property
     def queue(self) -> str:

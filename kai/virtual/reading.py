@@ -26,8 +26,9 @@ from kai.manifests.reading import Reading
 from kai.simulation.between import recreated
 from kai.simulation.moment import newest_time
 from kai.virtual.annotations import Declared, Instant, Lognormal, Poisson, Steps, has_annotations, read_annotations
+from kai.virtual.cronjobs import Runs, is_repeated, once_note, runs_of
 from kai.virtual.owners import Owner, gang_of, is_scaled, owner_of, with_all_pods
-from kai.virtual.plans import Behaviour, JobPlan, PodPlan, Replacement, TaskPlan
+from kai.virtual.plans import Behaviour, JobPlan, PodPlan, Replacement, Series, TaskPlan
 from kai.virtual.random_numbers import generator
 
 NEW_YEAR: Final = 1767225600.0
@@ -44,7 +45,8 @@ class _Arrival:
     kind: str
     name: str
     at: float
-    copy: int
+    copy: int = 0
+    series: Series | None = None
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -62,14 +64,18 @@ class Workload:
     """Whether arrivals say when the run begins."""
 
 
-def read_workload(documents: Sequence[Document], seed: int) -> Workload:
-    """Return what a workload that is written as manifests comes to.
+def read_workload(documents: Sequence[Document], seed: int, until: float = inf, start: float | None = None) -> Workload:
+    """Return what a workload that is written as manifests comes to; CronJobs start Jobs ``until`` the horizon.
+
+    ``start`` is when the run begins if no arrival tells it, in seconds since the epoch.
 
     Raises: RefusedError with the place of each mistake, InputError where there is no job.
     """
     declared, findings = _declarations(documents)
-    began = _beginning(declared)
-    prepared, arrivals = _prepare(documents, declared, seed, began or 0.0)
+    told = _beginning(declared)
+    cron_jobs = [each for each in documents if is_repeated(each.manifest)]
+    began = told or (_start(documents, start) if cron_jobs and until < inf else None)
+    prepared, arrivals, said = _prepare(documents, declared, seed, (began or 0.0, until))
     reading = read(prepared)
     refused = RefusedError.of([*findings, *reading.findings])
     if refused is not None:
@@ -91,8 +97,8 @@ def read_workload(documents: Sequence[Document], seed: int) -> Workload:
         began=start,
         counts=counts,
         findings=reading.findings,
-        notes=tuple(str(each) for each in reading.expansion.unused),
-        is_dated=began is not None,
+        notes=(*(str(each) for each in reading.expansion.unused), *said),
+        is_dated=told is not None,
     )
 
 
@@ -115,10 +121,20 @@ def _beginning(declared: Sequence[Declared]) -> float | None:
     return min(told) if told else None
 
 
+def _start(documents: Sequence[Document], start: float | None) -> float:
+    """Return when a run begins whose arrivals tell no time, before CronJobs are expanded."""
+    return start or newest_time(collect(read(documents).objects)) or NEW_YEAR
+
+
 def _prepare(
-    documents: Sequence[Document], declared: Sequence[Declared], seed: int, began: float
-) -> tuple[list[Document], list[_Arrival | None]]:
-    """Return a document for each arrival, and which arrival it is; None for what is no workload."""
+    documents: Sequence[Document], declared: Sequence[Declared], seed: int, times: tuple[float, float]
+) -> tuple[list[Document], list[_Arrival | None], list[str]]:
+    """Return a document for each arrival, which arrival it is (None for what is no workload), and what to say of it.
+
+    ``times`` are the beginning, in seconds since the epoch, and how long the run is.
+    """
+    began, until = times
+    notes: list[str] = []
     members = _members(documents)
     prepared: list[Document] = []
     arrivals: list[_Arrival | None] = []
@@ -130,6 +146,16 @@ def _prepare(
             prepared.append(document)
             arrivals.append(None)
             continue
+        if is_repeated(manifest):
+            if until < inf:
+                since = began + next(iter(_instants(said, manifest, seed, began)), 0.0)
+                runs = runs_of(manifest, since, began + until)
+                notes.append(runs.note)
+                repeated = _repeated(document, said, runs, began)
+                prepared += [each for each, _ in repeated]
+                arrivals += [each for _, each in repeated]
+                continue
+            notes.append(once_note(manifest))
         followers = members.get(_own_key(manifest), []) if manifest.get("kind") == "PodGroup" else []
         for copy, instant in enumerate(_instants(said, manifest, seed, began)):
             arrival = _Arrival(
@@ -143,7 +169,23 @@ def _prepare(
             for each in (document, *followers):
                 prepared.append(_copied(each, copy, most_of(said.replicas)))
                 arrivals.append(arrival)
-    return prepared, arrivals
+    return prepared, arrivals, notes
+
+
+def _repeated(document: Document, said: Declared, runs: Runs, began: float) -> list[tuple[Document, _Arrival | None]]:
+    """Return a CronJob, which its children keep from being expanded, and the Jobs of its runs."""
+    found: list[tuple[Document, _Arrival | None]] = [(attrs.evolve(document, manifest=runs.cron_job), None)]
+    for at, manifest in runs.jobs:
+        arrival = _Arrival(
+            declared=said,
+            owner=owner_of(manifest),
+            kind="CronJob",
+            name=str(mapping_of(runs.cron_job.get("metadata")).get("name")),
+            at=at - began,
+            series=runs.series,
+        )
+        found.append((attrs.evolve(document, manifest=with_all_pods(manifest, None)), arrival))
+    return found
 
 
 def _members(documents: Sequence[Document]) -> dict[tuple[str, str], list[Document]]:
@@ -227,6 +269,7 @@ def _job_plans(
         group = _unstamped(group)
     behaviour = _behaviour(said, owner, seed, f"{group.metadata.namespace}/{group.metadata.name}")
     common: dict[str, Any] = {"behaviour": behaviour, "kind": arrival.kind, "owner": arrival.name}
+    common["series"] = arrival.series
     by_job = is_replica or owner.replacement is Replacement.NEW_GROUP
     gang = gang_of(group.spec, len(pods))
     together = owner.progresses_together and not (group.spec.min_member == 0 and not group.spec.sub_groups)

@@ -5,6 +5,7 @@ Every change is told with its instant; first the meters advance to that instant 
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import StrEnum
 from math import isnan, nan
 from typing import Final
@@ -107,6 +108,10 @@ class Records:
     jobs: list[JobRecord] = attrs.field(factory=list)
     stays: list[Stay] = attrs.field(factory=list)
     evictions: list[Eviction] = attrs.field(factory=list)
+    put_off: Counter[str] = attrs.field(factory=Counter)
+    """Runs of each CronJob that came while the one before had not ended."""
+    missed: Counter[str] = attrs.field(factory=Counter)
+    """Those of them that never ran."""
     ended: int = 0
     """Jobs that are over."""
     unkept: int = 0

@@ -67,12 +67,16 @@ class Standing:
         )
 
 
-def standing_in(path: str, brought: Iterable[JobPlan] = ()) -> Standing:
-    """Return what a snapshot gives to a run; jobs of the workload take the place of their namesakes.
+def snapshot_in(path: str) -> Case:
+    """Return the case that a snapshot is.
 
     Raises: InputError for an archive that is not whole.
     """
-    case = cluster_of(read_archive(Path(path), path))
+    return cluster_of(read_archive(Path(path), path))
+
+
+def standing_in(case: Case, brought: Iterable[JobPlan] = ()) -> Standing:
+    """Return what a snapshot gives to a run; jobs of the workload take the place of their namesakes."""
     arriving = list(brought)
     taken = {key_of(each.group) for each in arriving}
     taken_pods = {key_of(each.pod) for plan in arriving for task in plan.tasks for each in task.pods}
@@ -112,4 +116,4 @@ def _plan(group: PodGroup, pods: list[Pod]) -> JobPlan:
     )
 
 
-__all__ = ["RUNS_ON", "Standing", "standing_in"]
+__all__ = ["RUNS_ON", "Standing", "snapshot_in", "standing_in"]

@@ -27,7 +27,7 @@ from kai.virtual.cluster import EmbeddedCluster, held_gpus
 from kai.virtual.events import Calendar
 from kai.virtual.lives import Job, Life, Slot, State, Task
 from kai.virtual.objects import Key, key_of
-from kai.virtual.plans import JobPlan, Replacement, TaskPlan
+from kai.virtual.plans import JobPlan, Overlap, Replacement, Series, TaskPlan
 from kai.virtual.records import Ending, Loss, Records
 
 GRACE_SECONDS: Final = 30.0
@@ -52,6 +52,10 @@ class Workloads:
     """How many pods wait."""
     is_changed: bool = False
     """Whether anything happened that a cycle should see."""
+    _latest: dict[str, Job] = attrs.field(factory=dict)
+    """The last run of each CronJob."""
+    _put_off: dict[str, JobPlan] = attrs.field(factory=dict)
+    """The run of each that waits for it to end."""
     _members: Counter[Key] = attrs.field(factory=Counter)
     """How many pods each group has."""
 
@@ -59,10 +63,14 @@ class Workloads:
 
     def arrive(self, plan: JobPlan) -> None:
         """Have a job arrive, with the tasks that its owner starts first."""
+        if plan.series is not None and self._is_put_off(plan, plan.series):
+            return
         now = self.calendar.now
         group = _born(plan.group, self.cluster.instant(now))
         job = Job(plan=plan, number=self.records.arrive(plan, now), group=group, left=len(plan.tasks))
         self._add_group(group, job)
+        if plan.series is not None:
+            self._latest[plan.series.name] = job
         most = plan.at_once or len(plan.tasks)
         job.waiting = deque(plan.tasks[most:])
         for task in plan.tasks[:most]:
@@ -70,6 +78,32 @@ class Workloads:
                 self.calendar.enter(task.arrival, partial(self._begin, job, task))
             else:
                 self._begin(job, task)
+
+    def _is_put_off(self, plan: JobPlan, series: Series) -> bool:
+        """Do what a CronJob says of runs that overlap; return whether this one has to wait for the one before.
+
+        Source: the CronJob controller, which starts the last run that it could not start once it can.
+        """
+        before = self._latest.get(series.name)
+        if before is None or before.is_over or series.overlap is Overlap.ALLOW:
+            return False
+        if series.overlap is Overlap.REPLACE:
+            self._give_up(before, Ending.TAKEN_BACK)
+            return False
+        self.records.put_off[plan.owner] += 1
+        self.records.missed[plan.owner] += series.name in self._put_off
+        self._put_off[series.name] = plan
+        return True
+
+    def _come_late(self, series: Series) -> None:
+        """Have the run arrive that waited for the one before, unless it is too late for it."""
+        plan = self._put_off.pop(series.name, None)
+        if plan is None:
+            return
+        if self.calendar.now - plan.arrival <= series.deadline:
+            self.arrive(plan)
+        else:
+            self.records.missed[plan.owner] += 1
 
     def _begin(self, job: Job, plan: TaskPlan) -> None:
         if job.is_over:
@@ -168,7 +202,7 @@ class Workloads:
         self._end_all(task)
         job.failures += 1
         if job.failures > job.plan.behaviour.restarts:
-            self._give_up(job)
+            self._give_up(job, Ending.FAILED)
             return
         delay = min(_FIRST_BACKOFF * 2 ** (job.failures - 1), _LONGEST_BACKOFF)
         self.calendar.enter(self.calendar.now + delay, partial(self._fill_again, task))
@@ -190,8 +224,8 @@ class Workloads:
             if slot.life is None:
                 self._fill(slot)
 
-    def _give_up(self, job: Job) -> None:
-        """End a job that crashed more often than its owner retries."""
+    def _give_up(self, job: Job, ending: Ending) -> None:
+        """End a job before its work is done."""
         for task in job.tasks:
             if not task.is_over:
                 self._interrupt(task, None)
@@ -199,7 +233,7 @@ class Workloads:
                 for life in self._lives_of(task):
                     self._let_go(life)
         job.waiting.clear()
-        self._job_is_over(job, Ending.FAILED)
+        self._job_is_over(job, ending)
 
     def _task_is_over(self, task: Task, ending: Ending) -> None:
         job = task.job
@@ -213,6 +247,8 @@ class Workloads:
         job.is_over = True
         self.records.end(job.number, self.calendar.now, ending)
         self._drop_group(key_of(job.group), job)
+        if job.plan.series is not None:
+            self._come_late(job.plan.series)
 
     # --- Pods ------------------------------------------------------------------------------------------------------
 
