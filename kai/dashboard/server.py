@@ -33,6 +33,7 @@ LIMITS: Final = Limits(connections=512, of_one_peer=256, answer_seconds=60.0, re
 """Behind the API server's proxy all readers come from one address."""
 _SIGN_IN: Final = "/login"
 _SIGN_OUT: Final = "/logout"
+_SHADOW: Final = f"{api.ROOT}/shadow"
 _NO_CYCLE: Final = "no cycle has ended yet in this process, or another one leads; ask again in a moment"
 
 
@@ -67,6 +68,8 @@ class Dashboard:
     is_encrypted: bool = False
     snapshot: Callable[[], Awaitable[Response]] | None = None
     """Makes a file of everything that the scheduler reads."""
+    shadow: Callable[[], Awaitable[Response]] | None = None
+    """Says how far this scheduler agrees with the one that runs, where it is a shadow."""
 
     async def respond(self, request: Request) -> Response:
         """Return the answer to a request."""
@@ -91,16 +94,22 @@ class Dashboard:
 
     async def _read(self, request: Request, reader: Reader) -> Response:
         pages = self.pages
+        if request.path == _SHADOW and self.shadow is not None:
+            return await self._whole(reader, self.shadow)
         if _is_twin(request.path):
             return await self._twin(request, reader)
         if request.path == "/snapshot.zip" and self.snapshot is not None:
-            if not await self.access.may_take_all(reader):
-                return api.problem(403, "not allowed to list pods, podgroups, queues and nodes everywhere")
-            return await self.snapshot()
+            return await self._whole(reader, self.snapshot)
         if pages is None or not pages.knows(request.path):
             return self._refused(request, 404, "there is no such page")
         look, scope = await self._look(reader)
         return await pages.answer(request, reader, scope, look)
+
+    async def _whole(self, reader: Reader, make: Callable[[], Awaitable[Response]]) -> Response:
+        """Return what speaks of all namespaces, to a reader who may see them."""
+        if not await self.access.may_take_all(reader):
+            return api.problem(403, "not allowed to list pods, podgroups, queues and nodes everywhere")
+        return await make()
 
     async def _twin(self, request: Request, reader: Reader) -> Response:
         question = api.question_of(request.path, request.query)

@@ -43,7 +43,7 @@ def test_a_shadow_compares_with_the_scheduler_that_runs_and_writes_nothing(plane
     for name in ("one", "two"):
         add_job(plane.admin, name, 1)
     add_job(plane.admin, "too-large", 4)
-    flags = ("--shadow", "--shadow-patience=1h")
+    flags = ("--shadow", "--shadow-patience=1h", "--leader-elect")  # as the shard of another may ask
     with processes.running(plane, account, tmp_path, "shadow", "scheduler", flags=flags) as shadow:
 
         def document():

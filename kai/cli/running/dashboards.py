@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 FLAG: Final = "dashboard"
 _AUTH: Final = ("local", "token")
 _SNAPSHOT: Final = "/get-snapshot"
+_SHADOW: Final = "/api/v1/shadow"
 Facts = Callable[[], Sequence[tuple[str, str, bool]]]
 """Returns how the process is: what is looked at, how it is, and whether that is right."""
 
@@ -112,7 +113,7 @@ def make_board(
     from kai.simulation.pace import leave_to
 
     leave_to("scheduler")
-    feed = Feed()
+    feed, routes = Feed(), scheduler.routes()
     answers = AnswerCache(feed, connection.clock)
     access = TokenAccess(Reviews(connection.sender.send, connection.clock)) if place.asks_for_tokens else LocalAccess()
     dashboard = Dashboard(
@@ -120,7 +121,8 @@ def make_board(
         access=access,
         pages=make_pages(answers, access, connection.clock, facts),
         is_encrypted=place.certificate is not None,
-        snapshot=scheduler.routes()[_SNAPSHOT].answer,
+        snapshot=routes[_SNAPSHOT].answer,
+        shadow=routes[_SHADOW].answer if _SHADOW in routes else None,
     )
     # Plugins of its own: those of a cycle are at work in another thread.
     scheduler.onlooker = _onlooker(feed, make_profile(settings.configuration), settings)

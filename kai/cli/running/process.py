@@ -32,6 +32,7 @@ from kai.cli.running.roles import (
     HandOver,
     Role,
     binder,
+    competes,
     configuration_path,
     controller,
     scheduler_settings,
@@ -166,7 +167,7 @@ class Process:
             component=plan.component(given.text("scheduler-name")),
             watched=tuple(plan.watched()),
             source=attrs.evolve(source, environment=self.environment),
-            lease=self._lease(plan) if given.truth("leader-elect") else None,
+            lease=self._lease(plan) if competes(given) else None,
         )
 
     def _lease(self, plan: _Plan) -> LeaseSettings:

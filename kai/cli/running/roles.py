@@ -86,7 +86,7 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
         intake=intake_of(given),
         namespace=given.text("namespace"),
         metrics_namespace=given.text("metrics-namespace"),
-        leader_elect=given.truth("leader-elect"),
+        leader_elect=competes(given),
         period_seconds=max(0.01, given.number("schedule-period")),
         status_writers=max(1, given.whole("num-of-status-recording-workers")),
         evict_by=EvictBy(given.text("evict-by")),
@@ -102,6 +102,11 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
     )
 
 
+def competes(given: Given) -> bool:
+    """Return whether a lease is competed for: a shadow takes none, and the shard that it shares may ask for one."""
+    return given.truth("leader-elect") and not given.truth("shadow")
+
+
 def _check_shadow(given: Given) -> None:
     """Raises: ConfigError for a shadow beside what writes."""
     if not given.truth("shadow"):
@@ -109,8 +114,6 @@ def _check_shadow(given: Given) -> None:
     others = [name for name in given.roles or TOGETHER if name != SCHEDULER]
     if others:
         raise ConfigError(f"--shadow: found the roles {', '.join(others)}, which write, expected {SCHEDULER} alone")
-    if given.truth("leader-elect"):
-        raise ConfigError("--leader-elect: found beside --shadow, which writes no lease, expected one of them")
 
 
 def configuration_path(given: Given) -> str:
@@ -350,6 +353,7 @@ __all__ = [
     "Role",
     "Work",
     "binder",
+    "competes",
     "controller",
     "scheduler_settings",
     "watches_of_plugins",

@@ -219,6 +219,17 @@ def test_a_file_of_everything_takes_every_right():
     assert asked(board, "/snapshot.zip", "admin").body == b"zip"
 
 
+def test_the_agreement_of_a_shadow_is_for_those_who_may_see_everything():
+    async def made():
+        return Response(body=b"zip")
+
+    board = dashboard(Rights(tenant={f"podgroups/{OURS}"}, admin={*ALL, "pods"}))
+    board.shadow = made
+    assert asked(board, "/api/v1/shadow", "tenant").status == 403
+    assert asked(board, "/api/v1/shadow", "admin").body == b"zip"
+    assert asked(dashboard(), "/api/v1/shadow").status == 404
+
+
 def test_before_the_first_cycle_and_while_another_leads_a_reader_is_told_to_wait():
     board = dashboard(last=None)
     assert asked(board, "/api/v1/jobs").status == 503

@@ -1,8 +1,11 @@
 """Settings of roles from flags: a shadow runs beside nothing that writes."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from kai.cli.running.flags import read_flags
+from kai.cli.running.process import Process
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.roles import scheduler_settings
 from kai.errors import ConfigError
@@ -24,6 +27,16 @@ def test_a_shadow_beside_roles_that_write_is_refused(roles):
         settings(*roles, "--shadow")
 
 
-def test_a_shadow_that_competes_for_a_lease_is_refused():
-    with pytest.raises(ConfigError, match="--leader-elect: found beside --shadow, which writes no lease"):
-        settings("scheduler", "--shadow", "--leader-elect")
+def test_a_shadow_takes_no_lease_whatever_the_shard_of_the_other_scheduler_asks_for():
+    assert settings("scheduler", "--leader-elect").leader_elect is True
+    assert settings("scheduler", "--shadow", "--leader-elect").leader_elect is False
+
+
+def test_the_process_of_a_shadow_competes_for_no_lease():
+    def lease(*arguments):
+        process = Process.of(read_flags(arguments, FLAGS, ROLES, TOGETHER), {})
+        plan = SimpleNamespace(settings=settings(*arguments), watched=tuple, component=lambda name: name)
+        return process._options(plan).lease
+
+    assert lease("scheduler", "--leader-elect") is not None
+    assert lease("scheduler", "--shadow", "--leader-elect") is None
