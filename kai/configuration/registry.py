@@ -135,6 +135,8 @@ def load_class(point: EntryPoint) -> type[object]:
         kind = "a class" if isinstance(loaded, type) else type(loaded).__name__
         wanted = f"a class with a method {method}"
         raise ConfigError(f"found {kind} at {point.value}, expected {wanted}")
+    if point.group == PLUGINS and not attrs.has(loaded):
+        raise ConfigError(f"found a class without attrs at {point.value}, expected a frozen attrs class")
     return loaded
 
 

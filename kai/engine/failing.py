@@ -107,7 +107,6 @@ _INSTEAD: Final[Mapping[str, _Instead]] = {
 }
 _ABOUT_PODS: Final = ("NodeFilter.", "NodeScore.", "NodeWait.", "PodFilter.", "Placement.choose", "Placement.credit")
 _ABOUT_GROUPS: Final = ("Domains.", "Victims.queues", "Victims.groups", "Victims.hopeless", "Victims.may_reclaim")
-_ARRAYS: Final = {"NodeFilter.filter": np.bool_, "NodeScore.score": np.float64, "NodeWait.must_wait": np.bool_}
 
 
 def reaction_to(wanted: OnFailure | None, hook: str) -> OnFailure:
@@ -182,14 +181,12 @@ def _reacting(
     @wraps(function)
     def ask(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            answer = function(*args, **kwargs)
-            _check(use, hook, answer, args)
+            return function(*args, **kwargs)
         except PluginError as error:
             if not _is_mine(error, use, hook):
                 raise
             failures.note(error, _group_of(hook, view, args) if reaction is OnFailure.REFUSE else -1)
             return cast("R", made(str(error), view, args))
-        return answer
 
     return ask
 
@@ -216,20 +213,6 @@ def _ending(
 def _is_mine(error: PluginError, use: PluginUse, hook: str) -> bool:
     """Say whether the hook failed itself, not another that it led to."""
     return (error.plugin, error.hook) == (use.name, hook)
-
-
-def _check(use: PluginUse, hook: str, answer: object, asked: tuple[Any, ...]) -> None:
-    """Refuse an answer that the engine would refuse as well, where the plugin that gave it is still known.
-
-    Raises: PluginError.
-    """
-    shape = np.shape(cast("Any", answer)) if hook in _ARRAYS or hook.endswith(".keys") else ()
-    wrong = hook.endswith(".keys") and (len(shape) not in (1, 2) or shape[:1] != (len(asked[0]),))
-    if hook in _ARRAYS:
-        wrong = getattr(answer, "dtype", None) != _ARRAYS[hook] or shape != np.shape(asked[1])
-    if wrong:
-        message = f"returned {type(answer).__name__}{list(shape)}, expected an element for each row"
-        raise PluginError(message, plugin=use.name, origin=use.origin, hook=hook)
 
 
 def _group_of(hook: str, view: SessionView, asked: tuple[Any, ...]) -> int:

@@ -7,7 +7,7 @@ import attrs
 import numpy as np
 
 from kai.engine.objections import excesses, shortage, shortages
-from kai.engine.policy import checked_mask
+from kai.engine.policy import mask_of
 from kai.framework.verdict import Histogram, NodeReason, NodeRefusal
 from kai.kernels import fit, place
 from kai.model.rows import Int64s, NodeRows, PodRow
@@ -83,7 +83,7 @@ def _words(session: "Session", pod: int, nodes: NodeRows, codes: Int64s) -> dict
         )
         if not len(open_to_it):
             continue
-        refused = open_to_it[~checked_mask(plugin, PodRow(pod), nodes[open_to_it])]
+        refused = open_to_it[~mask_of(plugin, PodRow(pod), nodes[open_to_it])]
         if not len(refused):
             continue
         explain = plugin.node_filter.explain

@@ -12,6 +12,7 @@ from typing import Any, Final, ParamSpec, TypeVar, cast, get_args
 import attrs
 import numpy as np
 
+from kai.engine.answers import Check, check_of, objection_to_proposal, objection_to_proposals
 from kai.engine.failing import OPEN, Failures, with_stand_ins
 from kai.engine.observe import Observer, Stopwatch
 from kai.errors import ConfigError, KaiError, PluginError
@@ -100,8 +101,8 @@ def open_plugins(
     found: list[Opened] = []
     for use in uses:
         observer.plugin(use.name)
-        asking = Asking(use, observer.stopwatch)
-        found += _failing(asking, view, failures) if use.failing and failures is not None else asking.opened(view)
+        asking = Asking(use, view, observer.stopwatch)
+        found += _failing(asking, failures) if use.failing and failures is not None else asking.opened()
     observer.plugin("")
     _refuse_clashes(found)
     return found
@@ -109,17 +110,21 @@ def open_plugins(
 
 @attrs.frozen
 class Asking:
-    """How one plugin is asked: what it raises names the plugin, and its time is taken if there is a stopwatch."""
+    """How one plugin is asked.
+
+    What it raises, and what it answers against the contract, names the plugin. A stopwatch, if given, takes its time.
+    """
 
     use: PluginUse
+    view: SessionView
     stopwatch: Stopwatch | None = None
 
-    def opened(self, view: SessionView) -> list[Opened]:
+    def opened(self) -> list[Opened]:
         """Return the extensions that the plugin has in a session.
 
         Raises: PluginError.
         """
-        return self.grouped(self.guarded(OPEN, self.use.plugin.open)(view))
+        return self.grouped(self.guarded(OPEN, self.use.plugin.open)(self.view))
 
     def grouped(self, extensions: object) -> list[Opened]:
         """Return the extensions of the plugin by the shapes that they concern.
@@ -163,10 +168,11 @@ class Asking:
         return cls(**values)
 
     def guarded(self, hook: str, function: Callable[P, R]) -> Callable[P, R]:
-        """Return ``function``, which blames the plugin for whatever it raises.
+        """Return ``function``, which blames the plugin for whatever it raises and for answers that are none.
 
-        Cost: a tenth of a microsecond a call.
+        Cost: a tenth of a microsecond a call, and that of the check.
         """
+        check = check_of(hook)
         timed = function if self.stopwatch is None else self.stopwatch.timed(self.use.name, hook, function)
 
         def ask(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -177,18 +183,42 @@ class Asking:
             except Exception as error:
                 raise self._blamed(hook, f"raised {type(error).__name__}: {error}") from error
 
-        ask.__dict__["__wrapped__"] = function  # all of ``functools.wraps`` that is looked at, at a fifth of its cost
+        answering = ask if check is None else self._checked(hook, ask, check)
+        # All of ``functools.wraps`` that is looked at, at a fifth of its cost.
+        answering.__dict__["__wrapped__"] = function
+        return answering
+
+    def _checked(self, hook: str, function: Callable[P, R], check: Check) -> Callable[P, R]:
+        """Return ``function``, which blames the plugin for what ``check`` objects to."""
+
+        def ask(*args: P.args, **kwargs: P.kwargs) -> R:
+            answer = function(*args, **kwargs)
+            objection = check(answer, args, self.view)
+            if objection:
+                raise self._blamed(hook, objection)
+            return answer
+
         return ask
 
     def _guarded_generator(
         self, hook: str, function: Callable[[Iterator[Outer]], Iterator[Scenario]]
     ) -> Callable[[Iterator[Outer]], Iterator[Scenario]]:
         """Wrap a function whose results are made one by one, as ``guarded`` does."""
-        timed = function if self.stopwatch is None else _timed_generator(self.stopwatch, self.use.name, hook, function)
+
+        def answers(outers: Iterator[Outer]) -> Iterator[Scenario]:
+            answer = function(outers)
+            if objection := objection_to_proposals(answer):
+                raise self._blamed(hook, objection)
+            return answer
+
+        timed = answers if self.stopwatch is None else _timed_generator(self.stopwatch, self.use.name, hook, answers)
 
         def ask(outers: Iterator[Outer]) -> Iterator[Scenario]:
             try:
-                yield from timed(outers)
+                for scenario in timed(outers):
+                    if objection := objection_to_proposal(scenario):
+                        raise self._blamed(hook, objection)
+                    yield scenario
             except KaiError:
                 raise
             except Exception as error:
@@ -200,14 +230,14 @@ class Asking:
         return PluginError(message, plugin=self.use.name, origin=self.use.origin, hook=hook)
 
 
-def _failing(asking: Asking, view: SessionView, failures: Failures) -> list[Opened]:
+def _failing(asking: Asking, failures: Failures) -> list[Opened]:
     """Return the extensions of a plugin that is known to fail, with what stands for the answers that fail.
 
     Raises: PluginError.
     """
-    use = asking.use
+    use, view = asking.use, asking.view
     try:
-        opened = asking.opened(view)
+        opened = asking.opened()
     except PluginError as error:
         if error.hook != OPEN or use.failing.get(OPEN) is not OnFailure.LEAVE_OUT:
             raise

@@ -6,14 +6,12 @@ concern are *plain*: kernels place their pods without calling back.
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 
 from kai.engine.distinct_rows import DistinctRows
 from kai.engine.opened import Opened
 from kai.engine.rules import fold_rules
-from kai.errors import PluginError
 from kai.framework.hooks import Dependence, Domains, DomainTree, GroupOrder, NodeFilter, NodeScore, Together, Victims
 from kai.framework.terms import ElasticOrder, FairShares, PriorityOrder, SubGroupFill
 from kai.framework.verdict import ACCEPTED, Verdict
@@ -132,8 +130,7 @@ class Policy:
         waits = np.zeros(len(nodes), np.bool_)
         for plugin in self.asking(int(self._facts.pods.shape[pod])):
             if plugin.node_wait is not None:
-                answer = plugin.node_wait.must_wait(pod, nodes)
-                waits |= cast("Bools", _checked(plugin, "NodeWait.must_wait", answer, np.bool_, nodes))
+                waits |= plugin.node_wait.must_wait(pod, nodes)
         return waits
 
     def prepare(self, shape: int, pod: PodRow, nodes: NodeRows) -> None:
@@ -150,9 +147,9 @@ class Policy:
             if not plugin.is_asked(shape):
                 continue
             if by_shape(plugin.node_filter):
-                mask &= checked_mask(plugin, pod, nodes)
+                mask &= mask_of(plugin, pod, nodes)
             if by_shape(plugin.node_score):
-                score += checked_scores(plugin, pod, nodes)
+                score += scores_of(plugin, pod, nodes)
         self._facts.shapes.mask[shape] = self._masks.row_of(mask)
         self._facts.shapes.score[shape] = self._scores.row_of(score)
         self._adopt_rows()
@@ -164,14 +161,14 @@ class Policy:
         """
         (plugin,) = self.asking(shape)
         if by_placement(plugin.node_score):
-            out = checked_scores(plugin, pod, nodes)
+            out = scores_of(plugin, pod, nodes)
             if plugin.node_filter is None and out.flags.carray:
                 return out
             out = out.copy()
         else:
             out = np.zeros(len(nodes), np.float64)
         if by_placement(plugin.node_filter):
-            out[~checked_mask(plugin, pod, nodes)] = np.nan
+            out[~mask_of(plugin, pod, nodes)] = np.nan
         return out
 
     def first_answers(self, pod: PodRow, shape: int, nodes: NodeRows) -> Float64s:
@@ -223,7 +220,7 @@ class Policy:
                 case ElasticOrder():
                     columns.append(0.0)
                 case GroupOrder():
-                    columns += list(_keys(maker.keys(groups), len(groups), "GroupOrder.keys").T)
+                    columns += list(_table(maker.keys(groups)).T)
         out = np.empty((len(groups), len(columns) + 1), np.float64)
         for at, column in enumerate(columns):
             out[:, at] = column
@@ -235,17 +232,13 @@ class Policy:
         for plugin in self.plugins:
             names += [plugin.name for term in plugin.terms if isinstance(term, PriorityOrder | ElasticOrder)]
             if plugin.group_order is not None:
-                count = _keys(plugin.group_order.keys(groups), len(groups), "GroupOrder.keys").shape[1]
+                count = _table(plugin.group_order.keys(groups)).shape[1]
                 names += [plugin.name] if count == 1 else [f"{plugin.name}.{at}" for at in range(count)]
         return tuple(names)
 
     def pod_keys(self, pods: PodRows) -> Float64s | None:
         """Return float64[n, k] that order pods, smaller first, or None when no plugin has an opinion."""
-        columns = [
-            _keys(plugin.pod_order.keys(pods), len(pods), "PodOrder.keys")
-            for plugin in self.plugins
-            if plugin.pod_order is not None
-        ]
+        columns = [_table(plugin.pod_order.keys(pods)) for plugin in self.plugins if plugin.pod_order is not None]
         return np.hstack(columns) if columns else None
 
     def leaves_alone(self, groups: GroupRows) -> Bools:
@@ -275,11 +268,7 @@ class Policy:
         out = ACCEPTED
         for plugin in self.plugins:
             if plugin.pod_filter is not None and plugin.is_asked(shape):
-                found: object = plugin.pod_filter.admit(pod)
-                if not isinstance(found, Verdict):
-                    message = f"returned {_described(found)}, expected a Verdict"
-                    raise PluginError(message, plugin=plugin.name, origin=plugin.origin, hook="PodFilter.admit")
-                out = out.plus(found)
+                out = out.plus(plugin.pod_filter.admit(pod))
         return out
 
 
@@ -314,60 +303,26 @@ def _changes_placements(plugin: Opened) -> bool:
     return each is not None and any((each.choose, each.recorded, each.effects, each.lasting_effects, each.credit))
 
 
-def _keys(answer: object, count: int, hook: str) -> Float64s:
-    """Return a plugin's keys as a table with a row for each of ``count`` things.
-
-    Raises: PluginError when there are not as many.
-    """
-    keys = np.asarray(answer, np.float64)
-    if keys.ndim not in (1, 2) or len(keys) != count:
-        found = f"float64{list(keys.shape)}"
-        raise PluginError(f"returned {found}, expected float64[{count}, k]", plugin="of the profile", hook=hook)
-    return keys[:, None] if keys.ndim == 1 else keys
+def _table(keys: Float64s) -> Float64s:
+    """Return a plugin's keys as a table with a row for each thing that is ordered."""
+    table = np.asarray(keys, np.float64)
+    return table[:, None] if table.ndim == 1 else table
 
 
-def checked_mask(plugin: Opened, pod: PodRow, nodes: NodeRows) -> Bools:
+def mask_of(plugin: Opened, pod: PodRow, nodes: NodeRows) -> Bools:
     """Return the plugin's mask for ``nodes``; everything, if it has no filter.
 
     Raises: PluginError when it raised or returned something that is not bool[n].
     """
-    if plugin.node_filter is None:
-        return np.ones(len(nodes), np.bool_)
-    return cast("Bools", _checked(plugin, "NodeFilter.filter", plugin.node_filter.filter(pod, nodes), np.bool_, nodes))
+    return np.ones(len(nodes), np.bool_) if plugin.node_filter is None else plugin.node_filter.filter(pod, nodes)
 
 
-def checked_scores(plugin: Opened, pod: PodRow, nodes: NodeRows) -> Scores:
+def scores_of(plugin: Opened, pod: PodRow, nodes: NodeRows) -> Scores:
     """Return the plugin's scores for ``nodes``; zeros, if it has no opinion.
 
-    Raises: PluginError when it raised or returned something that is not float64[n], or an infinite score: what other
-        plugins say of a node would count for nothing.
+    Raises: PluginError when it raised or returned something that is not float64[n], or an infinite score.
     """
-    if plugin.node_score is None:
-        return np.zeros(len(nodes), np.float64)
-    hook = "NodeScore.score"
-    scores = cast("Scores", _checked(plugin, hook, plugin.node_score.score(pod, nodes), np.float64, nodes))
-    infinite = np.isinf(scores)
-    if infinite.any():
-        found = f"returned {scores[infinite][0]} for {np.count_nonzero(infinite)} of {len(nodes)} nodes"
-        message = f"{found}, expected finite scores, or NaN to take a node out"
-        raise PluginError(message, plugin=plugin.name, origin=plugin.origin, hook=hook)
-    return scores
+    return np.zeros(len(nodes), np.float64) if plugin.node_score is None else plugin.node_score.score(pod, nodes)
 
 
-def _checked(plugin: Opened, hook: str, answer: object, dtype: type[np.generic], nodes: NodeRows) -> object:
-    """Return ``answer`` if it is an array with one element of ``dtype`` for each of ``nodes``.
-
-    Raises: PluginError.
-    """
-    if not isinstance(answer, np.ndarray) or answer.dtype != dtype or answer.shape != nodes.shape:
-        wanted = f"{dtype.__name__.rstrip('_')}[{len(nodes)}]"
-        message = f"returned {_described(answer)}, expected {wanted}"
-        raise PluginError(message, plugin=plugin.name, origin=plugin.origin, hook=hook)
-    return answer
-
-
-def _described(value: object) -> str:
-    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
-
-
-__all__ = ["NodeRow", "Policy", "by_placement", "by_shape", "checked_mask", "checked_scores"]
+__all__ = ["NodeRow", "Policy", "by_placement", "by_shape", "mask_of", "scores_of"]

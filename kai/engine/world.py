@@ -12,7 +12,7 @@ import numpy as np
 
 from kai.engine.clock import Clock
 from kai.engine.opened import Opened
-from kai.engine.policy import Policy, by_placement, checked_mask, checked_scores
+from kai.engine.policy import Policy, by_placement, mask_of, scores_of
 from kai.engine.shortcuts import ONE_ANSWER, RATED, Shortcut, takes
 from kai.framework.parameters import Parameters
 from kai.kernels import booking, score
@@ -247,9 +247,9 @@ class World:
         for plugin in policy.asking(shape):
             # What depends on the shape alone is in the policy's vectors.
             if by_placement(plugin.node_filter):
-                scores[~checked_mask(plugin, PodRow(pod), nodes)] = np.nan
+                scores[~mask_of(plugin, PodRow(pod), nodes)] = np.nan
             if by_placement(plugin.node_score):
-                scores += checked_scores(plugin, PodRow(pod), nodes)
+                scores += scores_of(plugin, PodRow(pod), nodes)
         return scores
 
     def answers(self, pod: int, shape: int) -> Float64s:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kai.engine.observe import Silent
-from kai.engine.policy import checked_mask, checked_scores
+from kai.engine.policy import mask_of, scores_of
 from kai.engine.profile import Profile
 from kai.engine.records import GroupRecord
 from kai.engine.report import CycleReport
@@ -219,7 +219,7 @@ class Teller:
             if not plugin.is_asked(shape):
                 continue
             open_nodes = np.flatnonzero(accepted).astype(np.int64)
-            refused = open_nodes[~checked_mask(plugin, PodRow(pod), open_nodes)]
+            refused = open_nodes[~mask_of(plugin, PodRow(pod), open_nodes)]
             explain = filters.explain
             texts = explain(PodRow(pod), refused) if explain else [f"refused by {plugin.name}"] * len(refused)
             for node, text in zip(refused, texts, strict=True):
@@ -238,7 +238,7 @@ class Teller:
         for plugin in self._session.policy.plugins:
             if plugin.node_score is None or not plugin.is_asked(int(self._snapshot.pod_shape[pod])):
                 continue
-            if np.isnan(checked_scores(plugin, PodRow(pod), roomy)).all():
+            if np.isnan(scores_of(plugin, PodRow(pod), roomy)).all():
                 nodes = [self._snapshot.nodes[node].name for node in roomy]
                 text = f"plugin {plugin.name} scores the nodes that have room with NaN: {listed(nodes)}"
                 yield Words("NoScore", text, {"plugin": plugin.name, "nodes": tuple(nodes)})

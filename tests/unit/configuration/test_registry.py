@@ -50,6 +50,7 @@ def test_one_distribution_found_twice_is_one():
         ("kai.plugins.binpack:NoSuchClass", "cannot be loaded"),
         ("kai.plugins.binpack:attrs", "expected a class with a method open"),
         ("kai.errors:KaiError", "expected a class with a method open"),
+        ("pathlib:Path", "found a class without attrs at pathlib:Path, expected a frozen attrs class"),
     ],
 )
 def test_an_entry_point_that_is_no_plugin_is_refused(value, words):

@@ -4,22 +4,28 @@ import attrs
 import numpy as np
 import pytest
 
+from kai.engine.failing import Failures
 from kai.engine.observe import Silent
 from kai.engine.opened import open_plugins
 from kai.errors import ConfigError, InputError, PluginError
 from kai.framework import (
+    ACCEPTED,
+    Cause,
     Domains,
     GroupOrder,
     NodeFilter,
     NodeScore,
     NodeWait,
+    Partition,
     Placement,
     PluginUse,
     PodFilter,
     PodOrder,
+    Scenario,
     VictimProposals,
     Victims,
 )
+from kai.framework.hooks import OnFailure
 from kai.framework.terms import Availability, Density, FairShares
 from kai.testing import session_view
 
@@ -42,6 +48,16 @@ def opened(*answers):
         for at, extensions in enumerate(answers)
     ]
     return open_plugins(uses, VIEW, Silent())
+
+
+class Items(dict):
+    """A mapping that can be a key."""
+
+    __hash__ = object.__hash__
+
+
+def scenario(pod):
+    return Scenario(aggressor=0, waiting=(pod,))
 
 
 def fails(*_):
@@ -93,14 +109,136 @@ def test_what_a_plugin_raises_names_the_plugin_its_package_and_what_it_was_asked
     assert str(caught.value) == f'plugin "p0" (dist-0 1.0), {hook}: raised ZeroDivisionError: no rack'
 
 
+PODS, NODES, GROUPS, QUEUES = (np.arange(count) for count in (1, 1, 1, len(VIEW.snapshot.queues)))
+
+
+@pytest.mark.parametrize(
+    ("extension", "ask", "complaint"),
+    [
+        (
+            NodeFilter,
+            lambda plugin: plugin.node_filter.filter(0, NODES),
+            {1: "NodeFilter.filter: returned int, expected bool[1]"},
+        ),
+        (
+            NodeScore,
+            lambda plugin: plugin.node_score.score(0, NODES),
+            {np.inf: "NodeScore.score: returned float, expected float64[1]"},
+        ),
+        (
+            PodOrder,
+            lambda plugin: plugin.pod_order.keys(PODS),
+            {
+                None: "PodOrder.keys: returned NoneType, expected float64[1, k]",
+                "first": "PodOrder.keys: returned str, expected float64[1, k]",
+                (1, 2): "PodOrder.keys: returned tuple, expected float64[1, k]",
+            },
+        ),
+        (
+            GroupOrder,
+            lambda plugin: plugin.group_order.keys(GROUPS),
+            {
+                None: "GroupOrder.keys: returned NoneType, expected float64[1, k]",
+                ("a",): "GroupOrder.keys: returned tuple, expected float64[1, k]",
+            },
+        ),
+        (
+            Domains,
+            lambda plugin: plugin.domains.partition(0, 0, PODS, NODES),
+            {
+                7: "Domains.partition: returned int, expected a Partition or None",
+                Partition(parts=7): "Domains.partition: returned int, expected a sequence as parts of a Partition",
+                Partition(parts=((0,),)): "Domains.partition: returned tuple, expected int64[n] as part of a Partition",
+                Partition(scores=(1.0,)): (
+                    "Domains.partition: returned tuple, expected float64[1] as scores of a Partition"
+                ),
+                Partition(verdict=False): "Domains.partition: returned bool, expected a Verdict of a Partition",
+            },
+        ),
+        (
+            lambda answer: Domains(fails, tree=answer),
+            lambda plugin: plugin.domains.tree(0),
+            {7: "Domains.tree: returned int, expected a DomainTree or None"},
+        ),
+        (
+            lambda answer: Domains(fails, together=answer),
+            lambda plugin: plugin.domains.together(0, 0),
+            {7: "Domains.together: returned int, expected a Together or None"},
+        ),
+        (
+            lambda answer: Placement(report=answer),
+            lambda plugin: plugin.placement.report(),
+            {
+                None: "Placement.report: returned NoneType, expected a mapping by node row",
+                Items(n1={}): "Placement.report: returned 'n1' as a node, expected a row below 1",
+                Items({1: {}}): "Placement.report: returned 1 as a node, expected a row below 1",
+                Items({0: "full"}): "Placement.report: returned str, expected a mapping of fields for each node",
+            },
+        ),
+        (
+            lambda answer: Victims(queues=answer),
+            lambda plugin: plugin.victims.queues(0, Cause.RECLAIM),
+            {True: f"Victims.queues: returned bool, expected bool[{len(QUEUES)}] or None"},
+        ),
+        (
+            lambda answer: Victims(groups=answer),
+            lambda plugin: plugin.victims.groups(0, GROUPS, Cause.RECLAIM),
+            {None: "Victims.groups: returned NoneType, expected bool[1]"},
+        ),
+        (
+            lambda answer: Victims(hopeless=answer),
+            lambda plugin: plugin.victims.hopeless(0, PODS, GROUPS, Cause.RECLAIM),
+            {None: "Victims.hopeless: returned NoneType, expected a bool"},
+        ),
+        (
+            lambda answer: Victims(accept=answer),
+            lambda plugin: plugin.victims.accept(scenario(0), Cause.RECLAIM),
+            {True: "Victims.accept: returned bool, expected a Verdict"},
+        ),
+        (
+            lambda answer: Victims(may_reclaim=answer),
+            lambda plugin: plugin.victims.may_reclaim(0, np.zeros(3)),
+            {None: "Victims.may_reclaim: returned NoneType, expected a Verdict"},
+        ),
+        (
+            VictimProposals,
+            lambda plugin: list(plugin.proposals.propose(iter(()))),
+            {
+                None: "VictimProposals.propose: returned NoneType, expected an iterator of Scenarios",
+                (7,): "VictimProposals.propose: returned int, expected Scenarios",
+            },
+        ),
+    ],
+)
+def test_an_answer_that_is_none_names_the_plugin_its_package_what_it_returned_and_what_is_right(
+    extension, ask, complaint
+):
+    for answer, message in complaint.items():
+        (plugin,) = opened([extension(lambda *_, answer=answer: answer)])
+        with pytest.raises(PluginError) as caught:
+            ask(plugin)
+        assert str(caught.value) == f'plugin "p0" (dist-0 1.0), {message}'
+
+
+def test_a_hook_that_is_known_to_fail_has_a_stand_in_for_an_answer_that_is_none():
+    failing = {"Victims.groups": OnFailure.REFUSE, "NodeScore.score": OnFailure.LEAVE_OUT}
+    answers = [Victims(groups=lambda *_: None), NodeScore(lambda _, nodes: np.full(len(nodes), np.inf))]
+    use = PluginUse(name="p", plugin=Saying(answers), failing=failing)
+    failures = Failures()
+    (plugin,) = open_plugins([use], VIEW, Silent(), failures)
+    assert plugin.victims.groups(0, GROUPS, Cause.RECLAIM).tolist() == [False]
+    assert plugin.node_score.score(0, NODES).tolist() == [0.0]
+    assert [each.hook for each in failures.found.values()] == ["Victims.groups", "NodeScore.score"]
+
+
 def test_a_generator_that_fails_midway_names_the_plugin_too():
     def propose(outers):
         yield from outers
         fails()
 
     (plugin,) = opened([VictimProposals(propose)])
-    scenarios = plugin.proposals.propose(iter([1, 2]))
-    assert [next(scenarios), next(scenarios)] == [1, 2]
+    scenarios = plugin.proposals.propose(iter([scenario(1), scenario(2)]))
+    assert [next(scenarios), next(scenarios)] == [scenario(1), scenario(2)]
     with pytest.raises(PluginError, match=r"VictimProposals\.propose: raised ZeroDivisionError"):
         next(scenarios)
 
@@ -183,9 +321,9 @@ class Watching(Silent):
 
 def test_a_stopwatch_is_put_around_each_function_of_a_plugin():
     stopwatch = Counting()
-    use = PluginUse(name="p", plugin=Saying([PodFilter(lambda pod: pod), Density(gpu_binpack=1.0)]))
+    use = PluginUse(name="p", plugin=Saying([PodFilter(lambda _: ACCEPTED), Density(gpu_binpack=1.0)]))
     (first,) = open_plugins([use], VIEW, Watching(stopwatch))
-    assert first.pod_filter.admit(7) == 7
+    assert first.pod_filter.admit(7) is ACCEPTED
     assert stopwatch.asked == ["p open", "p PodFilter.admit"]
 
 
@@ -194,17 +332,17 @@ def test_a_proposal_is_timed_without_the_time_that_the_engine_needs_for_outer_sc
 
     def propose(outers):
         for outer in outers:
-            yield outer * 2
+            yield scenario(outer * 2)
 
     use = PluginUse(name="p", plugin=Saying([VictimProposals(propose)]))
     (plugin,) = open_plugins([use], VIEW, Watching(stopwatch))
-    assert list(plugin.proposals.propose(iter([1, 2]))) == [2, 4]
+    assert list(plugin.proposals.propose(iter([1, 2]))) == [scenario(2), scenario(4)]
     assert stopwatch.asked[1:] == ["p VictimProposals.propose", "engine"] * 3
 
 
 def test_without_a_stopwatch_a_plugin_is_asked_directly():
-    def admit(pod):
-        return pod
+    def admit(_pod):
+        return ACCEPTED
 
     (plugin,) = opened([PodFilter(admit)])
     assert plugin.pod_filter.admit.__wrapped__ is admit

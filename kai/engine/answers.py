@@ -1,0 +1,136 @@
+"""What plugins may answer: what is wrong with an answer that the contract does not allow.
+
+A plugin's function may return anything. The engine would stumble over it later, where no plugin is known any more, and
+kernels would read memory that is none of theirs. So each answer is looked at where it is given: kinds, shapes and
+lengths are checked, numbers are the plugin's own business.
+
+Holds: an answer that passes is used as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+
+from kai.framework.hooks import DomainTree, Partition, Together
+from kai.framework.scenario import Scenario
+from kai.framework.verdict import Verdict
+from kai.framework.view import SessionView
+from kai.model.rows import Scores
+
+Check = Callable[[object, tuple[Any, ...], SessionView], str]
+"""Takes an answer, what the hook was asked, and the session; returns what is wrong with it, "" for a good answer."""
+
+
+def check_of(hook: str) -> Check | None:
+    """Return the check of answers of ``hook``; None: the engine takes whatever it answers."""
+    return _CHECKS.get(hook)
+
+
+def objection_to_proposals(answer: object) -> str:
+    """Say what is wrong with ``answer`` as the whole of what is proposed; "" for scenarios that come one by one."""
+    return "" if isinstance(answer, Iterable) else _instead(answer, "an iterator of Scenarios")
+
+
+def objection_to_proposal(answer: object) -> str:
+    """Say what is wrong with ``answer`` as one of the scenarios that are proposed; "" for a Scenario."""
+    return "" if isinstance(answer, Scenario) else _instead(answer, "Scenarios")
+
+
+def _instead(answer: object, wanted: str) -> str:
+    found = f"{answer.dtype}{list(answer.shape)}" if isinstance(answer, np.ndarray) else type(answer).__name__
+    return f"returned {found}, expected {wanted}"
+
+
+def _array(dtype: type[np.generic], answer: object, count: int) -> str:
+    if isinstance(answer, np.ndarray) and answer.dtype == dtype and answer.shape == (count,):
+        return ""
+    return _instead(answer, f"{dtype.__name__.rstrip('_')}[{count}]")
+
+
+def _by_row(answer: object, asked: tuple[Any, ...], _: SessionView) -> str:
+    """Check a mask of the rows that the hook was asked about besides a pod or a group."""
+    return _array(np.bool_, answer, len(asked[1]))
+
+
+def _scores(answer: object, asked: tuple[Any, ...], _: SessionView) -> str:
+    """Check scores; with an infinite one, what other plugins say of a node would count for nothing."""
+    count = len(asked[1])
+    if objection := _array(np.float64, answer, count):
+        return objection
+    scores = cast("Scores", answer)
+    infinite = np.isinf(scores)
+    if not infinite.any():
+        return ""
+    found = f"returned {scores[infinite][0]} for {np.count_nonzero(infinite)} of {count} nodes"
+    return f"{found}, expected finite scores, or NaN to take a node out"
+
+
+def _keys(answer: object, asked: tuple[Any, ...], _: SessionView) -> str:
+    """Check keys: numbers in one or two dimensions, with a row for each thing that is ordered."""
+    count = len(asked[0])
+    try:
+        shape = np.asarray(cast("Any", answer), np.float64).shape
+    except (TypeError, ValueError):
+        shape = ()
+    return "" if len(shape) in (1, 2) and shape[0] == count else _instead(answer, f"float64[{count}, k]")
+
+
+def _partition(answer: object, _: tuple[Any, ...], view: SessionView) -> str:
+    if answer is None:
+        return ""
+    if not isinstance(answer, Partition):
+        return _instead(answer, "a Partition or None")
+    parts, scores, verdict = cast("tuple[object, object, object]", (answer.parts, answer.scores, answer.verdict))
+    if not isinstance(parts, Sequence):
+        return _instead(parts, "a sequence as parts of a Partition")
+    for part in parts:
+        if not isinstance(part, np.ndarray) or part.dtype != np.int64 or part.ndim != 1:
+            return _instead(part, "int64[n] as part of a Partition")
+    if scores is not None and (objection := _array(np.float64, scores, len(view.nodes))):
+        return f"{objection} as scores of a Partition"
+    return "" if isinstance(verdict, Verdict) else _instead(verdict, "a Verdict of a Partition")
+
+
+def _report(answer: object, _: tuple[Any, ...], view: SessionView) -> str:
+    if not isinstance(answer, Mapping):
+        return _instead(answer, "a mapping by node row")
+    for row, fields in answer.items():
+        if not isinstance(row, int | np.integer) or not 0 <= row < len(view.nodes):
+            return f"returned {row!r} as a node, expected a row below {len(view.nodes)}"
+        if not isinstance(fields, Mapping):
+            return _instead(fields, "a mapping of fields for each node")
+    return ""
+
+
+def _queues(answer: object, _: tuple[Any, ...], view: SessionView) -> str:
+    objection = "" if answer is None else _array(np.bool_, answer, len(view.snapshot.queues))
+    return objection and f"{objection} or None"
+
+
+def _one_of(words: str, *kinds: type[object]) -> Check:
+    return lambda answer, _, __: "" if isinstance(answer, kinds) else _instead(answer, words)
+
+
+_CHECKS: Final[Mapping[str, Check]] = {
+    "NodeFilter.filter": _by_row,
+    "NodeScore.score": _scores,
+    "NodeWait.must_wait": _by_row,
+    "PodFilter.admit": _one_of("a Verdict", Verdict),
+    "PodOrder.keys": _keys,
+    "GroupOrder.keys": _keys,
+    "Domains.partition": _partition,
+    "Domains.tree": _one_of("a DomainTree or None", DomainTree, type(None)),
+    "Domains.together": _one_of("a Together or None", Together, type(None)),
+    "Placement.report": _report,
+    "Victims.queues": _queues,
+    "Victims.groups": _by_row,
+    "Victims.hopeless": _one_of("a bool", bool, np.bool_),
+    "Victims.may_reclaim": _one_of("a Verdict", Verdict),
+    "Victims.accept": _one_of("a Verdict", Verdict),
+}
+
+
+__all__ = ["Check", "check_of", "objection_to_proposal", "objection_to_proposals"]
