@@ -5,6 +5,7 @@ Opening goes in this order: facts, then what plugins answer to them, then the le
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import Protocol, cast
 
@@ -145,6 +146,17 @@ class Session(World):
         ready = self.portion(group).is_ready()
         self.attend(before)
         return ready
+
+    @cached_property
+    def protected(self) -> Bools:
+        """Return bool[G]: the groups with pods that disruption budgets protected a moment ago."""
+        out: Bools = np.zeros(len(self.snapshot.groups), np.bool_)
+        if self.snapshot.protected:
+            uids = set(self.snapshot.protected)
+            rows = [row for row, pod in enumerate(self.snapshot.pods) if pod.uid in uids]
+            groups = self.snapshot.pod_group[rows]
+            out[groups[groups >= 0]] = True
+        return out
 
     def attend(self, group: int) -> int:
         """Let the observer know which group is looked at, and return which one was before; -1 for none.

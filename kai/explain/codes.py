@@ -218,6 +218,11 @@ REASON_CODES: tuple[ReasonCode, ...] = (
             "Wait, or have an administrator raise the cap that the message names.",
         ),
         (
+            "VictimsProtected",
+            "There is no room, and jobs that could be evicted are spared: disruption budgets protected them just now.",
+            "Wait, or let the disruption budgets of those jobs allow more disruptions.",
+        ),
+        (
             "PreemptionDelayNotElapsed",
             "There is no room, and the job may evict others only after a delay that it asked for itself.",
             "Wait until the delay is over, or shorten spec.preemptionDelay.",

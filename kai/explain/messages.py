@@ -202,6 +202,13 @@ def evictions_capped(facts: Facts) -> str:
     return f"Room could be made, but {found:.12g} GPUs would be evicted {what}, and at most {most:.12g} may be"
 
 
+def victims_protected(facts: Facts) -> str:
+    """Return that groups were spared because of disruption budgets; the peer deletes pods, whatever the budgets say."""
+    count = int(_float(facts.get("groups")))
+    spared = "1 job" if count == 1 else f"{count} jobs"
+    return f"No room could be made without {spared} that disruption budgets protected a moment ago"
+
+
 def _preemption_delay(facts: Facts) -> str:
     until = datetime.fromtimestamp(_float(facts.get("until")), tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     window = durations.text(_float(facts.get("seconds")))
@@ -240,6 +247,7 @@ _WRITERS: Mapping[Code, Callable[[Facts], str]] = {
     Code.NO_NODE: _no_node,
     Code.PREEMPTION_DELAY: _preemption_delay,
     Code.EVICTIONS_CAPPED: evictions_capped,
+    Code.VICTIMS_PROTECTED: victims_protected,
     Code.QUEUE_MISSING: _queue_missing,
     Code.UNKNOWN_SUBGROUP: _unknown_subgroup,
     Code.NOT_READY: not_ready,

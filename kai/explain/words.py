@@ -247,8 +247,8 @@ class Teller:
 
     def _forbidden(self, record: GroupRecord, facts: PodGroup, waiting: Sequence[int]) -> Iterator[Words]:
         for reason in record.reasons:
-            if reason.code is Code.EVICTIONS_CAPPED:
-                yield Words(Code.EVICTIONS_CAPPED, messages.reason_text(reason), reason.facts)
+            if reason.code in {Code.EVICTIONS_CAPPED, Code.VICTIMS_PROTECTED}:
+                yield Words(reason.code, messages.reason_text(reason), reason.facts)
         if any(note.code is Code.NOT_ELIGIBLE for note in record.notes):
             numbers = self._share(facts, waiting)
             yield Words(Code.NOT_ELIGIBLE, f"no room; {share_text(numbers)}", numbers)

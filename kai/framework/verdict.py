@@ -23,6 +23,7 @@ class Code(StrEnum):
     OVER_QUOTA = "NonPreemptibleOverQuota"
     QUEUE_MISSING = "QueueDoesNotExist"
     EVICTIONS_CAPPED = "EvictionsCapped"
+    VICTIMS_PROTECTED = "VictimsProtected"
     PREEMPTION_DELAY = "PreemptionDelayNotElapsed"
     NO_NODE = "PodSchedulingErrors"
     NOT_READY = "NotReady"

@@ -84,9 +84,17 @@ class _Taken:
     """When a pod that is leaving counts as stuck, if nothing happens before."""
 
     def holds(
-        self, objects: ClusterObjects, now: float, usage: Mapping[str, Shares], refused: tuple[NoRoom, ...]
+        self,
+        objects: ClusterObjects,
+        now: float,
+        usage: Mapping[str, Shares],
+        refused: tuple[NoRoom, ...],
+        evicted: tuple[tuple[str, int], ...],
+        protected: tuple[str, ...],
     ) -> bool:
         """Say whether a snapshot of ``objects`` at ``now`` would hold the same facts."""
+        if (evicted, protected) != (self.snapshot.evicted, self.snapshot.protected):
+            return False
         if not self.snapshot.now <= now < self.until or usage != self.usage or refused != self.refused:
             return False
         mine = self.objects
@@ -101,6 +109,7 @@ class Intake:
 
     def __init__(self, settings: IntakeSettings | None = None) -> None:
         self._settings = settings or IntakeSettings()
+        self._grace = self._settings.stuck_in_releasing_seconds
         self._queues: tuple[Queue, ...] = ()
         self._known_axis = ResourceAxis.of(())
         self._forget()
@@ -156,17 +165,17 @@ class Intake:
         awaited: tuple[str, ...] = (),
         refused: tuple[NoRoom, ...] = (),
         evicted: tuple[tuple[str, int], ...] = (),
+        protected: tuple[str, ...] = (),
         revision: int = 0,
     ) -> Snapshot:
         """Return the snapshot of ``objects`` at ``now``; ``usage`` is the past usage of queues, as shares of it.
 
         ``awaited``: what the report of the cycle before says; ``refused``: binds that found no room; ``evicted``: GPUs
-        that pods of each queue lost in the hour before. Neither of them is looked for among the objects.
+        that pods of each queue lost within the hour; ``protected``: pods that budgets protected, by UID.
 
         Raises: InputError for two objects of one kind and name.
         """
-        last = self._last
-        if last is not None and last.holds(objects, now, usage, refused) and evicted == last.snapshot.evicted:
+        if (last := self._last) is not None and last.holds(objects, now, usage, refused, evicted, protected):
             return self._dealt(last.snapshot.at(now, revision, awaited))
         self._last = None  # lest a failure leave a snapshot that is not what the caches hold
         if self._is_overgrown(objects):
@@ -176,8 +185,7 @@ class Intake:
         nodes, (settled, settled_shape) = self._settle_nodes(library), self._settle_shapes(library)
         base = self._base_columns(nodes)
         requests = live_bind_requests(objects.bind_requests, nodes.rows, self._settings)
-        patience = self._settings.stuck_in_releasing_seconds
-        assigned = read_assigned(base, nodes.rows, requests, stuck_before=now - patience)
+        assigned = read_assigned(base, nodes.rows, requests, stuck_before=now - self._grace)
         pods, shapes, pod_shape = with_refusals(refused, base.records, assigned.pods, settled, settled_shape)
         snapshot = Snapshot(
             now=now,
@@ -200,9 +208,10 @@ class Intake:
             awaited=awaited,
             refused=refused,
             evicted=evicted,
+            protected=protected,
             revision=revision,
         ).descending(self._lineage())
-        self._last = _Taken(objects, dict(usage), refused, self._dealt(snapshot), _next_stuck(base, now, patience))
+        self._last = _Taken(objects, dict(usage), refused, self._dealt(snapshot), _next_stuck(base, now, self._grace))
         return self._last.snapshot
 
     def _dealt(self, snapshot: Snapshot) -> Snapshot:

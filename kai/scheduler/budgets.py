@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from kai.api.core import PodDisruptionBudget
@@ -28,16 +27,31 @@ def exhausted(victims: Iterable[Pod], budgets: Iterable[PodDisruptionBudget]) ->
 
     Source: the API server evicts pods that are not running yet whatever the budgets say.
     """
+    budget, pods = _first_exhausted(victims, budgets)
+    if budget is None:
+        return ""
+    return f"{title(budget)} allows {budget.status.disruptions_allowed} disruptions, {len(pods)} are needed"
+
+
+def spared(victims: Iterable[Pod], budgets: Iterable[PodDisruptionBudget]) -> tuple[Pod, ...]:
+    """Return those of the victims that the first exhausted budget covers; none if all may go."""
+    return _first_exhausted(victims, budgets)[1]
+
+
+def _first_exhausted(
+    victims: Iterable[Pod], budgets: Iterable[PodDisruptionBudget]
+) -> tuple[PodDisruptionBudget | None, tuple[Pod, ...]]:
     known = tuple(budgets)
-    wanted: Counter[tuple[str, str]] = Counter()
+    wanted: dict[tuple[str, str], list[Pod]] = {}
     for pod in victims:
         if pod.status.phase != "Pending":
-            wanted.update((each.metadata.namespace, each.metadata.name) for each in covering(pod, known))
+            for each in covering(pod, known):
+                wanted.setdefault((each.metadata.namespace, each.metadata.name), []).append(pod)
     for budget in known:
-        count = wanted[budget.metadata.namespace, budget.metadata.name]
-        if count > max(0, budget.status.disruptions_allowed):
-            return f"{title(budget)} allows {budget.status.disruptions_allowed} disruptions, {count} are needed"
-    return ""
+        pods = wanted.get((budget.metadata.namespace, budget.metadata.name), [])
+        if len(pods) > max(0, budget.status.disruptions_allowed):
+            return budget, tuple(pods)
+    return None, ()
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:

@@ -31,7 +31,7 @@ from kai.model.noroom import NoRoom
 from kai.scheduler import orders
 from kai.scheduler.bind_backoff import BindBackoff
 from kai.scheduler.bind_templates import BindTemplates
-from kai.scheduler.budgets import covering
+from kai.scheduler.budgets import covering, spared
 from kai.scheduler.effects import (
     Answered,
     Assume,
@@ -60,16 +60,16 @@ from kai.scheduler.operations import (
     key_of,
 )
 from kai.scheduler.orders import Stamp
+from kai.scheduler.protected import EXHAUSTED, REFUSED, Protected
 from kai.scheduler.refused import Refused
 from kai.scheduler.settings import EvictBy, SchedulerSettings
 from kai.scheduler.signals import StatementRejected, WriteDropped, WriteGivenUp
-from kai.scheduler.verifying import Reader, verify
+from kai.scheduler.verifying import Reader, pod_of, verify
 from kai.state.snapshot import Snapshot
 
 _ATTEMPTS: Final = 8
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 10.0
-_BUDGET_PAUSE: Final = 60.0
 _PROMISES_KEPT: Final = 600
 _KEPT_PAUSE: Final = 30.0
 """For so long a bind request whose node is there is not asked about again, although the store lacks the node."""
@@ -90,6 +90,7 @@ class Committer:
     backoff: BindBackoff = attrs.field(factory=BindBackoff)
     refused: Refused = attrs.field(init=False)
     evicted: EvictedLately = attrs.field(factory=EvictedLately)
+    protected: Protected = attrs.field(factory=Protected)
     _templates: BindTemplates = attrs.field(init=False)
     _term: Term | None = None
     _tickets: int = 0
@@ -102,8 +103,6 @@ class Committer:
     _cycle: int = -1
     _promised: dict[str, tuple[str, int]] = attrs.field(factory=dict)
     """Which node each pod was told that it was promised, and in which cycle last."""
-    _shielded: dict[str, float] = attrs.field(factory=dict)
-    """Pods, by UID, that a disruption budget protects: until when not to ask again."""
     _kept: dict[str, float] = attrs.field(factory=dict)
     """Bind requests, by UID, whose nodes are there: until when not to ask again."""
 
@@ -168,8 +167,9 @@ class Committer:
             self._devices.clear()
             kept = self._promised.items()
             self._promised = {uid: told for uid, told in kept if told[1] > event.cycle - _PROMISES_KEPT}
-        pods = self._busy_with(event) or verify(self.reader, self.settings, event.snapshot, event.decisions)
+        pods = self._busy_with(event, now) or verify(self.reader, self.settings, event.snapshot, event.decisions)
         if isinstance(pods, str):
+            self._note_spared(event, now)
             return [StatementRejected(why=pods, decisions=len(event.decisions))]
         epoch = event.term.epoch if self.settings.leader_elect else 0
         stamp = Stamp(epoch=epoch, lease=self.settings.lease_name, trace=event.trace)
@@ -196,15 +196,24 @@ class Committer:
             ticket: operation for ticket, operation in self._operations.items() if operation.target in self._busy
         }
 
-    def _busy_with(self, event: Decided) -> str:
+    def _busy_with(self, event: Decided, now: float) -> str:
         for decision in event.decisions:
             facts = event.snapshot.pods[decision.pod]
             key = (facts.namespace, facts.name)
             if (BindRequest, key) in self._busy or (Pod, key) in self._busy:
                 return f"pod {facts.key}: is being written"
-            if isinstance(decision, Evict) and self._shielded.get(facts.uid, 0.0) > self.now():
+            if isinstance(decision, Evict) and self.protected.holds(facts.uid, now):
                 return f"pod {facts.key}: a disruption budget protected it a moment ago"
         return ""
+
+    def _note_spared(self, event: Decided, now: float) -> None:
+        """Remember which victims of a statement that is not carried out an exhausted budget covers."""
+        if self.settings.evict_by is EvictBy.DELETE:
+            return
+        rows = [each.pod for each in event.decisions if isinstance(each, Evict)]
+        victims = [pod for pod in (pod_of(self.reader, event.snapshot, row) for row in rows) if pod is not None]
+        for pod in spared(victims, self.reader.all(PodDisruptionBudget)):
+            self.protected.note(pod.metadata.uid, now, EXHAUSTED)
 
     def _bind(self, decision: Bind, pod: Pod, snapshot: Snapshot, stamp: Stamp, now: float) -> list[Effect]:
         node = snapshot.nodes[decision.node].name
@@ -316,8 +325,7 @@ class Committer:
         if end.backs_off:
             self._failed(end.backs_off, end.refusal, now)
         if end.shielded:
-            self._shielded = {uid: until for uid, until in self._shielded.items() if until > self.now()}
-            self._shielded[end.shielded] = self.now() + _BUDGET_PAUSE
+            self.protected.note(end.shielded, now, REFUSED)
         effects: list[Effect] = [] if end.stands else [Forget(*operation.target)]
         if end.kept and self._keep(end.kept, now):
             return effects

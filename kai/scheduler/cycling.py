@@ -124,11 +124,13 @@ class Cycles:
         usage: Mapping[str, Shares] = EMPTY,
         refused: tuple[NoRoom, ...] = (),
         evicted: tuple[tuple[str, int], ...] = (),
+        protected: tuple[str, ...] = (),
         part_seconds: float | None = None,
     ) -> Done | Failure:
         """Decide once; ``usage`` is the past usage of queues, ``refused`` which binds found no room.
 
         ``evicted``: thousandths of GPUs that pods of each queue lost in the hour before.
+        ``protected``: UIDs of pods that disruption budgets protected a moment ago.
         ``part_seconds``: groups are served for so long, the others left to the next cycle; None: all are served.
 
         Call it in a thread, not on the event loop.
@@ -145,6 +147,7 @@ class Cycles:
             usage=usage,
             refused=refused,
             evicted=evicted,
+            protected=protected,
             aside=aside,
         )
         error = ""
@@ -260,6 +263,7 @@ class Cycles:
                 awaited=given.awaited,
                 refused=given.refused,
                 evicted=given.evicted,
+                protected=given.protected,
                 revision=stream.number,
             )
         report = run_cycle(snapshot, self.faults.in_force(self.profile), stream, observer, Stoppable(budget, stream))

@@ -70,6 +70,8 @@ class Input:
     """Binds that found no room."""
     evicted: tuple[tuple[str, int], ...] = ()
     """Thousandths of GPUs that pods of each queue lost in the hour before."""
+    protected: tuple[str, ...] = ()
+    """UIDs of pods that disruption budgets protected a moment before."""
     usage: Mapping[str, Shares] = EMPTY
     """The past usage of queues."""
     aside: Aside = attrs.field(factory=dict)
@@ -95,6 +97,7 @@ def archive_document(given: Input, settings: SchedulerSettings) -> dict[str, Any
             "awaited": list(given.awaited),
             **({"refused": [attrs.asdict(each) for each in given.refused]} if given.refused else {}),
             **({"evicted": dict(given.evicted)} if given.evicted else {}),
+            **({"protected": list(given.protected)} if given.protected else {}),
             "grants": [list(each) for each in given.grants],
             **({"aside": _aside(given.aside)} if given.aside else {}),
             **({"usage": {queue: attrs.asdict(each) for queue, each in given.usage.items()}} if given.usage else {}),

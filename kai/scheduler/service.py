@@ -190,7 +190,7 @@ class Scheduler:
         now = self.cluster.clock.monotonic()
         committer = self.outbox.committer
         cycles = self.cycles
-        resting = (committer.backoff.next_due(now), committer.refused.next_due(now))
+        resting = (committer.backoff.next_due(now), committer.refused.next_due(now), committer.protected.next_due(now))
         hour = committer.evicted.next_due() if self._counts_the_hour else None
         undone = None if self.shadowing is None else self.shadowing.due
         dues = (*resting, hour, undone, cycles.inquiry.due(), cycles.faults.due())
@@ -232,6 +232,7 @@ class Scheduler:
             self._past_usage(),
             refused,
             self._evicted(),
+            self._protected(),
             self.kernels.part_seconds,
         )
         outcome = await self.cluster.cpu.run(self.cycles.run, *arguments)
@@ -260,6 +261,10 @@ class Scheduler:
     def _evicted(self) -> tuple[tuple[str, int], ...]:
         """Return what was evicted within the hour, where a cap asks for it."""
         return self.outbox.committer.evicted.current(self.cluster.clock.monotonic()) if self._counts_the_hour else ()
+
+    def _protected(self) -> tuple[str, ...]:
+        """Return the pods that disruption budgets protected a moment ago."""
+        return self.outbox.committer.protected.current(self.cluster.clock.monotonic())
 
     @property
     def _counts_the_hour(self) -> bool:
@@ -410,6 +415,7 @@ class Scheduler:
             usage=self._past_usage(),
             refused=self._refused(self.cluster.store.cluster_objects()),
             evicted=self._evicted(),
+            protected=self._protected(),
             aside={each: record.gone for each, record in self.cycles.inquiry.records.copy().items()},
         )
 

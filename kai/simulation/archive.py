@@ -67,6 +67,7 @@ def read_archive(path: Path, name: str) -> Case:
         awaited=_awaited(document, name),
         refused=_refused(document, name),
         evicted=_evicted(document, name),
+        protected=_protected(document, name),
         usage=usage,
         notes=notes + configuration.notes + unread(configuration, usage),
     )
@@ -104,6 +105,14 @@ def _refused(document: Mapping[str, Any], name: str) -> tuple[NoRoom, ...]:
         wanted = f"a list of objects with {', '.join(fields)}"
         raise InputError.about(f"{name}: {MEMBER}", "kai.refused", found=listed, wanted=wanted)
     return tuple(NoRoom(**each) for each in listed)
+
+
+def _protected(document: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return the pods that disruption budgets protected before the cycle: our own archives say so."""
+    listed = _mapping(document, "kai", name).get("protected", [])
+    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        raise InputError.about(f"{name}: {MEMBER}", "kai.protected", found=listed, wanted="a list of UIDs")
+    return tuple(listed)
 
 
 def _evicted(document: Mapping[str, Any], name: str) -> tuple[tuple[str, int], ...]:

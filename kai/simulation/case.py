@@ -67,6 +67,8 @@ class Case:
     """Binds that found no room before the first cycle."""
     evicted: tuple[tuple[str, int], ...] = ()
     """Thousandths of GPUs that pods of each queue lost in the hour before the first cycle."""
+    protected: tuple[str, ...] = ()
+    """UIDs of pods that disruption budgets protected a moment before the first cycle."""
     usage: Mapping[str, Shares] = EMPTY
     """The past usage of queues by name."""
     keep_terminating: frozenset[str] = frozenset()

@@ -91,6 +91,7 @@ def simulate(
             awaited=awaited,
             refused=case.refused,
             evicted=evicted,
+            protected=case.protected,
             revision=number,
         )
         if number == case.cycles + 1:

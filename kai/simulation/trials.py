@@ -134,6 +134,7 @@ class Trials:
                 awaited=before.awaited,
                 refused=before.refused,
                 evicted=before.evicted,
+                protected=before.protected,
                 revision=self._before.number,
             )
         except InputError:

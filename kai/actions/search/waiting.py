@@ -105,6 +105,17 @@ class EvictionPass:
         if past.known is not None:
             past.known.refresh()
         member = self._candidates(session, portion, past.known)
+        spared = member & session.protected
+        if not spared.any():
+            return self._search_among(session, portion, past, member)
+        outcome = self._search_among(session, portion, past, member & ~spared)
+        if outcome is Outcome.FAILED:
+            verdict = Verdict.refused(Code.VICTIMS_PROTECTED, groups=int(np.count_nonzero(spared)))
+            session.refuse(portion.group, verdict)
+        return outcome
+
+    def _search_among(self, session: Session, portion: Portion, past: "Past", member: Bools) -> Outcome:
+        """Search victims in the groups ``member`` [G]."""
         if not member.any() or self._is_hopeless(session, portion, member):
             return Outcome.FAILED
         states = past.states()

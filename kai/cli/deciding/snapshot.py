@@ -77,6 +77,7 @@ def written(case: "Case", result: "Result") -> dict[str, Any]:
         awaited=case.awaited,
         refused=case.refused,
         evicted=case.evicted,
+        protected=case.protected,
         usage=case.usage,
     )
     settings = SchedulerSettings(configuration=case.configuration, document=case.document, intake=case.settings)

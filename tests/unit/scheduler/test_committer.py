@@ -370,12 +370,20 @@ def test_a_budget_that_allows_nothing_saves_the_whole_statement():
     assert world.wires == []
 
 
+def test_the_next_cycles_are_told_for_ten_seconds_which_victims_an_exhausted_budget_covers():
+    world = cluster(budget(0))
+    world.decide(world.evict("old"), world.promise("p0", "n2"))
+    found = [world.committer.protected.current(world.time + seconds) for seconds in (9.0, 10.0)]
+    assert found == [("uid-old",), ()]
+
+
 def test_a_budget_that_refuses_is_not_asked_again_for_a_minute():
     world = cluster(budget(1))
     world.protected.add("old")
     world.decide(world.evict("old"))
     world.settle()
     assert world.assumed == {}
+    assert world.committer.protected.current(world.time + 59.0) == ("uid-old",)
     world.decide(world.evict("old"), cycle=2)
     assert world.wires == []
     world.pass_time(61.0)

@@ -103,6 +103,20 @@ def test_what_was_evicted_in_the_hour_is_in_the_archive(tmp_path):
     assert read_archive(tmp_path / path.rpartition("/")[2], "snapshot").evicted == (("a", 2000), ("b", 500))
 
 
+def test_what_budgets_protected_is_in_the_archive(tmp_path):
+    settings = SchedulerSettings(dump_folder=str(tmp_path))
+    path = write_archive(attrs.evolve(GIVEN, protected=("uid-a",)), settings, "test")
+    assert read_archive(tmp_path / path.rpartition("/")[2], "snapshot").protected == ("uid-a",)
+
+
+@pytest.mark.parametrize("protected", [{}, "uid", [1]])
+def test_protected_pods_that_are_none_are_named(protected, tmp_path):
+    with zipfile.ZipFile(tmp_path / "s.zip", "w") as file:
+        file.writestr("snapshot.json", json.dumps({"rawObjects": {}, "kai": {"protected": protected}}))
+    with pytest.raises(InputError, match=r"snapshot.json: kai.protected: found .*, expected a list of UIDs"):
+        read_archive(tmp_path / "s.zip", "snapshot")
+
+
 @pytest.mark.parametrize("evicted", [[1], {"a": "2"}, {"a": True}])
 def test_evictions_that_are_none_are_named(evicted, tmp_path):
     with zipfile.ZipFile(tmp_path / "s.zip", "w") as file:

@@ -8,11 +8,16 @@ from kai.framework.decisions import Recorder
 from kai.testing import default_profile_with, snapshot
 
 
-def opened(groups, nodes, queues=None, topologies=None, budget=UNLIMITED, plugins=(), **parameters):
-    """Return a session with the built-in plugins and ``plugins`` behind them."""
+def opened(groups, nodes, queues=None, topologies=None, budget=UNLIMITED, plugins=(), protected=(), **parameters):
+    """Return a session with the built-in plugins and ``plugins`` behind them.
+
+    Disruption budgets protected the pods ``protected`` a moment ago.
+    """
     profile = default_profile_with(*plugins)
     profile = attrs.evolve(profile, parameters=attrs.evolve(profile.parameters, **parameters))
-    return Session(snapshot(nodes, groups, queues, topologies), profile, Recorder(), Silent(), budget)
+    taken = snapshot(nodes, groups, queues, topologies)
+    uids = tuple(sorted(pod.uid for pod in taken.pods if pod.name in protected))
+    return Session(attrs.evolve(taken, protected=uids), profile, Recorder(), Silent(), budget)
 
 
 def row(session, name):

@@ -5,6 +5,7 @@ import pytest
 
 from kai.actions.preempt import Preempt
 from kai.actions.search.waiting import Closed, is_easier, remember, signature_of
+from kai.explain.messages import reason_text
 from kai.framework.verdict import Code, Verdict
 from tests.unit.actions.search.stage import opened, row, told
 
@@ -51,6 +52,21 @@ def test_a_depth_of_one_searches_for_the_best_group_of_a_queue_only():
 
 
 # ----------------------------------------------------------------------------------------------- who may be taken
+
+
+def test_pods_that_a_budget_protected_a_moment_ago_are_spared_where_others_make_room():
+    groups = {"low": LOW, "other": LOW, "high": HIGH}
+    assert preempted(groups) == [["Evict other-0", "Nominate high-0"]]
+    assert preempted(groups, protected=["other-0"]) == [["Evict low-0", "Nominate high-0"]]
+
+
+def test_a_group_that_only_protected_pods_could_make_room_for_is_told_so():
+    session = opened({"low": LOW, "other": LOW, "high": HIGH}, NODES, protected=["low-0", "other-0"])
+    Preempt().run(session)
+    assert told(session) == []
+    (reason,) = session.record(row(session, "high")).reasons
+    assert (reason.code, dict(reason.facts)) == (Code.VICTIMS_PROTECTED, {"groups": 2})
+    assert reason_text(reason) == "No room could be made without 2 jobs that disruption budgets protected a moment ago"
 
 
 @pytest.mark.parametrize(
