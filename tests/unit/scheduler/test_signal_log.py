@@ -23,7 +23,7 @@ def test_every_signal_has_a_text_of_its_own():
         ),
         (
             Evicted(pod="a/p", cause="reclaim", seconds=0.5, group=None),
-            {"event": "evicted", "log_level": "info", "pod": "a/p", "cause": "reclaim", "seconds": 0.5},
+            {"event": "evicted", "log_level": "info", "pod": "a/p", "cause": "reclaim", "seconds": 0.5, "gpus": 0},
         ),
         (
             EvictionRefused(pod="a/p", why="a budget", cause="preempt"),
