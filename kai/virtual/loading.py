@@ -18,12 +18,12 @@ from kai.simulation.archive import is_archive
 from kai.simulation.texts import SUFFIXES, read_documents
 from kai.traces.reading import read_nodes, read_trace
 from kai.virtual.clusterfile import ClusterFile, read_cluster_file
+from kai.virtual.inherited import Inherited, inherited_from, snapshot_in
 from kai.virtual.names import is_trace
 from kai.virtual.plans import JobPlan
 from kai.virtual.reading import NEW_YEAR, read_workload
 from kai.virtual.replaying import objects_of, plans_of
 from kai.virtual.scene import Inputs, Scene
-from kai.virtual.standing import Standing, snapshot_in, standing_in
 
 QUEUES_MADE: Final = ("Queues that the cluster has not are made: equal parts of all GPUs, without a limit.",)
 
@@ -58,14 +58,14 @@ def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows:
     trace = read_trace(workload, skips_bad_rows=skips_bad_rows)
     nodes = read_nodes(cluster) if is_trace(cluster) else ()
     file = ClusterFile(documents=()) if nodes else _cluster_file(cluster)
-    standing = standing_in(snapshot_in(cluster)) if _is_snapshot(cluster) else None
-    around = ClusterObjects() if standing is None else standing.objects
+    inherited = inherited_from(snapshot_in(cluster)) if _is_snapshot(cluster) else None
+    around = ClusterObjects() if inherited is None else inherited.objects
     objects, made_queues = objects_of(file.documents, nodes, trace, around)
     more: dict[str, Any] = {"began": NEW_YEAR}
     there: tuple[JobPlan, ...] = ()
-    if standing is not None:
-        more, there = _of_snapshot(standing), standing.plans
-        objects, _ = standing.with_brought(objects)
+    if inherited is not None:
+        more, there = _of_snapshot(inherited), inherited.plans
+        objects, _ = inherited.with_brought(objects)
     if not objects.nodes:
         raise InputError(f"{cluster}: found no node, expected some for the jobs of {workload}")
     scene = Scene(
@@ -84,7 +84,7 @@ def load_trace(workload: str, cluster: str | None, seed: int, *, skips_bad_rows:
         assumptions=(
             *trace.form.assumptions,
             *(QUEUES_MADE if made_queues else ()),
-            *(standing.assumptions if standing is not None else ()),
+            *(inherited.assumptions if inherited is not None else ()),
         ),
         **more,
     )
@@ -103,11 +103,11 @@ def load_scene(workload: str, cluster: str | None, seed: int = 0, until: float =
     objects, plans, notes = found.objects, found.plans, found.notes
     more: dict[str, Any] = {"began": found.began}
     if case is not None:
-        standing = standing_in(case, found.plans)
-        objects, left = standing.with_brought(found.objects)
-        plans = (*standing.plans, *found.plans)
-        more = _of_snapshot(standing) | ({"began": found.began} if found.is_dated else {})
-        more |= {"assumptions": standing.assumptions}
+        inherited = inherited_from(case, found.plans)
+        objects, left = inherited.with_brought(found.objects)
+        plans = (*inherited.plans, *found.plans)
+        more = _of_snapshot(inherited) | ({"began": found.began} if found.is_dated else {})
+        more |= {"assumptions": inherited.assumptions}
         notes = (*notes, *more.pop("notes"), *left)
     if not objects.nodes:
         raise InputError(f"{cluster or workload}: found no node; give a cluster with --cluster FILE")
@@ -154,14 +154,14 @@ def _is_snapshot(path: str) -> bool:
     return is_archive(Path(path))
 
 
-def _of_snapshot(standing: Standing) -> dict[str, Any]:
+def _of_snapshot(inherited: Inherited) -> dict[str, Any]:
     """Return what a scene takes over of a snapshot, beside its objects."""
-    case = standing.case
+    case = inherited.case
     return {
         "began": case.now or NEW_YEAR,
         "configuration": case.configuration,
         "settings": case.settings,
-        "notes": standing.notes,
+        "notes": inherited.notes,
     }
 
 

@@ -34,7 +34,7 @@ _PLURALS: Final = {_WAITS: "that wait", _LEAVES: "that are leaving", _BROUGHT: _
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Standing:
+class Inherited:
     """What a snapshot gives to a run."""
 
     case: Case
@@ -75,7 +75,7 @@ def snapshot_in(path: str) -> Case:
     return cluster_of(read_archive(Path(path), path))
 
 
-def standing_in(case: Case, brought: Iterable[JobPlan] = ()) -> Standing:
+def inherited_from(case: Case, brought: Iterable[JobPlan] = ()) -> Inherited:
     """Return what a snapshot gives to a run; jobs of the workload take the place of their namesakes."""
     arriving = list(brought)
     taken = {key_of(each.group) for each in arriving}
@@ -99,7 +99,7 @@ def standing_in(case: Case, brought: Iterable[JobPlan] = ()) -> Standing:
         else:
             others.append(pod)
     said = ", ".join(counted(count, f"pod {how}", f"pods {_PLURALS[how]}") for how, count in left.items())
-    return Standing(
+    return Inherited(
         case=case,
         objects=attrs.evolve(case.objects, pods=tuple(others), pod_groups=(), bind_requests=()),
         plans=tuple(_plan(groups[key], pods) for key, pods in members.items()),
@@ -116,4 +116,4 @@ def _plan(group: PodGroup, pods: list[Pod]) -> JobPlan:
     )
 
 
-__all__ = ["RUNS_ON", "Standing", "snapshot_in", "standing_in"]
+__all__ = ["RUNS_ON", "Inherited", "inherited_from", "snapshot_in"]
