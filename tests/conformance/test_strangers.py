@@ -16,6 +16,7 @@ from kai.configuration.aliases import PluginEntry
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.configuration.registry import Registry
+from kai.kernels._jit import prepare
 from kai.testing import check_scenario
 from tests.conformance.answer import answer
 from tests.conformance.judge import differences
@@ -48,6 +49,8 @@ def stranger(request, tmp_path_factory):
     feature, folder = request.cls.feature, tmp_path_factory.mktemp("stranger")
     stranger = Stranger(folder / pack(feature, request.cls.class_name, folder))
     registry = registry_without(feature, folder)
+    # Kernels of the built-in that other tests imported: the compiler looks for their modules, which are hidden now.
+    prepare()
     with importable(folder), unavailable(f"kai.plugins.{feature}"), pytest.MonkeyPatch.context() as patch:
         plugin = getattr(import_module(stranger.package.name), request.cls.class_name)
         opens = plugin.open
