@@ -34,7 +34,8 @@ def gpus_of(evicted):
 
 def requested(snapshot, pods):
     """Return the GPUs of pods that ask for whole ones."""
-    return sum(snapshot.shapes[int(snapshot.pod_shape[pod])].gpu.devices for pod in pods)
+    # Of whole devices the amount says how many; `devices` counts those that are shared.
+    return sum(dict(snapshot.shapes[int(snapshot.pod_shape[pod])].request).get("gpu", 0) for pod in pods) / GPU_UNIT
 
 
 @given(contended(), CAPS, st.integers(0, 3000))
