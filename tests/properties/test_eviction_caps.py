@@ -8,6 +8,7 @@ from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Bind, Cause, Evict, Nominate, Recorder
 from kai.framework.verdict import Code
 from kai.model.axis import GPU_UNIT
+from kai.model.pod import GpuKind
 from tests.properties.strategies import contended
 from tests.properties.watch import PROFILE
 
@@ -65,7 +66,7 @@ def test_no_cycle_takes_more_than_its_caps_say(snapshot, caps, before):
         if lost and most < float("inf"):
             assert gained
             shapes = [snapshot.shapes[int(snapshot.pod_shape[pod])] for pod in gained]
-            if all(each.gpu.portion == 1.0 for each in shapes if hasattr(each.gpu, "portion")):
+            if all(each.gpu.kind is GpuKind.WHOLE for each in shapes):
                 assert lost <= most * requested(snapshot, gained) + 1e-9
     told = {reason.code for record in report.records.values() for reason in record.reasons}
     assert Code.EVICTIONS_CAPPED not in told or any(caps.values())
