@@ -96,7 +96,7 @@ def experiments_of(path: str, wanted: Wanted) -> "list[Experiment]":
     base = Experiment(
         workload=path,
         cluster=wanted.cluster,
-        until=_until(wanted.until),
+        until=until_of(wanted.until),
         seed=wanted.seed,
         skips_bad_rows=wanted.skips_bad_rows,
     )
@@ -150,7 +150,11 @@ def _value(text: str) -> object:
         return text
 
 
-def _until(text: str | None) -> float:
+def until_of(text: str | None) -> float:
+    """Return the seconds of ``--until``; infinite without it.
+
+    Raises: InputError.
+    """
     from math import inf
 
     from kai import durations
@@ -189,4 +193,4 @@ def write_runs(done: "Sequence[Done]", console: Console) -> None:
     console.write(runs_table(results, console))
 
 
-__all__ = ["Wanted", "carried_out", "experiments_of", "simulate_over_time", "swept", "under", "write_runs"]
+__all__ = ["Wanted", "carried_out", "experiments_of", "simulate_over_time", "swept", "under", "until_of", "write_runs"]

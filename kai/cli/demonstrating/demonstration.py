@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from kai import durations
 from kai.cli.console import Console
 from kai.cli.deciding.runlines import run_text
+from kai.cli.deciding.runs import until_of
 from kai.cli.deciding.runsfiles import document
 from kai.cli.demonstrating.drawing import LEAST_COLUMNS, line_text
 from kai.cli.demonstrating.pacing import Pacing
@@ -52,7 +52,7 @@ def demonstrate(name: str, wanted: Wanted, console: Console) -> int:
     Raises: InputError for a flag that cannot be used.
     """
     told = scene_named(name)
-    until, speed = _until(wanted.until or told.until), _speed(wanted.speed, told.speed)
+    until, speed = until_of(wanted.until or told.until), _speed(wanted.speed, told.speed)
     watched = watch_of(told.load(wanted.seed).scene, until)
     run = watched.run
     with _board(wanted.dashboard, watched, console) as address:
@@ -178,16 +178,6 @@ def _say_what_next(told: Told, saved: str | None, console: Console) -> None:
         return
     rest = NAMES[NAMES.index(told.name) + 1 :] or NAMES[:1]
     console.talk(f"next   kai demo {rest[0]}\n       kai demo {told.name} --save {told.name}    files, result, end")
-
-
-def _until(text: str) -> float:
-    try:
-        seconds = durations.seconds(text)
-    except durations.DurationError:
-        seconds = 0.0
-    if seconds <= 0:
-        raise InputError.about("command line", "--until", found=text, wanted=durations.WANTED)
-    return seconds
 
 
 def _speed(text: str | None, own: float) -> float:
