@@ -14,11 +14,14 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from kai.framework.hooks import DomainTree, Partition, Together
+from kai.framework.hooks import DomainTree, Effect, Partition, Together
 from kai.framework.scenario import Scenario
 from kai.framework.verdict import Verdict
 from kai.framework.view import SessionView
+from kai.model.claim import DeviceRequest
+from kai.model.placement import ContainerMappings, DeviceAllocation, Quantities
 from kai.model.rows import Scores
+from kai.state.ledger import Tracked
 
 Check = Callable[[object, tuple[Any, ...], SessionView], str]
 """Takes an answer, what the hook was asked, and the session; returns what is wrong with it, "" for a good answer."""
@@ -37,6 +40,26 @@ def objection_to_proposals(answer: object) -> str:
 def objection_to_proposal(answer: object) -> str:
     """Say what is wrong with ``answer`` as one of the scenarios that are proposed; "" for a Scenario."""
     return "" if isinstance(answer, Scenario) else _instead(answer, "Scenarios")
+
+
+def objection_to_effects(answer: object, *_: object) -> str:
+    """Say what is wrong with ``answer`` as effects; "" if each adds whole numbers to a cell of its column.
+
+    What is added beyond a column would be another plugin's number, or the engine's.
+    """
+    if not isinstance(answer, Sequence) or isinstance(answer, str):
+        return _instead(answer, "a sequence of Effects")
+    for effect in answer:
+        if not isinstance(effect, Effect):
+            return _instead(effect, "Effects")
+        column, index, delta = cast("tuple[object, object, object]", (effect.column, effect.index, effect.delta))
+        if not isinstance(column, Tracked):
+            return f"{_instead(column, 'a column of the session')} as column of an Effect"
+        if not isinstance(index, int | np.integer) or not 0 <= index < column.cells:
+            return f"returned an Effect on cell {index!r}, expected one below {column.cells}"
+        if not isinstance(delta, int | np.integer):
+            return f"returned an Effect of {delta!r}, expected a whole number"
+    return ""
 
 
 def _instead(answer: object, wanted: str) -> str:
@@ -110,6 +133,47 @@ def _queues(answer: object, _: tuple[Any, ...], view: SessionView) -> str:
     return objection and f"{objection} or None"
 
 
+def _detail(answer: object, *_: object) -> str:
+    """Check a detail: kept, and compared as a whole with what a victim had, so it must be equal to its like."""
+    if isinstance(answer, bool | np.bool_ | np.ndarray):
+        return _instead(answer, "a detail, or None to refuse the node")
+    if isinstance(answer, float) and not np.isfinite(answer):
+        return f"returned {answer}, expected a detail that is equal to itself"
+    return ""
+
+
+def _credit(answer: object, asked: tuple[Any, ...], _: SessionView) -> str:
+    count = len(asked[1])
+    is_right = isinstance(answer, np.ndarray) and answer.dtype == np.int64 and answer.shape == (2, count)
+    return "" if is_right else _instead(answer, f"int64[2, {count}]")
+
+
+def _fields(answer: object, *_: object) -> str:
+    """Check what a bind request is told: fields as JSON has them, or records that have a form on the wire."""
+    return _instead(answer, "a mapping of fields") if not isinstance(answer, Mapping) else _unwritable(answer, "")
+
+
+def _unwritable(value: object, path: str) -> str:
+    """Say which value within ``value`` JSON cannot hold; "" for none."""
+    if value is None or isinstance(value, _ON_THE_WIRE):
+        return ""
+    if isinstance(value, float):
+        return "" if np.isfinite(value) else f"returned {value} as {path}, expected a finite number"
+    if isinstance(value, Mapping):
+        wrong = next((key for key in value if not isinstance(key, str)), None)
+        if wrong is not None:
+            return f"returned {wrong!r} as a field{path and f' of {path}'}, expected a text"
+        inner = ((each, f"{path}.{key}" if path else str(key)) for key, each in value.items())
+    elif isinstance(value, list | tuple):
+        inner = ((each, f"{path}[{at}]") for at, each in enumerate(value))
+    else:
+        return f"{_instead(value, 'a value as JSON has it')} as {path}"
+    return next(filter(None, (_unwritable(each, where) for each, where in inner)), "")
+
+
+_ON_THE_WIRE: Final = (str, int, Quantities, DeviceAllocation, DeviceRequest, ContainerMappings)
+
+
 def _one_of(words: str, *kinds: type[object]) -> Check:
     return lambda answer, _, __: "" if isinstance(answer, kinds) else _instead(answer, words)
 
@@ -124,6 +188,11 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "Domains.partition": _partition,
     "Domains.tree": _one_of("a DomainTree or None", DomainTree, type(None)),
     "Domains.together": _one_of("a Together or None", Together, type(None)),
+    "Placement.choose": _detail,
+    "Placement.effects": objection_to_effects,
+    "Placement.lasting_effects": objection_to_effects,
+    "Placement.encode": _fields,
+    "Placement.credit": _credit,
     "Placement.report": _report,
     "Victims.queues": _queues,
     "Victims.groups": _by_row,
@@ -133,4 +202,4 @@ _CHECKS: Final[Mapping[str, Check]] = {
 }
 
 
-__all__ = ["Check", "check_of", "objection_to_proposal", "objection_to_proposals"]
+__all__ = ["Check", "check_of", "objection_to_effects", "objection_to_proposal", "objection_to_proposals"]

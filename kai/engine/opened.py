@@ -12,7 +12,7 @@ from typing import Any, Final, ParamSpec, TypeVar, cast, get_args
 import attrs
 import numpy as np
 
-from kai.engine.answers import Check, check_of, objection_to_proposal, objection_to_proposals
+from kai.engine.answers import Check, check_of, objection_to_effects, objection_to_proposal, objection_to_proposals
 from kai.engine.failing import OPEN, Failures, with_stand_ins
 from kai.engine.observe import Observer, Stopwatch
 from kai.errors import ConfigError, KaiError, PluginError
@@ -146,6 +146,8 @@ class Asking:
             fields = self._fields_for(out, getattr(extension, "concerns", None))
             if place in fields:
                 raise self._blamed("open", f"returned two of {kind} for the same pods, expected one")
+            if isinstance(extension, Placement) and (objection := objection_to_effects(extension.corrections)):
+                raise self._blamed("Placement.corrections", objection)
             fields[place] = self._guarded_extension(extension)
         return [Opened(**fields) for fields in out] or [Opened(name=self.use.name, origin=self.use.origin)]
 

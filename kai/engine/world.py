@@ -77,7 +77,9 @@ class World:
 
     def engine_column(self, name: str) -> Tracked:
         """Return a column of the engine by name, as a target of effects."""
-        return Tracked(np.zeros(0, np.int64), offset=getattr(self.base.layout.offsets, name))
+        layout = self.base.layout
+        cells = layout.sizes.nodes * layout.sizes.resources
+        return Tracked(np.zeros(0, np.int64), offset=getattr(layout.offsets, name), cells=cells)
 
     def adopt(self, plugins: Sequence[Opened]) -> None:
         """Fold what ``plugins`` answered into one policy, and open the ledger. Cost: O(arena + plugins)."""

@@ -240,7 +240,10 @@ class Placement:
     kind: str = ""
     """The kind of detail that ``choose`` makes; the plugin's name if it is left out."""
     choose: Callable[[PodRow, NodeRow], object | None] | None = None
-    """A detail of the placement (which zone, which device); None refuses the node. One that is ``Told`` is shown."""
+    """A detail of the placement (which zone, which device); None refuses the node. One that is ``Told`` is shown.
+
+    Details are compared with ``==``, so a detail is no array, and no bool: that would read as an answer to "may it?".
+    """
     recorded: Callable[[PodRow], object | None] | None = None
     """The detail of a pod that stood somewhere when the session opened."""
     effects: Callable[[PodRow, NodeRow, object], Sequence[Effect]] | None = None

@@ -29,6 +29,8 @@ class Tracked:
     initial: Int64s
     offset: int = -1
     values: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
+    cells: int = attrs.field(default=attrs.Factory(lambda self: int(self.initial.size), takes_self=True))
+    """How many there are; an effect names one by its position in the flat column."""
 
 
 class Ledger:

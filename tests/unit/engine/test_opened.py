@@ -12,6 +12,7 @@ from kai.framework import (
     ACCEPTED,
     Cause,
     Domains,
+    Effect,
     GroupOrder,
     NodeFilter,
     NodeScore,
@@ -21,6 +22,7 @@ from kai.framework import (
     PluginUse,
     PodFilter,
     PodOrder,
+    Quantities,
     Scenario,
     VictimProposals,
     Victims,
@@ -30,6 +32,7 @@ from kai.framework.terms import Availability, Density, FairShares
 from kai.testing import session_view
 
 VIEW = session_view({"n1": {"gpu": 1}}, {"g": {"each": {"gpu": 1}}})
+SEATS, IDLE = VIEW.track(np.zeros(3, np.int64)), VIEW.engine_column("idle")
 SOME, OTHERS = np.array([True]), np.array([False])
 
 
@@ -54,6 +57,25 @@ class Items(dict):
     """A mapping that can be a key."""
 
     __hash__ = object.__hash__
+
+
+class Several(list):
+    """A sequence that can be a key."""
+
+    __hash__ = object.__hash__
+
+    def __init__(self, *items):
+        super().__init__(items)
+
+
+class Frozen(np.ndarray):
+    """An array that can be a key."""
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+    def __new__(cls, *shape):
+        return np.zeros(shape, np.int64).view(cls)
 
 
 def scenario(pod):
@@ -166,6 +188,62 @@ PODS, NODES, GROUPS, QUEUES = (np.arange(count) for count in (1, 1, 1, len(VIEW.
             {7: "Domains.together: returned int, expected a Together or None"},
         ),
         (
+            lambda answer: Placement(choose=answer),
+            lambda plugin: plugin.placement.choose(0, 0),
+            {
+                True: "Placement.choose: returned bool, expected a detail, or None to refuse the node",
+                Frozen(2): "Placement.choose: returned int64[2], expected a detail, or None to refuse the node",
+                np.nan: "Placement.choose: returned nan, expected a detail that is equal to itself",
+            },
+        ),
+        (
+            lambda answer: Placement(effects=answer),
+            lambda plugin: plugin.placement.effects(0, 0, "here"),
+            {
+                None: "Placement.effects: returned NoneType, expected a sequence of Effects",
+                (1,): "Placement.effects: returned int, expected Effects",
+                Several(Effect("idle", 0, 1)): (
+                    "Placement.effects: returned str, expected a column of the session as column of an Effect"
+                ),
+                Several(Effect(SEATS, 3, 1)): "Placement.effects: returned an Effect on cell 3, expected one below 3",
+                Several(Effect(SEATS, 0, 1), Effect(SEATS, -1, 1)): (
+                    "Placement.effects: returned an Effect on cell -1, expected one below 3"
+                ),
+                Several(Effect(IDLE, 4, 1)): "Placement.effects: returned an Effect on cell 4, expected one below 4",
+                Several(
+                    Effect(SEATS, 0.0, 1)
+                ): "Placement.effects: returned an Effect on cell 0.0, expected one below 3",
+                Several(Effect(SEATS, 0, 0.5)): "Placement.effects: returned an Effect of 0.5, expected a whole number",
+            },
+        ),
+        (
+            lambda answer: Placement(lasting_effects=answer),
+            lambda plugin: plugin.placement.lasting_effects(0, 0, "here"),
+            {7: "Placement.lasting_effects: returned int, expected a sequence of Effects"},
+        ),
+        (
+            lambda answer: Placement(encode=answer),
+            lambda plugin: plugin.placement.encode(0, 0, "here"),
+            {
+                "zone": "Placement.encode: returned str, expected a mapping of fields",
+                Items({7: "a"}): "Placement.encode: returned 7 as a field, expected a text",
+                Items(zone={"at": {7: "a"}}): "Placement.encode: returned 7 as a field of zone.at, expected a text",
+                Items(zones=["a", {"b"}]): (
+                    "Placement.encode: returned set, expected a value as JSON has it as zones[1]"
+                ),
+                Items(zone=NODES): "Placement.encode: returned int64[1], expected a value as JSON has it as zone",
+                Items(share=np.inf): "Placement.encode: returned inf as share, expected a finite number",
+            },
+        ),
+        (
+            lambda answer: Placement(credit=answer),
+            lambda plugin: plugin.placement.credit(0, NODES),
+            {
+                7: "Placement.credit: returned int, expected int64[2, 1]",
+                Frozen(1): "Placement.credit: returned int64[1], expected int64[2, 1]",
+            },
+        ),
+        (
             lambda answer: Placement(report=answer),
             lambda plugin: plugin.placement.report(),
             {
@@ -218,6 +296,28 @@ def test_an_answer_that_is_none_names_the_plugin_its_package_what_it_returned_an
         with pytest.raises(PluginError) as caught:
             ask(plugin)
         assert str(caught.value) == f'plugin "p0" (dist-0 1.0), {message}'
+
+
+def test_what_a_plugin_corrects_is_looked_at_when_it_opens():
+    with pytest.raises(PluginError) as caught:
+        opened([Placement(corrections=(Effect(SEATS, 3, 1),))])
+    complaint = "Placement.corrections: returned an Effect on cell 3, expected one below 3"
+    assert str(caught.value) == f'plugin "p0" (dist-0 1.0), {complaint}'
+
+
+def test_answers_about_placements_that_the_contract_allows_pass_as_they_are():
+    zone = {"zones": [{"zone": "0", "share": 0.5, "amount": Quantities((("cpu", 1),))}], "strict": True, "why": None}
+    effects, credit = [Effect(SEATS, np.int64(2), np.int64(-1)), Effect(IDLE, 3, 1)], np.zeros((2, 1), np.int64)
+    (plugin,) = opened(
+        [
+            Placement(
+                choose=lambda *_: "blue", effects=lambda *_: effects, encode=lambda *_: zone, credit=lambda *_: credit
+            )
+        ]
+    )
+    found = plugin.placement
+    assert (found.choose(0, 0), found.effects(0, 0, "blue"), found.encode(0, 0, "blue")) == ("blue", effects, zone)
+    assert found.credit(0, NODES) is credit
 
 
 def test_a_hook_that_is_known_to_fail_has_a_stand_in_for_an_answer_that_is_none():
