@@ -24,50 +24,49 @@ def refuse(event, arguments):
 
 sys.addaudithook(refuse)
 """
-DIVIDE = """
+GIVE = """
 import numpy as np
 from kai.kernels.cache import directory
-from kai.kernels.fairshare import divide
+from kai.kernels.fairshare import give_quota
 
-one, shares = np.ones(1), np.zeros(1)
-print(divide(4.0, np.zeros(1, np.int64), np.zeros(1, np.int64), one, -one, one, 0 * one, 3 * one, 1.0, shares))
-print(shares.tolist(), dict(divide.dispatcher.stats.cache_hits) != {}, directory())
+three, shares = np.full(1, 3.0), np.zeros(1)
+print(give_quota(4.0, three, three, shares))
+print(shares.tolist(), dict(give_quota.dispatcher.stats.cache_hits) != {}, directory())
 """
 
 TWICE = f"""
 import numba
 from llvmlite import binding
-from kai.kernels import fairshare
 
 parsed = []
 parse = binding.parse_bitcode
 binding.parse_bitcode = lambda code: parsed.append(len(code)) or parse(code)
-{DIVIDE}
+{GIVE}
 before = max(parsed)
 
 @numba.njit
-def twice(amount, zeros, one, shares):
-    return 2 * divide(amount, zeros, zeros, one, -one, one, 0 * one, 3 * one, 1.0, shares)
+def twice(amount, three, shares):
+    return 2 * give_quota(amount, three, three, shares)
 
-print(twice(4.0, np.zeros(1, np.int64), one, np.zeros(1)), before < 2000 < max(parsed))
+print(twice(4.0, three, np.zeros(1)), before < 2000 < max(parsed))
 """
 
 KERNEL = """
 from kai.kernels._jit import kernel
-from kai.kernels.fairshare import divide
+from kai.kernels.fairshare import give_quota
 
 @kernel
-def twice(amount, zeros, one, shares):
-    return 2 * divide(amount, zeros, zeros, one, -one, one, 0 * one, 3 * one, 1.0, shares)
+def twice(amount, three, shares):
+    return 2 * give_quota(amount, three, three, shares)
 """
 REPLACED = f"""
-{DIVIDE}
-for file in directory().glob("fairshare.divide*.nbc"):
+{GIVE}
+for file in directory().glob("fairshare.give_quota*.nbc"):
     file.unlink()
 """
 CALLED = """
 from kai.kernels.twice import twice
-print(twice(4.0, np.zeros(1, np.int64), one, np.zeros(1)), len(list(directory().glob("twice.twice*.nbc"))))
+print(twice(4.0, three, np.zeros(1)), len(list(directory().glob("twice.twice*.nbc"))))
 """
 
 
@@ -87,12 +86,31 @@ def run(program: str, folder: Path, **environment: str) -> list[str]:
     return ran.stdout.splitlines()
 
 
+def copy_kernels(folder: Path) -> None:
+    """Copy the kernels into ``folder``; they need nothing else of kai."""
+    shutil.copytree(cache.PACKAGE, folder / "kai" / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "kai" / "__init__.py").touch()
+
+
 @pytest.fixture
 def copied(tmp_path):
-    """Return a folder with a copy of the kernels that nothing was compiled of yet; they need nothing else of kai."""
-    shutil.copytree(cache.PACKAGE, tmp_path / "kai" / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "kai" / "__init__.py").touch()
+    """Return a folder with a copy of the kernels that nothing was compiled of yet."""
+    copy_kernels(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """Return a folder with a copy of the kernels, one of them compiled, and what the program said that compiled it."""
+    folder = tmp_path_factory.mktemp("compiled")
+    copy_kernels(folder)
+    return folder, run(GIVE, folder, NUMBA_CACHE_DIR=str(folder / "cache"))
+
+
+@pytest.fixture
+def filled(compiled, tmp_path):
+    """Return a copy of that folder."""
+    return shutil.copytree(compiled[0], tmp_path / "filled")
 
 
 def test_a_filled_directory_that_cannot_be_written_to_is_read():
@@ -106,36 +124,36 @@ def test_a_filled_directory_that_cannot_be_written_to_is_read():
 
 
 def test_without_any_place_to_write_kernels_run_and_nothing_is_kept(copied):
-    out = run(READ_ONLY + DIVIDE, copied, NUMBA_CACHE_DIR=str(copied / "cache"))
+    out = run(READ_ONLY + GIVE, copied, NUMBA_CACHE_DIR=str(copied / "cache"))
     assert out == ["1.0", "[3.0] False None"]
 
 
-def test_the_directory_that_was_named_is_filled_and_then_only_read(copied):
-    kept = copied / "cache" / f"kernels-{cache.fingerprint()}"
-    assert run(DIVIDE, copied, NUMBA_CACHE_DIR=str(copied / "cache")) == ["1.0", f"[3.0] False {kept}"]
-    files = sorted(kept.iterdir())
-    assert files
-    assert run(READ_ONLY + DIVIDE, copied, NUMBA_CACHE_DIR=str(copied / "cache")) == ["1.0", f"[3.0] True {kept}"]
+def test_the_directory_that_was_named_is_filled_and_then_only_read(compiled, filled):
+    folder, said = compiled
+    name = f"kernels-{cache.fingerprint()}"
+    assert said == ["1.0", f"[3.0] False {folder / 'cache' / name}"]
+    kept = filled / "cache" / name
+    assert list(kept.iterdir())
+    assert run(READ_ONLY + GIVE, filled, NUMBA_CACHE_DIR=str(filled / "cache")) == ["1.0", f"[3.0] True {kept}"]
     # What is not there is compiled without a word, and not kept.
-    shutil.copytree(kept, copied / "partly" / kept.name, ignore=lambda _, names: [n for n in names if "divide" in n])
-    kept = copied / "partly" / kept.name
-    assert run(READ_ONLY + DIVIDE, copied, NUMBA_CACHE_DIR=str(copied / "partly")) == ["1.0", f"[3.0] False {kept}"]
+    for file in kept.glob("fairshare.give_quota*"):
+        file.rename(file.with_name("another"))
+    assert run(READ_ONLY + GIVE, filled, NUMBA_CACHE_DIR=str(filled / "cache")) == ["1.0", f"[3.0] False {kept}"]
 
 
-def test_bitcode_is_parsed_only_when_a_loaded_kernel_is_compiled_into_another(copied):
-    kept = copied / "cache" / f"kernels-{cache.fingerprint()}"
-    run(DIVIDE, copied, NUMBA_CACHE_DIR=str(copied / "cache"))
-    out = run(TWICE, copied, NUMBA_CACHE_DIR=str(copied / "cache"))
+def test_bitcode_is_parsed_only_when_a_loaded_kernel_is_compiled_into_another(filled):
+    kept = filled / "cache" / f"kernels-{cache.fingerprint()}"
+    out = run(TWICE, filled, NUMBA_CACHE_DIR=str(filled / "cache"))
     assert out == ["1.0", f"[3.0] True {kept}", "2.0 True"]
 
 
-def test_what_is_compiled_with_a_kernel_whose_bitcode_is_gone_serves_this_process_and_is_not_kept(copied):
-    (copied / "kai" / "kernels" / "twice.py").write_text(KERNEL, encoding="utf-8")
-    settings = {"NUMBA_CACHE_DIR": str(copied / "cache")}
-    run(DIVIDE, copied, **settings)
-    assert run(REPLACED + CALLED, copied, **settings)[2:] == ["2.0 0"]
+def test_what_is_compiled_with_a_kernel_whose_bitcode_is_gone_serves_this_process_and_is_not_kept(filled):
+    (filled / "kai" / "kernels" / "twice.py").write_text(KERNEL, encoding="utf-8")
+    settings = {"NUMBA_CACHE_DIR": str(filled / "cache")}
+    run(GIVE, filled, **settings)
+    assert run(REPLACED + CALLED, filled, **settings)[2:] == ["2.0 0"]
     for _ in range(2):
-        assert run(DIVIDE + CALLED, copied, **settings)[2:] == ["2.0 1"]
+        assert run(GIVE + CALLED, filled, **settings)[2:] == ["2.0 1"]
 
 
 def test_another_kernel_source_is_another_directory(copied):
@@ -183,14 +201,25 @@ print(*(bool(found) for found in hits), cache.directory("racks").name)
 """
 
 
-@pytest.fixture
-def strange(copied):
-    """Return the folder with two packages of strangers beside kai; one takes a kernel and a number of the other."""
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """Return a folder with two packages of strangers beside kai, both compiled, and what the program said.
+
+    One of them takes a kernel and a number of the other.
+    """
+    folder = tmp_path_factory.mktemp("drawn")
+    copy_kernels(folder)
     for package, module, text in (("racks", "kernels", STRANGER), ("watts", "amounts", AMOUNTS)):
-        (copied / package).mkdir()
-        (copied / package / "__init__.py").touch()
-        (copied / package / f"{module}.py").write_text(text, encoding="utf-8")
-    return copied
+        (folder / package).mkdir()
+        (folder / package / "__init__.py").touch()
+        (folder / package / f"{module}.py").write_text(text, encoding="utf-8")
+    return folder, draw(folder)
+
+
+@pytest.fixture
+def strange(drawn, tmp_path):
+    """Return a copy of that folder."""
+    return shutil.copytree(drawn[0], tmp_path / "strange")
 
 
 def draw(folder: Path) -> list[str]:
@@ -201,8 +230,9 @@ def change(file: Path, before: str, after: str) -> None:
     file.write_text(file.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
 
 
-def test_kernels_of_strangers_are_kept_in_a_directory_of_their_package(strange):
-    kept = draw(strange)[1].split()[-1]
+def test_kernels_of_strangers_are_kept_in_a_directory_of_their_package(drawn, strange):
+    kept = drawn[1][1].split()[-1]
+    assert drawn[1] == ["4.0", f"False False {kept}"]
     assert draw(strange) == ["4.0", f"True True {kept}"]
     folders = {each.name.rpartition("-")[0] for each in (strange / "cache").iterdir()}
     assert folders == {"kernels", "racks", "watts"}
@@ -210,7 +240,6 @@ def test_kernels_of_strangers_are_kept_in_a_directory_of_their_package(strange):
 
 
 def test_an_edit_of_a_strangers_kernel_compiles_its_package_again_and_no_other(strange):
-    draw(strange)
     ours = {each: each.stat().st_mtime_ns for each in (strange / "cache").glob("kernels-*/*")}
     change(strange / "racks" / "kernels.py", "+=", "-=")
     kept = draw(strange)[1].split()[-1]
@@ -222,13 +251,11 @@ def test_an_edit_of_a_strangers_kernel_compiles_its_package_again_and_no_other(s
     ("before", "after", "value"), [("+ 1.0", "+ 3.0", "8.0"), ("EACH = 2.0", "EACH = 5.0", "10.0")]
 )
 def test_an_edit_of_what_a_stranger_takes_of_another_is_seen(strange, before, after, value):
-    draw(strange)
     change(strange / "watts" / "amounts.py", before, after)
     assert draw(strange)[0] == value
 
 
 def test_a_struct_of_a_stranger_may_get_another_field(strange):
-    draw(strange)
     change(strange / "racks" / "kernels.py", "drawn: Float64s", "spare: Float64s\n    drawn: Float64s")
     program = DRAW.replace("(drawn=", "(spare=np.ones(3), drawn=")
     assert run(program, strange, NUMBA_CACHE_DIR=str(strange / "cache"))[0] == "4.0"
