@@ -137,7 +137,7 @@ def test_the_directory_that_was_named_is_filled_and_then_only_read(compiled, fil
     assert run(READ_ONLY + GIVE, filled, NUMBA_CACHE_DIR=str(filled / "cache")) == ["1.0", f"[3.0] True {kept}"]
     # What is not there is compiled without a word, and not kept.
     for file in kept.glob("fairshare.give_quota*"):
-        file.rename(file.with_name("another"))
+        file.rename(file.with_name(f"another{file.suffix}"))
     assert run(READ_ONLY + GIVE, filled, NUMBA_CACHE_DIR=str(filled / "cache")) == ["1.0", f"[3.0] False {kept}"]
 
 
