@@ -26,8 +26,8 @@ from kai.cluster.clock import SystemClock
 from kai.cluster.encoding import encode_write
 from kai.cluster.paths import Served
 from kai.cluster.port import Arrivals
-from kai.cluster.port import Evict as EvictRequest
 from kai.cluster.raw import line_of, manifest_of, take
+from kai.cluster.requests import Evict as EvictRequest
 from kai.cluster.shelf import Shelf
 from kai.cluster.store import Watched, WatchedStore
 from kai.configuration.profiles import default_profile

@@ -20,7 +20,8 @@ from kai.admission.certificates import Pair, context_of
 from kai.admission.rotation import Held, Rotation, patch_of, read_held
 from kai.api.declaring import declare
 from kai.api.plans import Patch, Reason, Ref, Refusal
-from kai.cluster.port import Api, Clock, Fetch
+from kai.cluster.port import Api, Clock
+from kai.cluster.requests import Fetch
 from kai.errors import ApiError, ConfigError
 
 CONFIGURATIONS: Final = (

@@ -10,7 +10,8 @@ import attrs
 from kai.api import sharing
 from kai.api.plans import List
 from kai.api.pod import Pod
-from kai.cluster.port import Api, Index, Request, Store, Term
+from kai.cluster.port import Api, Index, Store, Term
+from kai.cluster.requests import Request
 
 
 def _node(pod: Pod) -> Iterable[str]:

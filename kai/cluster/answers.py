@@ -16,7 +16,7 @@ import msgspec
 from kai.api.documents import mapping_of
 from kai.api.plans import Reason, Refusal
 from kai.cluster.calls import Answer, NoAnswer
-from kai.cluster.port import BudgetExhausted, Forbidden, NoSuchKind
+from kai.cluster.requests import BudgetExhausted, Forbidden, NoSuchKind
 
 _LONGEST_WAIT: Final = 3600.0
 _LONGEST_MESSAGE: Final = 500

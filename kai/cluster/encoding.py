@@ -14,7 +14,7 @@ from kai.api.plans import Bind, Create, Delete, Emit, Get, List, Patch
 from kai.api.printed import Printed
 from kai.cluster.calls import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Call, Query
 from kai.cluster.paths import Served
-from kai.cluster.port import Apply, Evict, JsonPatch
+from kai.cluster.requests import Apply, Evict, JsonPatch
 
 _LONGEST_EVENT: Final = 1024
 

@@ -14,7 +14,8 @@ from kai.cluster.answers import decoded, refusal_of
 from kai.cluster.calls import Answer, Call, NoAnswer
 from kai.cluster.encoding import label_selector, page_query
 from kai.cluster.paths import collection
-from kai.cluster.port import Clock, Fetch, FetchAll, NoSuchKind
+from kai.cluster.port import Clock
+from kai.cluster.requests import Fetch, FetchAll, NoSuchKind
 from kai.cluster.sending import Label, Sender
 
 _PAGE: Final = 500

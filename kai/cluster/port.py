@@ -1,8 +1,8 @@
 """The port: all that a service may want of a cluster, as protocols and values, without saying how it is done.
 
 A service reads from a `Store` (typed objects, kept current by watches), writes through an `Api` (one request, one
-reply; the requests are those of `kai.api.plans` and the few below), leads by a `Leadership` and takes its time from a
-`Clock`. The modules beside this one carry that out against a real API server; a simulation brings its own.
+reply; `kai.cluster.requests` has them), leads by a `Leadership` and takes its time from a `Clock`. The
+modules beside this one carry that out against a real API server; a simulation brings its own.
 
 Holds: a reply is a value. What the API server refuses is a `Refusal`; an answer that was lost is a `Refusal` with
 ``Reason.UNKNOWN``, which is neither success nor failure: the write may have been done, or be done yet.
@@ -12,124 +12,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 import attrs
 
-from kai.api import plans
 from kai.api.kinds import ApiObject
 from kai.api.objects import ClusterObjects
-from kai.api.plans import Reason, Ref, Refusal
-from kai.api.pod import Pod
-from kai.api.wire import EMPTY
+from kai.cluster.requests import Request
 from kai.cluster.threads import Threads
 
 T = TypeVar("T", bound=ApiObject)
 A = TypeVarTuple("A")
 R = TypeVar("R")
 
-Manifest: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = tuple[str, str]
 """Namespace (empty for kinds without) and name."""
-
-
-# --- Requests beyond those of plans --------------------------------------------------------------------------------
-
-
-@attrs.frozen(kw_only=True)
-class Apply:
-    """Create an object or bring the fields of this manifest into it, as their owner (server-side apply).
-
-    Fields that this manager applied before and that are not in the manifest are removed; what others own is taken over.
-    ``metadata.uid`` and ``metadata.resourceVersion`` in the manifest are preconditions.
-    """
-
-    ref: Ref[Any]
-    manifest: Manifest
-    manager: str
-    subresource: str = ""
-    can_wait: bool = False
-    """Whether binds may go before it: the store shows the object to its readers already."""
-
-
-@attrs.frozen(kw_only=True)
-class JsonPatch:
-    """Change an object by operations (RFC 6902), all or none; ``test`` operations are preconditions."""
-
-    ref: Ref[Any]
-    operations: tuple[Manifest, ...]
-    subresource: str = ""
-
-
-@attrs.frozen(kw_only=True)
-class Evict:
-    """Evict a pod, if it still has this UID, respecting disruption budgets; the annotations tell admission who asks.
-
-    Refused with `BudgetExhausted` while a budget does not allow it.
-    """
-
-    ref: Ref[Pod]
-    uid: str
-    grace_seconds: int | None = None
-    annotations: Mapping[str, str] = EMPTY
-
-
-@attrs.frozen(kw_only=True)
-class Fetch:
-    """Read one object of any kind from the API server; the reply is its manifest."""
-
-    api_version: str
-    kind: str
-    name: str
-    namespace: str = ""
-    is_foreign: bool = False
-    """Whether a tenant chose the kind: that reading it is forbidden is no right that this process lacks."""
-
-
-@attrs.frozen(kw_only=True)
-class FetchAll:
-    """Read all objects of any kind, in one namespace or all, with these labels; the reply is a tuple of manifests."""
-
-    api_version: str
-    kind: str
-    namespace: str = ""
-    labels: Mapping[str, str] = EMPTY
-
-
-Request: TypeAlias = plans.Request | Apply | JsonPatch | Evict | Fetch | FetchAll
-
-WRITES: Final = (*plans.WRITES, Apply, JsonPatch, Evict, plans.Emit)
-
-
-# --- Refusals that callers tell apart ------------------------------------------------------------------------------
-
-
-@attrs.frozen(kw_only=True)
-class Forbidden(Refusal):
-    """The rights of this process do not allow it (403, except for a namespace that is going away)."""
-
-    reason: Reason = Reason.REJECTED
-
-
-@attrs.frozen(kw_only=True)
-class NoSuchKind(Refusal):
-    """The API server does not serve this kind, at least not now."""
-
-    reason: Reason = Reason.NOT_FOUND
-
-
-@attrs.frozen(kw_only=True)
-class BudgetExhausted(Refusal):
-    """A disruption budget does not allow to evict this pod now."""
-
-    reason: Reason = Reason.CONFLICT
-
-
-@attrs.frozen(kw_only=True)
-class NotLeading(Refusal):
-    """The term in which this was decided is over, so it was not sent."""
-
-    reason: Reason = Reason.UNAVAILABLE
 
 
 # --- Time ----------------------------------------------------------------------------------------------------------
@@ -403,7 +300,7 @@ class Way(Protocol):
     """Whether the API server can be reached; the log says so once for all who use the port."""
 
     @property
-    def is_doubtful(self) -> bool:
+    def may_be_away(self) -> bool:
         """Whether the server is away, or may be: a call without an answer is then no news to the log."""
         ...
 
@@ -423,7 +320,7 @@ class Way(Protocol):
 class AlwaysOpen:
     """The way to a server in the same process."""
 
-    is_doubtful = False
+    may_be_away = False
 
     async def opened(self) -> None:
         """Return at once."""

@@ -60,7 +60,7 @@ class Reachability:
         return f"the API server {self.server()} cannot be reached for {lasting}: {self.why}"
 
     @property
-    def is_doubtful(self) -> bool:
+    def may_be_away(self) -> bool:
         """Whether the server is away, or a call ended in a way that the next probe looks into."""
         return self.away_since is not None or self._doubted.is_set()
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import attrs
 
-from kai.cluster.port import WRITES, Api, Forbidden, Request, Term
+from kai.cluster.port import Api, Term
+from kai.cluster.requests import WRITES, Forbidden, Request
 
 
 @attrs.frozen

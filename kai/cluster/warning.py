@@ -10,7 +10,7 @@ from kai.cluster.port import Way
 def warn(way: Way, event: str, **facts: object) -> None:
     """Log a warning; where the server is away or may be, log it for those who debug."""
     log = structlog.get_logger()
-    (log.debug if way.is_doubtful else log.warning)(event, **facts)
+    (log.debug if way.may_be_away else log.warning)(event, **facts)
 
 
 __all__ = ["warn"]

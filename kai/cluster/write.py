@@ -44,7 +44,8 @@ from kai.cluster.calls import Answer, NoAnswer, always
 from kai.cluster.encoding import Reporter, encode_event, encode_read, encode_write
 from kai.cluster.foreign import ForeignReader
 from kai.cluster.paths import Served
-from kai.cluster.port import Apply, Clock, Evict, Fetch, FetchAll, JsonPatch, Leadership, NotLeading, Request, Term
+from kai.cluster.port import Clock, Leadership, Term
+from kai.cluster.requests import Apply, Evict, Fetch, FetchAll, JsonPatch, NotLeading, Request
 from kai.cluster.sending import Label, Sender, Withheld
 from kai.cluster.store import WatchedStore
 from kai.errors import InputError

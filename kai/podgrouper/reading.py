@@ -16,7 +16,8 @@ from kai.api.kinds import ApiObject
 from kai.api.plans import Reason, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
-from kai.cluster.port import Api, Clock, Fetch, FetchAll, Forbidden, Index, NoSuchKind, Store
+from kai.cluster.port import Api, Clock, Index, Store
+from kai.cluster.requests import Fetch, FetchAll, Forbidden, NoSuchKind
 from kai.podgrouper import kinds
 from kai.podgrouper.lookup import Absent, Answers, Get, Many, Read, Why
 from kai.podgrouper.resource import Kind, Manifest

@@ -29,7 +29,8 @@ from kai.api.podgroup import PodGroup
 from kai.api.preparing import needs_preparation
 from kai.cluster.credentials import Source
 from kai.cluster.lease import LeaseSettings
-from kai.cluster.port import Apply, Change, Cluster
+from kai.cluster.port import Change, Cluster
+from kai.cluster.requests import Apply
 from kai.cluster.serving import role_options, serve_alone
 from kai.cluster.signals import Observe, unobserved
 from kai.cluster.work import DONE, STEADY, Ended, Look, Pace, Workers, WorkQueue

@@ -21,7 +21,8 @@ from kai.api.plans import Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.times import instant_text
-from kai.cluster.port import Apply, Cluster, Key
+from kai.cluster.port import Cluster, Key
+from kai.cluster.requests import Apply
 from kai.cluster.signals import Observe, unobserved
 from kai.cluster.work import DONE, Ended, Look, Pace, Workers, WorkQueue
 from kai.errors import InputError

@@ -24,7 +24,8 @@ from kai.api.kinds import ApiObject
 from kai.api.plans import Reason, Refusal
 from kai.api.pod import Pod
 from kai.backoff import doubling_pause
-from kai.cluster.port import Key, NotLeading, Term
+from kai.cluster.port import Key, Term
+from kai.cluster.requests import NotLeading
 from kai.framework.decisions import Bind, Evict, Nominate
 from kai.intake.binding import has_failed
 from kai.model.noroom import NoRoom

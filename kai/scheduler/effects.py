@@ -13,7 +13,8 @@ import attrs
 
 from kai.api.bindrequest import BindRequest
 from kai.api.kinds import ApiObject
-from kai.cluster.port import Key, Request, Term
+from kai.cluster.port import Key, Term
+from kai.cluster.requests import Request
 from kai.framework.decisions import Decision
 from kai.scheduler.signals import Signal
 from kai.state.snapshot import Snapshot

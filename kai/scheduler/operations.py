@@ -19,7 +19,8 @@ from kai.api.kinds import ApiObject, title
 from kai.api.node import Node
 from kai.api.plans import Reason, Ref, Refusal
 from kai.api.pod import Pod
-from kai.cluster.port import BudgetExhausted, Key, Request
+from kai.cluster.port import Key
+from kai.cluster.requests import BudgetExhausted, Request
 from kai.intake.binding import has_failed
 from kai.intake.nodes import is_wanted
 from kai.model.noroom import NoRoom

@@ -25,8 +25,8 @@ from kai.api.podgroup import PodGroup
 from kai.api.preparing import needs_preparation
 from kai.api.room import is_lack_of_room
 from kai.api.times import instant_text
-from kai.cluster.port import Evict as EvictRequest
-from kai.cluster.port import Request
+from kai.cluster.requests import Evict as EvictRequest
+from kai.cluster.requests import Request
 from kai.explain import messages
 from kai.framework.decisions import Bind, Evict
 from kai.intake.details import fields

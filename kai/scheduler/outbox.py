@@ -15,7 +15,8 @@ import structlog
 
 from kai.api.bindrequest import BindRequest
 from kai.api.plans import Emit, Patch, Reason, Refusal
-from kai.cluster.port import Api, Cluster, NotLeading, Request, Store, Term
+from kai.cluster.port import Api, Cluster, Store, Term
+from kai.cluster.requests import NotLeading, Request
 from kai.scheduler import effects
 from kai.scheduler import publisher as publications
 from kai.scheduler.committer import Committer
@@ -130,7 +131,7 @@ class Outbox:
             case WakeAt():
                 pass
             case _:
-                log_signal(effect, is_doubtful=self.cluster.way.is_doubtful)
+                log_signal(effect, may_be_away=self.cluster.way.may_be_away)
                 self.metrics.take(effect)
                 if self.hourly is not None:
                     self.hourly.take(effect)
@@ -232,7 +233,7 @@ class Outbox:
             what = type(send.request).__name__.lower()
             log = structlog.get_logger()
             # Of an object that went or changed meanwhile there is nothing to do, of an outage is said elsewhere.
-            is_usual = reply.reason in {Reason.NOT_FOUND, Reason.CONFLICT} or self.cluster.way.is_doubtful
+            is_usual = reply.reason in {Reason.NOT_FOUND, Reason.CONFLICT} or self.cluster.way.may_be_away
             tell = log.debug if is_usual else log.info
             tell("not written", what=what, why=reply.message or reply.reason.value)
         return reply

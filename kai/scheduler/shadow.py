@@ -14,20 +14,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 import numpy as np
 
 from kai.api import names
 from kai.api.objects import ClusterObjects
-from kai.api.pod import ENDED
 from kai.api.pod import Pod as ApiPod
 from kai.api.podgroup import PodGroupSpec
 from kai.framework.decisions import Bind, Evict
 from kai.model.status import Status
 from kai.scheduler.cycling import Done
 from kai.scheduler.explanations import GroupAccount
+from kai.scheduler.placements import JobKey, Placements, word_of_evictor, word_of_pod, words_of_groups
 from kai.state.snapshot import Snapshot
 from kai.wording import first_of
 
@@ -36,13 +36,7 @@ EVICT: Final = "evict"
 _FITS: Final = "it fits, within the share of its queue"
 _HELD: Final = "it fits once pods that have to go are gone"
 _KEEPS: Final = "nothing that waits may have its place"
-_NOT_OF_SCHEDULERS: Final = frozenset({"DeletionByTaintManager", "DeletionByPodGC", "TerminationByKubelet"})
-"""Reasons of the condition DisruptionTarget with which other parts of Kubernetes make pods go."""
-_BY_API: Final = "EvictionByEvictionAPI"
-_CLOSED: Final = "Failed"
 _FEW: Final = 4
-
-JobKey: TypeAlias = tuple[str, str]
 
 
 class Outcome(StrEnum):
@@ -115,40 +109,6 @@ class _Wait:
     """What its group wanted when it waited."""
 
 
-@attrs.frozen(kw_only=True)
-class _Seen:
-    """What counts of the cluster at one moment."""
-
-    pods: Mapping[str, ApiPod]
-    """By UID."""
-    placed: Mapping[str, str]
-    """The nodes of pods that have one or are being bound, by UID."""
-    leaving: frozenset[str]
-    holding: frozenset[str]
-    """UIDs of pods that hold what they asked for."""
-    room: tuple[object, ...]
-    """What the cluster offers, and what queues may have of it."""
-
-    @classmethod
-    def of(cls, objects: ClusterObjects) -> _Seen:
-        """Return what counts. Cost: O(pods)."""
-        ordered = {
-            (each.metadata.namespace, each.spec.pod_name): each.spec.selected_node
-            for each in objects.bind_requests
-            if each.status.phase != _CLOSED
-        }
-        pods = {pod.metadata.uid: pod for pod in objects.pods}
-        placed: dict[str, str] = {}
-        for uid, pod in pods.items():
-            if node := pod.spec.node_name or ordered.get((pod.metadata.namespace, pod.metadata.name), ""):
-                placed[uid] = node
-        leaving = frozenset(uid for uid in placed if pods[uid].metadata.deletion_timestamp is not None)
-        ended = {uid for uid in placed if pods[uid].status.phase in ENDED}
-        nodes = tuple((each.metadata.name, each.spec, each.status.allocatable) for each in objects.nodes)
-        room = (nodes, tuple((each.metadata.name, each.spec) for each in objects.queues))
-        return cls(pods=pods, placed=placed, leaving=leaving, holding=frozenset(placed) - leaving - ended, room=room)
-
-
 @attrs.define(eq=False, kw_only=True)
 class Shadow:
     """Compares, cycle after cycle. One thread at a time."""
@@ -159,7 +119,7 @@ class Shadow:
     """For how many seconds the other may leave undone what we decided before that is a difference."""
     counts: Counter[tuple[str, Outcome]] = attrs.field(factory=Counter)
     """How many pods, by what was decided and how it compares."""
-    _seen: _Seen | None = None
+    _seen: Placements | None = None
     _starts: dict[str, _Start] = attrs.field(factory=dict)
     _departures: dict[str, _Departure] = attrs.field(factory=dict)
     _waits: dict[str, _Wait] = attrs.field(factory=dict)
@@ -170,7 +130,7 @@ class Shadow:
 
     def look(self, done: Done, now: float) -> tuple[Difference, ...]:
         """Take a cycle, and return the differences that are known since; ``now`` is a time that never goes back."""
-        before, seen = self._seen, _Seen.of(done.objects)
+        before, seen = self._seen, Placements.of(done.objects)
         self._seen, self._cycle, self._time = seen, done.snapshot.revision, done.snapshot.now
         specs = {(each.metadata.namespace, each.metadata.name): each.spec for each in done.objects.pod_groups}
         found: list[Difference] = []
@@ -190,7 +150,9 @@ class Shadow:
 
     # --- What the other did --------------------------------------------------------------------------------------
 
-    def _bound(self, before: _Seen, seen: _Seen, specs: Mapping[JobKey, PodGroupSpec]) -> Iterator[Difference]:
+    def _bound(
+        self, before: Placements, seen: Placements, specs: Mapping[JobKey, PodGroupSpec]
+    ) -> Iterator[Difference]:
         fresh = [uid for uid in seen.placed if uid not in before.placed and uid not in seen.leaving]
         changed = bool(before.holding - seen.holding) or before.room != seen.room
         grown = {_job_of(pod) for uid, pod in seen.pods.items() if uid not in before.pods}
@@ -220,7 +182,7 @@ class Shadow:
                 start.node, twin.node = node, start.node
                 return
 
-    def _evicted(self, before: _Seen, seen: _Seen, objects: ClusterObjects) -> Iterator[Difference]:
+    def _evicted(self, before: Placements, seen: Placements, objects: ClusterObjects) -> Iterator[Difference]:
         cordoned = {each.metadata.name for each in objects.nodes if each.spec.unschedulable}
         queues = {(each.metadata.namespace, each.metadata.name): each.spec.queue for each in objects.pod_groups}
         for uid in seen.leaving - before.leaving:
@@ -230,7 +192,7 @@ class Shadow:
             if uid in self._departures and self._is_first(EVICT, uid):
                 self.counts[EVICT, Outcome.EQUAL] += 1
                 continue
-            why = _word_of_evictor(pod, is_cordoned=seen.placed[uid] in cordoned)
+            why = word_of_evictor(pod, is_cordoned=seen.placed[uid] in cordoned)
             if why and self._is_first(EVICT, uid):
                 self.counts[EVICT, Outcome.EVICTED_THERE] += 1
                 job = _job_of(pod)
@@ -244,7 +206,7 @@ class Shadow:
         self._told.add((decision, uid))
         return True
 
-    def _forget(self, seen: _Seen) -> None:
+    def _forget(self, seen: Placements) -> None:
         """Forget what is decided, and pods that are gone."""
         for uid in [each for each in self._starts if each in seen.placed or each not in seen.pods]:
             del self._starts[uid]
@@ -301,16 +263,16 @@ class Shadow:
 
     # --- What the other leaves undone ----------------------------------------------------------------------------
 
-    def _overdue(self, seen: _Seen, objects: ClusterObjects, now: float) -> Iterator[Difference]:
+    def _overdue(self, seen: Placements, objects: ClusterObjects, now: float) -> Iterator[Difference]:
         late = {
             uid: each for uid, each in self._starts.items() if not each.is_held and now - each.since >= self.patience
         }
-        words = _words_of_groups(objects, {each.subject.job for each in late.values()})
+        words = words_of_groups(objects, {each.subject.job for each in late.values()})
         for uid, start in late.items():
             del self._starts[uid]
             self._told.add((BIND, uid))
             self.counts[BIND, Outcome.WAITS_THERE] += 1
-            why = words.get(start.subject.job, "") or _word_of_pod(seen.pods.get(uid))
+            why = words.get(start.subject.job, "") or word_of_pod(seen.pods.get(uid))
             yield self._difference(Outcome.WAITS_THERE, start.subject, f"starts on {start.node}", _FITS, "waits", why)
         for uid, leaves in list(self._departures.items()):
             if now - leaves.since >= self.patience:
@@ -358,33 +320,6 @@ def _why(account: GroupAccount | None) -> str:
 def _cause(snapshot: Snapshot, each: Evict) -> str:
     gains = snapshot.groups[each.aggressor].key if each.aggressor >= 0 else ""
     return f"{each.cause.value}{f' for {gains}' if gains else ''}{f': {each.rule}' if each.rule else ''}"
-
-
-def _word_of_evictor(pod: ApiPod, *, is_cordoned: bool) -> str:
-    """Return with which words a scheduler made a pod go; "" where its owner, a drain or a kubelet may have."""
-    for each in pod.status.conditions:
-        if each.type != names.DISRUPTION_TARGET_CONDITION or each.status != "True" or each.reason in _NOT_OF_SCHEDULERS:
-            continue
-        if each.reason == _BY_API and is_cordoned:
-            continue
-        return each.message or each.reason or each.type
-    return ""
-
-
-def _words_of_groups(objects: ClusterObjects, wanted: set[JobKey]) -> dict[JobKey, str]:
-    """Return what the newest conditions of some groups say."""
-    if not wanted:
-        return {}
-    return {
-        (each.metadata.namespace, each.metadata.name): each.status.scheduling_conditions[-1].message
-        for each in objects.pod_groups
-        if each.status.scheduling_conditions and (each.metadata.namespace, each.metadata.name) in wanted
-    }
-
-
-def _word_of_pod(pod: ApiPod | None) -> str:
-    conditions = () if pod is None else pod.status.conditions
-    return next((each.message for each in conditions if each.type == "PodScheduled" and each.status == "False"), "")
 
 
 def _joined(found: Iterable[Difference]) -> Iterator[Difference]:

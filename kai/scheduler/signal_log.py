@@ -41,14 +41,14 @@ _TEXTS: Final[Mapping[type[Signal], str]] = {
 _WARNINGS: Final = (BindRefused, EvictionRefused, WriteGivenUp)
 
 
-def log_signal(signal: Signal, *, is_doubtful: bool = False) -> None:
+def log_signal(signal: Signal, *, may_be_away: bool = False) -> None:
     """Write a line with the fields of a signal that are known.
 
-    Where the API server may be away (``is_doubtful``), one line elsewhere says why writes are given up.
+    Where the API server may be away (``may_be_away``), one line elsewhere says why writes are given up.
     """
     log = structlog.get_logger()
     facts = {key: value for key, value in attrs.asdict(signal, recurse=False).items() if value is not None}
     tell = log.warning if isinstance(signal, _WARNINGS) else log.info
-    if is_doubtful and isinstance(signal, WriteGivenUp):
+    if may_be_away and isinstance(signal, WriteGivenUp):
         tell = log.debug
     tell(_TEXTS[type(signal)], **facts)

@@ -29,7 +29,7 @@ from kai.api.plans import (
     Refusal,
     Request,
 )
-from kai.cluster.port import Apply
+from kai.cluster.requests import Apply
 
 Key = tuple[str, str, str]
 Manifest = dict[str, Any]

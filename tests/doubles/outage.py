@@ -10,7 +10,7 @@ from kai.cluster.port import Listener
 class Outage:
     """A way that is open until a test says otherwise."""
 
-    is_doubtful: bool = False
+    may_be_away: bool = False
     listeners: list[Listener] = attrs.field(factory=list)
     _back: anyio.Event | None = None
 
@@ -29,11 +29,11 @@ class Outage:
 
     def begin(self) -> None:
         """Take the server away."""
-        self.is_doubtful, self._back = True, self._back or anyio.Event()
+        self.may_be_away, self._back = True, self._back or anyio.Event()
 
     def end(self) -> None:
         """Give the server back."""
-        back, self.is_doubtful, self._back = self._back, False, None
+        back, self.may_be_away, self._back = self._back, False, None
         if back is not None:
             back.set()
         for listener in tuple(self.listeners):

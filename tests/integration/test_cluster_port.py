@@ -27,7 +27,7 @@ from kai.cluster.connect import Options, assemble, connect
 from kai.cluster.credentials import Source
 from kai.cluster.leading import fresh_identity, take_over
 from kai.cluster.lease import LeaseSettings
-from kai.cluster.port import Apply, BudgetExhausted, Evict, Fetch, FetchAll, Forbidden, JsonPatch, NoSuchKind
+from kai.cluster.requests import Apply, BudgetExhausted, Evict, Fetch, FetchAll, Forbidden, JsonPatch, NoSuchKind
 from kai.cluster.store import Watched
 from kai.cluster.watch import WatchSettings
 from tests.integration.client import PATIENCE

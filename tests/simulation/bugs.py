@@ -19,7 +19,7 @@ from kai.binder import checks as binder_checks
 from kai.binder import service as binder_service
 from kai.binder import terms
 from kai.cluster import answers, encoding, leading, lease, reachability, sending, shelf, store, watch, work, write
-from kai.cluster.port import Evict
+from kai.cluster.requests import Evict
 from kai.podgrouper import service as grouping
 from kai.scheduler import committer, outbox, publisher, service, verifying
 

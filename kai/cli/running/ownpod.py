@@ -8,7 +8,8 @@ from typing import Any, Final
 import structlog
 
 from kai.api.plans import Refusal
-from kai.cluster.port import Cluster, Fetch
+from kai.cluster.port import Cluster
+from kai.cluster.requests import Fetch
 
 HOLD_GPU: Final = ("reserve",)
 """What a reservation pod runs when its image is ours."""

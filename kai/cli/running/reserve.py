@@ -85,7 +85,7 @@ async def _announce(device: str, name: str, namespace: str, environment: Mapping
     from kai.api.pod import Pod
     from kai.cluster.connect import Options, connect
     from kai.cluster.credentials import Source
-    from kai.cluster.port import Fetch
+    from kai.cluster.requests import Fetch
 
     log = structlog.get_logger()
     async with connect(Options(component="reserve", watched=(), source=Source(environment=environment))) as cluster:

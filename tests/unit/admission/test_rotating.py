@@ -13,7 +13,7 @@ from kai.admission.rotating import CONFIGURATIONS, RotatedCertificate
 from kai.admission.rotation import Rotation, Timing
 from kai.api.patches import merged
 from kai.api.plans import Reason, Refusal
-from kai.cluster.port import Fetch, Forbidden
+from kai.cluster.requests import Fetch, Forbidden
 from kai.errors import ConfigError
 from tests.doubles.virtual_time import VirtualClock, run
 

@@ -5,7 +5,7 @@ import pytest
 from kai.api.plans import Reason, Refusal
 from kai.cluster.answers import decoded, is_throttled, refusal_of, status_of, wait_of
 from kai.cluster.calls import Answer, NoAnswer
-from kai.cluster.port import BudgetExhausted, Forbidden, NoSuchKind
+from kai.cluster.requests import BudgetExhausted, Forbidden, NoSuchKind
 
 NOW = 1_700_000_000.0
 

@@ -11,7 +11,7 @@ from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
 from kai.cluster.encoding import encode_read, encode_write, to_json
 from kai.cluster.paths import Served
-from kai.cluster.port import Apply, Evict, JsonPatch
+from kai.cluster.requests import Apply, Evict, JsonPatch
 
 POD = Ref(Pod, "p", "team")
 GROUP = Ref(PodGroup, "g", "team")

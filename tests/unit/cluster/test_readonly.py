@@ -7,8 +7,9 @@ import pytest
 
 from kai.api.plans import Bind, Create, Delete, Emit, Get, Patch, Ref
 from kai.api.pod import Pod
-from kai.cluster.port import WRITES, Apply, Evict, Forbidden, JsonPatch, Term
+from kai.cluster.port import Term
 from kai.cluster.readonly import ReadOnlyApi
+from kai.cluster.requests import WRITES, Apply, Evict, Forbidden, JsonPatch
 from tests.doubles.cluster import MemoryCluster
 from tests.unit.intake import making
 

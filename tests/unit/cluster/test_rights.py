@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from kai.api.core import ConfigMap
 from kai.api.plans import Patch, Ref, Refusal
 from kai.cluster.calls import Answer
-from kai.cluster.port import Fetch, Forbidden
+from kai.cluster.requests import Fetch, Forbidden
 from kai.cluster.rights import Right, right_of
 from tests.doubles.http_server import HttpServer
 from tests.unit.cluster.assembled import in_virtual_time, port, running

@@ -28,7 +28,8 @@ from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
 from kai.cluster.calls import Answer, NoAnswer
 from kai.cluster.leading import SoleLeadership
-from kai.cluster.port import Apply, BudgetExhausted, Evict, Fetch, FetchAll, Forbidden, NoSuchKind, NotLeading, Term
+from kai.cluster.port import Term
+from kai.cluster.requests import Apply, BudgetExhausted, Evict, Fetch, FetchAll, Forbidden, NoSuchKind, NotLeading
 from kai.cluster.store import Watched
 from tests.doubles.http_server import Faults, HttpServer
 from tests.unit.cluster.assembled import in_virtual_time, running

@@ -9,7 +9,7 @@ from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.times import instant_text
-from kai.cluster.port import Apply, Fetch, FetchAll, Forbidden
+from kai.cluster.requests import Apply, Fetch, FetchAll, Forbidden
 from kai.podgrouper import Settings, load_groupers
 from kai.podgrouper.service import PodGrouper
 from tests.doubles.cluster import MemoryCluster

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kai.api.bindrequest import BindRequest
 from kai.api.node import Node
 from kai.api.pod import Pod
-from kai.cluster.port import Evict as EvictRequest
+from kai.cluster.requests import Evict as EvictRequest
 from kai.framework.decisions import Cause
 from kai.scheduler.effects import Send
 from kai.scheduler.settings import EvictBy, SchedulerSettings

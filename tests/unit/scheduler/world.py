@@ -17,8 +17,9 @@ from kai.api.plans import Reason, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.queue import Queue
-from kai.cluster.port import BudgetExhausted, NotLeading, Term
-from kai.cluster.port import Evict as EvictRequest
+from kai.cluster.port import Term
+from kai.cluster.requests import BudgetExhausted, NotLeading
+from kai.cluster.requests import Evict as EvictRequest
 from kai.framework.decisions import Bind, Cause, Evict, Nominate
 from kai.intake import take_snapshot
 from kai.scheduler.committer import Committer
