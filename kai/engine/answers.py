@@ -18,8 +18,7 @@ from kai.framework.hooks import DomainTree, Effect, Partition, Together
 from kai.framework.scenario import Scenario
 from kai.framework.verdict import Verdict
 from kai.framework.view import SessionView
-from kai.model.claim import DeviceRequest
-from kai.model.placement import ContainerMappings, DeviceAllocation, Quantities
+from kai.model.placement import WIRE_RECORDS
 from kai.model.rows import Scores
 from kai.state.ledger import Tracked
 
@@ -171,7 +170,7 @@ def _unwritable(value: object, path: str) -> str:
     return next(filter(None, (_unwritable(each, where) for each, where in inner)), "")
 
 
-_ON_THE_WIRE: Final = (str, int, Quantities, DeviceAllocation, DeviceRequest, ContainerMappings)
+_ON_THE_WIRE: Final = (str, int, *WIRE_RECORDS)
 
 
 def _one_of(words: str, *kinds: type[object]) -> Check:

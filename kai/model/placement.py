@@ -4,6 +4,8 @@ Plugins choose these details once, when a pod is placed; they travel with the de
 out, and into the report of a cycle.
 """
 
+from typing import Final
+
 import attrs
 
 from kai.model.amounts import Amounts
@@ -32,6 +34,10 @@ class ContainerMappings:
     """Which request of a claim serves which container: its position, init containers first, and the resource."""
 
     containers: tuple[tuple[int, str, str], ...]
+
+
+WIRE_RECORDS: Final = (Quantities, DeviceAllocation, ContainerMappings, DeviceRequest)
+"""What a bind request may be told besides what JSON has: intake knows their forms on the wire."""
 
 
 @attrs.frozen(kw_only=True)
