@@ -18,7 +18,7 @@ from kai.admission.review import ALLOWED, AdmissionRequest, AdmissionResponse, r
 from kai.admission.settings import AdmissionSettings
 from kai.api import names
 from kai.api.bad_value import BadValue
-from kai.api.caps import excess
+from kai.api.caps import excess, excess_of
 
 
 def mutate_pod(request: AdmissionRequest, settings: AdmissionSettings, draw: Draw) -> AdmissionResponse:
@@ -61,7 +61,9 @@ def validate_pod(request: AdmissionRequest, settings: AdmissionSettings) -> Admi
     if request.operation == "DELETE" or pod is None or not _is_ours(pod, settings):
         return ALLOWED
     shape = read_pod(pod)
-    found = excess(pod.get("spec")) if request.operation == "CREATE" else ""  # what is there must stay changeable
+    found = ""
+    if request.operation == "CREATE":  # what is there must stay changeable
+        found = excess(pod.get("spec")) or excess_of(pod.get("metadata"))
     if found:
         return refused(f"{_named(shape)}: {found}")
     if shape.shares_gpu and not settings.gpu_sharing_enabled:

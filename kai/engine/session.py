@@ -94,9 +94,12 @@ class Session(World):
     def _refuse_crowds(self) -> None:
         """Note why groups are not considered in this cycle that wait for their turn."""
         for crowd in self.snapshot.crowds.by_namespace.values():
-            groups, facts = crowd.groups, {"shapes": crowd.shapes, "considered": crowd.considered}
+            if 0 < crowd.at_a_time < crowd.pods:
+                facts = {"pods": crowd.pods, "considered": crowd.at_a_time}
+            else:
+                facts = {"shapes": crowd.shapes, "considered": crowd.considered}
             reason = Reason(code=Code.WAITS_FOR_TURN, facts={"namespace": crowd.namespace, **facts})
-            self._make_wait(groups, reason)
+            self._make_wait(crowd.groups, reason)
 
     def leave(self, groups: GroupRows, served: int) -> None:
         """Leave ``groups`` to a later cycle; ``served`` is how many there were with them."""

@@ -252,7 +252,7 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         ),
         (
             "WaitsForTurn",
-            "This cycle leaves it out: its namespace has pods of very many shapes, or kernels are still compiled.",
+            "This cycle leaves it out: its namespace has very many pods or shapes, or kernels are still compiled.",
             "Wait, or use fewer distinct shapes.",
         ),
         (

@@ -235,9 +235,11 @@ def waits_for_turn(facts: Facts) -> str:
             f"{facts['considered']} jobs were considered in this cycle, which had no time for more while kernels are"
             " compiled; this one waits for its turn"
         )
+    shapes = f"pending pods of {facts.get('shapes')} distinct shapes"
+    found = f"{facts['pods']} pending pods" if "pods" in facts else shapes
     return (
-        f"namespace {facts['namespace']} has pending pods of {facts['shapes']} distinct shapes, and at most"
-        f" {facts['considered']} are considered in a cycle; this one waits for its turn"
+        f"namespace {facts['namespace']} has {found}, and at most {facts['considered']} are considered in a cycle;"
+        " this one waits for its turn"
     )
 
 

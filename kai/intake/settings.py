@@ -51,6 +51,8 @@ class IntakeSettings:
     mig_worker_label: str = names.MIG_ENABLED
     namespace_shapes: int = 0
     """Shapes of pending pods of one namespace that one cycle considers; 0 is all of them."""
+    namespace_pods: int = 0
+    """Pending pods of one namespace that one cycle considers; 0 is all of them, and groups come whole."""
     queue_access: QueueAccess = QueueAccess.OPEN
     """Which namespaces may use a queue (``kai.intake.permissions``)."""
 

@@ -115,7 +115,7 @@ class Intake:
         self._forget()
 
     def _forget(self) -> None:
-        self._turns = Turns(self._settings.namespace_shapes)
+        self._turns = Turns(self._settings.namespace_shapes, self._settings.namespace_pods)
         self._places, self._accounts = Places(), Accounts()
         self._shapes = ShapeTable()
         self._node_reader = NodeReader(self._settings)

@@ -1,4 +1,4 @@
-"""Turns: of one namespace, so many kinds of pending groups are considered in a cycle, and all of them in turn.
+"""Turns: of one namespace, so many pending pods are considered in a cycle, of so many kinds, and all of them in turn.
 
 A group costs little if it is like one that was looked at before; if it is like none, it costs as much as a pod of any
 other user. A user with thousands of pods that all differ would make every cycle as long as that takes. So the kinds of
@@ -6,6 +6,11 @@ groups that wait in a namespace are dealt to turns, oldest first, and each cycle
 
     bound 2      kinds, oldest first   a b | c d | e      turns 0, 1, 2
     cycle 7      7 mod 3 = 1           c and d are considered; groups of the others wait for their turn
+
+Thousands of groups that are alike cost less each, and together as much. So of those whose turn it is, groups with a
+bounded number of pods are considered: half of these belong to the first by priority and age, which are considered in
+every cycle of their turn, and the others come one part after the other. The first are those that would be served first
+without a bound. A group comes whole, however large it is.
 
 Which turn it is follows from the number of the cycle, so the same input gives the same snapshot. Groups for which
 others were evicted are always considered. Nothing else changes for groups that wait: what they ask for counts in
@@ -20,7 +25,7 @@ import numpy as np
 
 from kai.model.crowd import Crowd, Crowds
 from kai.model.podgroup import PodGroup
-from kai.model.rows import Int64s
+from kai.model.rows import GroupRows, Int64s
 from kai.model.status import Status
 from kai.state.snapshot import Snapshot
 
@@ -33,20 +38,20 @@ class Turns:
 
     most: int
     """Shapes of pending pods of one namespace that are considered in one cycle; 0 is all."""
+    at_a_time: int = UNBOUNDED
+    """Pending pods of one namespace that are considered in one cycle; 0 is all."""
     _namespaces: dict[str, int] = attrs.field(factory=dict)
 
     def settle(self, snapshot: Snapshot) -> Crowds:
         """Return which groups wait for a turn in the cycle on ``snapshot``.
 
-        Cost: a comparison while there are no more shapes than one namespace may have; then a few passes over columns.
+        Cost: a look at the statuses of pods while there are fewer than a bound; then a few passes over columns.
         """
-        if self.most == UNBOUNDED or len(snapshot.shapes) <= self.most:
+        pods = self._crowding(snapshot)
+        if pods is None:
             return NONE
-        pods = np.flatnonzero((snapshot.pod_status == Status.PENDING) & (snapshot.pod_group >= 0))
         width = len(snapshot.shapes)
         pairs = np.unique(snapshot.pod_group[pods] * width + snapshot.pod_shape[pods])
-        if len(pairs) <= self.most:
-            return NONE
         groups, first, sizes = np.unique(pairs // width, return_index=True, return_counts=True)
         # A group whose pods differ among themselves is a kind of its own; it counts as many as it has shapes.
         kinds = np.where(sizes == 1, pairs[first] % width, width + groups)
@@ -56,20 +61,76 @@ class Turns:
         crowds: dict[str, Crowd] = {}
         later: list[Int64s] = []
         awaited = _rows_of(snapshot.awaited, snapshot.groups)
-        for space in np.flatnonzero(np.bincount(spaces, weights=sizes) > self.most).tolist():
+        pending = np.bincount(snapshot.pod_group[pods])
+        for space in self._crowded(spaces, sizes, pending[groups]):
             mine = np.flatnonzero(spaces == space)
             turn_of, turns, shapes = self._deal(kinds[mine], sizes[mine])
-            if turns == 1:
+            chosen = groups[mine][turn_of == snapshot.revision % turns]
+            considered, parts = self._part(chosen, pending[chosen], snapshot, turns)
+            if turns * parts == 1:
                 continue
-            waiting = groups[mine][turn_of != snapshot.revision % turns]
-            waiting = waiting[~np.isin(waiting, awaited)]
+            waiting = groups[mine][~np.isin(groups[mine], np.concatenate((considered, awaited)))]
+            among = int(pending[groups[mine]].sum())
             name = snapshot.groups[int(groups[mine[0]])].namespace
-            crowds[name] = Crowd(namespace=name, shapes=shapes, considered=self.most, turns=turns, groups=waiting)
+            crowds[name] = Crowd(
+                namespace=name,
+                shapes=shapes,
+                considered=self.most,
+                pods=among,
+                at_a_time=self.at_a_time,
+                turns=turns * self._parts(among),
+                groups=waiting,
+            )
             later.append(waiting)
         return Crowds(by_namespace=crowds, waiting=np.sort(np.concatenate(later))) if crowds else NONE
 
+    def _crowding(self, snapshot: Snapshot) -> Int64s | None:
+        """Return the pods that wait; None if no namespace can have too many of them, or too many shapes."""
+        fewest = min((each for each in (self.most, self.at_a_time) if each != UNBOUNDED), default=None)
+        if fewest is None or len(snapshot.pods) <= fewest:
+            return None
+        if self.at_a_time == UNBOUNDED and len(snapshot.shapes) <= self.most:
+            return None
+        pods = np.flatnonzero((snapshot.pod_status == Status.PENDING) & (snapshot.pod_group >= 0))
+        return pods if len(pods) > fewest else None
+
+    def _crowded(self, spaces: Int64s, sizes: Int64s, pending: Int64s) -> list[int]:
+        """Return the namespaces that may have more than is considered of one."""
+        shapes, pods = np.bincount(spaces, weights=sizes), np.bincount(spaces, weights=pending)
+        crowded = np.zeros(len(pods), np.bool_)
+        if self.most != UNBOUNDED:
+            crowded |= shapes > self.most
+        if self.at_a_time != UNBOUNDED:
+            crowded |= pods > self.at_a_time
+        found: list[int] = np.flatnonzero(crowded).tolist()
+        return found
+
+    def _part(self, groups: GroupRows, pending: Int64s, snapshot: Snapshot, turns: int) -> tuple[GroupRows, int]:
+        """Return those of the groups, oldest first, that are considered, and in how many parts they come."""
+        if self._parts(int(pending.sum())) == 1:
+            return groups, 1
+        priority = np.array([snapshot.groups[row].priority for row in groups.tolist()], np.int64)
+        rank = np.argsort(-priority, kind="stable")
+        groups, pending = groups[rank], pending[rank]
+        always = self.at_a_time // 2
+        begins = np.cumsum(pending) - pending
+        is_rest = begins >= always
+        used, part = np.unique((begins[is_rest] - always) // (self.at_a_time - always), return_inverse=True)
+        parts = max(1, len(used))  # a group with many pods may leave parts empty
+        chosen = part == (snapshot.revision // turns) % parts
+        return np.concatenate((groups[~is_rest], groups[is_rest][chosen])), parts
+
+    def _parts(self, pods: int) -> int:
+        """Return in how many parts so many pods come, at most."""
+        if self.at_a_time == UNBOUNDED or pods <= self.at_a_time:
+            return 1
+        always = self.at_a_time // 2
+        return -(-(pods - always) // (self.at_a_time - always))
+
     def _deal(self, kinds: Int64s, sizes: Int64s) -> tuple[Int64s, int, int]:
         """Return the turn of each group, how many turns there are, and how many shapes."""
+        if self.most == UNBOUNDED:
+            return np.zeros(len(kinds), np.int64), 1, len(np.unique(kinds))
         _, first, which = np.unique(kinds, return_index=True, return_inverse=True)
         by_age = np.argsort(first)
         weights = sizes[first[by_age]]

@@ -1,4 +1,4 @@
-"""Crowds: namespaces with so many kinds of waiting groups that a cycle considers only some of them."""
+"""Crowds: namespaces with so many waiting groups, or kinds of them, that a cycle considers only some of them."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,11 @@ class Crowd:
     shapes: int
     """How many shapes its pending pods have."""
     considered: int
-    """How many of them a cycle considers at most."""
+    """How many of them a cycle considers at most; 0 is all."""
+    pods: int
+    """How many of its pods wait."""
+    at_a_time: int
+    """How many of them a cycle considers at most; 0 is all."""
     turns: int
     """After how many cycles each was considered once."""
     groups: GroupRows = attrs.field(eq=False)

@@ -40,6 +40,7 @@ SETTING_OF: Final = {
     "gpu-worker-node-label-key": "gpu_worker_label",
     "mig-worker-node-label-key": "mig_worker_label",
     "max-pending-shapes-per-namespace": "namespace_shapes",
+    "max-pending-pods-per-namespace": "namespace_pods",
     "queue-access": "queue_access",
 }
 """The flags that change what a snapshot is, and what each sets."""

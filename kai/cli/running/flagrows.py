@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kai.api import names
-from kai.api.caps import NAMESPACE_SHAPES
+from kai.api.caps import NAMESPACE_PODS, NAMESPACE_SHAPES
 
 SCHEDULER: Final = "scheduler"
 BINDER: Final = "binder"
@@ -110,6 +110,7 @@ OWN: Final[Mapping[str, tuple[Row, ...]]] = {
         ("hand-over", "truth", True),
         ("bind-requests", "text", "needed"),
         ("max-pending-shapes-per-namespace", "whole", NAMESPACE_SHAPES),
+        ("max-pending-pods-per-namespace", "whole", NAMESPACE_PODS),
         ("queue-access", "text", "open"),
         ("name-aggressors", "truth", False),
         ("decision-log", "text", ""),

@@ -110,6 +110,9 @@ MEANINGS: Final[Mapping[str, str]] = {
     "max-pending-shapes-per-namespace": (
         "ours. How many distinct shapes of pending pods of one namespace a cycle considers, 0 is all"
     ),
+    "max-pending-pods-per-namespace": (
+        "ours. How many pending pods of one namespace a cycle considers, 0 is all; jobs come whole"
+    ),
     "name-aggressors": (
         "ours. Whether events about evictions name pod groups of other namespaces, as KAI-Scheduler's do"
     ),

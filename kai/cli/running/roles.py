@@ -179,6 +179,7 @@ def intake_of(given: Given) -> Any:  # noqa: ANN401 - as above
         mig_worker_label=given.text("mig-worker-node-label-key"),
         queue_access=QueueAccess(access),
         namespace_shapes=max(0, given.whole("max-pending-shapes-per-namespace")),
+        namespace_pods=max(0, given.whole("max-pending-pods-per-namespace")),
     )
 
 

@@ -292,5 +292,7 @@ def test_a_pod_that_says_too_much_about_where_it_wants_to_be_is_refused_when_it_
     large["spec"]["tolerations"] = [{"operator": "Exists"}] * 1025
     assert reason(large).endswith("spec.tolerations: found 1,025 tolerations, expected at most 1,024")
     assert validate(request(large, operation="UPDATE"), SETTINGS, lambda _: None).allowed
+    noted = pod({"name": "main"}, annotations={"note": "x" * 70_000})
+    assert reason(noted).endswith("metadata.annotations: found 70,004 characters, expected at most 65,536")
     foreign = {**large, "spec": {**large["spec"], "schedulerName": "other"}}
     assert validate(request(foreign), SETTINGS, lambda _: None).allowed

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from kai.api.caps import GATE, excess, kept
+from kai.api.caps import APPLIED, GATE, excess, excess_of, kept
 from kai.api.pod import Pod
 from kai.cluster.raw import line_of, take
 from kai.cluster.shelf import Shelf
@@ -101,3 +101,52 @@ def test_a_large_pod_within_the_caps_is_kept_whole(raw):
 def test_the_shortest_terms_count_too(raw):
     spec = {"affinity": {"nodeAffinity": {NODE: {"nodeSelectorTerms": [{}] * 1025}}}}
     assert shelved(manifest(**spec), raw).spec.scheduling_gates != ()
+
+
+def described(spec=None, **metadata):
+    made = manifest(**(spec or {}))
+    return {**made, "metadata": {**made["metadata"], **metadata}}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "found"),
+    [
+        (
+            {"annotations": {"a": "x" * 65_536}},
+            "metadata.annotations: found 65,537 characters, expected at most 65,536",
+        ),
+        ({"annotations": {f"{at:05}": "x" * 5 for at in range(7000)}}, "metadata.annotations: found 70,000 characters"),
+        ({"labels": dict.fromkeys(map(str, range(1025)), "")}, "metadata.labels: found 1,025 labels, expected at most"),
+        ({"annotations": {"a": "x" * 65_535, APPLIED: "y" * 200_000}, "labels": {"a": "b"}}, ""),
+        ({"annotations": [1], "labels": 3}, ""),
+        ({"annotations": {"a": 7}}, ""),
+        ("nonsense", ""),
+        (None, ""),
+    ],
+)
+def test_what_metadata_have_too_much_of_is_named_with_its_bound(metadata, found):
+    assert excess_of(metadata).startswith(found)
+    assert bool(excess_of(metadata)) is bool(found)
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_what_kubectl_notes_is_not_kept_and_the_rest_is(raw):
+    found = shelved(described(annotations={APPLIED: '{"env": "PASSWORD"}', "mine": "x"}), raw)
+    assert found.metadata.annotations == {"mine": "x"}
+    assert found.spec.scheduling_gates == ()
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_pod_beyond_a_cap_on_annotations_is_kept_with_those_that_are_read_and_behind_a_gate(raw):
+    found = shelved(
+        described(annotations={"pod-group-name": "g", "gpu-fraction": "1" * 5000, "big": "x" * 70_000}), raw
+    )
+    assert found.metadata.annotations == {"pod-group-name": "g"}
+    (gate,) = found.spec.scheduling_gates
+    assert gate.name.startswith(f"{GATE}metadata.annotations: found 75,")
+
+
+def test_one_with_too_many_labels_that_has_a_node_is_counted_there():
+    labels = {**dict.fromkeys(map(str, range(1025)), ""), "kai.scheduler/queue": "team"}
+    found = shelved(described({"nodeName": "here"}, labels=labels), raw=True)
+    assert (found.metadata.labels, found.spec.scheduling_gates) == ({"kai.scheduler/queue": "team"}, ())

@@ -116,3 +116,68 @@ def test_a_cycle_rests_once_all_had_their_turn():
     reports = [run_cycle(intake.take(objects, NOW, revision=number), PROFILE, Recorder()) for number in range(6)]
     assert len(set(map(id, reports))) == 3
     assert all(not any(attrs.asdict(each, recurse=False)["counts"].values()) for each in reports)
+
+
+def alike(count, **more):
+    """Return groups that all ask for the same, older ones first."""
+    return {f"g{at:03}": {"each": {"gpu": 1}, **more} for at in range(count)}
+
+
+def counted(groups, bound, revision, **more):
+    intake = Intake(IntakeSettings(namespace_pods=bound, namespace_shapes=more.pop("shapes", 0)))
+    return intake.take(cluster(NODES, groups, **more), NOW, revision=revision)
+
+
+def test_as_many_pods_as_the_bound_are_all_considered():
+    assert counted(alike(6), 6, 3).crowds.by_namespace == {}
+
+
+def test_of_more_groups_the_oldest_are_always_considered_and_the_others_in_parts():
+    snapshots = [counted(alike(10), 4, number) for number in range(4)]
+    seen = [considered(each) for each in snapshots]
+    assert all(len(each) == 4 and {"g000", "g001"} <= each for each in seen)
+    assert set.union(*seen) == set(alike(10))
+    assert {each.crowds.turns for each in snapshots} == {4}
+
+
+def test_a_group_of_higher_priority_is_considered_before_older_ones():
+    groups = {**alike(10), "late": {"each": {"gpu": 1}, "priority": 90}}
+    assert all("late" in considered(counted(groups, 4, number)) for number in range(5))
+
+
+def test_shapes_and_groups_are_bounded_together_and_all_have_their_turn():
+    groups = {f"g{at:03}": {"each": {"cpu": 1 + at % 6}} for at in range(60)}
+    first = counted(groups, 4, 0, shapes=2)
+    seen = [considered(counted(groups, 4, number, shapes=2)) for number in range(first.crowds.turns)]
+    assert set.union(*seen) == set(groups)
+    assert max(map(len, seen)) == 4
+
+
+def test_a_bound_of_one_group_considers_one_after_the_other():
+    assert [considered(counted(alike(3), 1, number)) for number in range(3)] == [{"g000"}, {"g001"}, {"g002"}]
+
+
+def test_who_waits_in_a_crowd_of_pods_is_told_how_many_there_are():
+    snapshot = counted(alike(10), 4, 0)
+    report = run_cycle(snapshot, PROFILE, Recorder())
+    text = "namespace default has 10 pending pods, and at most 4 are considered in a cycle; this one waits for its turn"
+    rows = snapshot.crowds.waiting.tolist()
+    assert len(rows) == 6
+    assert {Teller(snapshot, PROFILE, report).tell(row).text for row in rows} == {text}
+
+
+def test_a_gang_larger_than_the_bound_comes_whole_and_has_its_turn():
+    groups = {
+        **alike(6),
+        "wide": {"members": 7, "each": {"gpu": 1}},
+        **{f"h{at}": {"each": {"gpu": 1}} for at in range(6)},
+    }
+    first = counted(groups, 4, 0)
+    seen = [considered(counted(groups, 4, number)) for number in range(first.crowds.turns)]
+    assert set.union(*seen) == set(groups)
+    assert max(len(each - {"wide"}) for each in seen) <= 4
+
+
+def test_gangs_count_as_many_as_they_have_pods():
+    groups = {f"g{at}": {"members": 2, "each": {"gpu": 1}} for at in range(6)}
+    assert all(len(considered(counted(groups, 4, number))) == 2 for number in range(5))

@@ -170,6 +170,7 @@ OURS = {
     "hand-over",
     "bind-requests",
     "max-pending-shapes-per-namespace",
+    "max-pending-pods-per-namespace",
     "queue-access",
     "name-aggressors",
     "decision-log",
