@@ -24,7 +24,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import yaml
@@ -300,6 +300,9 @@ def _is_explained(stage: Stage, pod: Manifest) -> bool:
 class Play:
     """One case, being performed."""
 
+    KEYS: ClassVar = frozenset({"jobs", "objects", "delete", "change", "expect", "queues"})
+    """What a step may say."""
+
     stage: Stage
     jobs: dict[str, Job] = attrs.field(factory=dict)
     next_numbers: dict[str, int] = attrs.field(factory=dict)
@@ -310,12 +313,13 @@ class Play:
         for manifest in (*_nodes(case), *_queues(case), *case.get("objects", ())):
             self.stage.create(manifest)
         for number, step in enumerate(case["steps"], 1):
-            unknown = step.keys() - {"jobs", "objects", "delete", "change", "expect", "queues"}
+            unknown = step.keys() - self.KEYS
             assert not unknown, f"step {number} says {sorted(unknown)}, which means nothing"
-            self._act(step)
-            self._check(step, number)
+            self.act(step)
+            self.check(step, number)
 
-    def _act(self, step: Manifest) -> None:
+    def act(self, step: Manifest) -> None:
+        """Do what a step says."""
         for manifest in step.get("objects", ()):
             self.stage.create(manifest)
         for manifest in step.get("change", ()):
@@ -328,7 +332,8 @@ class Play:
             for manifest in job.manifests():
                 self.stage.create(manifest)
 
-    def _check(self, step: Manifest, number: int) -> None:
+    def check(self, step: Manifest, number: int) -> None:
+        """Wait until everything is as a step expects it."""
         expected = {
             name: Expectation(**(text if isinstance(text, dict) else {"running": text}))
             for name, text in step.get("expect", {}).items()

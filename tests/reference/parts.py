@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from tests.reference.attacks import attacks
 from tests.reference.commands import commands
 from tests.reference.findings import findings
 from tests.reference.groups import group, kinds
@@ -14,6 +15,7 @@ from tests.reference.resources import resource
 
 PARTS: Mapping[str, Make] = {
     "actions": actions,
+    "attacks": attacks,
     "commands": commands,
     "default-configuration": default_configuration,
     "findings": findings,

@@ -4,6 +4,8 @@ import pytest
 
 from kai.api import names
 from kai.explain.codes import REASON_CODES
+from tests.reference import attacks
+from tests.reference.attacks import elsewhere
 from tests.reference.marks import DOCS, END, PART, filled, pages
 from tests.reference.names import meanings
 from tests.reference.parts import PARTS
@@ -57,3 +59,14 @@ def test_every_reason_code_has_an_anchor():
     assert headings == [*(each.code for each in REASON_CODES), "SetAside"]
     assert len({heading.lower() for heading in headings}) == len(headings), "anchors are small letters"
     assert {each.stage for each in REASON_CODES} == set(TITLES)
+
+
+@pytest.mark.parametrize("each", elsewhere().values(), ids=elsewhere())
+def test_an_attack_that_is_tried_elsewhere_is_tried_there(each):
+    module, _, name = each["test"].partition("::")
+    assert f"def {name}(" in (DOCS.parent / module).read_text(encoding="utf-8")
+
+
+def test_every_attack_is_told_and_at_least_25_are_performed():
+    assert all(case["about"] for case in attacks.cases().values())
+    assert len(attacks.cases()) >= 25
