@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from kai.api import names
+from kai.api.caps import APPLIED
 from kai.api.times import duration_text, nanoseconds
 from kai.errors import InputError
 from kai.podgrouper import kinds
@@ -78,9 +79,14 @@ def group_labels(owner: Resource, pod: Resource) -> Mapping[str, str]:
 
 
 def group_annotations(owner: Resource, pod: Resource) -> Mapping[str, str]:
-    """Return the top owner as text, the pod's user, and over both the annotations of ``owner``."""
+    """Return the top owner as text, the pod's user, and over both the annotations of ``owner``.
+
+    What `kubectl apply` noted about the owner is left out: it is the owner's whole manifest, environment included, and
+    more accounts may read pod groups than that.
+    """
     user = {names.USER: pod.annotations[names.USER]} if names.USER in pod.annotations else {}
-    return {**user, names.TOP_OWNER: top_owner_text(owner), **owner.annotations}
+    own = {key: text for key, text in owner.annotations.items() if key != APPLIED}
+    return {**user, names.TOP_OWNER: top_owner_text(owner), **own}
 
 
 def topology_of(annotations: Mapping[str, str]) -> Topology:

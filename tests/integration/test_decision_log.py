@@ -1,5 +1,7 @@
-"""The decision log and the log of a scheduler on a real API server: what was decided can be found again."""
+"""What a scheduler on a real API server writes down: what was decided can be found again, and no secret of a tenant."""
 
+import base64
+import io
 import json
 import zipfile
 
@@ -10,6 +12,8 @@ from kai.telemetry.decisions import read_decisions
 from tests.integration.client import until
 from tests.integration.controlplane import ControlPlane
 from tests.integration.installation import install
+from tests.integration.processes import NAMESPACE, fetch
+from tests.integration.processes import running as running_program
 from tests.integration.together import add_node, add_queues, an_object, running
 from tests.unit.deploy.rendering import DEPLOY
 
@@ -72,3 +76,53 @@ def test_a_live_cluster_is_written_down_and_decided_again(plane, tmp_path, capsy
     capsys.readouterr()
     assert run(["replay", str(file), "--expect", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["expected"]["equal"] is True
+
+
+CANARIES = ("canary-in-environment", "canary-applied", "canary-in-map", "canary-in-secret")
+NOTE = "canary-in-annotation"
+
+
+def secretive(name, gpus):
+    """Return a pod with a secret wherever people leave one."""
+    pod = wanting(name, gpus)
+    applied = json.dumps({"env": "canary-applied"})
+    pod["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": applied, "mine/note": NOTE}
+    (container,) = pod["spec"]["containers"]
+    container["env"] = [
+        {"name": "PASSWORD", "value": "canary-in-environment"},
+        {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "a"}}},
+    ]
+    container["envFrom"] = [{"configMapRef": {"name": "settings"}}]
+    container["args"] = ["--password=canary-in-environment"]
+    return pod
+
+
+def test_no_secret_of_a_tenant_or_of_kai_is_written_anywhere(plane, tmp_path):
+    admin, path = plane.admin, tmp_path / "decisions.jsonl"
+    hidden = base64.b64encode(b"canary-in-secret").decode()
+    admin.create(an_object("v1", "Secret", "keys", SPACE, data={"a": hidden}))
+    admin.create(an_object("v1", "ConfigMap", "settings", SPACE, data={"a": "canary-in-map"}))
+    account = plane.account(NAMESPACE, "kai")
+    with running_program(plane, account, tmp_path, "secretive", flags=(f"--decision-log={path}",)) as program:
+        admin.create(secretive("binds", 0))
+        admin.create(secretive("waits", 4))
+        until(lambda: admin.get(an_object("v1", "Pod", "binds", SPACE))["spec"].get("nodeName"), "a bind")
+        until(lambda: path.exists() and "waits" in path.read_text(), "a refusal in the decision log")
+        until(lambda: admin.list("v1", "Event", SPACE), "events")
+        archive = zipfile.ZipFile(io.BytesIO(fetch(program.plugins_port, "/get-snapshot")))
+        order = fetch(program.plugins_port, "/get-job-order").decode()
+        metrics = fetch(program.metrics_port, "/metrics").decode()
+    told = {
+        "log": program.daemon.log.read_text(),
+        "decision log": path.read_text(),
+        "metrics": metrics,
+        "job order": order,
+        "events": json.dumps(admin.list("v1", "Event", SPACE)),
+        "pod groups": json.dumps([each.get("status") for each in admin.list("scheduling.run.ai/v2alpha2", "PodGroup")]),
+    }
+    snapshot = archive.read("snapshot.json").decode()
+    assert "binds" in snapshot
+    for canary in (*CANARIES, hidden, account.token, account.token.rpartition(".")[2]):
+        assert [place for place, text in {**told, "snapshot": snapshot}.items() if canary in text] == []
+    assert [place for place, text in told.items() if NOTE in text] == []
+    assert path.stat().st_mode & 0o077 == 0

@@ -28,6 +28,13 @@ def test_labels_and_annotations_of_the_owner_are_the_groups():
     assert "other" not in metadata["annotations"]
 
 
+def test_what_kubectl_noted_about_the_owner_is_not_carried_into_the_group():
+    owner = work(annotations={"kubectl.kubernetes.io/last-applied-configuration": '{"env": "PASSWORD"}', "note": "x"})
+    annotations = group_of(pod_of(owner), owner)["metadata"]["annotations"]
+    assert "note" in annotations
+    assert not any("PASSWORD" in text for text in annotations.values())
+
+
 def test_the_user_of_the_pod_fills_in_for_the_owner():
     owner = work()
     assert group_of(pod_of(owner, labels={"user": "bob"}), owner)["metadata"]["labels"] == {"user": "bob"}
