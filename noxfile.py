@@ -124,11 +124,14 @@ def chaos(session: nox.Session) -> None:
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """Run 10,000 schedules of faults in virtual time; ``-- --seeds 1..500`` chooses others.
+    """Give decoders a million objects, and run 10,000 schedules of faults in virtual time.
 
-    ``-- --bugs`` plants deliberate bugs instead, and tells which are caught.
+    ``-- --seeds 1..500`` chooses other schedules, and no objects; ``-- --bugs`` plants deliberate bugs instead, and
+    tells which are caught.
     """
     python(session, "-m", "kai", "warm")
+    if not session.posargs:
+        python(session, "-m", "tests.fuzz", "--objects", "1000000")
     python(session, "-m", "tests.simulation", *(session.posargs or ["--seeds", "1..10000"]))
 
 

@@ -25,6 +25,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from kai.admission.certificates import Pair, end_of, hosts_of, make_pair, split
+from kai.api.documents import mapping_of
 from kai.errors import InputError
 
 INTRODUCED: Final = "kai.scheduler/certificate-introduced"
@@ -88,8 +89,8 @@ class Held:
 
 def read_held(secret: Mapping[str, Any]) -> Held:
     """Return what a Secret holds."""
-    data = secret.get("data") or {}
-    annotations = (secret.get("metadata") or {}).get("annotations") or {}
+    data = mapping_of(secret.get("data"))
+    annotations = mapping_of(mapping_of(secret.get("metadata")).get("annotations"))
     return Held(
         serving=_pair(data, "tls"),
         following=_pair(data, "next"),

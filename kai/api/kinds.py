@@ -125,4 +125,6 @@ def title(obj: ApiObject) -> str:
 def title_of(kind: str, namespace: str, name: str) -> str:
     """Return how messages call an object with this kind, namespace and name."""
     place = f"{namespace}/{name}" if namespace else name
+    if not place.isprintable():  # a message is one line, whatever stands in a file
+        place = ascii(place)[1:-1]
     return f"{kind.lower()} {place}" if place else f"a {kind.lower()} without a name"

@@ -15,6 +15,9 @@ from kai.model.node import UNKNOWN_GPU_MEMORY, MigStrategy, Node
 _BYTES_FROM = 1 << 20
 """No GPU has that many MiB: such a label is in bytes."""
 _GPU_MEMORY_STEP = 100
+_COUNT_BITS = 16
+"""What is larger is no number of devices, and tables are as long."""
+_MOST_GPUS = ((1 << _COUNT_BITS) - 1) * GPU_UNIT
 _PRESSURES = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _STRATEGIES = {"single": MigStrategy.SINGLE, "mixed": MigStrategy.MIXED}
@@ -72,6 +75,8 @@ class NodeReader:
     def _node(self, source: api.Node) -> Node:
         labels = source.metadata.labels
         allocatable = amounts(tuple(source.status.allocatable.items()))
+        if allocatable.get("gpu", 0) > _MOST_GPUS:
+            allocatable = {**allocatable, "gpu": _MOST_GPUS}
         memory = _gpu_memory(labels.get(names.NODE_GPU_MEMORY, ""))
         return Node(
             name=source.metadata.name,
@@ -135,7 +140,7 @@ def _gpu_memory(label: str) -> int:
 
 
 def _gpu_count(label: str, allocatable: Mapping[str, int]) -> int:
-    count = numerals.unsigned(label, bits=16)  # what is larger is no number of devices, and tables are as long
+    count = numerals.unsigned(label, bits=_COUNT_BITS)
     return allocatable.get("gpu", 0) // GPU_UNIT if count is None else count
 
 

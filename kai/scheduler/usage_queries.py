@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from kai import durations
+from kai.api.documents import mapping_of
 from kai.configuration.past_usage import RESOURCES, UsageSettings, WindowType
 from kai.errors import KaiError
 from kai.model.queue import Shares
@@ -90,14 +91,18 @@ def read_samples(status: int, body: bytes) -> dict[str, float]:
         kind = found.get("resultType") if isinstance(found, Mapping) else None
         raise UsageError(f"found a result of type {kind!r}, expected vector")
     out: dict[str, float] = {}
-    for item in found.get("result") or ():
+    samples = found.get("result") or ()
+    if not isinstance(samples, list | tuple):
+        raise UsageError("found a result that is no list of samples, expected one")
+    for item in samples:
         queue, amount = _sample(item)
         out[queue] = out.get(queue, 0.0) + amount
     return out
 
 
 def _complaint(document: Any) -> str:  # noqa: ANN401 - JSON from outside
-    words = [str(document[key]) for key in ("errorType", "error") if document.get(key)] if document else []
+    fields = mapping_of(document)
+    words = [str(fields[key]) for key in ("errorType", "error") if fields.get(key)]
     return ": ".join(words)[:_LONGEST_MESSAGE] or "no reason"
 
 

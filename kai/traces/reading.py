@@ -10,8 +10,10 @@ import gzip
 import importlib
 import io
 import json
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,17 +110,32 @@ def _rows(path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
     try:
         data = Path(path).read_bytes()
         text = (gzip.decompress(data) if path.endswith(".gz") else data).decode("utf-8-sig", errors="replace")
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: found {error}, expected a trace") from None
     if text.lstrip().startswith("["):
         return _philly(text, path)
     lines = io.StringIO(text)
     head = lines.readline()
     separator = max(_SEPARATORS, key=head.count)
-    reader = csv.DictReader(io.StringIO(text), delimiter=separator)
-    columns = [str(name).strip() for name in reader.fieldnames or ()]
+    reader = csv.DictReader(io.StringIO(text, newline=None), delimiter=separator)
+    with _as_table(reader, path):
+        columns = [str(name).strip() for name in reader.fieldnames or ()]
     reader.fieldnames = columns
-    return columns, ((reader.line_num, row) for row in reader), _TABLE
+    return columns, _placed(reader, path), _TABLE
+
+
+def _placed(reader: csv.DictReader[str], path: str) -> Iterator[Placed]:
+    with _as_table(reader, path):
+        yield from ((reader.line_num, row) for row in reader)
+
+
+@contextmanager
+def _as_table(reader: csv.DictReader[str], path: str) -> Iterator[None]:
+    """Have text that is no table end in an InputError."""
+    try:
+        yield
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.line_num}: found no table ({error}), expected a trace") from None
 
 
 def _parquet(path: str) -> tuple[Sequence[str], Iterator[Placed], str]:

@@ -22,6 +22,7 @@ from kai.virtual.plans import Overlap, Series
 from kai.wording import counted
 
 MOST_RUNS: Final = 100_000
+_MOST_SECONDS: Final = 1 << 53
 """A schedule that comes more often within a run is a slip of the keyboard."""
 _MINUTE: Final = dt.timedelta(minutes=1)
 
@@ -55,7 +56,12 @@ def runs_of(manifest: Mapping[str, Any], since: float, until: float) -> Runs:
     place = str(metadata.get("namespace") or "default"), str(metadata.get("name"))
     title = f"CronJob {place[0]}/{place[1]}"
     cron, zone = _schedule(spec, title)
-    owner = {**metadata, "namespace": place[0], "uid": metadata.get("uid") or uid_of("CronJob", *place)}
+    owner = {
+        **metadata,
+        "namespace": place[0],
+        "name": place[1],
+        "uid": metadata.get("uid") or uid_of("CronJob", *place),
+    }
     found: list[tuple[float, Mapping[str, Any]]] = []
     start = dt.datetime.fromtimestamp(since, tz=zone)
     for moment in cron.after(start - _MINUTE):
@@ -73,7 +79,7 @@ def runs_of(manifest: Mapping[str, Any], since: float, until: float) -> Runs:
         series=Series(
             name=f"{place[0]}/{place[1]}",
             overlap=_overlap(spec, title),
-            deadline=float(deadline) if isinstance(deadline, int) else inf,
+            deadline=float(deadline) if isinstance(deadline, int) and abs(deadline) <= _MOST_SECONDS else inf,
         ),
         jobs=tuple(found),
         note=f"CronJob {place[1]} comes {counted(len(found), 'time')}, by its schedule in {zone}.",

@@ -84,7 +84,8 @@ def read_workload(documents: Sequence[Document], seed: int, until: float = inf, 
     start = began or newest_time(objects) or NEW_YEAR
     plans = sorted(_plans(reading, arrivals, seed), key=lambda plan: plan.arrival)
     if not plans:
-        raise InputError(f"{documents[0].text.name}: found no workload for this scheduler")
+        place = documents[0].text.name if documents else "workload"
+        raise InputError(f"{place}: found no workload for this scheduler")
     # Pods that a workload never wants, for it has fewer replicas at any time, are left out as well.
     members = {_own_key(pod) for job in reading.expansion.jobs if job.at >= 0 for pod in job.pods}
     others = tuple(pod for pod in objects.pods if _key(pod.metadata) not in members)

@@ -4,6 +4,9 @@ import re
 from fractions import Fraction
 
 _QUANTITY = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d+)|(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|n|u)?)")
+_LONGEST = 80
+_MOST_DIGITS = 200
+"""Ten to more is no amount; working it out for nine characters of a claim that any user wrote would take all memory."""
 _FACTORS = {
     "n": Fraction(1, 10**9),
     "u": Fraction(1, 10**6),
@@ -36,17 +39,20 @@ def base_units(text: str) -> int:
 
     Raises: ValueError for a text that is no quantity.
     """
-    match = _QUANTITY.fullmatch(text)
+    match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
-        raise ValueError(f"found {text!r}, expected a quantity such as 40Gi")
+        raise ValueError(f"found {text[:_LONGEST]!r}, expected a quantity such as 40Gi")
     sign, digits, exponent, suffix = match.groups()
-    value = Fraction(digits) * Fraction(10) ** int(exponent[1:] if exponent else 0) * _FACTORS.get(suffix, Fraction(1))
+    power = int(exponent[1:] if exponent else 0)
+    if power > _MOST_DIGITS:
+        raise ValueError(f"found {text!r}, expected a quantity that fits into 64 bits")
+    value = Fraction(digits) * Fraction(10) ** max(power, -_MOST_DIGITS) * _FACTORS.get(suffix, Fraction(1))
     return -int(value // 1) if sign == "-" else -int(-value // 1)
 
 
 def is_quantity(text: str) -> bool:
     """Say whether ``text`` is a quantity."""
-    return _QUANTITY.fullmatch(text) is not None
+    return len(text) <= _LONGEST and _QUANTITY.fullmatch(text) is not None
 
 
 def version(text: str) -> Version:

@@ -23,6 +23,7 @@ Row = tuple[Any, list[Any], bool, Callable[..., Any]]
 _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'')
 _DOMAIN_TEST = re.compile(r"\bin(\s+)device\.(attributes|capacity)\b(?!\s*[.\[])")
 _MANY = 1 << 18
+_MOST_COMPILED = 1 << 12
 
 
 @attrs.frozen
@@ -163,11 +164,13 @@ class Selectors:
         value = compiled.program.eval(data={"device": variable(driver, device, compiled.domains)})
         if value.type() == cel.Type.BOOL:
             return bool(value.value())
-        return Fault(f"selector {expression!r} on device {device.name!r}: {value.value()}")
+        return Fault(f"selector {expression!r} on device {device.name!r}: {_shown(value)}")
 
     def _compile(self, expression: str) -> _Compiled | Fault:
         found = self._compiled.get(expression)
         if found is None:
+            if len(self._compiled) >= _MOST_COMPILED:  # users write expressions, and a claim may be gone by now
+                self._compiled = {}
             found = self._compiled[expression] = self._compile_anew(expression)
         return found
 
@@ -179,3 +182,12 @@ class Selectors:
         except RuntimeError as error:
             return Fault(f"selector {expression!r}: {error}")
         return _Compiled(program, tuple(sorted({literal[1:-1] for literal in _LITERAL.findall(expression)})))
+
+
+def _shown(value: Any) -> object:  # noqa: ANN401 - of a library without types
+    """Return what an expression yielded, in words where Python has no such value."""
+    try:
+        found: object = value.value()
+    except TypeError:  # an optional value, for one
+        return "found a value of another type, expected true or false"
+    return found

@@ -1,8 +1,10 @@
 """The functions of jq that read a value. An unknown one is a problem of the query, as one that writes would be."""
 
+import functools
 import json
 import math
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import TypeAlias
@@ -253,9 +255,17 @@ def _matches(value: str, pattern: str) -> bool:
     if _REPEATED_GROUP.search(pattern) or len(value) ** (repetitions + 1) > _MOST_TRIES or len(pattern) > _LONGEST:
         raise QueryError(f"the regular expression could take too long: {pattern[:100]}")
     try:
-        return re.search(pattern, value) is not None
+        return _compiled(pattern).search(value) is not None
     except (re.error, RecursionError) as error:
         raise QueryError(f"not a regular expression: {pattern}") from error
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Return a pattern of a Karta; what another version of Python may read otherwise is no matter for our log."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return re.compile(pattern)
 
 
 def _join(value: object, separators: Filter) -> Iterator[object]:

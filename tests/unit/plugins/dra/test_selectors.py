@@ -102,3 +102,17 @@ def test_what_is_remembered_is_bounded(monkeypatch):
 )
 def test_only_tests_for_a_domain_are_rewritten(expression, expected):
     assert rewritten(expression) == expected
+
+
+def test_a_value_that_python_has_no_type_for_is_a_fault_in_words():
+    found = selects('device.attributes["gpu.example.com"].?model')
+    assert isinstance(found, Fault)
+    assert "expected true or false" in found.text
+
+
+def test_expressions_of_claims_that_are_gone_are_forgotten():
+    selectors = Selectors()
+    for number in range(5000):
+        selectors._compiled[f"device.driver == '{number}'"] = Fault("")
+    assert selectors.selects("true", "gpu.example.com", DEVICE) is True
+    assert len(selectors._compiled) == 1

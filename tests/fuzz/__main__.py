@@ -1,0 +1,43 @@
+"""Fuzz decoders: ``python -m tests.fuzz --objects 1000000``, or one of them by name with ``--target quantity``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+
+from tests.fuzz.running import batches_of, numbers_of, of_clusters, of_target
+from tests.fuzz.targets import TARGETS
+
+
+def main() -> int:
+    """Run what the command line asks for; 1 if something is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--objects", type=int, default=100_000, help="how many, over all decoders")
+    parser.add_argument("--target", default="", help="one decoder, or cluster; all objects are for it")
+    parser.add_argument("--first", type=int, default=0, help="the number to begin with, or the seed of a batch")
+    arguments = parser.parse_args()
+    chosen = tuple(each for each in TARGETS if arguments.target in {"", each.name})
+    wrong = 0
+    for target, numbers in numbers_of(chosen, arguments.objects, 0, 1):
+        own = range(arguments.first, arguments.first + (arguments.objects if arguments.target else len(numbers)))
+        wrong += _told(target.name, len(own), of_target(target, own))
+    if arguments.target in {"", "cluster"}:
+        seeds = batches_of(arguments.objects, 0, 1)
+        wrong += _told("cluster", len(seeds), of_clusters(range(arguments.first, arguments.first + len(seeds))))
+    return int(bool(wrong))
+
+
+def _told(name: str, count: int, found: Iterator[str]) -> int:
+    since, wrong = time.process_time(), 0
+    for text in found:
+        wrong += 1
+        sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{name}: {count}, {wrong} wrong, {time.process_time() - since:.1f} s of processor\n")
+    sys.stdout.flush()
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())

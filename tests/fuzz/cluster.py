@@ -1,0 +1,128 @@
+"""Many bad objects at once in a cluster that is decided on: what the scheduler itself reads of an API server.
+
+A batch is a conformance case's cluster and mutated copies of its objects under names of their own. They take the way
+of a watch: bytes, shelf, snapshot, cycle, explanations. None of it may fail; what cannot be read is rejected in words.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from kai.api.kinds import BY_NAME
+from kai.api.objects import FIELD_OF, ClusterObjects
+from kai.cluster.raw import take
+from kai.cluster.shelf import Shelf
+from kai.configuration.profiles import make_profile
+from kai.configuration.reading import read_configuration
+from kai.configuration.registry import Registry
+from kai.engine.cycle import run_cycle
+from kai.engine.profile import Profile
+from kai.framework.decisions import Decision, Recorder
+from kai.intake import Intake, IntakeSettings
+from kai.scheduler.explanations import explain
+from kai.state.snapshot import Snapshot
+from tests.fuzz.mutation import mutated
+from tests.fuzz.samples import cases
+from tests.fuzz.target import BrokenError, place_of
+
+BATCH: Final = 200
+NOW: Final = 1_800_000_000.0
+_LONGEST: Final = 8192
+Raw = tuple[type[Any], bytes]
+
+
+@functools.cache
+def profile() -> Profile:
+    """Return the default policy with the plugins that read objects of their own."""
+    registry = Registry.installed()
+    return make_profile(read_configuration({"with": {"numa": {}, "volumes": {}, "dra": {}}}, "fuzz"), registry)
+
+
+def batch(seed: int) -> tuple[list[Raw], list[Raw]]:
+    """Return the objects of a cluster and so many that are mutated, as they come from an API server."""
+    draw = Random(f"cluster/{seed}")
+    case = draw.choice(cases())
+    known = [each for each in case["objects"] if (each.get("apiVersion"), each.get("kind")) in BY_NAME]
+    bad: list[Raw] = []
+    for number in range(BATCH):
+        manifest = copy.deepcopy(draw.choice(known))
+        metadata = manifest.setdefault("metadata", {})
+        metadata |= {"name": f"{metadata.get('name')}-{number}", "uid": f"uid-{number}"}
+        bad.append((_class(manifest), _bytes(mutated(draw, manifest))))
+    return raws_of(known), bad
+
+
+def raws_of(manifests: Iterable[dict[str, Any]]) -> list[Raw]:
+    """Return manifests as they come from an API server."""
+    return [(_class(each), _bytes(each)) for each in manifests]
+
+
+def store(raws: Iterable[Raw]) -> ClusterObjects:
+    """Return the objects that could be read.
+
+    Raises: BrokenError for one that was rejected without words.
+    """
+    shelves: dict[type[Any], Shelf[Any]] = {}
+    for cls, text in raws:
+        shelf = shelves.setdefault(cls, Shelf(cls, lambda _key, _change: None))
+        take(shelf, msgspec.Raw(text))
+    for shelf in shelves.values():
+        for each in shelf.rejected:
+            if not each.message or "\n" in each.message or len(each.message) > _LONGEST:
+                raise BrokenError(f"rejected by {each.message[:200]!r}, expected words on one line")
+    chosen: dict[str, Any] = {FIELD_OF[cls]: shelf.all() for cls, shelf in shelves.items() if cls in FIELD_OF}
+    return ClusterObjects(**chosen)
+
+
+def decide(objects: ClusterObjects) -> tuple[Snapshot, Sequence[Decision]]:
+    """Return what is decided in one cycle, and explained."""
+    snapshot = Intake(IntakeSettings()).take(objects, NOW)
+    recorder = Recorder()
+    report = run_cycle(snapshot, profile(), recorder)
+    explain(snapshot, report, "default", detailed=True)
+    return snapshot, recorder.decisions
+
+
+def run(raws: Sequence[Raw]) -> None:
+    """Take objects all the way.
+
+    Raises: BrokenError where that fails.
+    """
+    try:
+        decide(store(raws))
+    except BrokenError:
+        raise
+    except Exception as error:
+        raise BrokenError(f"cluster: {type(error).__name__} at {place_of(error)}: {str(error)[:200]}") from error
+
+
+def culprits(sound: list[Raw], bad: list[Raw]) -> list[Raw]:
+    """Return the few of a batch that are enough to break it."""
+    size = (len(bad) + 1) // 2
+    while size:
+        at = 0
+        while at < len(bad):
+            rest = bad[:at] + bad[at + size :]
+            try:
+                run(sound + rest)
+            except BrokenError:
+                bad = rest
+            else:
+                at += size
+        size //= 2
+    return bad
+
+
+def _class(manifest: dict[str, Any]) -> type[Any]:
+    return BY_NAME[manifest["apiVersion"], manifest["kind"]].cls
+
+
+def _bytes(value: Any) -> bytes:
+    return json.dumps(value).encode()
