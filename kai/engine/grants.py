@@ -1,6 +1,5 @@
 """What pods receive where they are bound: devices by name, portions, what plugins add. Made for many pods at a time."""
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +11,7 @@ from kai.kernels import booking
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.pod import GpuKind
 from kai.model.rows import Bools, Int64s, NodeRow, PodRow
+from kai.state.facts import named_slots
 
 FRACTION = "Fraction"
 
@@ -19,7 +19,7 @@ FRACTION = "Fraction"
 class Grants:
     """The decisions to bind of one world. What is the same for all pods of a shape is worked out once."""
 
-    def __init__(self, world: World, details: Details, slot_names: Sequence[str]) -> None:
+    def __init__(self, world: World, details: Details, slot_names: tuple[str, ...]) -> None:
         """Begin with nothing worked out; ``slot_names`` [S] is empty for devices that no pod shares yet."""
         self._world = world
         self._details = details
@@ -86,12 +86,17 @@ class Grants:
     @cached_property
     def _one_name(self) -> list[tuple[str, ...]]:
         """The name of each slot [S], as a tuple of one; at the end that of no slot, which is row -1."""
-        return [*((name,) for name in self._opening_names), ()]
+        names = self._opening_names
+
+        def ones() -> tuple[tuple[str, ...], ...]:
+            return (*((name,) for name in names), ())
+
+        return list(self._world.snapshot.memory.once("names of slots", (names,), ones))
 
     @cached_property
     def _named(self) -> Bools:
         """bool[S]: slots that have a name."""
-        return np.array([bool(name) for name in self._opening_names], np.bool_)
+        return named_slots(self._world.snapshot.memory, self._opening_names).copy()
 
     def _name(self, slots: Int64s) -> None:
         """Give names to those of ``slots`` that have none yet."""

@@ -36,11 +36,14 @@ def settle_for(objects: ClusterObjects, profile: Profile, again: int = 0) -> Non
     _settle(work_of(len(objects.nodes), len(objects.pods), waiting) * (1 + again), profile)
 
 
-def settle_on(snapshot: Snapshot, profile: Profile) -> None:
-    """Settle how kernels run before a snapshot is decided on, and count it as done."""
+def settle_on(snapshot: Snapshot, profile: Profile, again: int = 0) -> None:
+    """Settle how kernels run before a snapshot is decided on, and count it as done.
+
+    About ``again`` more that are like it will follow.
+    """
     waiting = int(np.count_nonzero(snapshot.pod_node < 0))
     work = work_of(len(snapshot.nodes), len(snapshot.pods), waiting)
-    _settle(work, profile)
+    _settle(work * (1 + again), profile)
     _PACE.add(work)
 
 

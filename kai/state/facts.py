@@ -1,16 +1,21 @@
 """From a snapshot to the tables that kernels read and the arena in which a cycle begins."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from kai.kernels.columns import Facts, GroupFacts, NodeFacts, PodFacts, QueueFacts, ShapeFacts
 from kai.model.axis import GPU, GPU_UNIT, PLUGGED_GPU
+from kai.model.node import Node
 from kai.model.pod import GpuKind, Shape
 from kai.model.queue import Shares
-from kai.model.rows import Bools, Float64s, Int64s
+from kai.model.rows import Bools, Float64s, Int64s, locked
 from kai.state.kept import ByLeaf, GroupColumns, SubGroupColumns, node_columns
+from kai.state.memory import Memory
 from kai.state.snapshot import Snapshot
+
+_SLOTS: Final = "slots of nodes"
 
 
 def _triples(shares: list[Shares]) -> Float64s:
@@ -28,22 +33,51 @@ def slot_table(snapshot: Snapshot) -> tuple[Int64s, tuple[str, ...], dict[tuple[
     """
     if not any(row.shared for row in shape_rows(snapshot)):
         return np.zeros(len(snapshot.nodes) + 1, np.int64), (), {}
-    existing: list[set[str]] = [set() for _ in snapshot.nodes]
+    held = _shared_devices(snapshot)
+    known = snapshot.memory.recall(_SLOTS)
+    if not isinstance(known, _Slots) or known.nodes is not snapshot.nodes or known.held != held:
+        known = _slots(snapshot.nodes, held)
+        snapshot.memory.keep(_SLOTS, known)
+    return known.start, known.names, known.rows
+
+
+class _Slots(NamedTuple):
+    """The slots of nodes on which these devices are shared. Most cycles find the same as the one before."""
+
+    nodes: Sequence[Node]
+    held: frozenset[tuple[int, str]]
+    """Nodes and names of the shared devices."""
+    start: Int64s
+    names: tuple[str, ...]
+    rows: dict[tuple[int, str], int]
+
+
+def _shared_devices(snapshot: Snapshot) -> frozenset[tuple[int, str]]:
+    """Return the shared devices that pods hold, by node and name."""
+    found: set[tuple[int, str]] = set()
     for pod, devices in snapshot.pod_devices.items():
         node = int(snapshot.pod_node[pod])
         if node >= 0 and snapshot.shapes[snapshot.pod_shape[pod]].gpu.shared:
-            existing[node].update(devices)
+            found.update((node, name) for name in devices)
+    return frozenset(found)
+
+
+def _slots(nodes: Sequence[Node], held: frozenset[tuple[int, str]]) -> _Slots:
+    existing: dict[int, list[str]] = {}
+    for node, name in sorted(held):
+        existing.setdefault(node, []).append(name)
     start = [0]
     names: list[str] = []
     rows: dict[tuple[int, str], int] = {}
-    for node, facts in enumerate(snapshot.nodes):
-        for name in sorted(existing[node]):
+    for node, facts in enumerate(nodes):
+        here = existing.get(node, ())
+        for name in here:
             rows[node, name] = len(names)
             names.append(name)
         count = max(facts.gpu_count, facts.allocatable.get("gpu", 0) // GPU_UNIT)
-        names += [""] * (2 * count + len(existing[node]))
+        names += [""] * (2 * count + len(here))
         start.append(len(names))
-    return np.array(start, np.int64), tuple(names), rows
+    return _Slots(nodes, held, locked(np.array(start, np.int64)), tuple(names), rows)
 
 
 def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ...]) -> NodeFacts:
@@ -59,12 +93,21 @@ def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ..
         **columns._asdict(),
         legacy_mig=legacy,
         slot_start=slot_start,
-        slot_named=np.array([bool(name) for name in slot_names], np.bool_),
+        slot_named=named_slots(snapshot.memory, slot_names),
         gpu_weight=snapshot.axis.gpu_weights(),
         mig_resource=snapshot.axis.mig(),
         claimable=claimable(snapshot),
         credits=np.zeros((2, len(nodes)), np.int64),
     )
+
+
+def named_slots(memory: Memory, slot_names: tuple[str, ...]) -> Bools:
+    """Return bool[S]: slots that have a name, not to be written."""
+
+    def named() -> Bools:
+        return locked(np.array([bool(name) for name in slot_names], np.bool_))
+
+    return memory.once("named slots", (slot_names,), named)
 
 
 def claimable(snapshot: Snapshot) -> Bools:
@@ -215,6 +258,7 @@ __all__ = [
     "Facts",
     "claimable",
     "group_facts",
+    "named_slots",
     "node_facts",
     "pod_facts",
     "queue_facts",

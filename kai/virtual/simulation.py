@@ -160,11 +160,19 @@ class Simulation:
 
     def step(self) -> None:
         """Have happen what happens at the next instant, and decide if a cycle is due."""
+        self.happen()
+        self.decide()
+
+    def happen(self) -> None:
+        """Have happen what happens at the next instant; nothing is decided yet."""
         at = self.next
         self._calendar.advance(at)
         while self._calendar.next <= at:
             self._calendar.pop()()
-        if self._due <= at:
+
+    def decide(self) -> None:
+        """Decide if a cycle is due by now."""
+        if self._due <= self._calendar.now:
             self._cycle()
 
     def finish(self, horizon: float | None = None) -> Run:
@@ -226,7 +234,7 @@ class Simulation:
             evicted=self._evicted.current(now) if self._profile.parameters.caps_evictions_by_the_hour else (),
             revision=self._cycles,
         )
-        settle_on(snapshot, self._profile)
+        settle_on(snapshot, self._profile, self.to_come)
         sink = Recorder()
         report = run_cycle(snapshot, self._profile, sink)
         self._awaited = report.awaited
