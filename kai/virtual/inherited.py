@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
+import numpy as np
 
 from kai.api import names
-from kai.api.codec import unstructure
 from kai.api.objects import ClusterObjects
 from kai.api.pod import ENDED, Pod
 from kai.api.podgroup import PodGroup
-from kai.manifests.gpus import gpus_of
+from kai.intake import take_snapshot
+from kai.model.axis import GPU_UNIT
+from kai.model.pod import GpuKind
 from kai.simulation.archive import read_archive
 from kai.simulation.case import Case, cluster_of
 from kai.virtual.objects import Key, key_of
@@ -29,6 +32,8 @@ from kai.wording import counted
 RUNS_ON: Final = (
     "Pods that run in the snapshot keep their GPUs until they are evicted: how long they work is not known."
 )
+_PARTS: Final = 100
+"""Memory of a GPU is counted in hundredths of it, rounded up, as cycles count it."""
 _WAITS, _LEAVES, _BROUGHT = "that waits", "that is leaving", "that the workload brings itself"
 _PLURALS: Final = {_WAITS: "that wait", _LEAVES: "that are leaving", _BROUGHT: _BROUGHT}
 
@@ -98,18 +103,37 @@ def inherited_from(case: Case, brought: Iterable[JobPlan] = ()) -> Inherited:
             members.setdefault(group, []).append(pod)
         else:
             others.append(pod)
+    held = _held(case)
     said = ", ".join(counted(count, f"pod {how}", f"pods {_PLURALS[how]}") for how, count in left.items())
     return Inherited(
         case=case,
         objects=attrs.evolve(case.objects, pods=tuple(others), pod_groups=(), bind_requests=()),
-        plans=tuple(_plan(groups[key], pods) for key, pods in members.items()),
+        plans=tuple(_plan(groups[key], pods, held) for key, pods in members.items()),
         notes=(f"Left out of the snapshot: {said}.",) if said else (),
     )
 
 
-def _plan(group: PodGroup, pods: list[Pod]) -> JobPlan:
+def _held(case: Case) -> dict[Key, float]:
+    """Return how many GPUs each pod holds that stands on a node, parts of devices as parts.
+
+    Only a cycle's own reading tells it: memory of a GPU is a part of the node's GPUs, and claims are other objects.
+    """
+    snapshot = take_snapshot(case.objects, case.now, case.settings)
+    asked = (snapshot.requests @ snapshot.axis.gpu_weights()).tolist()
+    found: dict[Key, float] = {}
+    for row in np.flatnonzero(snapshot.pod_node >= 0).tolist():
+        pod, shape = snapshot.pods[row], int(snapshot.pod_shape[row])
+        gpu = snapshot.shapes[shape].gpu
+        share = gpu.portion
+        if gpu.kind is GpuKind.MEMORY:
+            share = ceil(_PARTS * gpu.memory / snapshot.nodes[int(snapshot.pod_node[row])].gpu_memory) / _PARTS
+        found[pod.namespace, pod.name] = gpu.devices * share if gpu.shared else asked[shape] / GPU_UNIT
+    return found
+
+
+def _plan(group: PodGroup, pods: list[Pod], held: dict[Key, float]) -> JobPlan:
     """Return a group that runs as a job that is there from the start."""
-    planned = tuple(PodPlan(pod=each, gpus=gpus_of(unstructure(each))) for each in pods)
+    planned = tuple(PodPlan(pod=each, gpus=held.get(key_of(each), 0.0)) for each in pods)
     task = TaskPlan(pods=planned, needed=gang_of(group.spec, len(pods)), arrival=0.0)
     return JobPlan(
         arrival=0.0, group=group, tasks=(task,), behaviour=Behaviour(restarts=ALWAYS), owner=group.metadata.name

@@ -17,6 +17,11 @@ def key_of(obj: ApiObject) -> Key:
     return obj.metadata.namespace, obj.metadata.name
 
 
+def identity_of(obj: ApiObject) -> str:
+    """Return the UID of an object; of one that no API server has seen, its name, as intake takes it."""
+    return obj.metadata.uid or obj.metadata.name
+
+
 class Objects(Generic[T]):
     """The objects of one kind by namespace and name. Cost: of a listing, what changed since the one before."""
 

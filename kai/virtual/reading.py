@@ -27,6 +27,8 @@ from kai.simulation.between import recreated
 from kai.simulation.moment import newest_time
 from kai.virtual.annotations import Declared, Instant, Lognormal, Poisson, Steps, has_annotations, read_annotations
 from kai.virtual.cronjobs import Runs, is_repeated, once_note, runs_of
+from kai.virtual.installed import installed_classes
+from kai.virtual.objects import identity_of
 from kai.virtual.owners import Owner, gang_of, is_scaled, owner_of, with_all_pods
 from kai.virtual.plans import Behaviour, JobPlan, PodPlan, Replacement, Series, TaskPlan
 from kai.virtual.random_numbers import generator
@@ -93,7 +95,12 @@ def read_workload(documents: Sequence[Document], seed: int, until: float = inf, 
     for kind in dict.fromkeys((each.kind, each.name) for each in arrivals if each is not None):
         counts[kind[0]] = counts.get(kind[0], 0) + 1
     return Workload(
-        objects=attrs.evolve(objects, pods=others, pod_groups=()),
+        objects=attrs.evolve(
+            objects,
+            pods=others,
+            pod_groups=(),
+            priority_classes=(*objects.priority_classes, *installed_classes(objects.priority_classes)),
+        ),
         plans=tuple(plans),
         began=start,
         counts=counts,
@@ -345,7 +352,10 @@ def _renamed_pod(plan: PodPlan, turn: int, *, with_group: bool = False) -> PodPl
     if with_group and names.POD_GROUP in annotations:
         annotations[names.POD_GROUP] += f"-t{turn + 1}"
     fresh = attrs.evolve(
-        metadata, name=f"{metadata.name}-t{turn + 1}", uid=f"{metadata.uid}-t{turn + 1}", annotations=annotations
+        metadata,
+        name=f"{metadata.name}-t{turn + 1}",
+        uid=f"{identity_of(plan.pod)}-t{turn + 1}",
+        annotations=annotations,
     )
     return attrs.evolve(plan, pod=attrs.evolve(plan.pod, metadata=fresh))
 
@@ -354,7 +364,7 @@ def _renamed_group(group: PodGroup, turn: int) -> PodGroup:
     if not turn:
         return group
     metadata = group.metadata
-    fresh = attrs.evolve(metadata, name=f"{metadata.name}-t{turn + 1}", uid=f"{metadata.uid}-t{turn + 1}")
+    fresh = attrs.evolve(metadata, name=f"{metadata.name}-t{turn + 1}", uid=f"{identity_of(group)}-t{turn + 1}")
     return attrs.evolve(group, metadata=fresh)
 
 

@@ -23,10 +23,10 @@ from kai.api.selection import (
     NodeSelectorTerm,
 )
 from kai.manifests import Document, RefusedError, read
-from kai.manifests.grouping import PRIORITY_CLASSES
 from kai.simulation.shorthand import expand
 from kai.traces.jobs import TraceJob, TraceNode
 from kai.traces.reading import Trace
+from kai.virtual.installed import installed_classes
 from kai.virtual.plans import Behaviour, JobPlan, PodPlan, TaskPlan
 
 NAMESPACE: Final = "trace"
@@ -55,12 +55,7 @@ def objects_of(
     if missing:
         gpus = sum(each.gpus for each in nodes) or _gpus_in(given)
         made += structure_all(expand({"queues": _queues(missing, gpus, known)}, "trace")).objects
-    classes = {each.metadata.name for each in given if isinstance(each, PriorityClass)}
-    made += [
-        PriorityClass(metadata=ObjectMeta(name=name), value=value)
-        for name, value in PRIORITY_CLASSES.items()
-        if name not in classes
-    ]
+    made += installed_classes([each for each in given if isinstance(each, PriorityClass)])
     return collect([*reading.objects, *made]), bool(missing)
 
 

@@ -26,7 +26,7 @@ from kai.state.snapshot import Snapshot
 from kai.virtual.cluster import EmbeddedCluster, held_gpus
 from kai.virtual.events import Calendar
 from kai.virtual.lives import Job, Life, Slot, State, Task
-from kai.virtual.objects import Key, key_of
+from kai.virtual.objects import Key, identity_of, key_of
 from kai.virtual.plans import JobPlan, Overlap, Replacement, Series, TaskPlan
 from kai.virtual.records import Ending, Loss, Records
 
@@ -278,12 +278,12 @@ class Workloads:
         if job.plan.replacement is Replacement.NEW_GROUP:
             group = job.plan.group
             renamed = attrs.evolve(
-                group.metadata, name=f"{group.metadata.name}-r{number}", uid=f"{group.metadata.uid}-r{number}"
+                group.metadata, name=f"{group.metadata.name}-r{number}", uid=f"{identity_of(group)}-r{number}"
             )
             job.group = _born(attrs.evolve(group, metadata=renamed), self.cluster.instant(self.calendar.now))
             self._add_group(job.group, job)
             annotations[names.POD_GROUP] = job.group.metadata.name
-        fresh = attrs.evolve(pod.metadata, name=name, uid=f"{metadata.uid}-r{number}", annotations=annotations)
+        fresh = attrs.evolve(pod.metadata, name=name, uid=f"{identity_of(plan)}-r{number}", annotations=annotations)
         return attrs.evolve(pod, metadata=fresh)
 
     def _runs(self, life: Life, gpus: float) -> None:

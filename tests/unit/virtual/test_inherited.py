@@ -66,3 +66,20 @@ def test_what_a_workload_has_as_well_is_counted_once(snapshot: str, tmp_path: Pa
     assert (result.counts["nodes"], sorted(each.name for each in result.jobs)) == (2, ["more", "old"])
     assert "2 pods that the workload brings itself" in result.notes[0]
     assert result.notes[-1] == "Left out of the workload, for the snapshot has its own: 3 nodes and 2 queues."
+
+
+def test_pods_that_share_a_gpu_by_memory_hold_a_part_of_it(tmp_path: Path):
+    text = cluster(nodes=1).replace("hostname: n1}", 'hostname: n1, nvidia.com/gpu.memory: "40000"}')
+    sharing = running("shares", "n1", pods=2, gpus=1).replace("nvidia.com/gpu:", "cpu:")
+    said = (
+        "{pod-group-name: shares, gpu-memory: '10000', received-resource-type: Fraction}, labels: {runai-gpu-group: d}"
+    )
+    (tmp_path / "now.yaml").write_text(text + sharing.replace("{pod-group-name: shares}", said), encoding="utf-8")
+    path = str(tmp_path / "now.zip")
+    assert run(["snapshot", path, "-f", str(tmp_path / "now.yaml"), "-q"]) == 0
+    (tmp_path / "work.yaml").write_text(job("more", duration="10m"), encoding="utf-8")
+    result = result_of(simulated(load(str(tmp_path / "work.yaml"), path).scene, until=3600.0))
+    jobs = {each.name: each for each in result.jobs}
+    assert jobs["shares"].gpus == 0.5
+    assert [each.gpus for each in result.stays if result.jobs[each.job].name == "shares"] == [0.25, 0.25]
+    assert result.queues[1].gpu_hours == pytest.approx(0.5 + 1 / 6, abs=1e-6)

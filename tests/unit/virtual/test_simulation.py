@@ -1,9 +1,12 @@
 import attrs
 import pytest
 
+from kai.configuration.profiles import make_profile
+from kai.configuration.reading import default_configuration
 from kai.virtual.measuring import result_of
 from kai.virtual.result import JobResult, SimulationResult
-from kai.virtual.simulation import run
+from kai.virtual.scene import Change, NodeEvent
+from kai.virtual.simulation import Simulation, run
 from tests.unit.virtual.builders import case, cluster, gang, job, scene_of
 
 HOUR = 3600.0
@@ -48,6 +51,22 @@ def test_the_same_seed_gives_the_same_result_bit_for_bit_and_another_seed_anothe
     assert first == again
     assert first.decision_hash != other.decision_hash
     assert len(first.jobs) == 20
+
+
+def test_the_priority_classes_of_an_installation_need_not_be_written_down():
+    urgent = gang("urgent", pods=1, gpus=8, arrival="1h", duration="10m").replace("Name: train", "Name: inference")
+    jobs = jobs_of(simulated(cluster() + gang("long", pods=1, gpus=8) + urgent, 2))
+    assert (jobs["long"].evictions, jobs["urgent"].start_seconds) == (1, HOUR + 30.0)
+
+
+def test_pods_that_are_made_again_have_uids_of_their_own():
+    text = cluster(2) + gang("one", pods=2, gpus=4) + gang("other", pods=1, gpus=8)
+    event = NodeEvent(at=HOUR, change=Change.FAIL, nodes=("n1", "n2"))
+    scene = scene_of(text, events=(event,))
+    simulation = Simulation(scene, make_profile(default_configuration()), scene.settings, 2 * HOUR)
+    simulation.run()
+    pods = [life.pod for life in simulation.workloads.lives.values()]
+    assert sorted(pod.metadata.uid for pod in pods) == ["one-0-r1", "one-1-r1", "other-0-r1"]
 
 
 def test_a_cycle_is_decided_only_when_something_changed():
