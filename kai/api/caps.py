@@ -27,8 +27,9 @@ LONGEST_KEPT: Final = 4096
 APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 NAMESPACE_SHAPES: Final = 12
 """Shapes of pending pods of one namespace that a cycle considers, unless a flag says otherwise."""
-NAMESPACE_PODS: Final = 256
-"""Pending pods of one namespace that a cycle considers, unless a flag says otherwise."""
+NAMESPACE_PODS: Final = 4096
+"""Pending pods of one namespace that a cycle considers, unless a flag says otherwise: few enough that a cycle ends in
+time, and more than a rush of an honest user or an array of jobs brings."""
 GATE: Final = "kai.scheduler/refused "
 """How the gate begins that a pod beyond a cap is shown with; the rest says what is too much."""
 
