@@ -5,7 +5,7 @@ import subprocess
 import pytest
 import yaml
 
-from tests.integration.client import until
+from tests.integration.client import Refused, until
 from tests.integration.together import GPU, NAMESPACE, add_node, add_queues, an_object, own_environment, running
 from tests.unit.deploy.charting import CHART
 from tests.unit.deploy.rendering import DEPLOY, LASTING, deployment, key, of_kind, render
@@ -186,6 +186,22 @@ def test_from_install_over_upgrade_and_rollback_to_uninstall(helm, bare_control_
     # What stayed is taken over by the next installation of the same name.
     ran(helm, "install", "kai", *chart)
     assert installed()["replicas"] == 1
+    ran(helm, "upgrade", "kai", *chart, "--set=queueAccess=required")
+    until(lambda: "expected a queue that allows namespace default" in refused(admin), "the queue to be closed")
+    (container,) = installed()["template"]["spec"]["containers"]
+    assert "--queue-access=required" in container["args"]
+    opened = {"metadata": {"annotations": {"kai.scheduler/allowed-namespaces": "default"}}}
+    admin.patch(an_object("scheduling.run.ai/v2", "Queue", "team"), opened)
+    until(lambda: not refused(admin), "the queue to be open")
+
+
+def refused(admin):
+    """Return why the API server lets no pod into the queue, "" if it would."""
+    try:
+        admin.create(a_pod("third"), dryRun="All")
+    except Refused as refusal:
+        return refusal.message
+    return ""
 
 
 def bound(admin, name):

@@ -116,3 +116,23 @@ def test_an_account_without_rights_has_checks_skipped_not_failed(patient, capsys
     assert code == 0
     assert found["D002"][0]["severity"] == "warn"
     assert (found["D031"][0]["severity"], "not allowed" in found["D031"][0]["message"]) == ("skip", True)
+
+
+def test_permissions_of_queues_are_held_against_what_schedulers_require(patient, capsys):
+    limits = {part: {"quota": 1, "limit": -1, "overQuotaWeight": 1} for part in ("gpu", "cpu", "memory")}
+    metadata = {"name": "mine", "annotations": {"kai.scheduler/allowed-namespaces": "ml"}}
+    spec = {"resources": limits}
+    made = [patient.api.create({"apiVersion": QUEUE, "kind": "Queue", "metadata": metadata, "spec": spec})]
+    group = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "spec": {"queue": "mine", "minMember": 1}}
+    made.append(patient.api.create({**group, "metadata": {"name": "stray", "namespace": "kai-scale-adjust"}}))
+    with running(patient.api, "kai-one"):
+        code, found = patient.look(capsys, "--only", "D041")
+    assert (code, found["D041"][0]["severity"]) == (0, "warn")
+    assert found["D041"][0]["message"] == "1 queue (mine) allow namespaces, and no scheduler requires it"
+    with running(patient.api, "kai-one", "--queue-access=required"):
+        code, found = patient.look(capsys, "--only", "D041")
+    for each in made:
+        patient.api.delete(each)
+    assert (code, found["D041"][0]["object"]) == (1, "queue/mine")
+    told = "queue mine does not allow the namespaces of 1 job: kai-scale-adjust/stray"
+    assert found["D041"][0]["message"] == told
