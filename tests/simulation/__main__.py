@@ -8,6 +8,7 @@ import time
 from collections import Counter
 
 from tests.simulation.bugs import BUGS, planted
+from tests.simulation.faults import NUMBERS
 from tests.simulation.schedule import Plan, Result, run
 from tests.simulation.shrinking import shrunk
 
@@ -72,10 +73,12 @@ def _catch(names: list[str], seeds: range) -> int:
 
 def _run_all(first: int, last: int, most: float) -> int:
     begun, bad, faults, total = time.monotonic(), [], Counter[str](), Counter[str]()
+    seeds = Counter[str]()
     for seed in range(first, last + 1):
         since = time.process_time()
         result = run(Plan.of(seed))
-        faults.update(each.kind for each in result.plan.episodes)
+        faults.update(result.happened)
+        seeds.update(result.happened.keys())
         total.update(schedules=1, binds=result.binds, evictions=result.evictions, virtual=int(result.seconds))
         if not result.is_good:
             bad.append(seed)
@@ -87,7 +90,8 @@ def _run_all(first: int, last: int, most: float) -> int:
         f"{total['schedules']} schedules, {total['binds']} binds, {total['evictions']} evictions, "
         f"{total['virtual']} s of virtual time in {spent:.0f} s of CPU; broken by seeds {bad or 'none'}"
     )
-    _say("faults: " + ", ".join(f"{kind} {count}" for kind, count in sorted(faults.items())))
+    for kind, number in sorted(NUMBERS.items(), key=lambda each: (each[1], each[0])):
+        _say(f"fault {number:2} {kind}: {faults[kind]} times in {seeds[kind]} seeds")
     return int(bool(bad))
 
 

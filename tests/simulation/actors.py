@@ -187,7 +187,7 @@ class JobController(Actor):
             self.later(0.05, 0.5, self._fill, change.after)
         elif change.served is POD and (change.after is None or is_over(change.after)):
             for owner in change.present["metadata"].get("ownerReferences") or ():
-                job = self.world.server.storage.get(JOB, (HOME, owner["name"]))
+                job = self.world.server.storage.get(JOB, (change.place[0], owner["name"]))
                 if job is not None and job["metadata"]["uid"] == owner["uid"]:
                     self.later(0.2, 2.0, self._fill, job)
 
@@ -198,7 +198,7 @@ class JobController(Actor):
         uid, spec = job["metadata"]["uid"], job["spec"]
         mine = [
             pod
-            for pod in self.world.all(POD, HOME)
+            for pod in self.world.workers()
             if any(each["uid"] == uid for each in pod["metadata"].get("ownerReferences") or ())
         ]
         done = sum(pod["status"]["phase"] == "Succeeded" for pod in mine)
@@ -217,7 +217,7 @@ class JobController(Actor):
         }
         made = {
             "generateName": f"{metadata['name']}-",
-            "namespace": HOME,
+            "namespace": metadata["namespace"],
             "ownerReferences": [owner],
             **template["metadata"],
         }

@@ -325,4 +325,19 @@ def silence_never_noticed() -> list[Patch]:
     return [(watch.ListWatch, "deadline", lambda _: 1e9)]
 
 
+@bug
+def rest_after_throttling_ignored() -> list[Patch]:
+    plain = sending.Sender._throttled
+
+    def at_once(self: Any, number: int, _: float | None) -> None:
+        plain(self, number, None)
+
+    return [(sending.Sender, "_throttled", at_once)]
+
+
+@bug
+def victims_taken_on_old_knowledge() -> list[Patch]:
+    return [(verifying, "_against_eviction", _no_reason)]
+
+
 __all__ = ["BUGS", "planted"]

@@ -14,12 +14,13 @@ import msgspec
 
 from kai.cluster.calls import Answer, Call
 from tests.doubles.rest_server.storage import Change, Manifest
+from tests.simulation.disorder import POOL
 from tests.simulation.users import Life
 from tests.simulation.world import (
     EPOCH,
     GPU,
     GROUP,
-    HOME,
+    HOMES,
     LEASE,
     NODE,
     POD,
@@ -48,6 +49,8 @@ class Checks:
     world: World
     life: Life
     partial_since: dict[str, float] = attrs.field(factory=dict)
+    granted: dict[str, float] = attrs.field(factory=dict)
+    """What part of a GPU each pod was bound with, by UID: what its owner writes later changes nothing."""
     binds: int = 0
     evictions: int = 0
 
@@ -102,7 +105,8 @@ class Checks:
             self.binds += 1
             self.world.say(f"{by} binds {key_of(pod)} to {node_of(pod)}")
             self._check_node(pod)
-            if pod["metadata"]["namespace"] == HOME:
+            if pod["metadata"]["namespace"] in HOMES:
+                self.granted[pod["metadata"]["uid"]] = fraction_of(pod)
                 self._check_right_pod(pod)
                 self._check_devices(pod)
                 self._check_queue(pod)
@@ -123,8 +127,13 @@ class Checks:
         if node is None:
             world.violate(5, f"{key_of(pod)} is bound to {name}, which is gone")
             return
-        if node["spec"].get("unschedulable") if "spec" in node else False:
+        spec = node.get("spec") or {}
+        if spec.get("unschedulable"):
             world.violate(5, f"{key_of(pod)} is bound to {name}, which is cordoned")
+        if POOL in (node["metadata"].get("labels") or {}):
+            world.violate(5, f"{key_of(pod)} is bound to {name}, which belongs to another scheduler")
+        for taint in spec.get("taints") or ():
+            world.violate(4, f"{key_of(pod)} is bound to {name}, whose taint {taint['key']} it does not tolerate")
         on_it = [each for each in world.all(POD) if node_of(each) == name and not is_over(each)]
         size = node["status"]["allocatable"]
         # What others over-filled is no concern of a pod that asks for none of it.
@@ -138,6 +147,9 @@ class Checks:
                 world.violate(2, f"{key_of(pod)} fills {name} with {used} {what} of {most}: {names}")
 
     def _check_right_pod(self, pod: Manifest) -> None:
+        wanted = (pod["spec"].get("nodeSelector") or {}).get("kubernetes.io/hostname")
+        if wanted not in {None, node_of(pod)}:
+            self.world.violate(4, f"{key_of(pod)} is bound to {node_of(pod)}, and wants {wanted}")
         if is_leaving(pod) or is_over(pod):
             self.world.violate(5, f"{key_of(pod)} is bound, but it is leaving or over")
 
@@ -151,11 +163,14 @@ class Checks:
             return
         sharers = [
             each
-            for each in self.world.all(POD, HOME)
+            for each in self.world.workers()
             if node_of(each) and not is_over(each) and each["metadata"].get("labels", {}).get(_GROUP_LABEL) == device
         ]
-        total = sum(map(fraction_of, sharers))
-        if total > 1 + _ROUNDING:
+        total = sum(map(self._granted_to, sharers))
+        edited = any(self._granted_to(each) != fraction_of(each) for each in sharers)
+        if total > 1 + _ROUNDING and edited:
+            self.world.violate(12, f"{key_of(pod)} is given a part of GPU {device} that was granted to others")
+        elif total > 1 + _ROUNDING:
             names = ", ".join(key_of(each) for each in sharers)
             self.world.violate(3, f"{key_of(pod)} fills GPU {device} with {total:.2f}: {names}")
         if len({node_of(each) for each in sharers}) > 1:
@@ -164,22 +179,29 @@ class Checks:
         if not holders:
             self.world.violate(8, f"{key_of(pod)} is bound to GPU {device}, which no pod holds")
 
+    def _granted_to(self, pod: Manifest) -> float:
+        return self.granted.get(pod["metadata"]["uid"], fraction_of(pod))
+
     def _check_queue(self, pod: Manifest) -> None:
         queues = {each["metadata"]["name"]: each for each in self.world.all(QUEUE)}
         chain = list(_chain(queues, queue_of(pod)))
+        if not chain and not self._is_excused(queue_of(pod)):
+            self.world.violate(11, f"{key_of(pod)} is bound, and its queue {queue_of(pod)} does not exist")
+        if chain and chain[-1] != "top" and not any(map(self._is_excused, chain)):
+            self.world.violate(11, f"{key_of(pod)} is bound, and nothing is above queue {chain[-1]}")
         if any(self._is_excused(name) for name in chain) or not _gpus(pod):
             return
         for name in chain:
             resources = queues[name]["spec"]["resources"]["gpu"]
             below = [
                 each
-                for each in self.world.all(POD, HOME)
+                for each in self.world.workers()
                 if node_of(each)
                 and not is_over(each)
                 and not is_leaving(each)
                 and name in _chain(queues, queue_of(each))
             ]
-            used = sum(map(_gpus, below))
+            used = sum(gpus_of(each) + self._granted_to(each) for each in below)
             if 0 <= resources["limit"] < used - _ROUNDING:
                 self.world.violate(9, f"{key_of(pod)} brings queue {name} to {used:g} GPUs of {resources['limit']}")
             firm = sum(_gpus(each) for each in below if is_firm(each))
@@ -188,13 +210,13 @@ class Checks:
                 self.world.violate(10, f"{key_of(pod)} brings queue {name} to {text}")
 
     def _check_victim(self, pod: Manifest) -> None:
-        if pod["metadata"]["namespace"] == HOME and is_firm(pod) and not self._is_partial(pod):
+        if pod["metadata"]["namespace"] in HOMES and is_firm(pod) and not self._is_partial(pod):
             self.world.violate(14, f"{key_of(pod)} is evicted, and must not be")
 
     def _is_partial(self, pod: Manifest) -> bool:
         """Return whether the gang of a pod has too few members, so that it may be ended."""
         name = (pod["metadata"].get("annotations") or {}).get("pod-group-name")
-        group = self.world.server.storage.get(GROUP, (HOME, name or ""))
+        group = self.world.server.storage.get(GROUP, (pod["metadata"]["namespace"], name or ""))
         if group is None:
             return True
         return len(bound_members(self.world, group)) <= int(group["spec"].get("minMember") or 1)
@@ -210,7 +232,7 @@ def members(world: World, group: Manifest) -> list[Manifest]:
     name = group["metadata"]["name"]
     return [
         each
-        for each in world.all(POD, HOME)
+        for each in world.all(POD, group["metadata"]["namespace"])
         if not is_over(each) and (each["metadata"].get("annotations") or {}).get("pod-group-name") == name
     ]
 

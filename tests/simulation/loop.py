@@ -59,6 +59,8 @@ class SeededLoop(BaseEventLoop):
         self._now = _START
         self._since = 0
         self._held: dict[str, deque[Any]] = {}
+        self.thawed: dict[str, float] = {}
+        """When each process that stood still went on last."""
         self.callbacks = 0
         """How many callbacks were run."""
         self._tasks = itertools.count(1)
@@ -75,6 +77,8 @@ class SeededLoop(BaseEventLoop):
 
     def thaw(self, process: str) -> None:
         """Let a process go on with all that came to it meanwhile."""
+        if process in self._held:
+            self.thawed[process] = self._now
         self._ready.extend(self._held.pop(process, ()))
 
     def _run_once(self) -> None:

@@ -19,6 +19,8 @@ from tests.doubles.rest_server.storage import Change
 from tests.doubles.rest_server.watch import Watch
 
 _BOOKMARKS: Final = 55.0
+_DONE: Final = 0.7
+"""How often a write was done whose answer is lost."""
 
 
 @attrs.define(eq=False)
@@ -37,6 +39,10 @@ class Weather:
     lag: float = 0.004
     doubles: float = 0.0
     forbidden: float = 0.0
+    expiries: float = 0.0
+    """How often a watch is told, after a bookmark, that it is too old."""
+    behind: str = ""
+    """The plural of a kind whose changes show much later than those of all others."""
     is_away: bool = False
     is_silent: bool = False
     is_dead: bool = False
@@ -51,7 +57,16 @@ class Wire:
     draw: random.Random
     streams: dict[Any, list[_Stream]] = attrs.field(factory=dict)
     is_down: bool = False
+    is_headless: bool = False
+    """Whether the servers of etcd have no leader: nothing is written, and what is read comes from caches."""
+    traps: list[Callable[[str, str, str, int], None]] = attrs.field(factory=list)
+    """Are told of each call (process, method, path) before it is sent (0), once it is done (1) and answered (2)."""
+    unserved: str = ""
+    """The plural of a kind that is not served, as if its definition were missing."""
+    on_send: Callable[[str, Call], None] = lambda *_: None
     on_answer: Callable[[str, Call, Answer], None] = lambda *_: None
+    on_outcome: Callable[[str, Call, Answer | NoAnswer | None], None] = lambda *_: None
+    """Is told how a call ended for its process; None for one that it gave up."""
 
     def __attrs_post_init__(self) -> None:
         self.server.storage.listeners.append(self._changed)
@@ -66,6 +81,12 @@ class Wire:
             for stream in tuple(streams):
                 stream.cut()
 
+    def forsake(self, weather: Weather) -> None:
+        """Let the connections of a process stand, and bring nothing any more."""
+        for streams in self.streams.values():
+            for stream in streams:
+                stream.forsake(weather)
+
 
 @attrs.define(eq=False)
 class Line:
@@ -79,9 +100,29 @@ class Line:
 
     async def request(self, call: Call) -> Answer | NoAnswer:
         """Send a request and return the response."""
-        weather, draw, loop = self.weather, self.wire.draw, asyncio.get_running_loop()
-        if weather.is_dead or not call.may_send():
+        if self._is_gone() or not call.may_send():
             return NoAnswer(was_sent=False, message="not sent")
+        self._spring(call, 0)
+        if self._is_gone():  # that was a trap
+            return NoAnswer(was_sent=False, message="not sent")
+        self.wire.on_send(self.process, call)
+        outcome = None
+        try:
+            outcome = await self._exchange(call)
+        finally:
+            self.wire.on_outcome(self.process, call, outcome)
+        self._spring(call, 2)
+        return outcome
+
+    def _is_gone(self) -> bool:
+        return self.weather.is_dead
+
+    def _spring(self, call: Call, when: int) -> None:
+        for trap in tuple(self.wire.traps):
+            trap(self.process, call.method, call.path, when)
+
+    async def _exchange(self, call: Call) -> Answer | NoAnswer:
+        weather, draw, loop = self.weather, self.wire.draw, asyncio.get_running_loop()
         if weather.is_away or self.wire.is_down:
             await asyncio.sleep(self._latency())
             return NoAnswer(was_sent=False, message="connection refused")
@@ -90,13 +131,17 @@ class Line:
         if is_write and draw.random() < weather.late:
             there += draw.uniform(5.0, 40.0)
         arrived: asyncio.Future[Answer | None] = loop.create_future()
-        loop.call_later(there, self._deliver, call, arrived, context=self.outside)
+        is_lost, is_done = is_write and draw.random() < weather.lost, draw.random() < _DONE
+        if is_done or not is_lost:
+            loop.call_later(there, self._deliver, call, arrived, context=self.outside)
+        else:
+            loop.call_later(there, _settle, arrived, None, context=self.outside)
         try:
             async with asyncio.timeout(call.timeout):
                 answer = await arrived
         except TimeoutError:
             return NoAnswer(was_sent=True, message=f"no answer for {call.timeout:g} s")
-        if answer is None or (is_write and draw.random() < weather.lost):
+        if answer is None or is_lost:
             return NoAnswer(was_sent=True, message="the connection was cut")
         return answer
 
@@ -106,6 +151,7 @@ class Line:
         if answer is None and not self.wire.is_down:
             answer = self.wire.server.answer(call, self.process)
             self.wire.on_answer(self.process, call, answer)
+            self._spring(call, 1)
         loop = asyncio.get_running_loop()
         loop.call_later(self._latency(), _settle, arrived, answer, context=self.outside)
 
@@ -118,6 +164,10 @@ class Line:
             return attrs.evolve(_refusal(429, "TooManyRequests"), retry_after=str(draw.randint(1, 3)))
         if call.method != "GET" and draw.random() < weather.forbidden:
             return _refusal(403, "Forbidden")
+        if call.method != "GET" and self.wire.is_headless:
+            return _refusal(500, "InternalError", "etcdserver: no leader")
+        if self.wire.unserved and f"/{self.wire.unserved}" in call.path:
+            return _refusal(404, "NotFound", "the server could not find the requested resource")
         return None
 
     @asynccontextmanager
@@ -152,8 +202,9 @@ def _settle(future: asyncio.Future[Any], value: object) -> None:
         future.set_result(value)
 
 
-def _refusal(status: int, reason: str) -> Answer:
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": reason.lower()}
+def _refusal(status: int, reason: str, message: str = "") -> Answer:
+    text = message or reason.lower()
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": text}
     return Answer(status=status, body=msgspec.json.encode({**body, "code": status}))
 
 
@@ -172,6 +223,8 @@ class _Stream:
         self._bookmark_at = self._loop.time() + _BOOKMARKS * (0.5 + 0.5 * line.wire.draw.random())
         self._wake: asyncio.Future[None] | None = None
         self._is_cut = False
+        self._is_lifeless = False
+        """Whether nothing comes any more, although the connection stands."""
         self._is_closed = False
         self._is_expired = watch.is_expired
         self._timers: list[asyncio.TimerHandle] = []
@@ -191,12 +244,18 @@ class _Stream:
         self._noticed = version
         weather, draw = self._line.weather, self._line.wire.draw
         lag = weather.lag * (0.2 + 1.6 * draw.random())
+        if weather.behind == self._watch.served.plural:
+            lag += 10.0 * draw.random()
         self._visible_at = max(self._visible_at, self._loop.time() + lag)
         self._loop.call_at(self._visible_at, self._show, version, context=self._line.outside)
 
     def cut(self) -> None:
         self._is_cut = True
         self._ring()
+
+    def forsake(self, weather: Weather) -> None:
+        """Bring nothing any more, not even an end, if this is a stream of that process."""
+        self._is_lifeless = self._is_lifeless or self._line.weather is weather
 
     def _show(self, version: int) -> None:
         self._shown = max(self._shown, version)
@@ -216,29 +275,34 @@ class _Stream:
             await self._wake
 
     def _arrived(self) -> bytes | NoAnswer | None:
-        watch, weather, draw = self._watch, self._line.weather, self._line.wire.draw
-        now = self._loop.time()
-        if self._is_cut or weather.is_dead:
+        watch, weather = self._watch, self._line.weather
+        if weather.is_dead or (self._is_cut and not self._is_lifeless):
             return NoAnswer(was_sent=True, message="the stream was cut")
-        if weather.is_silent:
+        if self._is_lifeless or weather.is_silent:
             return None
-        if now >= self._ends_at or watch.is_over:
+        if self._loop.time() >= self._ends_at or watch.is_over:
             return b""
         if self._is_expired:
             return watch.expiry()
         changes = [each for each in watch.pending() if each.version <= self._shown]
-        if not changes:
-            return self._bookmark(now)
+        return self._changed(changes) if changes else self._bookmark(self._loop.time())
+
+    def _changed(self, changes: list[Change]) -> bytes | NoAnswer:
+        """Return changes as lines, whole and once if nothing is wrong."""
+        watch, weather, draw = self._watch, self._line.weather, self._line.wire.draw
+        data = watch.take(changes)
         if draw.random() < weather.cuts:
             self._is_cut = True
-            data = watch.take(changes)
             return data[: int(len(data) * draw.random())] or NoAnswer(was_sent=True, message="the stream was cut")
-        data = watch.take(changes)
         return data + data if draw.random() < weather.doubles else data
 
     def _bookmark(self, now: float) -> bytes | None:
+        draw = self._line.wire.draw
         if now < self._bookmark_at:
             return None
+        if draw.random() < self._line.weather.expiries:
+            self._is_expired = True  # which the next read tells
+            self._loop.call_soon(self._ring, context=self._line.outside)
         self._bookmark_at = now + _BOOKMARKS
         self._timers.append(self._loop.call_at(self._bookmark_at, self._ring, context=self._line.outside))
         newest = self._line.wire.server.storage.version

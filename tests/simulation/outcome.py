@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.checks import bound_members, is_firm, members, queue_of
+from tests.simulation.disorder import POOL
 from tests.simulation.world import (
     GPU,
     GROUP,
-    HOME,
+    HOMES,
     NODE,
     ORDER,
     POD,
@@ -42,16 +43,20 @@ def _leaving(world: World) -> Iterator[tuple[int, str]]:
 
 
 def _gangs(world: World) -> Iterator[tuple[int, str]]:
-    for group in world.all(GROUP, HOME):
+    for group in _groups(world):
         least, bound = int(group["spec"].get("minMember") or 1), len(bound_members(world, group))
         if 0 < bound < least and len(members(world, group)) >= least:
             yield 6, f"gang {key_of(group)} has {bound} of {least} members on nodes"
 
 
+def _groups(world: World) -> list[Manifest]:
+    return [each for each in world.all(GROUP) if each["metadata"]["namespace"] in HOMES]
+
+
 def _orders(world: World) -> Iterator[tuple[int, str]]:
     for order in world.all(ORDER):
         if (order.get("status") or {}).get("phase") in {"Succeeded", None, "", "Pending"}:
-            pod = world.server.storage.get(POD, (HOME, order["spec"]["podName"]))
+            pod = world.server.storage.get(POD, (order["metadata"]["namespace"], order["spec"]["podName"]))
             owners = {each["uid"] for each in order["metadata"].get("ownerReferences") or ()}
             if pod is None or pod["metadata"]["uid"] not in owners:
                 yield 21, f"bind request {key_of(order)} is for a pod that is gone"
@@ -62,13 +67,13 @@ def _orders(world: World) -> Iterator[tuple[int, str]]:
 def _reservations(world: World) -> Iterator[tuple[int, str]]:
     users = {
         _device(pod)
-        for pod in world.all(POD, HOME)
+        for pod in world.workers()
         if not is_over(pod) and (node_of(pod) or not is_leaving(pod)) and _device(pod)
     }
     held = {_device(pod) for pod in world.all(POD, RESERVED) if not is_over(pod)}
     for device in sorted(held - users):
         yield 8, f"GPU {device} is held for no pod"
-    for pod in world.all(POD, HOME):
+    for pod in world.workers():
         if fraction_of(pod) and pod["status"]["phase"] == "Running" and _device(pod) not in held:
             yield 8, f"{key_of(pod)} shares GPU {_device(pod)}, which no pod holds"
 
@@ -88,18 +93,20 @@ def _waiting(world: World) -> Iterator[tuple[int, str]]:
     for node in world.all(NODE):
         if (node.get("spec") or {}).get("unschedulable") or (node.get("spec") or {}).get("taints"):
             continue
+        if POOL in (node["metadata"].get("labels") or {}) or "cpu" not in node["status"]["allocatable"]:
+            continue
         name, size = node["metadata"]["name"], node["status"]["allocatable"]
         on_it = [each for each in pods if node_of(each) == name]
         left = (int(size.get(GPU, 0)) - sum(map(gpus_of, on_it)), int(size["cpu"]) - sum(map(cpus_of, on_it)))
         free[name] = (*left, int(size["pods"]) - len(on_it))
-    for pod in world.all(POD, HOME):
+    for pod in world.workers():
         if node_of(pod) or is_over(pod) or is_leaving(pod) or pod["metadata"]["name"] in world.refused_binds:
             continue
         group_name = (pod["metadata"].get("annotations") or {}).get("pod-group-name")
         if not group_name:
             yield 18, f"{key_of(pod)} is in no group"
             continue
-        group = world.server.storage.get(GROUP, (HOME, group_name))
+        group = world.server.storage.get(GROUP, (pod["metadata"]["namespace"], group_name))
         if group is None:
             continue
         waiting = [each for each in members(world, group) if not node_of(each)]
@@ -114,7 +121,9 @@ def _fits(
     left = dict(free)
     for pod in pods:
         wanted = (gpus_of(pod) + bool(fraction_of(pod)), cpus_of(pod), 1 + bool(fraction_of(pod)))
-        node = next((name for name, has in left.items() if all(a >= b for a, b in zip(has, wanted, strict=True))), None)
+        chosen = (pod["spec"].get("nodeSelector") or {}).get("kubernetes.io/hostname")
+        fitting = (name for name, has in left.items() if all(a >= b for a, b in zip(has, wanted, strict=True)))
+        node = next((name for name in fitting if chosen in {None, name}), None)
         if node is None:
             return False
         gpu, cpu, places = left[node]
@@ -130,7 +139,7 @@ def _may(pods: list[Manifest], queues: dict[str, Manifest], world: World) -> boo
         resources = queues[name]["spec"]["resources"]["gpu"]
         below = [
             each
-            for each in world.all(POD, HOME)
+            for each in world.workers()
             if node_of(each) and not is_over(each) and _is_below(queues, queue_of(each), name)
         ]
         used = sum(gpus_of(each) + fraction_of(each) for each in below)

@@ -35,6 +35,8 @@ _FLAGS: Final = (
     "--scaling-pod-image=scale",
 )
 _GRACE: Final = 30.0
+_COALESCING: Final = 0.3
+"""Longer than by default: what a schedule costs is the cycles, and more happens between two of them."""
 
 
 @cache
@@ -88,6 +90,7 @@ class Replica:
     clock: SimulatedClock = attrs.field(init=False)
     cpu: SimulatedCpu = attrs.field(init=False)
     connection: Connection | None = None
+    binds_directly: bool = True
     problem: BaseException | None = None
     """What ended a life that should not have ended."""
     _lives: Any = attrs.field(factory=lambda: itertools.count(1))
@@ -154,9 +157,10 @@ class Replica:
         assert connection.leadership is not None
         connection.api.leadership = connection.leadership
         devices = itertools.count(1)
+        settings = attrs.evolve(plan.settings, direct_binds=self.binds_directly, coalescing_seconds=_COALESCING)
         scheduler = make_scheduler(
             connection,
-            plan.settings,
+            settings,
             connection.leadership,
             registry=process.registry,
             hand_over=plan.hand_over.offer if plan.hand_over else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NoReturn
 
@@ -17,11 +17,15 @@ from kai.kernels import is_plain, run_compiled
 from kai.scheduler import cycling, making
 from tests.doubles.rest_server.storage import Change
 from tests.simulation.checks import Checks
+from tests.simulation.conduct import Conduct
+from tests.simulation.evictions import Evictions
 from tests.simulation.faults import Episode, blindness, drawn, happen
 from tests.simulation.loop import SeededLoop, StuckError, numbered_scopes
 from tests.simulation.outcome import unsettled
 from tests.simulation.replica import Replica
+from tests.simulation.stores import Stores, differences
 from tests.simulation.users import Life
+from tests.simulation.words import Words
 from tests.simulation.world import LEASE, Violation, World
 
 TROUBLED: Final = 90.0
@@ -33,6 +37,7 @@ _CALMING: Final = 100.0  # in which the last writes come to an end
 _TAKE_OVER: Final = 25.0  # longer than a new leader waits for the lease of a dead one
 _QUIET: Final = 30.0
 _MOST_IDLE_WRITES: Final = 0
+_MOST_TASKS: Final = 200
 
 
 @attrs.frozen
@@ -44,6 +49,8 @@ class Plan:
     replicas: int
     shuffle: float
     seconds: float = TROUBLED
+    direct: bool = True
+    """Whether a bind that takes one write is written without an order."""
 
     @classmethod
     def of(cls, seed: int) -> Plan:
@@ -51,7 +58,8 @@ class Plan:
         draw = random.Random(seed)
         replicas = draw.choice((1, 2, 2, 3))
         shuffle = draw.choice((0.0, 0.0, 0.2, 1.0))
-        return cls(seed, drawn(draw, TROUBLED, replicas), replicas, shuffle)
+        direct = draw.random() < 0.5
+        return cls(seed, drawn(draw, TROUBLED, replicas), replicas, shuffle, direct=direct)
 
     def written(self, about: str) -> dict[str, Any]:
         """Return the plan as data, to be kept."""
@@ -77,6 +85,8 @@ class Result:
     """How long it lasted, in virtual time."""
     callbacks: int
     settled_after: float
+    happened: Mapping[str, int] = attrs.field(factory=dict)
+    """How often each kind of fault had something to disturb."""
 
     @property
     def is_good(self) -> bool:
@@ -111,9 +121,10 @@ def _end_all(loop: SeededLoop) -> None:
 
 async def _play(world: World, plan: Plan) -> Result:
     life = Life(world)
-    checks = Checks(world, life)
+    checks, watchers = Checks(world, life), Watchers.of(world)
     for number in range(plan.replicas):
         replica = Replica(f"kai-{number}", world.wire, world.loop, random.Random(plan.seed * 16 + number))
+        replica.binds_directly = plan.direct
         world.replicas.append(replica)
         replica.start()
     ends_at = world.time + plan.seconds
@@ -124,16 +135,18 @@ async def _play(world: World, plan: Plan) -> Result:
     while world.time < ends_at and not world.violations:
         await asyncio.sleep(1.0)
         _look_at_lives(world)
+        watchers.stores.look()
     for each in others:
         each.cancel()
     calm_since = world.time
     if not world.violations:
         await asyncio.gather(*others, return_exceptions=True)
         _calm(world)
-        await _settle(world)
+        await _settle(world, watchers)
     settled = world.time - calm_since
     if not world.violations:
         await _keep_quiet(world)
+        look_at_size(world)
     for replica in world.replicas:
         replica.kill()
     await asyncio.sleep(1.0)
@@ -151,13 +164,39 @@ def _calm(world: World) -> None:
         world.replicas[-1].kill()
 
 
-async def _settle(world: World) -> None:
+@attrs.frozen
+class Watchers:
+    """The checks that need no more than the world."""
+
+    conduct: Conduct
+    words: Words
+    evictions: Evictions
+    stores: Stores
+
+    @classmethod
+    def of(cls, world: World) -> Watchers:
+        """Let all of them look at a world."""
+        words = Words(world)
+        world.hears = words.hear
+        return cls(Conduct(world), words, Evictions(world), Stores(world))
+
+
+def look_at_size(world: World) -> None:
+    """Look how many tasks there are, once nothing is left to do."""
+    living = sum(each.is_alive for each in world.replicas)
+    tasks = len(asyncio.all_tasks(world.loop))
+    if tasks > _MOST_TASKS * max(1, living):
+        world.violate(23, f"{tasks} tasks are there for {living} processes that have nothing to do")
+
+
+async def _settle(world: World, watchers: Watchers) -> None:
     """Wait until everything is as it must be."""
     end = world.time + _SETTLING
     while not world.violations:
         await asyncio.sleep(_LOOKS_APART)
         _look_at_lives(world)
-        found = unsettled(world)
+        watchers.stores.look()
+        found = [*unsettled(world), *differences(world), *watchers.evictions.futile()]
         if not found:
             return
         if world.time >= end:
@@ -180,9 +219,12 @@ async def _keep_quiet(world: World) -> None:
         if not writes:
             break
         writes.clear()
-    await asyncio.sleep(_QUIET)
-    if len(writes) > _MOST_IDLE_WRITES:
-        world.violate(22, f"{len(writes)} writes where nothing happens: {', '.join(sorted(set(writes))[:4])}")
+    for _ in range(2):  # what waited for its time, as scaling pods do, comes once and not again
+        writes.clear()
+        await asyncio.sleep(_QUIET)
+        if len(writes) <= _MOST_IDLE_WRITES:
+            return
+    world.violate(22, f"{len(writes)} writes where nothing happens: {', '.join(sorted(set(writes))[:4])}")
 
 
 def _look_at_lives(world: World) -> None:
@@ -208,6 +250,7 @@ def _result(world: World, plan: Plan, checks: Checks | None, settled: float) -> 
         evictions=0 if checks is None else checks.evictions,
         seconds=world.time,
         callbacks=world.loop.callbacks,
+        happened=dict(world.happened),
         settled_after=settled,
     )
 
@@ -235,7 +278,9 @@ def _prepared(world: World) -> Iterator[None]:
             world.violate(33, f"{event['event']}: {event.get('why')} at {event.get('at')}")
         if level in {"warning", "error", "critical"} or event.get("event") in _TOLD:
             what = event.pop("event")
-            world.say(f"log {level}: {what} {' '.join(f'{key}={value}' for key, value in event.items())}")
+            line = f"log {level}: {what} {' '.join(f'{key}={value}' for key, value in event.items())}"
+            world.hears(line)
+            world.say(line)
         raise structlog.DropEvent
 
     before, collected = structlog.get_config(), gc.isenabled()

@@ -11,12 +11,14 @@ from tests.doubles.rest_server.kinds import BY_KIND, Served
 from tests.doubles.rest_server.storage import Manifest
 from tests.simulation.actors import SECONDS, GangOperator, GarbageCollector, JobController, Kubelets, NodeController
 from tests.simulation.replica import NAMESPACE
-from tests.simulation.world import GPU, GROUP, HOME, JOB, NODE, POD, QUEUE, RESERVED, World, is_leaving, is_over
+from tests.simulation.world import GPU, GROUP, HOME, JOB, NODE, POD, QUEUE, RESERVED, RIVAL, World, is_leaving, is_over
 
 _NAMESPACE: Final = BY_KIND["v1", "Namespace"]
 _PRIORITY: Final = BY_KIND["scheduling.k8s.io/v1", "PriorityClass"]
 _PRIORITIES: Final = {"train": 50, "build": 100, "inference": 125}
 _SECONDS_APART: Final = 4.0
+CANARY: Final = "canary-6f1d"
+"""What users hide in the environment of their pods."""
 MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
 
 
@@ -42,7 +44,7 @@ class Life:
 
     def _begin(self) -> None:
         world, draw = self.world, self.world.shape
-        for name in (NAMESPACE, HOME, RESERVED, "kai-scale-adjust"):
+        for name in (NAMESPACE, HOME, RIVAL, RESERVED, "kai-scale-adjust", "strangers", "oddities"):
             world.create("admin", _NAMESPACE, {"metadata": {"name": name}})
         for name, value in _PRIORITIES.items():
             world.create("admin", _PRIORITY, {"metadata": {"name": name}, "value": value})
@@ -92,7 +94,7 @@ class Life:
 
     def submit(self) -> None:
         """Submit a workload."""
-        draw = self.world.shape
+        world, draw = self.world, self.world.shape
         self.jobs += 1
         form = draw.choice(("job", "job", "gang", "gang", "half", "cpu"))
         name, size = f"{form}{self.jobs}", draw.choice((1, 1, 2, 3, 4))
@@ -103,6 +105,10 @@ class Life:
         if form == "half":
             annotations["gpu-fraction"] = draw.choice(("0.25", "0.5", "0.5", "0.75"))
         template = self._template(queue, priority, gpus, annotations)
+        if draw.random() < 0.2:
+            nodes = world.all(NODE)
+            wanted = draw.choice(nodes)["metadata"]["name"] if nodes else "node-0"
+            template["spec"]["nodeSelector"] = {"kubernetes.io/hostname": wanted}
         self.world.say(f"user submits {name}: {size} pods, {gpus} GPUs each, queue {queue}, {priority}")
         if form == "gang":
             self._submit_gang(name, size, queue, priority, template)
@@ -114,7 +120,7 @@ class Life:
             {
                 "metadata": {
                     "name": name,
-                    "namespace": HOME,
+                    "namespace": draw.choice((HOME, HOME, RIVAL)),
                     "labels": template["metadata"]["labels"],
                     "annotations": {MIN_MEMBER: str(least)},
                 },
@@ -142,7 +148,8 @@ class Life:
         if gpus:
             resources["limits"] = {GPU: str(gpus)}
         labels = {"kai.scheduler/queue": queue, "priorityClassName": priority}
-        container = {"name": "main", "image": "work", "resources": resources}
+        secret = {"name": "TOKEN", "value": CANARY}
+        container = {"name": "main", "image": "work", "resources": resources, "env": [secret]}
         spec = {"schedulerName": "kai-scheduler", "containers": [container], "terminationGracePeriodSeconds": 5}
         return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
 
@@ -150,7 +157,7 @@ class Life:
         """Delete a workload."""
         draw, world = self.world.shape, self.world
         gangs = [each for each in world.all(GROUP, HOME) if each["metadata"]["name"].startswith("gang")]
-        found = [(JOB, each) for each in world.all(JOB, HOME)] + [(GROUP, each) for each in gangs]
+        found = [(JOB, each) for each in world.all(JOB)] + [(GROUP, each) for each in gangs]
         if not found:
             return
         served, chosen = draw.choice(found)
@@ -162,7 +169,7 @@ class Life:
 
     def delete_pod(self) -> None:
         """Delete one pod."""
-        pods = [each for each in self.world.all(POD, HOME) if not is_leaving(each)]
+        pods = [each for each in self.world.workers() if not is_leaving(each)]
         if pods:
             pod = self.world.shape.choice(pods)
             self.world.say(f"user deletes pod {pod['metadata']['name']}")
@@ -170,7 +177,7 @@ class Life:
 
     def edit_pod(self) -> None:
         """Change an annotation of a pod, so that its version counts up."""
-        pods = [each for each in self.world.all(POD, HOME) if not is_over(each)]
+        pods = [each for each in self.world.workers() if not is_over(each)]
         if pods:
             pod = self.world.shape.choice(pods)
             note = {"metadata": {"annotations": {"user/note": str(self.world.shape.randint(0, 99))}}}

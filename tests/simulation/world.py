@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -20,6 +21,8 @@ from tests.simulation.network import Wire
 from tests.simulation.replica import NAMESPACE, Replica
 
 HOME: Final = "team"
+RIVAL: Final = "rival"
+HOMES: Final = frozenset({HOME, RIVAL})
 RESERVED: Final = "kai-resource-reservation"
 GPU: Final = "nvidia.com/gpu"
 POD: Final = BY_KIND["v1", "Pod"]
@@ -68,8 +71,12 @@ class World:
     """Whether faults and users are over."""
     fenced: bool = True
     """Whether the policy for terms is installed."""
+    happened: Counter[str] = attrs.field(factory=Counter)
+    """How often each kind of fault had something to disturb."""
     refused_binds: set[str] = attrs.field(factory=set)
     """Names of pods of which a webhook of others refuses every binding."""
+    hears: Callable[[str], None] = lambda _: None
+    """Is told every line of the log that is kept."""
     _digest: Any = attrs.field(factory=hashlib.sha256)
     _epochs: list[tuple[float, int]] = attrs.field(factory=list)
 
@@ -145,6 +152,10 @@ class World:
 
     def all(self, served: Served, namespace: str = "") -> list[Manifest]:
         return list(self.server.storage.all(served, namespace))
+
+    def workers(self) -> list[Manifest]:
+        """Return the pods of users."""
+        return [each for each in self.server.storage.all(POD) if each["metadata"]["namespace"] in HOMES]
 
     def current(self, served: Served, obj: Manifest) -> Manifest | None:
         """Return an object as it is now; None if it is gone, or another has its name."""

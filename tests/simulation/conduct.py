@@ -1,0 +1,259 @@
+"""How processes of kai conduct themselves: what they knew, and in which term, when they sent what they sent.
+
+The state of the server is not enough to judge that: a binding that lands late is right if nothing was known against it
+when it left. So each call is looked at in the moment of sending, beside the store of the process that sends it.
+What the store knows is compared by UID with the manifests that the server had, so nothing of kai judges itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from kai.api.bindrequest import BindRequest
+from kai.api.node import Node
+from kai.api.pod import Pod
+from kai.cluster.calls import Answer, Call, NoAnswer
+from kai.cluster.connect import Connection
+from tests.doubles.rest_server.storage import Change, Manifest
+from tests.simulation.world import EPOCH, GPU, LEASE, NODE, ORDER, POD, World, cpus_of, gpus_of
+
+_BINDING: Final = "/binding"
+_EVICTION: Final = "/eviction"
+_MEMORY: Final = 60.0
+_STALE: Final = 75.0 + 5.0
+"""So long a watch may be silent before evictions have to stop; a little more than the setting."""
+_MOST_REFUSALS: Final = 12
+"""So often a pod may be refused within a minute: after each refusal it rests for twice as long."""
+_WARMING: Final = 1.0
+_LEASE: Final = 15.0
+"""So long a lease lasts; others may lead after that."""
+
+
+@attrs.define
+class _Sent:
+    """A call that is on its way."""
+
+    verb: str
+    time: float
+
+
+@attrs.define(eq=False)
+class Conduct:
+    """Looks at each call in the moment of sending, and at how it ended."""
+
+    world: World
+    manifests: dict[str, Manifest] = attrs.field(factory=dict)
+    """Pods as they were last, by UID."""
+    first_sent: dict[tuple[int, str, str], float] = attrs.field(factory=dict)
+    under_way: dict[tuple[int, str], _Sent] = attrs.field(factory=dict)
+    unknown: dict[tuple[int, str], float] = attrs.field(factory=dict)
+    """Writes of which nothing was heard, and that were not read since: when they ended."""
+    lease_sent: dict[int, float] = attrs.field(factory=dict)
+    renewed: dict[int, float] = attrs.field(factory=dict)
+    """When each process sent the last write of the lease that was not refused."""
+    resting: dict[tuple[int, str, str], float] = attrs.field(factory=dict)
+    refused: dict[tuple[int, str], deque[float]] = attrs.field(factory=dict)
+    leases: dict[int, int] = attrs.field(factory=dict)
+    """The version of the cluster at which each epoch began."""
+    begun: set[tuple[int, int]] = attrs.field(factory=set)
+    """Epochs in which a process has written already."""
+
+    def __attrs_post_init__(self) -> None:
+        self.world.server.storage.listeners.append(self.see)
+        self.world.wire.on_send = self.send
+        self.world.wire.on_outcome = self.end
+
+    def see(self, change: Change) -> None:
+        """Take a change."""
+        if change.served is POD:
+            self.manifests[change.present["metadata"]["uid"]] = change.present
+        elif change.served is LEASE and change.after is not None and change.by.startswith("kai"):
+            self.leases.setdefault(int(change.after["spec"].get("leaseTransitions") or 0), change.version)
+
+    def send(self, process: str, call: Call) -> None:
+        """Look at a call that leaves a process."""
+        connection = self._connection_of(process)
+        if connection is None:
+            return
+        number = id(connection)
+        if call.method == "GET":
+            self._note_read(number, call.path)
+            return
+        if "/leases" in call.path:
+            self.lease_sent[number] = self.world.time
+            return
+        due = self.resting.get((number, call.method, call.path), 0.0)
+        if self.world.time < due - 0.01:
+            self.world.violate(22, f"{process} asks for {call.path} {due - self.world.time:.1f} s before it may")
+        verb = _verb_of(call)
+        if not verb:
+            return
+        body = msgspec.json.decode(call.body) if call.body else {}
+        target = _target_of(call.path, body)
+        self._check_term(process, connection, verb, target, body)
+        self._check_repetition(process, number, verb, target)
+        if verb == "eviction" and connection.store.age() > _STALE:
+            self.world.violate(
+                16, f"{process} evicts {target}, and a watch is silent for {connection.store.age():.0f} s"
+            )
+        if verb == "binding":
+            self._check_binding(process, connection, target, body)
+
+    def end(self, process: str, call: Call, outcome: Answer | NoAnswer | None) -> None:
+        """Look at how a call ended for the process that sent it."""
+        connection = self._connection_of(process)
+        if connection is None or call.method == "GET":
+            return
+        number = id(connection)
+        if "/leases" in call.path:
+            if (isinstance(outcome, Answer) and outcome.is_good) or (
+                isinstance(outcome, NoAnswer) and outcome.was_sent
+            ):
+                self.renewed[number] = self.lease_sent.get(number, self.world.time)
+            return
+        if isinstance(outcome, Answer) and outcome.status == 429 and outcome.retry_after:
+            self.resting[number, call.method, call.path] = self.world.time + float(outcome.retry_after)
+        verb = _verb_of(call)
+        if not verb:
+            return
+        target = _target_of(call.path, msgspec.json.decode(call.body) if call.body else {})
+        self.under_way.pop((number, target), None)
+        if isinstance(outcome, NoAnswer) and outcome.was_sent:
+            self.unknown[number, target] = self.world.time
+        if isinstance(outcome, Answer) and b"quota.others" in outcome.body:
+            self._count_refusal(process, number, target)
+
+    # --- Terms -------------------------------------------------------------------------------------------------------
+
+    def _check_term(self, process: str, connection: Connection, verb: str, target: str, body: dict[str, Any]) -> None:
+        leadership = connection.leadership
+        term = None if leadership is None else leadership.term
+        if term is None:
+            self.world.violate(24, f"{process} sends {verb} of {target}, and does not lead")
+            return
+        alone_since = self.world.time - self.renewed.get(id(connection), self.world.time)
+        if alone_since > _LEASE:
+            text = f"wrote its lease {alone_since:.1f} s ago"
+            self.world.violate(24, f"{process} sends {verb} of {target}, and {text}")
+        stamped = ((body.get("metadata") or {}).get("annotations") or {}).get(EPOCH)
+        if stamped is not None and int(stamped) != term.epoch:
+            self.world.violate(24, f"{process} sends {verb} of {target} for epoch {stamped} in epoch {term.epoch}")
+        if (id(connection), term.epoch) not in self.begun:
+            self.begun.add((id(connection), term.epoch))
+            self._check_barrier(process, connection, term.epoch)
+
+    def _check_barrier(self, process: str, connection: Connection, epoch: int) -> None:
+        """Look whether a new leader has seen all that there was when its term began."""
+        began = self.leases.get(epoch, 0)
+        for served, cls in ((POD, Pod), (NODE, Node), (ORDER, BindRequest)):
+            known: dict[Any, tuple[str, int]] = connection.store.shelf(cls)._versions
+            for obj in self.world.all(served):
+                metadata = obj["metadata"]
+                version = int(metadata["resourceVersion"])
+                seen = known.get((metadata.get("namespace", ""), metadata["name"]), ("", 0))[1]
+                if version <= began and 0 <= seen < version:
+                    text = f"{served.plural} {metadata['name']} at {version}, knows {seen}"
+                    self.world.violate(24, f"{process} decides in epoch {epoch} without having seen {text}")
+                    return
+
+    # --- Unknown outcomes --------------------------------------------------------------------------------------------
+
+    def _note_read(self, number: int, path: str) -> None:
+        for key in [each for each in self.unknown if each[0] == number and path.endswith((each[1], _plural(each[1])))]:
+            del self.unknown[key]
+
+    def _check_repetition(self, process: str, number: int, verb: str, target: str) -> None:
+        """Look whether the last write about an object has ended, and is known to have ended."""
+        other = self.under_way.get((number, target))
+        if other is not None:
+            self.world.violate(24, f"{process} sends {verb} of {target}, and {other.verb} of it is under way")
+        self.under_way[number, target] = _Sent(verb, self.world.time)
+        if self.unknown.pop((number, target), None) is not None:
+            self.world.violate(21, f"{process} sends {verb} of {target} without having read what became of the last")
+
+    def _count_refusal(self, process: str, number: int, target: str) -> None:
+        times = self.refused.setdefault((number, target), deque())
+        times.append(self.world.time)
+        while times[0] < self.world.time - _MEMORY:
+            times.popleft()
+        if len(times) == _MOST_REFUSALS:
+            self.world.violate(20, f"{process} has {target} refused {len(times)} times within a minute")
+
+    # --- What is known at the binding --------------------------------------------------------------------------------
+
+    def _check_binding(self, process: str, connection: Connection, target: str, body: dict[str, Any]) -> None:
+        uid, name = (body.get("metadata") or {}).get("uid", ""), body["target"]["name"]
+        key = (id(connection), target, uid)
+        before = self.first_sent.get(key, float("-inf"))
+        stood_still = self.world.loop.time() - self.world.loop.thawed.get(process, float("-inf")) < _WARMING
+        if self.world.time - before < _MEMORY or stood_still:
+            return  # it was judged when it was sent for the first time, or its process stood still in between
+        self.first_sent[key] = self.world.time
+        why = self._against(connection, target, uid, name)
+        if why is not None:
+            self.world.violate(why[0], f"{process} binds {target} to {name}, and knows that {why[1]}")
+
+    def _against(self, connection: Connection, target: str, uid: str, name: str) -> tuple[int, str] | None:
+        """Return what the store of a process says against a binding, with the invariant."""
+        store, (namespace, _, pod_name) = connection.store, target.partition("/pods/")
+        pod, node, manifest = store.get(Pod, pod_name, namespace), store.get(Node, name), self.manifests.get(uid)
+        if manifest is None or pod is None:
+            return 5, "the pod is gone"
+        if pod.metadata.uid != uid:
+            return 5, "another has its name"
+        if pod.metadata.deletion_timestamp is not None or pod.status.phase in {"Succeeded", "Failed"}:
+            return 5, "the pod is leaving or over"
+        if node is None:
+            return 5, "the node is gone"
+        if node.spec.unschedulable or "kai.scheduler/node-pool" in node.metadata.labels:
+            return 5, "the node is cordoned, or belongs to another scheduler"
+        if any(each.effect in {"NoSchedule", "NoExecute"} for each in node.spec.taints):
+            return 4, "the node has a taint"
+        held = [
+            self.manifests[each.metadata.uid]
+            for each in store.all(Pod)
+            if each.spec.node_name == name
+            and each.status.phase not in {"Succeeded", "Failed"}
+            and each.metadata.uid != uid
+            and each.metadata.uid in self.manifests
+        ]
+        for what, own, used, size in (
+            (GPU, gpus_of(manifest), sum(map(gpus_of, held)), node.status.allocatable.get(GPU, "0")),
+            ("cpu", cpus_of(manifest), sum(map(cpus_of, held)), node.status.allocatable.get("cpu", "0")),
+        ):
+            if own and own + used > int(str(size)):
+                return 2, f"{used} of {size} {what} are in use, and the pod asks for {own}"
+        return None
+
+    def _connection_of(self, process: str) -> Connection | None:
+        for each in self.world.replicas:
+            if each.name == process:
+                return each.connection
+        return None
+
+
+def _verb_of(call: Call) -> str:
+    """Return what a call does, of those that carry out a decision; "" for others."""
+    if call.method != "POST":
+        return ""
+    if call.path.endswith((_BINDING, _EVICTION)):
+        return call.path.rpartition("/")[2]
+    return "order" if call.path.endswith("/bindrequests") else ""
+
+
+def _target_of(path: str, body: dict[str, Any]) -> str:
+    """Return the pod that a call is about, or the order: namespace, plural and name."""
+    parts = path.strip("/").split("/")
+    namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts else ""
+    if path.endswith("/bindrequests"):
+        return f"{namespace}/bindrequests/{(body.get('metadata') or {}).get('name', '')}"
+    return f"{namespace}/pods/{parts[-2]}"
+
+
+def _plural(target: str) -> str:
+    """Return how the path of a list ends that shows a target."""
+    return f"/{target.split('/')[1]}"

@@ -1,0 +1,98 @@
+"""Evictions over time: each has a beneficiary, and no two groups evict each other in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from tests.doubles.rest_server.storage import Change, Manifest
+from tests.simulation.checks import bound_members
+from tests.simulation.words import EVENT
+from tests.simulation.world import GROUP, HOMES, NODE, POD, QUEUE, World, is_leaving, is_over, key_of, node_of
+
+_EVICTED = "Evict"
+_EVICTOR = "evictor-pod-group-name"
+
+
+@attrs.frozen
+class _Eviction:
+    """A pod that was evicted, and the pods that waited then, by UID."""
+
+    pod: str
+    waiting: frozenset[str]
+    time: float
+
+
+@attrs.define(eq=False)
+class Evictions:
+    """Keeps all evictions of a schedule."""
+
+    world: World
+    found: list[_Eviction] = attrs.field(factory=list)
+    placed: set[str] = attrs.field(factory=set)
+    """UIDs of pods that were bound at some time."""
+    gone: set[str] = attrs.field(factory=set)
+    refused: set[str] = attrs.field(factory=set)
+    """UIDs of pods of which a webhook of others refused a binding at some time."""
+    changed: float = float("-inf")
+    """When an administrator changed a node or a queue last."""
+    pairs: dict[tuple[str, str], float] = attrs.field(factory=dict)
+    """Victim and aggressor, since all is calm: when last."""
+
+    def __attrs_post_init__(self) -> None:
+        self.world.server.storage.listeners.append(self.see)
+
+    def see(self, change: Change) -> None:
+        """Take a change."""
+        if change.served is EVENT and change.after is not None and change.after.get("reason") == _EVICTED:
+            self._take_reason(change.after)
+        if change.served in {NODE, QUEUE} and change.by == "admin":
+            self.changed = self.world.time
+        if change.served is not POD or change.place[0] not in HOMES:
+            return
+        pod, before, uid = change.after, change.before, change.present["metadata"]["uid"]
+        if pod is None:
+            self.gone.add(uid)
+            return
+        if pod["metadata"]["name"] in self.world.refused_binds:
+            self.refused.add(uid)
+        if node_of(pod):
+            self.placed.add(uid)
+        is_new = is_leaving(pod) and (before is None or not is_leaving(before))
+        if is_new and change.by.startswith("kai") and not self._is_partial(pod):
+            self.found.append(_Eviction(key_of(pod), self._waiting(), self.world.time))
+
+    def _is_partial(self, pod: Manifest) -> bool:
+        """Return whether a pod went because its gang had too few members: what is left of those is given back."""
+        name = (pod["metadata"].get("annotations") or {}).get("pod-group-name", "")
+        if not name:
+            return False
+        group = self.world.server.storage.get(GROUP, (pod["metadata"]["namespace"], name))
+        return group is None or len(bound_members(self.world, group)) + 1 < int(group["spec"].get("minMember") or 1)
+
+    def _waiting(self) -> frozenset[str]:
+        waiting = [each for each in self.world.workers() if not node_of(each) and not is_over(each)]
+        names = self.world.refused_binds
+        self.refused.update(each["metadata"]["uid"] for each in waiting if each["metadata"]["name"] in names)
+        return frozenset(each["metadata"]["uid"] for each in waiting)
+
+    def _take_reason(self, event: Manifest) -> None:
+        """Note who evicted whom; where users and administrators rest, the two must not change places."""
+        victim = str((event.get("involvedObject") or event.get("regarding") or {}).get("name", ""))
+        aggressor = str((event["metadata"].get("annotations") or {}).get(_EVICTOR, ""))
+        if not self.world.is_calm or not victim or not aggressor:
+            return
+        self.pairs[victim, aggressor] = self.world.time
+        if (aggressor, victim) in self.pairs:
+            self.world.violate(15, f"{aggressor} evicts {victim}, which evicted it before")
+
+    def futile(self) -> Iterator[tuple[int, str]]:
+        """Return evictions after which none of the pods that waited was ever placed, and none of them went.
+
+        What a webhook refused, or what an administrator changed after the decision, is a reason.
+        """
+        fine = self.placed | self.gone | self.refused
+        for each in self.found:
+            if each.waiting and not each.waiting & fine and self.changed < each.time - self.world.blind:
+                yield 13, f"{each.pod} was evicted at {each.time:.1f} s, and no pod that waited was placed since"

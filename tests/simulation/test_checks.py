@@ -1,0 +1,492 @@
+"""Each checker catches a history that breaks its invariant; histories are written by hand, and kai is not running."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import attrs
+import msgspec
+import pytest
+
+from kai.api.bindrequest import BindRequest
+from kai.api.node import Node
+from kai.api.pod import Pod
+from kai.api.podgroup import PodGroup
+from kai.api.queue import Queue
+from kai.cluster.calls import Answer, Call, NoAnswer
+from kai.cluster.port import Term
+from kai.cluster.store import Watched, WatchedStore
+from tests.doubles.rest_server.storage import Manifest
+from tests.simulation.checks import Checks
+from tests.simulation.disorder import POOL
+from tests.simulation.loop import SeededLoop
+from tests.simulation.outcome import unsettled
+from tests.simulation.schedule import Watchers, look_at_size
+from tests.simulation.stores import differences
+from tests.simulation.users import CANARY, Life
+from tests.simulation.words import EVENT
+from tests.simulation.world import EPOCH, GPU, GROUP, HOME, NODE, ORDER, POD, QUEUE, RESERVED, RIVAL, World, path_of
+
+_KINDS = ((POD, Pod), (NODE, Node), (ORDER, BindRequest), (GROUP, PodGroup), (QUEUE, Queue))
+
+
+@attrs.define(eq=False)
+class _Leading:
+    term: Term | None = attrs.field(factory=lambda: Term(1, "kai-0"))
+
+
+@attrs.define(eq=False)
+class _Connection:
+    store: WatchedStore
+    leadership: _Leading = attrs.field(factory=_Leading)
+
+
+@attrs.define(eq=False)
+class _Silent:
+    """A clock, and a replica with nothing but what checks look at."""
+
+    loop: SeededLoop
+    name: str = "kai-0"
+    is_alive: bool = True
+    connection: Any = None
+
+    def monotonic(self) -> float:
+        return self.loop.time()
+
+
+@attrs.define(eq=False)
+class Trial:
+    """A world without kai, in which a history is written."""
+
+    world: World
+    checks: Checks
+    life: Life
+    watchers: Watchers
+    replica: _Silent
+
+    def pod(self, name: str, *, namespace: str = HOME, **more: Any) -> Manifest:
+        """Create a pod of a user that asks for one GPU of queue a1."""
+        labels = {"kai.scheduler/queue": more.pop("queue", "a1"), **more.pop("labels", {})}
+        limits = {GPU: str(more.pop("gpus", 1))}
+        container = {"name": "main", "image": "x", "resources": {"limits": limits, "requests": {"cpu": "1"}}}
+        annotations = more.pop("annotations", {})
+        spec = {"schedulerName": "kai-scheduler", "containers": [container], **more}
+        metadata = {"name": name, "namespace": namespace, "labels": labels, "annotations": annotations}
+        made = self.world.create("user", POD, {"metadata": metadata, "spec": spec})
+        assert made is not None
+        return made
+
+    def bind(self, pod: Manifest, node: str = "node-0") -> None:
+        """Let kai bind a pod."""
+        path = path_of(POD, pod["metadata"]["namespace"], pod["metadata"]["name"], "binding")
+        body = {"metadata": {"name": pod["metadata"]["name"]}, "target": {"kind": "Node", "name": node}}
+        assert self.world.ask("kai-0", "POST", path, body).is_good
+
+    def evict(self, pod: Manifest) -> None:
+        """Let kai evict a pod."""
+        assert self.world.delete("kai-0", POD, pod)
+
+    def show(self) -> None:
+        """Let the store of the process see all that there is."""
+        for served, cls in _KINDS:
+            shelf = self.replica.connection.store.shelf(cls)
+            shelf.begin_list(self.world.server.storage.version)
+            for each in self.world.all(served):
+                shelf.see(each)
+            shelf.end_list(self.world.server.storage.version)
+
+    def send(self, pod: Manifest, verb: str = "binding", **metadata: Any) -> Call:
+        """Let the process send a write about a pod."""
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        body = {"metadata": {"name": name, "uid": pod["metadata"]["uid"], **metadata}, "target": {"name": "node-0"}}
+        call = Call(method="POST", path=path_of(POD, namespace, name, verb), body=msgspec.json.encode(body))
+        self.world.wire.on_send("kai-0", call)
+        return call
+
+    def end(self, call: Call, outcome: Answer | NoAnswer) -> None:
+        """Let a call of the process end."""
+        self.world.wire.on_outcome("kai-0", call, outcome)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, in which nothing happens."""
+        self.world.loop._now += seconds
+
+    @property
+    def broken(self) -> set[int]:
+        """Return the invariants that are broken."""
+        return {each.invariant for each in self.world.violations}
+
+
+@pytest.fixture
+def trial() -> Iterator[Trial]:
+    loop = SeededLoop(random.Random(1))
+    world = World(1, loop, random.Random(2), random.Random(3))
+    life = Life(world)
+    replica = _Silent(loop)
+    store = WatchedStore([Watched(cls=cls) for _, cls in _KINDS], cast("Any", replica))
+    replica.connection = _Connection(store)
+    world.replicas.append(cast("Any", replica))
+    for node in world.all(NODE):
+        size = {"cpu": "16", "memory": "256Gi", "pods": "60", GPU: "2"}
+        world.patch("admin", NODE, node, {"status": {"allocatable": size}}, "status")
+    for queue in world.all(QUEUE):
+        world.patch("admin", QUEUE, queue, {"spec": {"resources": {"gpu": {"quota": 2, "limit": 3}}}})
+    yield Trial(world, Checks(world, life), life, Watchers.of(world), replica)
+    loop.close()
+
+
+def _node(trial: Trial, patch: dict[str, Any]) -> None:
+    node = trial.world.server.storage.get(NODE, ("", "node-0"))
+    assert node is not None
+    trial.world.patch("admin", NODE, node, patch)
+
+
+def overfilled(trial: Trial) -> None:
+    for number in range(3):
+        trial.bind(trial.pod(f"one-{number}"))
+
+
+def device_overfilled(trial: Trial) -> None:
+    for name in ("a", "b"):
+        annotations = {"gpu-fraction": "0.75"}
+        trial.bind(trial.pod(name, gpus=0, annotations=annotations, labels={"runai-gpu-group": "g"}))
+
+
+def share_without_a_holder(trial: Trial) -> None:
+    trial.bind(trial.pod("a", gpus=0, annotations={"gpu-fraction": "0.5"}, labels={"runai-gpu-group": "g"}))
+
+
+def tainted(trial: Trial) -> None:
+    _node(trial, {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}})
+    trial.bind(trial.pod("a"))
+
+
+def wrong_node(trial: Trial) -> None:
+    trial.bind(trial.pod("a", nodeSelector={"kubernetes.io/hostname": "node-1"}))
+
+
+def cordoned(trial: Trial) -> None:
+    _node(trial, {"spec": {"unschedulable": True}})
+    trial.bind(trial.pod("a"))
+
+
+def foreign_shard(trial: Trial) -> None:
+    _node(trial, {"metadata": {"labels": {POOL: "theirs"}}})
+    trial.bind(trial.pod("a"))
+
+
+def over_the_limit(trial: Trial) -> None:
+    for number, node in ((0, "node-0"), (1, "node-0"), (2, "node-1"), (3, "node-1")):
+        trial.bind(trial.pod(f"one-{number}"), node)
+
+
+def firm_over_the_quota(trial: Trial) -> None:
+    for number, node in ((0, "node-0"), (1, "node-0"), (2, "node-1")):
+        trial.bind(trial.pod(f"one-{number}", labels={"priorityClassName": "build"}), node)
+
+
+def unknown_queue(trial: Trial) -> None:
+    trial.bind(trial.pod("a", queue="nobodys"))
+
+
+def orphaned_queue(trial: Trial) -> None:
+    for name in ("top", "a"):
+        queue = trial.world.server.storage.get(QUEUE, ("", name))
+        assert queue is not None
+        trial.world.delete("admin", QUEUE, queue)
+    trial.bind(trial.pod("a"))
+
+
+def grant_edited(trial: Trial) -> None:
+    shared: dict[str, Any] = {"gpus": 0, "annotations": {"gpu-fraction": "0.75"}, "labels": {"runai-gpu-group": "g"}}
+    pod = trial.pod("a", **shared)
+    trial.bind(pod)
+    trial.world.patch("user", POD, pod, {"metadata": {"annotations": {"gpu-fraction": "0.05"}}})
+    trial.bind(trial.pod("b", **shared))
+
+
+def futile_eviction(trial: Trial) -> None:
+    pod = trial.pod("a")
+    trial.bind(pod)
+    trial.pod("b")
+    trial.evict(pod)
+    for invariant, text in trial.watchers.evictions.futile():
+        trial.world.violate(invariant, text)
+
+
+def firm_victim(trial: Trial) -> None:
+    trial.world.create("user", GROUP, {"metadata": {"name": "g", "namespace": HOME}, "spec": {"minMember": 1}})
+    firm: dict[str, Any] = {"labels": {"priorityClassName": "build"}, "annotations": {"pod-group-name": "g"}}
+    pods = [trial.pod(name, **firm) for name in ("a", "b", "c")]
+    for number, pod in enumerate(pods):
+        trial.bind(pod, f"node-{number % 2}")
+    trial.evict(pods[0])
+
+
+def taking_turns(trial: Trial) -> None:
+    trial.world.is_calm = True
+    for name, victim, evictor in (("1", "a", "b"), ("2", "b", "a")):
+        regarding = {"kind": "PodGroup", "name": victim, "namespace": HOME}
+        metadata = {"name": name, "namespace": HOME, "annotations": {"evictor-pod-group-name": evictor}}
+        event = {"metadata": metadata, "reason": "Evict", "involvedObject": regarding, "message": "evicted"}
+        assert trial.world.create("kai-0", EVENT, event) is not None
+
+
+def evicting_on_old_knowledge(trial: Trial) -> None:
+    pod = trial.pod("a")
+    trial.pass_time(100.0)
+    trial.send(pod, "eviction")
+
+
+def store_that_is_behind_in_the_end(trial: Trial) -> None:
+    trial.show()
+    trial.pod("a")
+    for invariant, text in differences(trial.world):
+        trial.world.violate(invariant, text)
+
+
+def refused_again_and_again(trial: Trial) -> None:
+    pod = trial.pod("a")
+    trial.show()
+    for _ in range(12):
+        call = trial.send(pod)
+        trial.end(call, Answer(status=403, body=b"quota.others denied the request"))
+        trial.pass_time(1.0)
+
+
+def written_again_without_a_look(trial: Trial) -> None:
+    pod = trial.pod("a")
+    trial.show()
+    trial.end(trial.send(pod), NoAnswer(was_sent=True, message="lost"))
+    trial.send(pod)
+
+
+def asked_too_early(trial: Trial) -> None:
+    pod = trial.pod("a")
+    trial.show()
+    trial.end(trial.send(pod), Answer(status=429, body=b"{}", retry_after="3"))
+    trial.send(pod)
+
+
+def many_tasks(trial: Trial) -> None:
+    async def rest() -> None:
+        raise AssertionError("never runs")
+
+    coroutines = [rest() for _ in range(300)]
+    tasks = [trial.world.loop.create_task(each) for each in coroutines]
+    look_at_size(trial.world)
+    for task in tasks:
+        task.cancel()
+    trial.world.loop.run_until_complete(_nothing())
+
+
+async def _nothing() -> None:
+    return None
+
+
+def writing_without_a_term(trial: Trial) -> None:
+    pod = trial.pod("a")
+    trial.show()
+    trial.replica.connection.leadership.term = None
+    trial.send(pod)
+
+
+def writing_for_an_earlier_term(trial: Trial) -> None:
+    pod = trial.pod("a")
+    trial.show()
+    trial.send(pod, annotations={EPOCH: "0"})
+
+
+def writing_long_after_the_lease(trial: Trial) -> None:
+    pod = trial.pod("a")
+    trial.show()
+    lease = Call(method="PUT", path="/apis/coordination.k8s.io/v1/namespaces/kai-scheduler/leases/kai-scheduler")
+    trial.world.wire.on_send("kai-0", lease)
+    trial.end(lease, Answer(status=200, body=b"{}"))
+    trial.pass_time(20.0)
+    trial.send(pod)
+
+
+def deciding_before_the_barrier(trial: Trial) -> None:
+    pod = trial.pod("a")
+    trial.show()
+    _node(trial, {"spec": {"unschedulable": True}})
+    trial.watchers.conduct.leases[1] = trial.world.server.storage.version
+    trial.send(pod)
+
+
+def two_writes_at_once(trial: Trial) -> None:
+    pod = trial.pod("a")
+    trial.show()
+    trial.send(pod)
+    trial.send(pod, "eviction")
+
+
+def store_that_goes_back(trial: Trial) -> None:
+    trial.pod("a")
+    trial.show()
+    trial.watchers.stores.look()
+    shelf = trial.replica.connection.store.shelf(Pod)
+    uid, version = shelf._versions[HOME, "a"]
+    shelf._versions[HOME, "a"] = (uid, version - 1)
+    trial.watchers.stores.look()
+
+
+def bound_to_a_node_known_to_be_full(trial: Trial) -> None:
+    for number in range(2):
+        trial.bind(trial.pod(f"one-{number}"))
+    pod = trial.pod("a")
+    trial.show()
+    trial.send(pod)
+
+
+def bound_to_a_node_known_to_be_cordoned(trial: Trial) -> None:
+    _node(trial, {"spec": {"unschedulable": True}})
+    pod = trial.pod("a")
+    trial.show()
+    trial.send(pod)
+
+
+def bound_to_a_node_known_to_be_tainted(trial: Trial) -> None:
+    _node(trial, {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}})
+    pod = trial.pod("a")
+    trial.show()
+    trial.send(pod)
+
+
+def event_before_the_bind(trial: Trial) -> None:
+    _tell(trial, trial.pod("a"), "Bound", "Pod bound")
+
+
+def _tell(trial: Trial, pod: Manifest, reason: str, message: str) -> None:
+    metadata = pod["metadata"]
+    regarding = {"kind": "Pod", "name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]}
+    about = {"name": "event", "namespace": metadata["namespace"]}
+    event = {"metadata": about, "reason": reason, "involvedObject": regarding, "message": message}
+    assert trial.world.create("kai-0", EVENT, event) is not None
+
+
+def order_that_says_too_much(trial: Trial) -> None:
+    pod = trial.pod("a")
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": pod["metadata"]["uid"]}
+    metadata = {"name": "a", "namespace": HOME, "ownerReferences": [owner]}
+    order = trial.world.create("kai-0", ORDER, {"metadata": metadata, "spec": {"podName": "a", "selectedNode": "n"}})
+    assert order is not None
+    trial.world.patch("kai-0", ORDER, order, {"status": {"phase": "Succeeded"}}, "status")
+
+
+def foreign_pod_written(trial: Trial) -> None:
+    pod = trial.pod("a", schedulerName="other")
+    trial.world.patch("kai-0", POD, pod, {"metadata": {"labels": {"mine": "yes"}}})
+
+
+def secret_told(trial: Trial) -> None:
+    _tell(trial, trial.pod("a"), "Failed", f"cannot run with TOKEN={CANARY}")
+
+
+def secret_logged(trial: Trial) -> None:
+    trial.watchers.words.hear(f"log info: TOKEN={CANARY}")
+
+
+def foreign_name_told(trial: Trial) -> None:
+    trial.pod("secret-project", namespace=RIVAL)
+    _tell(trial, trial.pod("a"), "Evict", "evicted for secret-project")
+
+
+def half_a_gang_in_the_end(trial: Trial) -> None:
+    trial.world.create("user", GROUP, {"metadata": {"name": "g", "namespace": HOME}, "spec": {"minMember": 2}})
+    pods = [trial.pod(name, annotations={"pod-group-name": "g"}) for name in ("a", "b")]
+    trial.bind(pods[0])
+    _in_the_end(trial)
+
+
+def waiting_although_there_is_room(trial: Trial) -> None:
+    trial.world.create("user", GROUP, {"metadata": {"name": "g", "namespace": HOME}, "spec": {"minMember": 1}})
+    trial.pod("a", annotations={"pod-group-name": "g"})
+    _in_the_end(trial)
+
+
+def order_left_over(trial: Trial) -> None:
+    metadata = {"name": "a", "namespace": HOME}
+    trial.world.create("kai-0", ORDER, {"metadata": metadata, "spec": {"podName": "a", "selectedNode": "n"}})
+    _in_the_end(trial)
+
+
+def reservation_left_over(trial: Trial) -> None:
+    metadata = {"name": "r", "namespace": RESERVED, "labels": {"runai-gpu-group": "g"}}
+    container = {"name": "main", "image": "x", "resources": {"limits": {GPU: "1"}}}
+    spec = {"nodeName": "node-0", "containers": [container]}
+    trial.world.create("kai-0", POD, {"metadata": metadata, "spec": spec})
+    _in_the_end(trial)
+
+
+def _in_the_end(trial: Trial) -> None:
+    for invariant, text in unsettled(trial.world):
+        trial.world.violate(invariant, text)
+
+
+HISTORIES: list[tuple[int, Callable[[Trial], None]]] = [
+    (2, overfilled),
+    (2, bound_to_a_node_known_to_be_full),
+    (3, device_overfilled),
+    (4, tainted),
+    (4, wrong_node),
+    (4, bound_to_a_node_known_to_be_tainted),
+    (5, cordoned),
+    (5, foreign_shard),
+    (5, bound_to_a_node_known_to_be_cordoned),
+    (6, half_a_gang_in_the_end),
+    (8, share_without_a_holder),
+    (8, reservation_left_over),
+    (9, over_the_limit),
+    (10, firm_over_the_quota),
+    (11, unknown_queue),
+    (11, orphaned_queue),
+    (12, grant_edited),
+    (13, futile_eviction),
+    (14, firm_victim),
+    (15, taking_turns),
+    (16, evicting_on_old_knowledge),
+    (18, waiting_although_there_is_room),
+    (19, store_that_is_behind_in_the_end),
+    (20, refused_again_and_again),
+    (21, order_left_over),
+    (21, written_again_without_a_look),
+    (22, asked_too_early),
+    (23, many_tasks),
+    (24, writing_without_a_term),
+    (24, writing_for_an_earlier_term),
+    (24, writing_long_after_the_lease),
+    (24, deciding_before_the_barrier),
+    (24, two_writes_at_once),
+    (25, store_that_goes_back),
+    (27, event_before_the_bind),
+    (27, order_that_says_too_much),
+    (28, foreign_pod_written),
+    (29, secret_told),
+    (29, secret_logged),
+    (30, foreign_name_told),
+]
+
+
+@pytest.mark.parametrize(("invariant", "history"), HISTORIES, ids=lambda each: getattr(each, "__name__", str(each)))
+def test_a_history_that_breaks_an_invariant_is_caught(
+    trial: Trial, invariant: int, history: Callable[[Trial], None]
+) -> None:
+    trial.pass_time(20.0)  # what was changed at the beginning is no excuse any more
+    history(trial)
+    assert invariant in trial.broken
+
+
+def test_what_kai_may_do_breaks_nothing(trial: Trial) -> None:
+    pod = trial.pod("a")
+    trial.show()
+    trial.end(trial.send(pod), Answer(status=201, body=b"{}"))
+    trial.bind(pod)
+    _tell(trial, pod, "Bound", "Pod bound")
+    trial.show()
+    trial.watchers.stores.look()
+    assert not trial.broken
+    assert not list(differences(trial.world))
