@@ -4,12 +4,15 @@ Look and compare with an account that may only read; then one node pool, then al
 KAI-Scheduler leaves them. Of what is printed, numbers are masked: the rest is compared as it stands.
 """
 
+import json
 import re
+import time
 from contextlib import contextmanager
 
 import pytest
 
 from kai.cli.command import run
+from tests.integration import processes
 from tests.integration.client import until
 from tests.integration.installation import install
 from tests.integration.kubelet import RESERVED, Kubelet
@@ -224,6 +227,40 @@ def compared(who, folder, capsys):
     assert seen(capsys, "replay", now, "--expect") == PLAN.strip("\n")
 
 
+def shadowed(plane, folder):
+    """Step 3: a shadow with rights to read decides beside the peer, which starts a job, and says that it agrees."""
+    admin = plane.admin
+    install(plane, DEPLOY / "overlays" / "shadow")
+    folder.mkdir()
+    flags = ("--shadow", "--shadow-patience=1h")
+    with processes.running(plane, plane.account(HOME, "kai-shadow"), folder, "shadow", "scheduler", flags=flags) as kai:
+        until(lambda: kai.cycles() >= 1, "the shadow's first cycle")
+        group = a_group(admin, "seen", gpus=1)
+        pod = an_object("v1", "Pod", "seen-0", SPACE)
+        before = kai.cycles()
+        until(lambda: touched(admin, "n0") and kai.cycles() >= before + 2, "the shadow to decide on it")
+        target = {"apiVersion": "v1", "kind": "Node", "name": "n0"}
+        binding = an_object("v1", "Binding", "seen-0", SPACE, target=target)
+        admin.request("POST", admin.path(pod, "binding"), binding)
+        found = until(lambda: told(kai) if told(kai)["decided"] else None, "a decision that was compared")
+    assert (found["summary"], found["differences"]) == ("1 of 1 decisions equal", [])
+    # The way back: the Deployment would be deleted. The job ends, so that the next step finds what the first one found.
+    admin.delete(pod, gracePeriodSeconds=0)
+    admin.delete(group)
+
+
+def touched(admin, node):
+    """Write something on a node that changes no decision, so that there is a cycle."""
+    return admin.patch(
+        an_object("v1", "Node", node), {"metadata": {"annotations": {"tests/touched": str(time.time())}}}
+    )
+
+
+def told(kai):
+    """Return what the shadow says of agreement."""
+    return json.loads(processes.fetch(kai.plugins_port, "/api/v1/shadow"))
+
+
 def one_pool(plane, who, folder, capsys):
     """Step 4: kai has the nodes of one pool and the jobs that ask for it; one pool of two schedulers is refused."""
     everything = dict.fromkeys(("cpu", "memory", "gpu"), UNLIMITED)
@@ -289,6 +326,7 @@ def test_from_kai_scheduler_to_kai_and_back(plane, tmp_path, capsys):
     left = groups(plane)
     looked_at(plane, who, capsys)
     compared(who, tmp_path, capsys)
+    shadowed(plane, tmp_path / "shadow")
     one_pool(plane, who, tmp_path / "pool", capsys)
     switched(plane, who, tmp_path / "all", capsys)
     given_back(plane, who, left, capsys)
