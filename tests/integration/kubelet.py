@@ -40,6 +40,8 @@ class Kubelet:
     """The resource claims of each pod that has any, by UID."""
     is_paused: bool = False
     """While true, nothing happens to any pod."""
+    lingers: bool = False
+    """Whether pods that are told to go stay until a test lets them go; reservations go at once."""
     _known: set[str] = attrs.field(factory=set)
     """The UIDs of all pods that are there; the watch's alone."""
     _due: dict[str, Manifest | None] = attrs.field(factory=dict)
@@ -141,6 +143,8 @@ class Kubelet:
         if not node:
             return
         if metadata.get("deletionTimestamp"):
+            if self.lingers and metadata["namespace"] != RESERVED:
+                return
             # A kubelet says that a pod is over before it lets the object go; its claims are free from then on.
             self._forget(metadata["uid"])
             self.admin.delete(pod, uid=metadata["uid"], gracePeriodSeconds=0)
