@@ -4,7 +4,7 @@ It is the inverse of the rest of this package, for documents of this version or 
 are passed over, and a document that lacks one is no answer.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import attrs
@@ -307,9 +307,19 @@ def past_evictions(document: Values) -> tuple[PastEviction, ...]:
 # --- Explanations --------------------------------------------------------------------------------------------------
 
 
-def folds(document: Values) -> tuple[Fold, ...]:
-    """Return the reasons of an ExplanationList."""
-    return tuple(fold(item) for item in document["items"])
+def folds(document: Values, lines: Iterable[JobLine] = ()) -> tuple[Fold, ...]:
+    """Return the reasons of an ExplanationList; ``lines`` are jobs of a list, which says how large they are."""
+    known = {line.job.key: line for line in lines}
+    found = (
+        fold(item, known.get(f"{item['subject']['namespace']}/{item['subject']['name']}")) for item in document["items"]
+    )
+    return tuple(attrs.evolve(each, alike=tuple(_listed(job, known) for job in each.alike)) for each in found)
+
+
+def _listed(job: Job, known: Mapping[str, JobLine]) -> Job:
+    """Return a job as a list of jobs has it; itself if it is in none."""
+    line = known.get(job.key)
+    return job if line is None else line.job
 
 
 def fold(item: Values, line: JobLine | None = None) -> Fold:

@@ -73,13 +73,16 @@ def _job(namespace: str, name: str, queue: str, gpus: int, node: str = "", pods:
     return [group, *made]
 
 
-def manifests() -> list[Manifest]:
-    """Return the cluster: each tenant has a queue of its own, and waits for what the other one has."""
+def manifests(limit: float = -1) -> list[Manifest]:
+    """Return the cluster: each tenant has a queue of its own, and waits for what the other one has.
+
+    ``limit``: GPUs that the queue of the other tenant may use.
+    """
     return [
         *(_node(name, 4) for name in NODES),
         _queue("company", quota=8),
         _queue("team-amber", "company", quota=4),
-        _queue("team-zebra", "company", quota=4),
+        _queue("team-zebra", "company", quota=4, limit=limit),
         *_job(OURS, "ours-runs", "team-amber", 2, "basalt-1"),
         *_job(OURS, "ours-waits", "team-amber", 4, pods=2),
         *_job(THEIRS, "quokka", "team-zebra", 2, "basalt-1"),
@@ -88,11 +91,11 @@ def manifests() -> list[Manifest]:
     ]
 
 
-def moment(racks: int = 0, labels: Mapping[str, Mapping[str, str]] | None = None) -> Moment:
+def moment(racks: int = 0, labels: Mapping[str, Mapping[str, str]] | None = None, limit: float = -1) -> Moment:
     """Return what a cycle decides on that cluster, with so many racks of 40 empty nodes besides, and labels by name."""
     classes = {kind.kind: kind.cls for kind in KINDS}
     more = [_node(f"spare-{at}", 8, rack=f"rack-{at // 40 + 3}") for at in range(racks * 40)]
-    made = [*manifests(), *more]
+    made = [*manifests(limit), *more]
     for each in made:
         metadata = each["metadata"]
         metadata["labels"] = {**metadata.get("labels", {}), **(labels or {}).get(metadata["name"], {})}

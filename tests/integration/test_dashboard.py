@@ -154,6 +154,24 @@ def test_a_stream_ends_with_the_account_of_its_token(board):
     assert board.read("/api/v1/jobs", token)[0] == 401
 
 
+def asked_further(capsys, where):
+    """Ask the service what is left to ask, as the tenant: own jobs are answered, and what is others' is refused."""
+    for question, answer in (
+        (("why", "waits-0"), "waits waits: queue team may not use more than 2 GPUs"),
+        (("why", "--all"), "1 job waits, for 1 reason\n\nOverLimit · queue team · 1 pod, 3 GPUs\n"),
+        (("why", "--all", "-l", "nothing=of-this"), "no job waits"),
+        (("why", "--evicted"), "no pod has to go and no eviction is on record"),
+        (("why", "waits", "--evicted"), "no pod has to go and no eviction is on record"),
+        (("jobs", "--pods"), "POD      JOB    QUEUE  GPUS  STATUS   NODE\nwaits-0  waits  team      3  Pending  -\n"),
+    ):
+        said = shown(capsys, *question, *where)
+        assert said.out.startswith(answer), question
+        assert "source: service kai-scheduler/kai-dashboard, cycle " in said.err, question
+    for refused in (("why", "node/n1"), ("why", "queue/cellar"), ("nodes",)):
+        said = shown(capsys, *refused, *where, code=3)
+        assert (said.out, "not allowed to list nodes" in said.err) == ("", True)
+
+
 @pytest.mark.skipif(not ADDRESS, reason="this machine has no address that the API server may connect to")
 def test_a_user_of_one_namespace_asks_the_service_through_the_api_server(board, capsys):
     stage = board.stage
@@ -188,5 +206,6 @@ def test_a_user_of_one_namespace_asks_the_service_through_the_api_server(board, 
     explained = shown(capsys, "why", "waits", *where)
     assert explained.out.startswith("waits waits: ")
     assert "secret" not in explained.out
+    asked_further(capsys, where)
     stage.api.delete(an_object("v1", "Service", SERVICE, metadata={"namespace": NAMESPACE}))
     assert shown(capsys, "jobs", *where).err.splitlines()[-1].startswith("source: own conditions only (cannot list ")

@@ -120,12 +120,12 @@ def waiting(source: Source, served: Served, asked: Asked) -> tuple[View, bool]:
     Raises: UnreachableError where the service does not answer.
     """
     document = served.ask("waiting", namespace=served.namespace)
-    found = read(document, "ExplanationList", folds)
+    lines = _listed(source, served)
     if source.selector.requirements:
-        keys = {line.job.key for line in _listed(source, served)}
+        keys = {line.job.key for line in lines}
         items = [kept for item in document["items"] if (kept := _chosen(item, keys, served)) is not None]
         document = {**document, "items": items}
-        found = read(document, "ExplanationList", folds)
+    found = read(document, "ExplanationList", partial(folds, lines=lines))
     return ServedView(shown=WaitingAnswer(folds=found, detail=asked.detail), document=document), not found
 
 

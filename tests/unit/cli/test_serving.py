@@ -80,6 +80,12 @@ def test_the_tables_are_drawn_of_what_the_service_answers(shown, everything):
     assert "jobs wait, for" in shown(everything, "why", "--all", "-A").out
 
 
+def test_reasons_of_the_service_say_how_large_jobs_are_that_no_evidence_measures(shown):
+    with service(last=moment(limit=6)) as url:
+        drawn = shown(url, "why", "--all", "-A").out
+    assert "OverLimit · queue team-zebra · 1 pod, 2 GPUs\n" in drawn
+
+
 def test_the_last_line_says_where_it_came_from_and_whether_something_is_left_out(shown, everything, ours):
     assert shown(everything, "queues").err.splitlines()[-1] == f"source: service {everything}, cycle 1"
     last = shown(ours, "jobs").err.splitlines()[-1]
