@@ -171,8 +171,11 @@ def _served(source: Source, view_of: "Callable[[Served], View]") -> _Look:
 def _write(seen: _Look, source: Source, console: Console, last: object) -> object:
     """Write a view unless it says the same as ``last``; return what it says."""
     view = seen.view
-    fields = view.fields()
-    said = (fields, view.text(console) if console.output in {"table", "wide"} else "")
+    # Only what is written is made: the fields of thousands of jobs take time as well.
+    fields = view.fields() if console.is_for_machines else {}
+    names = view.names() if console.output == "name" else ()
+    text = view.text(console) if console.output in {"table", "wide"} else ""
+    said = (fields, names, text)
     if said == last:
         return said
     if last is None:
@@ -181,11 +184,11 @@ def _write(seen: _Look, source: Source, console: Console, last: object) -> objec
     if console.is_for_machines:
         write_document({**envelope(view.kind, seen.origin), **fields}, console)
     elif console.output == "name":
-        for name in view.names():
+        for name in names:
             console.write(name)
     else:
         redraws = source.watch and sys.stdout.isatty()
-        console.write((_CLEAR if redraws else "") + said[1])
+        console.write((_CLEAR if redraws else "") + text)
     flush_out()
     if seen.remark:
         console.talk(seen.remark)

@@ -127,7 +127,7 @@ class Explainer:
         settings = outcome.case.settings
         self._teller = Teller(cycle.snapshot, outcome.profile, cycle.report, declared_in(self._objects, settings))
         searches = None if outcome.searches is None else TRYING
-        self._trials = Trials(outcome.profile, settings, cycle, most, searches)
+        self._trials = Trials(outcome.profile, settings, cycle, most, searches, outcome.intake)
         self._size = 0 if searches is None else len(cycle.snapshot.pods) + len(cycle.snapshot.nodes)
         self._starts = Starts(cycle, self._objects)
         self._given = tuple(lines)

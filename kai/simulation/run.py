@@ -50,6 +50,8 @@ class Outcome:
     """The cluster after it reacted to the last of ``cycles``; pods are looked at then if stable cycles follow."""
     searches: Searches | None = None
     """How far victims were searched for; None: to the end."""
+    intake: Intake | None = attrs.field(default=None, repr=False, eq=False)
+    """What took the snapshots: it reads only what changed where a case is decided again with a change."""
 
     @property
     def last(self) -> Cycle:
@@ -108,6 +110,7 @@ def simulate(
         stable=tuple(cycles[case.cycles :]),
         settled=settled,
         searches=searches,
+        intake=intake,
     )
 
 

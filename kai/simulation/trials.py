@@ -95,15 +95,17 @@ class Trials:
         before: Cycle,
         most: int,
         searches: Searches | None = None,
+        intake: Intake | None = None,
     ) -> None:
         """Compare with what happened in the cycle ``before``; decide at most ``most`` times.
 
-        ``searches``: how far victims are searched for each time; None: to the end.
+        ``searches``: how far victims are searched for each time; None: to the end. ``intake``: what took the snapshot
+        of that cycle, so that only what a change touches is read again; None: everything is read once more.
         """
         self._searches = searches
         self._profile = profile
         self._settings = settings
-        self._intake = Intake(settings)
+        self._intake = intake or Intake(settings)
         self._before = before
         self._usage = {queue.name: queue.usage for queue in before.snapshot.queues}
         self._had = _places(before)

@@ -110,3 +110,13 @@ def test_the_collector_rests_for_one_look(place, capsys):
 
     assert show(Source(place=str(place)), Console(), look) == 0
     assert (seen, gc.isenabled(), capsys.readouterr().out) == ([False], True, "1 nodes\n")
+
+
+@pytest.mark.parametrize("output", ["table", "name", "json"])
+def test_what_is_not_written_is_not_made(place, monkeypatch, output):
+    made = []
+    for name in ("fields", "names", "text"):
+        form = getattr(Count, name)
+        monkeypatch.setattr(Count, name, lambda *given, name=name, form=form: [made.append(name), form(*given)][1])
+    show(Source(place=str(place)), Console(output=output), count)
+    assert made == [{"table": "text", "name": "names", "json": "fields"}[output]]

@@ -4,6 +4,7 @@ import attrs
 import pytest
 import yaml
 
+from kai.intake.pods import PodReader
 from kai.simulation import suggestions
 from kai.simulation.explanation import Explainer, explained
 from kai.simulation.overview import overview
@@ -489,3 +490,24 @@ def test_a_job_that_is_impossible_is_told_the_least_change_that_makes_it_possibl
     groups = {"full": {"queue": "a", "preemptible": False, "members": 2, "each": {"gpu": 4}, "runs_on": ["n1", "n2"]}}
     groups["g"] = {"queue": "a", "each": {"gpu": 16}}
     assert told(groups) == ["4 GPUs a pod, not 16: waits for NoRoom"]
+
+
+# -------------------------------------------------------------------------------------------------- what is read again
+
+
+def test_a_change_is_tried_on_the_records_of_the_cycle_before_and_tells_the_same(monkeypatch):
+    read: list[str] = []
+    reader = PodReader.read
+    monkeypatch.setattr(PodReader, "read", lambda self, pod: read.append(pod.metadata.name) or reader(self, pod))
+    outcome = simulate(read_case(str(LAB)))
+    seen = overview(outcome)
+    once = sorted(read)
+    assert len(once) == len(outcome.last.snapshot.pods)
+    read.clear()
+    found = explained(outcome, seen)
+    again = len(read)
+    read.clear()
+    alone = explained(attrs.evolve(outcome, intake=None), seen)
+    # Alone, everything is read once more before anything is tried.
+    assert again == len(read) - len(once)
+    assert found == alone
