@@ -1,12 +1,13 @@
 """How many nodes refuse a pod, and for what: what a kernel counts, with the words of plugins."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
-from kai.engine.objections import excesses, shortage, shortages
+from kai.engine.objections import Objections, excesses, shortage, shortages
 from kai.engine.policy import mask_of
 from kai.framework.verdict import Histogram, NodeReason, NodeRefusal
 from kai.kernels import fit, place
@@ -41,13 +42,27 @@ def _refusal(session: "Session", pod: int, node: int) -> NodeRefusal:
     return NodeRefusal(node=session.snapshot.nodes[node].name, reasons=reasons)
 
 
-def _objections(session: "Session", pod: int, nodes: NodeRows) -> Counter[NodeReason]:
+def _objections(session: "Session", pod: int, nodes: NodeRows) -> Mapping[NodeReason, int]:
     facts, policy = session.facts, session.policy
     shape, group = int(facts.pods.shape[pod]), int(facts.pods.group[pod])
     policy.prepare(shape, PodRow(pod), session.all_nodes)
     session.grant_credit(pod, nodes)
     codes = np.empty(len(nodes), np.int64)
     place.refusals(facts, session.columns, policy.rules, policy.vectors, shape, group, nodes, codes)
+    over = ((codes == fit.REFUSED_OVER_LIMIT) | (codes == fit.REFUSED_OVER_QUOTA)).any()
+    if over or nodes is not session.all_nodes or policy.dynamic[shape] or facts.shapes.credit[shape]:
+        return _counted(session, pod, nodes, codes)
+    # Groups of many queues wait for the same: nodes that refuse for the same reasons say it in the same words.
+    known, touches, found = session.objections, int(session.columns.touches[0]), codes.tobytes()
+    if known is None or (known.shape, known.touches, known.codes) != (shape, touches, found):
+        known = session.objections = Objections(shape, touches, found, _counted(session, pod, nodes, codes))
+    return known.counts
+
+
+def _counted(session: "Session", pod: int, nodes: NodeRows, codes: Int64s) -> Counter[NodeReason]:
+    """Return how many of ``nodes`` object to what; ``codes`` [n] are the first objections of kernels."""
+    facts = session.facts
+    shape, group = int(facts.pods.shape[pod]), int(facts.pods.group[pod])
     words = _words(session, pod, nodes, codes)
     counts = Counter(words.values())
     told = np.zeros(len(nodes), np.bool_)

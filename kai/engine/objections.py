@@ -7,7 +7,9 @@ Source: the peer's FittingError of nodes and NewFitErrorInsufficientResource; it
 """
 
 from collections import Counter
+from collections.abc import Mapping
 
+import attrs
 import numpy as np
 
 from kai.engine.world import World
@@ -20,6 +22,17 @@ from kai.model.rows import Float64s, Int64s, NodeRows
 RESOURCES = ("cpu", "memory", "gpu")
 GPU_MEMORY = "gpu-memory"
 _OVER = (fit.REFUSED_OVER_LIMIT, fit.REFUSED_OVER_QUOTA)
+
+
+@attrs.frozen(eq=False)
+class Objections:
+    """What nodes object to, and what that was counted from: another pod of the shape is told the same."""
+
+    shape: int
+    touches: int
+    """How often the numbers of nodes had changed by then."""
+    codes: bytes
+    counts: Mapping[NodeReason, int]
 
 
 def shortages(world: World, shape: int, nodes: NodeRows, codes: Int64s) -> Counter[NodeReason]:
@@ -140,4 +153,4 @@ def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:
     return ACCEPTED
 
 
-__all__ = ["excess", "excesses", "shortage", "shortages"]
+__all__ = ["Objections", "excess", "excesses", "shortage", "shortages"]

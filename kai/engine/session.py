@@ -17,6 +17,7 @@ from kai.engine.details import Details
 from kai.engine.eviction_caps import EvictionCaps
 from kai.engine.failing import Failures
 from kai.engine.grants import Grants
+from kai.engine.objections import Objections
 from kai.engine.observe import Observer
 from kai.engine.opened import open_plugins
 from kai.engine.portion import Portion, Portions
@@ -84,6 +85,8 @@ class Session(World):
         self.adopt([*opened, *refusing_nodes(self.view), *unusable_requests(self.view)])
         self.reclaim_verdicts: dict[tuple[int, bool, bytes, int], Verdict] = {}
         """Whether groups of a queue may reclaim: queue, preemptible, amounts, stamp."""
+        self.objections: Objections | None = None
+        """Why no node took the pod that was explained last."""
         self._at_group = -1
         self.left: GroupRows = np.zeros(0, np.int64)
         """Groups that were left to a later cycle, because this one had no time for them."""

@@ -1,0 +1,70 @@
+"""What nodes object to is counted once for all groups that are told the same."""
+
+import numpy as np
+import pytest
+
+from kai.configuration.profiles import default_profile
+from kai.engine import histogram
+from kai.engine.observe import Silent
+from kai.engine.session import Session
+from kai.framework.decisions import Recorder
+from kai.testing import snapshot
+
+NODES = {"n1": {"gpu": 4, "cpu": 64}, "n2": {"gpu": 1, "cpu": 1}}
+WANTED = {"gpu": 4, "cpu": 2}
+GROUPS = {
+    "runs": {"queue": "b", "each": {"gpu": 1, "cpu": 1}, "runs_on": "n1"},
+    "one": {"queue": "a", "each": WANTED},
+    "two": {"queue": "b", "each": WANTED},
+    "other": {"queue": "a", "each": {"gpu": 4, "cpu": 1}},
+    "small": {"queue": "a", "each": {"gpu": 1, "cpu": 62}},
+}
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The pods for which nodes were counted, in turn."""
+    pods, count = [], histogram._counted
+
+    def counting(session, pod, nodes, codes):
+        pods.append(session.snapshot.pods[pod].name)
+        return count(session, pod, nodes, codes)
+
+    monkeypatch.setattr(histogram, "_counted", counting)
+    return pods
+
+
+def opened(queues):
+    return Session(snapshot(NODES, GROUPS, queues), default_profile(), Recorder(), Silent())
+
+
+def row(session, name):
+    return [pod.name for pod in session.snapshot.pods].index(f"{name}-0")
+
+
+def told(session, name):
+    found = histogram.histogram(session, row(session, name), session.all_nodes)
+    return [(count, reason.subject) for count, reason in found.counts]
+
+
+def test_groups_of_two_queues_that_wait_for_the_same_are_told_what_was_counted_once(counted):
+    session = opened({"a": {"quota": 9}, "b": {"quota": 9}})
+    assert told(session, "one") == told(session, "two") == [(2, "gpu"), (1, "cpu")]
+    assert counted == ["one-0"]
+
+
+def test_another_shape_is_counted_by_itself(counted):
+    session = opened({"a": {"quota": 9}, "b": {"quota": 9}})
+    assert told(session, "one") != told(session, "other")
+    assert counted == ["one-0", "other-0"]
+
+
+def test_nodes_are_counted_again_once_a_pod_has_taken_a_place(counted):
+    session = opened({"a": {"quota": 9}, "b": {"quota": 9}})
+    assert told(session, "one") == [(2, "gpu"), (1, "cpu")]
+    with session.statement("test") as statement:
+        small = np.array([row(session, "small")], np.int64)
+        assert statement.place_pods(small, session.all_nodes, session.no_extra, promise=False) == 1
+        assert told(session, "two") == [(2, "cpu"), (2, "gpu")]
+    assert told(session, "two") == [(2, "gpu"), (1, "cpu")]
+    assert counted == ["one-0", "two-0", "two-0"]
