@@ -40,13 +40,13 @@ def _others(session: Session, portion: Portion, placed: Bools) -> Bools:
 
 def explain(session: Session, queue: int, used: Float64s) -> Mapping[str, Fact]:
     """Return the numbers of a queue that held ``used`` [3] before the search."""
-    facts = session.facts.queues
+    facts, named = session.facts.queues, session.snapshot.queues[queue]
     return {
-        "title": session.snapshot.queues[queue].title,
-        "used": tuple(map(float, used)),
-        "quota": tuple(map(float, facts.quota[queue])),
-        "fair_share": tuple(map(float, facts.fair_share[queue])),
-        "priority": session.snapshot.queues[queue].priority,
+        "title": named.title,
+        "used": tuple(map(float, used.tolist())),
+        "quota": tuple(map(float, facts.quota[queue].tolist())),
+        "fair_share": tuple(map(float, facts.fair_share[queue].tolist())),
+        "priority": named.priority,
     }
 
 

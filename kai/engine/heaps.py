@@ -135,9 +135,12 @@ class GroupHeap:
 
     def _refresh(self) -> None:
         epoch = self._session.columns.epoch
-        stale = np.flatnonzero((epoch != self._seen) & self._member)
-        if len(stale):
-            self._describe(stale)
+        changed = epoch != self._seen
+        if not changed.any():
+            return
+        changed &= self._member
+        if changed.any():
+            self._describe(np.flatnonzero(changed))
         self._seen[:] = epoch
 
     def _describe(self, groups: Int64s) -> None:

@@ -335,5 +335,8 @@ class Portions:
         """Return how many pods ``group`` needs at least, over all its leaves; 0 for no group."""
         if group < 0:
             return 0
+        groups = self._world.facts.groups
+        if groups.simple[group]:
+            return int(groups.minimum[groups.first_subgroup[group] + 1])
         portion = self.of(group)
         return sum(portion.minimum(leaf) for leaf in portion.leaves)

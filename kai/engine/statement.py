@@ -7,7 +7,7 @@ The only writer of the ledger. Leaving the ``with`` block without a commit undoe
             statement.commit()
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -271,13 +271,16 @@ class Statement:
         operations = self._ledger.operations()
         pods = operations[:, 1]
         statuses = columns.status[pods]
-        bound = (operations[:, 0] == OP_ALLOCATE) & (statuses == ALLOCATED)
-        if bound.all():
-            return self._outlet.grants.bindings(pods)
-        bindings = iter(self._outlet.grants.bindings(pods[bound]) if bound.any() else ())
+        bindings: Iterator[Decision] = iter(())
+        bound = operations[:, 0] == OP_ALLOCATE
+        if bound.any():
+            bound &= statuses == ALLOCATED
+            if bound.all():
+                return self._outlet.grants.bindings(pods)
+            bindings = iter(self._outlet.grants.bindings(pods[bound]) if bound.any() else ())
         out: list[Decision] = []
         evicted: set[int] = set()
-        for kind, pod, status in zip(*operations.T.tolist(), statuses.tolist(), strict=True):
+        for (kind, pod), status in zip(operations.tolist(), statuses.tolist(), strict=True):
             if kind == OP_EVICT and columns.evicted_status[pod] and pod not in evicted:
                 evicted.add(pod)
                 if columns.evicted_status[pod] == 1 + Status.PIPELINED:

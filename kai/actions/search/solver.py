@@ -177,8 +177,8 @@ class Search:
         return out
 
     def _occupied(self) -> int:
-        if len(self._aggressor.leaves) == 1:
-            return self._aggressor.occupying(self._aggressor.leaves[0])
+        if self._session.facts.groups.simple[self._aggressor.group]:
+            return self._aggressor.occupying(self._aggressor.root + 1)
         return sum(self._aggressor.occupying(leaf) for leaf in self._aggressor.leaves)
 
     def _with_generator(self, proposals: VictimProposals, chunk: Int64s) -> Found | None:
@@ -264,11 +264,8 @@ class Search:
         probe = states.probe
         count, parts, room = probe.state.tolist()
         victims = probe.victims[:count].copy()
-        scenario = Scenario(
-            aggressor=GroupRow(self._aggressor.group),
-            waiting=tuple(chunk.tolist()),
-            potential=Batches(victims, probe.start[: parts + 1].copy()),
-        )
+        batches = Batches(victims, probe.start[: parts + 1].copy())
+        scenario = Scenario(aggressor=GroupRow(self._aggressor.group), waiting=tuple(chunk.tolist()), potential=batches)
         statement = session.statement(self._cause.value, self._cause, self._aggressor.group, self._rule)
         failed = try_at_once(session, states, statement, probe.aggressor, victims, room)
         if failed is None or not self._accepted(scenario, victims):
@@ -279,7 +276,6 @@ class Search:
             statement.discard()
             return None
         sure = is_final(session.facts, session.columns, session.policy.vectors, probe)
-        batches = scenario.batches
         if not sure:
             batches = batches.chosen(losing(session.columns, batches.pods, batches.start, victims))
         return Found(
@@ -352,6 +348,9 @@ class Search:
         session, terms = self._session, found.terms
         if not proposals.begins_with_recorded or not session.takes(LAST_PROBE):
             return False
+        known = self._cause is not Cause.CONSOLIDATE and all(each.accepts_by_victims for each in self._judges)
+        if found.sure and known:
+            return self._granted(found)
         tried = found.scenario
         again = Scenario(aggressor=tried.aggressor, waiting=tried.waiting, recorded=found.batches)
         if not found.sure:
@@ -363,14 +362,18 @@ class Search:
                 return False
             if not terms.filters.accept(found.victims, held_by(session, found.victims)):
                 return False
-        known = self._cause is not Cause.CONSOLIDATE and all(each.accepts_by_victims for each in self._judges)
         return (known or self._accepted(again, found.victims)) and self._granted(found)
 
     def _accepted(self, scenario: Scenario, victims: PodRows) -> bool:
         if self._cause is Cause.CONSOLIDATE:
             accepted = not (self._session.columns.status[victims] == RELEASING).any()
         else:
-            accepted = all(each.accept(scenario, self._cause) for each in self._judges if each.accept is not None)
+            # As a loop: a generator for one or two judges costs as much as they do.
+            accepted = True
+            for each in self._judges:
+                if each.accept is not None and not each.accept(scenario, self._cause):
+                    accepted = False
+                    break
         return accepted and (not self._session.caps.are_set or self._is_within_caps(scenario, victims))
 
     def _is_within_caps(self, scenario: Scenario, victims: PodRows) -> bool:
@@ -386,9 +389,11 @@ class Search:
 
         Victims that are to be moved have to fit again, too.
         """
-        session = self._session
+        session, moves = self._session, self._cause is Cause.CONSOLIDATE
+        if not moves and self._states is not None and self._states.exact[self._aggressor.group]:
+            return True
         groups = np.array([self._aggressor.group], np.int64)
-        if self._cause is Cause.CONSOLIDATE:
+        if moves:
             groups = np.union1d(groups, session.facts.pods.group[victims])
         if self._states is not None and self._states.exact[groups].all():
             return True

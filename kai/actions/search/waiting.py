@@ -62,8 +62,11 @@ class EvictionPass:
         past = Past(session)
         while True:
             session.attend(-1)
-            portion, dropped = heap.pop_open(closed.mask)
-            closed.note(dropped)
+            if closed.is_any:
+                portion, dropped = heap.pop_open(closed.mask)
+                closed.note(dropped)
+            else:
+                portion = heap.pop()
             if portion is None:
                 return
             session.attend(portion.group)
@@ -105,6 +108,8 @@ class EvictionPass:
         if past.known is not None:
             past.known.refresh()
         member = self._candidates(session, portion, past.known)
+        if not session.snapshot.protected:
+            return self._search_among(session, portion, past, member)
         spared = member & session.protected
         if not spared.any():
             return self._search_among(session, portion, past, member)
@@ -156,8 +161,10 @@ class EvictionPass:
             if queues is not None:
                 keep_queues(session.facts, queues, member)
         for each in session.policy.victims:
+            if each.groups is None:
+                continue
             rows = np.flatnonzero(member).astype(np.int64)
-            if each.groups is not None and len(rows):
+            if len(rows):
                 member[rows] = each.groups(GroupRow(portion.group), rows, self.cause)
         return member
 
@@ -237,6 +244,8 @@ class Closed:
         self._notes: dict[int, tuple[Reason, ...]] = {}
         self.mask = np.zeros(len(session.snapshot.groups), np.bool_)
         """bool[G]: the groups that are closed."""
+        self.is_any = False
+        """Whether any is."""
 
     def close(self, group: int, verdict: Verdict) -> None:
         """Pass over ``group``, and all like it from now on; tell them the ``verdict`` if it is a refusal."""
@@ -247,6 +256,7 @@ class Closed:
             self._notes[number] = verdict.reasons
             begin, end = np.searchsorted(self._numbers, (number, number + 1))
             self.mask[self._ordered[begin:end]] = True
+            self.is_any = True
 
     def note(self, dropped: GroupRows) -> None:
         """Note on the ``dropped`` groups what was noted on the group that they are like."""
@@ -259,7 +269,9 @@ class Closed:
 
     def reopen(self) -> None:
         """Look at all groups again: something changed."""
-        self.mask[:] = False
+        if self.is_any:
+            self.mask[:] = False
+            self.is_any = False
 
 
 def anybody(session: Session, portion: Portion) -> Verdict:
