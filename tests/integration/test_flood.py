@@ -1,7 +1,7 @@
 """What a tenant whose pods all differ may not do to the others: make them wait.
 
-The flood is 300 pods of 300 shapes in one namespace and one queue with a limit, more pods and many more shapes than a
-cycle considers of a namespace.
+The flood is 300 pods of 300 shapes in one namespace and one queue with a limit, many more than a cycle considers of a
+namespace.
 """
 
 import pytest
