@@ -49,14 +49,19 @@ def batch(seed: int) -> tuple[list[Raw], list[Raw]]:
     """Return the objects of a cluster and so many that are mutated, as they come from an API server."""
     draw = Random(f"cluster/{seed}")
     case = draw.choice(cases())
-    known = [each for each in case["objects"] if (each.get("apiVersion"), each.get("kind")) in BY_NAME]
+    sound = known(case)
     bad: list[Raw] = []
     for number in range(BATCH):
-        manifest = copy.deepcopy(draw.choice(known))
+        manifest = copy.deepcopy(draw.choice(sound))
         metadata = manifest.setdefault("metadata", {})
         metadata |= {"name": f"{metadata.get('name')}-{number}", "uid": f"uid-{number}"}
         bad.append((_class(manifest), _bytes(mutated(draw, manifest))))
-    return raws_of(known), bad
+    return raws_of(sound), bad
+
+
+def known(case: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the objects of a case that are of kinds which the scheduler reads."""
+    return [each for each in case["objects"] if (each.get("apiVersion"), each.get("kind")) in BY_NAME]
 
 
 def raws_of(manifests: Iterable[dict[str, Any]]) -> list[Raw]:

@@ -153,6 +153,29 @@ def test_no_replica_ever_answers_with_what_a_configuration_did_not_trust_a_minut
     assert {len(server.bundle(key)) for key in CONFIGURATIONS} <= {1, 2}
 
 
+def test_no_review_of_ten_thousand_fails_while_certificates_are_renewed_a_hundred_times():
+    server = Server(seed=7, latency=2.0)
+    replicas = [replica(server) for _ in range(2)]
+    authorities, counts = set(), {"asked": 0, "failed": 0}
+
+    async def work():
+        for each in replicas:
+            await each.ready()
+        await anyio.sleep(600)
+        while len(authorities) <= 100:
+            for each in replicas:
+                for key in CONFIGURATIONS:
+                    counts["asked"] += 1
+                    is_valid = end_of(each._pair.certificate) > each.clock.now()
+                    counts["failed"] += not is_valid or authority(each) not in server.bundle(key)
+                authorities.add(authority(each))
+            await anyio.sleep(97)
+
+    in_virtual_time(work, *replicas)
+    assert counts["asked"] >= 10_000
+    assert counts["failed"] == 0
+
+
 def test_of_replicas_that_begin_at_once_one_makes_the_certificate_and_all_answer_with_it():
     server = Server(latency=0.5)
     replicas = [replica(server) for _ in range(3)]
