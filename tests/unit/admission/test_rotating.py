@@ -155,7 +155,7 @@ def test_no_replica_ever_answers_with_what_a_configuration_did_not_trust_a_minut
 
 def test_no_review_of_ten_thousand_fails_while_certificates_are_renewed_a_hundred_times():
     server = Server(seed=7, latency=2.0)
-    replicas = [replica(server) for _ in range(2)]
+    replicas = [replica(server)]
     authorities, counts = set(), {"asked": 0, "failed": 0}
 
     async def work():
@@ -169,7 +169,7 @@ def test_no_review_of_ten_thousand_fails_while_certificates_are_renewed_a_hundre
                     is_valid = end_of(each._pair.certificate) > each.clock.now()
                     counts["failed"] += not is_valid or authority(each) not in server.bundle(key)
                 authorities.add(authority(each))
-            await anyio.sleep(97)
+            await anyio.sleep(180)
 
     in_virtual_time(work, *replicas)
     assert counts["asked"] >= 10_000
