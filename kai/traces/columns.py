@@ -69,7 +69,7 @@ class Rule:
             return self.default
         try:
             return self._value(text)
-        except (ValueError, BadValue):
+        except (ValueError, OverflowError, BadValue):
             raise RowError(f'{self.column} is "{text}", expected {_WANTED[self.kind]}') from None
 
     def _value(self, text: str) -> Any:  # noqa: ANN401 - see read
