@@ -51,7 +51,7 @@ def read_address(text: str, flag: str) -> Address | None:
     if text in {"0", ""}:
         return None
     host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+    if not colon or not (port.isascii() and port.isdigit() and len(port) <= 5) or int(port) > 65535:
         raise ConfigError(f'{flag}: found {text!r}, expected an address such as ":8080" or "127.0.0.1:8080"')
     return Address(host.strip("[]"), int(port))
 

@@ -194,7 +194,7 @@ def _device_plugin(devices: dict[str, str]) -> Callable[[ApiServer, Await], None
     def settle(server: ApiServer, request: Await) -> None:
         ref = request.ref
         pod = server.get("Pod", ref.name, ref.namespace) or {}
-        group = pod["metadata"]["labels"].get(names.GPU_GROUP)
+        group = (pod["metadata"].get("labels") or {}).get(names.GPU_GROUP)
         if group in devices:
             annotations = {names.RESERVED_GPU: devices[group]}
             server.change("Pod", ref.name, ref.namespace, {"metadata": {"annotations": annotations}})
