@@ -1,8 +1,7 @@
 """Measure a workload: what gets a place as pods come one after the other, and of all that come at once."""
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
@@ -17,50 +16,41 @@ DEMANDS = (1.0, 1.3)
 WITHOUT: Mapping[str, object] = {"with": {}}
 IN_TURN: Mapping[str, object] = {"with": {"fragmentation": {"order": False}}}
 AT_ONCE: Mapping[str, object] = {"with": {"fragmentation": {}}}
+OFFERS: Mapping[str, tuple[Mapping[str, object], bool]] = {
+    "in-turn": (IN_TURN, False),
+    "at-once": (AT_ONCE, True),
+    "without": (WITHOUT, False),
+    "at-once-without": (WITHOUT, True),
+}
+"""By name the configuration, and whether all pods come at once."""
 
 
 @frozen
 class Offered:
     """What came of one offer of a workload: percentages of all GPUs at each of ``DEMANDS``, and milliseconds."""
 
+    workload: str
+    seed: int
+    offer: str
+    """One of ``OFFERS``."""
+    step: int
+    """How many pods came for each cycle; 0 is all."""
     shares: tuple[float, ...]
     cycle_ms: float
     """The median of all cycles."""
 
 
-@frozen
-class Measured:
-    """A workload with one seed."""
-
-    workload: str
-    seed: int
-    without: Offered
-    in_turn: Offered
-    at_once_without: Offered
-    at_once: Offered
+def measure(trace: Trace, seed: int, name: str, step: int) -> Offered:
+    """Offer a workload in one way: ``step`` pods for each cycle, or all in one (0)."""
+    found, cycle_ms = offer(trace, seed, OFFERS[name][0], step)
+    return Offered(trace.workload, seed, name, step, found, cycle_ms)
 
 
-def measure(traces: Path, workload: str, seed: int, step: int, tell: Callable[[str], None]) -> Measured:
-    """Offer a workload four times: with and without the plugin, ``step`` pods for each cycle and all in one.
+def offer(trace: Trace, seed: int, document: Mapping[str, object], step: int) -> tuple[tuple[float, ...], float]:
+    """Offer the arrivals of ``seed``, ``step`` for each cycle or all in one (0).
 
-    Raises: UnreadableTraceError.
+    Return the shares, and the median of what cycles took.
     """
-    trace = Trace.read(traces, workload)
-    found = []
-    for name, document, size in (
-        ("without", WITHOUT, step),
-        ("with", IN_TURN, step),
-        ("without, all at once", WITHOUT, 0),
-        ("with, all at once", AT_ONCE, 0),
-    ):
-        found.append(offer(trace, seed, document, size))
-        shares = " / ".join(f"{share:.2f}" for share in found[-1].shares)
-        tell(f"{workload} seed {seed} {name}: {shares} %, {found[-1].cycle_ms:.1f} ms a cycle")
-    return Measured(workload, seed, *found)
-
-
-def offer(trace: Trace, seed: int, document: Mapping[str, object], step: int) -> Offered:
-    """Offer the arrivals of ``seed``, ``step`` for each cycle or all in one (0), under a configuration."""
     offering = Offering(trace, make_profile(read_configuration(document, "placement")))
     pods = trace.arrivals(seed, DEMANDS[-1])
     marks = _marks([pod.demand for pod in pods], trace.capacity) if step else (len(pods),)
@@ -70,7 +60,7 @@ def offer(trace: Trace, seed: int, document: Mapping[str, object], step: int) ->
             offering.offer(pods[begin : min(mark, begin + (step or mark))])
         first = mark
         shares.append(offering.share)
-    return Offered(tuple(shares), statistics.median(offering.cycles_ms))
+    return tuple(shares), statistics.median(offering.cycles_ms)
 
 
 def _marks(demands: Sequence[int], capacity: int) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
 """A trace as Kubernetes objects: the nodes, one queue, and a pod with a group of its own for each arrival."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from typing import Any
 
 from benchmarks.manifests import NOW, Manifest, stamp
 from benchmarks.placement.trace import GPU, NodeShape, PodShape
@@ -50,15 +51,32 @@ def _node(node: NodeShape) -> Manifest:
 
 def arrival(index: int, pod: PodShape, namespace: str) -> tuple[Manifest, Manifest]:
     """Make the group and the pod that come as number ``index``, a millisecond after the one before."""
-    name, created = pod_name(index), stamp(NOW + timedelta(milliseconds=index))
-    metadata: Manifest = {"name": name, "namespace": namespace, "uid": name, "creationTimestamp": created}
+    metadata = _metadata(index, namespace)
     group: Manifest = {
         "apiVersion": "scheduling.run.ai/v2alpha2",
         "kind": "PodGroup",
-        "metadata": {**metadata, "uid": f"group-{name}"},
+        "metadata": {**metadata, "uid": f"group-{metadata['name']}"},
         "spec": {"queue": _QUEUE, "priorityClassName": "build", "minMember": 1},
     }
-    annotations = {"pod-group-name": name}
+    return group, _pod(metadata, pod)
+
+
+def running(index: int, pod: PodShape, namespace: str, node: str, devices: Sequence[str] | None) -> Manifest:
+    """Make the pod of ``arrival`` as it runs on ``node``, with a part of one of ``devices`` if it asks for that."""
+    made = _pod(_metadata(index, namespace), pod)
+    if devices:
+        made["metadata"]["labels"]["runai-gpu-group"] = devices[0]
+    made["metadata"]["annotations"]["received-resource-type"] = "Fraction" if devices else "Regular"
+    return {**made, "spec": {**made["spec"], "nodeName": node}, "status": {"phase": "Running"}}
+
+
+def _metadata(index: int, namespace: str) -> dict[str, Any]:
+    name, created = pod_name(index), stamp(NOW + timedelta(milliseconds=index))
+    return {"name": name, "namespace": namespace, "uid": name, "creationTimestamp": created}
+
+
+def _pod(metadata: dict[str, Any], pod: PodShape) -> dict[str, Any]:
+    annotations = {"pod-group-name": metadata["name"]}
     requests = {"cpu": f"{pod.cpu_milli}m", "memory": f"{pod.memory_mib}Mi"}
     if pod.gpus and pod.gpu_milli < GPU:
         annotations["gpu-fraction"] = str(pod.gpu_milli / GPU)
@@ -72,7 +90,7 @@ def arrival(index: int, pod: PodShape, namespace: str) -> tuple[Manifest, Manife
         spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     labels = {"kai.scheduler/queue": _QUEUE}
     made = {**metadata, "labels": labels, "annotations": annotations}
-    return group, {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": spec, "status": {"phase": "Pending"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": spec, "status": {"phase": "Pending"}}
 
 
 def pod_name(index: int) -> str:

@@ -1,12 +1,13 @@
 """Offer the pods of a trace to kai's engine, and count what gets a place.
 
-The engine lives on from cycle to cycle as the service does. What it binds stays bound: its bind requests go back into
-the store as an API server's news of them would. What finds no place goes on waiting.
+The engine lives on from cycle to cycle as the service does. What it binds runs before the next cycle, on its node and
+with its devices, as the binder and the kubelet have it run. What finds no place goes on waiting.
 """
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from attrs import Factory, define, field
 
@@ -14,7 +15,7 @@ from benchmarks.clock import Stopwatch
 from benchmarks.engine import Live
 from benchmarks.events import Form, batches
 from benchmarks.manifests import NOW, Manifest
-from benchmarks.placement.objects import arrival, cluster, index_of
+from benchmarks.placement.objects import arrival, cluster, index_of, running
 from benchmarks.placement.trace import PodShape, Trace
 from kai.engine.profile import Profile
 
@@ -66,7 +67,12 @@ class Offering:
         begun = time.process_time()
         outcome = self._live.cycle(NOW.timestamp(), Stopwatch())
         self.cycles_ms.append((time.process_time() - begun) * 1000)
-        requests = [json.loads(body) for body in outcome.bodies]
+        self._take(self._run([json.loads(body)["spec"] for body in outcome.bodies]), "MODIFIED")
+
+    def _run(self, requests: Sequence[Mapping[str, Any]]) -> Iterator[Manifest]:
+        """Count what got a place by bind ``requests``, and yield the pods as they run."""
         for request in requests:
-            self._placed += self._arrived[index_of(request["spec"]["podName"])].demand
-        self._take(iter(requests), "ADDED")
+            index = index_of(request["podName"])
+            pod = self._arrived[index]
+            self._placed += pod.demand
+            yield running(index, pod, self._namespace(pod), request["selectedNode"], request.get("selectedGPUGroups"))

@@ -1,9 +1,14 @@
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.placement import command
 from benchmarks.placement.command import placement, placement_table
-from benchmarks.placement.measuring import AT_ONCE, IN_TURN, WITHOUT, Measured, Offered, offer
+from benchmarks.placement.measuring import AT_ONCE, IN_TURN, OFFERS, WITHOUT, Offered, offer
+from benchmarks.placement.offering import Offering
+from benchmarks.placement.trace import NODES as NODE_FILE
 from benchmarks.placement.trace import NodeShape, PodShape, Trace
+from kai.configuration.profiles import make_profile
+from kai.configuration.reading import read_configuration
 
 NODES = (NodeShape("n-0", 16_000, 65_536, 4, "G2"), NodeShape("n-1", 16_000, 65_536, 4, "T4"))
 PODS = (PodShape(1_000, 1_024, 1, 1000), PodShape(1_000, 1_024, 1, 500), PodShape(2_000, 1_024, 1, 1000, ("T4",)))
@@ -11,28 +16,68 @@ PODS = (PodShape(1_000, 1_024, 1, 1000), PodShape(1_000, 1_024, 1, 500), PodShap
 
 @pytest.mark.parametrize("document", [WITHOUT, IN_TURN])
 def test_what_comes_one_after_the_other_is_counted_at_each_demand(document):
-    found = offer(Trace("small", NODES, PODS), seed=0, document=document, step=3)
-    assert len(found.shares) == 2
-    assert 0 < found.shares[0] <= found.shares[1] <= 100
-    assert found.cycle_ms > 0
+    shares, cycle_ms = offer(Trace("small", NODES, PODS), seed=0, document=document, step=3)
+    assert len(shares) == 2
+    assert 0 < shares[0] <= shares[1] <= 100
+    assert cycle_ms > 0
 
 
 def test_what_comes_at_once_is_counted_once_and_large_pods_find_their_nodes():
     large = PodShape(4_000, 4_096, 4, 1000)
     trace = Trace("small", NODES, (PodShape(1_000, 1_024, 1, 1000),) * 4 + (large,) * 2)
-    found = offer(trace, seed=1, document=AT_ONCE, step=0)
-    assert found.shares == (100.0,)
+    shares, _ = offer(trace, seed=1, document=AT_ONCE, step=0)
+    assert shares == (100.0,)
+
+
+def test_pods_that_got_a_place_run_with_their_devices_before_the_next_cycle():
+    half = PodShape(1_000, 1_024, 1, 500)
+    offering = Offering(Trace("small", NODES[:1], (half,)), make_profile(read_configuration(IN_TURN, "test")))
+    for _ in range(9):
+        offering.offer([half])
+    assert offering.share == 100.0  # eight halves, of which two each share one of the four devices
 
 
 def test_the_table_has_mean_and_spread_of_shares_and_what_cycles_cost():
-    def measured(seed, share):
-        return Measured("default", seed, *(Offered((share, share + 1), 10.0 * at) for at in (1, 2, 3, 6)))
-
-    _, line = placement_table([measured(0, 90.0), measured(1, 92.0)]).splitlines()
+    costs = {"without": 10.0, "in-turn": 20.0, "at-once-without": 30.0, "at-once": 60.0}
+    found = [
+        Offered("default", seed, name, 0, (share, share + 1), costs[name])
+        for seed, share in ((0, 90.0), (1, 92.0))
+        for name in OFFERS
+        if seed == 0 or name != "without"
+    ]
+    _, line = placement_table(found).splitlines()
     assert line.split("  ")[0] == "default"
-    assert "91.0 ± 1.00 / 92.0 ± 1.00" in line
+    assert "90.00 ± 0.00 / 91.00 ± 0.00" in line
+    assert "91.00 ± 1.00 / 92.00 ± 1.00" in line
     assert "10.0 -> 20.0 (x2.00)" in line
     assert "30.0 -> 60.0 (x2.00)" in line
+
+
+def test_what_was_not_measured_is_a_dash():
+    _, line = placement_table([Offered("default", 0, "at-once", 0, (97.5,), 10.0)]).splitlines()
+    assert line.split() == ["default", "1", "-", "-", "97.50", "±", "0.00", "-", "-"]
+
+
+def test_a_run_goes_on_where_the_one_before_was_interrupted(tmp_path, monkeypatch):
+    asked = []
+
+    def measured(trace, seed, name, step):
+        asked.append(seed)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return Offered(trace.workload, seed, name, step, (90.0,), 1.0)
+
+    monkeypatch.setattr(command, "measure", measured)
+    monkeypatch.setattr(command, "warm", lambda: None)
+    (tmp_path / NODE_FILE).write_text("sn,cpu_milli,memory_mib,gpu,model\nn-0,1,1,1,G2\n")
+    (tmp_path / "openb_pod_list_default.csv").write_text("cpu_milli,memory_mib,num_gpu,gpu_milli\n1,1,1,1000\n")
+    arguments = ["--traces", str(tmp_path), "--workload", "default", "--offer", "at-once", "--seeds", "3"]
+    arguments += ["--resume", str(tmp_path / "found.jsonl")]
+    assert CliRunner().invoke(placement, arguments).exit_code == 1
+    result = CliRunner().invoke(placement, [*arguments, "--quiet"])
+    assert result.exit_code == 0
+    assert "90.00 ± 0.00" in result.stdout
+    assert asked == [0, 1, 1, 2]
 
 
 def test_a_folder_without_traces_is_told_in_one_line(tmp_path):
