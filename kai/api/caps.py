@@ -29,7 +29,7 @@ NAMESPACE_SHAPES: Final = 12
 """Shapes of pending pods of one namespace that a cycle considers, unless a flag says otherwise."""
 NAMESPACE_PODS: Final = 4096
 """Pending pods of one namespace that a cycle considers, unless a flag says otherwise: few enough that a cycle ends in
-time, and more than a rush of an honest user or an array of jobs brings."""
+time, and more than the array of jobs of an honest user brings."""
 GATE: Final = "kai.scheduler/refused "
 """How the gate begins that a pod beyond a cap is shown with; the rest says what is too much."""
 
