@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import attrs
 
 from kai.actions.placing import must_wait, place_group
-from kai.engine.budget import Grant
+from kai.engine.budget import BudgetAnswer
 from kai.engine.fast_path import FastPath
 from kai.engine.heaps import GroupHeap
 from kai.engine.portion import Portion
@@ -82,5 +82,5 @@ def _one_by_one(session: Session, heap: GroupHeap) -> Iterator[Portion]:
     """Yield every group in its turn, while the budget grants it."""
     while (portion := heap.pop()) is not None:
         yield portion
-        if session.budget.go_on() is not Grant.GO:
+        if session.budget.go_on() is not BudgetAnswer.GO:
             return

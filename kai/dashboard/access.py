@@ -62,7 +62,7 @@ class Refused:
 
 
 @attrs.frozen(kw_only=True)
-class Places:
+class JobQueues:
     """What a scope is asked for: namespaces that have jobs, and the queues of those jobs."""
 
     queues_by_namespace: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
@@ -90,7 +90,7 @@ class Access(Protocol):
         """
         ...
 
-    async def scope(self, reader: Reader, places: Places, namespace: str = "") -> Scope:
+    async def scope(self, reader: Reader, places: JobQueues, namespace: str = "") -> Scope:
         """Return what a reader may see; only one namespace is looked at where one is asked for.
 
         Raises: as ``reader``.
@@ -121,7 +121,7 @@ class LocalAccess:
         del reader
         return True
 
-    async def scope(self, reader: Reader, places: Places, namespace: str = "") -> Scope:
+    async def scope(self, reader: Reader, places: JobQueues, namespace: str = "") -> Scope:
         """Show everything."""
         del reader, places, namespace
         return EVERYTHING
@@ -154,7 +154,7 @@ class TokenAccess:
         found = await self.reviews.identify(reader.token, most_age=_FRESH)
         return found is not None and found == reader.identity
 
-    async def scope(self, reader: Reader, places: Places, namespace: str = "") -> Scope:
+    async def scope(self, reader: Reader, places: JobQueues, namespace: str = "") -> Scope:
         """Return what the owner of a token may list."""
         if reader.identity is None:
             return Scope(namespaces=frozenset(), queues=frozenset(), nodes=False)
@@ -223,8 +223,8 @@ __all__ = [
     "RECHECKED",
     "TOKEN_HEADER",
     "Access",
+    "JobQueues",
     "LocalAccess",
-    "Places",
     "Reader",
     "Refused",
     "TokenAccess",

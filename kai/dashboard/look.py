@@ -35,7 +35,7 @@ from kai.simulation.overview import Overview, QueueLine, overview
 from kai.simulation.run import Outcome
 from kai.simulation.slots import NodeSlots, node_slots
 from kai.simulation.suggestions import Suggestions
-from kai.simulation.trials import Trial
+from kai.simulation.trials import ChangeTrial
 
 _MOST_DECISIONS = 40
 _SEARCH_SECONDS = 1.0
@@ -173,7 +173,7 @@ class Look:
             return None
         return entitlement(self.outcome, self.seen, queue)
 
-    def _own(self, trial: Trial) -> Trial | None:
+    def _own(self, trial: ChangeTrial) -> ChangeTrial | None:
         """Return a change and what it leads to, without foreign names; None for one that is about such a name."""
         if trial.change.field == "queue" and trial.change.new not in self.known_queues:
             return None

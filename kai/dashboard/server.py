@@ -14,7 +14,7 @@ import attrs
 
 from kai.cluster.reviews import ReviewError
 from kai.dashboard import api
-from kai.dashboard.access import COOKIE, Access, Places, Reader, Refused
+from kai.dashboard.access import COOKIE, Access, JobQueues, Reader, Refused
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.look import Look
 from kai.dashboard.scope import Scope
@@ -160,16 +160,16 @@ async def look_for(
     Raises: ReviewError.
     """
     whole = answers.look()
-    places = Places() if whole is None else await answers.ask(whole, "places", _places)
+    places = JobQueues() if whole is None else await answers.ask(whole, "places", _places)
     scope = await access.scope(reader, places, namespace)
     return (None if whole is None else answers.look(scope)), scope
 
 
-def _places(look: Look) -> Places:
+def _places(look: Look) -> JobQueues:
     found: dict[str, set[str]] = {}
     for group in look.moment.outcome.last.snapshot.groups:
         found.setdefault(group.namespace, set()).add(group.queue)
-    return Places(queues_by_namespace={name: frozenset(queues - {""}) for name, queues in found.items()})
+    return JobQueues(queues_by_namespace={name: frozenset(queues - {""}) for name, queues in found.items()})
 
 
 def _is_twin(path: str) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kai.simulation.explanation import Explained, Fold
     from kai.simulation.overview import Job
     from kai.simulation.past_evictions import PastEviction
-    from kai.simulation.trials import Trial
+    from kai.simulation.trials import ChangeTrial
 
 _UNITS = {"gpu": GPU_UNIT}
 _MOST_NAMED = 6
@@ -163,7 +163,7 @@ def _amount(facts: Mapping[str, object], key: str) -> float | None:
     return float(value) / _UNITS.get(str(facts.get("resource")), 1) if isinstance(value, int | float) else None
 
 
-def _suggestion(trial: "Trial") -> dict[str, Any]:
+def _suggestion(trial: "ChangeTrial") -> dict[str, Any]:
     change = trial.change
     return {
         "field": change.field,

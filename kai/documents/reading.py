@@ -28,7 +28,7 @@ from kai.simulation.slots import NodeSlots, Slot, User
 from kai.simulation.starts import Eta
 from kai.simulation.states import State
 from kai.simulation.suggestions import Suggestions
-from kai.simulation.trials import Loss, Result, Trial
+from kai.simulation.trials import ChangeTrial, Loss, Result
 
 Values = Mapping[str, Any]
 R = TypeVar("R")
@@ -368,13 +368,13 @@ def _words(values: Values) -> Words:
     return Words(values["code"], values["detail"], facts)
 
 
-def _trial(values: Values) -> Trial:
+def _trial(values: Values) -> ChangeTrial:
     placement = tuple((each["pod"], each["node"]) for each in values["placement"])
     losses = []
     for each in values["losses"]:
         namespace, _, name = each["job"].rpartition("/")
         losses.append(Loss(name=name, namespace=namespace, pods=each["pods"], evicted=each["evicted"]))
-    return Trial(
+    return ChangeTrial(
         change=Change(
             field=values["field"],
             old=values["from"] or "",

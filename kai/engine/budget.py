@@ -6,7 +6,7 @@ from typing import Protocol
 import attrs
 
 
-class Grant(Enum):
+class BudgetAnswer(Enum):
     """The answer to "may I try one more scenario?"."""
 
     GO = "go"
@@ -23,19 +23,19 @@ class Budget(Protocol):
     def begin_action(self, action: str, /) -> None:
         """An action begins."""
 
-    def go_on(self) -> Grant:
+    def go_on(self) -> BudgetAnswer:
         """Allocate has served some groups: GO for more, STOP to leave all others to a later cycle."""
 
-    def begin_group(self) -> Grant:
+    def begin_group(self) -> BudgetAnswer:
         """A search for one group begins: GO, or STOP when the action has no time left."""
 
     def begin_generator(self, generator: str, /) -> None:
         """A generator begins on the group."""
 
-    def grant(self) -> Grant:
+    def grant(self) -> BudgetAnswer:
         """Another scenario is about to be tried."""
 
-    def pass_over(self) -> Grant:
+    def pass_over(self) -> BudgetAnswer:
         """A scenario was proposed that need not be tried: it failed before, or takes no pod. Answers are as above."""
 
 
@@ -46,21 +46,21 @@ class Unlimited:
     def begin_action(self, action: str, /) -> None:
         """Nothing to start."""
 
-    def go_on(self) -> Grant:
+    def go_on(self) -> BudgetAnswer:
         """Return GO."""
-        return Grant.GO
+        return BudgetAnswer.GO
 
-    def begin_group(self) -> Grant:
+    def begin_group(self) -> BudgetAnswer:
         """Return GO."""
-        return Grant.GO
+        return BudgetAnswer.GO
 
     def begin_generator(self, generator: str, /) -> None:
         """Nothing to start."""
 
-    def grant(self) -> Grant:
+    def grant(self) -> BudgetAnswer:
         """Return GO."""
-        return Grant.GO
+        return BudgetAnswer.GO
 
-    def pass_over(self) -> Grant:
+    def pass_over(self) -> BudgetAnswer:
         """Return GO."""
-        return Grant.GO
+        return BudgetAnswer.GO

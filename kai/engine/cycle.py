@@ -5,7 +5,7 @@ from kai.engine.observe import Observer, Phase, Silent
 from kai.engine.profile import Profile
 from kai.engine.report import CycleReport, report
 from kai.engine.session import UNLIMITED, Session
-from kai.engine.unchanged import Watched, remember, report_at_rest
+from kai.engine.unchanged import WatchedBudget, remember, report_at_rest
 from kai.framework.decisions import DecisionSink
 from kai.state.snapshot import Snapshot
 
@@ -23,7 +23,7 @@ def run_cycle(
     rested = report_at_rest(snapshot, profile)
     if rested is not None:
         return rested
-    watched = Watched(budget)
+    watched = WatchedBudget(budget)
     with observer.phase(Phase.OPEN):
         session = Session(snapshot, profile, sink, observer, watched)
     for action in profile.actions:

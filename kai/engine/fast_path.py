@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from kai.engine.budget import Grant
+from kai.engine.budget import BudgetAnswer
 from kai.engine.domain_trees import make_trees
 from kai.engine.heaps import GroupHeap
 from kai.engine.portion import Portion
@@ -90,7 +90,7 @@ class FastPath:
                 return
             if outcome == allocating.NOT_PLAIN:
                 yield self._heap.taken(group)
-            if session.budget.go_on() is not Grant.GO:
+            if session.budget.go_on() is not BudgetAnswer.GO:
                 return
 
     # ------------------------------------------------------------------ preparing
@@ -216,12 +216,12 @@ class FastPath:
     def _decisions(self, kinds: Int64s, pods: Int64s) -> Sequence[Decision]:
         session = self._session
         bound = kinds == OP_ALLOCATE
-        bindings = session.grants.bindings(pods[bound])
+        bindings = session.bindings.of(pods[bound])
         if bound.all():
             return bindings
         remaining = iter(bindings)
         promised = pods[~bound]
-        promises = zip(promised, session.columns.node[promised], session.grants.devices_of(promised), strict=True)
+        promises = zip(promised, session.columns.node[promised], session.bindings.devices_of(promised), strict=True)
         out: list[Decision] = []
         for is_bound in bound.tolist():
             if is_bound:

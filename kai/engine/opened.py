@@ -41,7 +41,7 @@ R = TypeVar("R")
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Opened:
+class OpenedPlugin:
     """Those extensions of one plugin that concern the same shapes; a plugin may have several of these."""
 
     name: str
@@ -90,7 +90,7 @@ _TERMS: Final = get_args(Term)
 
 def open_plugins(
     uses: Sequence[PluginUse], view: SessionView, observer: Observer, failures: Failures | None = None
-) -> list[Opened]:
+) -> list[OpenedPlugin]:
     """Return what the plugins answer to what ``view`` shows, in their order; at least one entry for each plugin.
 
     ``failures`` takes what goes wrong in hooks that are known to fail.
@@ -98,7 +98,7 @@ def open_plugins(
     Raises: PluginError for a plugin that cannot be opened, or that returns what is no extension; ConfigError for two
         plugins that want the same.
     """
-    found: list[Opened] = []
+    found: list[OpenedPlugin] = []
     for use in uses:
         observer.plugin(use.name)
         asking = Asking(use, view, observer.stopwatch)
@@ -119,14 +119,14 @@ class Asking:
     view: SessionView
     stopwatch: Stopwatch | None = None
 
-    def opened(self) -> list[Opened]:
+    def opened(self) -> list[OpenedPlugin]:
         """Return the extensions that the plugin has in a session.
 
         Raises: PluginError.
         """
         return self.grouped(self.guarded(OPEN, self.use.plugin.open)(self.view))
 
-    def grouped(self, extensions: object) -> list[Opened]:
+    def grouped(self, extensions: object) -> list[OpenedPlugin]:
         """Return the extensions of the plugin by the shapes that they concern.
 
         Raises: PluginError for what is no extension, and for two of one class that concern the same shapes.
@@ -149,7 +149,7 @@ class Asking:
             if isinstance(extension, Placement) and (objection := objection_to_effects(extension.corrections)):
                 raise self._blamed("Placement.corrections", objection)
             fields[place] = self._guarded_extension(extension)
-        return [Opened(**fields) for fields in out] or [Opened(name=self.use.name, origin=self.use.origin)]
+        return [OpenedPlugin(**fields) for fields in out] or [OpenedPlugin(name=self.use.name, origin=self.use.origin)]
 
     def _fields_for(self, known: list[dict[str, Any]], concerns: Bools | None) -> dict[str, Any]:
         for fields in known:
@@ -232,7 +232,7 @@ class Asking:
         return PluginError(message, plugin=self.use.name, origin=self.use.origin, hook=hook)
 
 
-def _failing(asking: Asking, failures: Failures) -> list[Opened]:
+def _failing(asking: Asking, failures: Failures) -> list[OpenedPlugin]:
     """Return the extensions of a plugin that is known to fail, with what stands for the answers that fail.
 
     Raises: PluginError.
@@ -244,9 +244,9 @@ def _failing(asking: Asking, failures: Failures) -> list[Opened]:
         if error.hook != OPEN or use.failing.get(OPEN) is not OnFailure.LEAVE_OUT:
             raise
         failures.note(error)
-        return [Opened(name=use.name, origin=use.origin)]
+        return [OpenedPlugin(name=use.name, origin=use.origin)]
 
-    def changed(each: Opened) -> Opened:
+    def changed(each: OpenedPlugin) -> OpenedPlugin:
         extensions = {place: getattr(each, place) for place in _PLACES.values()}
         present = {place: extension for place, extension in extensions.items() if extension is not None}
         changes: dict[str, Any] = {at: with_stand_ins(use, known, view, failures) for at, known in present.items()}
@@ -268,7 +268,7 @@ def _timed_generator(
     return ask
 
 
-def _refuse_clashes(plugins: Sequence[Opened]) -> None:
+def _refuse_clashes(plugins: Sequence[OpenedPlugin]) -> None:
     """Refuse two plugins that want what only one can have.
 
     Raises: ConfigError.
@@ -281,7 +281,7 @@ def _refuse_clashes(plugins: Sequence[Opened]) -> None:
                 raise ConfigError(f"plugins: found {owner} and {plugin.name} that both {right}, expected one of them")
 
 
-def exclusive_of(plugin: Opened) -> Iterator[str]:
+def exclusive_of(plugin: OpenedPlugin) -> Iterator[str]:
     """Yield what ``plugin`` does that only one plugin can do, in words."""
     if any(isinstance(term, FairShares) for term in plugin.terms):
         yield "give the shares of queues"
@@ -293,4 +293,4 @@ def exclusive_of(plugin: Opened) -> Iterator[str]:
         yield "say who may reclaim"
 
 
-__all__ = ["Asking", "Opened", "exclusive_of", "open_plugins"]
+__all__ = ["Asking", "OpenedPlugin", "exclusive_of", "open_plugins"]

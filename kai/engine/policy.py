@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from kai.engine.distinct_rows import DistinctRows
-from kai.engine.opened import Opened
+from kai.engine.opened import OpenedPlugin
 from kai.engine.rules import fold_rules
 from kai.framework.hooks import Dependence, Domains, DomainTree, GroupOrder, NodeFilter, NodeScore, Together, Victims
 from kai.framework.terms import ElasticOrder, FairShares, PriorityOrder, SubGroupFill
@@ -35,7 +35,7 @@ from kai.model.rows import (
 class Policy:
     """What all plugins of a session say together."""
 
-    def __init__(self, plugins: Sequence[Opened], facts: Facts) -> None:
+    def __init__(self, plugins: Sequence[OpenedPlugin], facts: Facts) -> None:
         """Fold the extensions; nothing is asked yet."""
         self.plugins = tuple(plugins)
         self._facts = facts
@@ -49,7 +49,7 @@ class Policy:
         """Bools [K]: shapes whose pods need Python for each placement."""
         for plugin in self._dynamic:
             self.dynamic |= np.ones(shapes, np.bool_) if plugin.concerns is None else plugin.concerns
-        self._asking: dict[int, list[Opened]] = {}
+        self._asking: dict[int, list[OpenedPlugin]] = {}
         self._first: dict[int, Float64s] = {}
         self.scored, self.single = self._by_answers(shapes)
         """Bools [K]: shapes for which one plugin is asked, for a mask and scores and nothing else; those of them for
@@ -118,7 +118,7 @@ class Policy:
         """Return what plugins add to the signatures of pods of ``shape``."""
         return "".join(texts[shape] for plugin, texts in self._signing if plugin.is_asked(shape))
 
-    def asking(self, shape: int) -> list[Opened]:
+    def asking(self, shape: int) -> list[OpenedPlugin]:
         """Return the plugins that must be asked for each placement of a pod of ``shape``."""
         known = self._asking.get(shape)
         if known is None:
@@ -282,11 +282,11 @@ def by_placement(extension: NodeFilter | NodeScore | None) -> bool:
     return extension is not None and extension.depends is not Dependence.SHAPE
 
 
-def _is_static(plugin: Opened) -> bool:
+def _is_static(plugin: OpenedPlugin) -> bool:
     return by_shape(plugin.node_filter) or by_shape(plugin.node_score)
 
 
-def _is_dynamic(plugin: Opened) -> bool:
+def _is_dynamic(plugin: OpenedPlugin) -> bool:
     placement = plugin.placement
     return (
         by_placement(plugin.node_filter)
@@ -297,7 +297,7 @@ def _is_dynamic(plugin: Opened) -> bool:
     )
 
 
-def _changes_placements(plugin: Opened) -> bool:
+def _changes_placements(plugin: OpenedPlugin) -> bool:
     """Say whether more than the engine's own books follows from a placement."""
     each = plugin.placement
     return each is not None and any((each.choose, each.recorded, each.effects, each.lasting_effects, each.credit))
@@ -309,7 +309,7 @@ def _table(keys: Float64s) -> Float64s:
     return table[:, None] if table.ndim == 1 else table
 
 
-def mask_of(plugin: Opened, pod: PodRow, nodes: NodeRows) -> Bools:
+def mask_of(plugin: OpenedPlugin, pod: PodRow, nodes: NodeRows) -> Bools:
     """Return the plugin's mask for ``nodes``; everything, if it has no filter.
 
     Raises: PluginError when it raised or returned something that is not bool[n].
@@ -317,7 +317,7 @@ def mask_of(plugin: Opened, pod: PodRow, nodes: NodeRows) -> Bools:
     return np.ones(len(nodes), np.bool_) if plugin.node_filter is None else plugin.node_filter.filter(pod, nodes)
 
 
-def scores_of(plugin: Opened, pod: PodRow, nodes: NodeRows) -> Scores:
+def scores_of(plugin: OpenedPlugin, pod: PodRow, nodes: NodeRows) -> Scores:
     """Return the plugin's scores for ``nodes``; zeros, if it has no opinion.
 
     Raises: PluginError when it raised or returned something that is not float64[n], or an infinite score.

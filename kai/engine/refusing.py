@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kai.engine.opened import Opened
+from kai.engine.opened import OpenedPlugin
 from kai.framework.hooks import Dependence, NodeFilter
 from kai.framework.view import SessionView
 from kai.model.rows import Bools, NodeRows, PodRow
@@ -12,7 +12,7 @@ from kai.model.rows import Bools, NodeRows, PodRow
 NAME = "refusals"
 
 
-def refusing_nodes(session: SessionView) -> list[Opened]:
+def refusing_nodes(session: SessionView) -> list[OpenedPlugin]:
     """Return the filter as that of one more plugin, for the shapes of pods that some node refused; none without."""
     if not session.snapshot.refused:
         return []
@@ -36,4 +36,4 @@ def refusing_nodes(session: SessionView) -> list[Opened]:
         return [f"node(s) refused it: {said[node]}" for node in nodes.tolist()]
 
     filters = NodeFilter(filter_nodes, depends=Dependence.SHAPE, explain=explain_nodes)
-    return [Opened(name=NAME, concerns=concerns, node_filter=filters)]
+    return [OpenedPlugin(name=NAME, concerns=concerns, node_filter=filters)]

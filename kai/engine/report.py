@@ -57,7 +57,7 @@ def report(session: Session) -> CycleReport:
         counts=dict(session.counts),
         status=columns.status.copy(),
         node=columns.node.copy(),
-        devices=dict(zip(sharing.tolist(), session.grants.devices_of(sharing), strict=True)),
+        devices=dict(zip(sharing.tolist(), session.bindings.devices_of(sharing), strict=True)),
         details=session.details.of_pods(),
         node_details=session.details.of_nodes(),
         idle=columns.idle.copy(),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kai.engine.opened import Opened
+from kai.engine.opened import OpenedPlugin
 from kai.framework.terms import (
     Availability,
     CpuOnlyNodes,
@@ -17,7 +17,7 @@ from kai.kernels.fit import Rules
 from kai.kernels.fragments import Mix, no_mix
 
 
-def fold_rules(plugins: Sequence[Opened], elastic_key: int) -> Rules:
+def fold_rules(plugins: Sequence[OpenedPlugin], elastic_key: int) -> Rules:
     """Return the sum of all score terms, and which checks are on.
 
     Where one plugin says what stays usable of a node, terms that only guess at it say nothing.

@@ -11,12 +11,12 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from kai.engine.alike import Alike
+from kai.engine.bindings import Bindings
 from kai.engine.budget import Budget, Unlimited
 from kai.engine.details import Details
+from kai.engine.equivalence import EquivalenceClasses
 from kai.engine.eviction_caps import EvictionCaps
 from kai.engine.failing import Failures
-from kai.engine.grants import Grants
 from kai.engine.objections import Objections
 from kai.engine.observe import Observer
 from kai.engine.opened import open_plugins
@@ -77,7 +77,7 @@ class Session(World):
         self.portions = Portions(self)
         self.records = Records(snapshot, self.facts.groups)
         self._refuse_crowds()
-        self.alike = Alike(self)
+        self.equivalence = EquivalenceClasses(self)
         self.view = WorldView(self, self.details, self.portions)
         self.failures = Failures()
         """What plugins that are known to fail failed at."""
@@ -92,7 +92,7 @@ class Session(World):
         """Groups that were left to a later cycle, because this one had no time for them."""
         self._waiting: tuple[int, GroupRows] | None = None
         """The groups that wait, and how many changes of status there had been by then."""
-        self.grants = Grants(self, self.details, self.base.slot_names)
+        self.bindings = Bindings(self, self.details, self.base.slot_names)
 
     def _refuse_crowds(self) -> None:
         """Note why groups are not considered in this cycle that wait for their turn."""

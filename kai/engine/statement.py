@@ -13,9 +13,9 @@ from typing import Protocol, Self
 
 import numpy as np
 
+from kai.engine.bindings import Bindings
 from kai.engine.details import Details
 from kai.engine.eviction_caps import held_gpus
-from kai.engine.grants import Grants
 from kai.engine.portion import Portions
 from kai.engine.world import World
 from kai.framework.decisions import Cause, Decision, Evict, Nominate
@@ -30,7 +30,7 @@ class Outlet(Protocol):
     """Where a committed statement hands its decisions out, and what puts them into words."""
 
     details: Details
-    grants: Grants
+    bindings: Bindings
     portions: Portions
 
     def committed(self, action: str, decisions: tuple[Decision, ...], /) -> None:
@@ -276,8 +276,8 @@ class Statement:
         if bound.any():
             bound &= statuses == ALLOCATED
             if bound.all():
-                return self._outlet.grants.bindings(pods)
-            bindings = iter(self._outlet.grants.bindings(pods[bound]) if bound.any() else ())
+                return self._outlet.bindings.of(pods)
+            bindings = iter(self._outlet.bindings.of(pods[bound]) if bound.any() else ())
         out: list[Decision] = []
         evicted: set[int] = set()
         for (kind, pod), status in zip(operations.tolist(), statuses.tolist(), strict=True):
@@ -291,7 +291,7 @@ class Statement:
                     Nominate(
                         pod=pod,
                         node=int(columns.node[pod]),
-                        devices=self._outlet.grants.names_of(pod),
+                        devices=self._outlet.bindings.names_of(pod),
                         action=self.action,
                     )
                 )

@@ -9,7 +9,7 @@ from typing import cast
 
 import attrs
 
-from kai.engine.budget import Budget, Grant
+from kai.engine.budget import Budget, BudgetAnswer
 from kai.engine.profile import Profile
 from kai.engine.report import CycleReport
 from kai.engine.session import Session
@@ -33,13 +33,13 @@ def report_at_rest(snapshot: Snapshot, profile: Profile) -> CycleReport | None:
     if snapshot.awaited or not takes(profile.parameters, UNCHANGED):
         return None
     known = _known(snapshot).get(_turn_of(snapshot))
-    if known is None or known.content is not snapshot.lineage.content or known.profile is not profile:
+    if known is None or known.content is not snapshot.versions.content or known.profile is not profile:
         return None
     return known.report if known.since <= snapshot.now < known.until else None
 
 
 @attrs.define
-class Watched:
+class WatchedBudget:
     """A budget, and whether it ever refused a grant."""
 
     budget: Budget
@@ -49,11 +49,11 @@ class Watched:
         """Pass it on."""
         self.budget.begin_action(action)
 
-    def go_on(self) -> Grant:
+    def go_on(self) -> BudgetAnswer:
         """Pass it on."""
         return self._seen(self.budget.go_on())
 
-    def begin_group(self) -> Grant:
+    def begin_group(self) -> BudgetAnswer:
         """Pass it on."""
         return self._seen(self.budget.begin_group())
 
@@ -61,28 +61,28 @@ class Watched:
         """Pass it on."""
         self.budget.begin_generator(generator)
 
-    def grant(self) -> Grant:
+    def grant(self) -> BudgetAnswer:
         """Pass it on."""
         return self._seen(self.budget.grant())
 
-    def pass_over(self) -> Grant:
+    def pass_over(self) -> BudgetAnswer:
         """Pass it on."""
         return self._seen(self.budget.pass_over())
 
-    def _seen(self, grant: Grant) -> Grant:
-        if grant is not Grant.GO:
+    def _seen(self, grant: BudgetAnswer) -> BudgetAnswer:
+        if grant is not BudgetAnswer.GO:
             self.has_refused = True
         return grant
 
 
-def remember(session: Session, profile: Profile, report: CycleReport, budget: Watched) -> None:
+def remember(session: Session, profile: Profile, report: CycleReport, budget: WatchedBudget) -> None:
     """Keep ``report`` for as long as it stays true, if the cycle decided nothing."""
     snapshot, until = session.snapshot, session.clock.holds_until
     if any(report.counts.values()) or snapshot.awaited or budget.has_refused or until <= snapshot.now:
         return
     if report.failures:
         return  # a plugin that fails may work the next time, on the same facts
-    content = snapshot.lineage.content
+    content = snapshot.versions.content
     known = {turn: each for turn, each in _known(snapshot).items() if each.content is content}
     known[_turn_of(snapshot)] = _AtRest(content, profile, snapshot.now, until, report)
     snapshot.memory.keep(_NAME, known)
@@ -94,7 +94,7 @@ def holds_until(snapshot: Snapshot) -> float:
     Units: seconds since the epoch.
     """
     known = _known(snapshot).get(_turn_of(snapshot))
-    return known.until if known is not None and known.content is snapshot.lineage.content else snapshot.now
+    return known.until if known is not None and known.content is snapshot.versions.content else snapshot.now
 
 
 def _known(snapshot: Snapshot) -> dict[bytes, _AtRest]:

@@ -5,7 +5,7 @@ Without this such a pod would be placed as if it had not asked for a GPU: it wou
 
 import numpy as np
 
-from kai.engine.opened import Opened
+from kai.engine.opened import OpenedPlugin
 from kai.framework.hooks import PodFilter
 from kai.framework.verdict import Code, Verdict
 from kai.framework.view import SessionView
@@ -14,7 +14,7 @@ from kai.model.rows import PodRow
 RULE = "GpuRequest"
 
 
-def unusable_requests(session: SessionView) -> list[Opened]:
+def unusable_requests(session: SessionView) -> list[OpenedPlugin]:
     """Return the refusal as that of one more plugin; none where every request makes sense.
 
     Cost: of one look at each shape that is new.
@@ -27,4 +27,4 @@ def unusable_requests(session: SessionView) -> list[Opened]:
         return Verdict.refused(Code.POD_REFUSED, rule=RULE, text=refusals[session.shape_of(pod)])
 
     concerns = np.array(list(map(bool, refusals)), np.bool_)
-    return [Opened(name=RULE, concerns=concerns, pod_filter=PodFilter(admit_pod))]
+    return [OpenedPlugin(name=RULE, concerns=concerns, pod_filter=PodFilter(admit_pod))]

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from kai.engine.clock import Clock
-from kai.engine.opened import Opened
+from kai.engine.opened import OpenedPlugin
 from kai.engine.policy import Policy, by_placement, mask_of, scores_of
 from kai.engine.shortcuts import ONE_ANSWER, RATED, Shortcut, takes
 from kai.framework.parameters import Parameters
@@ -81,7 +81,7 @@ class World:
         cells = layout.sizes.nodes * layout.sizes.resources
         return Tracked(np.zeros(0, np.int64), offset=getattr(layout.offsets, name), cells=cells)
 
-    def adopt(self, plugins: Sequence[Opened]) -> None:
+    def adopt(self, plugins: Sequence[OpenedPlugin]) -> None:
         """Fold what ``plugins`` answered into one policy, and open the ledger. Cost: O(arena + plugins)."""
         policy = self.policy = Policy(plugins, self.facts)
         policy.single &= self.takes(ONE_ANSWER)

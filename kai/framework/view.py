@@ -165,11 +165,11 @@ class SessionView(Protocol):
 
     def pod_column(self, column: Column) -> Float64s:
         """Return float64[P]: what ``column`` reads of each pod. Cost: a call for each pod that is new or changed."""
-        return self._column("pods", column, self.snapshot.pods, self.snapshot.lineage.pods)
+        return self._column("pods", column, self.snapshot.pods, self.snapshot.versions.pods)
 
     def group_column(self, column: Column) -> Float64s:
         """Return float64[G]: what ``column`` reads of each group. Cost: a call for each that is new or changed."""
-        return self._column("groups", column, self.snapshot.groups, self.snapshot.lineage.groups)
+        return self._column("groups", column, self.snapshot.groups, self.snapshot.versions.groups)
 
     def _column(
         self, name: str, column: Column, objects: Sequence[Pod] | Sequence[PodGroup], version: TableVersion
@@ -194,7 +194,7 @@ class SessionView(Protocol):
     def _pods_that(self, name: str, holds: Callable[[PodKind], bool]) -> PodRows:
         """Return the rows of pods for whose kind ``holds`` says yes. Cost: O(kinds), and O(P) in columns."""
         snapshot = self.snapshot
-        found = snapshot.lineage.kinds or snapshot.memory.once(
+        found = snapshot.versions.kinds or snapshot.memory.once(
             "kinds", (snapshot.pods,), lambda: PodKinds.of(snapshot.pods)
         )
 

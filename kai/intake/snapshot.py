@@ -48,7 +48,7 @@ from kai.model.pod import Shape
 from kai.model.queue import Queue, Shares
 from kai.model.rows import Int64s
 from kai.state.kinds import PodKinds
-from kai.state.memory import Lineage, Memory
+from kai.state.memory import Memory, SnapshotVersions
 from kai.state.snapshot import Snapshot
 
 _MANY = 1 << 16
@@ -210,7 +210,7 @@ class Intake:
             evicted=evicted,
             protected=protected,
             revision=revision,
-        ).descending(self._lineage())
+        ).with_versions(self._versions())
         self._last = _Taken(objects, dict(usage), refused, self._dealt(snapshot), _next_stuck(base, now, self._grace))
         return self._last.snapshot
 
@@ -219,7 +219,7 @@ class Intake:
         crowds = self._turns.settle(snapshot)
         if not crowds.by_namespace and not snapshot.crowds.by_namespace:
             return snapshot
-        return attrs.evolve(snapshot, crowds=crowds).descending(snapshot.lineage)
+        return attrs.evolve(snapshot, crowds=crowds).with_versions(snapshot.versions)
 
     def _is_overgrown(self, objects: ClusterObjects) -> bool:
         most = _MANY + 4 * (len(objects.pods) + len(objects.pod_groups))
@@ -233,8 +233,8 @@ class Intake:
             lambda: read_base(self._pod_table, self._group_table, nodes.rows),
         )
 
-    def _lineage(self) -> Lineage:
-        return Lineage(
+    def _versions(self) -> SnapshotVersions:
+        return SnapshotVersions(
             memory=self._memory,
             pods=self._pod_table.version,
             groups=self._group_table.version,

@@ -148,7 +148,7 @@ class Turns:
             return (np.array([numbers.setdefault(groups[row].namespace, len(numbers)) for row in rows], np.int64),)
 
         (found,) = snapshot.memory.rows.columns(
-            "group namespaces", snapshot.lineage.groups, len(groups), read, (numbers,)
+            "group namespaces", snapshot.versions.groups, len(groups), read, (numbers,)
         )
         return found
 
@@ -159,7 +159,7 @@ class Turns:
         def read(rows: Sequence[int]) -> tuple[Int64s]:
             return (np.array([round(groups[row].created) for row in rows], np.int64),)
 
-        (found,) = snapshot.memory.rows.columns("group seconds", snapshot.lineage.groups, len(groups), read)
+        (found,) = snapshot.memory.rows.columns("group seconds", snapshot.versions.groups, len(groups), read)
         return found
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from kai.engine.budget import Grant
+from kai.engine.budget import BudgetAnswer
 from kai.framework.parameters import SearchBudgets
 
 _DEFAULT: Final = "default"
@@ -74,14 +74,14 @@ class Timed:
         self._action_since = self.clock()
         self._action_until = self._action_since + _limit(self.budgets.action, action)
 
-    def go_on(self) -> Grant:
+    def go_on(self) -> BudgetAnswer:
         """Return whether there is time to serve more groups in this cycle; asked for one part of them only."""
         if self.part_seconds is None:
-            return Grant.GO
+            return BudgetAnswer.GO
         is_over = self.clock() >= self._action_since + self.part_seconds
-        return self._answer(Grant.STOP if is_over else Grant.GO)
+        return self._answer(BudgetAnswer.STOP if is_over else BudgetAnswer.GO)
 
-    def begin_group(self) -> Grant:
+    def begin_group(self) -> BudgetAnswer:
         """Start the time of a group: the rest of the action's at most, the least time at least."""
         self._close_generator()
         now = self.clock()
@@ -89,13 +89,13 @@ class Timed:
         least = self.budgets.group_minimum
         if self.part_seconds is not None or (now >= self._action_until and least <= 0):
             spent.refused_groups += 1
-            return self._answer(Grant.STOP)
+            return self._answer(BudgetAnswer.STOP)
         longest = self.budgets.group if self.budgets.group > 0 else float("inf")
         left = min(longest, self._action_until - now)
         spent.groups += 1
         spent.reduced_groups += left < longest and left < least
         self._group_until = now + max(left, least)
-        return self._answer(Grant.GO)
+        return self._answer(BudgetAnswer.GO)
 
     def begin_generator(self, generator: str, /) -> None:
         """Start the time of a generator."""
@@ -104,25 +104,25 @@ class Timed:
         self._generator_since = self.clock()
         self._generator_until = self._generator_since + _limit(self.budgets.generator, generator)
 
-    def grant(self) -> Grant:
+    def grant(self) -> BudgetAnswer:
         """Return whether there is time for another scenario."""
         answer = self.pass_over()
-        if answer is Grant.GO:
+        if answer is BudgetAnswer.GO:
             scenarios = self._spent().scenarios
             scenarios[self._generator] = scenarios.get(self._generator, 0) + 1
         return answer
 
-    def pass_over(self) -> Grant:
+    def pass_over(self) -> BudgetAnswer:
         """Return whether there is time to go on: a generator may propose thousands that need not be tried."""
         now = self.clock()
         if now >= self._group_until:
             self._close_generator()
             self._spent().stopped += 1
-            return self._answer(Grant.STOP)
+            return self._answer(BudgetAnswer.STOP)
         if now >= self._generator_until:
             self._close_generator()
-            return self._answer(Grant.NEXT_GENERATOR)
-        return self._answer(Grant.GO)
+            return self._answer(BudgetAnswer.NEXT_GENERATOR)
+        return self._answer(BudgetAnswer.GO)
 
     def finish(self) -> Mapping[str, Spent]:
         """Return what was spent, by action, once the cycle is over."""
@@ -138,7 +138,7 @@ class Timed:
             seconds[self._generator] = seconds.get(self._generator, 0.0) + self.clock() - self._generator_since
             self._generator = ""
 
-    def _answer(self, grant: Grant) -> Grant:
+    def _answer(self, grant: BudgetAnswer) -> BudgetAnswer:
         if self._answers and self._answers[-1][0] == grant.value:
             self._answers[-1][1] = int(str(self._answers[-1][1])) + 1
         else:
@@ -150,35 +150,35 @@ class Timed:
 class Repeated:
     """A budget that gives recorded answers again; once they are used up, it grants."""
 
-    _answers: Iterator[Grant]
+    _answers: Iterator[BudgetAnswer]
     _is_part: bool = False
 
     @classmethod
     def of(cls, grants: Iterable[tuple[str, int]], *, is_part: bool = False) -> Repeated:
         """Return the budget that repeats ``grants``; ``is_part``: those of a cycle that served a part of the groups."""
-        return cls((Grant(what) for what, count in grants for _ in range(count)), is_part)
+        return cls((BudgetAnswer(what) for what, count in grants for _ in range(count)), is_part)
 
     def begin_action(self, action: str, /) -> None:
         """Nothing to start."""
 
-    def go_on(self) -> Grant:
+    def go_on(self) -> BudgetAnswer:
         """Return the next answer, if the question was asked."""
-        return next(self._answers, Grant.GO) if self._is_part else Grant.GO
+        return next(self._answers, BudgetAnswer.GO) if self._is_part else BudgetAnswer.GO
 
-    def begin_group(self) -> Grant:
+    def begin_group(self) -> BudgetAnswer:
         """Return the next answer."""
-        return next(self._answers, Grant.GO)
+        return next(self._answers, BudgetAnswer.GO)
 
     def begin_generator(self, generator: str, /) -> None:
         """Nothing to start."""
 
-    def grant(self) -> Grant:
+    def grant(self) -> BudgetAnswer:
         """Return the next answer."""
-        return next(self._answers, Grant.GO)
+        return next(self._answers, BudgetAnswer.GO)
 
-    def pass_over(self) -> Grant:
+    def pass_over(self) -> BudgetAnswer:
         """Return the next answer."""
-        return next(self._answers, Grant.GO)
+        return next(self._answers, BudgetAnswer.GO)
 
 
 def _limit(limits: Mapping[str, float], name: str) -> float:

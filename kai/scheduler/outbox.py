@@ -246,7 +246,7 @@ class Outbox:
             if self._commit_due is not None and self._commit_due <= now:
                 self.commit(effects.Tick())
             elif self._publish_due is not None and self._publish_due <= now:
-                self.publish(publications.Moment())
+                self.publish(publications.TimePassed())
             else:
                 await _wait(self._changed, (self._commit_due, self._publish_due), now)
 

@@ -43,14 +43,14 @@ _REMEMBERED: Final = 200_000
 
 
 @attrs.frozen
-class Told:
+class CycleOver:
     """A cycle is over, and this is how things are."""
 
     overall: Overall
 
 
 @attrs.frozen
-class Moment:
+class TimePassed:
     """Time has passed."""
 
 
@@ -68,7 +68,7 @@ class Written:
     reply: object
 
 
-Event: TypeAlias = Told | Moment | Silenced | Written
+Event: TypeAlias = CycleOver | TimePassed | Silenced | Written
 Effect: TypeAlias = Send | Overlay | NotExplained | WakeAt
 
 
@@ -108,7 +108,7 @@ class Publisher:
                 return ()
             case Written(topic, request, reply):
                 self._letters.answered(topic, request, reply, now)
-            case Told(overall):
+            case CycleOver(overall):
                 self._held.clear()
                 for account in overall.groups:
                     effects += self._account(account, now)
@@ -116,7 +116,7 @@ class Publisher:
                 if self.settings.publish_fair_shares:
                     effects += self._queues(overall.fair_shares, now)
                 self._forget(now)
-            case Moment():
+            case TimePassed():
                 waiting, self._held = self._held, {}
                 for account in waiting.values():
                     effects += self._account(account, now)

@@ -34,7 +34,7 @@ from kai.scheduler.observe import CycleObserver
 from kai.scheduler.outbox import Outbox
 from kai.scheduler.pausing import pause_after
 from kai.scheduler.prefetch import prefetch
-from kai.scheduler.publisher import Told
+from kai.scheduler.publisher import CycleOver
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.shadowing import SHADOW_PATH, Shadowing
 from kai.scheduler.single_pod_groups import recalled_starts
@@ -326,7 +326,7 @@ class Scheduler:
         if self.decisions is not None:
             self.decisions.refused(outcome.snapshot, outcome.report, self.number)
         if self.shadowing is None:
-            self.outbox.publish(Told(outcome.overall))
+            self.outbox.publish(CycleOver(outcome.overall))
         if not outcome.again:
             self.onlooker(outcome, seconds)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import attrs
 
 from kai.cluster.port import Term
-from kai.engine.budget import Grant
+from kai.engine.budget import BudgetAnswer
 from kai.errors import KaiError
 from kai.framework.decisions import Bind, Decision, Evict
 from kai.scheduler.budget import Timed
@@ -101,7 +101,7 @@ class Stoppable:
         """Pass it on."""
         self.budget.begin_action(action)
 
-    def go_on(self) -> Grant:
+    def go_on(self) -> BudgetAnswer:
         """Return the budget's answer.
 
         Raises: AbandonedError.
@@ -109,7 +109,7 @@ class Stoppable:
         self.stream.check()
         return self.budget.go_on()
 
-    def begin_group(self) -> Grant:
+    def begin_group(self) -> BudgetAnswer:
         """Return the budget's answer.
 
         Raises: AbandonedError.
@@ -121,7 +121,7 @@ class Stoppable:
         """Pass it on."""
         self.budget.begin_generator(generator)
 
-    def grant(self) -> Grant:
+    def grant(self) -> BudgetAnswer:
         """Return the budget's answer.
 
         Raises: AbandonedError.
@@ -129,7 +129,7 @@ class Stoppable:
         self.stream.check()
         return self.budget.grant()
 
-    def pass_over(self) -> Grant:
+    def pass_over(self) -> BudgetAnswer:
         """Return the budget's answer.
 
         Raises: AbandonedError.

@@ -27,7 +27,7 @@ from kai.simulation.searching import TRYING
 from kai.simulation.starts import Eta, Starts
 from kai.simulation.states import State
 from kai.simulation.suggestions import MOST_DECISIONS, Suggestions, allowance, suggest
-from kai.simulation.trials import GroupKey, Trials
+from kai.simulation.trials import ChangeTrials, GroupKey
 
 _TELLS_NOTHING_MORE = frozenset({"NoRoom", "NotTried", "HeldForLeaving"})
 _SAYS_THE_SAME = {
@@ -127,7 +127,7 @@ class Explainer:
         settings = outcome.case.settings
         self._teller = Teller(cycle.snapshot, outcome.profile, cycle.report, declared_in(self._objects, settings))
         searches = None if outcome.searches is None else TRYING
-        self._trials = Trials(outcome.profile, settings, cycle, most, searches, outcome.intake)
+        self._trials = ChangeTrials(outcome.profile, settings, cycle, most, searches, outcome.intake)
         self._size = 0 if searches is None else len(cycle.snapshot.pods) + len(cycle.snapshot.nodes)
         self._starts = Starts(cycle, self._objects)
         self._given = tuple(lines)

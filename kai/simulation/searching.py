@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from kai.engine.budget import Budget, Grant, Unlimited
+from kai.engine.budget import Budget, BudgetAnswer, Unlimited
 
 
 @attrs.frozen
@@ -46,36 +46,36 @@ class Counted:
     def begin_action(self, action: str, /) -> None:
         """Nothing to start."""
 
-    def go_on(self) -> Grant:
+    def go_on(self) -> BudgetAnswer:
         """Return GO: what is idle is given out to the end."""
-        return Grant.GO
+        return BudgetAnswer.GO
 
-    def begin_group(self) -> Grant:
+    def begin_group(self) -> BudgetAnswer:
         """Return STOP once all scenarios are spent."""
-        return Grant.GO if self._left > 0 else self._ended(Grant.STOP)
+        return BudgetAnswer.GO if self._left > 0 else self._ended(BudgetAnswer.STOP)
 
     def begin_generator(self, generator: str, /) -> None:
         """Start the scenarios of a generator."""
         self._left_here = self.most.of_one * PASSED_FOR_ONE
 
-    def grant(self) -> Grant:
+    def grant(self) -> BudgetAnswer:
         """Return whether another scenario may be tried: of this generator, and at all."""
         return self._spend(PASSED_FOR_ONE)
 
-    def pass_over(self) -> Grant:
+    def pass_over(self) -> BudgetAnswer:
         """Return whether the generator may propose more."""
         return self._spend(1)
 
-    def _spend(self, cost: int) -> Grant:
+    def _spend(self, cost: int) -> BudgetAnswer:
         if self._left <= 0:
-            return self._ended(Grant.STOP)
+            return self._ended(BudgetAnswer.STOP)
         if self._left_here <= 0:
-            return self._ended(Grant.NEXT_GENERATOR)
+            return self._ended(BudgetAnswer.NEXT_GENERATOR)
         self._left -= cost
         self._left_here -= cost
-        return Grant.GO
+        return BudgetAnswer.GO
 
-    def _ended(self, grant: Grant) -> Grant:
+    def _ended(self, grant: BudgetAnswer) -> BudgetAnswer:
         self.has_ended = True
         return grant
 

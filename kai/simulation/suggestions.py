@@ -7,7 +7,7 @@ import attrs
 from kai.explain.codes import Stage, stage_of
 from kai.simulation.candidates import Family, families
 from kai.simulation.changes import Site
-from kai.simulation.trials import Result, Trial, Trials
+from kai.simulation.trials import ChangeTrial, ChangeTrials, Result
 
 MOST_TOLD = 4
 MOST_DECISIONS = 240
@@ -22,7 +22,7 @@ WORTH = 50_000
 class Suggestions:
     """Proved changes, the best outcome first."""
 
-    told: tuple[Trial, ...] = ()
+    told: tuple[ChangeTrial, ...] = ()
     all_tried: bool = True
     """False when changes were left out because too many had been tried."""
 
@@ -36,9 +36,9 @@ def allowance(groups: int, size: int = 0) -> int:
     return max(LEAST_FOR_ONE, min(MOST_FOR_ONE, quick, MOST_DECISIONS // max(1, groups)))
 
 
-def suggest(site: Site, trials: Trials) -> Suggestions:
+def suggest(site: Site, trials: ChangeTrials) -> Suggestions:
     """Return the changes that help; what starts without an eviction comes first, then as they were tried."""
-    best: dict[str, list[Trial]] = {}
+    best: dict[str, list[ChangeTrial]] = {}
     for family in families(site):
         known = best.get(family.topic)
         if known is not None and _is_harmless(known[-1]):
@@ -50,15 +50,15 @@ def suggest(site: Site, trials: Trials) -> Suggestions:
     return Suggestions(told=tuple(told), all_tried=not trials.refused)
 
 
-def _order(trial: Trial) -> tuple[int, bool]:
+def _order(trial: ChangeTrial) -> tuple[int, bool]:
     return -trial.result.score, bool(trial.losses)
 
 
-def _is_harmless(trial: Trial) -> bool:
+def _is_harmless(trial: ChangeTrial) -> bool:
     return trial.result is Result.STARTS and not trial.losses
 
 
-def _proved(family: Family, site: Site, trials: Trials, known: list[Trial] | None) -> list[Trial]:
+def _proved(family: Family, site: Site, trials: ChangeTrials, known: list[ChangeTrial] | None) -> list[ChangeTrial]:
     """Return the trials of a family that are told, the least change first; none if no step helps.
 
     ``known`` is what another way to say the same leads to: a family whose greatest step leads no further is not gone
@@ -70,9 +70,9 @@ def _proved(family: Family, site: Site, trials: Trials, known: list[Trial] | Non
     return [] if found is None else [found]
 
 
-def _first(family: Family, site: Site, trials: Trials) -> Trial | None:
+def _first(family: Family, site: Site, trials: ChangeTrials) -> ChangeTrial | None:
     """Return the best of alternatives; they are tried until one lets the group start without an eviction."""
-    best: Trial | None = None
+    best: ChangeTrial | None = None
     for step in family.steps:
         trial = trials.run(site, step())
         if trial is None:
@@ -84,7 +84,7 @@ def _first(family: Family, site: Site, trials: Trials) -> Trial | None:
     return best
 
 
-def _least(family: Family, site: Site, trials: Trials, known: list[Trial] | None) -> list[Trial]:
+def _least(family: Family, site: Site, trials: ChangeTrials, known: list[ChangeTrial] | None) -> list[ChangeTrial]:
     """Return the least step that gives the group a place, and the least that does so at no other's expense.
 
     A group that can never run is told the least step that makes it possible. Where no step reaches that, the least
@@ -92,7 +92,7 @@ def _least(family: Family, site: Site, trials: Trials, known: list[Trial] | None
     Holds: the step before each of them was tried and does not do as much.
     Cost: two decisions more than halvings, for each of the two.
     """
-    tried: dict[int, Trial] = {}
+    tried: dict[int, ChangeTrial] = {}
     last = len(family.steps) - 1
     best = _tried(family, last, site, trials, tried)
     if best is None or not best.result.score:
@@ -115,9 +115,9 @@ def _bisected(
     family: Family,
     low: int,
     site: Site,
-    trials: Trials,
-    tried: dict[int, Trial],
-    reaches: Callable[[Trial], bool],
+    trials: ChangeTrials,
+    tried: dict[int, ChangeTrial],
+    reaches: Callable[[ChangeTrial], bool],
 ) -> int | None:
     """Return the first step from ``low`` on that ``reaches``; the last does. None if no more may be decided."""
     high = len(family.steps) - 1
@@ -133,7 +133,9 @@ def _bisected(
     return high
 
 
-def _tried(family: Family, at: int, site: Site, trials: Trials, tried: dict[int, Trial]) -> Trial | None:
+def _tried(
+    family: Family, at: int, site: Site, trials: ChangeTrials, tried: dict[int, ChangeTrial]
+) -> ChangeTrial | None:
     """Return what happens with a step; each is decided once."""
     if at not in tried:
         trial = trials.run(site, family.steps[at]())

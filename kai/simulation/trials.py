@@ -62,7 +62,7 @@ class Loss:
 
 
 @attrs.frozen(kw_only=True)
-class Trial:
+class ChangeTrial:
     """What happened with a change."""
 
     change: Change
@@ -85,7 +85,7 @@ class Trial:
         return tuple(sorted({node for _, node in self.placement}))
 
 
-class Trials:
+class ChangeTrials:
     """Decides again, as often as it is allowed to."""
 
     def __init__(
@@ -120,7 +120,7 @@ class Trials:
         self._allowed = min(most, self._left)
         self.refused = False
 
-    def run(self, site: Site, change: Change) -> Trial | None:
+    def run(self, site: Site, change: Change) -> ChangeTrial | None:
         """Return what happens with ``change``; None if no more may be decided."""
         if self._allowed == 0:
             self.refused = True
@@ -140,23 +140,23 @@ class Trials:
                 revision=self._before.number,
             )
         except InputError:
-            return Trial(change=change, result=Result.NOTHING)
+            return ChangeTrial(change=change, result=Result.NOTHING)
         cycle = decide(snapshot, self._profile, self._before.number, searches=self._searches)
         found = self._judged(site, change, cycle)
         # What helps is proved. What does not may have helped with an eviction that was not tried.
         self.refused |= cycle.was_cut_short and found.result is not Result.STARTS
         return found
 
-    def _judged(self, site: Site, change: Change, cycle: Cycle) -> Trial:
+    def _judged(self, site: Site, change: Change, cycle: Cycle) -> ChangeTrial:
         key = (site.source.metadata.namespace, site.source.metadata.name)
         group = next((row for row, each in enumerate(cycle.snapshot.groups) if (each.namespace, each.name) == key), -1)
         if group < 0:
-            return Trial(change=change, result=Result.NOTHING)
+            return ChangeTrial(change=change, result=Result.NOTHING)
         pods = [row for row, of in enumerate(cycle.snapshot.pod_group) if of == group]
         status = {row: int(cycle.report.status[row]) for row in pods}
         here = [row for row in pods if within(status[row], ACTIVE_ALLOCATED)]
         held = [row for row in here if status[row] == Status.PIPELINED]
-        found = Trial(
+        found = ChangeTrial(
             change=change,
             result=Result.NOTHING,
             before=site.objects,

@@ -1,6 +1,6 @@
 """What sessions need of pods and groups in columns, carried from snapshot to snapshot.
 
-Everything here follows row by row from frozen objects, so a snapshot whose lineage says which rows are fresh pays for
+Everything here follows row by row from frozen objects, so a snapshot whose versions says which rows are fresh pays for
 those; any other snapshot is read in full.
 """
 
@@ -141,7 +141,7 @@ def group_columns(snapshot: Snapshot) -> GroupColumns:
             tree=trees.numbers([group.subgroups for group in some]),
         )
 
-    return GroupColumns(*rows.columns("groups", snapshot.lineage.groups, len(groups), read, (trees,)))
+    return GroupColumns(*rows.columns("groups", snapshot.versions.groups, len(groups), read, (trees,)))
 
 
 def subgroup_columns(snapshot: Snapshot, tree: Int64s) -> SubGroupColumns:
@@ -198,7 +198,7 @@ def _repeated(memory: Memory, tree: TreeColumns, groups: int) -> tuple[Int64s, B
 
 def pod_order(snapshot: Snapshot) -> Int64s:
     """Return int64[P]: pod rows by creation time, then uid."""
-    pods, version = snapshot.pods, snapshot.lineage.pods
+    pods, version = snapshot.pods, snapshot.versions.pods
 
     def read(rows: Sequence[int]) -> tuple[Float64s]:
         return (np.array([pods[row].created for row in rows], np.float64),)
@@ -210,7 +210,7 @@ def pod_order(snapshot: Snapshot) -> Int64s:
 def group_order(snapshot: Snapshot, created: Float64s) -> Int64s:
     """Return int64[G]: group rows by creation time, then uid."""
     groups = snapshot.groups
-    return carried_order(snapshot.memory, "group order", snapshot.lineage.groups, created, lambda row: groups[row].uid)
+    return carried_order(snapshot.memory, "group order", snapshot.versions.groups, created, lambda row: groups[row].uid)
 
 
 def pods_by_leaf(leaf: Int64s, order: Int64s, subgroups: int) -> ByLeaf:
@@ -245,7 +245,7 @@ def node_columns(snapshot: Snapshot) -> NodeColumns:
             ready=np.array([node.ready for node in some], np.bool_),
         )
 
-    return NodeColumns(*snapshot.memory.rows.columns("nodes", snapshot.lineage.nodes, len(nodes), read, (axis,)))
+    return NodeColumns(*snapshot.memory.rows.columns("nodes", snapshot.versions.nodes, len(nodes), read, (axis,)))
 
 
 def is_cpu_only(node: Node) -> bool:

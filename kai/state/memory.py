@@ -82,7 +82,7 @@ class Memory:
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Lineage:
+class SnapshotVersions:
     """Where a snapshot comes from: what it shares with those before it."""
 
     memory: Memory = attrs.field(factory=Memory)

@@ -23,7 +23,7 @@ from kai.model.pod import Pod, Shape
 from kai.model.podgroup import PodGroup
 from kai.model.queue import Queue
 from kai.model.rows import Bools, Int64s, locked
-from kai.state.memory import Lineage, Memory
+from kai.state.memory import Memory, SnapshotVersions
 
 T = TypeVar("T")
 
@@ -76,17 +76,17 @@ class Snapshot:
     """The number of the cycle that it is for."""
     crowds: Crowds = attrs.field(factory=Crowds)
     """Whose groups wait for their turn in this cycle."""
-    lineage: Lineage = attrs.field(factory=Lineage, eq=False, repr=False, init=False)
+    versions: SnapshotVersions = attrs.field(factory=SnapshotVersions, eq=False, repr=False, init=False)
     """What it shares with the snapshots before it; one that was changed by hand shares nothing."""
 
-    def descending(self, lineage: Lineage) -> "Snapshot":
-        """Return this very snapshot with its lineage; only its maker may call this, before others see the snapshot."""
-        object.__setattr__(self, "lineage", lineage)
+    def with_versions(self, versions: SnapshotVersions) -> "Snapshot":
+        """Return this very snapshot with its versions; only its maker may call this, before others see the snapshot."""
+        object.__setattr__(self, "versions", versions)
         return self
 
     def at(self, now: float, revision: int, awaited: tuple[str, ...] = ()) -> "Snapshot":
         """Return the same facts at another instant."""
-        return attrs.evolve(self, now=now, revision=revision, awaited=awaited).descending(self.lineage)
+        return attrs.evolve(self, now=now, revision=revision, awaited=awaited).with_versions(self.versions)
 
     def locked(self) -> "Snapshot":
         """Return the same facts in arrays that cannot be written. Cost: that of ten views."""
@@ -101,7 +101,7 @@ class Snapshot:
     @property
     def memory(self) -> Memory:
         """What cycles on earlier snapshots of the same intake left."""
-        return self.lineage.memory
+        return self.versions.memory
 
     @cached_property
     def first_subgroup(self) -> Int64s:
@@ -111,7 +111,7 @@ class Snapshot:
         def read(chosen: Sequence[int]) -> tuple[Int64s]:
             return (np.array([len(groups[row].subgroups) for row in chosen], np.int64),)
 
-        (counts,) = rows.columns("subgroup counts", self.lineage.groups, len(groups), read)
+        (counts,) = rows.columns("subgroup counts", self.versions.groups, len(groups), read)
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
     @cached_property

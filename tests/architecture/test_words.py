@@ -25,6 +25,7 @@ RETIRED = {
     "heat": "load",
     "hunt": "search",
     "hurried": "urgent",
+    "lineage": "versions",
     "lonely": "single",
     "lone": "bare, or single",
     "neighbour": "hand-over, or surroundings",

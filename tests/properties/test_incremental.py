@@ -18,7 +18,7 @@ from tests.properties.test_determinism import AT, EVERYTHING, objects_of
 ROUNDS = 5
 AHEAD = 0.7
 """How often some objects are read before the next cycle, be they known, of that cycle, or soon gone again."""
-UNTOLD = {"lineage"}
+UNTOLD = {"versions"}
 VIEWS = {"booked"}
 """What stands in the arena already."""
 NUMBERS = {"tree"}

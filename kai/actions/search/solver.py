@@ -28,7 +28,7 @@ from kai.actions.search.filters import Filters, held_by
 from kai.actions.search.group_states import GroupStates
 from kai.actions.search.outer import CompiledVictims, PlainVictims, Terms
 from kai.actions.search.replacing import Replacing, finalize, try_at_once
-from kai.engine.budget import Grant
+from kai.engine.budget import BudgetAnswer
 from kai.engine.eviction_caps import Cap
 from kai.engine.portion import Portion
 from kai.engine.session import Session
@@ -127,7 +127,7 @@ class Search:
         chunk = self._aggressor.chunk()
         if not len(chunk):
             return Outcome.FAILED
-        if session.budget.begin_group() is Grant.STOP:
+        if session.budget.begin_group() is BudgetAnswer.STOP:
             return Outcome.STOPPED
         self._used = session.columns.queue_used.copy()
         if session.caps.are_set:
@@ -302,16 +302,16 @@ class Search:
         """Say whether another scenario may be tried with this generator; the end of the search undoes ``found``."""
         return self._goes_on(self._session.budget.grant(), found)
 
-    def _goes_on(self, answer: Grant, found: Found | None = None) -> bool:
+    def _goes_on(self, answer: BudgetAnswer, found: Found | None = None) -> bool:
         """Say whether the search goes on with this generator; its end undoes ``found``."""
         match answer:
-            case Grant.STOP:
+            case BudgetAnswer.STOP:
                 if found is not None:
                     found.statement.discard()
                 raise StopSearchError
-            case Grant.NEXT_GENERATOR:
+            case BudgetAnswer.NEXT_GENERATOR:
                 return False
-            case Grant.GO:
+            case BudgetAnswer.GO:
                 return True
 
     def _simulate(self, scenario: Scenario, terms: Terms) -> Found | None:

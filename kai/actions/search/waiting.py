@@ -199,7 +199,7 @@ def _past_delays(session: Session, groups: GroupRows) -> GroupRows:
     def read(rows: Sequence[int]) -> tuple[Bools]:
         return (np.array([objects[row].preemption_delay is not None for row in rows], np.bool_),)
 
-    (delayed,) = snapshot.memory.rows.columns("groups with delays", snapshot.lineage.groups, len(objects), read)
+    (delayed,) = snapshot.memory.rows.columns("groups with delays", snapshot.versions.groups, len(objects), read)
     if not delayed[groups].any():
         return groups
     past = [not delayed[group] or _past_delay(session, group) for group in groups.tolist()]
@@ -238,7 +238,7 @@ class Closed:
         """Begin with all of ``groups`` open."""
         self._session = session
         self._classes = np.full(len(session.snapshot.groups), -1, np.int64)
-        self._classes[groups] = session.alike.classes(groups)
+        self._classes[groups] = session.equivalence.classes(groups)
         self._ordered = groups[np.argsort(self._classes[groups], kind="stable")]
         self._numbers = self._classes[self._ordered]
         self._notes: dict[int, tuple[Reason, ...]] = {}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kai.simulation.evictions import Eviction
     from kai.simulation.explanation import Fold, JobExplanation
     from kai.simulation.request import Result
-    from kai.simulation.trials import Loss, Trial
+    from kai.simulation.trials import ChangeTrial, Loss
 
 _MOST_NAMED = 4
 _MOST_NODES = 6
@@ -134,7 +134,7 @@ def _eta(each: "JobExplanation") -> str:
     return f" In about {span(each.eta.seconds)}, if {' and '.join(each.eta.assumptions)}."
 
 
-def _outcome(trial: "Trial", console: Console) -> str:
+def _outcome(trial: "ChangeTrial", console: Console) -> str:
     start = "start" if trial.waiting and trial.started > 1 else "starts"
     pods = f"{trial.started} of {trial.started + trial.waiting} pods {start}" if trial.waiting else start
     nodes = first_of(trial.nodes, _MOST_NODES)

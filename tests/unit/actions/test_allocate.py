@@ -2,7 +2,7 @@ import attrs
 import pytest
 
 from kai.engine import fast_path
-from kai.engine.budget import Grant, Unlimited
+from kai.engine.budget import BudgetAnswer, Unlimited
 from kai.engine.cycle import run_cycle
 from kai.framework import Code
 from kai.framework.decisions import Bind, Nominate
@@ -76,10 +76,10 @@ class Hurried(Unlimited):
 
     def go_on(self):
         self.steps -= 1
-        return Grant.GO if self.steps > 0 else Grant.STOP
+        return BudgetAnswer.GO if self.steps > 0 else BudgetAnswer.STOP
 
     def begin_group(self):
-        return Grant.STOP
+        return BudgetAnswer.STOP
 
 
 @pytest.mark.parametrize("shortcuts", [True, False])

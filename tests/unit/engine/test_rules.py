@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from kai.engine.observe import Silent
-from kai.engine.opened import Opened, open_plugins
+from kai.engine.opened import OpenedPlugin, open_plugins
 from kai.engine.rules import fold_rules
 from kai.errors import ConfigError
 from kai.framework import (
@@ -31,7 +31,7 @@ MIX = Fragmentation(
 
 
 def folded(*terms: Term):
-    return fold_rules([Opened(name=f"p{at}", terms=(term,)) for at, term in enumerate(terms)], -1)
+    return fold_rules([OpenedPlugin(name=f"p{at}", terms=(term,)) for at, term in enumerate(terms)], -1)
 
 
 def test_terms_of_all_plugins_are_added_up():

@@ -6,7 +6,7 @@ import pytest
 from kai.api import names
 from kai.api.times import instant_text
 from kai.configuration.profiles import default_profile
-from kai.engine.budget import Grant, Unlimited
+from kai.engine.budget import BudgetAnswer, Unlimited
 from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import PluginUse
@@ -117,7 +117,7 @@ class _Miserly(Unlimited):
     """A budget that grants no search at all."""
 
     def begin_group(self):
-        return Grant.STOP
+        return BudgetAnswer.STOP
 
 
 def test_a_gang_becomes_stale_on_time_though_nothing_else_happens(runs):

@@ -148,21 +148,21 @@ def test_the_same_objects_a_little_later_are_the_same_facts():
     intake, objects_ = Intake(), cluster()
     first, second = intake.take(objects_, NOW), intake.take(attrs.evolve(objects_), NOW + 1, revision=7)
     assert (second.now, second.revision) == (NOW + 1, 7)
-    assert second.lineage.content is first.lineage.content
+    assert second.versions.content is first.versions.content
     assert second.pods is first.pods
-    assert intake.take(objects_, NOW - 1).lineage.content is not first.lineage.content  # the clock went back
-    assert intake.take(objects_, NOW, usage={"q": Shares(gpu=0.5)}).lineage.content is not first.lineage.content
+    assert intake.take(objects_, NOW - 1).versions.content is not first.versions.content  # the clock went back
+    assert intake.take(objects_, NOW, usage={"q": Shares(gpu=0.5)}).versions.content is not first.versions.content
 
 
 def test_facts_change_when_a_leaving_pod_counts_as_stuck():
     intake, objects_ = Intake(IntakeSettings(stuck_in_releasing_seconds=60.0)), cluster()
     leaving = instant("1970-01-12T13:46:00Z")  # what pod "k" says
     before = intake.take(objects_, leaving + 50.0)
-    assert intake.take(objects_, leaving + 59.0).lineage.content is before.lineage.content
+    assert intake.take(objects_, leaving + 59.0).versions.content is before.versions.content
     after = intake.take(objects_, leaving + 60.1)
-    assert after.lineage.content is not before.lineage.content
+    assert after.versions.content is not before.versions.content
     assert Status.STUCK_IN_RELEASING in after.pod_status
-    assert intake.take(objects_, leaving + 5000.0).lineage.content is after.lineage.content
+    assert intake.take(objects_, leaving + 5000.0).versions.content is after.versions.content
 
 
 def test_what_was_interned_for_pods_of_the_past_is_forgotten(monkeypatch):

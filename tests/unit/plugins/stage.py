@@ -10,7 +10,7 @@ from kai.actions.allocate import Allocate
 from kai.api.codec import structure_all
 from kai.api.objects import collect
 from kai.engine.observe import Silent
-from kai.engine.opened import Opened
+from kai.engine.opened import OpenedPlugin
 from kai.engine.profile import Action, Profile
 from kai.engine.session import Session
 from kai.framework.decisions import Bind, Evict, Recorder
@@ -114,12 +114,12 @@ class Stage:
     """A session with the plugin under test, and what the plugin answers there."""
 
     session: Session
-    answers: Opened
+    answers: OpenedPlugin
 
     @property
     def is_silent(self) -> bool:
         """Whether the plugin has nothing to say in this session."""
-        return attrs.asdict(self.answers, recurse=False) == attrs.asdict(Opened(name="tested"), recurse=False)
+        return attrs.asdict(self.answers, recurse=False) == attrs.asdict(OpenedPlugin(name="tested"), recurse=False)
 
     @classmethod
     def of(cls, plugin: Plugin, snapshot: Snapshot, parameters: Parameters | None = None) -> "Stage":

@@ -1,6 +1,6 @@
 """Search budgets count seconds, and what they answered can be answered again."""
 
-from kai.engine.budget import Grant
+from kai.engine.budget import BudgetAnswer
 from kai.framework.parameters import SearchBudgets
 from kai.scheduler.budget import Repeated, Timed
 
@@ -22,18 +22,18 @@ def budget(**limits):
 def test_a_generator_then_a_group_then_an_action_runs_out():
     timed, clock = budget()
     timed.begin_action("reclaim")
-    assert timed.begin_group() is Grant.GO
+    assert timed.begin_group() is BudgetAnswer.GO
     timed.begin_generator("one")
-    assert timed.grant() is Grant.GO
+    assert timed.grant() is BudgetAnswer.GO
     clock.time = 2.0
-    assert timed.grant() is Grant.NEXT_GENERATOR
+    assert timed.grant() is BudgetAnswer.NEXT_GENERATOR
     timed.begin_generator("two")
     clock.time = 4.0
-    assert timed.grant() is Grant.STOP
+    assert timed.grant() is BudgetAnswer.STOP
     clock.time = 10.0
-    assert timed.begin_group() is Grant.STOP
+    assert timed.begin_group() is BudgetAnswer.STOP
     timed.begin_action("preempt")
-    assert timed.begin_group() is Grant.GO
+    assert timed.begin_group() is BudgetAnswer.GO
     spent = timed.finish()
     assert spent["reclaim"].scenarios == {"one": 1}
     assert spent["reclaim"].seconds == {"one": 2.0, "two": 2.0}
@@ -44,21 +44,21 @@ def test_every_group_gets_the_least_time():
     timed, clock = budget(group_minimum=1.0)
     timed.begin_action("reclaim")
     clock.time = 11.0
-    assert timed.begin_group() is Grant.GO
+    assert timed.begin_group() is BudgetAnswer.GO
     timed.begin_generator("one")
-    assert timed.grant() is Grant.GO
+    assert timed.grant() is BudgetAnswer.GO
     clock.time = 12.0
-    assert timed.grant() is Grant.STOP
+    assert timed.grant() is BudgetAnswer.STOP
     assert timed.finish()["reclaim"].reduced_groups == 1
 
 
 def test_zero_is_no_limit():
     timed, clock = budget(action={"default": 0.0}, group=0.0, generator={"default": 0.0})
     timed.begin_action("reclaim")
-    assert timed.begin_group() is Grant.GO
+    assert timed.begin_group() is BudgetAnswer.GO
     timed.begin_generator("one")
     clock.time = 1e9
-    assert timed.grant() is Grant.GO
+    assert timed.grant() is BudgetAnswer.GO
 
 
 def test_a_replay_gets_the_same_answers_without_a_clock():
@@ -72,7 +72,7 @@ def test_a_replay_gets_the_same_answers_without_a_clock():
     again = Repeated.of(timed.grants)
     again.begin_action("reclaim")
     assert [again.begin_group(), *(again.grant() for _ in range(5))] == first
-    assert again.grant() is Grant.GO
+    assert again.grant() is BudgetAnswer.GO
 
 
 def test_a_part_of_the_groups_is_served_and_nothing_searched_for():
@@ -84,7 +84,7 @@ def test_a_part_of_the_groups_is_served_and_nothing_searched_for():
     answers.append(timed.go_on())
     timed.begin_action("reclaim")
     answers += [timed.go_on(), timed.begin_group()]
-    assert answers == [Grant.GO, Grant.STOP, Grant.GO, Grant.STOP]
+    assert answers == [BudgetAnswer.GO, BudgetAnswer.STOP, BudgetAnswer.GO, BudgetAnswer.STOP]
     again = Repeated.of(timed.grants, is_part=True)
     assert [again.go_on(), again.go_on(), again.go_on(), again.begin_group()] == answers
 
@@ -93,7 +93,7 @@ def test_a_budget_for_all_groups_keeps_no_answers_about_them():
     timed, clock = budget()
     timed.begin_action("allocate")
     clock.time = 1e9
-    assert (timed.go_on(), timed.grants) == (Grant.GO, ())
+    assert (timed.go_on(), timed.grants) == (BudgetAnswer.GO, ())
 
 
 def test_scenarios_that_are_passed_over_take_time_and_count_as_none():
@@ -101,12 +101,12 @@ def test_scenarios_that_are_passed_over_take_time_and_count_as_none():
     timed.begin_action("reclaim")
     timed.begin_group()
     timed.begin_generator("one")
-    assert timed.pass_over() is Grant.GO
+    assert timed.pass_over() is BudgetAnswer.GO
     clock.time = 2.0
-    assert timed.pass_over() is Grant.NEXT_GENERATOR
+    assert timed.pass_over() is BudgetAnswer.NEXT_GENERATOR
     clock.time = 4.0
-    assert timed.pass_over() is Grant.STOP
+    assert timed.pass_over() is BudgetAnswer.STOP
     assert timed.finish()["reclaim"].scenarios == {}
     again = Repeated.of(timed.grants)
     asked = [again.begin_group(), *(again.pass_over() for _ in range(3))]
-    assert asked == [Grant.GO, Grant.GO, Grant.NEXT_GENERATOR, Grant.STOP]
+    assert asked == [BudgetAnswer.GO, BudgetAnswer.GO, BudgetAnswer.NEXT_GENERATOR, BudgetAnswer.STOP]

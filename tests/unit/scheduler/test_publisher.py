@@ -7,7 +7,7 @@ from kai.api.plans import Patch, Reason, Refusal
 from kai.api.podgroup import UnschedulableReason
 from kai.scheduler.effects import Send, WakeAt
 from kai.scheduler.explanations import GroupAccount, Overall, PodAccount, Waiting
-from kai.scheduler.publisher import Moment, Publisher, Silenced, Told, Written
+from kai.scheduler.publisher import CycleOver, Publisher, Silenced, TimePassed, Written
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.signals import NotExplained
 from tests.unit.intake import making
@@ -29,7 +29,7 @@ class Stage:
 
     def tell(self, *accounts, settled=(), shares=None):
         told = Overall(groups=accounts, settled=frozenset(settled), fair_shares=shares or {})
-        return self.step(Told(told))
+        return self.step(CycleOver(told))
 
     def step(self, event):
         effects = self.publisher.step(event, self.time)
@@ -84,13 +84,13 @@ def test_figures_wait_and_the_last_ones_are_written_when_the_silence_is_over():
     stage = Stage()
     stage.tell(stage.account("3 nodes"))
     assert stage.tell(stage.account("2 nodes")) == []
-    effects = stage.publisher.step(Told(Overall(groups=(stage.account("1 nodes"),))), stage.time)
+    effects = stage.publisher.step(CycleOver(Overall(groups=(stage.account("1 nodes"),))), stage.time)
     assert effects == (WakeAt(10.0),)
     stage.time = 10.0
-    assert len(stage.step(Moment())) == 4
+    assert len(stage.step(TimePassed())) == 4
     (condition,) = stage.world.server.get("Pod", "p", "default")["status"]["conditions"]
     assert condition["message"] == "1 nodes"
-    assert stage.step(Moment()) == []
+    assert stage.step(TimePassed()) == []
 
 
 def test_a_change_in_kind_does_not_wait():
@@ -131,7 +131,7 @@ def test_conditions_go_once_the_group_is_settled():
 def test_a_group_that_was_read_too_early_is_not_overwritten():
     stage = Stage()
     account = stage.account(pods=())
-    effects = stage.publisher.step(Told(Overall(groups=(account,))), 0.0)
+    effects = stage.publisher.step(CycleOver(Overall(groups=(account,))), 0.0)
     stage.world.server.change("PodGroup", "g", "default", {"metadata": {"labels": {"a": "b"}}})
     for effect in effects:
         stage.world.perform(effect.request)
@@ -180,7 +180,7 @@ def test_fair_shares_are_written_when_they_changed_and_not_too_often():
     assert stage.tell(shares={"q": {"cpu": "1000m"}}) == []
     assert stage.tell(shares={"q": {"cpu": "2"}}) == []
     stage.time = 11.0
-    assert len(stage.step(Moment())) == 1
+    assert len(stage.step(TimePassed())) == 1
     assert stage.world.server.get("Queue", "q")["status"] == {"fairShare": {"cpu": "2"}}
     stage.time = 22.0
     assert len(stage.tell(shares={"q": {"nvidia.com/gpu": "2"}})) == 1
@@ -193,14 +193,14 @@ def test_what_is_held_back_is_dropped_with_the_term():
     stage.tell(stage.account("2 nodes"))
     assert stage.step(Silenced()) == []
     stage.time = 100.0
-    assert stage.step(Moment()) == []
+    assert stage.step(TimePassed()) == []
 
 
 # --- Writes without an answer --------------------------------------------------------------------------------------
 
 
 def patches(stage, *accounts, settled=()):
-    told = Told(Overall(groups=accounts, settled=frozenset(settled)))
+    told = CycleOver(Overall(groups=accounts, settled=frozenset(settled)))
     effects = stage.publisher.step(told, stage.time)
     return [each for each in effects if isinstance(each, Send) and isinstance(each.request, Patch)]
 
@@ -263,6 +263,6 @@ def test_an_account_that_cannot_be_told_costs_no_other_its_words(monkeypatch):
         return condition(self, group, account, now)
 
     monkeypatch.setattr(Publisher, "_condition", failing)
-    effects = stage.publisher.step(Told(Overall(groups=(broken, stage.account()))), 0.0)
+    effects = stage.publisher.step(CycleOver(Overall(groups=(broken, stage.account()))), 0.0)
     assert NotExplained(group="default/h", kind="ValueError", why="broken") in effects
     assert any(isinstance(each, Send) for each in effects)

@@ -6,7 +6,7 @@ from kai.api.codec import structure_as
 from kai.api.podgroup import PodGroup
 from kai.scheduler.effects import Overlay
 from kai.scheduler.explanations import GroupAccount, Overall
-from kai.scheduler.publisher import Publisher, Told
+from kai.scheduler.publisher import CycleOver, Publisher
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.single_pod_groups import recalled_starts
 from tests.unit.intake import making
@@ -53,7 +53,7 @@ def test_a_start_is_shown_and_not_written_where_binds_are_direct():
         uid="uid-pg-p-uid-p",
         stamps={LAST_START: "2026-01-01T00:00:00Z", "kai.scheduler/stale-timestamp": None},
     )
-    told = Told(Overall(groups=(account,)))
+    told = CycleOver(Overall(groups=(account,)))
     direct = Publisher(SchedulerSettings(direct_binds=True), world, lambda: WALL)
     (effect,) = direct.step(told, 0.0)
     assert effect == Overlay(PodGroup, ("default", "pg-p-uid-p"), {LAST_START: "2026-01-01T00:00:00Z"})
@@ -69,7 +69,7 @@ def test_a_group_that_is_only_shown_yet_starts_all_the_same_and_nothing_is_writt
     account = GroupAccount(
         name="pg-p-uid-p", namespace="default", uid="pg-p-uid-p", stamps=stamps, unschedulable="no", not_ready="no"
     )
-    told = Told(Overall(groups=(account,)))
+    told = CycleOver(Overall(groups=(account,)))
     group = structure_as(PodGroup, shown)
     store = SimpleNamespace(get=lambda cls, *_: group if cls is PodGroup else None, all=lambda _: ())
     publisher = Publisher(SchedulerSettings(direct_binds=True), store, lambda: WALL)

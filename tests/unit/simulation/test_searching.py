@@ -2,7 +2,7 @@ import attrs
 import pytest
 
 from kai.cli.command import run
-from kai.engine.budget import Grant, Unlimited
+from kai.engine.budget import BudgetAnswer, Unlimited
 from kai.simulation import searching
 from kai.simulation.explanation import Explainer
 from kai.simulation.overview import overview
@@ -30,20 +30,20 @@ def case():
 
 def test_scenarios_of_a_generator_and_of_a_cycle_are_counted():
     counted = Counted(Searches(of_all=3, of_one=2))
-    assert counted.begin_group() is Grant.GO
+    assert counted.begin_group() is BudgetAnswer.GO
     counted.begin_generator("one")
-    assert [counted.grant() for _ in range(3)] == [Grant.GO, Grant.GO, Grant.NEXT_GENERATOR]
+    assert [counted.grant() for _ in range(3)] == [BudgetAnswer.GO, BudgetAnswer.GO, BudgetAnswer.NEXT_GENERATOR]
     assert counted.has_ended
     counted.begin_generator("two")
-    assert [counted.grant() for _ in range(2)] == [Grant.GO, Grant.STOP]
-    assert counted.begin_group() is Grant.STOP
+    assert [counted.grant() for _ in range(2)] == [BudgetAnswer.GO, BudgetAnswer.STOP]
+    assert counted.begin_group() is BudgetAnswer.STOP
 
 
 def test_a_search_that_needs_less_is_not_cut_short():
     counted = Counted(Searches(of_all=2, of_one=2))
     counted.begin_group()
     counted.begin_generator("one")
-    assert [counted.grant(), counted.grant()] == [Grant.GO, Grant.GO]
+    assert [counted.grant(), counted.grant()] == [BudgetAnswer.GO, BudgetAnswer.GO]
     assert not counted.has_ended
 
 
@@ -53,10 +53,10 @@ def test_what_is_passed_over_counts_a_part_of_a_scenario():
     counted.begin_group()
     counted.begin_generator("one")
     answers = [counted.pass_over() for _ in range(2 * PASSED_FOR_ONE + 1)]
-    assert answers == [Grant.GO] * (2 * PASSED_FOR_ONE) + [Grant.NEXT_GENERATOR]
+    assert answers == [BudgetAnswer.GO] * (2 * PASSED_FOR_ONE) + [BudgetAnswer.NEXT_GENERATOR]
     counted.begin_generator("two")
-    assert [counted.grant(), counted.pass_over()] == [Grant.GO, Grant.STOP]
-    assert counted.begin_group() is Grant.STOP
+    assert [counted.grant(), counted.pass_over()] == [BudgetAnswer.GO, BudgetAnswer.STOP]
+    assert counted.begin_group() is BudgetAnswer.STOP
 
 
 def test_without_a_limit_everything_is_tried():

@@ -11,7 +11,7 @@ from kai.simulation.overview import overview
 from kai.simulation.run import simulate
 from kai.simulation.scenario import read_short
 from kai.simulation.source import read_case
-from kai.simulation.trials import Trials
+from kai.simulation.trials import ChangeTrials
 
 LAB = Path(__file__).parents[3] / "examples" / "lab"
 QUEUES = {"root": {"quota": 64}, "a": {"parent": "root", "quota": 64}}
@@ -70,8 +70,10 @@ def test_in_the_lab_vit_xl_could_pass_its_limit_but_would_then_find_no_room(lab)
 
 def test_another_way_to_say_the_same_is_not_gone_through_where_it_leads_no_further(monkeypatch):
     tried = []
-    run = Trials.run
-    monkeypatch.setattr(Trials, "run", lambda self, site, change: tried.append(change.text) or run(self, site, change))
+    run = ChangeTrials.run
+    monkeypatch.setattr(
+        ChangeTrials, "run", lambda self, site, change: tried.append(change.text) or run(self, site, change)
+    )
     outcome = simulate(read_case(str(LAB)))
     seen = overview(outcome)
     (job,) = [each for each in seen.jobs if each.name == "vit-xl"]

@@ -6,7 +6,7 @@ import pytest
 from kai.model.axis import ResourceAxis
 from kai.model.podgroup import PodGroup, SubGroup
 from kai.state.kept import group_columns, subgroup_columns
-from kai.state.memory import Lineage, Memory
+from kai.state.memory import Memory, SnapshotVersions
 from kai.state.snapshot import Snapshot
 
 ROOT = SubGroup(name="", parent=-1, leaf=False, minimum=None)
@@ -34,7 +34,7 @@ def snapshot_of(trees, memory):
         )
         for at, tree in enumerate(trees)
     )
-    return Snapshot(now=0.0, axis=ResourceAxis.of(()), groups=groups).descending(Lineage(memory=memory))
+    return Snapshot(now=0.0, axis=ResourceAxis.of(()), groups=groups).with_versions(SnapshotVersions(memory=memory))
 
 
 def expected(trees):

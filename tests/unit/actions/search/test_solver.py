@@ -7,7 +7,7 @@ import pytest
 from kai.actions.search.group_states import GroupStates
 from kai.actions.search.outer import CompiledVictims, PlainVictims
 from kai.actions.search.solver import Outcome, Search
-from kai.engine.budget import Grant, Unlimited
+from kai.engine.budget import BudgetAnswer, Unlimited
 from kai.framework import Code, Verdict, VictimProposals, Victims
 from kai.framework.decisions import Cause, Evict, Nominate
 from tests.unit.actions.search.stage import opened, row, told
@@ -132,14 +132,14 @@ class Ending(Unlimited):
     """A budget that ends a search after so many scenarios."""
 
     left: int
-    group: Grant = Grant.GO
+    group: BudgetAnswer = BudgetAnswer.GO
 
     def begin_group(self):
         return self.group
 
     def grant(self):
         self.left -= 1
-        return Grant.GO if self.left >= 0 else Grant.STOP
+        return BudgetAnswer.GO if self.left >= 0 else BudgetAnswer.STOP
 
 
 def test_a_search_that_runs_out_of_time_leaves_no_trace(shortcuts):
@@ -155,7 +155,7 @@ def test_a_search_that_runs_out_of_time_leaves_no_trace(shortcuts):
 
 
 def test_a_group_for_which_there_is_no_time_is_not_searched_for(shortcuts):
-    session = opened(wants(1), NODES, budget=Ending(9, Grant.STOP))
+    session = opened(wants(1), NODES, budget=Ending(9, BudgetAnswer.STOP))
     assert search(session, "wants", FULL, shortcuts=shortcuts) is Outcome.STOPPED
     assert told(session) == []
 
@@ -169,7 +169,7 @@ class Passing(Unlimited):
 
     def pass_over(self):
         self.seen += 1
-        return Grant.GO if self.seen <= self.left else Grant.STOP
+        return BudgetAnswer.GO if self.seen <= self.left else BudgetAnswer.STOP
 
 
 @attrs.frozen

@@ -10,8 +10,8 @@ def classes_of(groups, queues=None):
     """Return the class of each group by name."""
     session = open_session(snapshot({"n": {"gpu": 8}}, groups, queues))
     names = [group.name for group in session.snapshot.groups]
-    found = session.alike.classes(np.arange(len(names)))
-    assert found.tolist() == session.alike.classes(np.arange(len(names))).tolist()
+    found = session.equivalence.classes(np.arange(len(names)))
+    assert found.tolist() == session.equivalence.classes(np.arange(len(names))).tolist()
     return dict(zip(names, found.tolist(), strict=True))
 
 
@@ -41,4 +41,4 @@ def test_groups_with_pods_on_nodes_are_not_compared():
 
 def test_nobody_asks_about_nothing():
     session = open_session(snapshot({"n": {"gpu": 8}}))
-    assert session.alike.classes(np.zeros(0, np.int64)).tolist() == []
+    assert session.equivalence.classes(np.zeros(0, np.int64)).tolist() == []

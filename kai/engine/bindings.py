@@ -16,7 +16,7 @@ from kai.state.facts import named_slots
 FRACTION = "Fraction"
 
 
-class Grants:
+class Bindings:
     """The decisions to bind of one world. What is the same for all pods of a shape is worked out once."""
 
     def __init__(self, world: World, details: Details, slot_names: tuple[str, ...]) -> None:
@@ -26,7 +26,7 @@ class Grants:
         self._opening_names = slot_names
         self._of_shape: dict[int, tuple[str, int, float | None]] = {}
 
-    def bindings(self, pods: Int64s) -> list[Bind]:
+    def of(self, pods: Int64s) -> list[Bind]:
         """Return the decisions to bind ``pods`` where they are. Cost: a tenth of a microsecond for each."""
         world = self._world
         columns, shapes = world.columns, world.facts.pods.shape[pods]

@@ -9,7 +9,7 @@ from kai.model.rows import Bools, GroupRows, Int64s, PodRows
 from kai.model.status import Status
 
 
-class Alike:
+class EquivalenceClasses:
     """Classes of groups of one world, by number."""
 
     def __init__(self, world: World) -> None:
