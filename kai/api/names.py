@@ -185,7 +185,6 @@ DRA_FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 PODS: Final = "pods"
-EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 STORAGE: Final = "storage"
 NVIDIA_GPU: Final = "nvidia.com/gpu"
 """Whole GPUs of NVIDIA."""
@@ -194,7 +193,6 @@ AMD_GPU: Final = "amd.com/gpu"
 GPU_RESOURCES: Final = (NVIDIA_GPU, AMD_GPU)
 MIG_PREFIX: Final = "nvidia.com/mig-"
 """A MIG device; the profile follows."""
-HUGE_PAGES_PREFIX: Final = "hugepages-"
 GPU_MEMORY_RESOURCE: Final = "run.ai/gpu.memory"
 
 # --- Conditions and their reasons ----------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ What is made of the outcome afterwards has no foreign name to tell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -82,12 +81,6 @@ def known_queues(snapshot: Snapshot, scope: Scope) -> frozenset[str]:
     return scope.queues | {snapshot.queues[row].name for row in found}
 
 
-def own_queues(snapshot: Snapshot, namespaces: Iterable[str]) -> frozenset[str]:
-    """Return the queues that jobs of these namespaces name."""
-    wanted = frozenset(namespaces)
-    return frozenset(group.queue for group in snapshot.groups if group.namespace in wanted and group.queue)
-
-
 def _masked_snapshot(snapshot: Snapshot, scope: Scope, known: frozenset[str]) -> Snapshot:
     return attrs.evolve(
         snapshot,
@@ -134,14 +127,6 @@ def _masked_objects(objects: ClusterObjects, scope: Scope, known: frozenset[str]
     )
 
 
-def namespaces_of(snapshot: Snapshot) -> Mapping[str, int]:
-    """Return the namespaces that have jobs, with how many."""
-    found: dict[str, int] = {}
-    for group in snapshot.groups:
-        found[group.namespace] = found.get(group.namespace, 0) + 1
-    return found
-
-
 __all__ = [
     "EVERYTHING",
     "FOREIGN_JOB",
@@ -151,6 +136,4 @@ __all__ = [
     "Scope",
     "known_queues",
     "masked",
-    "namespaces_of",
-    "own_queues",
 ]

@@ -10,7 +10,6 @@ PodRow = NewType("PodRow", int)
 GroupRow = NewType("GroupRow", int)
 SubGroupRow = NewType("SubGroupRow", int)
 QueueRow = NewType("QueueRow", int)
-SlotRow = NewType("SlotRow", int)
 ShapeRow = NewType("ShapeRow", int)
 
 Int64s = NDArray[np.int64]

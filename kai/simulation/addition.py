@@ -4,7 +4,7 @@ Objects of the files take the place of those of the same kind and name, as apply
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
@@ -22,8 +22,6 @@ from kai.manifests.expansion import is_workload
 from kai.manifests.lint import check_jobs, queue_fault
 from kai.manifests.reading import Reading
 from kai.simulation.case import Case
-
-MOST_COPIES: Final = 1000
 
 Key = tuple[str, str]
 

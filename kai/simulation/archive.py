@@ -64,10 +64,10 @@ def read_archive(path: Path, name: str) -> Case:
         recorded=own.get("plan") if isinstance(own.get("plan"), Mapping) else None,
         configuration=attrs.evolve(configuration, parameters=settings.parameters(configuration.parameters)),
         settings=intake_settings(settings),
-        awaited=_awaited(document, name),
+        awaited=_texts(document, "awaited", "a list of namespace/name", name),
         refused=_refused(document, name),
         evicted=_evicted(document, name),
-        protected=_protected(document, name),
+        protected=_texts(document, "protected", "a list of UIDs", name),
         usage=usage,
         notes=notes + configuration.notes + unread(configuration, usage),
     )
@@ -86,11 +86,11 @@ def _now(own: Mapping[str, Any], objects: ClusterObjects) -> float:
     return float(now) if isinstance(now, int | float) and not isinstance(now, bool) else newest_time(objects)
 
 
-def _awaited(document: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return the groups for which the cycle before evicted pods: our own archives say so."""
-    listed = _mapping(document, "kai", name).get("awaited", [])
+def _texts(document: Mapping[str, Any], field: str, wanted: str, name: str) -> tuple[str, ...]:
+    """Return texts that our own archives have, and no others."""
+    listed = _mapping(document, "kai", name).get(field, [])
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
-        raise InputError.about(f"{name}: {MEMBER}", "kai.awaited", found=listed, wanted="a list of namespace/name")
+        raise InputError.about(f"{name}: {MEMBER}", f"kai.{field}", found=listed, wanted=wanted)
     return tuple(listed)
 
 
@@ -105,14 +105,6 @@ def _refused(document: Mapping[str, Any], name: str) -> tuple[NoRoom, ...]:
         wanted = f"a list of objects with {', '.join(fields)}"
         raise InputError.about(f"{name}: {MEMBER}", "kai.refused", found=listed, wanted=wanted)
     return tuple(NoRoom(**each) for each in listed)
-
-
-def _protected(document: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return the pods that disruption budgets protected before the cycle: our own archives say so."""
-    listed = _mapping(document, "kai", name).get("protected", [])
-    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
-        raise InputError.about(f"{name}: {MEMBER}", "kai.protected", found=listed, wanted="a list of UIDs")
-    return tuple(listed)
 
 
 def _evicted(document: Mapping[str, Any], name: str) -> tuple[tuple[str, int], ...]:

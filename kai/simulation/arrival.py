@@ -59,7 +59,7 @@ def arrival(outcome: Outcome, seen: Overview, added: frozenset[str]) -> Arrival:
         jobs=jobs,
         plan=own,
         besides=_part(plan, added, is_own=False),
-        queues=tuple(_lineage(seen, {job.queue for job in jobs})),
+        queues=tuple(_branch(seen, {job.queue for job in jobs})),
     )
 
 
@@ -85,7 +85,7 @@ def _part(plan: Plan, added: frozenset[str], *, is_own: bool) -> Plan:
     )
 
 
-def _lineage(seen: Overview, names: set[str]) -> Iterable[QueueLine]:
+def _branch(seen: Overview, names: set[str]) -> Iterable[QueueLine]:
     by_name = {queue.name: queue for queue in seen.queues}
     wanted: dict[str, None] = {}
     for name in sorted(names):
