@@ -59,10 +59,7 @@ from kai.binder.steps import StepOptions, resolve_steps
 from kai.binder.sweep import sweep_everything, sweep_group
 from kai.binder.terms import Terms
 from kai.cluster.carrying import KeyRing, carry_out
-from kai.cluster.credentials import Source
-from kai.cluster.lease import LeaseSettings
 from kai.cluster.port import Change, Cluster
-from kai.cluster.serving import role_options, serve_alone
 from kai.cluster.signals import BindEnded, Observe, unobserved
 from kai.cluster.warning import warn
 from kai.cluster.work import Alarm, place_of
@@ -74,8 +71,6 @@ _LONGEST_PAUSE: Final = 60.0
 Traced: TypeAlias = Callable[[str, str], AbstractContextManager[Callable[[str], None]]]
 """Records what happens inside under a name, as a part of a trace; see `kai.telemetry.tracing.Tracing.continued`."""
 
-COMPONENT: Final = "binder"
-"""What events give as their source."""
 WATCHED: Final[tuple[type[ApiObject], ...]] = (
     BindRequest,
     Pod,
@@ -333,23 +328,3 @@ def make_binder(
     Raises: ConfigError if a step or an argument of one does not exist.
     """
     return BinderService(cluster, Binder(settings=settings, steps=resolve_steps(steps)), observe, traced)
-
-
-async def serve(
-    settings: BinderSettings,
-    steps: Mapping[str, StepOptions] = EMPTY,
-    *,
-    source: Source | None = None,
-    lease: LeaseSettings | None = None,
-    observe: Observe = unobserved,
-) -> None:
-    """Bind in the cluster that the credentials lead to, in a process of its own, until cancelled.
-
-    Raises: ConfigError if a step or an argument of one does not exist, or there are no credentials.
-    """
-    resolve_steps(steps)  # what is wrong with the configuration is said before anything is connected
-
-    async def work(cluster: Cluster) -> None:
-        await make_binder(cluster, settings, steps, observe=observe).run()
-
-    await serve_alone(role_options(COMPONENT, WATCHED, source, lease), work)

@@ -27,18 +27,15 @@ from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.preparing import needs_preparation
-from kai.cluster.credentials import Source
-from kai.cluster.lease import LeaseSettings
 from kai.cluster.port import Change, Cluster
 from kai.cluster.requests import Apply
-from kai.cluster.serving import role_options, serve_alone
 from kai.cluster.signals import Observe, unobserved
 from kai.cluster.work import DONE, STEADY, Ended, Look, Pace, Workers, WorkQueue
 from kai.podgrouper.decide import Grouping, group_pod
 from kai.podgrouper.grouper import Groupers
 from kai.podgrouper.lookup import Absent, Answers, Get, Why
 from kai.podgrouper.pod_traits import traits_of
-from kai.podgrouper.reading import GROUPS, WATCHED, Fetcher, StoreLookup
+from kai.podgrouper.reading import GROUPS, Fetcher, StoreLookup
 from kai.podgrouper.registry import load_groupers
 from kai.podgrouper.resource import Kind, Manifest
 from kai.podgrouper.settings import Settings
@@ -47,8 +44,6 @@ from kai.podgrouper.write_behind import WriteBehind
 
 Key = tuple[str, str]
 
-COMPONENT: Final = "pod-grouper"
-"""What events give as their source."""
 MANAGER: Final = "kai-podgrouper"
 WARNING: Final = "PodGrouperWarning"
 _SAY_AGAIN: Final = 600.0
@@ -363,25 +358,6 @@ async def group_pods(
     # Finding entry points reads folders and imports modules.
     groupers = await cluster.cpu.run(load_groupers, settings)
     await PodGrouper(cluster, settings, groupers, pace, observe).run()
-
-
-async def serve(
-    settings: Settings,
-    *,
-    source: Source | None = None,
-    lease: LeaseSettings | None = None,
-    pace: Pace = STEADY,
-    observe: Observe = unobserved,
-) -> None:
-    """Group the pods of the cluster that the credentials lead to, in a process of its own, until cancelled.
-
-    Raises: ConfigError or PluginError, as `group_pods` does, and if there are no credentials.
-    """
-
-    async def work(cluster: Cluster) -> None:
-        await group_pods(cluster, settings, pace=pace, observe=observe)
-
-    await serve_alone(role_options(COMPONENT, WATCHED, source, lease), work)
 
 
 def _key(found: Pod | PodGroup) -> Key:

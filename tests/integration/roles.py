@@ -1,48 +1,69 @@
-"""The light roles of kai against a control plane, each with the account and the rights that it ships with."""
+"""The light roles of kai against a control plane, each with the account and the rights that it ships with.
 
-from collections.abc import Callable, Coroutine
+They are made of flags and work in terms, as `kai run` lets them; only the process around them is the test's.
+"""
+
+import json
 from concurrent.futures import Future
 from typing import Any
 
+import anyio
 import attrs
 from anyio.from_thread import BlockingPortal
 
-from kai.binder import service as binder
-from kai.binder.settings import BinderSettings, ReservationSettings
+from kai.cli.running.flags import read_flags
+from kai.cli.running.roleflags import FLAGS, REPORTED_AS, TOGETHER
+from kai.cli.running.roleflags import ROLES as KNOWN
+from kai.cli.running.roles import Role, controller
+from kai.cli.running.terms import work_in_terms
+from kai.cluster.connect import Options, connect
 from kai.cluster.credentials import Source
+from kai.cluster.leading import SoleLeadership
 from kai.cluster.lease import LeaseSettings
-from kai.controllers import service as controllers
+from kai.cluster.port import Cluster
+from kai.cluster.signals import unobserved
+from kai.cluster.store import Watched
 from kai.controllers.node_scale import ScaleSettings
-from kai.podgrouper import Settings
-from kai.podgrouper import service as podgrouper
+from kai.controllers.service import adjust_nodes
 from tests.integration.controlplane import ControlPlane
 from tests.integration.installation import container_argument
 
 NAMESPACE = "kai-scheduler"
+ROLES = ("binder", "podgrouper", "podgroup-controller", "queue-controller", "node-scale-adjuster")
 
 
-def binder_settings() -> BinderSettings:
-    """Return the settings of the binder with what the shipped Deployment gives it."""
-    reservation = ReservationSettings(
-        image="reserve:1",
-        timeout_seconds=60.0,
-        pod_security_context=container_argument("--resource-reservation-pod-security-context"),
-        container_security_context=container_argument("--resource-reservation-container-security-context"),
-    )
-    return BinderSettings(reservation=reservation)
+def made(name: str) -> Role:
+    """Return a role with what the shipped Deployment gives it."""
+    arguments = [name]
+    if name == "binder":
+        pod = json.dumps(container_argument("--resource-reservation-pod-security-context"))
+        container = json.dumps(container_argument("--resource-reservation-container-security-context"))
+        arguments += [
+            "--resource-reservation-pod-image=reserve:1",
+            "--resource-reservation-allocation-timeout=60",
+            f"--resource-reservation-pod-security-context={pod}",
+            f"--resource-reservation-container-security-context={container}",
+        ]
+    role = controller(name, read_flags(arguments, FLAGS, KNOWN, TOGETHER), unobserved)
+    if name != "node-scale-adjuster":
+        return role
+
+    async def work(cluster: Cluster) -> None:  # no flag says how long it waits between two scaling pods
+        await adjust_nodes(cluster, ScaleSettings(image="scale:1", cool_down_seconds=1.0))
+
+    return attrs.evolve(role, work=work)
 
 
-Serve = Callable[[Source, LeaseSettings | None], Coroutine[Any, Any, None]]
-
-ROLES: dict[str, Serve] = {
-    "binder": lambda source, lease: binder.serve(binder_settings(), source=source, lease=lease),
-    "podgrouper": lambda source, lease: podgrouper.serve(Settings(), source=source, lease=lease),
-    "podgroup-controller": lambda source, lease: controllers.serve_pod_groups(source=source, lease=lease),
-    "queue-controller": lambda source, lease: controllers.serve_queues(source=source, lease=lease),
-    "node-scale-adjuster": lambda source, lease: controllers.serve_nodes(
-        ScaleSettings(image="scale:1", cool_down_seconds=1.0), source=source, lease=lease
-    ),
-}
+async def serve(name: str, source: Source, lease: LeaseSettings | None) -> None:
+    """Let a role work on a connection of its own, until cancelled."""
+    role = made(name)
+    watched = tuple(Watched(cls=cls) for cls in role.watched)
+    options = Options(component=REPORTED_AS.get(name, name), watched=watched, source=source, lease=lease)
+    async with connect(options) as connection, anyio.create_task_group() as tasks:
+        leadership = connection.leadership or SoleLeadership(name)
+        connection.api.leadership = leadership
+        tasks.start_soon(connection.run)
+        tasks.start_soon(work_in_terms, role, connection, leadership)
 
 
 @attrs.define
@@ -61,7 +82,7 @@ class Roles:
     def start_as(self, name: str, role: str, lease: LeaseSettings | None = None) -> None:
         """Start a role under a name of its own, so that there can be two."""
         config = self.plane.kubeconfig(self.plane.account(NAMESPACE, role), name)
-        self.running[name] = self.portal.start_task_soon(ROLES[role], Source(kubeconfig=str(config)), lease)
+        self.running[name] = self.portal.start_task_soon(serve, role, Source(kubeconfig=str(config)), lease)
 
     def stop(self, *names: str) -> None:
         """End these roles where they are, all by default."""

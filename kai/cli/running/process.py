@@ -25,7 +25,7 @@ from kai.api.queue import Queue
 from kai.cli.running.dashboards import Board, Place, make_board, wanted_dashboard
 from kai.cli.running.flags import Given
 from kai.cli.running.lives import Life
-from kai.cli.running.roleflags import ADMISSION, BINDER, FLAGS, LEASES, SCHEDULER, TOGETHER
+from kai.cli.running.roleflags import ADMISSION, BINDER, FLAGS, LEASES, REPORTED_AS, SCHEDULER, TOGETHER
 from kai.cli.running.rolemetrics import ApiCalls, RoleMetrics
 from kai.cli.running.roles import (
     SCHEDULER_WATCHES,
@@ -291,7 +291,8 @@ class _Plan:
         """Return under which name events are reported."""
         if self.settings is not None:
             return scheduler_name
-        return self.others[0].name if self.others else ADMISSION
+        name = self.others[0].name if self.others else ADMISSION
+        return REPORTED_AS.get(name, name)
 
     def watched(self) -> Sequence[Watched]:
         """Return the kinds that some role here needs, once each."""

@@ -43,6 +43,9 @@ LEASES: Final[Mapping[str, str]] = {
 }
 """The leases of roles that run alone. They are the peer's, so that its component and ours never work at once."""
 
+REPORTED_AS: Final[Mapping[str, str]] = {PODGROUPER: "pod-grouper"}
+"""What the events of a role that runs alone give as their source, where that is not its name: as the peer's do."""
+
 __all__ = [
     "ADMISSION",
     "BINDER",
@@ -51,6 +54,7 @@ __all__ = [
     "PODGROUPER",
     "POD_GROUPS",
     "QUEUES",
+    "REPORTED_AS",
     "ROLES",
     "SCALE",
     "SCHEDULER",

@@ -40,3 +40,9 @@ def test_the_process_of_a_shadow_competes_for_no_lease():
 
     assert lease("scheduler", "--leader-elect") is not None
     assert lease("scheduler", "--shadow", "--leader-elect") is None
+
+
+@pytest.mark.parametrize(("role", "component"), [("podgrouper", "pod-grouper"), ("binder", "binder")])
+def test_events_of_a_role_that_runs_alone_have_the_source_that_the_peers_have(role, component):
+    process = Process.of(read_flags((role,), FLAGS, ROLES, TOGETHER), {})
+    assert process._plan(SimpleNamespace(continued=None)).component("kai-scheduler") == component
