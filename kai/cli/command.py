@@ -7,6 +7,7 @@ from typing import Any, NoReturn, cast
 
 import click
 
+from kai.api.collector import spared
 from kai.cli.failures import INTERRUPTED, USAGE, flush_out, report_error, report_unexpected, say_error
 from kai.errors import KaiError
 
@@ -41,6 +42,9 @@ COMMANDS = {
     "help": ("help:help_", "Show the help of a command."),
 }
 """Names, where in ``kai.cli`` their commands are, and what the help says: the help must not import them."""
+
+LASTING = ("run", "reserve")
+"""Commands that run for as long as their pods; all others answer and end."""
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -108,7 +112,12 @@ def kai(context: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and leave with its exit code (``kai.cli.failures``)."""
-    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words and words[0] in LASTING:
+        sys.exit(run(words))
+    with spared():
+        status = run(words)
+    sys.exit(status)
 
 
 def complete() -> None:

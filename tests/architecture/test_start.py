@@ -79,6 +79,25 @@ def test_the_first_commands_do_without_the_compiler(words: list[str]) -> None:
     assert (seen.returncode, seen.stderr.splitlines()[-1:]) == (0, [""]), seen.stderr
 
 
+ANSWERING = (["jobs", "-f", "examples/lab"], ["why", "rl-sim", "-f", "examples/lab"], ["simulate", "examples/lab"])
+
+
+@pytest.mark.parametrize("words", ANSWERING, ids=" ".join)
+def test_a_short_command_has_ended_before_the_collector_looks_at_it(words: list[str]) -> None:
+    look = (
+        "import gc, sys, kai.cli.command as command\n"
+        "gc.collect()\n"
+        "looks = [each['collections'] for each in gc.get_stats()]\n"
+        "try:\n"
+        f"    command.main({words!r})\n"
+        "finally:\n"
+        "    more = [each['collections'] for each in gc.get_stats()]\n"
+        "    print(*(after - before for after, before in zip(more, looks)), gc.get_freeze_count() > 0, file=sys.stderr)"
+    )
+    seen = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (seen.returncode, seen.stderr.splitlines()[-1:]) == (0, ["0 0 0 True"]), seen.stderr
+
+
 TEXTS = ("yaml", "kai.manifests", "kai.podgrouper", "kai.simulation.scenario")
 """What reads texts and makes pods of workloads."""
 LISTING = (*TEXTS, "kai.simulation.explanation", "kai.simulation.suggestions", "kai.cluster", "numba")

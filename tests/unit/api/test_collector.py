@@ -3,7 +3,7 @@ import weakref
 
 import pytest
 
-from kai.api.collector import growing, paused, settle
+from kai.api.collector import growing, paused, settle, spared
 
 
 def test_the_collector_rests_and_goes_on_afterwards() -> None:
@@ -67,3 +67,14 @@ def test_a_collector_that_was_off_is_left_alone_when_it_grows() -> None:
         assert gc.get_freeze_count() == before
     finally:
         gc.enable()
+
+
+@pytest.mark.usefixtures("thawed")
+def test_a_short_program_is_looked_through_after_many_objects_and_not_in_the_end() -> None:
+    gc.set_threshold(700)
+    before = gc.get_freeze_count()
+    with spared():
+        rare, *_ = gc.get_threshold()
+        assert gc.isenabled()
+    assert rare > 100 * 700
+    assert gc.get_freeze_count() > before

@@ -1,3 +1,4 @@
+import contextlib
 import re
 import subprocess
 import sys
@@ -172,3 +173,18 @@ def test_a_file_in_a_folder_that_is_closed_is_no_bug(arguments, monkeypatch, cap
     assert run(arguments) == 4
     told = "error: closed/x.yaml: found Permission denied, expected a file or a folder that can be read\n"
     assert capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize(("words", "is_spared"), [(["version"], True), (["run", "--help"], False), ([], True)])
+def test_the_collector_looks_at_services_as_usual_and_spares_what_ends(words, is_spared, monkeypatch):
+    spared = []
+
+    @contextlib.contextmanager
+    def noted():
+        spared.append(words)
+        yield
+
+    monkeypatch.setattr(command, "spared", noted)
+    with pytest.raises(SystemExit) as left:
+        command.main(words)
+    assert (left.value.code, spared) == (0, [words] if is_spared else [])
