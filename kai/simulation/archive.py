@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import msgspec
 
 from kai.api import codec
 from kai.api.kinds import BY_CLASS, ApiObject
@@ -136,7 +137,7 @@ def _read_json(path: Path, name: str) -> Mapping[str, Any]:
             size = archive.getinfo(MEMBER).file_size
             if size > _LARGEST:
                 raise InputError(f"{name}: found {MEMBER} of {size} bytes, expected at most {_LARGEST}")
-            document = json.loads(archive.read(MEMBER))
+            document = _decoded(archive.read(MEMBER))
     except KeyError:
         raise InputError(f"{name}: found no {MEMBER}, expected a snapshot taken by the scheduler") from None
     except (zipfile.BadZipFile, zlib.error, OSError, NotImplementedError, RuntimeError) as error:
@@ -146,6 +147,18 @@ def _read_json(path: Path, name: str) -> Mapping[str, Any]:
     if not isinstance(document, Mapping):
         raise InputError(f"{name}: {MEMBER}: found {type(document).__name__}, expected an object with rawObjects")
     return document
+
+
+def _decoded(text: bytes) -> Any:  # noqa: ANN401 - whatever the file holds
+    """Return the value of a JSON text.
+
+    Raises: ValueError or RecursionError for what is no JSON.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        # The standard library reads more, such as UTF-16 and NaN, and says what is wrong.
+        return json.loads(text)
 
 
 def _mapping(document: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:

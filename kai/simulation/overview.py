@@ -1,7 +1,7 @@
 """An outcome for people: one line for each pod group and each queue, as values that the command prints."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import attrs
@@ -181,7 +181,7 @@ def overview(outcome: Outcome) -> Overview:
 
 def _pods_by_group(cycle: Cycle) -> list[list[int]]:
     out: list[list[int]] = [[] for _ in cycle.snapshot.groups]
-    for pod, group in enumerate(cycle.snapshot.pod_group):
+    for pod, group in enumerate(cycle.snapshot.pod_group.tolist()):
         if group >= 0:
             out[group].append(pod)
     return out
@@ -197,6 +197,7 @@ class _Columns:
     status: Sequence[int]
     node: Sequence[int]
     gpus: Sequence[int]
+    gpu_memory: Sequence[int]
     evicted: Mapping[int, Evict]
     bound: AbstractSet[int]
 
@@ -205,29 +206,58 @@ class _Columns:
         """Return the columns of a cycle."""
         snapshot, report = cycle.snapshot, cycle.report
         gpus = snapshot.requests[snapshot.pod_shape, GPU] if len(snapshot.pods) else np.zeros(0, np.int64)
+        memory = [_gpu_memory(shape.gpu) for shape in snapshot.shapes]
         return cls(
             status=report.status.tolist(),
             node=report.node.tolist(),
             gpus=gpus.tolist(),
+            gpu_memory=[memory[shape] for shape in snapshot.pod_shape.tolist()],
             evicted={decision.pod: decision for decision in cycle.decisions if isinstance(decision, Evict)},
             bound={bind.pod for bind in cycle.aftermath.binds.values()},
         )
 
 
+@attrs.frozen(kw_only=True)
+class _Members:
+    """The pods of a job by what became of them."""
+
+    alive: Sequence[int]
+    placed: Sequence[int]
+    held: Sequence[int] = ()
+    waiting: Sequence[int] = ()
+    started: Sequence[int] = ()
+    lost: Sequence[int] = ()
+    """Those that leave their node."""
+
+    @classmethod
+    def of(cls, columns: _Columns, pods: Sequence[int]) -> "_Members":
+        """Sort the pods of a job."""
+        status, evicted, bound = columns.status, columns.evicted, columns.bound
+        # Most jobs of a large cluster run, and nothing happens to them.
+        if all(within(status[pod], _HERE) and pod not in bound and pod not in evicted for pod in pods):
+            return cls(alive=pods, placed=pods)
+        alive = [pod for pod in pods if status[pod] not in _GONE]
+        placed = [pod for pod in alive if within(status[pod], _HERE)]
+        return cls(
+            alive=alive,
+            placed=placed,
+            held=[pod for pod in alive if status[pod] == _PIPELINED],
+            waiting=[pod for pod in alive if status[pod] in _WAITING],
+            started=[pod for pod in placed if pod in bound],
+            lost=[pod for pod in alive if pod in evicted],
+        )
+
+
 def _job(cycle: Cycle, columns: _Columns, group: int, pods: Sequence[int], teller: Teller, *, is_alone: bool) -> Job:
     """Return a job; one that ``is_alone`` in having its name is called by it."""
-    snapshot, report, status, evicted = cycle.snapshot, cycle.report, columns.status, columns.evicted
+    snapshot, evicted = cycle.snapshot, columns.evicted
     facts = snapshot.groups[group]
-    alive = [pod for pod in pods if status[pod] not in _GONE]
-    held = [pod for pod in alive if status[pod] == _PIPELINED]
-    placed = [pod for pod in alive if within(status[pod], _HERE)]
-    waiting = [pod for pod in alive if status[pod] in _WAITING]
+    members = _Members.of(columns, pods)
+    alive, held, placed, waiting, lost = members.alive, members.held, members.placed, members.waiting, members.lost
     words = teller.tell(group) if waiting or held else None
-    record = report.records.get(group)
-    started = [pod for pod in placed if pod in columns.bound]
-    lost = [pod for pod in alive if pod in evicted]
+    record = cycle.report.records.get(group)
     moved = [pod for pod in lost if evicted[pod].moved_to >= 0]
-    state = _state(pods, alive=alive, placed=placed, held=held, started=started, lost=lost, waiting=waiting)
+    state = _state(pods, members)
     if moved and len(moved) == len(held) and not waiting:
         words = _moves(cycle, [evicted[pod] for pod in moved])
         state = State.MOVES if len(moved) == len(lost) else state
@@ -246,17 +276,17 @@ def _job(cycle: Cycle, columns: _Columns, group: int, pods: Sequence[int], telle
         placed=len(placed),
         minimum=least_pods(facts),
         gpus=gpus,
-        gpu_memory=_gpu_memory(snapshot.shapes[int(snapshot.pod_shape[pod])].gpu for pod in alive),
+        gpu_memory=sum(columns.gpu_memory[pod] for pod in alive),
         nodes=tuple(
             sorted({snapshot.nodes[columns.node[pod]].name for pod in (*placed, *held) if columns.node[pod] >= 0})
         ),
         state=state,
-        started=len(started),
+        started=len(members.started),
         held=len(held),
         evicted=len(lost),
         moved=len(moved),
         uid=facts.uid,
-        lost_to=_lost_to(cycle, [evicted[pod] for pod in lost if evicted[pod].moved_to < 0]),
+        lost_to=_lost_to(cycle, [evicted[pod] for pod in lost if evicted[pod].moved_to < 0]) if lost else (),
         words=words,
         explanations=messages.explanations(reasons),
         message=messages.group_message(reasons) if reasons else "",
@@ -264,8 +294,8 @@ def _job(cycle: Cycle, columns: _Columns, group: int, pods: Sequence[int], telle
     )
 
 
-def _gpu_memory(asked: Iterable[GpuRequest]) -> int:
-    return sum(each.memory * each.devices for each in asked if each.kind is GpuKind.MEMORY)
+def _gpu_memory(asked: GpuRequest) -> int:
+    return asked.memory * asked.devices if asked.kind is GpuKind.MEMORY else 0
 
 
 def _moves(cycle: Cycle, moves: Sequence[Evict]) -> Words:
@@ -299,27 +329,19 @@ def _lost_to(cycle: Cycle, evictions: Sequence[Evict]) -> tuple[str, ...]:
     )
 
 
-def _state(
-    pods: Sequence[int],
-    *,
-    alive: Sequence[int],
-    placed: Sequence[int],
-    held: Sequence[int],
-    started: Sequence[int],
-    lost: Sequence[int],
-    waiting: Sequence[int],
-) -> State:
+def _state(pods: Sequence[int], members: _Members) -> State:
+    alive, placed, held, lost = members.alive, members.placed, members.held, members.lost
     if not alive:
         return State.FINISHED if pods else State.EMPTY
     if lost and not placed and len(lost) > len(held):
         return State.EVICTED
     if len(placed) == len(alive):
-        return State.STARTS if len(started) == len(placed) else State.RUNNING
+        return State.STARTS if len(members.started) == len(placed) else State.RUNNING
     if placed:
         return State.PARTIAL
     if held:
         return State.HELD
-    return State.WAITS if waiting else State.LEAVING
+    return State.WAITS if members.waiting else State.LEAVING
 
 
 # -------------------------------------------------------------------------------------------------------------- queues
@@ -331,13 +353,14 @@ def _queues(cycle: Cycle, jobs: Sequence[Job]) -> tuple[QueueLine, ...]:
     for row, queue in enumerate(queues):
         children.setdefault(queue.parent, []).append(row)
     out: list[QueueLine] = []
+    running = Counter(job.queue for job in jobs if job.placed > 0)
+    awaited = Counter(job.queue for job in jobs if job.words is not None)
 
     waiting: list[tuple[int, tuple[bool, ...]]] = [(top, ()) for top in reversed(children.get(-1, []))]
     while waiting:
         row, last = waiting.pop()
         below = children.get(row, [])
         leaves = {queues[leaf].name for leaf in _below(row, children)}
-        mine = [job for job in jobs if job.queue in leaves]
         queue = queues[row]
         out.append(
             QueueLine(
@@ -347,8 +370,8 @@ def _queues(cycle: Cycle, jobs: Sequence[Job]) -> tuple[QueueLine, ...]:
                 priority=queue.priority,
                 depth=len(last),
                 last=last,
-                running=sum(job.placed > 0 for job in mine),
-                waiting=sum(job.words is not None for job in mine),
+                running=sum(running[leaf] for leaf in leaves),
+                waiting=sum(awaited[leaf] for leaf in leaves),
                 shares=_shares(cycle, row),
             )
         )

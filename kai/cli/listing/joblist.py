@@ -66,6 +66,8 @@ class Row:
     @property
     def state(self) -> str:
         """The state of all of them, or that some run and some do not."""
+        if len(self.lines) == 1:
+            return self.lines[0].job.state
         states = {line.job.state for line in self.lines}
         if len(states) == 1:
             return next(iter(states))
@@ -76,6 +78,8 @@ class Row:
     @property
     def since(self) -> float | None:
         """Since when the first of those waits that wait; else since when the first runs."""
+        if len(self.lines) == 1:
+            return self.lines[0].since
         waiting = [line for line in self.lines if line.waits] or self.lines
         return min((line.since for line in waiting if line.since is not None), default=None)
 
@@ -87,6 +91,8 @@ class Row:
     @property
     def reason(self) -> tuple[str, str]:
         """Code and text of why pods wait or go: the commonest reason; empty where none does."""
+        if len(self.lines) == 1:
+            return self.lines[0].job.reason
         reasons = Counter(each for line in self.lines if any(each := line.job.reason))
         if not reasons:
             return "", ""

@@ -266,9 +266,16 @@ def _table(rows: Sequence[Row], console: Console, now: float) -> str:
         Column(head="", drop=9, least=16),
     ]
     out = []
+    # Thousands of jobs have few states between them, and many began together.
+    states: dict[str, str] = {}
+    spans: dict[float | None, str] = {None: _NONE}
     for row, name in zip(rows, _names(rows, console), strict=True):
         code, text = _reason(row)
-        since = _NONE if row.since is None else span(now - row.since)
+        state, since = row.state, row.since
+        if state not in states:
+            states[state] = console.styled(state, fg=COLORS.get(state))
+        if since is not None and since not in spans:
+            spans[since] = span(now - since)
         out.append(
             [
                 name,
@@ -276,8 +283,8 @@ def _table(rows: Sequence[Row], console: Console, now: float) -> str:
                 _NONE if row.priority is None else str(row.priority),
                 row.gpus_text,
                 row.pods,
-                console.styled(row.state, fg=COLORS.get(row.state)),
-                since,
+                states[state],
+                spans[since],
                 str(row.position or _NONE),
                 code or _NONE,
                 text,
@@ -297,11 +304,11 @@ def _reason(row: Row) -> tuple[str, str]:
 
 def _folded(rows: Sequence[Row], drawn: Sequence[str], width: int) -> list[str]:
     """Return the lines of a table, with a count at the end in the place of those that are like some before them."""
-    counts = Counter(map(_look, rows))
+    looks = [_look(row) for row in rows]
+    counts = Counter(looks)
     seen: Counter[tuple[str, str, str]] = Counter()
     out: list[str] = []
-    for row, line in zip(rows, drawn, strict=True):
-        look = _look(row)
+    for look, line in zip(looks, drawn, strict=True):
         seen[look] += 1
         if seen[look] <= _FIRST or counts[look] < 2 * _FIRST:
             out.append(line)

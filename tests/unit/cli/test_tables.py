@@ -37,6 +37,23 @@ def test_what_is_drawn_gets_the_room_that_is_left():
     assert table(heads, rows, 9).splitlines()[1] == "x  ######"
 
 
+def test_what_is_equal_is_drawn_once_and_alike_in_all_rows():
+    rooms = []
+
+    def drawn(room):
+        rooms.append(room)
+        return "#" * room
+
+    heads = [*HEADS, Column(head="BAR", least=3, most=10, drop=1)]
+    rows = [[*row, drawn] for row in [*ROWS, *ROWS, *ROWS]]
+    for width in (0, 23, 30, 40):
+        rooms.clear()
+        head, *lines = table(heads, rows, width).splitlines()
+        assert [head, *lines[:2]] == table(heads, rows[:2], width).splitlines()
+        assert lines == lines[:2] * 3
+        assert len(rooms) <= 2, "once for each of the two tables"
+
+
 def test_a_single_long_word_is_cut_as_the_last_resort():
     assert cut_text("abcdefgh", 5) == "abcd…"
     assert cut_text("ab cdefgh", 5) == "ab …"

@@ -108,3 +108,38 @@ def test_what_conditions_would_say_is_there_too():
     assert job.message.startswith("OverLimit: a quota has reached the allowable limit of GPUs.")
     assert [str(each) for each in job.explanations] == [job.message.removesuffix(".")]
     assert job.pod_messages == (("default/g-0", job.message),)
+
+
+def test_jobs_of_which_every_pod_rests_are_told_apart_from_all_others():
+    groups = {
+        "rests": {"queue": "a", "members": 2, "each": {"gpu": 1}, "runs_on": {"n1": 2}},
+        "starts": {"queue": "b", "members": 2, "each": {"gpu": 1}},
+        "low": {"queue": "a", "members": 2, "priority": 40, "each": {"gpu": 2}, "runs_on": {"n2": 2}},
+        "high": {"queue": "a", "priority": 60, "each": {"gpu": 4}},
+        "empty": {"queue": "a", "members": 0},
+    }
+    jobs = {job.name: job for job in seen(groups, nodes={"n1": {"gpu": 4}, "n2": {"gpu": 4}}).jobs}
+    counts = {
+        name: (job.state, job.wanted, job.placed, job.started, job.held, job.evicted, job.gpus, job.nodes)
+        for name, job in jobs.items()
+    }
+    assert counts == {
+        "rests": ("Running", 2, 2, 0, 0, 0, 2000, ("n1",)),
+        "starts": ("Starts", 2, 2, 2, 0, 0, 2000, ("n1",)),
+        "low": ("Evicted", 2, 0, 0, 0, 2, 4000, ()),
+        "high": ("Held", 1, 0, 0, 1, 0, 4000, ("n2",)),
+        "empty": ("Empty", 0, 0, 0, 0, 0, 0, ()),
+    }
+
+
+def test_queues_count_the_jobs_of_all_queues_below_them():
+    view = seen(
+        {
+            "one": {"queue": "a", "each": {"gpu": 1}, "runs_on": "n1"},
+            "two": {"queue": "b", "each": {"gpu": 1}, "runs_on": "n1"},
+            "waits": {"queue": "a", "each": {"gpu": 5}},
+            "waits-too": {"queue": "b", "each": {"gpu": 5}},
+        }
+    )
+    counts = {line.name: (line.running, line.waiting) for line in view.queues}
+    assert counts == {"root": (2, 2), "team": (2, 2), "a": (1, 1), "b": (1, 1)}

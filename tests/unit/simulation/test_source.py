@@ -64,6 +64,22 @@ def test_a_snapshot_of_the_peer_is_read_by_its_lists(tmp_path):
     assert case.configuration.parameters.max_consolidation_preemptees == 0
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_a_snapshot_is_read_in_each_encoding_of_json(tmp_path, encoding):
+    content = {"config": {}, "schedulerParams": {}, "rawObjects": {"nodes": [NODE]}, "kai": {"now": 1e9, "x": "ü"}}
+    plain = read_case(snapshot(tmp_path / "s.zip", content))
+    with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
+        archive.writestr("snapshot.json", json.dumps(content, ensure_ascii=False).encode(encoding))
+    case = read_case(str(tmp_path / "s.zip"))
+    assert (case.objects, case.now) == (plain.objects, plain.now)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e400"])
+def test_numbers_that_only_the_standard_library_reads_pass_as_before(tmp_path, number):
+    content = f'{{"rawObjects": {{"unheardOf": [{number}]}}}}'
+    assert read_case(snapshot(tmp_path / "s.zip", content)).notes == ("passed over 1 of rawObjects.unheardOf",)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
