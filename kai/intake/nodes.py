@@ -140,11 +140,20 @@ def _gpu_memory(label: str) -> int:
 
 
 def _gpu_count(label: str, allocatable: Mapping[str, int]) -> int:
-    count = numerals.unsigned(label, bits=_COUNT_BITS)
-    return allocatable.get("gpu", 0) // GPU_UNIT if count is None else count
+    """Return how many GPUs there are: as many as the label says, but no more than the node offers.
+
+    The label counts devices that have failed, too. An account of shared GPUs that has one of those to spare takes the
+    GPU that is in sharing for idle. Of GPUs that are cut into slices, which are never shared, the label alone tells.
+    """
+    count, offered = numerals.unsigned(label, bits=_COUNT_BITS), allocatable.get("gpu", 0) // GPU_UNIT
+    if count is None:
+        return offered
+    return count if _has_slices(allocatable) else min(count, offered)
 
 
 def _mig_enabled(label: str | None, allocatable: Mapping[str, int]) -> bool:
-    if label is not None:
-        return label in _TRUE
+    return _has_slices(allocatable) if label is None else label in _TRUE
+
+
+def _has_slices(allocatable: Mapping[str, int]) -> bool:
     return any(name.startswith(names.MIG_PREFIX) and amount > 0 for name, amount in allocatable.items())

@@ -173,7 +173,7 @@ def _audit_idle_devices(facts: Facts, columns: Columns, booked: Bookings, in_use
     np.subtract.at(most, booked.node, amounts)
     counts = np.concatenate([np.zeros(1, np.int64), np.cumsum(in_use)])
     most -= GPU_UNIT * (counts[facts.nodes.slot_start[1:]] - counts[facts.nodes.slot_start[:-1]])
-    # A label may say that a node has more devices than it offers; then the peer's arithmetic counts those as idle.
+    # A label may count more devices than a node offers that has some of them cut into slices; then those are idle.
     honest = facts.nodes.gpu_count * GPU_UNIT <= facts.nodes.allocatable[:, GPU]
     for node in np.flatnonzero((columns.idle[:, GPU] > most) & honest & ~_behind_claims(facts)):
         found, right = int(columns.idle[node, GPU]), int(most[node])

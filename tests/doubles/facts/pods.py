@@ -64,6 +64,17 @@ def a_binding_may_fill_a_node_beyond_its_size(server: Server, name: str) -> None
 
 
 @fact
+def a_limit_stands_for_a_request_that_is_missing(server: Server, name: str) -> None:
+    amounts = {"limits": {"nvidia.com/gpu": "2", "cpu": "3"}, "requests": {"cpu": "1"}}
+    container = {"name": "main", "image": "none", "resources": amounts}
+    first = {"name": "first", "image": "none", "resources": {"limits": {"memory": "1Gi"}}}
+    server.pod(name, containers=[container], initContainers=[first])
+    spec = server.good("GET", f"{PODS}/{name}")["spec"]
+    assert spec["containers"][0]["resources"]["requests"] == {"nvidia.com/gpu": "2", "cpu": "1"}
+    assert spec["initContainers"][0]["resources"]["requests"] == {"memory": "1Gi"}
+
+
+@fact
 def a_binding_with_another_uid_is_a_conflict(server: Server, name: str) -> None:
     server.pod(name)
     assert server.bind(name, uid="00000000-0000-0000-0000-000000000000")[0] == 409

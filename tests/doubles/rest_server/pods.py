@@ -22,11 +22,23 @@ def created(manifest: Manifest) -> Manifest:
     """Return a pod as it is after its creation."""
     spec = {"terminationGracePeriodSeconds": 30, "restartPolicy": "Always", "schedulerName": "default-scheduler"}
     spec |= manifest.get("spec") or {}
+    for key in ("initContainers", "containers"):
+        if spec.get(key):
+            spec[key] = [_with_requests(each) for each in spec[key]]
     status: dict[str, Any] = {"phase": "Pending", "qosClass": "Burstable"}
     if spec.get("schedulingGates"):
         gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
         status["conditions"] = [{**gated, "lastProbeTime": None, "lastTransitionTime": None}]
     return {**manifest, "spec": spec, "status": status}
+
+
+def _with_requests(container: Manifest) -> Manifest:
+    """Return a container with its limits as requests where it has none."""
+    resources = container.get("resources") or {}
+    if not resources.get("limits"):
+        return container
+    requests = {**resources["limits"], **(resources.get("requests") or {})}
+    return {**container, "resources": {**resources, "requests": requests}}
 
 
 def frozen_field(before: Manifest, after: Manifest) -> str:

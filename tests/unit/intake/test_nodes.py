@@ -40,10 +40,21 @@ def test_gpu_memory_is_in_hundreds_of_mib_and_may_be_given_in_bytes(label, memor
     assert (found.gpu_memory, found.gpu_memory_known) == (memory, known)
 
 
-@pytest.mark.parametrize(("label", "count"), [(None, 4), ("6", 6), ("0", 0), ("-1", 4), ("some", 4), ("4000000000", 4)])
+@pytest.mark.parametrize(("label", "count"), [(None, 4), ("3", 3), ("0", 0), ("-1", 4), ("some", 4), ("4000000000", 4)])
 def test_the_number_of_gpus_is_the_label_or_else_what_is_allocatable(label, count):
     labels = {} if label is None else {"nvidia.com/gpu.count": label}
     assert read(allocatable=GPUS, labels=labels).gpu_count == count
+
+
+def test_a_label_counts_no_gpus_that_the_node_does_not_offer():
+    labels = {"nvidia.com/gpu.count": "6"}
+    assert read(allocatable=GPUS, labels=labels).gpu_count == 4
+    assert read(allocatable={**GPUS, "nvidia.com/gpu": "0"}, labels=labels).gpu_count == 0
+
+
+def test_a_label_counts_the_gpus_that_are_cut_into_slices():
+    labels = {"nvidia.com/gpu.count": "6"}
+    assert read(allocatable={**GPUS, "nvidia.com/mig-1g.10gb": "14"}, labels=labels).gpu_count == 6
 
 
 @pytest.mark.parametrize(
