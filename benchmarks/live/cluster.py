@@ -50,8 +50,8 @@ class Scheduler:
 
 
 @contextmanager
-def control_plane(folder: Path, size: Size) -> Iterator[ControlPlane]:
-    """Run an API server that has nodes and queues.
+def bare_control_plane(folder: Path) -> Iterator[ControlPlane]:
+    """Run an API server on which kai is installed.
 
     Raises: LookupError if its programs are not built.
     """
@@ -61,6 +61,18 @@ def control_plane(folder: Path, size: Size) -> Iterator[ControlPlane]:
     plane = ControlPlane.start(found, folder)
     try:
         install(plane, DEPLOY)
+        yield plane
+    finally:
+        plane.stop()
+
+
+@contextmanager
+def control_plane(folder: Path, size: Size) -> Iterator[ControlPlane]:
+    """Run an API server that has nodes and queues.
+
+    Raises: as ``bare_control_plane``.
+    """
+    with bare_control_plane(folder) as plane:
         admin = plane.admin
         admin.ensure(an_object("v1", "Namespace", NAMESPACE))
         for name, parent in (("top", ""), ("team", "top")):
@@ -68,8 +80,6 @@ def control_plane(folder: Path, size: Size) -> Iterator[ControlPlane]:
             admin.ensure(an_object("scheduling.run.ai/v2", "Queue", name, spec=spec))
         each((f"node-{number:04d}" for number in range(size.nodes)), lambda name: _make_node(admin, name, size.gpus))
         yield plane
-    finally:
-        plane.stop()
 
 
 def _make_node(admin: Api, name: str, gpus: int) -> None:

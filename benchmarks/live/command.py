@@ -1,4 +1,7 @@
-"""Read the command line: ``fill`` measures pods that come while a scheduler runs, ``idle`` one without work."""
+"""Read the command line: ``fill`` measures pods that come while a scheduler runs, ``idle`` one without work.
+
+``reality`` compares the times of a simulation with those of a real API server.
+"""
 
 import json
 import tempfile
@@ -6,15 +9,19 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import Any
 
+import cattrs
 import click
 
+from benchmarks.campaign import describe_machine
 from benchmarks.live.cluster import (
     Binds,
     Scheduler,
     Size,
+    bare_control_plane,
     control_plane,
     create_pods,
     kai,
@@ -22,7 +29,16 @@ from benchmarks.live.cluster import (
     run_pods,
 )
 from benchmarks.live.counting import Usage, requests, slope, when_quiet, writes
+from benchmarks.live.hour import HOUR, hour, write_hour
+from benchmarks.live.playing import Player, set_up
+from benchmarks.live.reality import Comparison, compare, reality_table
+from kai.configuration.profiles import make_profile
+from kai.configuration.reading import default_configuration
+from kai.virtual.loading import load
+from kai.virtual.simulation import PERIOD_SECONDS, Simulation
+from kai.virtual.workloads import GRACE_SECONDS
 from tests.integration.controlplane import ControlPlane
+from tests.integration.kubelet import RESERVED, Kubelet
 
 _LIMIT = 600.0
 _LOOK_EVERY = 30.0
@@ -83,18 +99,64 @@ def idle(
         click.echo(json.dumps(_idle(plane, found, 60.0 * minutes), indent=2))
 
 
+@main.command(
+    help="Have an hour of Jobs, made shorter, happen in virtual time and on a real API server: when do they start?"
+)
+@click.option("--divisor", default=20.0, show_default=True, type=click.FloatRange(min=1.0), help="So much shorter.")
+@click.option("--jobs", default=30, show_default=True, type=click.IntRange(min=1), help="Of the hour.")
+@click.option("--seed", default=0, show_default=True, help="Another hour.")
+@click.option(
+    "--output", default="table", show_default=True, type=click.Choice(["table", "json"]), help="What to print."
+)
+@_flags
+@_folder
+def reality(*, divisor: float, jobs: int, seed: int, output: str, flags: tuple[str, ...], keep: Path | None) -> None:
+    """Print both times of each job, and how far apart they are."""
+    with _foldered(keep) as folder:
+        found = _both(folder, divisor, jobs, seed, flags)
+    report = {"machine": describe_machine(), "divisor": divisor, "seed": seed, **cattrs.unstructure(found)}
+    click.echo(json.dumps(report, indent=2) if output == "json" else reality_table(found))
+
+
+def _both(folder: Path, divisor: float, jobs: int, seed: int, flags: tuple[str, ...]) -> Comparison:
+    workload, cluster = write_hour(folder, divisor, jobs=jobs, seed=seed)
+    scene = load(str(workload), str(cluster)).scene
+    grace = GRACE_SECONDS / divisor
+    simulation = Simulation(scene, make_profile(default_configuration()), scene.settings, inf)
+    simulation.workloads.grace = grace
+    virtual = simulation.run().records.jobs
+    manifests = {each["metadata"]["name"]: each for each in hour(divisor, jobs=jobs, seed=seed)}
+    with bare_control_plane(folder / "plane") as plane:
+        set_up(plane.admin, scene)
+        kubelet = Kubelet(plane.admin, plane.account(RESERVED, RESERVED), lingers=True)
+        kubelet.start()
+        try:
+            with kai(plane, folder, flags):
+                when_quiet(plane.admin)
+                real = Player(plane.admin, scene, manifests, grace).play(4 * HOUR / divisor)
+        finally:
+            kubelet.stop()
+    return compare(virtual, real, PERIOD_SECONDS)
+
+
+@contextmanager
+def _foldered(keep: Path | None) -> Iterator[Path]:
+    """Yield a folder to keep, or one that goes."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+
+
 @contextmanager
 def _staged(
     size: Size, keep: Path | None, program: Path | None, flags: tuple[str, ...]
 ) -> Iterator[tuple[ControlPlane, Scheduler]]:
     """Run a cluster and its scheduler, with their files in a folder to keep, or in one that goes."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = keep or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        with control_plane(folder / "plane", size) as plane:
-            chosen = kai(plane, folder, flags) if program is None else kube_scheduler(plane, folder, program)
-            with chosen as scheduler:
-                yield plane, scheduler
+    with _foldered(keep) as folder, control_plane(folder / "plane", size) as plane:
+        chosen = kai(plane, folder, flags) if program is None else kube_scheduler(plane, folder, program)
+        with chosen as scheduler:
+            yield plane, scheduler
 
 
 def _fill(plane: ControlPlane, scheduler: Scheduler, size: Size) -> dict[str, Any]:

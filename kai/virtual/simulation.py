@@ -4,7 +4,7 @@
        │
        └→ changed and pods wait? ─ snapshot (intake) ─ cycle (engine) ─ binds and evictions carried out ─ calendar
 
-The cycle is the scheduler's own; it is decided as often as the service would at most, once a second.
+The cycle is the scheduler's own; it is decided at most once a second, while the service follows a change sooner.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from kai.virtual.scene import Scene
 from kai.virtual.workloads import Workloads
 
 PERIOD_SECONDS: Final = 1.0
-"""The least time between two cycles: the default of the service."""
+"""The least time between two cycles; the service follows a change sooner."""
 LOOK_AGAIN_SECONDS: Final = 60.0
 """After so long a cycle is repeated that does not say until when its answers hold."""
 _GPU: Final = 2

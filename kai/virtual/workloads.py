@@ -131,8 +131,12 @@ class Workloads:
 
     def bind(self, life: Life, decision: Bind, snapshot: Snapshot, cycle: int) -> None:
         """Bind a pod, which runs at once."""
-        life.pod = self.cluster.bind(life.pod, decision, snapshot, cycle)
-        self._runs(life, held_gpus(decision))
+        self.run(life, self.cluster.bind(life.pod, decision, snapshot, cycle), held_gpus(decision))
+
+    def run(self, life: Life, bound: Pod, gpus: float) -> None:
+        """Have a pod run that is bound and holds so many GPUs."""
+        life.pod = bound
+        self._runs(life, gpus)
         self._settle(life.slot.task)
 
     def evict(self, life: Life) -> None:
