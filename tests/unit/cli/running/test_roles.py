@@ -2,7 +2,9 @@
 
 from types import SimpleNamespace
 
+import attrs
 import pytest
+from prometheus_client import CollectorRegistry
 
 from kai.cli.running.flags import read_flags
 from kai.cli.running.process import Process
@@ -44,5 +46,5 @@ def test_the_process_of_a_shadow_competes_for_no_lease():
 
 @pytest.mark.parametrize(("role", "component"), [("podgrouper", "pod-grouper"), ("binder", "binder")])
 def test_events_of_a_role_that_runs_alone_have_the_source_that_the_peers_have(role, component):
-    process = Process.of(read_flags((role,), FLAGS, ROLES, TOGETHER), {})
+    process = attrs.evolve(Process.of(read_flags((role,), FLAGS, ROLES, TOGETHER), {}), registry=CollectorRegistry())
     assert process._plan(SimpleNamespace(continued=None)).component("kai-scheduler") == component
