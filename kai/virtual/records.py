@@ -6,13 +6,16 @@ Every change is told with its instant; first the meters advance to that instant 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from math import isnan, nan
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final, overload
 
 import attrs
 
 from kai.virtual.meters import Meters
+from kai.virtual.past import Rows, packed, unpacked
 from kai.virtual.plans import JobPlan
 
 MOST_STAYS: Final = 200_000
@@ -100,14 +103,81 @@ class Eviction:
     """The job that gains; -1 for none."""
 
 
+def rows_of(cls: type) -> Rows[Any]:
+    """Return no rows yet, of a frozen class."""
+    names = [field.name for field in attrs.fields(cls)]
+    return Rows(attrgetter(*names), lambda *values: cls(**dict(zip(names, values, strict=True))))
+
+
+_FIELDS: Final = tuple(field.name for field in attrs.fields(JobRecord))
+_VALUES: Final = attrgetter(*_FIELDS)
+
+
+class JobRecords(Sequence[JobRecord]):
+    """The records of all jobs by number. Cost: of a job that is over, its text as bytes."""
+
+    def __init__(self) -> None:
+        self._records: list[JobRecord | bytes] = []
+        self._shared: dict[str, str] = {}
+        """Names that many jobs have."""
+
+    def append(self, record: JobRecord) -> None:
+        """Add the record of a job that arrives."""
+        self._records.append(record)
+
+    def close(self, number: int) -> None:
+        """Keep the record of a job that is over small."""
+        record = self._records[number]
+        if isinstance(record, JobRecord):
+            self._records[number] = packed(_VALUES(record)) or record
+
+    def changing(self, number: int) -> JobRecord:
+        """Return a record that is written to; one that is kept small is made again for it."""
+        record = self._records[number]
+        if isinstance(record, bytes):
+            record = self._records[number] = self._made(record)
+        return record
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @overload
+    def __getitem__(self, number: int) -> JobRecord: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[JobRecord]: ...
+
+    def __getitem__(self, number: int | slice) -> JobRecord | list[JobRecord]:
+        """Return what is known of one job, or of some."""
+        if isinstance(number, slice):
+            return [self._seen(record) for record in self._records[number]]
+        return self._seen(self._records[number])
+
+    def __iter__(self) -> Iterator[JobRecord]:
+        return map(self._seen, self._records)
+
+    def _seen(self, record: JobRecord | bytes) -> JobRecord:
+        return self._made(record) if isinstance(record, bytes) else record
+
+    def _made(self, text: bytes) -> JobRecord:
+        values = dict(zip(_FIELDS, unpacked(text), strict=True))
+        shared = self._shared
+        for name in ("namespace", "queue", "kind", "user"):
+            values[name] = shared.setdefault(values[name], values[name])
+        values["waits"] = tuple(values["waits"])
+        values["nodes"] = tuple([shared.setdefault(node, node) for node in values["nodes"]])
+        values["ending"] = None if values["ending"] is None else Ending(values["ending"])
+        return JobRecord(**values)
+
+
 @attrs.define(eq=False)
 class Records:
     """All records of one run."""
 
     meters: Meters
-    jobs: list[JobRecord] = attrs.field(factory=list)
-    stays: list[Stay] = attrs.field(factory=list)
-    evictions: list[Eviction] = attrs.field(factory=list)
+    jobs: JobRecords = attrs.field(factory=JobRecords)
+    stays: Rows[Stay] = attrs.field(factory=lambda: rows_of(Stay))
+    evictions: Rows[Eviction] = attrs.field(factory=lambda: rows_of(Eviction))
     put_off: Counter[str] = attrs.field(factory=Counter)
     """Runs of each CronJob that came while the one before had not ended."""
     missed: Counter[str] = attrs.field(factory=Counter)
@@ -145,30 +215,31 @@ class Records:
 
     def start(self, job: int, now: float, waited: float) -> None:
         """Note that enough pods of a job, or of a part of it, run together after it waited."""
-        record = self.jobs[job]
+        record = self.jobs.changing(job)
         if isnan(record.start):
             record.start = now
         record.waits = (*record.waits, round(waited, _DIGITS))
 
     def promise(self, job: int, now: float) -> None:
         """Note that a pod of a job has a place, or the promise of one."""
-        record = self.jobs[job]
+        record = self.jobs.changing(job)
         if isnan(record.possible):
             record.possible = now
 
     def end(self, job: int, now: float, ending: Ending) -> None:
         """Note the end of a job."""
-        record = self.jobs[job]
+        record = self.jobs.changing(job)
         record.end, record.ending = now, ending
         self.ended += 1
+        self.jobs.close(job)
 
     def lose(self, job: int, gpu_seconds: float, loss: Loss) -> None:
         """Note work that is lost."""
         self.losses[loss] += gpu_seconds
         if loss is Loss.CRASH:
-            self.jobs[job].crashed += gpu_seconds
+            self.jobs.changing(job).crashed += gpu_seconds
         else:
-            self.jobs[job].lost += gpu_seconds
+            self.jobs.changing(job).lost += gpu_seconds
 
     # --- Pods ------------------------------------------------------------------------------------------------------
 
@@ -184,7 +255,7 @@ class Records:
 
     def bind(self, job: int, asked: float, held: float, node: str, now: float) -> None:
         """Note that a pod that waited has devices."""
-        record, meters = self.jobs[job], self.meters
+        record, meters = self.jobs.changing(job), self.meters
         meters.advance(now)
         meters.wait(record.queue, asked, -1)
         meters.hold(record.queue, node, held)
@@ -203,7 +274,7 @@ class Records:
 
     def evict(self, eviction: Eviction) -> None:
         """Note an eviction."""
-        self.jobs[eviction.job].evictions += 1
+        self.jobs.changing(eviction.job).evictions += 1
         self.evicted_pods += 1
         self.evicted_gpus += eviction.gpus
         if eviction.aggressor >= 0 and (eviction.time, eviction.aggressor) != self._gained:

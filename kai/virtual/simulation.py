@@ -39,6 +39,7 @@ from kai.virtual.events import Calendar
 from kai.virtual.meters import Meters
 from kai.virtual.nodes import Nodes
 from kai.virtual.objects import key_of
+from kai.virtual.past import Rows
 from kai.virtual.plans import JobPlan
 from kai.virtual.progress import Progress
 from kai.virtual.records import Eviction, Records, Stay
@@ -343,7 +344,7 @@ class DecisionLines:
     """The first decisions of a run as lines of text: where two runs part is found by comparing them."""
 
     most: int = 100_000
-    _lines: list[tuple[float, int, str]] = attrs.field(factory=list)
+    _lines: Rows[tuple[float, int, str]] = attrs.field(factory=lambda: Rows(tuple, lambda *line: line))
 
     def line(self, decision: Decision, snapshot: Snapshot, at: tuple[float, int], subject: str) -> str:
         """Return a decision as one line, and keep it if it is one of the first; ``at`` is its instant and its cycle."""

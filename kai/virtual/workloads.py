@@ -359,6 +359,8 @@ class Workloads:
             del self._members[key]
             self.jobs.pop(key, None)
             self.cluster.groups.remove(key)
+            if job.is_over:
+                job.let_go()
 
 
 def _born(group: PodGroup, instant: float) -> PodGroup:
