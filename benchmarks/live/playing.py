@@ -97,7 +97,7 @@ class Player:
                 self._turn()
         finally:
             self._is_over.set()
-        return self.records.jobs
+        return list(self.records.jobs)
 
     @property
     def _now(self) -> float:
