@@ -98,6 +98,22 @@ def test_a_short_command_has_ended_before_the_collector_looks_at_it(words: list[
     assert (seen.returncode, seen.stderr.splitlines()[-1:]) == (0, ["0 0 0 True"]), seen.stderr
 
 
+SERVICE = ("aiohttp", "anyio", "kubernetes_asyncio", "llvmlite", "numba", "opentelemetry", "prometheus_client", "rich")
+"""What serves, reaches a cluster, compiles or draws: manifests are decided without it."""
+
+
+@pytest.mark.parametrize("words", ANSWERING, ids=" ".join)
+def test_manifests_are_decided_without_what_serves(words: list[str]) -> None:
+    look = (
+        "import sys, kai.cli.command as command\n"
+        f"status = command.run({words!r})\n"
+        f"print(*sorted(set(sys.modules) & set({SERVICE!r})), file=sys.stderr)\n"
+        "sys.exit(status)"
+    )
+    seen = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (seen.returncode, seen.stderr.splitlines()[-1:]) == (0, [""]), seen.stderr
+
+
 TEXTS = ("yaml", "kai.manifests", "kai.podgrouper", "kai.simulation.scenario")
 """What reads texts and makes pods of workloads."""
 LISTING = (*TEXTS, "kai.simulation.explanation", "kai.simulation.suggestions", "kai.cluster", "numba")
