@@ -35,11 +35,11 @@ class EvictStale:
         # Most leaves lack nothing, so what is asked of groups is asked of the few that do.
         lacking = np.flatnonzero(facts.leaf & (columns.occupying < facts.minimum))
         groups = np.unique(np.searchsorted(facts.first_subgroup, lacking, side="right") - 1)
+        # A group has a pod on a node if the sum over all sub-groups grows from its first to that of the next.
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(columns.occupying)])
+        held = before[facts.first_subgroup[groups + 1]] > before[facts.first_subgroup[groups]]
         return [
-            group
-            for group in groups.tolist()
-            if columns.occupying[facts.first_subgroup[group] : facts.first_subgroup[group + 1]].any()
-            and not len(session.portion(group).holding(1 << Status.SUCCEEDED))
+            group for group in groups[held].tolist() if not len(session.portion(group).holding(1 << Status.SUCCEEDED))
         ]
 
     def _judge(self, session: Session, portion: Portion) -> None:

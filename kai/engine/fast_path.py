@@ -11,6 +11,7 @@ import numpy as np
 
 from kai.engine.budget import BudgetAnswer
 from kai.engine.domain_trees import make_trees
+from kai.engine.full_queues import FullQueues
 from kai.engine.heaps import GroupHeap
 from kai.engine.portion import Portion
 from kai.engine.refusals import capacity_verdict, record_no_node
@@ -59,6 +60,7 @@ class FastPath:
             state=np.zeros(8, np.int64),
             chunk=np.empty(self._longest, np.int64),
         )
+        self._full = FullQueues(session, heap, waiting[self._work.plain[waiting]])
         self._told: dict[int, Reason] = {}
         """The refusals that were put into words, by group."""
         self._free_rules = session.policy.rules.replace(limits=False)
@@ -90,6 +92,11 @@ class FastPath:
                 return
             if outcome == allocating.NOT_PLAIN:
                 yield self._heap.taken(group)
+            elif outcome == allocating.REFUSED and work.state[allocating.CODE] and self._full.is_worth_passing():
+                open_one = self._full.pass_over()
+                if open_one is None:
+                    return
+                yield open_one
             if session.budget.go_on() is not BudgetAnswer.GO:
                 return
 

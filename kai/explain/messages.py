@@ -27,6 +27,8 @@ NO_NODES = "no nodes with enough resources were found"
 UNABLE_GROUP = "Unable to schedule podgroup"
 UNABLE_POD = "Unable to schedule pod"
 _LEAVES_SHOWN = 5
+_HELD_BACK = frozenset({Code.EVICTIONS_CAPPED, Code.VICTIMS_PROTECTED})
+"""Refusals of a group whose pods could be placed but for them: what nodes object to is only half of why a pod waits."""
 
 _DIVISORS = {"cpu": 1000.0, "memory": 1e9, "gpu": 1000.0, PLUGGED_GPU: 1000.0}
 _PLURALS = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs"}
@@ -106,6 +108,8 @@ def pod_message(record: GroupRecord | None, pod: int, *, detailed: bool = False)
 
     ``detailed``: with a line for each node.
     """
+    if record is not None and any(reason.code in _HELD_BACK for reason in record.reasons):
+        return detailed_group_message(record.reasons) if detailed else group_message(record.reasons)
     if record is not None and pod in record.pods:
         facts = record.pods[pod].facts
         return detailed_fit_message(facts) if detailed else fit_message(facts)

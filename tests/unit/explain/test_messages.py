@@ -4,6 +4,7 @@ from kai.engine.records import GroupRecord
 from kai.explain.messages import (
     Explanation,
     amount,
+    detailed_group_message,
     eviction_message,
     explanations,
     group_message,
@@ -229,6 +230,21 @@ def test_a_pod_is_told_its_own_reason_or_its_groups():
     assert pod_message(record, 3) == NO_NODES
     assert pod_message(record, 4) == group_message([no_node()])
     assert pod_message(None, 4) == "Unable to schedule pod"
+
+
+@pytest.mark.parametrize(
+    "held_back",
+    [
+        Reason(code=Code.EVICTIONS_CAPPED, facts={"cap": "evicted_gpus_per_cycle", "most": 1.0, "found": 2.0}),
+        Reason(code=Code.VICTIMS_PROTECTED, facts={"groups": 2}),
+    ],
+    ids=lambda reason: reason.code.name,
+)
+def test_a_pod_for_which_others_are_not_evicted_is_told_what_its_group_is(held_back):
+    record = GroupRecord(reasons=[no_node(), held_back], pods={3: no_node()})
+    assert reason_text(held_back) in pod_message(record, 3)
+    assert pod_message(record, 3) == pod_message(record, 4) == group_message(record.reasons)
+    assert pod_message(record, 3, detailed=True) == detailed_group_message(record.reasons)
 
 
 def test_what_keeps_a_pod_from_every_node_is_told_at_once():
