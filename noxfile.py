@@ -123,15 +123,29 @@ def chaos(session: nox.Session) -> None:
 
 
 @nox.session
-def nightly(session: nox.Session) -> None:
-    """Give decoders a million objects, and run 10,000 schedules of faults in virtual time.
+def soak(session: nox.Session) -> None:
+    """Let kai work for two hours beside 100,000 pods on a real API server, and say how what it holds grows.
 
-    ``-- --seeds 1..500`` chooses other schedules, and no objects; ``-- --bugs`` plants deliberate bugs instead, and
+    ``-- --hours 8 --pods 1000`` chooses how long and how large. ``-- --virtual-days 30`` takes virtual time instead: an
+    hour of it costs some seconds.
+    """
+    if "--virtual-days" not in session.posargs:
+        python(session, "-m", "tests.integration.programs")
+    python(session, "-m", "kai", "warm")
+    python(session, "-m", "tests.soak", *session.posargs)
+
+
+@nox.session
+def nightly(session: nox.Session) -> None:
+    """Give decoders a million objects, run 10,000 schedules of faults in virtual time, and let 30 days pass in it.
+
+    ``-- --seeds 1..500`` chooses other schedules, and nothing else; ``-- --bugs`` plants deliberate bugs instead, and
     tells which are caught.
     """
     python(session, "-m", "kai", "warm")
     if not session.posargs:
         python(session, "-m", "tests.fuzz", "--objects", "1000000")
+        python(session, "-m", "tests.soak", "--virtual-days", "30")
     python(session, "-m", "tests.simulation", *(session.posargs or ["--seeds", "1..10000"]))
 
 

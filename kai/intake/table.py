@@ -25,6 +25,8 @@ from kai.model.rows import NONE, Bools, Int64s
 from kai.state.items import carried_items
 from kai.state.table_version import Carrier, TableVersion
 
+_MANY = 1 << 16
+
 
 class PodColumns(NamedTuple):
     """What columns need of pods, by row."""
@@ -108,7 +110,7 @@ class PodTable:
     @property
     def is_overgrown(self) -> bool:
         """Whether most names are of nodes and sub-groups of the past."""
-        return len(self.node_names) + len(self.leaves) > (1 << 16) + 4 * len(self.records)
+        return len(self.node_names) + len(self.leaves) > _MANY + 4 * len(self.records)
 
 
 def _read_pods(records: Sequence[PodRecord], rows: Sequence[int]) -> PodColumns:

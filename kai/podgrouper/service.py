@@ -329,7 +329,8 @@ class PodGrouper:
                 uid=pod.metadata.uid,
             )
             reply = await self.cluster.api.perform(event)
-            if not isinstance(reply, Refusal):
+            # A pod that went meanwhile was forgotten when it did, and nothing would forget it again.
+            if not isinstance(reply, Refusal) and self.cluster.store.get(Pod, key[1], key[0]) is not None:
                 self._said[key] = (message, now)
         return Ended(failure=message)
 

@@ -30,6 +30,8 @@ from kai.podgrouper.resource import Manifest
 from kai.podgrouper.update import GroupWrite
 
 _PACE: Final = Pace(concurrency=16)
+_MOST_OPEN: Final = 1 << 12
+"""Namespaces that are remembered; in one that was forgotten, the next group is written before it is shown."""
 _AGAIN: Final = frozenset({Reason.UNAVAILABLE, Reason.UNKNOWN})
 
 
@@ -72,10 +74,11 @@ class WriteBehind:
 
     def note(self, namespace: str, *, refused: bool) -> None:
         """Take note of how a write of a group ended."""
-        if refused:
-            self._open.pop(namespace, None)
-        else:
+        self._open.pop(namespace, None)
+        if not refused:
             self._open[namespace] = None
+            if len(self._open) > _MOST_OPEN:
+                del self._open[next(iter(self._open))]
 
     def show(self, pod: Pod, write: GroupWrite) -> bool:
         """Show the group of a pod, and have it written; False for one that we could not read ourselves."""

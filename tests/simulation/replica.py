@@ -91,6 +91,8 @@ class Replica:
     cpu: SimulatedCpu = attrs.field(init=False)
     connection: Connection | None = None
     binds_directly: bool = True
+    registry: CollectorRegistry | None = None
+    """The metrics of this life."""
     problem: BaseException | None = None
     """What ended a life that should not have ended."""
     _lives: Any = attrs.field(factory=lambda: itertools.count(1))
@@ -142,6 +144,7 @@ class Replica:
 
     async def _serve(self, life: int) -> None:
         process = Process(given(), TOGETHER, {}, CollectorRegistry())
+        self.registry = process.registry
         plan = process._plan(no_tracing())
         identity = f"{self.name}/{life}"
         container = self.name if life > 1 else ""

@@ -98,18 +98,18 @@ def run(plan: Plan) -> Result:
     loop = SeededLoop(random.Random(plan.seed + 1), plan.shuffle)
     world = World(plan.seed, loop, random.Random(plan.seed + 2), random.Random(plan.seed + 3))
     world.blind = blindness(plan.episodes)
-    with _prepared(world), numbered_scopes():
+    with prepared(world), numbered_scopes():
         try:
             return loop.run_until_complete(_play(world, plan))
         except StuckError as error:
             world.violate(26, str(error))
             return _result(world, plan, None, 0.0)
         finally:
-            _end_all(loop)
+            end_all(loop)
             loop.close()
 
 
-def _end_all(loop: SeededLoop) -> None:
+def end_all(loop: SeededLoop) -> None:
     """End the tasks that are left, so that none of them ends in the middle of another schedule."""
     left = asyncio.all_tasks(loop)
     for task in sorted(left, key=hash):
@@ -268,7 +268,7 @@ def _known_profile(configuration: Any) -> Any:
 
 
 @contextmanager
-def _prepared(world: World) -> Iterator[None]:
+def prepared(world: World) -> Iterator[None]:
     """Let logs go into the timeline, and leave alone what costs a process time only once."""
     if is_plain() is not False:
         run_compiled()

@@ -10,7 +10,7 @@ from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
 from kai.api.times import instant_text
 from kai.cluster.requests import Apply, Fetch, FetchAll, Forbidden
-from kai.podgrouper import Settings, load_groupers
+from kai.podgrouper import Settings, load_groupers, write_behind
 from kai.podgrouper.service import PodGrouper
 from tests.doubles.cluster import MemoryCluster
 
@@ -376,6 +376,31 @@ async def test_a_failure_is_said_on_the_pod_once_and_tried_again_after_growing_p
         cluster.server.add(JOB)
         await cluster.pass_time(60.0)
         assert group_of(cluster, "q") == "pg-train-uid-job"
+
+
+async def test_the_failure_of_a_pod_that_goes_while_it_is_said_is_not_remembered():
+    cluster = MemoryCluster(pod("q", JOB), kinds=["Job"])
+    grouper = PodGrouper(cluster.port, Settings(), GROUPERS)
+    cluster.api.latency = 1.0
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(grouper.run)
+        await cluster.pass_time(1.5)  # the owner is not found after one second, and saying so takes another
+        assert requests(cluster, Fetch)
+        cluster.server.remove("Pod", "q", "ns")
+        await cluster.pass_time(100.0)
+        assert requests(cluster, Emit)
+        assert not grouper._said
+        tasks.cancel_scope.cancel()
+
+
+async def test_the_oldest_of_many_namespaces_has_its_next_group_written_before_it_is_shown(monkeypatch):
+    monkeypatch.setattr(write_behind, "_MOST_OPEN", 2)
+    behind = write_behind.WriteBehind(MemoryCluster().port, "manager", lambda _: None)
+    for space in ("a", "b", "a", "c"):
+        behind.note(space, refused=False)
+    assert [space for space in "abc" if behind.may_show(space)] == ["a", "c"]
+    behind.note("c", refused=True)
+    assert not behind.may_show("c")
 
 
 async def test_a_kind_that_is_not_served_is_not_asked_for_again_for_a_minute():

@@ -1,0 +1,139 @@
+"""A soak of the real thing: one process of kai with all roles, on a real API server, under jobs that come and go.
+
+A crowd of pods runs all the time, and a few nodes are fought for by jobs of which none has a name that another had.
+What the process holds is sampled: resident memory, descriptors, threads, series. A line is fitted to what follows the
+warm-up; growth of more than one percent an hour is too much, unless it could be chance (three standard errors).
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from tests.integration import programs
+from tests.integration.chaos.load import Load
+from tests.integration.controlplane import ControlPlane
+from tests.integration.installation import install
+from tests.integration.processes import Program, fetch
+from tests.integration.stage import Stage, an_object, node, queue, staged
+from tests.soak.slopes import Slope, slope
+from tests.unit.deploy.rendering import DEPLOY
+
+_GPUS: Final = 8
+_FOUGHT_FOR: Final = 12
+"""Nodes for which jobs compete."""
+_ON_A_NODE: Final = 100
+_WRITERS: Final = 8
+_MOST_PERCENT: Final = 1.0
+_CHANCE: Final = 3.0
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """How long, and how large. Units: seconds."""
+
+    seconds: float
+    warm_up: float
+    pods: int
+    """How many pods the crowd has, beside the jobs."""
+    apart: float = 10.0
+    seed: int = 1
+
+
+@attrs.define
+class Samples:
+    """What a process held, over time."""
+
+    times: list[float] = attrs.field(factory=list)
+    values: dict[str, list[float]] = attrs.field(factory=dict)
+
+    def take(self, program: Program) -> None:
+        """Look at the process once."""
+        folder = Path(f"/proc/{program.daemon.pid}")
+        status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+        lines = fetch(program.metrics_port, "/metrics").decode().splitlines()
+        found = {
+            "memory (KiB)": float(status["VmRSS"].split()[0]),
+            "threads": float(status["Threads"]),
+            "descriptors": float(len(list((folder / "fd").iterdir()))),
+            "series": float(sum(not line.startswith("#") for line in lines)),
+        }
+        self.times.append(time.monotonic())
+        for name, value in found.items():
+            self.values.setdefault(name, []).append(value)
+
+    def slopes(self, warm_up: float) -> list[Slope]:
+        """Return the line of each figure after the warm-up."""
+        first = next((row for row, at in enumerate(self.times) if at - self.times[0] >= warm_up), 0)
+        return [slope(name, self.times[first:], values[first:]) for name, values in self.values.items()]
+
+
+def soak(plan: Plan) -> int:
+    """Carry out a plan and say what grew; 1 if something grew by more than it may."""
+    with tempfile.TemporaryDirectory(prefix="kai-soak-") as folder:
+        plane = ControlPlane.start(programs.find_or_build(), Path(folder) / "plane")
+        try:
+            install(plane, DEPLOY / "base")
+            with staged(plane, Path(folder)) as stage:
+                return _soak(stage, plan)
+        finally:
+            plane.stop()
+
+
+def _soak(stage: Stage, plan: Plan) -> int:
+    stage.open()
+    _furnish(stage, plan.pods)
+    program = stage.start("kai", flags=("--leader-elect",))
+    load, samples = Load(stage, random.Random(plan.seed), _FOUGHT_FOR * _GPUS), Samples()
+    load.start()
+    try:
+        end = time.monotonic() + plan.warm_up + plan.seconds
+        while time.monotonic() < end:
+            samples.take(program)
+            time.sleep(plan.apart)
+    finally:
+        load.stop()
+    _say(f"{len(samples.times)} samples, {program.cycles():.0f} cycles, {load.submitted} pods of jobs came")
+    bad = False
+    for each in samples.slopes(plan.warm_up):
+        grows = each.percent > _MOST_PERCENT and each.an_hour > _CHANCE * each.error
+        bad |= grows
+        _say(f"{each}{': TOO MUCH' if grows else ''}")
+    for problem in load.problems[:3]:
+        _say(f"load: {problem}")
+    return int(bad)
+
+
+def _furnish(stage: Stage, pods: int) -> None:
+    """Create nodes, queues and the crowd."""
+    names = [f"crowd-{number}" for number in range(-(-pods // _ON_A_NODE))]
+    for manifest in (node(f"n{number}", gpu=_GPUS) for number in range(_FOUGHT_FOR)):
+        stage.create(manifest)
+    for name in names:
+        stage.create(node(name))
+    for manifest in (queue("top"), queue("team", "top")):
+        stage.create(manifest)
+    stage.create(queue("owner", "top", gpu={"quota": _FOUGHT_FOR * _GPUS // 2}))
+    stage.api.create(an_object("v1", "Namespace", "crowd"))
+
+    def create(number: int) -> None:
+        container = {"name": "main", "image": "work", "resources": {"requests": {"cpu": "10m"}}}
+        spec = {"nodeName": names[number // _ON_A_NODE], "containers": [container], "schedulerName": "others"}
+        metadata = {"namespace": "crowd"}
+        stage.api.create(an_object("v1", "Pod", f"pod-{number}", metadata=metadata, spec=spec))
+
+    with ThreadPoolExecutor(_WRITERS) as threads:
+        for _ in threads.map(create, range(pods)):
+            pass
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

@@ -1,0 +1,44 @@
+"""How fast something grows: the line of least squares through samples, in percent of where it begins, each hour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+
+_HOUR: Final = 3600.0
+
+
+@attrs.frozen
+class Slope:
+    """The line through the samples of one figure."""
+
+    name: str
+    begins: float
+    """Where the line begins."""
+    an_hour: float
+    """How much there is more after each hour."""
+    error: float
+    """The standard error of that."""
+
+    @property
+    def percent(self) -> float:
+        """How much there is more after each hour, in percent of where the line begins."""
+        return 100.0 * self.an_hour / max(self.begins, 1.0)
+
+    def __str__(self) -> str:
+        error = 100.0 * self.error / max(self.begins, 1.0)
+        return f"{self.name}: begins at {self.begins:.0f}, {self.percent:+.2f} % an hour (standard error {error:.2f})"
+
+
+def slope(name: str, times: Sequence[float], values: Sequence[float]) -> Slope:
+    """Fit a line to samples, of which there are three at least; times are in seconds."""
+    hours, found = (np.asarray(times) - times[0]) / _HOUR, np.asarray(values, np.float64)
+    columns = np.column_stack([np.ones_like(hours), hours])
+    (begins, an_hour), *_ = np.linalg.lstsq(columns, found, rcond=None)
+    rest = found - columns @ (begins, an_hour)
+    spread = float(((hours - hours.mean()) ** 2).sum())
+    error = (float((rest**2).sum()) / (len(found) - 2) / spread) ** 0.5
+    return Slope(name, float(begins), float(an_hour), error)

@@ -1,0 +1,68 @@
+"""A long life: what kai holds does not depend on what has passed; storms and long cycles leave it the lease."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from tests.soak import census
+from tests.soak.churn import grown, soak
+from tests.soak.slopes import slope
+from tests.soak.storm import long_cycles, storm
+
+_ROUNDS = 5
+_WARM = 3
+
+
+@pytest.fixture(autouse=True)
+def _everything_can_be_counted() -> Iterator[None]:
+    """Let the collector know again what it passes over in tests: that would be missing in every count."""
+    gc.unfreeze()
+    yield
+    gc.collect()
+    gc.freeze()
+
+
+def test_what_is_held_does_not_depend_on_what_has_passed() -> None:
+    moments = soak(_ROUNDS, 16)
+    before, after = moments[:_WARM], moments[-1]
+    assert grown(moments, _WARM) == {}
+    assert after.tasks <= max(each.tasks for each in before)
+    assert after.passed - before[-1].passed > 100
+    assert after.bound > before[-1].bound
+
+
+def test_what_is_never_forgotten_is_found_by_its_name() -> None:
+    holder = type("Holder", (), {"__module__": "kai.soak"})()
+    holder.kept = {}
+    before = census.census()
+    holder.kept.update({number: [number] * 2 for number in range(10)})
+    assert census.growth(before, census.census())["kai.soak.Holder.kept"] == (0, 30)
+
+
+def test_a_storm_delays_neither_the_lease_nor_the_newest_state() -> None:
+    seen = storm(seconds=1.0)
+    assert seen.events >= 10_000
+    assert len(seen.leaders) == len(seen.epochs) == 1
+    assert seen.longest_without_renewal < 4.0
+    assert {"early", "amid"} <= seen.bound_at.keys()
+    assert seen.differences == []
+    # What waits to be looked at is the newest of each object, however often that changed.
+    assert max(sum(each.values()) for each in seen.counts) < 4 * sum(seen.counts[0].values())
+
+
+def test_a_cycle_of_two_minutes_keeps_the_lease() -> None:
+    seen = long_cycles()
+    assert len(seen.leaders) == len(seen.epochs) == 1
+    assert seen.longest_without_renewal < 4.0
+    assert len([each for each in seen.bound_at if each.startswith("job-")]) == seen.events > 5
+
+
+@pytest.mark.parametrize(("an_hour", "found"), [(0.0, 0.0), (4.0, 2.0), (-2.0, -1.0)])
+def test_a_slope_is_a_part_of_where_the_line_begins(an_hour: float, found: float) -> None:
+    times = [60.0 * number for number in range(30)]
+    line = slope("memory", times, [200.0 + an_hour * each / 3600.0 for each in times])
+    assert line.percent == pytest.approx(found, abs=1e-6)
+    assert line.error == pytest.approx(0.0, abs=1e-6)
