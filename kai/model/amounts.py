@@ -9,8 +9,9 @@ Amounts = tuple[tuple[str, int], ...]
 """Resource names on the axis and amounts in axis units, by name."""
 QuantityTexts = tuple[tuple[str, str], ...]
 
-LARGEST_AMOUNT = 2**53
-"""More than any node has of anything: an amount beyond it is cut to it, so that no sum of amounts leaves 64 bits."""
+LARGEST_AMOUNT = 2**48
+"""More than any node has of anything (256 TiB, or 281 billion cores): an amount beyond it is cut to it, so that the sum
+over 32,767 pods stays within 64 bits. Of pods that name their node themselves, no scheduler has judged the amounts."""
 
 _GPU = "gpu"
 _MIG = "nvidia.com/mig-"

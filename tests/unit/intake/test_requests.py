@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -177,3 +178,9 @@ def test_a_fraction_that_a_gpu_can_give_is_not_refused(text):
 
 def test_a_share_below_a_hundredth_that_is_held_counts_as_one():
     assert request_of(pod("a", annotations={"gpu-fraction": "0.004"}))["gpu"] == 10
+
+
+def test_thousands_of_pods_that_ask_for_more_than_there_is_stay_within_64_bits():
+    asked = amounts((("memory", "9007199254740992"), ("cpu", "9e15")))
+    held = np.array([asked["memory"], asked["cpu"]], np.int64) * np.int64(32_767)
+    assert held.tolist() == [32_767 * LARGEST_AMOUNT] * 2
