@@ -85,9 +85,7 @@ class FullQueues:
             cpu, memory, gpu = amounts[group].tolist()
             code = over_capacity(session.facts, session.columns, group, cpu, memory, gpu, False)  # noqa: FBT003 - kernels take no keywords
             (reason,) = excess(session, group, amounts[group], code).reasons
-            alike = groups[which == number]
-            no_pod, unsatisfied = np.full(len(alike), -1, np.int64), np.zeros(len(alike), np.bool_)
-            session.records.refuse_alike(alike, no_pod, unsatisfied, reason)
+            session.refuse_together(groups[which == number], reason)
 
 
 __all__ = ["FullQueues"]

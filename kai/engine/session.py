@@ -102,16 +102,16 @@ class Session(World):
             else:
                 facts = {"shapes": crowd.shapes, "considered": crowd.considered}
             reason = Reason(code=Code.WAITS_FOR_TURN, facts={"namespace": crowd.namespace, **facts})
-            self._make_wait(crowd.groups, reason)
+            self.refuse_together(crowd.groups, reason)
 
     def leave(self, groups: GroupRows, served: int) -> None:
         """Leave ``groups`` to a later cycle; ``served`` is how many there were with them."""
         self.left = groups
         if len(groups):
             reason = Reason(code=Code.WAITS_FOR_TURN, facts={"considered": served - len(groups)})
-            self._make_wait(groups, reason)
+            self.refuse_together(groups, reason)
 
-    def _make_wait(self, groups: GroupRows, reason: Reason) -> None:
+    def refuse_together(self, groups: GroupRows, reason: Reason) -> None:
         """Refuse groups for a reason that concerns none of their pods in particular."""
         no_pod = np.full(len(groups), -1, np.int64)
         self.records.refuse_alike(groups, no_pod, np.zeros(len(groups), np.bool_), reason)
