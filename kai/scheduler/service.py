@@ -218,7 +218,7 @@ class Scheduler:
             term=term,
             number=self.number,
             observer=observer,
-            wake=lambda: self.cluster.cpu.call(self._take_decisions, stream),
+            wake=lambda waking: self.cluster.cpu.call(self._take_decisions, waking),
             is_stopped=lambda: self._is_ending or not self.leadership.holds(term),
             log=self.decisions,
         )

@@ -29,8 +29,12 @@ class Stream:
     term: Term
     number: int
     observer: CycleObserver
-    wake: Callable[[], None]
-    """Tells the loop, from the cycle's thread, that there is something to take."""
+    wake: Callable[[Stream], None]
+    """Tells the loop, from the cycle's thread, that there is something to take.
+
+    It is given the stream and does not hold it: a stream that could be reached from itself would keep its snapshot
+    until the collector comes by.
+    """
     is_stopped: Callable[[], bool]
     log: DecisionLog | None = None
     """Where decisions are written down; None for nowhere."""
@@ -64,7 +68,7 @@ class Stream:
         self._waiting.append(event)
         if not self._is_told:
             self._is_told = True
-            self.wake()
+            self.wake(self)
 
     def taken(self) -> tuple[Decided, ...]:
         """Return what waits, on the loop."""

@@ -73,7 +73,7 @@ class Rig:
     def step(self, now=None):
         self.number += 1
         observer = CycleObserver.begin(no_tracing().tracer, lambda: 0.0, self.number)
-        stream = Stream(TERM, self.number, observer, lambda: None, lambda: False)
+        stream = Stream(TERM, self.number, observer, lambda _: None, lambda: False)
         outcome = self.cycles.run(self.objects, 1e9 if now is None else now, stream)
         self.taken = [each for event in stream.taken() for each in event.decisions]
         return outcome

@@ -35,7 +35,7 @@ def run(settings, *, profile=None, stopped=False, tracing=None):
     cycles = Cycles(settings, profile or default_profile(), spans.tracer, lambda: 0.0)
     woken = []
     observer = CycleObserver.begin(spans.tracer, lambda: 0.0, 1)
-    stream = Stream(TERM, 1, observer, lambda: woken.append(1), lambda: stopped)
+    stream = Stream(TERM, 1, observer, lambda _: woken.append(1), lambda: stopped)
     return cycles.run(small_cluster(), 0.0, stream), stream, woken, cycles
 
 
@@ -107,7 +107,7 @@ def test_a_cycle_in_which_nothing_changed_looks_at_nothing():
     objects, done, calls = small_cluster(), [], []
     for number in range(1, 4):
         observer = CycleObserver.begin(spans.tracer, lambda: 0.0, number)
-        stream = Stream(TERM, number, observer, lambda: None, lambda: False)
+        stream = Stream(TERM, number, observer, lambda _: None, lambda: False)
         with calls_counted() as count:
             done.append(cycles.run(objects, float(number), stream))
         calls.append(count[0])
@@ -122,7 +122,7 @@ def test_a_cycle_in_which_nothing_changed_looks_at_nothing():
 def cycle(cycles, objects, number):
     spans = no_tracing()
     observer = CycleObserver.begin(spans.tracer, lambda: 0.0, number)
-    return cycles.run(objects, float(number), Stream(TERM, number, observer, lambda: None, lambda: False))
+    return cycles.run(objects, float(number), Stream(TERM, number, observer, lambda _: None, lambda: False))
 
 
 def test_what_was_read_ahead_is_decided_on_like_anything_else():
@@ -204,7 +204,7 @@ def test_past_usage_moves_fair_shares_from_one_cycle_to_the_next():
 
     def shares(number, usage):
         observer = CycleObserver.begin(no_tracing().tracer, lambda: 0.0, number)
-        stream = Stream(TERM, number, observer, lambda: None, lambda: False)
+        stream = Stream(TERM, number, observer, lambda _: None, lambda: False)
         done = cycles.run(objects, 0.0, stream, usage)
         gpus = {queue.name: done.report.fair_share[row, 2] for row, queue in enumerate(done.snapshot.queues)}
         return gpus["a"], gpus["b"]
@@ -222,7 +222,7 @@ def test_each_plugin_is_timed_when_it_opens():
     profile = default_profile()
     cycles = Cycles(SchedulerSettings(), profile, no_tracing().tracer, lambda: 0.0)
     observer = CycleObserver.begin(no_tracing().tracer, lambda: float(next(ticks)), 1)
-    done = cycles.run(small_cluster(), 0.0, Stream(TERM, 1, observer, lambda: None, lambda: False))
+    done = cycles.run(small_cluster(), 0.0, Stream(TERM, 1, observer, lambda _: None, lambda: False))
     opened = {name for name, phase in done.plugins if phase == "open"}
     assert opened == {use.name for use in profile.plugins}
     # The clock goes on by one at each look, and the stopwatch looks twice in between.
