@@ -47,7 +47,10 @@ def make_scheduler(
         cluster = attrs.evolve(cluster, api=ReadOnlyApi(cluster.api))
     spans = no_tracing() if tracing is None else tracing
     metrics = SchedulerMetrics(
-        CollectorRegistry() if registry is None else registry, settings.metrics_namespace, settings.pool
+        CollectorRegistry() if registry is None else registry,
+        settings.metrics_namespace,
+        settings.pool,
+        cluster.clock.monotonic,
     )
     _show_budgets(metrics, settings)
     committer = Committer(settings, cluster.store, fresh_name, cluster.clock.now)

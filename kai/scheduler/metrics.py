@@ -1,15 +1,16 @@
 """Metrics of the scheduler for Prometheus: the peer's, by its names, and what those leave out.
 
 Where the peer keeps the last value only, a histogram in seconds stands beside it. Series are bounded: what is counted
-by pod group keeps the newest groups only.
+by pod group is kept of those that there are (`kai.scheduler.evicted_groups`).
 
 Source: names, labels and buckets are those of the peer's pkg/scheduler/metrics.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter as Tally
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -24,6 +25,7 @@ from kai.framework.verdict import Code
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.status import Status
 from kai.scheduler.budget import Spent
+from kai.scheduler.evicted_groups import EvictedGroups
 from kai.scheduler.signals import BindOrdered, BindRefused, Evicted, EvictionRefused, Signal, StatementRejected
 from kai.state.snapshot import Snapshot
 from kai.telemetry.plugin_times import Taken
@@ -32,10 +34,10 @@ _MILLISECONDS: Final = tuple(5.0 * 2**power for power in range(10))
 _SEARCH: Final = tuple(0.001 * 2**power for power in range(16))
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _WAITS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
-_MOST_GROUPS: Final = 1000
 _GIGABYTE: Final = 1e9
 _MOMENTS: Final[Mapping[str, str]] = {Phase.OPEN: "OnSessionOpen", Phase.CLOSE: "OnSessionClose"}
 _QUEUE: Final = ("queue_name", "queue_metadata_name", "queue_display_name")
+_GROUP: Final = ("podgroup", "namespace", "uid", "nodepool", "action")
 
 BARE: Final = (
     ("podgroups_scheduled_by_action", "Pod groups that an action bound."),
@@ -92,9 +94,17 @@ class _Maker:
 class SchedulerMetrics:
     """All metrics of one scheduler. Not for several threads at once."""
 
-    def __init__(self, registry: CollectorRegistry, namespace: str = "kai", pool: str = "default") -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        namespace: str = "kai",
+        pool: str = "default",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Make the metrics; ``clock`` does not go back."""
         prefix = f"{namespace}_" if namespace else ""
         self._pool = pool
+        self._clock = clock
         self.waiting: Mapping[str, int] = {}
         """How many pods waited after the last cycle, by reason."""
         self.bare = BareCounters(prefix)
@@ -131,12 +141,12 @@ class SchedulerMetrics:
         self._usage_query = histogram(
             "usage_query_latency_milliseconds", "How long reading past usage took.", _MILLISECONDS
         )
-        self._evicted = counter(
+        evicted = counter(
             "pod_group_evicted_pods_total",
             "Pods that were evicted, by pod group; of the newest groups.",
-            *("podgroup", "namespace", "uid", "nodepool", "action"),
+            *_GROUP,
         )
-        self._evicted_groups: dict[tuple[str, ...], None] = {}
+        self._evicted = EvictedGroups(evicted, _GROUP.index("uid"), self._clock)
 
     def _add_searches(self, make: _Maker) -> None:
         gauge, counter, histogram = make.gauge, make.counter, make.histogram
@@ -278,6 +288,7 @@ class SchedulerMetrics:
         self._queues(snapshot, report)
         self._reasons(snapshot, report)
         self._crowds(snapshot)
+        self._evicted.keep(lambda: (group.uid for group in snapshot.groups))
         idle = np.maximum(report.idle[:, GPU], 0) if len(snapshot.nodes) else np.zeros(0)
         capacity = np.array([node.allocatable.get("gpu", 0) for node in snapshot.nodes])
         total = float(idle.sum())
@@ -356,22 +367,13 @@ class SchedulerMetrics:
                 self._evictions.labels("done", signal.cause).inc()
                 self._evicted_gpus.labels(signal.cause).inc(signal.gpus / GPU_UNIT)
                 if signal.group is not None:
-                    self._count_evicted((*signal.group, self._pool, signal.cause))
+                    self._evicted.count((*signal.group, self._pool, signal.cause))
             case EvictionRefused():
                 self._evictions.labels("refused", signal.cause).inc()
             case StatementRejected():
                 self._rejected.inc()
             case _:
                 pass
-
-    def _count_evicted(self, labels: tuple[str, ...]) -> None:
-        self._evicted_groups.pop(labels, None)
-        self._evicted_groups[labels] = None
-        self._evicted.labels(*labels).inc()
-        while len(self._evicted_groups) > _MOST_GROUPS:
-            oldest = next(iter(self._evicted_groups))
-            del self._evicted_groups[oldest]
-            self._evicted.remove(*oldest)
 
     def shadowed(self, decision: str, outcome: str, count: int) -> None:
         """Count decisions that were compared with those of another scheduler."""

@@ -70,6 +70,34 @@ def test_what_is_counted_by_group_keeps_the_newest_groups_only():
     assert 'podgroup="g1099"' in lines[-1]
 
 
+def test_what_is_counted_of_a_group_that_is_gone_goes_once_it_was_scraped():
+    snapshot = take_snapshot(small_cluster(), 0.0)
+    report = run_cycle(snapshot, default_profile(), Recorder())
+    (stays,) = [(group.name, group.namespace, group.uid) for group in snapshot.groups if group.name == "runs"]
+    times, registry = [0.0], CollectorRegistry()
+    metrics = SchedulerMetrics(registry, clock=lambda: times[-1])
+
+    def evict(group):
+        metrics.take(Evicted(pod="default/p", cause="reclaim", seconds=0.1, group=group))
+
+    def counted_after(seconds):
+        times.append(times[-1] + seconds)
+        metrics.state(snapshot, report)
+        lines = exposition(registry).decode().splitlines()
+        return [line for line in lines if line.startswith("kai_pod_group_evicted_pods_total{")]
+
+    evict(stays)
+    evict(("gone", "default", "gone"))
+    assert len(counted_after(0)) == 2
+    assert len(counted_after(590)) == 2
+    evict(("gone too", "default", "gone too"))
+    (first, second) = counted_after(20)
+    assert 'podgroup="runs"' in first
+    assert 'podgroup="gone too"' in second
+    (first,) = counted_after(700)
+    assert 'podgroup="runs"' in first
+
+
 def test_each_signal_of_a_write_is_counted_by_its_class():
     def act(metrics):
         metrics.take(BindOrdered(pod="default/p", node="n", seconds=0.002, waited=3.0))
