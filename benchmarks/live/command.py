@@ -34,8 +34,9 @@ from benchmarks.live.playing import Player, set_up
 from benchmarks.live.reality import Comparison, compare, reality_table
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
+from kai.scheduler.settings import SchedulerSettings
 from kai.virtual.loading import load
-from kai.virtual.simulation import PERIOD_SECONDS, Simulation
+from kai.virtual.simulation import Rhythm, Simulation
 from kai.virtual.workloads import GRACE_SECONDS
 from tests.integration.controlplane import ControlPlane
 from tests.integration.kubelet import RESERVED, Kubelet
@@ -122,7 +123,9 @@ def _both(folder: Path, divisor: float, jobs: int, seed: int, flags: tuple[str, 
     workload, cluster = write_hour(folder, divisor, jobs=jobs, seed=seed)
     scene = load(str(workload), str(cluster)).scene
     grace = GRACE_SECONDS / divisor
-    simulation = Simulation(scene, make_profile(default_configuration()), scene.settings, inf)
+    settings = SchedulerSettings()
+    rhythm = Rhythm.of_service(settings)
+    simulation = Simulation(scene, make_profile(default_configuration()), scene.settings, inf, rhythm)
     simulation.workloads.grace = grace
     virtual = simulation.run().records.jobs
     manifests = {each["metadata"]["name"]: each for each in hour(divisor, jobs=jobs, seed=seed)}
@@ -136,7 +139,7 @@ def _both(folder: Path, divisor: float, jobs: int, seed: int, flags: tuple[str, 
                 real = Player(plane.admin, scene, manifests, grace).play(4 * HOUR / divisor)
         finally:
             kubelet.stop()
-    return compare(virtual, real, PERIOD_SECONDS)
+    return compare(virtual, real, settings.period_seconds)
 
 
 @contextmanager

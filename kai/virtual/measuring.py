@@ -38,7 +38,8 @@ ASSUMPTIONS: Final = (
     "Jobs make pods that crashed again after 10s, doubled each time up to 6m.",
     "A job works while as many of its pods run as must start together, and no faster with more.",
     "Work is saved at checkpoints only; a job without checkpoints begins anew after each interruption.",
-    "Cycles are decided when something changed, at most once a second, and search for victims without a limit in time.",
+    "Cycles are decided when something changed, at most ten times a second.",
+    "Searches for victims are not limited in time.",
     "Past usage of queues counts for nothing.",
 )
 

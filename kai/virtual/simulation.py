@@ -4,7 +4,7 @@
        │
        └→ changed and pods wait? ─ snapshot (intake) ─ cycle (engine) ─ binds and evictions carried out ─ calendar
 
-The cycle is the scheduler's own; it is decided at most once a second, while the service follows a change sooner.
+The cycle is the scheduler's own; ``Rhythm`` says how soon it follows a change.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from math import inf, isnan
-from typing import Final
+from typing import Final, Self
 
 import attrs
 import numpy as np
@@ -31,6 +31,7 @@ from kai.framework.decisions import Bind, Decision, Evict, Nominate, Recorder
 from kai.intake import Intake, IntakeSettings
 from kai.model.axis import GPU_UNIT
 from kai.scheduler.evicted import EvictedLately
+from kai.scheduler.settings import SchedulerSettings
 from kai.simulation.pace import settle_on
 from kai.simulation.run import Cycle
 from kai.state.snapshot import Snapshot
@@ -46,12 +47,31 @@ from kai.virtual.records import Eviction, Records, Stay
 from kai.virtual.scene import Scene
 from kai.virtual.workloads import Workloads
 
-PERIOD_SECONDS: Final = 1.0
-"""The least time between two cycles; the service follows a change sooner."""
 LOOK_AGAIN_SECONDS: Final = 60.0
 """After so long a cycle is repeated that does not say until when its answers hold."""
 _GPU: Final = 2
 """The column of GPUs among the resources of queues."""
+
+
+@attrs.frozen(kw_only=True)
+class Rhythm:
+    """When a cycle follows a change.
+
+    Units: seconds of virtual time.
+    """
+
+    apart: float = 0.1
+    """From one cycle to the next one, at least: as far as two cycles of an idle service are apart."""
+    after: float = 0.0
+    """From the first change to its cycle: what changes meanwhile is decided with it."""
+
+    @classmethod
+    def of_service(cls, settings: SchedulerSettings) -> Self:
+        """Return the rhythm of the service where deciding itself takes no time.
+
+        It rests after a cycle, then waits for a change and then for those that come with it.
+        """
+        return cls(apart=2 * settings.coalescing_seconds, after=settings.coalescing_seconds)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -99,8 +119,11 @@ def run(
 class Simulation:
     """A run while it goes on."""
 
-    def __init__(self, scene: Scene, profile: Profile, settings: IntakeSettings, until: float) -> None:
+    def __init__(
+        self, scene: Scene, profile: Profile, settings: IntakeSettings, until: float, rhythm: Rhythm | None = None
+    ) -> None:
         self._scene, self._profile, self._until = scene, profile, until
+        self._rhythm = rhythm or Rhythm()
         self._calendar = Calendar()
         self.cluster = EmbeddedCluster.of(scene.objects, scene.began)
         parents = {queue.spec.parent_queue for queue in scene.objects.queues}
@@ -115,6 +138,8 @@ class Simulation:
         """Namespace and name of groups that are stamped as stale."""
         self._next_cycle = 0.0
         """Not before then."""
+        self._changed = inf
+        """When something changed first after the last cycle."""
         self._wake = inf
         """When the passing of time alone may change what is decided."""
         self._cycles = self._decisions = 0
@@ -170,11 +195,13 @@ class Simulation:
         self._calendar.advance(at)
         while self._calendar.next <= at:
             self._calendar.pop()()
+        self._note_change()
 
     def decide(self) -> None:
         """Decide if a cycle is due by now."""
         if self._due <= self._calendar.now:
             self._cycle()
+            self._note_change()
 
     def finish(self, horizon: float | None = None) -> Run:
         """Return what was recorded up to the horizon; without one, up to where the run was to end."""
@@ -220,13 +247,19 @@ class Simulation:
         if not self.workloads.waiting and not self._stale:
             return inf
         if self.workloads.is_changed:
-            return max(self._next_cycle, self._calendar.now)
+            return max(self._next_cycle, self._changed + self._rhythm.after, self._calendar.now)
         return max(self._wake, self._next_cycle)
+
+    def _note_change(self) -> None:
+        if not self.workloads.waiting and not self._stale:  # a cycle would decide nothing, and is not decided
+            self._changed = inf
+        elif self.workloads.is_changed:
+            self._changed = min(self._changed, self._calendar.now)
 
     def _cycle(self) -> None:
         now = self._calendar.now
         self._cycles += 1
-        self.workloads.is_changed = False
+        self.workloads.is_changed, self._changed = False, inf
         objects = self.cluster.objects()
         snapshot = self._intake.take(
             objects,
@@ -239,7 +272,7 @@ class Simulation:
         sink = Recorder()
         report = run_cycle(snapshot, self._profile, sink)
         self._awaited = report.awaited
-        self._next_cycle = now + PERIOD_SECONDS
+        self._next_cycle = now + self._rhythm.apart
         self._share(snapshot, report)
         decisions = sink.decisions
         self.last = Cycle(number=self._cycles, snapshot=snapshot, report=report, decisions=tuple(decisions))
@@ -364,4 +397,4 @@ class DecisionLines:
 
 _VERBS: Final = {Bind: "bind", Evict: "evict", Nominate: "promise"}
 
-__all__ = ["PERIOD_SECONDS", "Run", "Simulation", "run"]
+__all__ = ["Rhythm", "Run", "Simulation", "run"]

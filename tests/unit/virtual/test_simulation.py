@@ -3,10 +3,11 @@ import pytest
 
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
+from kai.scheduler.settings import SchedulerSettings
 from kai.virtual.measuring import result_of
 from kai.virtual.result import JobResult, SimulationResult
 from kai.virtual.scene import Change, NodeEvent
-from kai.virtual.simulation import Simulation, run
+from kai.virtual.simulation import Rhythm, Simulation, run
 from tests.unit.virtual.builders import case, cluster, gang, job, scene_of
 
 HOUR = 3600.0
@@ -67,6 +68,25 @@ def test_pods_that_are_made_again_have_uids_of_their_own():
     simulation.run()
     pods = [life.pod for life in simulation.workloads.lives.values()]
     assert sorted(pod.metadata.uid for pod in pods) == ["one-0-r1", "one-1-r1", "other-0-r1"]
+
+
+def starts_of(text, rhythm=None):
+    scene = scene_of(text)
+    run = Simulation(scene, make_profile(default_configuration()), scene.settings, HOUR, rhythm).run()
+    return run.cycles, [round(job.start, 6) for job in run.records.jobs]
+
+
+def test_a_run_in_the_rhythm_of_the_service_follows_a_change_as_soon_as_the_service():
+    text = cluster(1) + "".join(
+        job(name, 1, arrival=arrival, duration="10m")
+        for name, arrival in (("a", "10s"), ("b", "10020ms"), ("c", "10070ms"), ("d", "10700ms"))
+    )
+    assert starts_of(text) == (3, [10.0, 10.1, 10.1, 10.7])
+    assert starts_of(text, Rhythm(apart=1.0)) == (2, [10.0, 11.0, 11.0, 11.0])
+    rhythm = Rhythm.of_service(SchedulerSettings())
+    assert rhythm == Rhythm(apart=0.1, after=0.05)
+    # `b` comes before the cycle of `a`; `c` has to wait until the service has rested.
+    assert starts_of(text, rhythm) == (3, [10.05, 10.05, 10.15, 10.75])
 
 
 def test_a_cycle_is_decided_only_when_something_changed():
