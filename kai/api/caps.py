@@ -1,9 +1,9 @@
 """How much a pod may say about where it wants to be, and about itself: what is beyond that is neither kept nor obeyed.
 
-A pod may hold more than a megabyte of affinity. As objects that is ten times as much for as long as the pod exists, and
-each cycle compares it with all nodes. No workload needs that many terms; an attack does. A pod beyond a
-cap is not scheduled, which the webhook says when it is created and a condition says where there is no webhook. One that
-has a node already is counted there, without its terms.
+A pod may hold more than a megabyte of affinity, or ask for tens of thousands of resources. As objects that is ten times
+as much for as long as the pod exists, and each cycle compares it with all nodes. No workload needs that many terms; an
+attack does. A pod beyond a cap is not scheduled, which the webhook says when it is created and a condition says where
+there is no webhook. One that has a node already is counted there, with its containers and without its terms.
 
 Labels and annotations are kept with every pod as well. What `kubectl apply` notes among them repeats the manifest with
 its environment: it decides nothing, takes memory and may be secret, so it is not kept.
@@ -17,7 +17,11 @@ from kai.api import names
 MOST_TERMS: Final = 1024
 """Terms of affinity, expressions in them, labels of a node selector, tolerations, or spread constraints."""
 MOST_VALUES: Final = 16_384
-"""Values in all expressions of affinity: names of nodes may be listed there."""
+"""Values in all expressions of affinity, and labels and namespaces in its terms: nodes may be listed there by name."""
+MOST_TEXT: Final = 262_144
+"""Characters in affinity and spread constraints: values may be long."""
+MOST_PARTS: Final = 1024
+"""Containers; resources, ports, mounts and config maps of all of them; volumes, their sources, and claims of a pod."""
 MOST_LABELS: Final = 1024
 """Labels of a pod."""
 MOST_ANNOTATIONS: Final = 65_536
@@ -36,7 +40,11 @@ GATE: Final = "kai.scheduler/refused "
 _READ: Final = frozenset(value for value in vars(names).values() if isinstance(value, str) and value)
 _AFFINITY: Final = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 _LISTS: Final = ("nodeSelector", "tolerations", "topologySpreadConstraints")
-_PARTS: Final = ("affinity", *_LISTS)
+_TERMS: Final = ("affinity", *_LISTS)
+_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+_OF_CONTAINERS: Final = ("ports", "volumeMounts", "env", "envFrom")
+_CONTENTS: Final = (*_CONTAINERS, "volumes", "resourceClaims")
+_SIZED: Final = (list, dict)
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -45,23 +53,96 @@ def excess(spec: object) -> str:
     """Return which cap the spec of a pod exceeds, in words; "" if none. What is no spec exceeds none."""
     if not isinstance(spec, Mapping):
         return ""
-    if spec.get("affinity") is None and all(_count(spec.get(name)) <= MOST_TERMS for name in _LISTS):
+    return _excess_of_terms(spec) or _excess_of_contents(spec)
+
+
+def _excess_of_terms(spec: Mapping[str, object]) -> str:
+    """Return which cap is exceeded by what a pod says about where it wants to be."""
+    affinity, spread = spec.get("affinity"), spec.get("topologySpreadConstraints")
+    if affinity is None and spread is None and all(_count(spec.get(name)) <= MOST_TERMS for name in _LISTS):
         return ""  # as nearly all pods are, and each is asked about
-    terms = list(_terms(spec.get("affinity")))
+    terms = list(_terms(affinity))
     expressions = [each for term in terms for each in _expressions(term)]
     values = sum(_count(each.get("values")) for each in expressions if isinstance(each, Mapping))
-    counts = (
+    values += sum(map(_named, terms))
+    return _first(
         ("affinity", "terms", len(terms), MOST_TERMS),
         ("affinity", "expressions", len(expressions), MOST_TERMS),
         ("affinity", "values", values, MOST_VALUES),
         ("nodeSelector", "labels", _count(spec.get("nodeSelector")), MOST_TERMS),
         ("tolerations", "tolerations", _count(spec.get("tolerations")), MOST_TERMS),
-        ("topologySpreadConstraints", "constraints", _count(spec.get("topologySpreadConstraints")), MOST_TERMS),
+        ("topologySpreadConstraints", "constraints", _count(spread), MOST_TERMS),
+        ("affinity", "characters", _letters(affinity), MOST_TEXT),
+        ("topologySpreadConstraints", "characters", _letters(spread), MOST_TEXT),
     )
+
+
+def _excess_of_contents(spec: Mapping[str, object]) -> str:
+    """Return which cap is exceeded by the containers and volumes of a pod."""
+    containers = [each for name in _CONTAINERS for each in _list(spec.get(name))]
+    volumes, claims = _list(spec.get("volumes")), _count(spec.get("resourceClaims"))
+    parts = [*map(_contents, containers), *map(_sources, volumes)]
+    if len(containers) + len(volumes) + claims + sum(parts) <= MOST_PARTS:
+        return ""  # as nearly all pods are, and each is asked about
+    of = {name: sum(_count(_field(each, name)) for each in containers) for name in ("ports", "volumeMounts", "envFrom")}
+    variables = [each for container in containers for each in _list(_field(container, "env"))]
+    keys = sum(_field(_field(each, "valueFrom"), "configMapKeyRef") is not None for each in variables)
+    return _first(
+        ("containers", "containers", len(containers), MOST_PARTS),
+        ("containers", "resources", sum(map(_resources, containers)), MOST_PARTS),
+        ("containers", "ports", of["ports"], MOST_PARTS),
+        ("containers", "mounts", of["volumeMounts"], MOST_PARTS),
+        ("containers", "config maps", of["envFrom"] + keys, MOST_PARTS),
+        ("volumes", "volumes", len(volumes), MOST_PARTS),
+        ("volumes", "sources", sum(map(_sources, volumes)), MOST_PARTS),
+        ("resourceClaims", "claims", claims, MOST_PARTS),
+    )
+
+
+def _first(*counts: tuple[str, str, int, int]) -> str:
+    """Return the first of some fields, what they have, and how much at most, that has too much; "" if none has."""
     for field, what, found, most in counts:
         if found > most:
             return f"spec.{field}: found {found:,} {what}, expected at most {most:,}"
     return ""
+
+
+def _contents(container: object) -> int:
+    """Return at least how much of everything that is bounded a container has."""
+    if not isinstance(container, dict):
+        return 0
+    return _resources(container) + sum([_count(container[name]) for name in _OF_CONTAINERS if name in container])
+
+
+def _resources(container: object) -> int:
+    """Return how many resources a container asks for, or may use at most."""
+    resources = _field(container, "resources")
+    return max(_count(_field(resources, "requests")), _count(_field(resources, "limits")))
+
+
+def _sources(volume: object) -> int:
+    return _count(_field(_field(volume, "projected"), "sources"))
+
+
+def _named(term: object) -> int:
+    """Return how many labels and namespaces a term of affinity names."""
+    inner = _field(term, "podAffinityTerm") or term
+    labels = sum(_count(_field(_field(inner, name), "matchLabels")) for name in ("labelSelector", "namespaceSelector"))
+    return labels + sum(_count(_field(inner, name)) for name in ("namespaces", "matchLabelKeys", "mismatchLabelKeys"))
+
+
+def _letters(value: object) -> int:
+    """Return how many characters there are in a value, in its keys as well. It may be nested to any depth."""
+    found, pending = 0, [value]
+    while pending:
+        match pending.pop():
+            case str(text):
+                found += len(text)
+            case Mapping() as part:
+                pending += [*part.keys(), *part.values()]
+            case list() as part:
+                pending += part
+    return found
 
 
 def excess_of(metadata: object) -> str:
@@ -78,7 +159,7 @@ def excess_of(metadata: object) -> str:
 def kept(manifest: Any) -> Any:  # noqa: ANN401 - JSON from outside
     """Return the manifest of a pod as it is kept: the same one if no cap is exceeded, else without what exceeds it.
 
-    One without a node gets a gate that says why: it is not scheduled.
+    One without a node gets a gate that says why: it is not scheduled. One with a node keeps its containers: they count.
     """
     if not isinstance(manifest, Mapping):
         return manifest
@@ -95,7 +176,8 @@ def kept(manifest: Any) -> Any:  # noqa: ANN401 - JSON from outside
     found = excess(spec) or found
     if not found or not isinstance(spec, Mapping):
         return manifest
-    rest = {key: value for key, value in spec.items() if key not in _PARTS}
+    left_out = _TERMS if spec.get("nodeName") or not _excess_of_contents(spec) else (*_TERMS, *_CONTENTS)
+    rest = {key: value for key, value in spec.items() if key not in left_out}
     if not rest.get("nodeName"):
         rest["schedulingGates"] = [{"name": f"{GATE}{found}"}]
     return {**manifest, "spec": rest}
@@ -132,7 +214,7 @@ def _expressions(term: object) -> Iterator[object]:
 
 
 def _field(value: object, name: str) -> object:
-    return value.get(name) if isinstance(value, Mapping) else None
+    return value.get(name) if isinstance(value, dict) else None  # far cheaper to ask than Mapping
 
 
 def _list(value: object) -> list[object]:
@@ -140,4 +222,4 @@ def _list(value: object) -> list[object]:
 
 
 def _count(value: object) -> int:
-    return 0 if value is None else len(value) if isinstance(value, list | Mapping) else 0
+    return len(value) if isinstance(value, _SIZED) else 0

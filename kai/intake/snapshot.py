@@ -42,6 +42,7 @@ from kai.intake.table import GroupTable, NodeTable, PodTable
 from kai.intake.turns import Turns
 from kai.model.axis import PLUGGED_GPU, ResourceAxis
 from kai.model.catalog import Catalog
+from kai.model.claim import DeviceClass
 from kai.model.node import Node
 from kai.model.noroom import NoRoom
 from kai.model.pod import Shape
@@ -189,7 +190,7 @@ class Intake:
         pods, shapes, pod_shape = with_refusals(refused, base.records, assigned.pods, settled, settled_shape)
         snapshot = Snapshot(
             now=now,
-            axis=self._memory.once("axis", (nodes.nodes, settled), lambda: self._axis(nodes.nodes, settled)),
+            axis=self._axis(nodes.nodes, settled, library.catalog.claims.classes),
             nodes=nodes.nodes,
             pods=pods,
             shapes=shapes,
@@ -284,15 +285,21 @@ class Intake:
         self._pod_table.settle(records, self._pods.version)
         return self._shapes.used()
 
-    def _axis(self, nodes: Sequence[Node], shapes: Iterable[Shape]) -> ResourceAxis:
-        resources = {name for node in nodes for name in node.allocatable}
-        resources.update(name for shape in shapes for name, _ in shape.request)
-        if any(node.dra_gpus for node in nodes):
-            resources.add(PLUGGED_GPU)
-        found, known = ResourceAxis.of(resources), self._known_axis
-        if found != known:
-            self._known_axis = found
-        return self._known_axis
+    def _axis(self, nodes: Sequence[Node], shapes: Sequence[Shape], classes: Mapping[str, DeviceClass]) -> ResourceAxis:
+        """Return the axis of a snapshot; the same one as long as it has the same names."""
+
+        def axis() -> ResourceAxis:
+            offered = {name for node in nodes for name in node.allocatable}
+            asked = {name for shape in shapes for name, _ in shape.request}
+            offered |= asked & {each.extended_resource for each in classes.values()}
+            if any(node.dra_gpus for node in nodes):
+                offered.add(PLUGGED_GPU)
+            found = ResourceAxis.around(offered, asked)
+            if found != self._known_axis:
+                self._known_axis = found
+            return self._known_axis
+
+        return self._memory.once("axis", (nodes, shapes, classes), axis)
 
     def _put_groups(self, objects: ClusterObjects, queues: Iterable[Queue]) -> None:
         """Take stock of the pod groups; all of them are read anew when something that they refer to by name changed."""

@@ -24,6 +24,13 @@ PLUGGED_GPU = "GPUs of a device plugin"
 
 ``gpu`` counts both kinds. No resource of Kubernetes can be called so.
 """
+MOST_UNOFFERED = 64
+"""So many resources that no node offers have a place of their own on the axis.
+
+Any user may ask for resources of any name, and tables of nodes and shapes are as wide as the axis is long.
+"""
+UNOFFERED = "resources that no node offers"
+"""The others share one place, which is on the axis only where there are any. No resource can be called so."""
 UNBOUNDED = 1 << 40
 """How much of `PLUGGED_GPU` a node has all of whose GPUs are a device plugin's: ``gpu`` says enough there."""
 
@@ -58,17 +65,33 @@ class ResourceAxis:
         """Return the axis that covers ``resources`` besides the leading four."""
         return cls(LEADING + tuple(sorted(set(resources) - set(LEADING))))
 
+    @classmethod
+    def around(cls, offered: Iterable[str], asked: Iterable[str]) -> "ResourceAxis":
+        """Return the axis of what a cluster offers and pods ask for; of what it does not offer, the first names.
+
+        A pod that asks for what no node offers fits nowhere, whatever the amount.
+        """
+        there = {*LEADING, *offered}
+        absent = sorted(set(asked) - there)
+        if len(absent) > MOST_UNOFFERED:
+            absent = [*absent[:MOST_UNOFFERED], UNOFFERED]
+        return cls.of({*there, *absent})
+
     def __len__(self) -> int:
         return len(self.names)
 
     def vector(self, amounts: Mapping[str, int]) -> Int64s:
-        """Return ``amounts`` as int64[R] in axis units; resources that are not on the axis are an error.
+        """Return ``amounts`` as int64[R] in axis units; one of any other resource is one of `UNOFFERED`.
 
-        Raises: KeyError for an unknown resource (a bug of the caller: the axis is grown from the same objects).
+        Raises: KeyError for an unknown resource where all have their place (a bug of the caller: the axis is grown
+            from the same objects).
         """
-        out = np.zeros(len(self.names), np.int64)
+        out, rest = np.zeros(len(self.names), np.int64), self.index.get(UNOFFERED)
         for name, amount in amounts.items():
-            out[self.index[name]] += amount
+            if rest is not None and name not in self.index:
+                out[rest] = 1
+            else:
+                out[self.index[name]] += amount
         return out
 
     def gpu_weights(self) -> Int64s:

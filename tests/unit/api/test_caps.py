@@ -19,6 +19,26 @@ def pod_terms(count):
     return {"affinity": {"podAntiAffinity": {PODS: [term] * count}}}
 
 
+def near(**term):
+    return {"affinity": {"podAffinity": {NODE: [{"topologyKey": "zone", **term}]}}}
+
+
+def wanting(count, each="requests", **more):
+    """Return containers that ask for so many resources together."""
+    asked = [{f"x.example/r{at}": "1"} for at in range(count // 2)]
+    return {
+        "containers": [{"name": "c", "resources": {each: one | {f"{key}-b": "1" for key in one}}} for one in asked]
+    } | more
+
+
+def container(**parts):
+    return {"containers": [{"name": "main", **parts}]}
+
+
+NAMES = [f"n{at}" for at in range(16_385)]
+KEYS = [{"name": "x", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}] * 1025
+
+
 @pytest.mark.parametrize(
     ("spec", "found"),
     [
@@ -28,6 +48,29 @@ def pod_terms(count):
         ({"tolerations": [{}] * 2000}, "spec.tolerations: found 2,000 tolerations, expected at most 1,024"),
         ({"nodeSelector": dict.fromkeys(map(str, range(1025)), "x")}, "spec.nodeSelector: found 1,025 labels"),
         ({"topologySpreadConstraints": [{}] * 1025}, "spec.topologySpreadConstraints: found 1,025 constraints"),
+        (near(namespaces=NAMES), "spec.affinity: found 16,385 values, expected at most 16,384"),
+        (near(labelSelector={"matchLabels": dict.fromkeys(NAMES, "x")}), "spec.affinity: found 16,385 values"),
+        (near(namespaceSelector={"matchLabels": dict.fromkeys(NAMES, "x")}), "spec.affinity: found 16,385 values"),
+        (near(matchLabelKeys=NAMES), "spec.affinity: found 16,385 values"),
+        (near(topologyKey="z" * 262_145), "spec.affinity: found 262,"),
+        (
+            {"topologySpreadConstraints": [{"labelSelector": {"matchLabels": {"a": "z" * 262_145}}}]},
+            "spec.topologySpreadConstraints: found 262,",
+        ),
+        (
+            container(resources={"limits": dict.fromkeys(NAMES, "1")}),
+            "spec.containers: found 16,385 resources, expected at most 1,024",
+        ),
+        (wanting(1200), "spec.containers: found 1,200 resources, expected at most 1,024"),
+        ({"initContainers": wanting(1200)["containers"]}, "spec.containers: found 1,200 resources"),
+        (container(ports=[{"containerPort": 1}] * 1025), "spec.containers: found 1,025 ports, expected at most 1,024"),
+        (container(volumeMounts=[{"name": "v"}] * 1025), "spec.containers: found 1,025 mounts"),
+        (container(envFrom=[{"configMapRef": {"name": "m"}}] * 1025), "spec.containers: found 1,025 config maps"),
+        (container(env=KEYS), "spec.containers: found 1,025 config maps"),
+        ({"containers": [{}] * 1025}, "spec.containers: found 1,025 containers"),
+        ({"volumes": [{"name": "v"}] * 1025}, "spec.volumes: found 1,025 volumes"),
+        ({"volumes": [{"projected": {"sources": [{}] * 1025}}]}, "spec.volumes: found 1,025 sources"),
+        ({"resourceClaims": [{"name": "c"}] * 1025}, "spec.resourceClaims: found 1,025 claims"),
     ],
 )
 def test_what_is_too_much_is_named_with_its_bound(spec, found):
@@ -46,6 +89,11 @@ def test_what_is_too_much_is_named_with_its_bound(spec, found):
         "nonsense",
         {"affinity": 3, "tolerations": "x", "nodeSelector": []},
         {"affinity": {"nodeAffinity": [], "podAffinity": {NODE: {"nodeSelectorTerms": 1}}}},
+        near(namespaces=NAMES[1:]),
+        wanting(1024),
+        container(env=[{"name": "x", "value": "y"}] * 5000),
+        container(ports=[{}] * 1024, envFrom=[{}] * 1024),
+        {"containers": 3, "initContainers": [3, {"resources": 3, "ports": 4}], "volumes": [{"projected": 3}, None]},
     ],
 )
 def test_what_is_within_the_caps_or_no_spec_at_all_stays(spec):
@@ -101,6 +149,17 @@ def test_a_large_pod_within_the_caps_is_kept_whole(raw):
 def test_the_shortest_terms_count_too(raw):
     spec = {"affinity": {"nodeAffinity": {NODE: {"nodeSelectorTerms": [{}] * 1025}}}}
     assert shelved(manifest(**spec), raw).spec.scheduling_gates != ()
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_containers_that_ask_for_too_much_are_kept_only_where_they_hold_something(raw):
+    asked = container(resources={"requests": dict.fromkeys(NAMES, "1")}, image="x")
+    waiting, bound = (shelved(manifest(**asked, **where), raw) for where in ({}, {"nodeName": "here"}))
+    assert [gate.name for gate in waiting.spec.scheduling_gates] == [
+        f"{GATE}spec.containers: found 16,385 resources, expected at most 1,024"
+    ]
+    assert waiting.spec.containers == ()
+    assert len(bound.spec.containers[0].resources.requests) == 16_385
 
 
 def described(spec=None, **metadata):

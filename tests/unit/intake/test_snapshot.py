@@ -12,6 +12,7 @@ from kai.api.times import instant
 from kai.errors import InputError
 from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.intake import snapshot as snapshot_module
+from kai.model.axis import LEADING, MOST_UNOFFERED, UNOFFERED
 from kai.model.queue import Shares
 from kai.model.status import Status
 from tests.unit.intake.making import NOW, bind_request, group, node, objects, other, picture, pod, queue, taken
@@ -220,3 +221,21 @@ def test_an_empty_cluster_makes_an_empty_snapshot():
 def test_time_and_revision_are_passed_on():
     snapshot = Intake().take(ClusterObjects(), 42.0, revision=7)
     assert (snapshot.now, snapshot.revision) == (42.0, 7)
+
+
+def test_resources_of_any_name_that_pods_ask_for_make_no_table_wider():
+    """A pod may name tens of thousands of resources, and each would be a column of every node and every shape."""
+    odd = [
+        pod(f"odd-{at}", group="g", requests={f"x{at}.example/r{each:03}": "1" for each in range(100)})
+        for at in range(3)
+    ]
+    nics = pod("nics", group="g", requests={"z.example/nic": "1", "z.example/backed": "2"})
+    offered = node("n", allocatable={"z.example/nic": "1"})
+    spec = {"selectors": [], "extendedResourceName": "z.example/backed"}
+    backing = other("DeviceClass", "resource.k8s.io/v1", "backing", spec=spec)
+    snapshot = taken(*odd, nics, offered, backing, group("g"), queue("q"))
+    assert len(snapshot.axis) == len(LEADING) + 2 + MOST_UNOFFERED + 1
+    requests = {pod.name: snapshot.requests[snapshot.pod_shape[row]] for row, pod in enumerate(snapshot.pods)}
+    index = snapshot.axis.index
+    assert [requests["nics"][index[name]] for name in ("z.example/nic", "z.example/backed")] == [1000, 2000]
+    assert [int(requests[name][index[UNOFFERED]]) for name in ("odd-0", "odd-2", "nics")] == [1, 1, 0]
