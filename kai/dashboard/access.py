@@ -117,7 +117,7 @@ class LocalAccess:
         return Reader()
 
     async def holds(self, reader: Reader) -> bool:
-        """Let everyone go on."""
+        """Let each reader go on."""
         del reader
         return True
 
@@ -127,7 +127,7 @@ class LocalAccess:
         return EVERYTHING
 
     async def may_take_all(self, reader: Reader) -> bool:
-        """Let everyone have it."""
+        """Let each reader have it."""
         del reader
         return True
 

@@ -53,7 +53,7 @@ class Pages(Protocol):
         ...
 
     def is_open(self, path: str) -> bool:
-        """Return whether a path is answered to everyone: styles and the script, which say nothing."""
+        """Return whether a path asks for no token: styles and the script, which say nothing."""
         ...
 
 

@@ -161,7 +161,7 @@ def _audit_devices(facts: Facts, columns: Columns, booked: Bookings) -> None:
     in_use = np.zeros(len(columns.slot_used), np.bool_)
     in_use[slots[holding[owners]]] = True
     for wrong in np.flatnonzero((columns.slot_marked > 0) & in_use & ~blurred):
-        raise InvariantError(f"ledger: slot_marked[{wrong}] is 1, expected 0: not everybody on the device is leaving")
+        raise InvariantError(f"ledger: slot_marked[{wrong}] is 1, expected 0: not all pods on the device are leaving")
     _audit_idle_devices(facts, columns, booked, in_use)
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from tests.architecture.source import PACKAGE, ROOT
 
 ROW = re.compile(r"^\| ([a-z][a-z, ]*) \| ", re.MULTILINE)
-NO_ACTOR = re.compile(r"\b(?:nobody|somebody|whoever|anybody)\b", re.IGNORECASE)
+NO_ACTOR = re.compile(r"\b(?:(?:no|some|any|every)body|(?:some|any|every)one|no one|whoever)\b", re.IGNORECASE)
+OUR_WORD = re.compile(r"\bthe peer\b", re.IGNORECASE)
+"""What code calls KAI-Scheduler."""
 WRITTEN_INTO_MANIFESTS = {"kai/api/explanations.py"}
 """Its texts are part of manifests that are made of it."""
 
@@ -58,6 +60,18 @@ def test_sentences_name_who_acts() -> None:
         if NO_ACTOR.search(line)
     ]
     assert not found, f"say which pod, group, plugin or user acts: {found}"
+
+
+def test_pages_call_kai_scheduler_by_its_name() -> None:
+    folders = [("docs", "*.md"), ("changelog.d", "*.md"), ("examples", "*.md"), ("tests", "*.md"), ("deploy", "*.yaml")]
+    pages = [path for folder, names in folders for path in (ROOT / folder).rglob(names)]
+    found = [
+        f"{path.relative_to(ROOT).as_posix()}:{number}"
+        for path in sorted([*pages, ROOT / "README.md", ROOT / "benchmarks" / "README.md"])
+        for number, line in written(path)
+        if OUR_WORD.search(line)
+    ]
+    assert not found
 
 
 def test_no_retired_word_comes_back() -> None:

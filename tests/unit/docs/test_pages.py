@@ -91,6 +91,21 @@ def test_programs_in_pages_can_be_read_as_python():
                 ast.parse(block["text"])
 
 
+def test_each_page_is_in_the_navigation_and_two_clicks_from_the_readme():
+    docs = ROOT / "docs"
+    navigation = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
+    assert {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")} == navigation
+    first = links(README)
+    found = first.union(*map(links, first))
+    assert sorted(page.name for page in docs.rglob("*.md") if page not in found) == []
+
+
+def links(page):
+    """Return the pages that ``page`` links to."""
+    targets = re.findall(r"\]\(([^)\s#:]+\.md)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    return {(page.parent / target).resolve() for target in targets}
+
+
 def test_pages_that_show_commands_or_programs_are_found():
     assert {page.stem for page, _, _ in SHOWN} >= {"concepts", "README"}
     assert [page.stem for page in WITH_PROGRAMS] == ["plugins"]
