@@ -36,7 +36,7 @@ class _RejectedError(KaiError):
         ``subject`` names the object (``queue "team-a"``) or the file, ``field`` is the path inside it, ``wanted``
         completes "expected ...".
         """
-        return cls(f"{subject}: {field}: found {_shown(found)}, expected {wanted}")
+        return cls(f"{subject}: {field}: found {shown(found)}, expected {wanted}")
 
     @classmethod
     def joined(cls, errors: Iterable[Self]) -> Self:
@@ -111,7 +111,7 @@ _SHORTENER = reprlib.Repr()
 _SHORTENER.maxstring = _SHORTENER.maxother = _SHORTENER.maxlong = 80
 
 
-def _shown(found: object) -> str:
+def shown(found: object) -> str:
     """Return ``found`` on one line of bounded length, whatever it is, and ``nothing`` for an absent value."""
     if found is None:
         return "nothing"

@@ -22,7 +22,7 @@ from typing import Final
 import attrs
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from kai.errors import ConfigError
+from kai.extras import missing
 from kai.report.beside import beside_each_other
 from kai.report.drawing import Figure, Frame
 from kai.report.losses import evicted_by_whom
@@ -51,7 +51,7 @@ def require_plotly() -> Path:
     """
     spec = find_spec("plotly")
     if spec is None or not spec.submodule_search_locations:
-        raise ConfigError("--report: charts are drawn by plotly; install it with pip install 'kai-scheduler[report]'")
+        raise missing("report", "--report: charts are drawn by plotly")
     return Path(spec.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
 
 

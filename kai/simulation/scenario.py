@@ -28,6 +28,7 @@ from kai.simulation.parameters import intake_settings
 from kai.simulation.past_usage import read_past_usage
 from kai.simulation.sentences import read_expected
 from kai.simulation.shorthand import NOW, expand, is_short
+from kai.simulation.values import mapping
 
 Document = Mapping[str, Any]
 
@@ -97,7 +98,7 @@ def read_scenario(document: Document, name: str) -> Case | FairShareCase:
         raise InputError.about(name, "kind", found=kind, wanted="a scheduling or a fairshare case")
     refuse_unknown(document, _KEYS, name)
     objects, notes = read_objects(document.get("objects"), f"{name}: objects")
-    config = _mapping(document.get("config"), f"{name}: config")
+    config = mapping(document.get("config"), f"{name}: config")
     settings = read_parameters(config, name)
     configuration = read_config(config, name)
     actions = document.get("actions")
@@ -115,7 +116,7 @@ def read_scenario(document: Document, name: str) -> Case | FairShareCase:
         stable_cycles=_count(document.get("stableCycles", 0), f"{name}: stableCycles"),
         keep_terminating=frozenset(_names(document.get("keepTerminating") or (), f"{name}: keepTerminating")),
         usage=read_past_usage(document.get("pastUsage"), name, "pastUsage"),
-        expected=_mapping(document["expected"], f"{name}: expected") if document.get("expected") else None,
+        expected=mapping(document["expected"], f"{name}: expected") if document.get("expected") else None,
         notes=notes + configuration.notes,
     )
 
@@ -131,7 +132,7 @@ def read_short(document: Document, name: str) -> Case:
     objects, notes = read_objects(expand(document, name), f"{name}: objects")
     own = {key: document[key] for key in ("plugins", "parameters") if key in document}
     configuration = read_configuration(own or None, name)
-    more = _mapping(document.get("with"), f"{name}: with")
+    more = mapping(document.get("with"), f"{name}: with")
     if more:
         added = read_configuration({"plugins": more}, name).plugins
         configuration = attrs.evolve(configuration, plugins=merged([*configuration.plugins, *added]))
@@ -177,7 +178,7 @@ def read_parameters(config: Mapping[str, Any], name: str) -> Settings:
 
     Raises: ConfigError for a name that the scheduler has not.
     """
-    params = _mapping(config.get("params"), f"{name}: config.params")
+    params = mapping(config.get("params"), f"{name}: config.params")
     strangers = [key for key in params if key not in _PARAMETERS]
     if strangers:
         message = f"{name}: config.params: found {strangers[0]!r}, expected the name of a parameter"
@@ -214,14 +215,6 @@ def skipped_notes(found: codec.Structured) -> tuple[str, ...]:
 
 def _kind_of(value: object) -> str:
     return "nothing" if value is None else f"a value of type {type(value).__name__}"
-
-
-def _mapping(value: object, place: str) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise InputError.about(*_split(place), found=value, wanted="a mapping")
-    return value
 
 
 def _names(value: object, place: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 from kai.api import times
 from kai.api.bad_value import BadValue
 from kai.configuration.registry import suggestion
-from kai.errors import InputError
+from kai.errors import InputError, shown
 
 _MOST = 100_000
 """More nodes or pods than this are no longer written by hand."""
@@ -48,7 +48,7 @@ def mapping(value: object, place: str) -> Values:
     if value is None:
         return {}
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise InputError(f"{place}: found {value!r}, expected a mapping with names as keys")
+        raise InputError(f"{place}: found {shown(value)}, expected a mapping with names as keys")
     return value
 
 

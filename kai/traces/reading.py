@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import importlib
 import io
 import json
 import zlib
@@ -19,7 +18,8 @@ from typing import Any, Final
 
 import attrs
 
-from kai.errors import ConfigError, InputError
+from kai.errors import InputError
+from kai.extras import load_extra
 from kai.manifests import Finding, RefusedError
 from kai.traces.columns import Format, Row, RowError, format_of, formats, node_format_of
 from kai.traces.jobs import TraceJob, TraceNode, job_of, node_of
@@ -139,12 +139,7 @@ def _as_table(reader: csv.DictReader[str], path: str) -> Iterator[None]:
 
 
 def _parquet(path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise ConfigError(
-            f"{path}: Parquet is read by pyarrow, which comes with the extra kai-scheduler[traces]"
-        ) from None
+    parquet = load_extra("pyarrow.parquet", "traces", f"{path}: Parquet is read by pyarrow")
     try:
         table = parquet.read_table(path)
     except (OSError, ValueError) as error:

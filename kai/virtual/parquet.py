@@ -13,7 +13,7 @@ from typing import Any, Final, get_type_hints
 import attrs
 
 from kai.api.wire import document_name
-from kai.errors import ConfigError
+from kai.extras import load_extra
 from kai.virtual.result import EvictionResult, JobResult, SimulationResult, StayResult
 
 _TYPES: Final[Mapping[object, str]] = {
@@ -33,12 +33,7 @@ def require_pyarrow() -> Any:  # noqa: ANN401 - pyarrow, which has no types
 
     Raises: ConfigError that says how to install it, where it is not.
     """
-    try:
-        return importlib.import_module("pyarrow")
-    except ImportError:
-        raise ConfigError(
-            "--out: Parquet is written by pyarrow; install it with pip install 'kai-scheduler[traces]'"
-        ) from None
+    return load_extra("pyarrow", "traces", "--out: Parquet is written by pyarrow")
 
 
 def write_tables(path: Path, results: Sequence[SimulationResult]) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import attrs
 
 from kai.errors import ConfigError, InputError, UnreachableError
+from kai.extras import load_extra
 from kai.manifests import Finding, RefusedError
 from kai.progress import report
 from kai.virtual.experiments import Done, Experiment, carry_out
@@ -99,12 +100,7 @@ def require_dask() -> Any:  # noqa: ANN401 - an extra without types
 
     Raises: ConfigError that says how to install it, where it is not.
     """
-    try:
-        return importlib.import_module("distributed")
-    except ImportError:
-        raise ConfigError(
-            "--on: experiments are sent by dask; install it with pip install 'kai-scheduler[dask]'"
-        ) from None
+    return load_extra("distributed", "dask", "--on: experiments are sent by dask")
 
 
 def _paths(experiments: Sequence[Experiment]) -> list[str]:

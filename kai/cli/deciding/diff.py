@@ -1,6 +1,5 @@
 """``kai diff``: what changes between two policies on one cluster, two results, or two snapshots."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,12 +73,12 @@ def diff(
 
 def _runs(a: str, b: str, on: str, wanted: "Wanted") -> "Sides | None":
     """Return two runs over virtual time; None where a moment is asked for."""
-    from kai.cli.deciding.diffruns import result_in, runs_under, saved_runs
+    from kai.cli.deciding.diffruns import runs_under, saved_runs
     from kai.cli.deciding.runsfiles import check_places
-    from kai.cli.deciding.saved import asked_again
+    from kai.cli.deciding.saved import asked_again, result_in
 
     if not on:
-        saved = (result_in(a), result_in(b))
+        saved = (result_in(Path(a)), result_in(Path(b)))
         if saved[0] is None or saved[1] is None:
             return None
         check_places(wanted.out, wanted.report, wanted.engine)
@@ -130,10 +129,13 @@ def _under(policy: str, place: str, cycles: int | None) -> "Side":
 
 def _side(path: str, cycles: int | None) -> "Side":
     """Return what was decided, where a path holds a result, or what is decided on the cluster there."""
+    from kai.cli.deciding.saved import document_in
     from kai.simulation.comparison import side_of_document
 
-    found = _result(path)
-    return _decided(path, path, cycles, None) if found is None else side_of_document(path, found)
+    found = document_in(Path(path))
+    if found is None or found.get("kind") not in _RESULTS:
+        return _decided(path, path, cycles, None)
+    return side_of_document(path, found)
 
 
 def _titled(sides: "list[Side]") -> "list[Side]":
@@ -152,17 +154,6 @@ def _decided(title: str, place: str, cycles: int | None, policy: Any) -> "Side":
     request = Request.of(policy, actions=None, cycles=cycles, now=None)
     case = attrs.evolve(case_at(place), stable_cycles=0)
     return side_of(title, *decided_on(case, request.decide(case)))
-
-
-def _result(path: str) -> dict[str, Any] | None:
-    """Return the result that a file holds; None for any other file."""
-    if not path.endswith(".json"):
-        return None
-    try:
-        found = json.loads(Path(path).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and found.get("kind") in _RESULTS else None
 
 
 def document(found: "Comparison") -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """``kai diff`` over virtual time: two policies on one workload, or two results that were saved."""
 
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -37,19 +35,6 @@ def saved_runs(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str]) -> 
 
     sides = [result_of_document(values, name) for values, name in zip((a, b), names, strict=True)]
     return _titled(sides[0], sides[1], names)
-
-
-def result_in(path: str) -> dict[str, Any] | None:
-    """Return the result of a run that a file holds; None for any other file."""
-    from kai.virtual.names import is_result
-
-    if not path.endswith(".json"):
-        return None
-    try:
-        found = json.loads(Path(path).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if is_result(found) else None
 
 
 def runs_text(compared: "Compared", console: Console) -> str:
@@ -102,4 +87,4 @@ def _titled(a: "SimulationResult", b: "SimulationResult", names: tuple[str, str]
     return attrs.evolve(a, policy=names[0]), attrs.evolve(b, policy=names[1])
 
 
-__all__ = ["result_in", "runs_text", "runs_under", "saved_runs"]
+__all__ = ["runs_text", "runs_under", "saved_runs"]

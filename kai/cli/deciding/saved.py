@@ -1,4 +1,4 @@
-"""A folder that ``kai demo --save`` left: where things are in it, and how its run is asked for again."""
+"""Results that were saved: in a file, or in a folder that ``kai demo --save`` left, whose run is asked for again."""
 
 from __future__ import annotations
 
@@ -21,11 +21,8 @@ def asked_again(place: str, wanted: Wanted) -> tuple[str, Wanted]:
     """Return the workload of a saved folder, with horizon, seed and cluster of its run; any other place as it is."""
     folder = Path(place)
     scene = folder / FILES
-    try:
-        result: Any = json.loads((folder / RESULT).read_bytes()) if scene.is_dir() else None
-    except (OSError, ValueError, RecursionError):
-        return place, wanted
-    if not is_result(result):
+    result = result_in(folder / RESULT) if scene.is_dir() else None
+    if result is None:
         return place, wanted
     inputs = result.get("inputs") or {}
     cluster, workload = (scene / Path(str(inputs.get(key))).name for key in ("cluster", "workload"))
@@ -39,4 +36,21 @@ def asked_again(place: str, wanted: Wanted) -> tuple[str, Wanted]:
     return str(workload if workload.is_file() else scene), changed
 
 
-__all__ = ["END", "FILES", "RESULT", "TIMELINE", "asked_again"]
+def document_in(path: Path) -> dict[str, Any] | None:
+    """Return the JSON object that a file holds; None for any other file."""
+    if path.suffix != ".json":
+        return None
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def result_in(path: Path) -> dict[str, Any] | None:
+    """Return the result of a run over time that a file holds; None for any other file."""
+    found = document_in(path)
+    return found if is_result(found) else None
+
+
+__all__ = ["END", "FILES", "RESULT", "TIMELINE", "asked_again", "document_in", "result_in"]

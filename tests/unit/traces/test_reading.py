@@ -164,7 +164,7 @@ def test_a_file_without_jobs_and_one_that_is_not_there_are_refused(tmp_path: Pat
 
 def test_parquet_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
-    with pytest.raises(ConfigError, match=r"extra kai-scheduler\[traces\]"):
+    with pytest.raises(ConfigError, match=r"install it with pip install 'kai-scheduler\[traces\]'"):
         read_trace(str(tmp_path / "x.parquet"))
 
 
