@@ -53,7 +53,7 @@ class Assigned:
 def read_base(table: PodTable, groups: GroupTable, node_rows: Mapping[str, int]) -> BaseColumns:
     """Return the columns that neither the clock nor bind requests change."""
     columns = table.columns
-    group = table.places.rows(groups.columns.place, columns.place)
+    group = table.group_keys.rows(groups.columns.group_key, columns.group_key)
     tree = np.append(groups.columns.leaves, NONE)[group]  # -1, for no group, is the last one
     subgroup = table.leaves.positions(tree, columns.subgroup)
     held = groups.columns.held

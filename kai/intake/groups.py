@@ -12,7 +12,7 @@ from kai.api.bad_value import BadValue
 from kai.api.core import PriorityClass
 from kai.framework.verdict import Code
 from kai.intake.accounts import Accounts
-from kai.intake.membership import Leaves, Places
+from kai.intake.membership import GroupKeys, Leaves
 from kai.intake.packing import Packing
 from kai.intake.permissions import Permissions, Refusal
 from kai.intake.settings import IntakeSettings
@@ -83,13 +83,13 @@ class GroupReader:
         self,
         settings: IntakeSettings,
         around: GroupSurroundings,
-        places: Places,
+        group_keys: GroupKeys,
         accounts: Accounts,
         leaves: Leaves,
     ) -> None:
         self.around = around
         self._settings = settings
-        self._places = places
+        self._group_keys = group_keys
         self._accounts = accounts
         self._leaves = leaves
         self._trees: dict[_TreeKey, _Tree] = {}
@@ -128,9 +128,9 @@ class GroupReader:
     def _row(self, source: api.PodGroup, leaves: int, *, held: bool = False, stands_in: bool = False) -> bytes:
         """Return the numbers of a group; one without ``leaves`` is no part of the snapshot."""
         metadata = source.metadata
-        place = self._places.of((metadata.name, metadata.namespace))
+        group_key = self._group_keys.of((metadata.name, metadata.namespace))
         account = self._accounts.of(source.spec.queue, self._settings.pool(metadata.labels))
-        return PACKING.pack(place, account, leaves, held, stands_in)
+        return PACKING.pack(group_key, account, leaves, held, stands_in)
 
     def _group(self, source: api.PodGroup, tree: "_Tree") -> PodGroup:
         metadata, spec, around = source.metadata, source.spec, self.around

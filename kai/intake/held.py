@@ -103,23 +103,23 @@ class Granted:
 
     pods: PodColumns
     records: Sequence[PodRecord]
-    places: int
-    """How many places there are."""
+    group_keys: int
+    """How many keys of groups there are."""
 
     def differing(self, groups: GroupColumns) -> dict[int, int]:
         """Return the accounts on which groups are held that say another one, by row."""
-        place, account = self.pods.place, self.pods.account
+        group_key, account = self.pods.group_key, self.pods.account
         granted = np.flatnonzero(account >= 0)
         if not len(granted):
             return {}
-        held = np.full(self.places, NONE, np.int64)
-        held[place[granted]] = account[granted]
-        at_odds = granted[held[place[granted]] != account[granted]]
+        held = np.full(self.group_keys, NONE, np.int64)
+        held[group_key[granted]] = account[granted]
+        at_odds = granted[held[group_key[granted]] != account[granted]]
         if len(at_odds):
-            members = granted[np.isin(place[granted], place[at_odds])]
+            members = granted[np.isin(group_key[granted], group_key[at_odds])]
             for row in sorted(members.tolist(), key=self._by_age, reverse=True):
-                held[place[row]] = account[row]
-        wanted = held[groups.place]
+                held[group_key[row]] = account[row]
+        wanted = held[groups.group_key]
         return {row: int(wanted[row]) for row in np.flatnonzero((wanted >= 0) & (wanted != groups.account)).tolist()}
 
     def _by_age(self, row: int) -> tuple[float, int]:

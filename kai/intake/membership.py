@@ -15,8 +15,8 @@ _MANY = 1 << 16
 _Leaves: TypeAlias = Mapping[str, int]
 
 
-class Places:
-    """All places that pods or groups name.
+class GroupKeys:
+    """Numbers for the keys of groups: of those that there are, and of those that pods name.
 
     A pod belongs to the group that it names in its own namespace, or to none.
 
@@ -31,17 +31,17 @@ class Places:
         return len(self._numbers)
 
     def of(self, key: GroupKey) -> int:
-        """Return the number of the place of a group name in a namespace, whether or not there is such a group."""
+        """Return the number of a key, whether or not there is such a group."""
         return self._numbers.setdefault(key, len(self._numbers))
 
-    def rows(self, group_places: Int64s, pod_places: Int64s) -> Int64s:
+    def rows(self, of_groups: Int64s, of_pods: Int64s) -> Int64s:
         """Return int64[P]: the row of each pod's group, -1 for none.
 
-        ``group_places`` [G] and ``pod_places`` [P] are numbers of places.
+        ``of_groups`` [G] and ``of_pods`` [P] are numbers of keys.
         """
         row_of = np.full(len(self._numbers), NONE, np.int64)
-        row_of[group_places] = np.arange(len(group_places))
-        return row_of[pod_places]
+        row_of[of_groups] = np.arange(len(of_groups))
+        return row_of[of_pods]
 
 
 class Leaves:

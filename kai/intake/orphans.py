@@ -61,20 +61,20 @@ class Orphans:
 
         return read
 
-    def settle(self, groups: GroupColumns, pods: PodColumns, records: Sequence[PodRecord], places: int) -> bool:
+    def settle(self, groups: GroupColumns, pods: PodColumns, records: Sequence[PodRecord], group_keys: int) -> bool:
         """Take groups and pods as they are now; return whether other groups stand in than those that were ``among``.
 
         ``records`` are those of the pods. Cost: columns; a look at each pod whose group is gone.
         """
-        exists = np.zeros(places, np.bool_)
-        exists[groups.place[~groups.stands_in]] = True
+        exists = np.zeros(group_keys, np.bool_)
+        exists[groups.group_key[~groups.stands_in]] = True
         rows = np.flatnonzero(pods.account >= 0)
-        rows = rows[~exists[pods.place[rows]]]
+        rows = rows[~exists[pods.group_key[rows]]]
         if not len(rows) and not self._made:
             return False
         first: dict[int, int] = {}
         for row in sorted(rows.tolist(), key=lambda row: (bound_at(records[row].source), row)):
-            first.setdefault(int(pods.place[row]), row)
+            first.setdefault(int(pods.group_key[row]), row)
         wanted = [_missing(records[first[each]], int(pods.account[first[each]])) for each in sorted(first)]
         if self._made.keys() == set(wanted):
             return False

@@ -10,7 +10,7 @@ from kai.api.caps import GATE
 from kai.api.grants import Grant, grant_of, group_under, is_held
 from kai.api.sharing import gpu_groups
 from kai.intake.accounts import Accounts
-from kai.intake.membership import Leaves, Places
+from kai.intake.membership import GroupKeys, Leaves
 from kai.intake.packing import Packing
 from kai.intake.requests import Demand, ResourceKey, demand, resource_key
 from kai.intake.settings import IntakeSettings
@@ -59,13 +59,13 @@ class PodReader:
     def __init__(
         self,
         settings: IntakeSettings,
-        places: Places,
+        group_keys: GroupKeys,
         accounts: Accounts,
         leaves: Leaves,
         node_names: dict[str, int],
     ) -> None:
         self._settings = settings
-        self._places = places
+        self._group_keys = group_keys
         self._accounts = accounts
         self._leaves = leaves
         self._node_names = node_names
@@ -117,7 +117,7 @@ class PodReader:
             row=PACKING.pack(
                 status,
                 nodes.setdefault(node, len(nodes)),
-                self._places.of((group, metadata.namespace)),
+                self._group_keys.of((group, metadata.namespace)),
                 self._account_of(grant) if group and is_held(grant, phase) else NONE,
                 self._leaves.name(subgroup),
                 self.kinds.setdefault((spec.scheduler_name, *labels), len(self.kinds)),

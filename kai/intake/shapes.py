@@ -9,7 +9,7 @@ import numpy as np
 from kai.intake.pods import PodRecord
 from kai.intake.requests import Demand
 from kai.intake.surroundings import NOTHING, Additions, Surroundings
-from kai.intake.traits import Needs
+from kai.intake.traits import References
 from kai.model.amounts import packed
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import Constraints, Shape
@@ -60,10 +60,10 @@ class ShapeTable:
 
     def _fit(self, record: PodRecord, surroundings: Surroundings) -> None:
         traits = record.traits
-        token = surroundings.tokens[traits.needs]
+        token = surroundings.tokens[traits.references]
         if record.token is token:
             return
-        if traits.needs is Needs.NOTHING and surroundings.are_silent:
+        if traits.references is References.NONE and surroundings.are_silent:
             record.shape, record.token = self._number_alone(record.demand, traits.constraints), token
             return
         record.shape = self._number(record.demand, record.traits.constraints, surroundings.of(record))

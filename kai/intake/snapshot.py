@@ -26,7 +26,7 @@ from kai.intake.catalog import Library, read_library
 from kai.intake.foreign import bind_requests, read_foreign
 from kai.intake.groups import GroupReader, GroupRecord, GroupSurroundings, priorities
 from kai.intake.held import Granted, HeldGroups
-from kai.intake.membership import Leaves, Places
+from kai.intake.membership import GroupKeys, Leaves
 from kai.intake.nodes import NodeReader, NodeRecord
 from kai.intake.nodes import settle as settle_nodes
 from kai.intake.orphans import Orphans
@@ -117,7 +117,7 @@ class Intake:
 
     def _forget(self) -> None:
         self._turns = Turns(self._settings.namespace_shapes, self._settings.namespace_pods)
-        self._places, self._accounts = Places(), Accounts()
+        self._group_keys, self._accounts = GroupKeys(), Accounts()
         self._shapes = ShapeTable()
         self._node_reader = NodeReader(self._settings)
         self._nodes: RecordCache[api_node.Node, NodeRecord] = RecordCache()
@@ -128,8 +128,8 @@ class Intake:
         self._orphans = Orphans(self._accounts, self._settings.node_pool_label)
         self._pods: RecordCache[api_pod.Pod, PodRecord] = RecordCache()
         node_names = dict[str, int]()
-        self._pod_reader = PodReader(self._settings, self._places, self._accounts, self._leaves, node_names)
-        self._pod_table, self._group_table = PodTable(self._places, self._leaves, node_names), GroupTable()
+        self._pod_reader = PodReader(self._settings, self._group_keys, self._accounts, self._leaves, node_names)
+        self._pod_table, self._group_table = PodTable(self._group_keys, self._leaves, node_names), GroupTable()
         self._node_table = NodeTable()
         self._library: Library | None = None
         self._surroundings: Surroundings | None = None
@@ -224,7 +224,7 @@ class Intake:
 
     def _is_overgrown(self, objects: ClusterObjects) -> bool:
         most = _MANY + 4 * (len(objects.pods) + len(objects.pod_groups))
-        interned = len(self._places) + len(self._accounts) + len(self._node_reader) + len(self._pod_reader.kinds)
+        interned = len(self._group_keys) + len(self._accounts) + len(self._node_reader) + len(self._pod_reader.kinds)
         return self._shapes.overgrown or self._pod_table.is_overgrown or interned > most
 
     def _base_columns(self, nodes: NodeTable) -> BaseColumns:
@@ -260,9 +260,9 @@ class Intake:
     def _settle_groups(self, objects: ClusterObjects) -> None:
         """Read groups as their members were granted them, those that are gone included."""
         groups, table, records = self._groups, self._group_table, self._pods.records
-        granted = Granted(self._pod_table.read(records, self._pods.version), records, len(self._places))
+        granted = Granted(self._pod_table.read(records, self._pods.version), records, len(self._group_keys))
         said = table.read(groups.records, groups.version)
-        if self._orphans.settle(said, granted.pods, records, granted.places):
+        if self._orphans.settle(said, granted.pods, records, granted.group_keys):
             self._put_sources(objects)
             said = table.read(groups.records, groups.version)
         held = self._held_groups
@@ -322,7 +322,7 @@ class Intake:
         )
 
     def _reader(self, around: GroupSurroundings) -> GroupReader:
-        return GroupReader(self._settings, around, self._places, self._accounts, self._leaves)
+        return GroupReader(self._settings, around, self._group_keys, self._accounts, self._leaves)
 
     def _put_sources(self, objects: ClusterObjects) -> None:
         orphans = self._orphans

@@ -38,7 +38,7 @@ class Surroundings:
     label_keys: tuple[str, ...] | None
     """Labels that terms about other pods look at; None when no pod has such terms."""
     tokens: tuple[Token, ...]
-    """For pods by their ``Needs``."""
+    """For pods by their ``References``."""
 
     @property
     def are_silent(self) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from kai.intake import groups, pods
 from kai.intake.groups import GroupRecord
-from kai.intake.membership import Leaves, Places
+from kai.intake.membership import GroupKeys, Leaves
 from kai.intake.pods import PodRecord
 from kai.model.node import Node
 from kai.model.pod import Pod
@@ -35,8 +35,8 @@ class PodColumns(NamedTuple):
     """Without a bind request, and before the clock is asked about a terminating pod."""
     node: Int64s
     """Number of the name of the pod's node."""
-    place: Int64s
-    """Number of the place of the group that it was bound for, else of the one that it names."""
+    group_key: Int64s
+    """Number of the key of the group that it was bound for, else of the one that it names."""
     account: Int64s
     """Number of the queue and node pool on whose account it was bound; -1 if it holds nothing, or that is not known."""
     subgroup: Int64s
@@ -50,16 +50,18 @@ class PodColumns(NamedTuple):
     @classmethod
     def of(cls, records: Iterable[PodRecord]) -> "PodColumns":
         """Return the columns of records."""
-        status, node, place, account, subgroup, kind, *flags = pods.PACKING.columns([record.row for record in records])
+        status, node, group_key, account, subgroup, kind, *flags = pods.PACKING.columns(
+            [record.row for record in records]
+        )
         reservation, watched = [flag.astype(np.bool_) for flag in flags]
-        return cls(status, node, place, account, subgroup, kind, reservation, watched)
+        return cls(status, node, group_key, account, subgroup, kind, reservation, watched)
 
 
 @attrs.define(eq=False)
 class PodTable:
     """All pods."""
 
-    places: Places
+    group_keys: GroupKeys
     leaves: Leaves
     node_names: dict[str, int] = attrs.field(factory=dict)
     """Numbers of the names of nodes."""
@@ -120,8 +122,8 @@ def _read_pods(records: Sequence[PodRecord], rows: Sequence[int]) -> PodColumns:
 class GroupColumns(NamedTuple):
     """What columns need of groups, by row."""
 
-    place: Int64s
-    """Number of the place that pods name."""
+    group_key: Int64s
+    """Number of the key by which pods name it."""
     account: Int64s
     """Number of the queue and node pool that it says."""
     leaves: Int64s
@@ -134,9 +136,9 @@ class GroupColumns(NamedTuple):
     @classmethod
     def of(cls, records: Iterable[GroupRecord]) -> "GroupColumns":
         """Return the columns of records."""
-        place, account, leaves, *flags = groups.PACKING.columns([record.row for record in records])
+        group_key, account, leaves, *flags = groups.PACKING.columns([record.row for record in records])
         held, stands_in = [flag.astype(np.bool_) for flag in flags]
-        return cls(place, account, leaves, held, stands_in)
+        return cls(group_key, account, leaves, held, stands_in)
 
     @property
     def wanted(self) -> Bools:
@@ -146,8 +148,8 @@ class GroupColumns(NamedTuple):
 
     def among(self, chosen: Bools) -> "GroupColumns":
         """Return the columns of the ``chosen`` rows."""
-        place, account, leaves = self.place[chosen], self.account[chosen], self.leaves[chosen]
-        return GroupColumns(place, account, leaves, self.held[chosen], self.stands_in[chosen])
+        group_key, account, leaves = self.group_key[chosen], self.account[chosen], self.leaves[chosen]
+        return GroupColumns(group_key, account, leaves, self.held[chosen], self.stands_in[chosen])
 
 
 @attrs.define(eq=False)

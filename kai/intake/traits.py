@@ -36,10 +36,10 @@ class TraitKey(NamedTuple):
     namespace: str = ""
 
 
-class Needs(IntEnum):
-    """Which other objects can make a difference to a pod's shape, each with all before it."""
+class References(IntEnum):
+    """Which other objects the shape of a pod refers to, each with all before it."""
 
-    NOTHING = 0
+    NONE = 0
     CONFIG_MAPS = 1
     """Also of pods whose shape names their namespace, since they refer to volume claims."""
     CLAIMS = 2
@@ -56,7 +56,7 @@ class Traits:
     """Config maps that must exist; only missing ones become part of a shape."""
     term_labels: frozenset[str] | None = None
     """Keys of pod labels that the terms about other pods look at; None: there are no terms."""
-    needs: Needs
+    references: References
 
 
 def trait_key(source: api.Pod, *, finished: bool) -> TraitKey:
@@ -174,15 +174,15 @@ def read_traits(key: TraitKey) -> Traits:
         constraints=constraints,
         signature=_signature(key),
         config_maps=key.config_maps,
-        needs=_needs(key),
+        references=_references(key),
         term_labels=_term_labels(constraints),
     )
 
 
-def _needs(key: TraitKey) -> Needs:
+def _references(key: TraitKey) -> References:
     if key.claims:
-        return Needs.CLAIMS
-    return Needs.CONFIG_MAPS if key.config_maps or key.volume_claims else Needs.NOTHING
+        return References.CLAIMS
+    return References.CONFIG_MAPS if key.config_maps or key.volume_claims else References.NONE
 
 
 def _term_labels(constraints: Constraints) -> frozenset[str] | None:

@@ -3,38 +3,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.intake.membership import Leaves, Places
+from kai.intake.membership import GroupKeys, Leaves
 
 KEYS = st.tuples(st.sampled_from("gh"), st.sampled_from("abc"))
 
 
-def rows(places, groups, pods):
+def rows(keys, groups, pods):
     """Return the rows to which pods lead that name these groups, when there are groups of these names."""
-    numbers = np.array([places.of(key) for key in groups], np.int64)
-    asked_for = np.array([places.of(key) for key in pods], np.int64)
-    return places.rows(numbers, asked_for).tolist()
+    numbers = np.array([keys.of(key) for key in groups], np.int64)
+    asked_for = np.array([keys.of(key) for key in pods], np.int64)
+    return keys.rows(numbers, asked_for).tolist()
 
 
 def test_one_name_in_one_namespace_has_one_place():
-    places = Places()
-    assert places.of(("g", "a")) == places.of(("g", "a"))
-    assert places.of(("g", "a")) != places.of(("g", "b"))
-    assert len(places) == 2
+    keys = GroupKeys()
+    assert keys.of(("g", "a")) == keys.of(("g", "a"))
+    assert keys.of(("g", "a")) != keys.of(("g", "b"))
+    assert len(keys) == 2
 
 
 def test_a_place_leads_nowhere_before_and_after_its_group_exists():
-    places = Places()
-    assert rows(places, [], [("g", "a")]) == [-1]
-    assert rows(places, [("g", "a")], [("g", "a")]) == [0]
-    assert rows(places, [], [("g", "a")]) == [-1]
+    keys = GroupKeys()
+    assert rows(keys, [], [("g", "a")]) == [-1]
+    assert rows(keys, [("g", "a")], [("g", "a")]) == [0]
+    assert rows(keys, [], [("g", "a")]) == [-1]
 
 
 @given(st.lists(KEYS, max_size=4), st.lists(st.sets(KEYS), min_size=1, max_size=4))
 def test_a_place_leads_to_the_group_of_its_namespace_or_to_none(asked_for, rounds):
-    places = Places()
+    keys = GroupKeys()
     for present in rounds:
         groups = sorted(present)
-        for asked, row in zip(asked_for, rows(places, groups, asked_for), strict=True):
+        for asked, row in zip(asked_for, rows(keys, groups, asked_for), strict=True):
             assert row == (groups.index(asked) if asked in groups else -1)
 
 
