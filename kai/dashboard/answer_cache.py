@@ -84,10 +84,10 @@ class AnswerCache:
     def _turn_over(self) -> None:
         feed, now = self.feed, self.clock.monotonic()
         if self._revision == feed.revision or (
-            self._whole is not None and feed.moment is not None and now < self._due()
+            self._whole is not None and feed.cycle is not None and now < self._due()
         ):
             return
-        self._whole = None if feed.moment is None else Look(moment=feed.moment)
+        self._whole = None if feed.cycle is None else Look(cycle=feed.cycle)
         self._looks.clear()
         self._revision, self._since, self._spent = feed.revision, now, 0.0
 

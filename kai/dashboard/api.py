@@ -195,7 +195,7 @@ def _evictions(look: Look, parameters: Mapping[str, str], happenings: tuple[Happ
     before = [
         past_eviction(one)
         for each in happenings
-        if each.kind == "evicted" and each.number < look.moment.number and is_asked(each.namespace, each.for_namespace)
+        if each.kind == "evicted" and each.number < look.cycle.number and is_asked(each.namespace, each.for_namespace)
         if (own := look.own(each)) is not None
         for one in _past(own)
     ]

@@ -9,7 +9,7 @@ import attrs
 
 from kai.colors import OTHERS
 from kai.model.axis import GPU, GPU_UNIT
-from kai.simulation.overview import QueueLine
+from kai.simulation.queue_lines import QueueLine
 from kai.simulation.slots import FREE, HELD, LEAVING, UNHEALTHY, USED, NodeSlots, Slot
 
 WIDTH = 1000

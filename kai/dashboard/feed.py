@@ -27,7 +27,7 @@ _MOST_NODES: Final = 8
 
 
 @attrs.frozen(kw_only=True)
-class Moment:
+class EndedCycle:
     """A cycle that came to its end."""
 
     outcome: Outcome
@@ -84,34 +84,34 @@ class Happening:
 
 @attrs.define(eq=False)
 class Feed:
-    """The last moment, and what is remembered of those before."""
+    """The last cycle, and what is remembered of those before."""
 
-    moment: Moment | None = None
+    cycle: EndedCycle | None = None
     revision: int = 0
-    """Grows with every moment."""
+    """Grows with every cycle."""
     cycles: deque[CycleLine] = attrs.field(factory=lambda: deque(maxlen=_CYCLES))
     happenings: deque[Happening] = attrs.field(factory=lambda: deque(maxlen=_HAPPENINGS))
     """The newest last."""
-    _pending: deque[Moment] = attrs.field(factory=lambda: deque(maxlen=_MOST_PENDING))
+    _pending: deque[EndedCycle] = attrs.field(factory=lambda: deque(maxlen=_MOST_PENDING))
     _news: anyio.Event = attrs.field(factory=anyio.Event)
 
-    def show(self, moment: Moment) -> None:
-        """Take a moment. Cost: none that grows with the cluster."""
-        self.moment = moment
+    def show(self, cycle: EndedCycle) -> None:
+        """Take a cycle. Cost: none that grows with the cluster."""
+        self.cycle = cycle
         self.revision += 1
-        self._pending.append(moment)
+        self._pending.append(cycle)
         news, self._news = self._news, anyio.Event()
         news.set()
 
     def hide(self) -> None:
         """Show nothing any more: another process decides now."""
-        self.moment = None
+        self.cycle = None
         self.revision += 1
         news, self._news = self._news, anyio.Event()
         news.set()
 
     async def newer(self, revision: int) -> int:
-        """Wait until there is another moment than the one of ``revision``, and return the revision."""
+        """Wait until there is another cycle than the one of ``revision``, and return the revision."""
         while self.revision == revision:
             await self._news.wait()
         return self.revision
@@ -122,19 +122,19 @@ class Feed:
         while True:
             seen = await self.newer(seen)
             while self._pending:
-                moment = self._pending.popleft()
-                line, found = await to_thread.run_sync(_summed_up, moment)
+                cycle = self._pending.popleft()
+                line, found = await to_thread.run_sync(_summed_up, cycle)
                 self.cycles.append(line)
                 self.happenings.extend(found)
 
 
-def _summed_up(moment: Moment) -> tuple[CycleLine, list[Happening]]:
-    last = moment.outcome.last
+def _summed_up(cycle: EndedCycle) -> tuple[CycleLine, list[Happening]]:
+    last = cycle.outcome.last
     kinds: Counter[str] = Counter()
     for each in last.decisions:
         kinds[_kind(each)] += 1
-    line = CycleLine(number=moment.number, time=moment.time, took=moment.took, phases=moment.phases, counts=dict(kinds))
-    return line, list(_happenings(moment))[:_MOST_OF_ONE_CYCLE]
+    line = CycleLine(number=cycle.number, time=cycle.time, took=cycle.took, phases=cycle.phases, counts=dict(kinds))
+    return line, list(_happenings(cycle))[:_MOST_OF_ONE_CYCLE]
 
 
 def _kind(decision: Bind | Nominate | Evict) -> str:
@@ -145,13 +145,13 @@ def _kind(decision: Bind | Nominate | Evict) -> str:
     return "moved" if decision.moved_to >= 0 else "evicted"
 
 
-def _happenings(moment: Moment) -> Iterator[Happening]:
+def _happenings(cycle: EndedCycle) -> Iterator[Happening]:
     """Yield what was decided about each job, one line for pods that share kind and cause."""
-    snapshot = moment.outcome.last.snapshot
+    snapshot = cycle.outcome.last.snapshot
     pods: Counter[tuple[str, int, str, int]] = Counter()
     gpus: Counter[tuple[str, int, str, int]] = Counter()
     nodes: dict[tuple[str, int, str, int], dict[int, None]] = {}
-    for each in moment.outcome.last.decisions:
+    for each in cycle.outcome.last.decisions:
         if isinstance(each, Evict):
             cause, gains, node = str(each.cause), each.aggressor, int(snapshot.pod_node[each.pod])
         else:
@@ -168,8 +168,8 @@ def _happenings(moment: Moment) -> Iterator[Happening]:
         facts = snapshot.groups[group]
         winner = snapshot.groups[gains] if gains >= 0 else None
         yield Happening(
-            number=moment.number,
-            time=moment.time,
+            number=cycle.number,
+            time=cycle.time,
             kind=kind,
             namespace=facts.namespace,
             job=facts.name,
@@ -183,4 +183,4 @@ def _happenings(moment: Moment) -> Iterator[Happening]:
         )
 
 
-__all__ = ["CycleLine", "Feed", "Happening", "Moment"]
+__all__ = ["CycleLine", "EndedCycle", "Feed", "Happening"]

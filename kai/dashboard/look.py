@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from kai.dashboard.feed import Happening, Moment
+from kai.dashboard.feed import EndedCycle, Happening
 from kai.dashboard.scope import (
     EVERYTHING,
     FOREIGN_JOB,
@@ -31,7 +31,8 @@ from kai.simulation.evictions import Eviction, Evictions
 from kai.simulation.explanation import Explainer, Fold, JobExplanation
 from kai.simulation.jobs import JobLine, job_lines
 from kai.simulation.occupancy import Occupancy, Tenant, occupancy
-from kai.simulation.overview import Overview, QueueLine, overview
+from kai.simulation.overview import Overview, overview
+from kai.simulation.queue_lines import QueueLine
 from kai.simulation.run import Outcome
 from kai.simulation.slots import NodeSlots, node_slots
 from kai.simulation.suggestions import Suggestions
@@ -46,7 +47,7 @@ _SEARCH_SECONDS = 1.0
 class Look:
     """One moment, within a scope."""
 
-    moment: Moment
+    cycle: EndedCycle
     scope: Scope = EVERYTHING
     whole: Look | None = None
     """The same moment without a limit, where this one has some."""
@@ -55,12 +56,12 @@ class Look:
 
     def within(self, scope: Scope) -> Look:
         """Return the same moment as a reader with less rights sees it."""
-        return self if scope == self.scope else Look(moment=self.moment, scope=scope, whole=self)
+        return self if scope == self.scope else Look(cycle=self.cycle, scope=scope, whole=self)
 
     @cached_property
     def outcome(self) -> Outcome:
         """The outcome, without the names that the reader may not know."""
-        return masked(self.moment.outcome, self.scope)
+        return masked(self.cycle.outcome, self.scope)
 
     @cached_property
     def seen(self) -> Overview:
@@ -88,7 +89,7 @@ class Look:
     @cached_property
     def known_queues(self) -> frozenset[str]:
         """The queues whose names the reader may know."""
-        return known_queues(self.moment.outcome.last.snapshot, self.scope)
+        return known_queues(self.cycle.outcome.last.snapshot, self.scope)
 
     @cached_property
     def nodes(self) -> tuple[NodeSlots, ...]:
@@ -139,7 +140,7 @@ class Look:
 
     @cached_property
     def _explainer(self) -> Explainer:
-        most = 0 if self.whole is not None else int(_SEARCH_SECONDS / max(0.001, self.moment.took))
+        most = 0 if self.whole is not None else int(_SEARCH_SECONDS / max(0.001, self.cycle.took))
         return Explainer(self.outcome, self.seen, lines=self.lines, most=min(_MOST_DECISIONS, most))
 
     def find(self, namespace: str, name: str) -> JobLine | None:
@@ -169,7 +170,7 @@ class Look:
 
     def entitlement(self, queue: str) -> Entitlement | None:
         """Return how the share of a queue came about; None for one that the reader may not read."""
-        if not self.scope.reads(queue) or queue not in self.moment.outcome.last.snapshot.queue_rows:
+        if not self.scope.reads(queue) or queue not in self.cycle.outcome.last.snapshot.queue_rows:
             return None
         return entitlement(self.outcome, self.seen, queue)
 
@@ -193,7 +194,7 @@ class Look:
 
     def document(self, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return a document of this moment."""
-        origin = Origin(type="service", revision=str(self.moment.number), complete=self.scope.is_whole)
+        origin = Origin(type="service", revision=str(self.cycle.number), complete=self.scope.is_whole)
         return {**envelope(kind, origin), **fields}
 
 

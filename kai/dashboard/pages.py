@@ -23,7 +23,7 @@ from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.look import Look
 from kai.dashboard.scope import Scope
 from kai.dashboard.server import look_for
-from kai.dashboard.views import MAKERS, TITLES, Past, View
+from kai.dashboard.views import MAKERS, TITLES, History, View
 from kai.documents.spans import span
 from kai.model.axis import GPU_UNIT
 from kai.telemetry.connections import Request, Response
@@ -44,7 +44,8 @@ _DEEPEST: Final = {"queues": 1, "jobs": 2}
 _HTML: Final = "text/html; charset=utf-8"
 _NOTHING_YET: Final = "No cycle has ended yet in this process, or another replica leads."
 
-Facts = Callable[[], Sequence[tuple[str, str, bool]]]
+HealthChecks = Callable[[], Sequence[tuple[str, str, bool]]]
+"""Returns how the process is: what is looked at, how it is, and whether that is right."""
 
 
 @attrs.define(eq=False)
@@ -54,7 +55,7 @@ class HtmlPages:
     answers: AnswerCache
     access: Access
     clock: Clock
-    facts: Facts
+    facts: HealthChecks
     templates: Environment
     files: Mapping[str, bytes]
     """Styles, script and icon, by path."""
@@ -85,7 +86,7 @@ class HtmlPages:
             body = self._whole(page, reader, "Nothing to show yet", [("nothing", nothing)], 0)
             return Response(status=200, body=body, content_type=_HTML)
         view, sections = await self._sections(look, page)
-        body = self._whole(page, reader, view.title, sections, look.moment.number)
+        body = self._whole(page, reader, view.title, sections, look.cycle.number)
         return Response(status=200 if view.is_found else 404, body=body, content_type=_HTML)
 
     def sign_in(self, request: Request, why: str, status: int) -> Response:
@@ -104,13 +105,13 @@ class HtmlPages:
     async def _sections(self, look: Look, page: Address) -> tuple[View, list[tuple[str, str]]]:
         feed = self.answers.feed
         newest = feed.cycles[-1].number if feed.cycles else 0
-        past = Past(cycles=tuple(feed.cycles), happenings=tuple(feed.happenings), facts=tuple(self.facts()))
+        history = History(cycles=tuple(feed.cycles), happenings=tuple(feed.happenings), facts=tuple(self.facts()))
 
         def make(seen: Look) -> tuple[View, list[tuple[str, str]]]:
-            view = MAKERS[page.name](seen, past, page.parts, dict(page.query))
+            view = MAKERS[page.name](seen, history, page.parts, dict(page.query))
             return view, [(name, self._section(name, values, page)) for name, values in view.sections.items()]
 
-        return await self.answers.ask(look, ("page", page, newest, past.facts), make)
+        return await self.answers.ask(look, ("page", page, newest, history.facts), make)
 
     def _section(self, name: str, values: Mapping[str, Any], page: Address) -> str:
         return self.templates.get_template(f"{name}.html").render(root=page.root, here=page, **values)
@@ -170,8 +171,8 @@ class HtmlPages:
 
     @property
     def _number(self) -> int:
-        moment = self.answers.feed.moment
-        return 0 if moment is None else moment.number
+        cycle = self.answers.feed.cycle
+        return 0 if cycle is None else cycle.number
 
     async def _news(self, reader: Reader, page: Address, sent: dict[str, str]) -> bytes:
         """Return the sections that are not as they were sent."""
@@ -184,7 +185,7 @@ class HtmlPages:
             if sent.get(name) != text:
                 sent[name] = text
                 lines = "".join(f"data: {line}\n" for line in text.splitlines())
-                out.append(f"id: {look.moment.number}\nevent: {name}\n{lines}\n")
+                out.append(f"id: {look.cycle.number}\nevent: {name}\n{lines}\n")
         return "".join(out).encode()
 
 
@@ -216,7 +217,7 @@ class Address:
         return f"{quote(last, safe='')}?{rest}" if rest else quote(last, safe="") or "./"
 
 
-def make_pages(answers: AnswerCache, access: Access, clock: Clock, facts: Facts) -> HtmlPages:
+def make_pages(answers: AnswerCache, access: Access, clock: Clock, facts: HealthChecks) -> HtmlPages:
     """Return the pages of a dashboard."""
     templates = Environment(
         loader=FileSystemLoader(_FOLDER / "templates"),

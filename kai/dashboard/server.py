@@ -167,7 +167,7 @@ async def look_for(
 
 def _places(look: Look) -> JobQueues:
     found: dict[str, set[str]] = {}
-    for group in look.moment.outcome.last.snapshot.groups:
+    for group in look.cycle.outcome.last.snapshot.groups:
         found.setdefault(group.namespace, set()).add(group.queue)
     return JobQueues(queues_by_namespace={name: frozenset(queues - {""}) for name, queues in found.items()})
 

@@ -33,7 +33,7 @@ Values: TypeAlias = Mapping[str, Any]
 
 
 @attrs.frozen(kw_only=True)
-class Past:
+class History:
     """What is remembered of cycles before, and how the process is."""
 
     cycles: tuple[CycleLine, ...] = ()
@@ -50,10 +50,10 @@ class View:
     is_found: bool = True
 
 
-Maker: TypeAlias = Callable[[Look, Past, tuple[str, ...], Mapping[str, str]], View]
+Maker: TypeAlias = Callable[[Look, History, tuple[str, ...], Mapping[str, str]], View]
 
 
-def overview(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
+def overview(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
     """Return: is it healthy, who has the GPUs, what just happened."""
     del parts, query
     total = look.seen.totals[GPU]
@@ -61,7 +61,7 @@ def overview(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str,
     used = sum(line.shares[GPU].used for line in look.seen.queues if line.name in names)
     states = Counter(str(line.job.state) for line in look.lines)
     waiting = sum(line.waits for line in look.lines)
-    told = [look.own(each) for each in reversed(past.happenings)]
+    told = [look.own(each) for each in reversed(history.happenings)]
     return View(
         title="Who has the GPUs?",
         sections={
@@ -72,8 +72,8 @@ def overview(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str,
                 "running": sum(line.job.runs for line in look.lines) - states["Finished"],
                 "waiting": waiting,
                 "impossible": states["Impossible"],
-                "failing": look.moment.plugins_failing,
-                "facts": past.facts,
+                "failing": look.cycle.plugins_failing,
+                "facts": history.facts,
                 "has_jobs": not missing_rights(look.scope, ["podgroups"]),
             },
             "shares": {
@@ -87,9 +87,9 @@ def overview(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str,
     )
 
 
-def queues(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
+def queues(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
     """Return: who is entitled to what, who has it, who wants it."""
-    del past, query
+    del history, query
     if parts:
         return _queue(look, parts[0])
     total, resource = _axis(look)
@@ -132,10 +132,10 @@ def _queue(look: Look, name: str) -> View:
     )
 
 
-def jobs(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
+def jobs(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
     """Return: what runs, what waits, why, and in which order."""
     if len(parts) == 2:
-        return _job(look, past, parts[0], parts[1])
+        return _job(look, history, parts[0], parts[1])
     if parts:
         return View(title="There is no such page", sections={}, is_found=False)
     state, queue = query.get("state", ""), query.get("queue", "")
@@ -157,7 +157,7 @@ def jobs(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, str
                 "state": state,
                 "queue": queue,
                 "sort": query.get("sort", ""),
-                "now": look.moment.time,
+                "now": look.cycle.time,
                 "missing": missing_rights(look.scope, ["podgroups"]),
             }
         },
@@ -180,13 +180,13 @@ def _is_in(line: JobLine, state: str) -> bool:
     return line.waits if state == "waiting" else str(line.job.state).lower() == state.lower()
 
 
-def _job(look: Look, past: Past, namespace: str, name: str) -> View:
+def _job(look: Look, history: History, namespace: str, name: str) -> View:
     line = look.find(namespace, name)
     if line is None:
         return View(title="There is no such job", sections={}, is_found=False)
     told = [
         look.own(each)
-        for each in reversed(past.happenings)
+        for each in reversed(history.happenings)
         if (each.namespace, each.job) == (namespace, name) or (each.for_namespace, each.for_job) == (namespace, name)
     ]
     return View(
@@ -195,16 +195,16 @@ def _job(look: Look, past: Past, namespace: str, name: str) -> View:
             "explanation": {
                 "line": line,
                 "told": explanation_fields(look, namespace, name),
-                "now": look.moment.time,
+                "now": look.cycle.time,
             },
             "history": {"items": [each for each in told if each is not None]},
         },
     )
 
 
-def nodes(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
+def nodes(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
     """Return: where the GPUs are, who has them, in what pieces."""
-    del past, parts
+    del history, parts
     found = [node for node in look.nodes if node.slots] or list(look.nodes)
     label = charts.label_of(found)
     colors = _colors(look)
@@ -229,9 +229,9 @@ def nodes(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, st
     )
 
 
-def waiting(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
+def waiting(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
     """Return: what waits for what, the impossible first."""
-    del past, parts, query
+    del history, parts, query
     folds = sorted(
         look.folds(),
         key=lambda fold: (
@@ -280,17 +280,17 @@ def _fits(look: Look, job: Job) -> str:
     return f"by GPUs alone, {pods} would fit now{freed}, {empty} on empty nodes"
 
 
-def cycles(look: Look, past: Past, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
+def cycles(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
     """Return: how long cycles take, and what they decide."""
     del parts, query
-    lines = list(reversed(past.cycles))
+    lines = list(reversed(history.cycles))
     phases = sorted({name for line in lines for name in line.phases})
     longest = max((line.took for line in lines), default=0.0) or 1.0
     return View(
         title="How long do cycles take, and what do they decide?",
         sections={
-            "process": {"facts": past.facts, "failing": look.moment.plugins_failing},
-            "cycles": {"lines": lines[:60], "phases": phases, "longest": longest, "groups": look.moment.groups},
+            "process": {"facts": history.facts, "failing": look.cycle.plugins_failing},
+            "cycles": {"lines": lines[:60], "phases": phases, "longest": longest, "groups": look.cycle.groups},
         },
     )
 
@@ -326,4 +326,4 @@ TITLES: Final[Sequence[tuple[str, str]]] = (
     ("cycles", "Cycles"),
 )
 
-__all__ = ["MAKERS", "MOST_NODES", "TITLES", "Maker", "Past", "View"]
+__all__ = ["MAKERS", "MOST_NODES", "TITLES", "History", "Maker", "View"]

@@ -22,8 +22,9 @@ from kai.simulation.evidence import Evidence
 from kai.simulation.explanation import Fold, JobExplanation
 from kai.simulation.jobs import JobLine, OrderKey, Owner, PodLine
 from kai.simulation.occupancy import Occupancy, Tenant
-from kai.simulation.overview import Job, QueueLine, Share
+from kai.simulation.overview import Job
 from kai.simulation.past_evictions import PastEviction
+from kai.simulation.queue_lines import QueueLine, Share
 from kai.simulation.slots import NodeSlots, Slot, User
 from kai.simulation.starts import Eta
 from kai.simulation.states import State

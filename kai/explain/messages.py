@@ -1,7 +1,7 @@
-"""The peer's words for verdicts and evictions: the texts of its conditions and events, made once, at the edge.
+"""The peer's words for verdicts: the texts of its conditions and events, made once, at the edge.
 
 Tools and people read these texts, so they are kept to the character, plural and all. What kai itself says is in
-``kai.explain.words``.
+``kai.explain.words``, what it says of evictions in ``kai.explain.evictions``.
 
 Source: the peer's pkg/scheduler/api (unschedule_info, pod_errors, job_errors), and its status updater.
 """
@@ -15,13 +15,11 @@ import attrs
 
 from kai import durations
 from kai.engine.records import GroupRecord
-from kai.framework.decisions import Cause, Evict
 from kai.framework.verdict import Code, Histogram, NodeReason, NodeRefusal, Reason, Shortage
-from kai.framework.words import Detail, Words
+from kai.framework.words import Detail, Facts, Words
 from kai.kernels import fit
 from kai.model.axis import PLUGGED_GPU, mig_slices
 from kai.model.podgroup import DEFAULT_SUBGROUP
-from kai.state.snapshot import Snapshot
 
 NO_NODES = "no nodes with enough resources were found"
 UNABLE_GROUP = "Unable to schedule podgroup"
@@ -48,8 +46,6 @@ _REFUSALS = {
     fit.REFUSED_OUTSIDE: "node(s) outside of the topology domain",
     fit.REFUSED_LEGACY_MIG_PRESENT: "MIG job cannot be scheduled on node with legacy MIG jobs",
 }
-
-Facts = Mapping[str, object]
 
 
 @attrs.frozen
@@ -341,54 +337,6 @@ def node_text(reason: NodeReason) -> str:
 
 def _joined(lines: Sequence[str]) -> str:
     return ". \n".join(lines) + "."
-
-
-# ----------------------------------------------------------------------------------------------------------- evictions
-
-
-def eviction_message(evict: Evict, snapshot: Snapshot, *, is_hidden: bool = False) -> str:
-    """Return the text of the event about an eviction.
-
-    ``is_hidden``: the aggressor is told by its UID alone, and of queues only the victim's.
-    """
-    pod = snapshot.pods[evict.pod].key
-    gainer = snapshot.groups[evict.aggressor] if evict.aggressor >= 0 else None
-    group = "" if gainer is None else f"{gainer.uid} of another namespace" if is_hidden else gainer.key
-    match evict.cause:
-        case Cause.PREEMPT:
-            return f"Pod {pod} was preempted by higher priority workload {group}"
-        case Cause.RECLAIM:
-            queues = [evict.facts.get("victim"), None if is_hidden else evict.facts.get("aggressor")]
-            lines = [_queue_details(facts) for facts in queues if isinstance(facts, Mapping)]
-            return "\n".join([f"Pod {pod} was preempted by workload {group}.", *lines])
-        case Cause.CONSOLIDATE:
-            return f"Pod {pod} was preempted and rescheduled due to bin packing (resource consolidation) procedure"
-        case Cause.STALE:
-            subgroup = str(evict.facts.get("subgroup", ""))
-            where = f" in sub-group {subgroup}" if subgroup and subgroup != DEFAULT_SUBGROUP else ""
-            return (
-                f"Workload doesn't meet the minimum required number of pods ({evict.facts.get('minimum', 0)}){where}, "
-                f"evicting remaining pod: {pod}"
-            )
-
-
-def _queue_details(facts: Facts) -> str:
-    used, quota, share = (_amounts(facts.get(key)) for key in ("used", "quota", "fair_share"))
-    priority = facts.get("priority", 0)
-    return (
-        f"{facts.get('title', '')} uses <{used}> with a quota of <{quota}>, fair-share of <{share}> "
-        f"and queue priority of <{priority}>."
-    )
-
-
-def _amounts(values: object) -> str:
-    cpu, memory, gpu = values if isinstance(values, tuple) else (0.0, 0.0, 0.0)
-    return f"GPU: {amount(gpu, 'gpu')}, CPU: {amount(cpu, 'cpu')} (cores), memory: {amount(memory, 'memory')} (GB)"
-
-
-def pipelined_message(pod: str, node: str) -> str:
-    """Return the text of the event about a pod that was promised a node."""
-    return f"Pod {pod} was pipelined to node {node}"
 
 
 # ------------------------------------------------------------------------------------------------------------- numbers

@@ -25,9 +25,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from kai.extras import missing
 from kai.report.beside import beside_each_other
 from kai.report.drawing import Figure, Frame
+from kai.report.gantt import ran_where
 from kai.report.losses import evicted_by_whom
 from kai.report.over_time import usable, who_had
-from kai.report.places import ran_where
 from kai.report.sections import Section, Table
 from kai.report.shares import got_shares
 from kai.report.waits import how_long

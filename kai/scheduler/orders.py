@@ -27,7 +27,7 @@ from kai.api.room import is_lack_of_room
 from kai.api.times import instant_text
 from kai.cluster.requests import Evict as EvictRequest
 from kai.cluster.requests import Request
-from kai.explain import messages
+from kai.explain.evictions import eviction_message, pipelined_message
 from kai.framework.decisions import Bind, Evict
 from kai.intake.details import fields
 from kai.model.noroom import NoRoom
@@ -192,7 +192,7 @@ def failed_binding(pod: Pod, node: str, error: str, now: float) -> tuple[Request
 def pipelined_event(pod: Pod, node: str) -> Emit:
     """Return the event about a pod that was promised a node."""
     where = f"{pod.metadata.namespace}/{pod.metadata.name}"
-    return emit(pod_ref(pod), PIPELINED, messages.pipelined_message(where, node), uid=pod.metadata.uid)
+    return emit(pod_ref(pod), PIPELINED, pipelined_message(where, node), uid=pod.metadata.uid)
 
 
 # --- Evictions -----------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def eviction_event(
         emit(
             Ref(PodGroup, facts.name, facts.namespace),
             EVICTED,
-            messages.eviction_message(decision, snapshot, is_hidden=is_hidden),
+            eviction_message(decision, snapshot, is_hidden=is_hidden),
             uid=facts.uid,
         ),
         annotations=annotations,

@@ -8,8 +8,9 @@ from typing import Final
 
 import attrs
 
-from kai.simulation.overview import Job, Overview, QueueLine
+from kai.simulation.overview import Job, Overview
 from kai.simulation.plan import Departure, Plan, plan_of
+from kai.simulation.queue_lines import QueueLine
 from kai.simulation.run import Outcome
 from kai.simulation.states import State
 

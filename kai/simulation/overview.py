@@ -9,6 +9,7 @@ import numpy as np
 
 from kai.explain import messages
 from kai.explain.codes import NEVER
+from kai.explain.evictions import eviction_message
 from kai.explain.messages import Explanation
 from kai.explain.phrases import Words, listed
 from kai.explain.recorded import least_pods
@@ -18,6 +19,7 @@ from kai.model.axis import GPU, GPU_UNIT
 from kai.model.pod import GpuKind, GpuRequest
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.declared import declared_in
+from kai.simulation.queue_lines import QueueLine, queue_lines
 from kai.simulation.run import Cycle, Outcome
 from kai.simulation.states import State
 from kai.wording import counted
@@ -98,34 +100,6 @@ class Job:
 
 
 @attrs.frozen(kw_only=True)
-class Share:
-    """One resource of a queue in axis units; None is unlimited."""
-
-    quota: float | None
-    limit: float | None
-    fair_share: float
-    used: float
-    used_non_preemptible: float
-    wanted: float
-
-
-@attrs.frozen(kw_only=True)
-class QueueLine:
-    """One queue after the last cycle, in tree order. ``last`` says, from the top down, where it is the last child."""
-
-    name: str
-    parent: str
-    leaf: bool
-    priority: int
-    depth: int
-    last: tuple[bool, ...]
-    running: int
-    waiting: int
-    shares: tuple[Share, Share, Share]
-    """CPU, memory, GPU."""
-
-
-@attrs.frozen(kw_only=True)
 class Overview:
     """What there is to say about an outcome."""
 
@@ -170,10 +144,13 @@ def overview(outcome: Outcome) -> Overview:
         nodes=len(snapshot.nodes),
         totals=(int(totals[0]), int(totals[1]), int(totals[GPU])),
         jobs=tuple(sorted(jobs, key=lambda job: (job.queue, -(job.priority or 0), job.name, job.namespace))),
-        queues=_queues(cycle, jobs),
+        queues=queue_lines(
+            cycle,
+            running=Counter(job.queue for job in jobs if job.placed > 0),
+            waiting=Counter(job.queue for job in jobs if job.words is not None),
+        ),
         evictions=tuple(
-            (snapshot.pods[pod].key, messages.eviction_message(decision, snapshot))
-            for pod, decision in columns.evicted.items()
+            (snapshot.pods[pod].key, eviction_message(decision, snapshot)) for pod, decision in columns.evicted.items()
         ),
         counts=tuple(cycle.report.counts.items()),
     )
@@ -342,64 +319,3 @@ def _state(pods: Sequence[int], members: _Members) -> State:
     if held:
         return State.HELD
     return State.WAITS if members.waiting else State.LEAVING
-
-
-# -------------------------------------------------------------------------------------------------------------- queues
-
-
-def _queues(cycle: Cycle, jobs: Sequence[Job]) -> tuple[QueueLine, ...]:
-    queues = cycle.snapshot.queues
-    children: dict[int, list[int]] = {}
-    for row, queue in enumerate(queues):
-        children.setdefault(queue.parent, []).append(row)
-    out: list[QueueLine] = []
-    running = Counter(job.queue for job in jobs if job.placed > 0)
-    awaited = Counter(job.queue for job in jobs if job.words is not None)
-
-    waiting: list[tuple[int, tuple[bool, ...]]] = [(top, ()) for top in reversed(children.get(-1, []))]
-    while waiting:
-        row, last = waiting.pop()
-        below = children.get(row, [])
-        leaves = {queues[leaf].name for leaf in _below(row, children)}
-        queue = queues[row]
-        out.append(
-            QueueLine(
-                name=queue.name,
-                parent=queues[queue.parent].name if queue.parent >= 0 else "",
-                leaf=not below,
-                priority=queue.priority,
-                depth=len(last),
-                last=last,
-                running=sum(running[leaf] for leaf in leaves),
-                waiting=sum(awaited[leaf] for leaf in leaves),
-                shares=_shares(cycle, row),
-            )
-        )
-        waiting += [(child, (*last, child == below[-1])) for child in reversed(below)]
-    return tuple(out)
-
-
-def _below(row: int, children: dict[int, list[int]]) -> list[int]:
-    out, at = [row], 0
-    while at < len(out):
-        out += children.get(out[at], [])
-        at += 1
-    return out
-
-
-def _shares(cycle: Cycle, row: int) -> tuple[Share, Share, Share]:
-    queue, report = cycle.snapshot.queues[row], cycle.report
-    quota = (queue.quota.cpu, queue.quota.memory, queue.quota.gpu)
-    limit = (queue.limit.cpu, queue.limit.memory, queue.limit.gpu)
-    cpu, memory, gpu = (
-        Share(
-            quota=None if quota[at] < 0 else quota[at],
-            limit=None if limit[at] < 0 else limit[at],
-            fair_share=float(report.fair_share[row, at]),
-            used=float(report.queue_used[row, at]),
-            used_non_preemptible=float(report.queue_fixed[row, at]),
-            wanted=float(report.queue_requested[row, at]),
-        )
-        for at in range(3)
-    )
-    return cpu, memory, gpu

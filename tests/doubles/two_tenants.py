@@ -9,7 +9,7 @@ from kai.api.codec import structure_as
 from kai.api.kinds import KINDS
 from kai.api.objects import collect
 from kai.configuration.reading import default_configuration
-from kai.dashboard.feed import Moment
+from kai.dashboard.feed import EndedCycle
 from kai.intake import IntakeSettings
 from kai.simulation.case import Case, Origin
 from kai.simulation.run import simulate
@@ -91,7 +91,7 @@ def manifests(limit: float = -1) -> list[Manifest]:
     ]
 
 
-def moment(racks: int = 0, labels: Mapping[str, Mapping[str, str]] | None = None, limit: float = -1) -> Moment:
+def ended_cycle(racks: int = 0, labels: Mapping[str, Mapping[str, str]] | None = None, limit: float = -1) -> EndedCycle:
     """Return what a cycle decides on that cluster, with so many racks of 40 empty nodes besides, and labels by name."""
     classes = {kind.kind: kind.cls for kind in KINDS}
     more = [_node(f"spare-{at}", 8, rack=f"rack-{at // 40 + 3}") for at in range(racks * 40)]
@@ -109,4 +109,4 @@ def moment(racks: int = 0, labels: Mapping[str, Mapping[str, str]] | None = None
         settings=IntakeSettings(),
         origin=Origin(type="service"),
     )
-    return Moment(outcome=simulate(case), took=0.01, phases={"snapshot": 0.004, "allocate": 0.006})
+    return EndedCycle(outcome=simulate(case), took=0.01, phases={"snapshot": 0.004, "allocate": 0.006})

@@ -10,8 +10,9 @@ from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
     from kai.cli.console import Console
-    from kai.simulation.overview import Job, QueueLine
+    from kai.simulation.overview import Job
     from kai.simulation.plan import Departure
+    from kai.simulation.queue_lines import QueueLine
 
 _FEW = 6
 _ROWS = 8

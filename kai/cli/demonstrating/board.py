@@ -16,7 +16,7 @@ from kai.cli.running.dashboards import Board, Place
 from kai.cluster.clock import SystemClock
 from kai.dashboard.access import LocalAccess
 from kai.dashboard.answer_cache import AnswerCache
-from kai.dashboard.feed import Feed, Moment
+from kai.dashboard.feed import EndedCycle, Feed
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import Dashboard
 from kai.errors import ConfigError
@@ -35,8 +35,8 @@ class Served:
 
     def show(self, outcome: Outcome) -> None:
         """Show a cycle."""
-        moment = Moment(outcome=outcome, took=0.0, groups=_groups(outcome))
-        self.portal.start_task_soon(self.feed.show, moment)
+        cycle = EndedCycle(outcome=outcome, took=0.0, groups=_groups(outcome))
+        self.portal.start_task_soon(self.feed.show, cycle)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from kai.cli.demonstrating.drawing import LEAST_COLUMNS, line_text
 from kai.cli.demonstrating.pacing import Pacing
 from kai.cli.demonstrating.playing import Player, Watched
 from kai.cli.demonstrating.saving import save
-from kai.cli.demonstrating.scenes import Told, scene_named
+from kai.cli.demonstrating.scenes import DemoScene, scene_named
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError
@@ -51,19 +51,19 @@ def demonstrate(name: str, wanted: Wanted, console: Console) -> int:
 
     Raises: InputError for a flag that cannot be used.
     """
-    told = scene_named(name)
-    until, speed = until_of(wanted.until or told.until), _speed(wanted.speed, told.speed)
-    watched = watch_of(told.load(wanted.seed).scene, until)
+    scene = scene_named(name)
+    until, speed = until_of(wanted.until or scene.until), _speed(wanted.speed, scene.speed)
+    watched = watch_of(scene.load(wanted.seed).scene, until)
     run = watched.run
     with _board(wanted.dashboard, watched, console) as address:
         watched.begin()
-        at = _watch(told, wanted, watched, console, speed=speed, note=address)
+        at = _watch(scene, wanted, watched, console, speed=speed, note=address)
     ended = run.finish(at)
     _tell(ended, console)
     if wanted.save is not None:
-        save(wanted.save, told, run, ended, console)
+        save(wanted.save, scene, run, ended, console)
     if not console.is_for_machines:
-        _say_what_next(told, wanted.save, console)
+        _say_what_next(scene, wanted.save, console)
     return 0
 
 
@@ -74,26 +74,26 @@ def watch_of(scene: Scene, until: float) -> Watched:
     return Watched(run=run, until=until, outcome=_outcome_of(scene, profile))
 
 
-def _watch(told: Told, wanted: Wanted, watched: Watched, console: Console, *, speed: float, note: str) -> float:
+def _watch(scene: DemoScene, wanted: Wanted, watched: Watched, console: Console, *, speed: float, note: str) -> float:
     """Have a run watched on the terminal, or told line by line; return the instant at which that ended."""
     if console.is_for_machines or not (sys.stdout is not None and sys.stdout.isatty()):
-        return _tell_lines(told, watched, console)
+        return _tell_lines(scene, watched, console)
     from kai.cli.demonstrating.terminal import opened
 
     with opened(console) as stage:
         pacing = Pacing(speed=speed, clock=stage.now(), is_paused=wanted.step)
         explain = _explainer(attrs.evolve(console, columns=max(LEAST_COLUMNS, console.columns)))
-        player = Player(title=told.name, watched=watched, stage=stage, pacing=pacing, explain=explain, note=note)
+        player = Player(title=scene.name, watched=watched, stage=stage, pacing=pacing, explain=explain, note=note)
         try:
             return player.play()
         except KeyboardInterrupt:
             return min(pacing.virtual, watched.until)
 
 
-def _tell_lines(told: Told, watched: Watched, console: Console) -> float:
+def _tell_lines(scene: DemoScene, watched: Watched, console: Console) -> float:
     """Write what happens, as fast as it can be decided."""
     if not console.is_for_machines:
-        console.talk(f"{told.title}. {told.watch}")
+        console.talk(f"{scene.title}. {scene.watch}")
     try:
         while watched.run.next < inf:
             for line in watched.step():
@@ -165,7 +165,7 @@ def _tell(ended: Run, console: Console) -> None:
         console.write("\n" + run_text(result, console))
 
 
-def _say_what_next(told: Told, saved: str | None, console: Console) -> None:
+def _say_what_next(scene: DemoScene, saved: str | None, console: Console) -> None:
     """Say what to type next: the same scene as figures, or with questions; the next scene."""
     from kai.cli.demonstrating.scenes import NAMES
 
@@ -176,8 +176,8 @@ def _say_what_next(told: Told, saved: str | None, console: Console) -> None:
             f"next   kai jobs --state waiting --from {end}\n       kai why NAME --from {end}\n       {compare}"
         )
         return
-    rest = NAMES[NAMES.index(told.name) + 1 :] or NAMES[:1]
-    console.talk(f"next   kai demo {rest[0]}\n       kai demo {told.name} --save {told.name}    files, result, end")
+    rest = NAMES[NAMES.index(scene.name) + 1 :] or NAMES[:1]
+    console.talk(f"next   kai demo {rest[0]}\n       kai demo {scene.name} --save {scene.name}    files, result, end")
 
 
 def _speed(text: str | None, own: float) -> float:

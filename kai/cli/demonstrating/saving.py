@@ -18,14 +18,14 @@ from kai.wording import counted
 
 if TYPE_CHECKING:
     from kai.cli.console import Console
-    from kai.cli.demonstrating.scenes import Told
+    from kai.cli.demonstrating.scenes import DemoScene
     from kai.virtual.simulation import Run, Simulation
 
 _POLICIES: Final = {"default.yaml": frozenset[str](), "no-reclaim.yaml": frozenset({"reclaim"})}
 """Which actions policies leave out that are saved, to be compared on the scene."""
 
 
-def save(folder: str, told: Told, run: Simulation, ended: Run, console: Console) -> None:
+def save(folder: str, scene: DemoScene, run: Simulation, ended: Run, console: Console) -> None:
     """Write everything into a folder, which is made if there is none.
 
     Raises: InputError for a folder that cannot be written to.
@@ -36,7 +36,7 @@ def save(folder: str, told: Told, run: Simulation, ended: Run, console: Console)
     settings = SchedulerSettings(configuration=default_configuration(), intake=ended.scene.settings)
     try:
         (place / FILES).mkdir(parents=True, exist_ok=True)
-        for file in told.files():
+        for file in scene.files():
             shutil.copyfile(file, place / FILES / file.name)
         for name, without in _POLICIES.items():
             (place / name).write_text(_policy(without), encoding="utf-8")

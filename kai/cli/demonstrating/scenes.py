@@ -24,7 +24,7 @@ _ABOUT: Final = "scene.toml"
 
 
 @attrs.frozen(kw_only=True)
-class Told:
+class DemoScene:
     """What a scene says of itself.
 
     Units: seconds of virtual time a second for ``speed``.
@@ -64,7 +64,7 @@ class Told:
         return tuple(sorted(each for each in self.folder.iterdir() if each.is_file() and each.name != _ABOUT))
 
 
-def scene_named(name: str) -> Told:
+def scene_named(name: str) -> DemoScene:
     """Return what a scene says of itself.
 
     Raises: InputError for a name that no scene has.
@@ -72,7 +72,7 @@ def scene_named(name: str) -> Told:
     if name not in NAMES:
         raise InputError.about("command line", "SCENE", found=name, wanted=f"one of {', '.join(NAMES)}")
     text = (FOLDER / name / _ABOUT).read_text(encoding="utf-8")
-    return Told(name=name, **tomllib.loads(text))
+    return DemoScene(name=name, **tomllib.loads(text))
 
 
-__all__ = ["NAMES", "Told", "scene_named"]
+__all__ = ["NAMES", "DemoScene", "scene_named"]

@@ -16,7 +16,7 @@ from kai.errors import InputError
 
 if TYPE_CHECKING:
     from kai.cli.serving import Served
-    from kai.simulation.overview import QueueLine
+    from kai.simulation.queue_lines import QueueLine
     from kai.simulation.request import Result
 
 EPILOG = """\b

@@ -7,7 +7,8 @@ from kai.cli.console import Console
 from kai.cli.tables import Cell, Column, columns, table, wrapped
 
 if TYPE_CHECKING:
-    from kai.simulation.overview import Overview, QueueLine, Share
+    from kai.simulation.overview import Overview
+    from kai.simulation.queue_lines import QueueLine, Share
     from kai.simulation.request import Result
 
 CELLS = 40

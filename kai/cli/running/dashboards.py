@@ -5,7 +5,7 @@ What serves it is imported where it is served: most processes start without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
     from kai.dashboard.feed import Feed
+    from kai.dashboard.pages import HealthChecks
     from kai.dashboard.server import Dashboard
     from kai.engine.profile import Profile
     from kai.scheduler.cycling import Done
@@ -32,8 +33,6 @@ FLAG: Final = "dashboard"
 _AUTH: Final = ("local", "token")
 _SNAPSHOT: Final = "/get-snapshot"
 _SHADOW: Final = "/api/v1/shadow"
-Facts = Callable[[], Sequence[tuple[str, str, bool]]]
-"""Returns how the process is: what is looked at, how it is, and whether that is right."""
 
 
 @attrs.frozen(kw_only=True)
@@ -100,7 +99,7 @@ class Board:
 
 
 def make_board(
-    place: Place, scheduler: Scheduler, settings: SchedulerSettings, connection: Connection, facts: Facts
+    place: Place, scheduler: Scheduler, settings: SchedulerSettings, connection: Connection, facts: HealthChecks
 ) -> Board:
     """Return the dashboard of a scheduler, which from now on gives it every cycle."""
     from kai.cluster.reviews import Reviews
@@ -130,7 +129,7 @@ def make_board(
 
 
 def _onlooker(feed: Feed, profile: Profile, settings: SchedulerSettings) -> Callable[[Done | None, float], None]:
-    from kai.dashboard.feed import Moment
+    from kai.dashboard.feed import EndedCycle
     from kai.simulation.case import Case, Origin
     from kai.simulation.run import Cycle, Outcome
 
@@ -152,7 +151,7 @@ def _onlooker(feed: Feed, profile: Profile, settings: SchedulerSettings) -> Call
         failing = tuple(f"{each.plugin}.{each.hook}" for each in done.report.failures)
         phases: Mapping[str, float] = {str(name): took for name, took in done.seconds.items()}
         feed.show(
-            Moment(
+            EndedCycle(
                 outcome=Outcome(case=case, profile=profile, cycles=(cycle,)),
                 took=seconds,
                 phases=phases,
@@ -164,4 +163,4 @@ def _onlooker(feed: Feed, profile: Profile, settings: SchedulerSettings) -> Call
     return look
 
 
-__all__ = ["FLAG", "Board", "Facts", "Place", "make_board", "wanted_dashboard"]
+__all__ = ["FLAG", "Board", "Place", "make_board", "wanted_dashboard"]

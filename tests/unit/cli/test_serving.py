@@ -13,7 +13,7 @@ from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed
 from kai.dashboard.server import LIMITS, Dashboard
 from kai.telemetry.connections import serve
-from tests.doubles.two_tenants import OURS, SECRETS, moment
+from tests.doubles.two_tenants import OURS, SECRETS, ended_cycle
 from tests.unit.dashboard.test_server import Rights
 
 KUBECONFIG = """
@@ -30,7 +30,7 @@ contexts: [{name: prod, context: {cluster: prod, user: jane, namespace: amber}}]
 def service(rights=None, last=None):
     """Serve a dashboard from a thread; yield its URL."""
     feed = Feed()
-    feed.show(moment() if last is None else last)
+    feed.show(ended_cycle() if last is None else last)
     access = LocalAccess() if rights is None else TokenAccess(rights)
     board = Dashboard(answers=AnswerCache(feed, SystemClock()), access=access)
     with start_blocking_portal() as portal:
@@ -53,7 +53,7 @@ def ours():
 
 @pytest.fixture(scope="module")
 def labelled():
-    with service(last=moment(labels={"walrus-waits": {"app": "web"}, "team-zebra": {"team": "zebra"}})) as url:
+    with service(last=ended_cycle(labels={"walrus-waits": {"app": "web"}, "team-zebra": {"team": "zebra"}})) as url:
         yield url
 
 
@@ -81,7 +81,7 @@ def test_the_tables_are_drawn_of_what_the_service_answers(shown, everything):
 
 
 def test_reasons_of_the_service_say_how_large_jobs_are_that_no_evidence_measures(shown):
-    with service(last=moment(limit=6)) as url:
+    with service(last=ended_cycle(limit=6)) as url:
         drawn = shown(url, "why", "--all", "-A").out
     assert "OverLimit · queue team-zebra · 1 pod, 2 GPUs\n" in drawn
 

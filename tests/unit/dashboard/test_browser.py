@@ -14,7 +14,7 @@ from kai.dashboard.pages import make_pages
 from kai.dashboard.server import LIMITS, Dashboard
 from kai.telemetry.connections import serve
 from tests.doubles.browser import FAULTS, PATIENCE, Tab, browsing, find_browser
-from tests.doubles.two_tenants import OURS, moment
+from tests.doubles.two_tenants import OURS, ended_cycle
 
 BROWSER = find_browser()
 PAGES = ("", "queues", "queues/team-amber", "jobs", f"jobs/{OURS}/ours-waits", "nodes", "waiting", "cycles")
@@ -37,11 +37,11 @@ class Shown:
 
     def show(self, number):
         """End a cycle of this number, an hour after the first for each."""
-        last = self.feed.moment.outcome.last
+        last = self.feed.cycle.outcome.last
         snapshot = attrs.evolve(last.snapshot, now=last.snapshot.now + 3600)
         cycle = attrs.evolve(last, number=number, snapshot=snapshot)
-        moved = attrs.evolve(self.feed.moment.outcome, cycles=(cycle,))
-        self.feed.show(attrs.evolve(self.feed.moment, outcome=moved))
+        moved = attrs.evolve(self.feed.cycle.outcome, cycles=(cycle,))
+        self.feed.show(attrs.evolve(self.feed.cycle, outcome=moved))
 
 
 async def serving(board, port, *, task_status):
@@ -52,7 +52,7 @@ async def serving(board, port, *, task_status):
 async def shown():
     """Serve the dashboard on this machine."""
     feed = Feed()
-    feed.show(moment())
+    feed.show(ended_cycle())
     clock = SystemClock()
     answers, access = AnswerCache(feed, clock), LocalAccess()
     pages = make_pages(answers, access, clock, lambda: [("ready", "yes", True)])

@@ -12,7 +12,7 @@ from kai.dashboard.feed import CycleLine, Feed
 from kai.dashboard.pages import BEAT, Address, make_pages
 from kai.dashboard.server import Dashboard
 from kai.telemetry.connections import Request
-from tests.doubles.two_tenants import NODES, OURS, SECRETS, moment
+from tests.doubles.two_tenants import NODES, OURS, SECRETS, ended_cycle
 from tests.doubles.virtual_time import VirtualClock, run
 from tests.unit.dashboard.test_server import ALL, LAST, Rights
 
@@ -103,7 +103,7 @@ def test_before_the_first_cycle_there_is_a_page_that_says_so():
 
 
 def test_a_page_of_5000_nodes_folds_racks_and_stays_below_a_megabyte():
-    board = dashboard(last=moment(racks=125))
+    board = dashboard(last=ended_cycle(racks=125))
     folded = asked(board, "/nodes").body.decode()
     assert len(folded) < 1_000_000
     assert (folded.count('<h2 class="rack">'), folded.count('class="gpus"')) == (127, 0)
@@ -178,7 +178,7 @@ def test_a_stream_sends_the_present_state_then_what_changed_then_that_it_lives()
             assert (await anext(stream)).decode().startswith(": still here\n\nevent: beat\n")
             assert anyio.current_time() - since <= BEAT
             feed.cycles.append(CycleLine(number=2, time=0.0, took=0.5, phases={}, counts={"started": 3}))
-            feed.show(moment())
+            feed.show(ended_cycle())
             second = (await anext(stream)).decode()
             assert "3 started" in second
             assert "event: process" not in second

@@ -13,10 +13,10 @@ from kai.dashboard.feed import Feed, Happening
 from kai.dashboard.server import Dashboard
 from kai.telemetry.connections import Request, Response
 from tests.doubles.cluster import VirtualClock
-from tests.doubles.two_tenants import NODES, OURS, SECRETS, THEIRS, moment
+from tests.doubles.two_tenants import NODES, OURS, SECRETS, THEIRS, ended_cycle
 
 ALL = {"podgroups", "queues", "nodes"}
-LAST = moment()
+LAST = ended_cycle()
 
 
 class Rights:

@@ -7,8 +7,8 @@ from kai.virtual.simulation import run
 
 
 def ran(name):
-    told = scene_named(name)
-    return run(told.load(0).scene, until=durations.seconds(told.until))
+    scene = scene_named(name)
+    return run(scene.load(0).scene, until=durations.seconds(scene.until))
 
 
 def lines(name):
@@ -26,10 +26,10 @@ def test_an_unknown_scene_is_refused_with_those_that_there_are():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_scene_says_what_to_watch_and_has_no_doubtful_manifest(name):
-    told = scene_named(name)
-    assert told.title
-    assert told.watch.endswith(".")
-    assert told.load(0).findings == ()
+    scene = scene_named(name)
+    assert scene.title
+    assert scene.watch.endswith(".")
+    assert scene.load(0).findings == ()
 
 
 def test_the_gang_waits_for_all_of_its_nodes_while_smaller_work_passes():

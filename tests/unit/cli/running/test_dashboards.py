@@ -19,7 +19,7 @@ from kai.dashboard.pages import make_pages
 from kai.dashboard.server import Dashboard
 from kai.errors import ConfigError
 from kai.telemetry.listener import Address
-from tests.doubles.two_tenants import moment
+from tests.doubles.two_tenants import ended_cycle
 from tests.unit.dashboard.test_server import ALL, Rights
 
 
@@ -63,7 +63,7 @@ def test_with_a_certificate_pages_and_answers_are_encrypted_and_the_cookie_stays
     (tmp_path / "tls.crt").write_text(pair.certificate)
     (tmp_path / "tls.key").write_text(pair.key)
     feed = Feed()
-    feed.show(moment())
+    feed.show(ended_cycle())
     clock, access = SystemClock(), TokenAccess(Rights(anna=ALL))
     answers = AnswerCache(feed, clock)
     pages = make_pages(answers, access, clock, lambda: [("ready", "yes", True)])

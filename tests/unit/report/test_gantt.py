@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.report.places import Bar, bars_of, lanes_of
+from kai.report.gantt import Bar, bars_of, lanes_of
 from tests.unit.report.builders import reclaimed
 
 BARS = st.builds(

@@ -1,4 +1,4 @@
-"""A chart of what ran where: rows are nodes, bars are jobs, as long as they were there and as high as their GPUs."""
+"""A Gantt chart of what ran where: rows are nodes, bars are jobs, as long as they ran and as high as their GPUs."""
 
 from __future__ import annotations
 
