@@ -4,7 +4,6 @@ from collections import Counter
 
 import attrs
 
-from kai.api.objects import ClusterObjects
 from kai.configuration.profiles import make_profile
 from kai.configuration.registry import Registry
 from kai.engine.cycle import run_cycle
@@ -112,14 +111,6 @@ def simulate(
         searches=searches,
         intake=intake,
     )
-
-
-def objects_after(outcome: Outcome) -> ClusterObjects:
-    """Return the objects as the cluster holds them after everything that was simulated."""
-    objects = outcome.case.objects
-    for cycle in (*outcome.cycles, *outcome.stable):
-        objects = next_objects(objects, cycle.aftermath, outcome.case.keep_terminating)
-    return objects
 
 
 def _with_evicted(before: tuple[tuple[str, int], ...], cycle: Cycle) -> tuple[tuple[str, int], ...]:

@@ -2,7 +2,7 @@ import attrs
 import pytest
 
 from kai.simulation.between import next_objects
-from kai.simulation.run import objects_after, simulate
+from kai.simulation.run import simulate
 from kai.simulation.scenario import read_short
 
 QUEUES = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 8}}
@@ -12,6 +12,14 @@ def outcome_of(groups, nodes=None, cycles=1, keep=(), **more):
     document = {"about": "x", "cluster": {"nodes": nodes or {"n1": {"gpu": 2}}}, "queues": QUEUES, "groups": groups}
     case = read_short({**document, "run": ["allocate", "preempt"], "cycles": cycles, **more}, "s.yaml")
     return simulate(attrs.evolve(case, keep_terminating=frozenset(keep)))
+
+
+def objects_after(outcome):
+    """Return the objects as the cluster holds them after everything that was simulated."""
+    objects = outcome.case.objects
+    for cycle in (*outcome.cycles, *outcome.stable):
+        objects = next_objects(objects, cycle.aftermath, outcome.case.keep_terminating)
+    return objects
 
 
 def pods_after(outcome):
