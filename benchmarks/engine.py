@@ -22,13 +22,13 @@ from kai.api.kinds import BY_NAME, ApiObject
 from kai.api.objects import FIELD_OF
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup
+from kai.cluster.assume_cache import AssumeCache
 from kai.cluster.clock import SystemClock
 from kai.cluster.encoding import encode_write
 from kai.cluster.paths import Served
 from kai.cluster.port import Arrivals
 from kai.cluster.raw import line_of, manifest_of, take
 from kai.cluster.requests import Evict as EvictRequest
-from kai.cluster.shelf import Shelf
 from kai.cluster.store import Watched, WatchedStore
 from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle
@@ -123,20 +123,20 @@ class Live:
 
     def _put(self, batch: Batch) -> None:
         cls = BY_NAME[batch.api_version, batch.kind].cls
-        shelf: Shelf[ApiObject] = self.store.shelf(cls)
+        known: AssumeCache[ApiObject] = self.store.cache(cls)
         with self.store.taking(), paused() if self._has_cycled else growing():
             if batch.form == "list":
                 for body in batch.bodies:
-                    take(shelf, msgspec.Raw(body))
+                    take(known, msgspec.Raw(body))
                 return
             for body in batch.bodies:
                 line = line_of(body)
                 if line is None:
                     raise ValueError(f"event: found {body[:80]!r}, expected a line of a watch stream")
                 if line.type != "DELETED":
-                    take(shelf, line.object)
+                    take(known, line.object)
                 else:
-                    shelf.remove(manifest_of(line.object, cls))
+                    known.remove(manifest_of(line.object, cls))
 
     def settle(self) -> None:
         """Do what the service does after its first cycle: let the collector pass over what lives long."""

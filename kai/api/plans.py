@@ -186,14 +186,14 @@ class Emit:
 
 
 @attrs.frozen(kw_only=True)
-class Hold:
-    """Wait until no other plan of this process holds the key, and hold it until `Free`, or until the plan ends."""
+class Lock:
+    """Wait until no other plan of this process holds the key, and hold it until `Unlock`, or until the plan ends."""
 
     key: str
 
 
 @attrs.frozen(kw_only=True)
-class Free:
+class Unlock:
     """Let go of a key."""
 
     key: str
@@ -204,7 +204,7 @@ class Now:
     """Read the wall clock; the reply is in seconds since the epoch."""
 
 
-Request: TypeAlias = Get | List | Create | Patch | Delete | Bind | Await | Emit | Hold | Free | Now
+Request: TypeAlias = Get | List | Create | Patch | Delete | Bind | Await | Emit | Lock | Unlock | Now
 Plan: TypeAlias = Generator[Request, Any, R]
 
 WRITES: Final = (Create, Patch, Delete, Bind)
@@ -215,7 +215,7 @@ def describe(request: Request) -> str:
     match request:
         case List():
             return f"list {BY_CLASS[request.cls].plural}"
-        case Hold() | Free():
+        case Lock() | Unlock():
             return f"{type(request).__name__.lower()} {request.key}"
         case Now():
             return "read the clock"
@@ -321,19 +321,19 @@ def wait_until(ref: Ref[T], until: Callable[[T], bool], *, seconds: float) -> Pl
     return cast("T", reply)
 
 
-def holding(key: str, plan: Plan[R]) -> Plan[R]:
-    """Carry out a plan while holding a key.
+def locked(key: str, plan: Plan[R]) -> Plan[R]:
+    """Carry out a plan with a key locked.
 
-    The key is let go of when the plan fails as well, before anything is cleaned up that may need other keys. It is not
+    The key is unlocked when the plan fails as well, before anything is cleaned up that may need other keys. It is not
     when the plan is dropped: its caller lets go of all its keys.
     """
-    yield Hold(key=key)
+    yield Lock(key=key)
     try:
         result = yield from plan
     except KaiError:
-        yield Free(key=key)
+        yield Unlock(key=key)
         raise
-    yield Free(key=key)
+    yield Unlock(key=key)
     return result
 
 

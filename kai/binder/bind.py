@@ -22,7 +22,7 @@ from kai.api.bindrequest import BindRequest
 from kai.api.grants import grant_of
 from kai.api.kinds import title
 from kai.api.node import Node
-from kai.api.plans import Bind, Plan, Reason, Ref, Refusal, RefusedError, every, find, find_for_sure, holding
+from kai.api.plans import Bind, Plan, Reason, Ref, Refusal, RefusedError, every, find, find_for_sure, locked
 from kai.api.pod import Pod
 from kai.binder.checks import (
     Check,
@@ -60,7 +60,7 @@ def reserve_group(binder: Binder, context: BindContext, group: str) -> Plan[tupl
 
     Raises: BindFailureError; BadValue; RefusedError.
     """
-    return (yield from holding(group_key(group), _reserve_held_group(binder, context, group)))
+    return (yield from locked(group_key(group), _reserve_held_group(binder, context, group)))
 
 
 def _refuse_none(_: BindRequest) -> str:
@@ -90,7 +90,7 @@ def bind(binder: Binder, request: BindRequest, pod: Pod, node: Node) -> Plan[Pod
         context = yield from _reserve_all(binder, context)
     for step in binder.steps:
         yield from step.prepare(context)
-    return (yield from holding(node_key(node.metadata.name), _take(binder, context)))
+    return (yield from locked(node_key(node.metadata.name), _take(binder, context)))
 
 
 def undo(binder: Binder, request: BindRequest, pod: Pod, node: Node | None) -> Plan[tuple[str, ...]]:

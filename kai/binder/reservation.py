@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from kai.api import names, sharing
 from kai.api.codec import unstructure
 from kai.api.meta import ObjectMeta
-from kai.api.plans import Plan, Ref, create, delete, every, find, holding, patch, wait_until
+from kai.api.plans import Plan, Ref, create, delete, every, find, locked, patch, wait_until
 from kai.api.pod import ENDED, Pod
 from kai.api.selection import Toleration
 from kai.binder.outcome import BindFailureError
@@ -196,7 +196,7 @@ def _make(
     if gate is None:
         made = yield from create(ref, manifest)
     else:
-        made = yield from holding(node_key(node), _make_if(gate, ref, manifest))
+        made = yield from locked(node_key(node), _make_if(gate, ref, manifest))
     if made is not None:
         return made
     existing = yield from find(ref, fresh=True)

@@ -149,7 +149,7 @@ class BinderService:
         await self.cluster.store.synced()
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            self.cluster.way.listen(self._go_on)
+            self.cluster.connectivity.listen(self._go_on)
             try:
                 self._alarm = Alarm(self.cluster.clock, tasks)
                 tasks.start_soon(self._keep_time, self._alarm)
@@ -158,7 +158,7 @@ class BinderService:
                     async for batch in changes:
                         self._take(batch)
             finally:
-                self.cluster.way.unlisten(self._go_on)
+                self.cluster.connectivity.unlisten(self._go_on)
                 self._tasks = self._alarm = None
 
     def _go_on(self, _: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told
@@ -211,7 +211,7 @@ class BinderService:
     # --- Plans ---------------------------------------------------------------------------------------------------
 
     async def _attempt(self, effect: StartAttempt) -> None:
-        await self.cluster.way.opened()
+        await self.cluster.connectivity.opened()
         began = self.cluster.clock.monotonic()
         known = self.cluster.store.get(BindRequest, effect.ref.name, effect.ref.namespace)
         with self.traced("bind", _trace_of(known)) as ended:
@@ -228,7 +228,7 @@ class BinderService:
         began = self.cluster.clock.monotonic()
         count = 0
         while True:
-            await self.cluster.way.opened()
+            await self.cluster.connectivity.opened()
             patient = count < self.binder.settings.patience
             with self.traced("bind", _trace_of(request)) as ended:
                 found = await self._carried_out(attempt_unwritten(self.binder, request, patient=patient))
@@ -244,7 +244,7 @@ class BinderService:
 
     async def _rest(self, seconds: float) -> None:
         """Wait for so long, or until the API server answers again."""
-        clock, way = self.cluster.clock, self.cluster.way
+        clock, connectivity = self.cluster.clock, self.cluster.connectivity
         async with anyio.create_task_group() as tasks:
             alarm = Alarm(clock, tasks)
 
@@ -252,11 +252,11 @@ class BinderService:
                 alarm.ring()
 
             alarm.set_for(clock.monotonic() + seconds)
-            way.listen(wake)
+            connectivity.listen(wake)
             try:
                 await alarm.wait()
             finally:
-                way.unlisten(wake)
+                connectivity.unlisten(wake)
             tasks.cancel_scope.cancel()
 
     async def _restore(self) -> None:
@@ -271,7 +271,7 @@ class BinderService:
         self._lost = frozenset(each.uid for each in found)
 
     async def _sweep(self, effect: StartSweep) -> None:
-        await self.cluster.way.opened()
+        await self.cluster.connectivity.opened()
         if not effect.group:
             await self._restore()
         settings = self.binder.settings
@@ -279,7 +279,7 @@ class BinderService:
         deleted = await self._carried_out(plan)
         log = structlog.get_logger()
         if isinstance(deleted, str):
-            warn(self.cluster.way, "sweep failed", group=effect.group, why=deleted)
+            warn(self.cluster.connectivity, "sweep failed", group=effect.group, why=deleted)
         elif deleted:
             log.info("swept", group=effect.group, deleted=list(deleted))
         succeeded = not isinstance(deleted, str)
@@ -299,14 +299,20 @@ class BinderService:
         known = {"bind_request": f"{ref.namespace}/{ref.name}"}
         log = structlog.get_logger().bind(**known)
         if outcome.leftovers:
-            warn(self.cluster.way, "could not be undone yet", **known, leftovers=list(outcome.leftovers))
+            warn(self.cluster.connectivity, "could not be undone yet", **known, leftovers=list(outcome.leftovers))
         match outcome.verdict:
             case Verdict.BOUND:
                 log.info("bound")
             case Verdict.NOTHING_TO_DO:
                 log.debug("nothing to do", why=outcome.message)
             case Verdict.INTERRUPTED:
-                warn(self.cluster.way, outcome.verdict.value, **known, why=outcome.message, again_after=outcome.delay)
+                warn(
+                    self.cluster.connectivity,
+                    outcome.verdict.value,
+                    **known,
+                    why=outcome.message,
+                    again_after=outcome.delay,
+                )
             case _:
                 log.warning(outcome.verdict.value, why=outcome.message, again_after=outcome.delay)
 

@@ -20,7 +20,7 @@ import attrs
 from kai.api import sharing
 from kai.api.bindrequest import CLOSED, BindRequest
 from kai.api.grants import shared_gpus
-from kai.api.plans import Plan, Ref, delete, every, find, holding
+from kai.api.plans import Plan, Ref, delete, every, find, locked
 from kai.api.pod import ENDED, Pod
 from kai.binder.reservation import group_key, pod_ref
 from kai.binder.settings import BinderSettings
@@ -52,7 +52,7 @@ def sweep_group(group: str, settings: BinderSettings, nodes: Iterable[str] = ())
 
     Raises: RefusedError.
     """
-    return (yield from holding(group_key(group), _sweep_held_group(group, settings, frozenset(nodes))))
+    return (yield from locked(group_key(group), _sweep_held_group(group, settings, frozenset(nodes))))
 
 
 def _sweep_held_group(group: str, settings: BinderSettings, nodes: frozenset[str]) -> Plan[tuple[str, ...]]:

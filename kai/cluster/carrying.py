@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 import anyio
 import attrs
 
-from kai.api.plans import Free, Hold, Plan
+from kai.api.plans import Lock, Plan, Unlock
 from kai.cluster.port import Api
 
 R = TypeVar("R")
@@ -55,11 +55,11 @@ async def carry_out(plan: Plan[R], api: Api, keys: KeyRing) -> R:
             except StopIteration as stop:
                 return cast("R", stop.value)
             match request:
-                case Hold():
+                case Lock():
                     await keys.hold(request.key)
                     held.append(request.key)
                     reply = None
-                case Free():
+                case Unlock():
                     held.remove(request.key)
                     keys.free(request.key)
                     reply = None

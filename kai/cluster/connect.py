@@ -128,7 +128,7 @@ def assemble(
         api=Requests(store, sender, served, clock, reporter, leadership),
         clock=clock,
         draw=draw,
-        way=reachability,
+        connectivity=reachability,
         sender=sender,
         watchers=tuple(_watchers(options, store, watches, served, clock, draw, reachability)),
         silence=options.watch.silence,

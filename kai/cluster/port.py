@@ -280,7 +280,7 @@ class Api(Protocol):
         """Return the reply to a request, or a `Refusal`; raises nothing that a server or a network can cause.
 
         Requests for one object are carried out in the order in which they were made; others side by side. What was
-        written shows in the store before the reply is returned. `Hold` and `Free` belong to the code that runs a
+        written shows in the store before the reply is returned. `Lock` and `Unlock` belong to the code that runs a
         plan (`kai.cluster.carrying`) and are no requests here.
         """
         ...
@@ -290,13 +290,13 @@ class Api(Protocol):
         ...
 
 
-# --- The way to the server -----------------------------------------------------------------------------------------
+# --- The connection to the server ------------------------------------------------------------------------------------
 
 Listener: TypeAlias = Callable[[bool], None]
 """Is told that others can go on again; True says that the server had been away."""
 
 
-class Way(Protocol):
+class Connectivity(Protocol):
     """Whether the API server can be reached; the log says so once for all who use the port."""
 
     @property
@@ -318,7 +318,7 @@ class Way(Protocol):
 
 
 class AlwaysOpen:
-    """The way to a server in the same process."""
+    """The connection to a server in the same process."""
 
     may_be_away = False
 
@@ -340,5 +340,5 @@ class Cluster:
     api: Api
     clock: Clock
     draw: Draw
-    way: Way = attrs.field(factory=AlwaysOpen)
+    connectivity: Connectivity = attrs.field(factory=AlwaysOpen)
     cpu: Cpu = attrs.field(factory=Threads)

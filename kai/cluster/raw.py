@@ -1,4 +1,4 @@
-"""From the bytes of lists and streams to the shelf: pages, lines, and the keys of an object that its class declares.
+"""From the bytes of lists and streams to the cache: pages, lines, and the keys of an object that its class declares.
 
 Half of what a list or a stream brings is ``managedFields``, which no class declares and no Python value is made of.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from kai.api.outline import decode_as
-from kai.cluster.shelf import Peek, Shelf
+from kai.cluster.assume_cache import AssumeCache, Peek
 
 _ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
@@ -57,14 +57,14 @@ def line_of(line: bytes) -> Line | None:
         return None
 
 
-def take(shelf: Shelf[Any], raw: msgspec.Raw) -> Peek | None:
-    """Put an object on its shelf, reading it only if it is news; return which it is, None if it has no name."""
-    manifest = manifest_of(raw, shelf.cls)
+def take(cache: AssumeCache[Any], raw: msgspec.Raw) -> Peek | None:
+    """Put an object into its cache, reading it only if it is news; return which it is, None if it has no name."""
+    manifest = manifest_of(raw, cache.cls)
     metadata = manifest.get("metadata") if manifest is not None else None
     if type(metadata) is dict and type(metadata.get("namespace")) is str:
         # Thousands of objects are in one namespace: it is one string for all of them.
         metadata["namespace"] = sys.intern(metadata["namespace"])
-    return shelf.see(manifest)
+    return cache.see(manifest)
 
 
 def manifest_of(raw: msgspec.Raw, cls: type[Any]) -> Any:  # noqa: ANN401 - JSON from outside; the codec says what it is

@@ -1,4 +1,4 @@
-"""The store: the shelves of all kinds, the subscribers to changes, and the cluster as one value.
+"""The store: the caches of all kinds, the subscribers to changes, and the cluster as one value.
 
 Everything here runs on the event loop and returns at once; only the waiting is asynchronous. A watch takes
 in each read from the network as one batch (`taking`), so subscribers are woken once for a read, not for each object.
@@ -17,8 +17,8 @@ from kai.api.foreign import Foreign
 from kai.api.kinds import BY_CLASS, ApiObject
 from kai.api.objects import FIELD_OF, ClusterObjects
 from kai.cluster.arrivals import Arrivals
+from kai.cluster.assume_cache import AssumeCache
 from kai.cluster.port import Change, Clock, Index, Key, Rejected
-from kai.cluster.shelf import Shelf
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -90,12 +90,12 @@ class WatchedStore:
 
     def __init__(self, watched: Iterable[Watched], clock: Clock) -> None:
         self._clock = clock
-        self._shelves: dict[type[ApiObject], Shelf[Any]] = {}
+        self._caches: dict[type[ApiObject], AssumeCache[Any]] = {}
         self._syncs: dict[type[ApiObject], _Sync] = {}
         for each in watched:
-            self._shelves[each.cls] = _shelf(each, self._changed)
+            self._caches[each.cls] = _cache_of(each, self._changed)
             self._syncs[each.cls] = _Sync(each)
-        self._subscriptions: dict[type[ApiObject], list[_Subscription | Arrivals]] = {cls: [] for cls in self._shelves}
+        self._subscriptions: dict[type[ApiObject], list[_Subscription | Arrivals]] = {cls: [] for cls in self._caches}
         self._waiting: list[anyio.Event] = []
         self._waiting_for: dict[tuple[type[ApiObject], Key], list[anyio.Event]] = {}
         self._revision = 0
@@ -122,7 +122,7 @@ class WatchedStore:
     @property
     def rejected(self) -> tuple[Rejected, ...]:
         """Return the objects that cannot be read."""
-        return tuple(each for shelf in self._shelves.values() for each in shelf.rejected)
+        return tuple(each for cache in self._caches.values() for each in cache.rejected)
 
     def watches(self, cls: type[Any]) -> bool:
         """Return whether a kind is in the store, and was listed."""
@@ -140,29 +140,29 @@ class WatchedStore:
     def get(self, cls: type[T], name: str, namespace: str = "") -> T | None:
         """Return an object."""
         wanted: type[Any] = cls
-        shelf: Shelf[T] | None = self._shelves.get(wanted)
-        return (self.shelf(cls) if shelf is None else shelf).get((namespace, name))
+        cache: AssumeCache[T] | None = self._caches.get(wanted)
+        return (self.cache(cls) if cache is None else cache).get((namespace, name))
 
     def all(self, cls: type[T]) -> tuple[T, ...]:
         """Return all objects of a kind."""
-        return self.shelf(cls).all()
+        return self.cache(cls).all()
 
     def find(self, index: Index[T], key: str) -> tuple[T, ...]:
         """Return the objects to which a key of an index leads."""
-        return self.shelf(index.cls).find(index, key)
+        return self.cache(index.cls).find(index, key)
 
     def cluster_objects(self) -> ClusterObjects:
         """Return everything that a snapshot is made of."""
         if self._whole is None or self._whole[0] != self._revision:
             fields: dict[str, Any] = {
-                FIELD_OF[cls]: shelf.listing() for cls, shelf in self._shelves.items() if cls in FIELD_OF
+                FIELD_OF[cls]: cache.listing() for cls, cache in self._caches.items() if cls in FIELD_OF
             }
             self._whole = (self._revision, ClusterObjects(**fields, foreign=self._foreign_objects()))
         return self._whole[1]
 
     def _foreign_objects(self) -> tuple[Foreign, ...]:
         """Return the objects that only plugins read; the same tuple while none of them changed."""
-        listings = [shelf.listing() for cls, shelf in self._shelves.items() if issubclass(cls, Foreign)]
+        listings = [cache.listing() for cls, cache in self._caches.items() if issubclass(cls, Foreign)]
         if [*map(id, listings)] != [*map(id, self._foreign[0])]:
             self._foreign = listings, tuple(each for listing in listings for each in listing)
         return self._foreign[1]
@@ -175,13 +175,13 @@ class WatchedStore:
         """Return for how long a kind has been silent."""
         return self._clock.monotonic() - self._syncs[cls].heard
 
-    def shelf(self, cls: type[T]) -> Shelf[T]:
-        """Return the shelf of a kind.
+    def cache(self, cls: type[T]) -> AssumeCache[T]:
+        """Return the cache of a kind.
 
         Raises: LookupError for one that is not watched, a mistake in the setup of the service.
         """
         wanted: type[Any] = cls
-        found: Shelf[T] | None = self._shelves.get(wanted)
+        found: AssumeCache[T] | None = self._caches.get(wanted)
         if found is None:
             plural = BY_CLASS[wanted].plural
             raise LookupError(f"store: found no watch of {plural}, expected the service to watch what it reads")
@@ -194,7 +194,7 @@ class WatchedStore:
         """Subscribe to changes; the first batch brings what exists."""
         subscription = _Subscription()
         for cls in classes:
-            for key, obj in self.shelf(cls).items():
+            for key, obj in self.cache(cls).items():
                 subscription.add(cls, key, Change(None, obj))
             self._subscriptions[cls].append(subscription)
         try:
@@ -258,31 +258,31 @@ class WatchedStore:
         """Show an object until a predicate is true of what is really there."""
         key = (obj.metadata.namespace, obj.metadata.name)
         with self.taking():
-            self.shelf(type(obj)).assume(key, obj, until)
+            self.cache(type(obj)).assume(key, obj, until)
 
     def forget(self, cls: type[ApiObject], key: Key) -> None:
         """Show what is really there."""
         with self.taking():
-            self.shelf(cls).forget(key)
+            self.cache(cls).forget(key)
 
     def forget_all(self) -> None:
         """Show what is really there, everywhere."""
         with self.taking():
-            for shelf in self._shelves.values():
-                shelf.forget_all()
+            for cache in self._caches.values():
+                cache.forget_all()
 
     def overlay(self, cls: type[ApiObject], key: Key, annotations: Mapping[str, str]) -> None:
         """Show annotations on an object until it has them, or is gone."""
         with self.taking():
-            self.shelf(cls).overlay(key, annotations)
+            self.cache(cls).overlay(key, annotations)
 
     def is_overlaid(self, cls: type[ApiObject], key: Key) -> bool:
         """Return whether annotations are shown on an object that it does not have."""
-        return self.shelf(cls).is_overlaid(key)
+        return self.cache(cls).is_overlaid(key)
 
     def is_assumed(self, cls: type[ApiObject], key: Key) -> bool:
         """Return whether something is assumed at a key."""
-        return self.shelf(cls).is_assumed(key)
+        return self.cache(cls).is_assumed(key)
 
     # --- Taking news -----------------------------------------------------------------------------------------------
 
@@ -296,17 +296,17 @@ class WatchedStore:
 
     def take_answer(self, cls: type[Any], manifest: Mapping[str, Any]) -> None:
         """Take an object with which the server answered a read or a write."""
-        shelf = self._shelves.get(cls)
-        if shelf is not None and self._selects(cls, manifest):
+        cache = self._caches.get(cls)
+        if cache is not None and self._selects(cls, manifest):
             with self.taking():
-                shelf.see(manifest)
+                cache.see(manifest)
 
     def take_end(self, cls: type[Any], key: Key, uid: str) -> None:
         """Take it that an object is gone, because the server said so in answer to a write."""
-        shelf = self._shelves.get(cls)
-        if shelf is not None:
+        cache = self._caches.get(cls)
+        if cache is not None:
             with self.taking():
-                shelf.remove_key(key, uid)
+                cache.remove_key(key, uid)
 
     def heard(self, cls: type[ApiObject]) -> None:
         """Note that the server was heard of."""
@@ -342,10 +342,10 @@ class WatchedStore:
             event.set()
 
 
-def _shelf(watched: Watched, on_change: Callable[[type[ApiObject], Key, Change[Any]], None]) -> Shelf[Any]:
+def _cache_of(watched: Watched, on_change: Callable[[type[ApiObject], Key, Change[Any]], None]) -> AssumeCache[Any]:
     cls: type[Any] = watched.cls
 
     def tell(key: Key, change: Change[Any]) -> None:
         on_change(cls, key, change)
 
-    return Shelf(cls, tell)
+    return AssumeCache(cls, tell)

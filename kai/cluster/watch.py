@@ -1,7 +1,7 @@
 """List, then watch, one kind: a machine that says what to ask next and when, and never does it.
 
 `ListWatch.step` takes what happened and returns what to do, one thing at a time. The objects themselves do not pass
-through it; the shell (`kai.cluster.watching`) puts them on their shelf and tells the machine how far the stream has
+through it; the shell (`kai.cluster.watching`) puts them into their cache and tells the machine how far the stream has
 come.
 
 What a real API server does, and what follows:
@@ -59,7 +59,7 @@ class Started:
 
 @attrs.frozen(kw_only=True)
 class PageCame:
-    """A page of the list came and was put on the shelf; `rest` leads to the next one."""
+    """A page of the list came and was put into the cache; `rest` leads to the next one."""
 
     version: str
     rest: str = ""
@@ -152,7 +152,7 @@ class Pause:
 
 @attrs.frozen
 class Vanish:
-    """The kind is not served: take its shelf for complete and empty, and go on with the next effect."""
+    """The kind is not served: take its cache for complete and empty, and go on with the next effect."""
 
 
 Effect: TypeAlias = ReadPage | OpenStream | KeepReading | Pause | Vanish

@@ -1,4 +1,4 @@
-"""The shell around the watch of one kind: does what the machine says, and puts what comes on the shelf."""
+"""The shell around the watch of one kind: does what the machine says, and puts what comes into the cache."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import structlog
 from kai.api.collector import growing, paused
 from kai.api.kinds import BY_CLASS
 from kai.cluster.answers import status_of, wait_of
+from kai.cluster.assume_cache import peek, version_of
 from kai.cluster.calls import (
     JSON,
     METADATA,
@@ -29,7 +30,6 @@ from kai.cluster.paths import Served, collection
 from kai.cluster.port import Clock
 from kai.cluster.raw import Line, Page, line_of, manifest_of, page_of, take
 from kai.cluster.reachability import Reachability
-from kai.cluster.shelf import peek, version_of
 from kai.cluster.store import Watched, WatchedStore
 from kai.cluster.watch import (
     Effect,
@@ -170,15 +170,15 @@ class Watcher:
 
     def _take_page(self, effect: ReadPage, page: Page) -> None:
         cls = self.watched.cls
-        shelf = self.store.shelf(cls)
+        cache = self.store.cache(cls)
         version, is_last = version_of(page.metadata.version), not page.metadata.token
         with self.store.taking(), paused() if self.store.is_synced else growing():
             if effect.is_first:
-                shelf.begin_list(version)
+                cache.begin_list(version)
             for item in page.items or ():
-                take(shelf, item)
+                take(cache, item)
             if is_last:
-                shelf.end_list(version)
+                cache.end_list(version)
         self.store.heard(cls)
         if is_last:
             self.served.settle(cls, BY_CLASS[cls].api_versions[effect.variant])
@@ -187,7 +187,7 @@ class Watcher:
     def _vanish(self) -> None:
         cls = self.watched.cls
         with self.store.taking():
-            self.store.shelf(cls).clear()
+            self.store.cache(cls).clear()
         self.store.listed(cls, self.machine.started)
 
     # --- Streams ---------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Watcher:
             return Failed(code=0, message=str(error))
 
     def _take_lines(self, lines: tuple[bytes, ...]) -> Event:
-        """Put a batch of events on the shelf, up to the first that is an error."""
+        """Put a batch of events into the cache, up to the first that is an error."""
         version = ""
         self.store.heard(self.watched.cls)
         with self.store.taking():
@@ -248,19 +248,19 @@ class Watcher:
         return Heard(version=version)
 
     def _take_event(self, event: Line) -> str:
-        """Put an event on the shelf, and return the version that it names."""
-        shelf = self.store.shelf(self.watched.cls)
+        """Put an event into the cache, and return the version that it names."""
+        cache = self.store.cache(self.watched.cls)
         if event.type == "BOOKMARK":
             manifest = manifest_of(event.object, self.watched.cls)
             metadata = manifest.get("metadata") if isinstance(manifest, Mapping) else None
             return str(metadata.get("resourceVersion") or "") if isinstance(metadata, Mapping) else ""
         if event.type in {"ADDED", "MODIFIED"}:
-            head = take(shelf, event.object)
+            head = take(cache, event.object)
         else:
             manifest = manifest_of(event.object, self.watched.cls)
             head = peek(manifest)
             if event.type == "DELETED":
-                shelf.remove(manifest)
+                cache.remove(manifest)
         return "" if head is None or head.version < 0 else str(head.version)
 
     # --- Calls -----------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ import structlog
 
 from kai.api.plans import Reason, Refusal
 from kai.backoff import doubling_pause
-from kai.cluster.port import AlwaysOpen, Clock, Draw, Way
+from kai.cluster.port import AlwaysOpen, Clock, Connectivity, Draw
 from kai.cluster.signals import Observe, WorkEnded, unobserved
 from kai.cluster.warning import warn
 
@@ -35,8 +35,8 @@ _DEEPEST: Final = 8
 
 
 @attrs.frozen(kw_only=True)
-class Pace:
-    """How fast work is done.
+class QueueOptions:
+    """How fast a queue hands out work.
 
     Units: seconds.
     """
@@ -49,8 +49,8 @@ class Pace:
     longest_pause: float = 60.0
 
 
-STEADY: Final = Pace()
-"""The pace of a controller that is not asked to have another."""
+DEFAULT_OPTIONS: Final = QueueOptions()
+"""Those of a controller that is not asked for others."""
 
 
 @attrs.frozen(kw_only=True)
@@ -98,7 +98,7 @@ class _Item:
 class WorkQueue(Generic[K]):
     """The keys that wait to be looked at, and those that are."""
 
-    pace: Pace
+    options: QueueOptions
     draw: Draw
     _items: dict[K, _Item] = attrs.field(factory=dict)
     _heap: list[tuple[float, int, K]] = attrs.field(factory=list)
@@ -108,7 +108,7 @@ class WorkQueue(Generic[K]):
     def want(self, key: K, now: float, *, after: float = 0.0) -> None:
         """Ask for a look at a key, not before `after` seconds have passed."""
         item = self._items.get(key)
-        due = now + max(self.pace.gather, after)
+        due = now + max(self.options.gather, after)
         if item is None:
             self._items[key] = _Item(due=due, since=now)
             self._push(due, key)
@@ -123,7 +123,7 @@ class WorkQueue(Generic[K]):
     def take(self, now: float) -> tuple[Look[K], ...]:
         """Return the looks that begin now, those first that have been due longest."""
         looks: list[Look[K]] = []
-        while self._heap and self._heap[0][0] <= now and self._running < self.pace.concurrency:
+        while self._heap and self._heap[0][0] <= now and self._running < self.options.concurrency:
             due, _, key = heapq.heappop(self._heap)
             item = self._items.get(key)
             if item is None or item.running or item.due != due:
@@ -141,10 +141,10 @@ class WorkQueue(Generic[K]):
             item.failures += 1
             due = now + max(self._pause(item.failures), ended.after or 0.0)
             if item.again is not None:
-                due = min(due, now + max(self.pace.gather, ended.after or 0.0))
+                due = min(due, now + max(self.options.gather, ended.after or 0.0))
             self._put_back(key, due, item.failures)
         elif item.again is not None:
-            self._put_back(key, max(now, item.again + self.pace.gather), 0, since=item.again)
+            self._put_back(key, max(now, item.again + self.options.gather), 0, since=item.again)
         elif ended.after is not None:
             self._put_back(key, now + ended.after, 0)
 
@@ -159,7 +159,7 @@ class WorkQueue(Generic[K]):
     @property
     def next_due(self) -> float | None:
         """Return when the next look is due; None while there is none, or no place for it."""
-        return self._heap[0][0] if self._heap and self._running < self.pace.concurrency else None
+        return self._heap[0][0] if self._heap and self._running < self.options.concurrency else None
 
     @property
     def waiting(self) -> int:
@@ -181,7 +181,7 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._heap, (due, self._pushed, key))
 
     def _pause(self, failures: int) -> float:
-        whole = doubling_pause(failures, self.pace.first_pause, self.pace.longest_pause)
+        whole = doubling_pause(failures, self.options.first_pause, self.options.longest_pause)
         return whole * (1.0 - _JITTER * self.draw())
 
 
@@ -232,7 +232,7 @@ class Workers(Generic[K]):
     look: Callable[[Look[K]], Awaitable[Ended]]
     clock: Clock
     observe: Observe = unobserved
-    way: Way = attrs.field(factory=AlwaysOpen)
+    connectivity: Connectivity = attrs.field(factory=AlwaysOpen)
     _alarm: Alarm | None = None
 
     def want(self, key: K, *, after: float = 0.0) -> None:
@@ -243,18 +243,18 @@ class Workers(Generic[K]):
 
     async def run(self) -> None:
         """Look at whatever is due."""
-        self.way.listen(self._go_on)
+        self.connectivity.listen(self._go_on)
         try:
             async with anyio.create_task_group() as tasks:
                 alarm = self._alarm = Alarm(self.clock, tasks)
                 while True:
-                    await self.way.opened()
+                    await self.connectivity.opened()
                     for look in self.queue.take(self.clock.monotonic()):
                         tasks.start_soon(self._carry_out, look)
                     alarm.set_for(self.queue.next_due)
                     await alarm.wait()
         finally:
-            self.way.unlisten(self._go_on)
+            self.connectivity.unlisten(self._go_on)
 
     def _go_on(self, _: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told
         self.queue.hurry(self.clock.monotonic())
@@ -271,7 +271,7 @@ class Workers(Generic[K]):
                 "work failed", work=self.name, key=look.key, why=ended.failure, at=place_of(error)
             )
         if ended.unwritten:
-            warn(self.way, "not written", subject=ended.unwritten, why=ended.failure)
+            warn(self.connectivity, "not written", subject=ended.unwritten, why=ended.failure)
         now = self.clock.monotonic()
         self.queue.end(look.key, now, ended)
         if self._alarm is not None:

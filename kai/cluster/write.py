@@ -1,8 +1,8 @@
 """Carrying out requests: reads from the store where it knows, everything else through the window to the server.
 
-What a write was answered with goes onto the shelf before the reply is returned, so a caller reads its own writes; where
+What a write was answered with goes into the cache before the reply is returned, so a caller reads its own writes; where
 the answer does not show the object (binding, eviction) the store assumes what the watch will confirm. After an unknown
-outcome the object is read, again and again until the server answers, and put onto the shelf as well; whether to ask
+outcome the object is read, again and again until the server answers, and put into the cache as well; whether to ask
 once more is for the caller to decide.
 """
 
@@ -25,15 +25,15 @@ from kai.api.plans import (
     Create,
     Delete,
     Emit,
-    Free,
     Get,
-    Hold,
     List,
+    Lock,
     Now,
     Patch,
     Reason,
     Ref,
     Refusal,
+    Unlock,
     describe,
 )
 from kai.api.pod import Pod
@@ -110,7 +110,7 @@ class Requests:
                 return await self._foreign.read(request)
             case Emit():
                 return await self._emit(request, may_send)
-            case Hold() | Free():
+            case Lock() | Unlock():
                 raise TypeError(f"{describe(request)}: found a plan's own request, expected one for the API server")
         return await self._write(request, may_send)
 
@@ -257,11 +257,11 @@ class Requests:
             return Refusal(reason=Reason.REJECTED, message=str(error))
 
     def _take(self, cls: type[Any], manifest: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an object of the class
-        """Put an object onto its shelf, and return it; the very same where it is known already."""
+        """Put an object into its cache, and return it; the very same where it is known already."""
         self.store.take_answer(cls, manifest)
         metadata = manifest.get("metadata")
         if self.store.watches(cls) and not self.store.has_metadata_only(cls) and isinstance(metadata, Mapping):
-            known = self.store.shelf(cls).actual((metadata.get("namespace") or "", metadata.get("name") or ""))
+            known = self.store.cache(cls).actual((metadata.get("namespace") or "", metadata.get("name") or ""))
             if known is not None and known.metadata.resource_version == metadata.get("resourceVersion"):
                 return known
         return structure_as(cls, manifest)

@@ -15,7 +15,7 @@ from kai.api.pod import Pod
 from kai.cluster.port import Change, Cluster
 from kai.cluster.signals import Observe, unobserved
 from kai.cluster.warning import warn
-from kai.cluster.work import Ended, Look, Pace, Workers, WorkQueue
+from kai.cluster.work import Ended, Look, QueueOptions, Workers, WorkQueue
 from kai.controllers.node_scale import (
     UNSCHEDULABLE_STATUS,
     ScaleSettings,
@@ -27,7 +27,7 @@ from kai.controllers.node_scale import (
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, BindRequest)
 """The kinds that the node-scale adjuster needs in its store."""
-PACE: Final = Pace(concurrency=1, gather=1.0)
+OPTIONS: Final = QueueOptions(concurrency=1, gather=1.0)
 _EVERYTHING: Final = "everything"
 
 
@@ -37,16 +37,16 @@ class NodeScaleAdjuster:
 
     cluster: Cluster
     settings: ScaleSettings
-    pace: Pace = PACE
+    options: QueueOptions = OPTIONS
     observe: Observe = unobserved
     _state: ScaleState = attrs.field(factory=ScaleState)
     _workers: Workers[str] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
-        queue: WorkQueue[str] = WorkQueue(self.pace, self.cluster.draw)
-        clock, way = self.cluster.clock, self.cluster.way
-        self._workers = Workers("node-scale-adjuster", queue, self._look, clock, self.observe, way)
+        queue: WorkQueue[str] = WorkQueue(self.options, self.cluster.draw)
+        clock, connectivity = self.cluster.clock, self.cluster.connectivity
+        self._workers = Workers("node-scale-adjuster", queue, self._look, clock, self.observe, connectivity)
 
     async def run(self) -> None:
         """Adjust until cancelled."""
@@ -82,7 +82,7 @@ class NodeScaleAdjuster:
         if deleted or not adjustment.deletions:
             self._state = adjustment.state
         if failures:
-            warn(self.cluster.way, "scaling pods not adjusted", why=failures)
+            warn(self.cluster.connectivity, "scaling pods not adjusted", why=failures)
             return Ended(failure=failures[0])
         return Ended(after=adjustment.look_again_after)
 

@@ -23,7 +23,7 @@ from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup, PodGroupResources
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, unobserved
-from kai.cluster.work import DONE, Ended, Look, Pace, Workers, WorkQueue, ended_by
+from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, WorkQueue, ended_by
 from kai.controllers.holdings import MEMBERS
 from kai.controllers.podgroup import Surroundings, pod_group_resources, status_patch
 from kai.errors import InputError
@@ -32,7 +32,7 @@ Key = tuple[str, str]
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, PodGroup, Node, PriorityClass, ResourceClaim)
 """The kinds that the pod-group controller needs in its store."""
-PACE: Final = Pace(gather=1.0)
+OPTIONS: Final = QueueOptions(gather=1.0)
 FIRST_COUNT: Final = 5.0
 """How old a group is at least, in seconds, when it is counted while nothing of it runs."""
 
@@ -59,7 +59,7 @@ class PodGroupController:
 
     cluster: Cluster
     scheduler_name: str = names.SCHEDULER_NAME
-    pace: Pace = PACE
+    options: QueueOptions = OPTIONS
     observe: Observe = unobserved
     _said: dict[Key, str] = attrs.field(factory=dict)
     """Why each group cannot be counted: said once, not at each change."""
@@ -67,9 +67,9 @@ class PodGroupController:
 
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
-        queue: WorkQueue[Key] = WorkQueue(self.pace, self.cluster.draw)
-        clock, way = self.cluster.clock, self.cluster.way
-        self._workers = Workers("podgroup-controller", queue, self._look, clock, self.observe, way)
+        queue: WorkQueue[Key] = WorkQueue(self.options, self.cluster.draw)
+        clock, connectivity = self.cluster.clock, self.cluster.connectivity
+        self._workers = Workers("podgroup-controller", queue, self._look, clock, self.observe, connectivity)
 
     async def run(self) -> None:
         """Keep statuses until cancelled."""

@@ -24,7 +24,7 @@ from kai.api.queue import Queue
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, QueueCounted, QueueGone, unobserved
 from kai.cluster.warning import warn
-from kai.cluster.work import DONE, Ended, Look, Pace, Workers, WorkQueue, ended_by
+from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, WorkQueue, ended_by
 from kai.controllers.first_queues import first_queues
 from kai.controllers.holdings import GROUPS, Holdings, Key, held_by
 from kai.controllers.queue import QueueTotals, queue_totals, status_patch
@@ -34,7 +34,7 @@ from kai.errors import InputError
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Queue, PodGroup, Pod, Node, ResourceClaim)
 """The kinds that the queue controller needs in its store."""
 _CHANGES: Final = (Queue, PodGroup, Pod)
-PACE: Final = Pace(gather=1.0)
+OPTIONS: Final = QueueOptions(gather=1.0)
 _AGAIN: Final = 5.0
 
 
@@ -50,7 +50,7 @@ class QueueController:
     """Keeps the statuses of queues."""
 
     cluster: Cluster
-    pace: Pace = PACE
+    options: QueueOptions = OPTIONS
     observe: Observe = unobserved
     _holdings: Holdings = attrs.field(init=False)
     _workers: Workers[str] = attrs.field(init=False)
@@ -58,9 +58,9 @@ class QueueController:
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
         self._holdings = Holdings(self.cluster.store)
-        queue: WorkQueue[str] = WorkQueue(self.pace, self.cluster.draw)
-        clock, way = self.cluster.clock, self.cluster.way
-        self._workers = Workers("queue-controller", queue, self._look, clock, self.observe, way)
+        queue: WorkQueue[str] = WorkQueue(self.options, self.cluster.draw)
+        clock, connectivity = self.cluster.clock, self.cluster.connectivity
+        self._workers = Workers("queue-controller", queue, self._look, clock, self.observe, connectivity)
 
     async def run(self) -> None:
         """Keep statuses until cancelled."""
@@ -162,9 +162,9 @@ class QueueController:
             refusal = await self._try_first_queues()
             if refusal is None:
                 return
-            warn(self.cluster.way, "first queues not made", why=refusal.message or refusal.reason.value)
+            warn(self.cluster.connectivity, "first queues not made", why=refusal.message or refusal.reason.value)
             await self.cluster.clock.sleep(max(_AGAIN, refusal.retry_after or 0.0))
-            await self.cluster.way.opened()
+            await self.cluster.connectivity.opened()
 
     async def _try_first_queues(self) -> Refusal | None:
         """Make the queues that are to be made; the second not before the first, so stop at a refusal and return it."""

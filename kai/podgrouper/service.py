@@ -30,7 +30,7 @@ from kai.api.preparing import needs_preparation
 from kai.cluster.port import Change, Cluster
 from kai.cluster.requests import Apply
 from kai.cluster.signals import Observe, unobserved
-from kai.cluster.work import DONE, STEADY, Ended, Look, Pace, Workers, WorkQueue
+from kai.cluster.work import DEFAULT_OPTIONS, DONE, Ended, Look, QueueOptions, Workers, WorkQueue
 from kai.podgrouper.decide import Grouping, group_pod
 from kai.podgrouper.grouper import Groupers
 from kai.podgrouper.lookup import Absent, Answers, Get, Why
@@ -69,7 +69,7 @@ class PodGrouper:
     cluster: Cluster
     settings: Settings
     groupers: Groupers
-    pace: Pace = STEADY
+    options: QueueOptions = DEFAULT_OPTIONS
     observe: Observe = unobserved
     _settled: dict[Key, object] = attrs.field(factory=dict)
     """What each pod looked like when nothing was left to do about it."""
@@ -90,9 +90,9 @@ class PodGrouper:
     def __attrs_post_init__(self) -> None:
         """Make the parts that need the others."""
         self._fetcher = Fetcher(self.cluster.api, self.cluster.clock, lambda kind: not self.groupers.knows(kind))
-        queue: WorkQueue[Key] = WorkQueue(self.pace, self.cluster.draw)
-        clock, way = self.cluster.clock, self.cluster.way
-        self._workers = Workers("podgrouper", queue, self._look, clock, self.observe, way)
+        queue: WorkQueue[Key] = WorkQueue(self.options, self.cluster.draw)
+        clock, connectivity = self.cluster.clock, self.cluster.connectivity
+        self._workers = Workers("podgrouper", queue, self._look, clock, self.observe, connectivity)
         self._write_behind = WriteBehind(self.cluster, MANAGER, self._again, self.observe)
 
     async def run(self) -> None:
@@ -350,7 +350,7 @@ class PodGrouper:
 
 
 async def group_pods(
-    cluster: Cluster, settings: Settings, *, pace: Pace = STEADY, observe: Observe = unobserved
+    cluster: Cluster, settings: Settings, *, options: QueueOptions = DEFAULT_OPTIONS, observe: Observe = unobserved
 ) -> None:
     """Group the pods of a cluster that is open already, until cancelled.
 
@@ -358,7 +358,7 @@ async def group_pods(
     """
     # Finding entry points reads folders and imports modules.
     groupers = await cluster.cpu.run(load_groupers, settings)
-    await PodGrouper(cluster, settings, groupers, pace, observe).run()
+    await PodGrouper(cluster, settings, groupers, options, observe).run()
 
 
 def _key(found: Pod | PodGroup) -> Key:

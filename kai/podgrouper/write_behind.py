@@ -24,12 +24,12 @@ from kai.api.times import instant_text
 from kai.cluster.port import Cluster, Key
 from kai.cluster.requests import Apply
 from kai.cluster.signals import Observe, unobserved
-from kai.cluster.work import DONE, Ended, Look, Pace, Workers, WorkQueue
+from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, WorkQueue
 from kai.errors import InputError
 from kai.podgrouper.resource import Manifest
 from kai.podgrouper.update import GroupWrite
 
-_PACE: Final = Pace(concurrency=16)
+_OPTIONS: Final = QueueOptions(concurrency=16)
 _MOST_OPEN: Final = 1 << 12
 """Namespaces that are remembered; in one that was forgotten, the next group is written before it is shown."""
 _AGAIN: Final = frozenset({Reason.UNAVAILABLE, Reason.UNKNOWN})
@@ -60,9 +60,9 @@ class WriteBehind:
 
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
-        queue: WorkQueue[Key] = WorkQueue(_PACE, self.cluster.draw)
-        clock, way = self.cluster.clock, self.cluster.way
-        self._workers = Workers("podgrouper-write-behind", queue, self._look, clock, self.observe, way)
+        queue: WorkQueue[Key] = WorkQueue(_OPTIONS, self.cluster.draw)
+        clock, connectivity = self.cluster.clock, self.cluster.connectivity
+        self._workers = Workers("podgrouper-write-behind", queue, self._look, clock, self.observe, connectivity)
 
     async def run(self) -> None:
         """Write what is shown, until cancelled."""

@@ -36,10 +36,10 @@ from kai.scheduler.dump import Input, write_archive
 from kai.scheduler.effects import Decided
 from kai.scheduler.explanations import Overall, explain
 from kai.scheduler.faults import Faults
-from kai.scheduler.places import place_of
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.stream import AbandonedError, Stoppable, Stream
 from kai.scheduler.suspects import Blame, Inquiry
+from kai.scheduler.tracebacks import place_of
 from kai.state.snapshot import Snapshot
 from kai.telemetry.plugin_times import Taken
 

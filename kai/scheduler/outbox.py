@@ -131,7 +131,7 @@ class Outbox:
             case WakeAt():
                 pass
             case _:
-                log_signal(effect, may_be_away=self.cluster.way.may_be_away)
+                log_signal(effect, may_be_away=self.cluster.connectivity.may_be_away)
                 self.metrics.take(effect)
                 if self.hourly is not None:
                     self.hourly.take(effect)
@@ -166,11 +166,11 @@ class Outbox:
 
     async def run(self) -> None:
         """Write until cancelled."""
-        self.cluster.way.listen(self._go_on)
+        self.cluster.connectivity.listen(self._go_on)
         try:
             await self._write_all()
         finally:
-            self.cluster.way.unlisten(self._go_on)
+            self.cluster.connectivity.unlisten(self._go_on)
 
     def _go_on(self, _: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told
         self.committer.hurry(self.cluster.clock.monotonic())
@@ -233,7 +233,7 @@ class Outbox:
             what = type(send.request).__name__.lower()
             log = structlog.get_logger()
             # Of an object that went or changed meanwhile there is nothing to do, of an outage is said elsewhere.
-            is_usual = reply.reason in {Reason.NOT_FOUND, Reason.CONFLICT} or self.cluster.way.may_be_away
+            is_usual = reply.reason in {Reason.NOT_FOUND, Reason.CONFLICT} or self.cluster.connectivity.may_be_away
             tell = log.debug if is_usual else log.info
             tell("not written", what=what, why=reply.message or reply.reason.value)
         return reply

@@ -163,7 +163,7 @@ class Scheduler:
         clock, store = self.cluster.clock, self.cluster.store
         idle = 0
         while True:
-            await self.cluster.way.opened()  # what is decided without a server cannot be written, and is stale after
+            await self.cluster.connectivity.opened()  # else nothing can be written
             revision = store.revision
             since = clock.monotonic()
             outcome = await self._cycle(term)

@@ -35,6 +35,8 @@ RETIRED = {
     "plodding": "plain",
     "riding": "unwritten",
     "rush": "load",
+    "shelf": "assume cache",
+    "shelves": "assume caches",
     "standing": "assigned, or the state of groups",
     "striding": "compiled",
     "upfront": "write behind",

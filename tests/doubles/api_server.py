@@ -18,16 +18,16 @@ from kai.api.plans import (
     Create,
     Delete,
     Emit,
-    Free,
     Get,
-    Hold,
     List,
+    Lock,
     Now,
     Patch,
     Reason,
     Ref,
     Refusal,
     Request,
+    Unlock,
 )
 from kai.cluster.requests import Apply
 
@@ -92,7 +92,7 @@ class ApiServer:
     def perform(self, request: Request) -> object:
         """Answer one request."""
         self.requests.append(request)
-        is_local = isinstance(request, Hold | Free | Now)
+        is_local = isinstance(request, Lock | Unlock | Now)
         refusal = None if is_local else self.fault(request)
         if refusal is not None:
             return refusal
@@ -120,11 +120,11 @@ class ApiServer:
             case Emit():
                 self.events.append(request)
                 return None
-            case Hold():
+            case Lock():
                 assert request.key not in self.held, "a plan would wait for itself"
                 self.held.append(request.key)
                 return None
-            case Free():
+            case Unlock():
                 self.held.remove(request.key)
                 return None
             case Now():

@@ -183,10 +183,10 @@ class MemoryApi:
 
     def _local(self, request: Any) -> object:
         """Answer a read that need not be fresh, as long as the store can."""
-        if isinstance(request, Get) and not request.fresh and request.ref.cls in self.store._shelves:
+        if isinstance(request, Get) and not request.fresh and request.ref.cls in self.store._caches:
             found = self.store.get(request.ref.cls, request.ref.name, request.ref.namespace)
             return _missing(request.ref) if found is None else found
-        if isinstance(request, ListRequest) and not request.fresh and request.cls in self.store._shelves:
+        if isinstance(request, ListRequest) and not request.fresh and request.cls in self.store._caches:
             return tuple(
                 sorted(
                     (
@@ -249,7 +249,7 @@ class MemoryCluster:
         self._behind: list[tuple[Manifest, bool]] = []
         self.lagging = False
         self._classes = tuple(classes)
-        self.way = Outage()
+        self.connectivity = Outage()
         self.server.on_change = self._changed
         self.api: MemoryApi
         self.store: WatchedStore
@@ -267,7 +267,9 @@ class MemoryCluster:
 
     @property
     def port(self) -> Cluster:
-        return Cluster(store=self.store, api=self.api, clock=self.clock, draw=lambda: 0.0, way=self.way)
+        return Cluster(
+            store=self.store, api=self.api, clock=self.clock, draw=lambda: 0.0, connectivity=self.connectivity
+        )
 
     async def pass_time(self, seconds: float = 0.0) -> None:
         await self.clock.pass_time(seconds)
@@ -294,7 +296,7 @@ class MemoryCluster:
             return
         if is_gone:
             with self.store.taking():
-                self.store.shelf(kind.cls).remove(manifest)
+                self.store.cache(kind.cls).remove(manifest)
         else:
             self.store.take_answer(kind.cls, copy.deepcopy(manifest))
 

@@ -1,4 +1,4 @@
-"""The way to an API server that a test takes away and gives back."""
+"""The connection to an API server that a test takes away and gives back."""
 
 import anyio
 import attrs
@@ -8,7 +8,7 @@ from kai.cluster.port import Listener
 
 @attrs.define(eq=False)
 class Outage:
-    """A way that is open until a test says otherwise."""
+    """A connection that is open until a test says otherwise."""
 
     may_be_away: bool = False
     listeners: list[Listener] = attrs.field(factory=list)

@@ -1,7 +1,7 @@
 """Many bad objects at once in a cluster that is decided on: what the scheduler itself reads of an API server.
 
 A batch is a conformance case's cluster and mutated copies of its objects under names of their own. They take the way
-of a watch: bytes, shelf, snapshot, cycle, explanations. None of it may fail; what cannot be read is rejected in words.
+of a watch: bytes, cache, snapshot, cycle, explanations. None of it may fail; what cannot be read is rejected in words.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import msgspec
 
 from kai.api.kinds import BY_NAME
 from kai.api.objects import FIELD_OF, ClusterObjects
+from kai.cluster.assume_cache import AssumeCache
 from kai.cluster.raw import take
-from kai.cluster.shelf import Shelf
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import read_configuration
 from kai.configuration.registry import Registry
@@ -74,15 +74,15 @@ def store(raws: Iterable[Raw]) -> ClusterObjects:
 
     Raises: BrokenError for one that was rejected without words.
     """
-    shelves: dict[type[Any], Shelf[Any]] = {}
+    caches: dict[type[Any], AssumeCache[Any]] = {}
     for cls, text in raws:
-        shelf = shelves.setdefault(cls, Shelf(cls, lambda _key, _change: None))
-        take(shelf, msgspec.Raw(text))
-    for shelf in shelves.values():
-        for each in shelf.rejected:
+        cache = caches.setdefault(cls, AssumeCache(cls, lambda _key, _change: None))
+        take(cache, msgspec.Raw(text))
+    for cache in caches.values():
+        for each in cache.rejected:
             if not each.message or "\n" in each.message or len(each.message) > _LONGEST:
                 raise BrokenError(f"rejected by {each.message[:200]!r}, expected words on one line")
-    chosen: dict[str, Any] = {FIELD_OF[cls]: shelf.all() for cls, shelf in shelves.items() if cls in FIELD_OF}
+    chosen: dict[str, Any] = {FIELD_OF[cls]: cache.all() for cls, cache in caches.items() if cls in FIELD_OF}
     return ClusterObjects(**chosen)
 
 

@@ -18,7 +18,19 @@ from kai.binder import bind as binding
 from kai.binder import checks as binder_checks
 from kai.binder import service as binder_service
 from kai.binder import terms
-from kai.cluster import answers, encoding, leading, lease, reachability, sending, shelf, store, watch, work, write
+from kai.cluster import (
+    answers,
+    assume_cache,
+    encoding,
+    leading,
+    lease,
+    reachability,
+    sending,
+    store,
+    watch,
+    work,
+    write,
+)
 from kai.cluster.requests import Evict
 from kai.podgrouper import service as grouping
 from kai.scheduler import committer, outbox, publisher, service, verifying
@@ -221,18 +233,18 @@ def reservations_never_swept() -> list[Patch]:
 
 @bug
 def old_versions_taken_for_news() -> list[Patch]:
-    return [(shelf.Shelf, "_is_news", lambda *_: True)]
+    return [(assume_cache.AssumeCache, "_is_news", lambda *_: True)]
 
 
 @bug
 def deletions_missed_by_lists() -> list[Patch]:
-    plain = shelf.Shelf.end_list
+    plain = assume_cache.AssumeCache.end_list
 
     def deaf(self: Any, version: int) -> None:
         self._listing = None
         plain(self, version)
 
-    return [(shelf.Shelf, "end_list", deaf)]
+    return [(assume_cache.AssumeCache, "end_list", deaf)]
 
 
 @bug

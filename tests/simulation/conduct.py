@@ -150,7 +150,7 @@ class Conduct:
         """Look whether a new leader has seen all that there was when its term began."""
         began = self.leases.get(epoch, 0)
         for served, cls in ((POD, Pod), (NODE, Node), (ORDER, BindRequest)):
-            known: dict[Any, tuple[str, int]] = connection.store.shelf(cls)._versions
+            known: dict[Any, tuple[str, int]] = connection.store.cache(cls)._versions
             for obj in self.world.all(served):
                 metadata = obj["metadata"]
                 version = int(metadata["resourceVersion"])

@@ -38,7 +38,7 @@ class Stores:
                 continue
             number = id(replica.connection)
             for _, cls in _KINDS:
-                versions: dict[Any, tuple[str, int]] = replica.connection.store.shelf(cls)._versions
+                versions: dict[Any, tuple[str, int]] = replica.connection.store.cache(cls)._versions
                 for key, (uid, version) in versions.items():
                     before = self.known.get((number, cls, key))
                     if before is not None and before[0] == uid and 0 <= version < before[1]:
@@ -57,15 +57,15 @@ def differences(world: World) -> Iterator[tuple[int, str]]:
 def _of_one(world: World, replica: Replica) -> Iterator[tuple[int, str]]:
     assert replica.connection is not None
     for served, cls in _KINDS:
-        shelf = replica.connection.store.shelf(cls)
+        cache = replica.connection.store.cache(cls)
         there = {
             (each["metadata"].get("namespace", ""), each["metadata"]["name"]): int(each["metadata"]["resourceVersion"])
             for each in world.all(served)
         }
-        for key in sorted(there.keys() | shelf._versions.keys()):
-            known = shelf._versions.get(key, ("", 0))[1]
+        for key in sorted(there.keys() | cache._versions.keys()):
+            known = cache._versions.get(key, ("", 0))[1]
             if known != there.get(key, 0):
                 text = f"{served.plural} {'/'.join(key)} is at {there.get(key, 'no version')}, and shown at {known}"
                 yield 19, f"{text} by {replica.name}"
-        for key in sorted(shelf._assumed):
+        for key in sorted(cache._assumed):
             yield 19, f"{replica.name} assumes something of {served.plural} {'/'.join(key)}"

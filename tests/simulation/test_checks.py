@@ -91,11 +91,11 @@ class Trial:
     def show(self) -> None:
         """Let the store of the process see all that there is."""
         for served, cls in _KINDS:
-            shelf = self.replica.connection.store.shelf(cls)
-            shelf.begin_list(self.world.server.storage.version)
+            cache = self.replica.connection.store.cache(cls)
+            cache.begin_list(self.world.server.storage.version)
             for each in self.world.all(served):
-                shelf.see(each)
-            shelf.end_list(self.world.server.storage.version)
+                cache.see(each)
+            cache.end_list(self.world.server.storage.version)
 
     def send(self, pod: Manifest, verb: str = "binding", **metadata: Any) -> Call:
         """Let the process send a write about a pod."""
@@ -328,9 +328,9 @@ def store_that_goes_back(trial: Trial) -> None:
     trial.pod("a")
     trial.show()
     trial.watchers.stores.look()
-    shelf = trial.replica.connection.store.shelf(Pod)
-    uid, version = shelf._versions[HOME, "a"]
-    shelf._versions[HOME, "a"] = (uid, version - 1)
+    cache = trial.replica.connection.store.cache(Pod)
+    uid, version = cache._versions[HOME, "a"]
+    cache._versions[HOME, "a"] = (uid, version - 1)
     trial.watchers.stores.look()
 
 

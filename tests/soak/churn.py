@@ -57,7 +57,7 @@ _BOUNDS: Final = {
     "kai.intake.snapshot._MANY": 0,
     "kai.intake.shapes._MANY": 0,
     "kai.intake.table._MANY": 0,
-    "kai.cluster.shelf._MOST_TOMBSTONES": 1,
+    "kai.cluster.assume_cache._MOST_TOMBSTONES": 1,
     "kai.cluster.paths._MOST_PATHS": 4,
     "kai.scheduler.publisher._REMEMBERED": 4,
     "kai.scheduler.bind_templates._MOST_PARTS": 1,
@@ -68,7 +68,7 @@ _BOUNDS: Final = {
 
 
 @attrs.frozen
-class Moment:
+class Sample:
     """What there was after a round."""
 
     round: int
@@ -194,7 +194,7 @@ class Churn:
             if served.namespaced and served is not LEASE:
                 self._delete(served, space)
         # Events run out by themselves, and kai does not watch them.
-        self.world.server.storage.shelves.pop(BY_KIND["v1", "Event"], None)
+        self.world.server.storage.objects_of.pop(BY_KIND["v1", "Event"], None)
         for served in (NODE, QUEUE, _TOPOLOGY):
             self._delete(served)
         await asyncio.sleep(_LEAVING)
@@ -239,7 +239,7 @@ def _short_memories() -> Iterator[None]:
             setattr(where, constant, most)
 
 
-def grown(moments: Sequence[Moment], warm: int) -> dict[str, tuple[int, int]]:
+def grown(moments: Sequence[Sample], warm: int) -> dict[str, tuple[int, int]]:
     """Return what there is more of after the last round than after each of the first ones, with both counts.
 
     Where the bound of a memory is reached, now more and now less of it is left.
@@ -250,7 +250,7 @@ def grown(moments: Sequence[Moment], warm: int) -> dict[str, tuple[int, int]]:
     return growth(highest, moments[-1].counts)
 
 
-def soak(rounds: int, pods: int, apart: float = 0.0, seed: int = 1) -> list[Moment]:
+def soak(rounds: int, pods: int, apart: float = 0.0, seed: int = 1) -> list[Sample]:
     """Make rounds, each of so many workloads and so many seconds after the one before, and count after each."""
     loop = SeededLoop(random.Random(seed))
     world = World(seed, loop, random.Random(seed + 1), random.Random(seed + 2))
@@ -262,7 +262,7 @@ def soak(rounds: int, pods: int, apart: float = 0.0, seed: int = 1) -> list[Mome
             loop.close()
 
 
-async def _live(world: World, rounds: int, pods: int, apart: float) -> list[Moment]:
+async def _live(world: World, rounds: int, pods: int, apart: float) -> list[Sample]:
     churn, moments = Churn(world), []
     replica = Replica("kai-0", world.wire, world.loop, random.Random(world.seed))
     world.replicas.append(replica)
@@ -278,5 +278,5 @@ async def _live(world: World, rounds: int, pods: int, apart: float) -> list[Mome
         assert replica.registry is not None
         counts = census() + series(replica.registry)
         tasks = len(asyncio.all_tasks(world.loop))
-        moments.append(Moment(number, world.time, counts, tasks, churn.bound, churn.evicted, churn.passed))
+        moments.append(Sample(number, world.time, counts, tasks, churn.bound, churn.evicted, churn.passed))
     return moments

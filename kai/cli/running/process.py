@@ -24,7 +24,7 @@ from kai.api.pod import Pod
 from kai.api.queue import Queue
 from kai.cli.running.dashboards import Board, Place, make_board, wanted_dashboard
 from kai.cli.running.flags import Given
-from kai.cli.running.lives import Life
+from kai.cli.running.identity import ProcessIdentity
 from kai.cli.running.roleflags import ADMISSION, BINDER, FLAGS, LEASES, REPORTED_AS, SCHEDULER, TOGETHER
 from kai.cli.running.rolemetrics import ApiCalls, RoleMetrics
 from kai.cli.running.roles import (
@@ -69,7 +69,7 @@ class Process:
     environment: Mapping[str, str]
     registry: CollectorRegistry = REGISTRY
     probes: Probes = attrs.field(factory=Probes)
-    _life: Life | None = None
+    _identity: ProcessIdentity | None = None
     """This life of our container, where we compete for a lease."""
 
     @classmethod
@@ -100,8 +100,8 @@ class Process:
         except BaseExceptionGroup as group:
             raise _first(group) from None
         finally:
-            if self._life is not None:
-                self._life.end()
+            if self._identity is not None:
+                self._identity.end()
             await anyio.to_thread.run_sync(tracing.close)
 
     def _say_what_is_ignored(self) -> None:
@@ -172,8 +172,8 @@ class Process:
 
     def _lease(self, plan: _Plan) -> LeaseSettings:
         name = plan.settings.lease_name if plan.settings is not None else LEASES[self.roles[0]]
-        self._life = Life.begin(self.environment, self.roles)
-        return self._life.lease(self.given, self._namespace(), name)
+        self._identity = ProcessIdentity.begin(self.environment, self.roles)
+        return self._identity.lease(self.given, self._namespace(), name)
 
     # --- Work ----------------------------------------------------------------------------------------------------
 

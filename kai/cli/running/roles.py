@@ -264,7 +264,7 @@ def binder(given: Given, observe: Observe, tracing: Tracing | None = None) -> tu
 
 
 def _podgrouper(given: Given, observe: Observe) -> Role:
-    from kai.cluster.work import Pace
+    from kai.cluster.work import QueueOptions
     from kai.podgrouper.reading import WATCHED
     from kai.podgrouper.service import group_pods
     from kai.podgrouper.settings import Settings
@@ -284,10 +284,10 @@ def _podgrouper(given: Given, observe: Observe) -> Role:
     )
     # The peer's default suits a client that waits; here a look under way costs nothing, and the window brakes.
     is_given = "max-concurrent-reconciles" in given.named
-    pace = Pace(concurrency=max(1, given.whole("max-concurrent-reconciles")) if is_given else _MOST_LOOKS)
+    options = QueueOptions(concurrency=max(1, given.whole("max-concurrent-reconciles")) if is_given else _MOST_LOOKS)
 
     async def work(cluster: Cluster) -> None:
-        await group_pods(cluster, settings, pace=pace, observe=observe)
+        await group_pods(cluster, settings, options=options, observe=observe)
 
     return Role(name=PODGROUPER, watched=(*WATCHED, Namespace), work=work)
 

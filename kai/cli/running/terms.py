@@ -38,7 +38,7 @@ async def _work_in(term: Term, role: Role, connection: Connection, leadership: L
         api=connection.api.fenced(term),
         clock=connection.clock,
         draw=connection.draw,
-        way=connection.way,
+        connectivity=connection.connectivity,
         cpu=connection.cpu,
     )
     async with anyio.create_task_group() as tasks:

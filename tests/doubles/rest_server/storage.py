@@ -58,37 +58,37 @@ class Storage:
     version: int = 1
     compacted: int = 0
     """Changes up to this version are forgotten."""
-    shelves: dict[Served, dict[Place, Manifest]] = attrs.field(factory=dict)
+    objects_of: dict[Served, dict[Place, Manifest]] = attrs.field(factory=dict)
     history: dict[Served, list[Change]] = attrs.field(factory=dict)
     listeners: list[Callable[[Change], None]] = attrs.field(factory=list)
     by: str = ""
     """Who is writing at the moment."""
 
     def get(self, served: Served, place: Place) -> Manifest | None:
-        return self.shelves.get(served, {}).get(place)
+        return self.objects_of.get(served, {}).get(place)
 
     def all(self, served: Served, namespace: str = "") -> Iterator[Manifest]:
         """Return the objects by namespace and name."""
-        shelf = self.shelves.get(served, {})
-        for place in sorted(shelf):
+        objects = self.objects_of.get(served, {})
+        for place in sorted(objects):
             if namespace in {"", place[0]}:
-                yield shelf[place]
+                yield objects[place]
 
     def put(self, served: Served, manifest: Manifest) -> Manifest:
         """Store an object at a new version, and return it as it is now."""
         self.version += 1
         stored = {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": str(self.version)}}
         place = (stored["metadata"].get("namespace", ""), stored["metadata"]["name"])
-        shelf = self.shelves.setdefault(served, {})
-        before = shelf.get(place)
-        shelf[place] = stored
+        objects = self.objects_of.setdefault(served, {})
+        before = objects.get(place)
+        objects[place] = stored
         self._tell(Change(self.version, served, before, stored, self.now(), self.by))
         return stored
 
     def remove(self, served: Served, place: Place, last: Manifest | None = None) -> Manifest:
         """Remove an object, and return its last form, at the version of its end."""
         self.version += 1
-        before = self.shelves[served].pop(place)
+        before = self.objects_of[served].pop(place)
         before = before if last is None else last
         ended = {**before, "metadata": {**before["metadata"], "resourceVersion": str(self.version)}}
         self._tell(Change(self.version, served, ended, None, self.now(), self.by))

@@ -3,8 +3,8 @@ import pytest
 
 from kai.api.caps import APPLIED, GATE, excess, excess_of, kept
 from kai.api.pod import Pod
+from kai.cluster.assume_cache import AssumeCache
 from kai.cluster.raw import line_of, take
-from kai.cluster.shelf import Shelf
 
 NODE, PODS = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -105,22 +105,22 @@ def manifest(**spec):
     return {"metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "7"}, "spec": spec}
 
 
-def shelved(pod, raw):
-    shelf = Shelf(Pod, lambda *_: None)
+def cached(pod, raw):
+    cache = AssumeCache(Pod, lambda *_: None)
     if raw:
         line = line_of(msgspec.json.encode({"type": "ADDED", "object": pod}))
         assert line is not None
-        take(shelf, line.object)
+        take(cache, line.object)
     else:
-        shelf.see(pod)
-    found = shelf.get(("n", "p"))
+        cache.see(pod)
+    found = cache.get(("n", "p"))
     assert found is not None
     return found
 
 
 @pytest.mark.parametrize("raw", [True, False])
 def test_a_pod_beyond_a_cap_is_kept_without_its_terms_and_behind_a_gate(raw):
-    found = shelved(manifest(**pod_terms(2000), containers=[{"name": "main"}]), raw)
+    found = cached(manifest(**pod_terms(2000), containers=[{"name": "main"}]), raw)
     assert found.spec.affinity is None
     assert [gate.name for gate in found.spec.scheduling_gates] == [
         f"{GATE}spec.affinity: found 2,000 terms, expected at most 1,024"
@@ -130,7 +130,7 @@ def test_a_pod_beyond_a_cap_is_kept_without_its_terms_and_behind_a_gate(raw):
 
 @pytest.mark.parametrize("raw", [True, False])
 def test_one_that_has_a_node_is_counted_there(raw):
-    found = shelved(manifest(**pod_terms(2000), nodeName="here"), raw)
+    found = cached(manifest(**pod_terms(2000), nodeName="here"), raw)
     assert (found.spec.affinity, found.spec.node_name, found.spec.scheduling_gates) == (None, "here", ())
 
 
@@ -140,7 +140,7 @@ def test_a_large_pod_within_the_caps_is_kept_whole(raw):
     spec["affinity"]["nodeAffinity"][NODE]["nodeSelectorTerms"][0] = {
         "matchExpressions": [{"key": "zone", "operator": "In", "values": ["x" * 50] * 100}]
     }
-    found = shelved(manifest(**spec), raw)
+    found = cached(manifest(**spec), raw)
     assert found.spec.affinity.node_affinity.required is not None
     assert found.spec.scheduling_gates == ()
 
@@ -148,7 +148,7 @@ def test_a_large_pod_within_the_caps_is_kept_whole(raw):
 @pytest.mark.parametrize("raw", [True, False])
 def test_the_shortest_terms_count_too(raw):
     spec = {"affinity": {"nodeAffinity": {NODE: {"nodeSelectorTerms": [{}] * 1025}}}}
-    assert shelved(manifest(**spec), raw).spec.scheduling_gates != ()
+    assert cached(manifest(**spec), raw).spec.scheduling_gates != ()
 
 
 @pytest.mark.parametrize("raw", [True, False])
@@ -190,16 +190,14 @@ def test_what_metadata_have_too_much_of_is_named_with_its_bound(metadata, found)
 
 @pytest.mark.parametrize("raw", [True, False])
 def test_what_kubectl_notes_is_not_kept_and_the_rest_is(raw):
-    found = shelved(described(annotations={APPLIED: '{"env": "PASSWORD"}', "mine": "x"}), raw)
+    found = cached(described(annotations={APPLIED: '{"env": "PASSWORD"}', "mine": "x"}), raw)
     assert found.metadata.annotations == {"mine": "x"}
     assert found.spec.scheduling_gates == ()
 
 
 @pytest.mark.parametrize("raw", [True, False])
 def test_a_pod_beyond_a_cap_on_annotations_is_kept_with_those_that_are_read_and_behind_a_gate(raw):
-    found = shelved(
-        described(annotations={"pod-group-name": "g", "gpu-fraction": "1" * 5000, "big": "x" * 70_000}), raw
-    )
+    found = cached(described(annotations={"pod-group-name": "g", "gpu-fraction": "1" * 5000, "big": "x" * 70_000}), raw)
     assert found.metadata.annotations == {"pod-group-name": "g"}
     (gate,) = found.spec.scheduling_gates
     assert gate.name.startswith(f"{GATE}metadata.annotations: found 75,")
@@ -207,5 +205,5 @@ def test_a_pod_beyond_a_cap_on_annotations_is_kept_with_those_that_are_read_and_
 
 def test_one_with_too_many_labels_that_has_a_node_is_counted_there():
     labels = {**dict.fromkeys(map(str, range(1025)), ""), "kai.scheduler/queue": "team"}
-    found = shelved(described({"nodeName": "here"}, labels=labels), raw=True)
+    found = cached(described({"nodeName": "here"}, labels=labels), raw=True)
     assert (found.metadata.labels, found.spec.scheduling_gates) == ({"kai.scheduler/queue": "team"}, ())

@@ -5,16 +5,16 @@ from kai.api.core import ConfigMap
 from kai.api.plans import (
     Await,
     Delete,
-    Free,
     Get,
-    Hold,
     List,
+    Lock,
     Now,
     Patch,
     Reason,
     Ref,
     Refusal,
     RefusedError,
+    Unlock,
     carry_out,
     create,
     delete,
@@ -23,7 +23,7 @@ from kai.api.plans import (
     find,
     find_for_sure,
     get,
-    holding,
+    locked,
     patch,
     wait_until,
 )
@@ -134,19 +134,19 @@ def test_a_held_key_is_let_go_of_whether_the_plan_succeeds_or_fails():
         raise InputError("no")
 
     perform, seen = answering(None, 1.0, None)
-    assert carry_out(holding("k", works()), perform) == 5
-    assert seen == [Hold(key="k"), Now(), Free(key="k")]
+    assert carry_out(locked("k", works()), perform) == 5
+    assert seen == [Lock(key="k"), Now(), Unlock(key="k")]
     perform, seen = answering(None, 1.0, None)
     with pytest.raises(InputError):
-        carry_out(holding("k", fails()), perform)
-    assert seen[-1] == Free(key="k")
+        carry_out(locked("k", fails()), perform)
+    assert seen[-1] == Unlock(key="k")
 
 
 def test_a_plan_that_is_dropped_while_it_holds_a_key_ends_quietly():
     def waits():
         yield Now()
 
-    plan = holding("k", waits())
+    plan = locked("k", waits())
     plan.send(None)
     plan.send(None)
     plan.close()
@@ -162,7 +162,7 @@ def test_a_plan_that_is_dropped_while_it_holds_a_key_ends_quietly():
         (Delete(ref=MAP), "delete configmap ns/m"),
         (Patch(ref=MAP, patch={}), "patch configmap ns/m"),
         (Await(ref=MAP, until=bool, seconds=1), "await configmap ns/m"),
-        (Hold(key="node n"), "hold node n"),
+        (Lock(key="node n"), "lock node n"),
         (Now(), "read the clock"),
     ],
 )

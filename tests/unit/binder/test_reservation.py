@@ -1,7 +1,7 @@
 import pytest
 
 from kai.api.codec import structure_as
-from kai.api.plans import Await, Create, Hold, List, Reason, RefusedError, carry_out
+from kai.api.plans import Await, Create, List, Lock, Reason, RefusedError, carry_out
 from kai.api.pod import Pod
 from kai.binder.outcome import BindFailureError
 from kai.binder.reservation import leave_groups, reservation_name, reservation_pod, reserve_device
@@ -125,7 +125,7 @@ def test_the_node_is_held_while_the_gate_looks_and_the_pod_is_made():
     reserve(server, gate=gate)
     assert seen == [("node n1",)]
     assert server.held == []
-    assert [r.key for r in server.requests if isinstance(r, Hold)] == ["node n1"]
+    assert [r.key for r in server.requests if isinstance(r, Lock)] == ["node n1"]
 
 
 def test_a_gate_that_refuses_leaves_the_node_free():

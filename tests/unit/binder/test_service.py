@@ -275,7 +275,7 @@ async def test_an_outage_is_no_news_of_single_binds_and_they_go_on_as_soon_as_it
     memory = cluster(node(), *(pod(f"p{number}") for number in range(8)))
 
     def lose(_):
-        memory.way.begin()
+        memory.connectivity.begin()
         return Refusal(reason=Reason.UNAVAILABLE)
 
     memory.server.fault = lose
@@ -290,11 +290,11 @@ async def test_an_outage_is_no_news_of_single_binds_and_they_go_on_as_soon_as_it
             await memory.pass_time(3600.0)
             assert len(memory.server.requests) < 50, "no attempt begins during an outage"
             memory.server.fault = lambda _: None
-            memory.way.end()
+            memory.connectivity.end()
             await memory.pass_time(1.0)
             assert [node_of(memory, f"p{number}") for number in range(8)] == ["n1"] * 8
     assert {line["event"] for line in logs if line["log_level"] != "debug"} <= {"bound"}
-    assert memory.way.listeners == []
+    assert memory.connectivity.listeners == []
     assert told_of in ([], [[""]] * 8)
 
 
@@ -305,7 +305,7 @@ async def test_what_was_interrupted_often_before_an_outage_ended_does_not_rest_a
         memory.server.add(bind_request())
         await memory.pass_time(70.0)
         memory.server.fault = lambda _: None
-        memory.way.end()
+        memory.connectivity.end()
         await memory.pass_time(1.0)
         assert node_of(memory) == "n1"
 

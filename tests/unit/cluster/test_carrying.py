@@ -1,7 +1,7 @@
 import anyio
 import pytest
 
-from kai.api.plans import Free, Hold, Now, Ref, find, holding
+from kai.api.plans import Lock, Now, Ref, Unlock, find, locked
 from kai.api.pod import Pod
 from kai.cluster.carrying import KeyRing, carry_out
 from tests.doubles.api_server import ApiServer
@@ -34,7 +34,7 @@ def stepping(key, log, name):
         yield Now()
         log.append(f"{name} ends")
 
-    return holding(key, inside())
+    return locked(key, inside())
 
 
 @in_virtual_time
@@ -53,9 +53,9 @@ async def test_a_plan_that_is_dropped_lets_go_of_its_keys():
     keys, log = KeyRing(), []
 
     def stuck():
-        yield Hold(key="k")
+        yield Lock(key="k")
         yield Now()
-        yield Free(key="k")
+        yield Unlock(key="k")
 
     with anyio.move_on_after(0.5):
         await carry_out(stuck(), Answering(10.0), keys)
@@ -80,7 +80,7 @@ async def test_what_a_plan_raises_comes_out_and_its_keys_are_free():
     keys = KeyRing()
 
     def failing():
-        yield Hold(key="k")
+        yield Lock(key="k")
         raise ValueError("a bug")
 
     with pytest.raises(ValueError, match="a bug"):

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.api.pod import Pod
+from kai.cluster.assume_cache import AssumeCache, Peek
 from kai.cluster.raw import line_of, manifest_of, page_of, take
-from kai.cluster.shelf import Peek, Shelf
 
 POD = (
     b'{"kind":"Pod","metadata":{"name":"p","namespace":"team","uid":"u","resourceVersion":"7",'
@@ -46,41 +46,41 @@ def test_bytes_of_any_kind_are_survived(data):
 
 
 def pods_taken(*texts):
-    """A shelf that took these, and what it returned for each."""
-    shelf = Shelf(Pod, lambda *_: None)
-    return shelf, [take(shelf, msgspec.Raw(text)) for text in texts]
+    """A cache that took these, and what it returned for each."""
+    cache = AssumeCache(Pod, lambda *_: None)
+    return cache, [take(cache, msgspec.Raw(text)) for text in texts]
 
 
 def test_an_object_is_taken_from_its_bytes():
-    shelf, (seen,) = pods_taken(POD)
+    cache, (seen,) = pods_taken(POD)
     assert seen == Peek(("team", "p"), "u", 7)
-    assert shelf.get(("team", "p")).spec.node_name == "n"
+    assert cache.get(("team", "p")).spec.node_name == "n"
 
 
 def test_pods_of_a_namespace_and_a_node_share_the_names():
-    shelf, _ = pods_taken(POD, POD.replace(b'"p"', b'"q"').replace(b'"u"', b'"v"'))
-    one, other = shelf.all()
+    cache, _ = pods_taken(POD, POD.replace(b'"p"', b'"q"').replace(b'"u"', b'"v"'))
+    one, other = cache.all()
     assert one.metadata.namespace is other.metadata.namespace
     assert one.spec.node_name is other.spec.node_name
 
 
 def test_an_older_version_is_not_read():
-    shelf, _ = pods_taken(POD, POD.replace(b'"7"', b'"6"').replace(b'"n"', b"7"))
-    assert shelf.get(("team", "p")).spec.node_name == "n"
-    assert shelf.rejected == ()
+    cache, _ = pods_taken(POD, POD.replace(b'"7"', b'"6"').replace(b'"n"', b"7"))
+    assert cache.get(("team", "p")).spec.node_name == "n"
+    assert cache.rejected == ()
 
 
 def test_what_is_wrong_is_rejected_in_the_words_of_the_codec():
-    shelf, (seen,) = pods_taken(POD.replace(b'"n"', b"7"))
+    cache, (seen,) = pods_taken(POD.replace(b'"n"', b"7"))
     assert seen.key == ("team", "p")
-    assert [rejected.message for rejected in shelf.rejected] == [
+    assert [rejected.message for rejected in cache.rejected] == [
         "pod team/p: spec.nodeName: found 7, expected a string"
     ]
 
 
 def test_nulls_are_taken_for_absent():
-    shelf, _ = pods_taken(POD.replace(b'"labels"', b'"generateName":null,"labels"'))
-    assert shelf.get(("team", "p")).metadata.generate_name == ""
+    cache, _ = pods_taken(POD.replace(b'"labels"', b'"generateName":null,"labels"'))
+    assert cache.get(("team", "p")).metadata.generate_name == ""
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_nulls_are_taken_for_absent():
     ],
 )
 def test_what_has_no_name_is_rejected(text):
-    shelf, seen = pods_taken(text)
+    cache, seen = pods_taken(text)
     assert seen == [None]
-    assert len(shelf) == 0
-    assert len(shelf.rejected) == 1
+    assert len(cache) == 0
+    assert len(cache.rejected) == 1

@@ -5,13 +5,13 @@ from structlog.testing import capture_logs
 
 from kai.api.plans import Reason, Refusal
 from kai.cluster.signals import WorkEnded
-from kai.cluster.work import DONE, Alarm, Ended, Pace, Workers, WorkQueue, ended_by
+from kai.cluster.work import DONE, Alarm, Ended, QueueOptions, Workers, WorkQueue, ended_by
 from tests.doubles.cluster import VirtualClock
 from tests.doubles.outage import Outage
 
 
-def queue(draw=lambda: 0.0, **pace):
-    return WorkQueue(Pace(**pace), draw)
+def queue(draw=lambda: 0.0, **options):
+    return WorkQueue(QueueOptions(**options), draw)
 
 
 def keys(looks):
@@ -144,7 +144,7 @@ async def test_workers_look_at_what_is_due_and_survive_a_bug():
     ]
 
 
-async def looked_at(fail, seconds, way, clock):
+async def looked_at(fail, seconds, outage, clock):
     """Return when one key was looked at and what was logged; the look fails for so long, then the server returns."""
     seen = []
 
@@ -152,43 +152,43 @@ async def looked_at(fail, seconds, way, clock):
         seen.append(clock.time - 1000.0)
         return Ended(failure="no answer", unwritten="queue q") if fail() else DONE
 
-    workers = Workers("test", queue(), look, clock, way=way)
+    workers = Workers("test", queue(), look, clock, connectivity=outage)
     with capture_logs() as logs:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(workers.run)
             workers.want("a")
             await clock.pass_time(seconds)
-            way.end()
+            outage.end()
             await clock.pass_time(5.0)
             tasks.cancel_scope.cancel()
-    assert way.listeners == []
+    assert outage.listeners == []
     return seen, logs
 
 
 @pytest.mark.anyio
 async def test_what_failed_is_looked_at_within_a_second_of_the_servers_return():
-    way, clock = Outage(), VirtualClock()
-    seen, _ = await looked_at(lambda: clock.time < 1130.0, 130.0, way, clock)
+    outage, clock = Outage(), VirtualClock()
+    seen, _ = await looked_at(lambda: clock.time < 1130.0, 130.0, outage, clock)
     assert seen == [0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 123.0, 130.0]
 
 
 @pytest.mark.anyio
 async def test_no_look_begins_and_no_warning_is_given_while_the_server_is_away():
-    way, clock = Outage(), VirtualClock()
+    outage, clock = Outage(), VirtualClock()
 
     def fail():
-        way.begin()
+        outage.begin()
         return clock.time == 1000.0
 
-    seen, logs = await looked_at(fail, 3600.0, way, clock)
+    seen, logs = await looked_at(fail, 3600.0, outage, clock)
     assert seen == [0.0, 3600.0]
     assert {each["log_level"] for each in logs} <= {"debug"}
 
 
 @pytest.mark.anyio
 async def test_what_is_not_written_although_the_server_answers_is_said():
-    way, clock = Outage(), VirtualClock()
-    _, (line, *_) = await looked_at(lambda: clock.time == 1000.0, 1.0, way, clock)
+    outage, clock = Outage(), VirtualClock()
+    _, (line, *_) = await looked_at(lambda: clock.time == 1000.0, 1.0, outage, clock)
     assert (line["event"], line["subject"], line["why"]) == ("not written", "queue q", "no answer")
 
 

@@ -15,8 +15,8 @@ from kai.api.plans import (
     Delete,
     Emit,
     Get,
-    Hold,
     List,
+    Lock,
     Now,
     Patch,
     Reason,
@@ -159,8 +159,8 @@ async def test_preconditions_that_fail_are_conflicts():
 @in_virtual_time
 async def test_a_request_that_only_plans_understand_is_a_mistake():
     async with running(HttpServer()) as cluster:
-        with pytest.raises(TypeError, match="hold k: found a plan's own request"):
-            await cluster.api.perform(Hold(key="k"))
+        with pytest.raises(TypeError, match="lock k: found a plan's own request"):
+            await cluster.api.perform(Lock(key="k"))
         assert await cluster.api.perform(Now()) > 1_700_000_000
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from kai.admission.rotating import CONFIGURATIONS
 from kai.cli.running.flags import read_flags
-from kai.cli.running.lives import Life
+from kai.cli.running.identity import ProcessIdentity
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from tests.unit.deploy.rendering import DEPLOY, ENTRIES, LASTING, Manifest, key, of_kind, render
 from tests.unit.deploy.rendering import deployment as the_deployment
@@ -155,7 +155,7 @@ def test_a_container_that_was_started_anew_is_known_as_the_same(manifests):
             given = read_flags(words, FLAGS, ROLES, TOGETHER)
             pod = {"metadata.name": "p-1", "metadata.namespace": "kai-scheduler", "metadata.uid": str(uuid.uuid4())}
             environment = downward(container, pod)
-            life = Life.begin(environment, given.roles or TOGETHER)
+            life = ProcessIdentity.begin(environment, given.roles or TOGETHER)
             life.end()
             lease = life.lease(given, environment["POD_NAMESPACE"], "lock")
             assert lease.identity.startswith(f"{lease.container}_")

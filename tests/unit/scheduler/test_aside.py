@@ -16,9 +16,9 @@ from kai.intake.aside import Suspect
 from kai.scheduler import cycling
 from kai.scheduler.cycling import Cycles, Done, Failure
 from kai.scheduler.observe import CycleObserver
-from kai.scheduler.places import place_of
 from kai.scheduler.settings import SchedulerSettings
 from kai.scheduler.stream import Stream
+from kai.scheduler.tracebacks import place_of
 from kai.simulation.archive import read_archive
 from kai.simulation.run import simulate
 from kai.telemetry.tracing import no_tracing

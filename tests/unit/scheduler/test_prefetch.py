@@ -24,7 +24,7 @@ def put(store, cls, *names, version=1):
     with store.taking():
         for name in names:
             metadata = {"namespace": "team", "name": name, "uid": name, "resourceVersion": str(version)}
-            store.shelf(cls).see({"apiVersion": KINDS[kind], "kind": kind, "metadata": metadata})
+            store.cache(cls).see({"apiVersion": KINDS[kind], "kind": kind, "metadata": metadata})
 
 
 class Reading:

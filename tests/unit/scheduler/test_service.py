@@ -197,14 +197,14 @@ def test_a_statement_that_cannot_become_orders_costs_its_own_groups_their_places
 def test_no_cycle_is_run_while_the_api_server_is_away_and_one_as_soon_as_it_is_back():
     async def play(rig):
         await rig.until(lambda: rig.bound() == ["good-0"])
-        rig.memory.way.begin()
+        rig.memory.connectivity.begin()
         await anyio.sleep(10.0)
         during = len(rig.cycles)
         for manifest in job("later"):
             rig.memory.server.add(manifest)
         await anyio.sleep(3600.0)
         assert len(rig.cycles) - during <= 1  # one may have been about to begin
-        rig.memory.way.end()
+        rig.memory.connectivity.end()
         await rig.until(lambda: rig.bound() == ["good-0", "later-0"], seconds=1.0)
 
     lead(cluster_of("good"), play)

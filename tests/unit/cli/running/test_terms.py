@@ -54,7 +54,7 @@ class Stage:
             api=SimpleNamespace(fenced=lambda term: f"fenced by {term.epoch}"),
             clock=memory.clock,
             draw=None,
-            way=None,
+            connectivity=None,
             cpu=None,
             leadership=leadership,
         )

@@ -3,7 +3,7 @@ from contextlib import contextmanager
 import pytest
 
 from kai.cli.running.flags import read_flags
-from kai.cli.running.lives import Life
+from kai.cli.running.identity import ProcessIdentity
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cluster.lease import Election, ReadDone, Record, WakeAt, WriteLease
 from kai.errors import ConfigError
@@ -13,7 +13,7 @@ POD = {"POD_NAME": "kai-7", "POD_UID": "0b6e7f9a"}
 
 @contextmanager
 def living(environment=POD, roles=TOGETHER):
-    life = Life.begin(environment, roles)
+    life = ProcessIdentity.begin(environment, roles)
     yield life
     life.end()
 
@@ -57,7 +57,7 @@ def test_two_containers_of_a_pod_with_different_roles_are_no_lives_of_each_other
 
 
 def test_without_a_pod_each_life_is_a_stranger_to_the_next():
-    life = Life.begin({"POD_NAME": "kai-7"}, TOGETHER)
+    life = ProcessIdentity.begin({"POD_NAME": "kai-7"}, TOGETHER)
     assert (life.container, life.identity.partition("_")[0]) == ("", "kai-7")
 
 
@@ -67,12 +67,12 @@ def test_flags_set_the_times_of_a_lease():
         "--leader-elect-renew-deadline=4s",
         "--leader-elect-retry-period=500ms",
     )
-    settings = Life.begin({}, TOGETHER).lease(given(*words), "kai", "lock")
+    settings = ProcessIdentity.begin({}, TOGETHER).lease(given(*words), "kai", "lock")
     assert (settings.duration, settings.renew_within, settings.retry) == (6.0, 4.0, 0.5)
-    shipped = Life.begin({}, TOGETHER).lease(given(), "kai", "lock")
+    shipped = ProcessIdentity.begin({}, TOGETHER).lease(given(), "kai", "lock")
     assert (shipped.duration, shipped.renew_within, shipped.retry) == (15.0, 10.0, 2.0)
 
 
 def test_times_with_which_two_could_lead_are_refused():
     with pytest.raises(ConfigError, match="expected a duration greater than the renew deadline"):
-        Life.begin({}, TOGETHER).lease(given("--leader-elect-lease-duration=5s"), "kai", "lock")
+        ProcessIdentity.begin({}, TOGETHER).lease(given("--leader-elect-lease-duration=5s"), "kai", "lock")

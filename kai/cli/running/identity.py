@@ -24,8 +24,8 @@ from kai.cluster.lease import LeaseSettings
 
 
 @attrs.frozen
-class Life:
-    """One life of a container, until `end` or the end of the process."""
+class ProcessIdentity:
+    """Who a process is in a lease: one life of its container, until `end` or the end of the process."""
 
     container: str
     """How the identities of all its lives begin, if all before this one are over; empty if they may be at work."""

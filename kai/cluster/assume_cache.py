@@ -1,6 +1,6 @@
 """One kind in the store: its objects by key, with what was assumed over them.
 
-A shelf takes manifests as they come, from pages of lists, watch events and answers to writes, in any order and any
+A cache takes manifests as they come, from pages of lists, watch events and answers to writes, in any order and any
 number of times: the version of each object decides what is newer. It reads only what changed.
 
 Holds: an object whose new form cannot be read stays as it was, as long as it is the same object (UID); one that could
@@ -79,7 +79,7 @@ def version_of(text: object) -> int:
     return _UNKNOWN_VERSION
 
 
-class Shelf(Generic[T]):
+class AssumeCache(Generic[T]):
     """The objects of one kind.
 
     Every method that changes something calls `on_change` with each change of what is shown.
