@@ -22,7 +22,7 @@ from kai.cluster.port import Cluster, Leadership, Term
 from kai.intake import expired_bind_requests
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
-from kai.scheduler.aside import common_error
+from kai.scheduler.cycle_recorder import CycleRecorder
 from kai.scheduler.cycling import Cycles, Done, Failure
 from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.dump import Input, archive
@@ -77,8 +77,10 @@ class Scheduler:
     onlooker: Callable[[Done | None, float], None] = lambda _, __: None
     """Is given each cycle that came to its end, with its seconds, or None once another process leads."""
     _failures: int = 0
-    _common: str = ""
-    """Where the error is that most groups are known to be set aside for; "" if there is none."""
+    _recorder: CycleRecorder = attrs.field(
+        init=False,
+        default=attrs.Factory(lambda self: CycleRecorder(self.metrics, self.hourly, self.cycles), takes_self=True),
+    )
     _is_ending: bool = False
     _intake_in_use: anyio.Lock = attrs.field(factory=anyio.Lock)
     """Held by a cycle, and by the task that reads ahead for the next cycle."""
@@ -163,7 +165,9 @@ class Scheduler:
         clock, store = self.cluster.clock, self.cluster.store
         idle = 0
         while True:
-            await self.cluster.connectivity.opened()  # else nothing can be written
+            await (
+                self.cluster.connectivity.opened()
+            )  # what is decided without a server cannot be written, and is stale after
             revision = store.revision
             since = clock.monotonic()
             outcome = await self._cycle(term)
@@ -237,7 +241,10 @@ class Scheduler:
         )
         outcome = await self.cluster.cpu.run(self.cycles.run, *arguments)
         self._take_decisions(stream)
-        self._report(outcome, clock.monotonic() - since)
+        seconds = clock.monotonic() - since
+        self._recorder.record(self.number, outcome, seconds)
+        if isinstance(outcome, Done):
+            self._pass_on(outcome, seconds)
         if self.shadowing is not None and isinstance(outcome, Done) and not outcome.again:
             self.cycles.awaited = ()  # nothing was evicted, so no group waits for what it was promised
             await self.shadowing.look(outcome)
@@ -283,45 +290,7 @@ class Scheduler:
                 self.outbox.committer.abandon(event)
                 self.cycles.accuse(error, event)
 
-    def _report(self, outcome: Done | Failure, seconds: float) -> None:
-        log = structlog.get_logger().bind(cycle=self.number)
-        self._tell_aside()
-        self._tell_faults()
-        if isinstance(outcome, Failure) and outcome.is_abandoned:
-            log.info("cycle ended with its term", what=outcome.message)
-            return
-        if isinstance(outcome, Failure):
-            facts = {"kind": outcome.kind, "why": outcome.message, "at": outcome.named, "snapshot": outcome.dump}
-            told = {key: value for key, value in facts.items() if value}
-            if outcome.again:
-                self.metrics.cycle_repeated(outcome.kind)
-                log.warning("cycle repeated", **told)
-            else:
-                self.metrics.cycle_failed(outcome.kind)
-                self.hourly.cycle(None)
-                log.error("cycle abandoned", **told)
-            return
-        if not outcome.again:
-            self._tell_common(outcome)
-        self.metrics.cycle(seconds)
-        for phase, took in outcome.seconds.items():
-            self.metrics.phase(phase, took)
-        for (plugin, hook), taken in outcome.taken.items():
-            self.metrics.plugin_asked(plugin, hook, taken)
-        for (plugin, phase), took in outcome.plugins.items():
-            self.metrics.plugin(plugin, phase, took)
-        for action, (bound, acted_on) in outcome.groups.items():
-            self.metrics.decided(action, bound=bound, acted_on=acted_on)
-        self.metrics.searches(outcome.spent)
-        for each in outcome.report.failures:
-            self.metrics.plugin_failed(each.plugin, each.hook, each.times)
-        self.metrics.state(outcome.snapshot, outcome.report)
-        self.hourly.cycle(self.metrics.waiting)
-        self._tell(outcome, seconds)
-        counts = {name: count for name, count in outcome.report.counts.items() if count}
-        (log.info if counts else log.debug)("cycle", seconds=round(seconds, 4), **counts)
-
-    def _tell(self, outcome: Done, seconds: float) -> None:
+    def _pass_on(self, outcome: Done, seconds: float) -> None:
         """Pass on how groups and queues are to those who write it down and those who look."""
         if self.decisions is not None:
             self.decisions.refused(outcome.snapshot, outcome.report, self.number)
@@ -329,52 +298,6 @@ class Scheduler:
             self.outbox.publish(CycleOver(outcome.overall))
         if not outcome.again:
             self.onlooker(outcome, seconds)
-
-    def _tell_aside(self) -> None:
-        """Name each object once that was set aside since the last cycle."""
-        inquiry = self.cycles.inquiry
-        self.metrics.set_aside(len(inquiry.records))
-        for suspect in inquiry.fresh:
-            blame = inquiry.records[suspect].blame if suspect in inquiry.records else None
-            if blame is not None:
-                log = structlog.get_logger()
-                log.error(
-                    "set aside", what=str(suspect), kind=blame.kind, why=blame.message, snapshot=blame.dump or None
-                )
-        inquiry.fresh.clear()
-
-    def _tell_faults(self) -> None:
-        """Name each plugin once that is known to fail, and once more when it does not any longer."""
-        faults, log = self.cycles.faults, structlog.get_logger()
-        for each in faults.fresh:
-            log.error(
-                "plugin fails",
-                plugin=each.plugin,
-                package=each.origin,
-                hook=each.hook,
-                groups=each.groups,
-                then=each.reaction.value,
-                why=each.message,
-                snapshot=each.dump or None,
-            )
-        for each in faults.over:
-            log.info("plugin works again", plugin=each.plugin, hook=each.hook)
-            self.metrics.plugin_failing(each.plugin, each.hook, each.reaction.value, is_failing=False)
-        for each in faults.known.values():
-            self.metrics.plugin_failing(each.plugin, each.hook, each.reaction.value, is_failing=True)
-        faults.fresh.clear()
-        faults.over.clear()
-
-    def _tell_common(self, outcome: Done) -> None:
-        """Say once that one error is behind most of what is set aside: then no group is at fault.
-
-        The process stays ready all the same: a tenant with many groups would take the webhooks of this process away.
-        """
-        found = common_error(outcome.overall, self.cycles.inquiry.records)
-        before, self._common = self._common, "" if found is None else found.where
-        if found is not None and found.where != before:
-            facts = {"kind": found.blame.kind, "why": found.blame.message, "waiting": found.waiting}
-            structlog.get_logger().error("one error at most groups", groups=found.groups, **facts)
 
     # --- For those who look --------------------------------------------------------------------------------------
 
