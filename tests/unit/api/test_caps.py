@@ -154,7 +154,7 @@ def test_the_shortest_terms_count_too(raw):
 @pytest.mark.parametrize("raw", [True, False])
 def test_containers_that_ask_for_too_much_are_kept_only_where_they_hold_something(raw):
     asked = container(resources={"requests": dict.fromkeys(NAMES, "1")}, image="x")
-    waiting, bound = (shelved(manifest(**asked, **where), raw) for where in ({}, {"nodeName": "here"}))
+    waiting, bound = (cached(manifest(**asked, **where), raw) for where in ({}, {"nodeName": "here"}))
     assert [gate.name for gate in waiting.spec.scheduling_gates] == [
         f"{GATE}spec.containers: found 16,385 resources, expected at most 1,024"
     ]
