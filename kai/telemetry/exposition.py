@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import anyio.to_thread
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
 
 from kai.telemetry.connections import Response
 from kai.telemetry.listener import Route
@@ -19,7 +19,11 @@ def exposition(registry: CollectorRegistry, bare_counters: Iterable[str] = ()) -
 
     ``bare_counters`` are counters whose names do not end in ``_total``, as some of the peer's do not: the library puts
     that ending into the two lines above the values, but not into the names of samples that it did not make itself.
+
+    When each counter and histogram began is left out, of which the library makes a second series for each: the peer has
+    none.
     """
+    disable_created_metrics()
     text = generate_latest(registry)
     for name in bare_counters:
         for head in (b"# HELP ", b"# TYPE "):

@@ -4,7 +4,7 @@ from functools import partial
 
 import anyio
 import pytest
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import Metric
 
 from kai.errors import ConfigError
@@ -143,6 +143,20 @@ class Bare:
         metric = Metric("kai_done_by_action", "Done.", "counter")
         metric.add_sample("kai_done_by_action", {"action": "allocate"}, 3)
         yield metric
+
+
+def test_a_counter_is_one_series_without_the_time_at_which_it_began():
+    registry = CollectorRegistry()
+    Counter("kai_more_total", "More.", ("pod",), registry=registry).labels("p").inc()
+    Histogram("kai_seconds", "Seconds.", registry=registry, buckets=(1.0,)).observe(0.5)
+    values = [line for line in exposition(registry).decode().splitlines() if not line.startswith("#")]
+    assert values == [
+        'kai_more_total{pod="p"} 1.0',
+        'kai_seconds_bucket{le="1.0"} 1.0',
+        'kai_seconds_bucket{le="+Inf"} 1.0',
+        "kai_seconds_count 1.0",
+        "kai_seconds_sum 0.5",
+    ]
 
 
 def test_counters_keep_the_names_that_the_peer_gave_them():
