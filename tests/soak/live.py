@@ -1,8 +1,11 @@
 """A soak of the real thing: one process of kai with all roles, on a real API server, under jobs that come and go.
 
 A crowd of pods runs all the time, and a few nodes are fought for by jobs of which none has a name that another had.
-What the process holds is sampled: resident memory, descriptors, threads, series. A line is fitted to what follows the
+What the process holds is sampled: memory of its own, descriptors, threads, series. A line is fitted to what follows the
 warm-up; growth of more than one percent an hour is too much, unless it could be chance (three standard errors).
+
+The process begins from nothing, as a pod does. So its first minutes grow: compiled kernels are loaded once there is
+work for them, and objects that refer to each other wait for the collector, which comes by after 50,000 new ones.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import random
 import sys
 import tempfile
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -33,6 +37,7 @@ _ON_A_NODE: Final = 100
 _WRITERS: Final = 8
 _MOST_PERCENT: Final = 1.0
 _CHANCE: Final = 3.0
+_MOST_NAMED: Final = 5
 
 
 @attrs.frozen(kw_only=True)
@@ -53,26 +58,45 @@ class Samples:
 
     times: list[float] = attrs.field(factory=list)
     values: dict[str, list[float]] = attrs.field(factory=dict)
+    shown: list[Counter[str]] = attrs.field(factory=list)
+    """How many series each metric had."""
 
     def take(self, program: Program) -> None:
-        """Look at the process once."""
+        """Look at the process once; it tells nothing where it has no time to answer."""
         folder = Path(f"/proc/{program.daemon.pid}")
         status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
-        lines = fetch(program.metrics_port, "/metrics").decode().splitlines()
+        try:
+            shown = series_of(fetch(program.metrics_port, "/metrics").decode())
+        except OSError:
+            return
         found = {
-            "memory (KiB)": float(status["VmRSS"].split()[0]),
+            "memory (KiB)": float(status["RssAnon"].split()[0]),  # files that are mapped belong to all
             "threads": float(status["Threads"]),
             "descriptors": float(len(list((folder / "fd").iterdir()))),
-            "series": float(sum(not line.startswith("#") for line in lines)),
+            "series": float(shown.total()),
         }
+        self.shown.append(shown)
         self.times.append(time.monotonic())
         for name, value in found.items():
             self.values.setdefault(name, []).append(value)
 
     def slopes(self, warm_up: float) -> list[Slope]:
         """Return the line of each figure after the warm-up."""
-        first = next((row for row, at in enumerate(self.times) if at - self.times[0] >= warm_up), 0)
+        first = self._first(warm_up)
         return [slope(name, self.times[first:], values[first:]) for name, values in self.values.items()]
+
+    def more_series(self, warm_up: float) -> list[tuple[str, int]]:
+        """Return which metrics have more series at the end than after the warm-up, and how many more."""
+        return (self.shown[-1] - self.shown[self._first(warm_up)]).most_common(_MOST_NAMED) if self.shown else []
+
+    def _first(self, warm_up: float) -> int:
+        return next((row for row, at in enumerate(self.times) if at - self.times[0] >= warm_up), 0)
+
+
+def series_of(text: str) -> Counter[str]:
+    """Count the series of each metric that a process shows."""
+    lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+    return Counter(line.partition("{")[0].partition(" ")[0] for line in lines)
 
 
 def soak(plan: Plan) -> int:
@@ -89,6 +113,7 @@ def soak(plan: Plan) -> int:
 
 def _soak(stage: Stage, plan: Plan) -> int:
     stage.open()
+    stage.is_patient = True
     _furnish(stage, plan.pods)
     program = stage.start("kai", flags=("--leader-elect",))
     load, samples = Load(stage, random.Random(plan.seed), _FOUGHT_FOR * _GPUS), Samples()
@@ -106,6 +131,8 @@ def _soak(stage: Stage, plan: Plan) -> int:
         grows = each.percent > _MOST_PERCENT and each.an_hour > _CHANCE * each.error
         bad |= grows
         _say(f"{each}{': TOO MUCH' if grows else ''}")
+    for name, more in samples.more_series(plan.warm_up):
+        _say(f"{name}: {more} series more")
     for problem in load.problems[:3]:
         _say(f"load: {problem}")
     return int(bad)

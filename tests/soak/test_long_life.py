@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.soak import census
+from tests.soak import census, live
 from tests.soak.churn import grown, soak
 from tests.soak.slopes import slope
 from tests.soak.storm import long_cycles, storm
@@ -58,6 +58,14 @@ def test_a_cycle_of_two_minutes_keeps_the_lease() -> None:
     assert len(seen.leaders) == len(seen.epochs) == 1
     assert seen.longest_without_renewal < 4.0
     assert len([each for each in seen.bound_at if each.startswith("job-")]) == seen.events > 5
+
+
+def test_a_metric_with_more_series_is_named() -> None:
+    shown = [
+        live.series_of('# TYPE a counter\na{pod="p"} 1.0\nb 2.0\n'),
+        live.series_of('a{pod="p"} 1.0\na{pod="q {}"} 1.0\nb 2.0\n'),
+    ]
+    assert live.Samples(times=[0.0, 10.0], shown=shown).more_series(0.0) == [("a", 1)]
 
 
 @pytest.mark.parametrize(("an_hour", "found"), [(0.0, 0.0), (4.0, 2.0), (-2.0, -1.0)])
