@@ -21,6 +21,7 @@ from kai.framework.verdict import Reason
 from kai.kernels import allocating
 from kai.kernels.allocating import Work
 from kai.kernels.columns import OP_ALLOCATE, PENDING
+from kai.kernels.fragments import make_remains
 from kai.kernels.index import ShapeIndex, is_orderly
 from kai.model.rows import Bools, Int64s, PodRow
 
@@ -161,6 +162,9 @@ class FastPath:
             spare=np.empty((count, nodes), np.int64),
             winner=np.full((count, 2 * leaves), -1, np.int64),
             seen=np.full(count, -1, np.int64),
+            changed=np.full(nodes, -1, np.int64),
+            noticed=session.columns.touches.copy(),
+            remains=make_remains(session.policy.rules.mix, self._facts.nodes.slot_start),
         )
 
     def _plain(self, waiting: Int64s) -> Bools:

@@ -4,7 +4,8 @@ What is idle on a node is worth what can still be put there. A ``Mix`` says whic
 For each of them it is known what it could not use of a node; so is what pods beyond the next one will be short of, if
 they want CPU and memory for each GPU as pods of the mix do. A placement is the better, the less it adds to the sum.
 
-It is a function of the node's own numbers, so the rating of a node holds until these change.
+It is a function of the node's own numbers, so what each shape finds on a node holds until these change: it is counted
+once (``_survey``), and a placement is rated by what it changes of that. ``Remains`` keeps it from pod to pod.
 
 Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, for what the next pod cannot use. Memory, what later
     pods are short of, and the pressure on nodes that few shapes may use are our own.
@@ -17,11 +18,19 @@ import numpy as np
 from kai.kernels._jit import inner
 from kai.kernels.booking import device_memory, is_shared, whole
 from kai.kernels.columns import CPU, GPU, GPU_UNIT, KIND_WHOLE, MEMORY, Columns, Facts
-from kai.kernels.struct import Bools, BoolTable, Float64s, Int64s, Struct
+from kai.kernels.struct import BoolTable, Float64s, Int64s, Int64Table, Struct
 
 STEPS = 1024.0
 """Parts of a point that ratings are rounded to: sums with other scores are exact then, in whatever order."""
 NONE, FRESH = -1, -2
+UNFIT = 1 << 40
+"""More MiB than a device has, and more devices than a node has."""
+
+SPARE, USABLE, LEAST, ROOM, SLOT, SUMS, CHOSEN, ROWS = 0, 1, 2, 3, 4, 5, 6, 7
+"""Rows of what is left of a node. By typical shape: devices that suit it, beyond those that a pod needs; MiB on these;
+MiB that a device in sharing needs to suit it. By device in sharing: MiB left, slot. Sums. Devices that a pod takes."""
+WHOLES, SHARING, TOTAL = 0, 1, 2
+"""Devices that are idle; devices in sharing; MiB left on both."""
 
 
 class Mix(Struct):
@@ -50,45 +59,61 @@ def no_mix() -> Mix:
     )
 
 
-@inner
-def _unusable_for(
-    facts: Facts, mix: Mix, at: int, node: int, cpu: int, memory: int, wholes: int, free: Int64s, count: int, total: int
-) -> int:
-    """Return the MiB of ``total`` on idle devices that a pod of the typical shape ``at`` could not use."""
-    shape = mix.shapes[at]
-    request = facts.shapes.request
-    if not mix.allowed[at, node] or request[shape, CPU] > cpu or request[shape, MEMORY] > memory:
-        return total
-    device = facts.nodes.gpu_memory[node]
-    if facts.shapes.kind[shape] == KIND_WHOLE:
-        return total - wholes * device if wholes >= request[shape, GPU] // GPU_UNIT else total
-    wanted = device_memory(facts, shape, node)
-    if wanted > device:
-        return total
-    fitting, usable = wholes, wholes * device
-    for each in range(count):
-        if free[each] >= wanted:
-            fitting += 1
-            usable += free[each]
-    return total - usable if fitting >= facts.shapes.devices[shape] else total
+class Remains(Struct):
+    """What is left of each node, and what of it is lost, until the node changes. Shapes: N nodes, W columns."""
+
+    left: Int64Table  # [ROWS * N, W] a typical shape, a device or a sum for each column
+    lost: Float64s  # [N] in GPUs
+    known: Int64s  # [N] how many changes of nodes there had been when this was counted; -1: it was not
+
+
+def make_remains(mix: Mix, slot_start: Int64s) -> Remains:
+    """Return memory for what is left of nodes, nothing of which is known; none where nothing is rated."""
+    nodes = slot_start.shape[0] - 1 if mix.weight > 0.0 else 0
+    width = max(int(np.diff(slot_start).max(initial=0)), mix.shapes.shape[0], TOTAL + 1)
+    return Remains(
+        left=np.empty((ROWS * nodes, width), np.int64),
+        lost=np.empty(nodes, np.float64),
+        known=np.full(nodes, -1, np.int64),
+    )
 
 
 @inner
-def unusable(facts: Facts, mix: Mix, node: int, cpu: int, memory: int, wholes: int, free: Int64s, count: int) -> float:
-    """Return what is lost of a node with so much left, in GPUs.
+def _lost(
+    facts: Facts,
+    mix: Mix,
+    node: int,
+    cpu: int,
+    memory: int,
+    left: Int64Table,
+    total: int,
+    wholes: int,
+    before: int,
+    after: int,
+) -> float:
+    """Return what is lost of a node, in GPUs, once something of what is ``left`` is taken and ``total`` MiB remain.
 
-    ``wholes`` devices are idle, ``free`` [count] MiB are left on devices in sharing. What pressure says is worth
-    something is taken off, so the result can be negative; only differences mean anything.
+    Taken are ``wholes`` devices, and a device with ``before`` MiB has ``after`` (-1: there is none). What pressure says
+    is worth something is taken off, so the result can be negative; only differences mean anything.
     """
     device = facts.nodes.gpu_memory[node]
-    total = wholes * device
-    for each in range(count):
-        total += free[each]
     if total <= 0 or device <= 0:
         return 0.0
+    request, shapes, shares = facts.shapes.request, mix.shapes, mix.shares
     lost = 0.0
-    for at in range(mix.shapes.shape[0]):
-        lost += mix.shares[at] * _unusable_for(facts, mix, at, node, cpu, memory, wholes, free, count, total)
+    for at in range(shapes.shape[0]):
+        shape, found = shapes[at], 0
+        if request[shape, CPU] <= cpu and request[shape, MEMORY] <= memory:
+            spare, usable, least = left[SPARE, at] - wholes, left[USABLE, at] - wholes * device, left[LEAST, at]
+            if before >= least:
+                spare -= 1
+                usable -= before
+            if after >= least:
+                spare += 1
+                usable += after
+            if spare >= 0:
+                found = usable
+        lost += shares[at] * (total - found)
     lost /= device
     gpus = total / device
     reached = max(0.0, min(cpu * mix.gpu_by_cpu[node], memory * mix.gpu_by_memory[node]))
@@ -96,135 +121,181 @@ def unusable(facts: Facts, mix: Mix, node: int, cpu: int, memory: int, wholes: i
 
 
 @inner
-def _devices_in_sharing(facts: Facts, columns: Columns, node: int, free: Int64s, slots: Int64s) -> int:
-    """Fill what is left on each device in sharing, what is being released there included; return how many there are.
+def _survey(facts: Facts, columns: Columns, mix: Mix, node: int, left: Int64Table) -> float:
+    """Fill what is ``left`` of a node, what is being released there included; return what of it is lost.
 
     A device that all its pods are leaving is a whole one that is being released.
+
+    Cost: O(typical shapes x devices in sharing).
     """
-    count = 0
+    device = facts.nodes.gpu_memory[node]
+    wholes = max(0, whole(columns.idle[node, GPU] + columns.releasing[node, GPU]))
+    sharing, total = 0, wholes * device
     for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
         if columns.slot_used[slot] > 0 and columns.slot_allocated[slot] != columns.slot_releasing[slot]:
-            left = facts.nodes.gpu_memory[node] - columns.slot_allocated[slot] + columns.slot_releasing[slot]
-            free[count] = max(0, left)
-            slots[count] = slot
-            count += 1
-    return count
-
-
-@inner
-def _whole_devices(columns: Columns, node: int) -> int:
-    return max(0, whole(columns.idle[node, GPU] + columns.releasing[node, GPU]))
+            room = max(0, device - columns.slot_allocated[slot] + columns.slot_releasing[slot])
+            left[ROOM, sharing] = room
+            left[SLOT, sharing] = slot
+            total += room
+            sharing += 1
+    left[SUMS, WHOLES] = wholes
+    left[SUMS, SHARING] = sharing
+    left[SUMS, TOTAL] = total
+    if total <= 0:
+        return 0.0  # nothing is asked about what is not there
+    for at in range(mix.shapes.shape[0]):
+        shape = mix.shapes[at]
+        if facts.shapes.kind[shape] == KIND_WHOLE:
+            spare, least = wholes - facts.shapes.request[shape, GPU] // GPU_UNIT, UNFIT
+        else:
+            spare, least = wholes - facts.shapes.devices[shape], device_memory(facts, shape, node)
+            if least > device:
+                spare, least = -UNFIT, UNFIT
+        if not mix.allowed[at, node]:
+            spare, least = -UNFIT, UNFIT
+        usable = wholes * device
+        for each in range(sharing):
+            if left[ROOM, each] >= least:
+                spare += 1
+                usable += left[ROOM, each]
+        left[SPARE, at] = spare
+        left[USABLE, at] = usable
+        left[LEAST, at] = least
+    cpu = columns.idle[node, CPU] + columns.releasing[node, CPU]
+    memory = columns.idle[node, MEMORY] + columns.releasing[node, MEMORY]
+    return _lost(facts, mix, node, cpu, memory, left, total, 0, -1, -1)
 
 
 @inner
 def _least(
-    facts: Facts,
-    mix: Mix,
-    node: int,
-    wanted: int,
-    cpu: int,
-    memory: int,
-    wholes: int,
-    free: Int64s,
-    count: int,
-    taken: Bools,
-    sharing: int,
-) -> int:
-    """Return the device that is taken with least loss: its place in ``free``, FRESH, or NONE.
+    facts: Facts, mix: Mix, node: int, cpu: int, memory: int, left: Int64Table, wanted: int
+) -> tuple[int, float]:
+    """Return the device that is taken with least loss, and what is lost: its place in ``left``, FRESH, or NONE.
 
-    Of those that lose the same, the one with least left is taken. ``sharing`` devices were so before the pod came.
+    Of those that lose the same, the one with least left is taken.
     """
-    best, least, room = NONE, 0.0, 0
-    for each in range(sharing):
-        if taken[each] or free[each] < wanted:
+    device, total = facts.nodes.gpu_memory[node], left[SUMS, TOTAL] - wanted
+    best, least, least_room = NONE, 0.0, 0
+    for each in range(left[SUMS, SHARING]):
+        room = left[ROOM, each]
+        if room < wanted:
             continue
         alike = False
         for earlier in range(each):
-            alike = alike or (free[earlier] == free[each] and not taken[earlier])
+            alike = alike or left[ROOM, earlier] == room
         if alike:
             continue
-        free[each] -= wanted
-        lost = unusable(facts, mix, node, cpu, memory, wholes, free, count)
-        free[each] += wanted
-        if best == NONE or lost < least or (lost == least and free[each] < room):
-            best, least, room = each, lost, free[each]
-    if wholes > 0 and wanted <= facts.nodes.gpu_memory[node]:
-        free[count] = facts.nodes.gpu_memory[node] - wanted
-        lost = unusable(facts, mix, node, cpu, memory, wholes - 1, free, count + 1)
+        lost = _lost(facts, mix, node, cpu, memory, left, total, 0, room, room - wanted)
+        if best == NONE or lost < least or (lost == least and room < least_room):
+            best, least, least_room = each, lost, room
+    if left[SUMS, WHOLES] > 0 and wanted <= device:
+        lost = _lost(facts, mix, node, cpu, memory, left, total, 1, -1, device - wanted)
         if best == NONE or lost < least:
-            best = FRESH
-    return best
+            best, least = FRESH, lost
+    return best, least
 
 
 @inner
-def _lost_with(
-    facts: Facts,
-    mix: Mix,
-    shape: int,
-    node: int,
-    cpu: int,
-    memory: int,
-    wholes: int,
-    free: Int64s,
-    slots: Int64s,
-    count: int,
-    chosen: Int64s,
-) -> float:
-    """Return what is lost once a sharing pod has taken its devices, and fill ``chosen`` with them.
-
-    ``chosen`` gets a slot, or FRESH for a whole device; where there is none for the pod, it keeps NONE.
-    """
-    wanted, sharing = device_memory(facts, shape, node), count
-    taken = np.zeros(sharing, np.bool_)
-    for device in range(min(facts.shapes.devices[shape], chosen.shape[0])):
-        best = _least(facts, mix, node, wanted, cpu, memory, wholes, free, count, taken, sharing)
-        if best == NONE:
-            break
-        if best == FRESH:
-            free[count] = facts.nodes.gpu_memory[node] - wanted
-            count += 1
-            wholes -= 1
-        else:
-            free[best] -= wanted
-            taken[best] = True
-        chosen[device] = FRESH if best == FRESH else slots[best]
-    return unusable(facts, mix, node, cpu, memory, wholes, free, count)
+def _take(facts: Facts, mix: Mix, node: int, left: Int64Table, wanted: int, taken: int) -> None:
+    """Bring ``left`` up to date once ``wanted`` MiB of a device are ``taken``; no pod takes of a device twice."""
+    device = facts.nodes.gpu_memory[node]
+    wholes, before, after = 0, -1, device - wanted
+    if taken == FRESH:
+        wholes = 1
+    else:
+        before = left[ROOM, taken]
+        after = before - wanted
+        left[ROOM, taken] = NONE
+    left[SUMS, WHOLES] -= wholes
+    left[SUMS, TOTAL] -= wanted
+    for at in range(mix.shapes.shape[0]):
+        left[SPARE, at] += int(after >= left[LEAST, at]) - int(before >= left[LEAST, at]) - wholes
+        left[USABLE, at] -= wholes * device
+        if before >= left[LEAST, at]:
+            left[USABLE, at] -= before
+        if after >= left[LEAST, at]:
+            left[USABLE, at] += after
 
 
 @inner
-def choose_devices(facts: Facts, columns: Columns, mix: Mix, shape: int, node: int, chosen: Int64s) -> float:
-    """Fill ``chosen`` with the devices that a pod of ``shape`` takes, and return what is lost then.
+def _lost_beside(facts: Facts, columns: Columns, mix: Mix, shape: int, node: int, most: int, left: Int64Table) -> float:
+    """Return what is lost of a node beside a pod of ``shape``.
 
-    A pod that shares no device takes any whole ones; ``chosen`` is left alone. What a pod asks for beyond the size of
-    ``chosen`` it does not get.
+    A pod that shares devices takes at most ``most`` of them: ``left`` says then which are CHOSEN, and what is left is
+    only right there if it takes one. A pod that shares none takes any whole ones.
     """
-    most = facts.nodes.slot_start[node + 1] - facts.nodes.slot_start[node] + chosen.shape[0] + 1
-    free, slots = np.zeros(most, np.int64), np.zeros(most, np.int64)
-    count = _devices_in_sharing(facts, columns, node, free, slots)
     request = facts.shapes.request
     cpu = columns.idle[node, CPU] + columns.releasing[node, CPU] - request[shape, CPU]
     memory = columns.idle[node, MEMORY] + columns.releasing[node, MEMORY] - request[shape, MEMORY]
-    wholes = _whole_devices(columns, node)
+    wholes, total = left[SUMS, WHOLES], left[SUMS, TOTAL]
     if is_shared(facts, shape):
-        return _lost_with(facts, mix, shape, node, cpu, memory, wholes, free, slots, count, chosen)
+        wanted, count, found, lost = device_memory(facts, shape, node), min(facts.shapes.devices[shape], most), 0, 0.0
+        while found < count:
+            best, least = _least(facts, mix, node, cpu, memory, left, wanted)
+            if best == NONE:
+                break
+            left[CHOSEN, found] = FRESH if best == FRESH else left[SLOT, best]
+            found, lost = found + 1, least
+            if found < count:
+                _take(facts, mix, node, left, wanted, best)
+        return lost if found > 0 else _lost(facts, mix, node, cpu, memory, left, total, 0, -1, -1)
+    taken = 0
     if facts.shapes.kind[shape] == KIND_WHOLE:
-        wholes = max(0, wholes - (request[shape, GPU] - facts.shapes.claimed[shape] * GPU_UNIT) // GPU_UNIT)
-    return unusable(facts, mix, node, cpu, memory, wholes, free, count)
+        taken = wholes - max(0, wholes - (request[shape, GPU] - facts.shapes.claimed[shape] * GPU_UNIT) // GPU_UNIT)
+    left_over = total - taken * facts.nodes.gpu_memory[node]
+    return _lost(facts, mix, node, cpu, memory, left, left_over, taken, -1, -1)
+
+
+@inner
+def _slots(facts: Facts, node: int) -> int:
+    return facts.nodes.slot_start[node + 1] - facts.nodes.slot_start[node]
+
+
+@inner
+def choose_devices(facts: Facts, columns: Columns, mix: Mix, shape: int, node: int, chosen: Int64s) -> None:
+    """Fill ``chosen`` with the devices that a sharing pod of ``shape`` takes: a slot, or FRESH for a whole device.
+
+    Where there is none for the pod, it keeps NONE. What a pod asks for beyond the size of ``chosen`` it does not get.
+    """
+    width = max(mix.shapes.shape[0], _slots(facts, node), chosen.shape[0], TOTAL + 1)
+    left = np.empty((ROWS, width), np.int64)
+    _survey(facts, columns, mix, node, left)
+    left[CHOSEN, :] = NONE
+    _lost_beside(facts, columns, mix, shape, node, chosen.shape[0], left)
+    for device in range(chosen.shape[0]):
+        chosen[device] = left[CHOSEN, device]
+
+
+@inner
+def _points(mix: Mix, before: float, after: float) -> float:
+    return math.floor((before - after) * mix.weight * STEPS) / STEPS
 
 
 @inner
 def saved(facts: Facts, columns: Columns, mix: Mix, shape: int, node: int) -> float:
     """Return the points of ``node`` for a pod of ``shape``: the weight of what stays usable, less what is lost.
 
-    Cost: O(typical shapes x devices) for each device that comes into question.
+    Cost: O(typical shapes) for each device that comes into question, and a survey.
     """
-    most = facts.nodes.slot_start[node + 1] - facts.nodes.slot_start[node]
-    free, slots = np.zeros(most, np.int64), np.zeros(most, np.int64)
-    count = _devices_in_sharing(facts, columns, node, free, slots)
-    cpu = columns.idle[node, CPU] + columns.releasing[node, CPU]
-    memory = columns.idle[node, MEMORY] + columns.releasing[node, MEMORY]
-    before = unusable(facts, mix, node, cpu, memory, _whole_devices(columns, node), free, count)
-    # A pod can ask for more devices than any node has.
-    chosen = np.full(min(facts.shapes.devices[shape], most), NONE, np.int64)
-    after = choose_devices(facts, columns, mix, shape, node, chosen)
-    return math.floor((before - after) * mix.weight * STEPS) / STEPS
+    slots = _slots(facts, node)
+    left = np.empty((ROWS, max(mix.shapes.shape[0], slots, TOTAL + 1)), np.int64)
+    before = _survey(facts, columns, mix, node, left)
+    return _points(mix, before, _lost_beside(facts, columns, mix, shape, node, slots, left))
+
+
+@inner
+def saved_again(
+    facts: Facts, columns: Columns, mix: Mix, remains: Remains, shape: int, node: int, changed: int
+) -> float:
+    """Return what ``saved`` does; the survey is made only if the last change of the node, ``changed``, is news.
+
+    Cost: O(typical shapes) for each device that comes into question.
+    """
+    left = remains.left[node * ROWS : node * ROWS + ROWS]
+    if remains.known[node] <= changed:
+        remains.lost[node] = _survey(facts, columns, mix, node, left)
+        remains.known[node] = columns.touches[0]
+    if is_shared(facts, shape) and facts.shapes.devices[shape] > 1:
+        left = left.copy()
+    after = _lost_beside(facts, columns, mix, shape, node, _slots(facts, node), left)
+    return _points(mix, remains.lost[node], after)

@@ -14,7 +14,7 @@ from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import is_shared
 from kai.kernels.columns import CPU, GPU, GPU_UNIT, Columns, Facts
 from kai.kernels.fit import Rules, Vectors, refusal, shortage, slot_fits
-from kai.kernels.fragments import saved
+from kai.kernels.fragments import Remains, saved_again
 from kai.kernels.score import is_cpu_only
 from kai.kernels.struct import Float64Table, Int64s, Int64Table, Struct
 
@@ -30,6 +30,9 @@ class ShapeIndex(Struct):
     spare: Int64Table  # [M, N]
     winner: Int64Table  # [M, 2 * W] winner[m, 1] is the best node, leaves begin at W; -1: no node
     seen: Int64s  # [M] changes of nodes that were taken into account; -1: the tournament was never played
+    changed: Int64s  # [N] the last change of each node, -1 for none
+    noticed: Int64s  # [1] the changes that ``changed`` is about
+    remains: Remains
 
 
 @inner
@@ -80,7 +83,7 @@ def _rate(
                 tier += rules.sharing
                 break
     if rules.mix.weight > 0.0:
-        tier += saved(facts, columns, rules.mix, shape, node)
+        tier += saved_again(facts, columns, rules.mix, index.remains, shape, node, index.changed[node])
     index.tier[row, node] = tier
 
 
@@ -93,28 +96,42 @@ def _replay(index: ShapeIndex, row: int, node: int) -> None:
 
 
 @inner
-def refresh(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, index: ShapeIndex, shape: int) -> None:
-    """Bring the tournament of ``shape`` up to date: the nodes that changed play again, all of them if too many did.
+def _notice(columns: Columns, index: ShapeIndex) -> None:
+    """Note which nodes changed last when; all of them did if the ring has not kept which."""
+    touches, size = columns.touches[0], columns.touched.shape[0]
+    if touches - index.noticed[0] > size:
+        index.changed[:] = touches - 1
+    else:
+        for change in range(index.noticed[0], touches):
+            index.changed[columns.touched[change % size]] = change
+    index.noticed[0] = touches
 
-    Cost: O(log N) for each node that changed, O(N) the first time.
+
+@inner
+def refresh(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, index: ShapeIndex, shape: int) -> None:
+    """Bring the tournament of ``shape`` up to date: nodes that changed are rated and play again, once each.
+
+    Cost: O(log N) for each node that changed, O(N) the first time and if many changed.
     """
+    _notice(columns, index)
     row = index.row[shape]
-    touches = columns.touches[0]
+    touches, seen = columns.touches[0], index.seen[row]
     size = columns.touched.shape[0]
     nodes = facts.nodes.ready.shape[0]
-    missed = touches - index.seen[row]
     leaves = index.winner.shape[1] // 2
-    if index.seen[row] < 0 or missed > min(size, nodes // 4 + 8):
+    if seen < 0 or touches - seen > min(size, nodes // 4 + 8):
         for node in range(nodes):
-            _rate(facts, columns, rules, vectors, index, shape, node)
+            if seen < 0 or index.changed[node] >= seen:
+                _rate(facts, columns, rules, vectors, index, shape, node)
             index.winner[row, leaves + node] = node
         for at in range(leaves - 1, 0, -1):
             _play(index, row, at)
     else:
-        for change in range(index.seen[row], touches):
+        for change in range(seen, touches):
             node = columns.touched[change % size]
-            _rate(facts, columns, rules, vectors, index, shape, node)
-            _replay(index, row, node)
+            if index.changed[node] == change:
+                _rate(facts, columns, rules, vectors, index, shape, node)
+                _replay(index, row, node)
     index.seen[row] = touches
 
 
