@@ -10,8 +10,8 @@ from typing import Self
 import attrs
 
 from kai.api import names
-from kai.errors import ConfigError, InputError
-from kai.podgrouper.resource import Fields, Kind, Manifest
+from kai.errors import ConfigError
+from kai.podgrouper.resource import Kind, Manifest
 
 ANY_VERSION = "*"
 
@@ -73,44 +73,3 @@ class Settings:
     kartas: tuple[Manifest, ...] = ()
     link_delay_seconds: float = 0.0
     """How long a pod's link to its group may wait for the binding to bring it along; only for a process that binds."""
-
-
-@attrs.frozen
-class Declarations:
-    """Custom kinds as a configuration file declares them, for ``Settings``.
-
-    The file has ``kinds``, a list of ``{kind: group/version/Kind, grouper: NAME}``, and ``kartas``, a list of Karta
-    manifests; ``kai.podgrouper.registry`` checks what they refer to.
-    """
-
-    kind_rules: tuple[KindRule, ...] = ()
-    kartas: tuple[Manifest, ...] = ()
-
-    @classmethod
-    def read(cls, config: Manifest, subject: str) -> Self:
-        """Return what ``config`` declares; ``subject`` is its name in messages.
-
-        Raises: ConfigError for another key, a missing one, or a value of another type.
-        """
-        fields = Fields(config, subject)
-        try:
-            _check_keys(fields, ("kinds", "kartas"))
-            rules = tuple(_rule(entry) for entry in fields.children("kinds") or ())
-            kartas = tuple(karta.value for karta in fields.children("kartas") or ())
-        except InputError as error:
-            raise ConfigError(*error.messages) from error
-        return cls(rules, kartas)
-
-
-def _rule(entry: Fields) -> KindRule:
-    _check_keys(entry, ("kind", "grouper"))
-    kind, grouper = (entry.text(key) for key in ("kind", "grouper"))
-    if not kind or not grouper:
-        raise entry.error((), dict(entry.value), "kind and grouper")
-    return KindRule(KindPattern.parse(kind), grouper)
-
-
-def _check_keys(fields: Fields, known: tuple[str, ...]) -> None:
-    unknown = sorted(str(key) for key in fields.value if key not in known)
-    if unknown:
-        raise fields.error((), ", ".join(unknown), f"only {' and '.join(known)}")

@@ -141,11 +141,6 @@ class Ledger:
         columns.counters[0] = 0
         self._room.cursor[0] = 0
 
-    def slots_of(self, pod: int) -> Int64s:
-        """Return the slot rows of a pod's placement."""
-        slots: Int64s = self.columns.placement_slots[int(self.columns.placement[pod])]
-        return slots[slots >= 0]
-
     def fingerprint(self) -> bytes:
         """Return the arena as bytes: equal before and after whatever was undone."""
         return self.arena.tobytes()

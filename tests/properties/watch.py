@@ -130,8 +130,9 @@ class Watch:
 
     def place_of(self, pod: int) -> Place:
         """Return the node of a pod and its slots there, as the ledger has them."""
-        session = self.session
-        return int(session.columns.node[pod]), tuple(map(int, session.ledger.slots_of(pod)))
+        columns = self.session.columns
+        slots = columns.placement_slots[int(columns.placement[pod])]
+        return int(columns.node[pod]), tuple(map(int, slots[slots >= 0]))
 
 
 # ---------------------------------------------------------------------------------------------------------------- laws
