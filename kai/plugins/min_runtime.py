@@ -17,8 +17,10 @@ from kai.framework import (
     Cause,
     Code,
     Extension,
+    Float64s,
     GroupRow,
     GroupRows,
+    Int64s,
     Scenario,
     SessionView,
     Verdict,
@@ -41,9 +43,7 @@ class MinRuntime:
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the victim filter and the scenario check."""
         elastic = cache(partial(_elastic, session))
-        queues = session.snapshot.queues
-        lasting = self.preempt_seconds > 0 or self.reclaim_seconds > 0
-        lasting = lasting or any(queue.preempt_min_runtime or queue.reclaim_min_runtime for queue in queues)
+        lasting = self._protects_any(session)
         # Without minimum runtimes only groups are protected that are said to have started in the future.
         started = session.last_start
         judging = lasting or not (np.isnan(started) | session.are_past(started)).all()
@@ -59,9 +59,7 @@ class MinRuntime:
             if cause not in (Cause.RECLAIM, Cause.PREEMPT):
                 return np.ones(len(victims), np.bool_)
             queues = session.facts.groups.queue[victims]
-            seconds = np.zeros(len(session.snapshot.queues) + 1, np.float64)
-            for queue in np.unique(queues[queues >= 0]):
-                seconds[queue] = self._seconds(session, int(queue), aggressor, cause)
+            seconds = self._seconds_by_queue(session, queues, aggressor, cause)
             # A group that never started has no time of start (NaN): it is not protected.
             deadlines = session.last_start[victims] + seconds[queues]
             return elastic()[victims] | session.are_past(deadlines) | np.isnan(deadlines)
@@ -91,6 +89,18 @@ class MinRuntime:
                 accepts_by_victims=True,
             ),
         )
+
+    def _protects_any(self, session: SessionView) -> bool:
+        queues = session.snapshot.queues
+        by_queue = any(queue.preempt_min_runtime or queue.reclaim_min_runtime for queue in queues)
+        return by_queue or self.preempt_seconds > 0 or self.reclaim_seconds > 0
+
+    def _seconds_by_queue(self, session: SessionView, queues: Int64s, aggressor: int, cause: Cause) -> Float64s:
+        """Return float64[Q + 1]: how long each of ``queues`` protects its groups; the last one is for no queue."""
+        seconds = np.zeros(len(session.snapshot.queues) + 1, np.float64)
+        for queue in np.unique(queues[queues >= 0]):
+            seconds[queue] = self._seconds(session, int(queue), aggressor, cause)
+        return seconds
 
     def _seconds(self, session: SessionView, queue: int, aggressor: int, cause: Cause) -> float:
         path = session.path_to(queue)

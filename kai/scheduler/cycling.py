@@ -164,18 +164,21 @@ class Cycles:
             return Failure(kind=type(stop).__name__, message=error, is_abandoned=True)
         except Exception as failure:  # noqa: BLE001 - the boundary of a cycle: a bug or a plugin costs one cycle
             error = type(failure).__name__
-            named = self._named(stream)
-            if named is None or stream.snapshot is None:
-                self._intake = None  # lest what it remembers be what failed
-            is_first = not self.inquiry.left_out
-            dump = self._dump(attrs.evolve(given, grants=budget.grants)) if is_first else ""
-            message = place_of(failure, self._origins)
-            again = self._judge(failure, Blame(kind=error, message=message, dump=dump), named)
-            return Failure(kind=error, message=message, dump=dump, named=str(named or ""), again=again)
+            return self._failed(failure, attrs.evolve(given, grants=budget.grants), stream)
         finally:
             self.last = attrs.evolve(given, grants=budget.grants)
             stream.observer.finish(error)
             self._freeze()
+
+    def _failed(self, failure: Exception, given: Input, stream: Stream) -> Failure:
+        """Return what a cycle failed at, written down for the first of those that look for its cause."""
+        kind, named = type(failure).__name__, self._named(stream)
+        if named is None or stream.snapshot is None:
+            self._intake = None  # lest what it remembers be what failed
+        dump = "" if self.inquiry.left_out else self._dump(given)
+        message = place_of(failure, self._origins)
+        again = self._judge(failure, Blame(kind=kind, message=message, dump=dump), named)
+        return Failure(kind=kind, message=message, dump=dump, named=str(named or ""), again=again)
 
     def read_ahead(self, arrived: Iterable[ApiObject]) -> None:
         """Read objects as they arrive, so that the next cycle need not; before the first cycle do nothing.

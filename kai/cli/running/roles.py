@@ -20,6 +20,7 @@ from kai.cluster.signals import Observe
 from kai.errors import ConfigError
 
 if TYPE_CHECKING:  # OpenTelemetry takes a quarter of a second, which not every role needs
+    from kai.binder.settings import BinderSettings
     from kai.telemetry.tracing import Tracing
 
 Work: TypeAlias = Callable[[Cluster], Awaitable[None]]
@@ -213,37 +214,16 @@ def binder(given: Given, observe: Observe, tracing: Tracing | None = None) -> tu
     """
     from kai.api.codec import structure_as
     from kai.binder.service import WATCHED, BinderService, make_binder, untraced
-    from kai.binder.settings import BinderSettings, PodResources, ReservationSettings
     from kai.binder.steps import StepOptions
 
-    resources = given.mapping("resource-reservation-pod-resources")
-    reservation = ReservationSettings(
-        namespace=given.text("resource-reservation-namespace"),
-        service_account=given.text("resource-reservation-service-account"),
-        app_label=given.text("resource-reservation-app-label"),
-        image=given.text("resource-reservation-pod-image"),
-        runtime_class=given.text("runtime-class-name"),
-        timeout_seconds=float(given.whole("resource-reservation-allocation-timeout")),
-        fake_gpu_nodes=given.truth("fake-gpu-nodes"),
-        resources=structure_as(PodResources, resources),
-        pod_security_context=given.mapping("resource-reservation-pod-security-context"),
-        container_security_context=given.mapping("resource-reservation-container-security-context"),
-    )
-    settings = BinderSettings(
-        scheduler_name=given.text("scheduler-name"),
-        node_pool_label=given.text("nodepool-label-key"),
-        reservation=reservation,
-        concurrency=max(1, given.whole("max-concurrent-reconciles")),
-        first_delay_seconds=float(max(1, given.whole("rate-limiter-base-delay"))),
-        longest_delay_seconds=float(max(1, given.whole("rate-limiter-max-delay"))),
-    )
+    settings = _binder_settings(given)
     steps = {name: structure_as(StepOptions, options) for name, options in given.mapping("plugins").items()}
     running: list[BinderService] = []
 
     async def work(cluster: Cluster) -> None:
         chosen = settings
-        if not reservation.image:
-            ours = attrs.evolve(reservation, image=await own_image(cluster, os.environ), args=HOLD_GPU)
+        if not settings.reservation.image:
+            ours = attrs.evolve(settings.reservation, image=await own_image(cluster, os.environ), args=HOLD_GPU)
             chosen = attrs.evolve(settings, reservation=ours)
         traced = untraced if tracing is None else tracing.continued
         service = make_binder(cluster, chosen, steps, observe=observe, traced=traced)
@@ -261,6 +241,32 @@ def binder(given: Given, observe: Observe, tracing: Tracing | None = None) -> tu
         return any(service.carry_out(request, done) for service in running)
 
     return Role(name=BINDER, watched=WATCHED, work=work), HandOver(offer=offer, carry_out=carry_out)
+
+
+def _binder_settings(given: Given) -> BinderSettings:
+    from kai.api.codec import structure_as
+    from kai.binder.settings import BinderSettings, PodResources, ReservationSettings
+
+    reservation = ReservationSettings(
+        namespace=given.text("resource-reservation-namespace"),
+        service_account=given.text("resource-reservation-service-account"),
+        app_label=given.text("resource-reservation-app-label"),
+        image=given.text("resource-reservation-pod-image"),
+        runtime_class=given.text("runtime-class-name"),
+        timeout_seconds=float(given.whole("resource-reservation-allocation-timeout")),
+        fake_gpu_nodes=given.truth("fake-gpu-nodes"),
+        resources=structure_as(PodResources, given.mapping("resource-reservation-pod-resources")),
+        pod_security_context=given.mapping("resource-reservation-pod-security-context"),
+        container_security_context=given.mapping("resource-reservation-container-security-context"),
+    )
+    return BinderSettings(
+        scheduler_name=given.text("scheduler-name"),
+        node_pool_label=given.text("nodepool-label-key"),
+        reservation=reservation,
+        concurrency=max(1, given.whole("max-concurrent-reconciles")),
+        first_delay_seconds=float(max(1, given.whole("rate-limiter-base-delay"))),
+        longest_delay_seconds=float(max(1, given.whole("rate-limiter-max-delay"))),
+    )
 
 
 def _podgrouper(given: Given, observe: Observe) -> Role:

@@ -168,10 +168,7 @@ def take_inventory(slices: Sequence[DeviceSlice], nodes: Sequence[Node], selecte
     """
     ordered = sorted(slices, key=lambda each: (each.driver, each.pool, each.name))
     node_rows = {node.name: row for row, node in enumerate(nodes)}
-    counters: dict[CounterKey, tuple[int, int]] = {}
-    for source in ordered:
-        for group, counter, amount in source.counters:
-            counters.setdefault((source.driver, source.pool, group, counter), (len(counters), amount))
+    counters = _counters(ordered)
     draft = _Draft()
     rows: dict[DeviceKey, int] = {}
     devices: list[Device] = []
@@ -212,6 +209,15 @@ def take_inventory(slices: Sequence[DeviceSlice], nodes: Sequence[Node], selecte
         ),
         local=_grouped(node),
     )
+
+
+def _counters(slices: Sequence[DeviceSlice]) -> dict[CounterKey, tuple[int, int]]:
+    """Return the row and the amount of each counter; one that is told twice counts where it comes first."""
+    found: dict[CounterKey, tuple[int, int]] = {}
+    for source in slices:
+        for group, counter, amount in source.counters:
+            found.setdefault((source.driver, source.pool, group, counter), (len(found), amount))
+    return found
 
 
 def _grouped(node: Int64s) -> Mapping[int, Int64s]:

@@ -44,6 +44,26 @@ KINDS = 64
 """Kinds of pods that are kept count of."""
 
 
+class _Asked:
+    """What groups and sub-groups ask of topologies."""
+
+    def __init__(self, session: SessionView) -> None:
+        self._session = session
+        self._topologies = session.values(TOPOLOGIES)
+
+    def known(self, constraint: TopologyConstraint | None) -> tuple[Levels | None, TopologyConstraint | None]:
+        """Return the topology of a constraint, None if there is none; and the constraint with node labels."""
+        if constraint is None or not constraint.topology:
+            return None, None
+        found = self._topologies.get(constraint.topology)
+        return (found, found.resolved(constraint)) if isinstance(found, Levels) else (None, constraint)
+
+    def constraint(self, group: GroupRow, subgroup: SubGroupRow) -> TopologyConstraint | None:
+        """Return the constraint of a sub-group as it is written."""
+        at = int(subgroup) - int(self._session.facts.groups.first_subgroup[group])
+        return self._session.snapshot.groups[group].subgroups[at].constraint
+
+
 @attrs.frozen(kw_only=True)
 class Topology:
     """Honour required and preferred topology levels of groups and sub-groups.
@@ -57,23 +77,12 @@ class Topology:
 
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the partition; trees are made when a constraint first asks for them."""
-        fitting, topologies = _Fitting(), session.values(TOPOLOGIES)
-
-        def known(constraint: TopologyConstraint | None) -> tuple[Levels | None, TopologyConstraint | None]:
-            """Return the topology of a constraint, None if there is none; and the constraint with node labels."""
-            if constraint is None or not constraint.topology:
-                return None, None
-            found = topologies.get(constraint.topology)
-            return (found, found.resolved(constraint)) if isinstance(found, Levels) else (None, constraint)
-
-        def constraint_of(group: GroupRow, subgroup: SubGroupRow) -> TopologyConstraint | None:
-            at = int(subgroup) - int(session.facts.groups.first_subgroup[group])
-            return session.snapshot.groups[group].subgroups[at].constraint
+        fitting, asked_of = _Fitting(), _Asked(session)
 
         def partition(group: GroupRow, subgroup: SubGroupRow, pods: PodRows, nodes: NodeRows) -> Partition | None:
             facts = session.snapshot.groups[group]
             at = int(subgroup) - int(session.facts.groups.first_subgroup[group])
-            topology, constraint = known(facts.subgroups[at].constraint)
+            topology, constraint = asked_of.known(facts.subgroups[at].constraint)
             if constraint is None or not len(pods):
                 return None
             if topology is None:
@@ -96,7 +105,7 @@ class Topology:
 
         def tree(group: GroupRow) -> DomainTree | None:
             constraints = [each.constraint for each in session.snapshot.groups[group].subgroups if each.constraint]
-            topology, constraint = known(constraints[0]) if len(constraints) == 1 else (None, None)
+            topology, constraint = asked_of.known(constraints[0]) if len(constraints) == 1 else (None, None)
             if topology is None or constraint is None:
                 return None
             spanned, required, preferred = TopologyTree.of(session, topology), constraint.required, constraint.preferred
@@ -107,7 +116,7 @@ class Topology:
             )
 
         def together(group: GroupRow, subgroup: SubGroupRow) -> Together | None:
-            _, asked = known(constraint_of(group, subgroup))
+            _, asked = asked_of.known(asked_of.constraint(group, subgroup))
             if asked is None:
                 return None
             signature = f"{asked.topology}:{asked.required}:{asked.preferred}"
