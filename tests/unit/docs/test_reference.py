@@ -1,8 +1,11 @@
 """The generated parts of the documentation are what the code says now."""
 
+import re
+
 import pytest
 
 from kai.api import names
+from kai.cli.schemas.kinds import KINDS
 from kai.explain.codes import REASON_CODES
 from tests.reference import attacks
 from tests.reference.attacks import elsewhere
@@ -30,6 +33,12 @@ def test_every_mark_of_a_page_is_read(path):
 def test_every_part_is_on_a_page():
     used = {match["words"].split()[0] for path in PAGES for match in PART.finditer(path.read_text(encoding="utf-8"))}
     assert used == PARTS.keys()
+
+
+def test_every_kind_with_a_schema_is_on_the_page_of_output():
+    page = (DOCS / "reference" / "output.md").read_text(encoding="utf-8").partition("\n## JSON Schemas\n")[2]
+    cells = re.findall(r"^\| (`.*?) \| ", page, re.MULTILINE)
+    assert sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell)) == sorted(KINDS)
 
 
 def test_every_label_and_annotation_is_on_the_page_with_its_meaning():
