@@ -1,4 +1,4 @@
-"""Evict stale gangs: a gang that fell below its minimum and stayed there gives back what is left of it.
+"""Evict stale gangs: a gang that fell below its minimum and stayed there loses its other pods.
 
 Source: the peer's actions/stalegangeviction.
 """

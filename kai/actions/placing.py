@@ -1,7 +1,7 @@
-"""Placing one group: the capacity check, then the tree of sub-groups top down, then pods.
+"""Place one group: check its capacity, then walk the tree of sub-groups top down, then place pods.
 
-A sub-group may have several node sets to try (domains); the first in which everything below it fits wins,
-the others were rolled back. The same code places for real and, with ``promise``, inside searches for victims.
+A sub-group may have several node sets to try (domains). The first set in which all its pods fit wins; tries in the sets
+before it are rolled back. The same code places for real and, with ``promise``, inside searches for victims.
 
 Source: the peer's actions/common (AllocateJob, allocateSubGroupSet, allocatePodSet).
 """
@@ -19,8 +19,8 @@ from kai.model.rows import GroupRow, NodeRows, PodRows, SubGroupRow
 def place_group(session: Session, statement: Statement, portion: Portion, nodes: NodeRows, *, promise: bool) -> bool:
     """Place the next chunk of ``portion`` on ``nodes`` (ascending), all of it or nothing that stays.
 
-    ``promise``: only promise places; refusals are not recorded, because this is a simulation. The caller undoes what
-    a failure left behind.
+    With ``promise`` it only promises places and records no refusals, because this is a simulation. The caller undoes
+    what a failure left behind.
     """
     before = session.attend(portion.group)
     placed = _place_group(session, statement, portion, nodes, promise=promise)

@@ -1,8 +1,8 @@
-"""What plugins may answer: what is wrong with an answer that the contract does not allow.
+"""Checks of what plugins answer: each says what is wrong with an answer that the contract does not allow.
 
-A plugin's function may return anything. The engine would stumble over it later, where no plugin is known any more, and
-kernels would read memory that is none of theirs. So each answer is looked at where it is given: kinds, shapes and
-lengths are checked, numbers are the plugin's own business.
+A plugin's function may return anything. A wrong answer would fail later, where the engine no longer knows the plugin,
+or a kernel would read memory outside of an array. So the engine checks kind, shape and length of each answer at once.
+Numbers are the plugin's own business.
 
 Holds: an answer that passes is used as it is.
 """

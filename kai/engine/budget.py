@@ -1,4 +1,4 @@
-"""How much searching is allowed. The core has no clock: it asks, and the answers are data that a replay can repeat."""
+"""Budgets bound searches. The core has no clock: it asks a budget, and a replay can repeat the answers."""
 
 from enum import Enum
 from typing import Protocol

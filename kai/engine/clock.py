@@ -1,7 +1,8 @@
-"""The instant of a cycle, and until when its answers about it stay what they are.
+"""The clock of a cycle: one instant, and until which later instant its answers stay the same.
 
 A cycle is a function of facts and of one instant. A plugin that only asks whether a deadline has come gets the same
-answer until the next deadline; so a cycle that decided nothing need not be repeated before then, unless facts change.
+answer until the next deadline. So the service need not repeat a cycle that decided nothing before then, unless facts
+change.
 """
 
 from math import inf

@@ -1,6 +1,6 @@
 """What plugins chose for the placements of one world, beyond a node.
 
-Details hang on a placement, not on a pod: a statement that is undone takes the placement back, and its details with it.
+Details belong to a placement, not to a pod: undoing a statement takes the placement back, and its details with it.
 """
 
 from collections.abc import Mapping

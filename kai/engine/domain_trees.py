@@ -1,4 +1,4 @@
-"""Trees of domains in one of which the pods of a group go together, as kernels take them."""
+"""Trees of domains as kernels take them; the pods of a group go together into one domain of its tree."""
 
 from collections.abc import Sequence
 from itertools import accumulate

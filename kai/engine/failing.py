@@ -1,11 +1,11 @@
-"""Hooks that are known to fail: they are asked still, and what one fails at costs that alone.
+"""Hooks that are known to fail: the engine still asks them, and a failure costs only what the hook was asked about.
 
 A hook that fails ends its cycle, and the error names the plugin. The caller of cycles may then say how to go on
-(``PluginUse.failing``). What the hook fails at is *refused*: no node, no place, no victims, so the decision is left
-undone. Or the answer of the hook is *left out*, as if the plugin had no opinion.
+(``PluginUse.failing``). The engine *refuses* what the hook fails at: no node, no place, no victims, so it does not make
+the decision. Or it *leaves out* the answer of the hook, as if the plugin had no opinion.
 
-Holds: an answer that the hook gives is used as ever. A group that a failing hook refuses is not tried again in this
-cycle, so that a plugin that fails everywhere costs no searches. What nothing safe can stand in for stops the cycle.
+Holds: an answer that the hook gives counts. A group that a failing hook refuses is not tried again in this cycle, so
+that a plugin that fails everywhere costs no searches. A hook whose answer cannot be left out stops the cycle.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,7 @@
-"""What nodes object to, in full: every resource that is short, and whose quota or limit stands in the way.
+"""All objections of nodes to a pod: each resource that is short, and each queue whose quota or limit forbids the pod.
 
-A kernel stops at the first thing that keeps a pod from a node. A user who reads why a job waits wants all of it, as the
-peer's conditions say it.
+A kernel stops at the first objection of a node. A user who reads why a job waits wants all of them, as the peer's
+conditions say them.
 
 Source: the peer's FittingError of nodes and NewFitErrorInsufficientResource; its capacity policy for single nodes.
 """

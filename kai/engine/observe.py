@@ -1,6 +1,6 @@
-"""What the outside may learn while a cycle runs.
+"""Observers: the core tells them what a cycle does while it runs.
 
-The core calls; clocks and spans live in the implementations at the edge.
+Clocks and spans live in the implementations at the edge.
 """
 
 from collections.abc import Callable, Iterator

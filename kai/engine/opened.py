@@ -1,8 +1,8 @@
 """Opened plugins: what each of them answers in one session, and which plugin to blame when an answer fails.
 
-A plugin returns small extensions. ``open_plugins`` is the one place where they become what the engine asks. Every
-function of a plugin is wrapped there, so that whatever it raises names the plugin, where it comes from, and what it was
-asked. Two plugins that want the same exclusive thing are told there, too.
+A plugin returns small extensions. ``open_plugins`` is the one place where they become what the engine asks. It wraps
+each function of a plugin, so that an exception names the plugin, its package, and what the function was asked. It
+refuses two plugins that want the same exclusive thing.
 """
 
 from collections.abc import Callable, Iterator, Sequence

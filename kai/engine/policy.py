@@ -1,7 +1,7 @@
-"""Many plugins, one policy: folds extensions and terms into what kernels evaluate and what Python must ask.
+"""The policy: extensions and terms of all plugins, folded into what kernels evaluate and what Python must ask.
 
-Answers that depend on a shape alone become rows of ``Vectors`` and are asked for once; shapes that only such answers
-concern are *plain*: kernels place their pods without calling back.
+The engine asks once for answers that depend on a shape alone, and keeps them as rows of ``Vectors``. Shapes that only
+such answers concern are *plain*: kernels place their pods without calling back.
 """
 
 from collections.abc import Callable, Iterator, Sequence

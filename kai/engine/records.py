@@ -1,4 +1,4 @@
-"""Why groups wait. Thousands of groups that wait for one reason share one note, which is written out when read."""
+"""Records say why groups wait. Groups that wait for one reason share one note, which is written out when read."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What a cycle leaves behind besides its decisions."""
+"""Reports: what a cycle leaves behind besides its decisions."""
 
 from collections.abc import Mapping
 

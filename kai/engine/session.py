@@ -57,7 +57,7 @@ class Policies(Protocol):
 
 
 class Session(World):
-    """Everything one cycle works on. Actions use it directly; plugins see its world through a ``SessionView``."""
+    """All that one cycle works on. Actions use it directly; plugins see its world through a ``SessionView``."""
 
     def __init__(
         self, snapshot: Snapshot, profile: Policies, sink: DecisionSink, observer: Observer, budget: Budget = UNLIMITED

@@ -1,4 +1,4 @@
-"""Shortcuts: every second, faster form of something that has a plain form, in one table.
+"""Shortcuts: the faster forms of operations that have a plain form, in one table.
 
 A shortcut decides what its plain form decides, statement for statement. ``takes`` is the one place that reads whether a
 shortcut is on; ``Parameters.shortcuts`` turns all of them off, ``Parameters.without`` some. Each row says what one

@@ -1,6 +1,7 @@
 """A statement: changes that belong together. They are committed as one, or they never happened.
 
-The only writer of the ledger. Leaving the ``with`` block without a commit undoes everything, by subtraction.
+The statement is the only writer of the ledger. Leaving the ``with`` block without a commit undoes all changes, by
+subtraction.
 
     with session.statement("allocate") as statement:
         if place_group(...):
@@ -68,11 +69,11 @@ class Statement:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Undo whatever was not committed."""
+        """Undo what was not committed."""
         self.discard()
 
     def discard(self) -> None:
-        """Undo everything that was not committed."""
+        """Undo what was not committed."""
         self._ledger.undo_to(self._begin)
 
     # ------------------------------------------------------------------ marks
@@ -82,7 +83,7 @@ class Statement:
         return self._ledger.mark
 
     def roll_back(self, mark: int) -> None:
-        """Undo everything after ``mark``."""
+        """Undo all changes after ``mark``."""
         self._ledger.undo_to(mark)
 
     # ------------------------------------------------------------------ verbs

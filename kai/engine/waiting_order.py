@@ -1,4 +1,4 @@
-"""In which order groups would be asked: a look at the queues that changes nothing."""
+"""The order in which actions would try groups now: a look at the queues that changes nothing."""
 
 import attrs
 import numpy as np

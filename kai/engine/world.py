@@ -35,7 +35,7 @@ class _Booked:
 
 
 class World:
-    """What is decided on. It is made in two steps: first the facts, then ``adopt`` what plugins answer to them."""
+    """The world that actions decide on, made in two steps: facts first, then ``adopt`` takes what plugins answer."""
 
     policy: Policy
     """What all plugins say together, once they have opened."""

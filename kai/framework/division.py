@@ -1,4 +1,4 @@
-"""Dividing an amount among siblings by quota, priority, weight and past usage: arithmetic for shares of queues.
+"""Divide an amount among siblings by quota, priority, weight and past usage: arithmetic for shares of queues.
 
 Built-in fair shares use it, and so do fair-share cases, which divide without a cluster and without a plugin.
 """

@@ -37,12 +37,12 @@ from kai.state.ledger import Tracked
 
 
 class Dependence(IntEnum):
-    """What an answer over nodes depends on, which decides how often it is asked for.
+    """What an answer about nodes depends on. It decides how often the engine asks.
 
-    SHAPE: labels, taints and the like: once per shape and session. GROUP: the shape and where the pods of the pod's own
-    group are: again when one of them was placed, and one answer for the only pods of groups. SESSION: anything, such as
-    what is left on a node or where other pods sit: every time. The default is SESSION: safe, and only the plugin that
-    asks for it pays.
+    SHAPE: labels, taints and the like; the engine asks once per shape and session. GROUP: the shape, and where the pods
+    of the pod's own group are; the engine asks again when one of them was placed, and once for all pods that are alone
+    in their groups. SESSION: anything, such as what is left on a node or where other pods are; the engine asks each
+    time. The default is SESSION, which is safe.
     """
 
     SHAPE = 0
@@ -152,8 +152,8 @@ class NodeFilter:
     """Keeps pods from nodes.
 
     ``filter`` says which nodes a pod may go to. ``explain`` returns a text for each of the nodes that it refused.
-    ``signatures`` [K] tells pods apart that say the same in their own words: of two groups whose pods have equal texts
-    and ask for the same, the second is not searched victims for where that was in vain for the first.
+    ``signatures`` [K] are texts by shape. If the search for victims was in vain for one group, it leaves out other
+    groups whose pods have equal texts and ask for the same.
     """
 
     filter: FilterNodes
@@ -318,12 +318,12 @@ Extension = (
 
 
 class OnFailure(StrEnum):
-    """What becomes of what a hook is asked once its plugin, not a group, is known to be why it fails."""
+    """What happens at each failure of a hook, once its plugin and not a group is known to be the cause."""
 
     STOP = "stop"
     """The cycle ends there: nothing more is decided in it."""
     REFUSE = "refuse"
-    """What the hook fails at is refused: decisions that need its answer are left undone."""
+    """The engine refuses what the hook fails at, and makes no decision that needs its answer."""
     LEAVE_OUT = "leave-out"
     """The cycle goes on as if the plugin had no opinion."""
 

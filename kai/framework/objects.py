@@ -1,6 +1,6 @@
 """What a plugin reads of objects: its own custom resources, and labels and annotations of pods and groups.
 
-A plugin names them in ``reads`` of its class, since they are watched before any session opens:
+A plugin names kinds of objects in ``reads`` of its class, since the scheduler watches them before any session opens:
 
     CAPS = Objects(api_version="power.example.com/v1", kind="RackPowerCap", plural="rackpowercaps", read=watts_of)
 

@@ -1,7 +1,7 @@
 """Terms: what a plugin can ask of the kernels by declaration.
 
 A term is data. The engine folds the terms of all plugins into one ``Rules`` value that kernels evaluate, node by
-node, without calling Python. What no term expresses is a hook: a Python function over arrays.
+node, without calling Python. A plugin says what no term expresses by a hook: a Python function over arrays.
 """
 
 import attrs

@@ -1,7 +1,7 @@
-"""What searches of one action know of all groups, kept up to date between them.
+"""The states of all groups, kept up to date between the searches of one action.
 
-Each search fills heaps with thousands of groups of which a handful changed since the last one. What describes a group,
-and where it ranks, is worked out again only when one of its pods changed its status.
+Each search fills heaps with thousands of groups, of which a handful changed since the last search. The state of a group
+and its rank are worked out again only when one of its pods changed its status.
 """
 
 import numpy as np

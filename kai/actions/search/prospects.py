@@ -1,9 +1,9 @@
-"""What moving pods can never make room for, told from sums.
+"""Prospects of consolidations: sums tell for which groups no move of pods can make room.
 
-A consolidation ends with all pods placed: the victims are elsewhere and the aggressor has its place besides. So the
-queues above it hold what they held and its amounts, and ready nodes have that much less. Where that exceeds a limit, or
-what is free, a search is in vain, whatever pods it moves. The sums are made once for all groups that wait, so a group
-without prospects costs a few comparisons instead of a search.
+A consolidation ends with all pods placed: the victims are elsewhere, and the aggressor has its place. So the queues
+above it hold what they held and its amounts, and ready nodes have that much less. If that exceeds a limit, or what is
+free, no move of pods helps. The sums are made once for all groups that wait, so a group without prospects costs a few
+comparisons instead of a search.
 """
 
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Evicting a set of victims and placing all affected groups again, the aggressor too, by promises only.
+"""Trying a scenario: evict its victims, and place all affected groups again, the aggressor too, by promises only.
 
 Source: the peer's actions/common (simulated allocation of a preemptor and its victims).
 """

@@ -11,8 +11,8 @@ A simulation is an open statement: evict, then place the aggressor and all victi
 simulation that plugins do not accept is undone. On success the statement is committed, so a victim is never evicted
 unless its aggressor has a place in the very same commit.
 
-One engine for three causes: reclaim, preempt and consolidate differ in who may be a victim, who accepts, and what is
-said about it.
+One engine serves three causes: reclaim, preempt and consolidate differ in which groups may be victims, which plugins
+accept, and what messages say.
 
 Source: the peer's actions/common/solvers (job solver, by-pod solver).
 """

@@ -1,4 +1,4 @@
-"""What reclaim, preempt and consolidation share: who may search, which searches are in vain, and the loop.
+"""What reclaim, preempt and consolidation share: which groups may search, which searches are in vain, and the loop.
 
 Source: the peer's actions (reclaim, preempt, consolidation), its victim-invariant pre-filter and scheduling
     constraints signature.
