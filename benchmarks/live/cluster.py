@@ -145,6 +145,11 @@ def create_pods(admin: Api, size: Size, scheduler: str) -> None:
     each(range(size.pods), create)
 
 
+def create_lone_pod(admin: Api, number: int, scheduler: str) -> None:
+    """Create one pod that belongs to nothing."""
+    admin.create(_pod(number, scheduler, None))
+
+
 def _make_jobs(admin: Api, size: Size) -> dict[int, Manifest]:
     owners = {}
     for number in range(-(-size.pods // size.gang)):
@@ -179,6 +184,7 @@ class Binds:
         self._wanted = wanted
         self._left = wanted
         self._last = 0.0
+        self._instants: SimpleQueue[float] = SimpleQueue()
         self._thread = threading.Thread(target=self._count, daemon=True)
         # The first watch begins before anything is created.
         self._watch(admin.request("GET", _PODS, limit=1)["metadata"]["resourceVersion"])
@@ -196,13 +202,25 @@ class Binds:
         while self._left:
             response = self._connection.getresponse()
             while self._left and (line := response.readline()):
-                self._left -= b'"ADDED"' in line[:40]
+                if b'"ADDED"' in line[:40]:
+                    self._left -= 1
+                    self._instants.put(time.monotonic())
             self._connection.close()
             if self._left:  # A server ends watches that it cannot keep up with.
                 listed = self._admin.request("GET", _PODS, accept=_LIST_OF_NAMES, fieldSelector=_BOUND)
                 self._left = self._wanted - len(listed["items"])
                 self._watch(listed["metadata"]["resourceVersion"])
         self._last = time.monotonic()
+
+    def next(self, seconds: float) -> float:
+        """Wait for the next pod that is bound, and return when it was.
+
+        Raises: TimeoutError.
+        """
+        try:
+            return self._instants.get(timeout=seconds)
+        except Empty:
+            raise TimeoutError(f"no pod got its node within {seconds:g} s") from None
 
     def wait(self, seconds: float) -> float:
         """Wait until all are bound, and return when the last one was.

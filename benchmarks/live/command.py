@@ -1,5 +1,6 @@
 """Read the command line: ``fill`` measures pods that come while a scheduler runs, ``idle`` one without work.
 
+``lone`` measures how soon one pod is bound where nothing else happens.
 ``reality`` compares the times of a simulation with those of a real API server.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import cattrs
@@ -23,6 +25,7 @@ from benchmarks.live.cluster import (
     Size,
     bare_control_plane,
     control_plane,
+    create_lone_pod,
     create_pods,
     kai,
     kube_scheduler,
@@ -77,6 +80,51 @@ def fill(
     size = Size(nodes=nodes, gpus=gpus, pods=pods, gang=gang)
     with _staged(size, keep, kube_scheduler, flags) as (plane, found):
         click.echo(json.dumps(_fill(plane, found, size), indent=2))
+
+
+@main.command(help="Create one pod after the other on an idle cluster: how soon is each bound?")
+@_nodes
+@_gpus
+@click.option("--pods", default=60, show_default=True, type=click.IntRange(min=2), help="One after the other.")
+@click.option("--apart", default=1.0, show_default=True, help="Seconds between a binding and the next pod.")
+@_program
+@_flags
+@_folder
+def lone(
+    *,
+    nodes: int,
+    gpus: int,
+    pods: int,
+    apart: float,
+    kube_scheduler: Path | None,
+    flags: tuple[str, ...],
+    keep: Path | None,
+) -> None:
+    """Print one JSON object."""
+    with _staged(Size(nodes=nodes, gpus=gpus, pods=pods), keep, kube_scheduler, flags) as (plane, found):
+        when_quiet(plane.admin)
+        pid = found.daemon.pid
+        before, binds, waits = Usage.of(pid), Binds(plane.admin, pods), []
+        for number in range(pods):
+            time.sleep(apart)
+            since = time.monotonic()
+            create_lone_pod(plane.admin, number, found.name)
+            waits.append(1000 * (binds.next(_LIMIT) - since))
+        used = Usage.of(pid).cpu_seconds - before.cpu_seconds
+    waits.sort()
+    report = {
+        "scheduler": found.name,
+        "nodes": nodes,
+        "pods": pods,
+        "create_to_bind_ms": {
+            "min": round(waits[0], 1),
+            "p50": round(median(waits), 1),
+            "p90": round(waits[round(0.9 * (pods - 1))], 1),
+            "max": round(waits[-1], 1),
+        },
+        "cpu_ms_per_pod": round(1000 * used / pods, 1),
+    }
+    click.echo(json.dumps(report, indent=2))
 
 
 @main.command(help="Let pods run and nothing change: what kai does then.")

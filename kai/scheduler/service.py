@@ -165,9 +165,8 @@ class Scheduler:
         clock, store = self.cluster.clock, self.cluster.store
         idle = 0
         while True:
-            await (
-                self.cluster.connectivity.opened()
-            )  # what is decided without a server cannot be written, and is stale after
+            # What is decided without a server cannot be written, and is stale after.
+            await self.cluster.connectivity.opened()
             revision = store.revision
             since = clock.monotonic()
             outcome = await self._cycle(term)
