@@ -64,13 +64,11 @@ class Source:
         Raises: UnreachableError for a cluster, InputError and ConfigError for everything else.
         """
         from kai.simulation.case import cluster_of
-        from kai.simulation.kinds import declare_kinds
         from kai.simulation.source import read_case
 
         if self.is_live:
             return self._read_cluster()
-        declare_kinds(self.request.registry)
-        case = cluster_of(read_case(self.place))
+        case = cluster_of(read_case(self.place, self.request.registry))
         return case if self.chosen.policy is None else self.chosen.policy.over(case)
 
     def decide(self, request: "Request | None" = None, observer: "Observer | None" = None) -> "Result":

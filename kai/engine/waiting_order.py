@@ -18,11 +18,11 @@ _ALLOCATE = "allocate"
 class WaitingOrder:
     """The groups that wait, and what orders them within their queues."""
 
-    groups: tuple[int, ...]
+    groups: tuple[int, ...] = ()
     """Rows, the first to be asked first."""
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
     """What keys are called: plugins in their order."""
-    keys: Float64s
+    keys: Float64s = attrs.field(factory=lambda: np.zeros((0, 0)))
     """float64[G, k]: the keys of all groups, smaller first."""
 
 

@@ -216,12 +216,12 @@ class Explainer:
     @cached_property
     def _members(self) -> Mapping[GroupKey, list[tuple[str, str]]]:
         """Namespace and name of each pod that waits, by group."""
-        snapshot, report = self._outcome.last.snapshot, self._outcome.last.report
+        snapshot, status = self._outcome.last.snapshot, self._outcome.last.report.status
+        waits = ((status == Status.PENDING) | (status == Status.GATED)) & (snapshot.pod_group >= 0)
         out: dict[GroupKey, list[tuple[str, str]]] = {}
-        for row, group in enumerate(snapshot.pod_group):
-            if group >= 0 and report.status[row] in (Status.PENDING, Status.GATED):
-                facts, pod = snapshot.groups[group], snapshot.pods[row]
-                out.setdefault((facts.namespace, facts.name), []).append((pod.namespace, pod.name))
+        for row in np.flatnonzero(waits).tolist():
+            facts, pod = snapshot.groups[int(snapshot.pod_group[row])], snapshot.pods[row]
+            out.setdefault((facts.namespace, facts.name), []).append((pod.namespace, pod.name))
         return out
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from kai.api.podgroup import PodGroup as Manifest
-from kai.engine.waiting_order import explained_order
+from kai.engine.waiting_order import WaitingOrder, explained_order
 from kai.model.podgroup import PodGroup
 from kai.model.status import Status
 from kai.simulation.overview import Job, Overview
@@ -71,10 +71,11 @@ class JobLine:
 def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
     """Return all jobs: those that wait for nothing first, then those that wait, in the order of their queues.
 
-    Cost: one session beyond the decision itself.
+    Cost: where a job waits, one session beyond the decision itself.
     """
     snapshot = outcome.last.snapshot
-    order = explained_order(snapshot, outcome.profile)
+    waits = any(job.words is not None for job in seen.jobs)
+    order = explained_order(snapshot, outcome.profile) if waits else WaitingOrder()
     rows = {(group.namespace, group.name): row for row, group in enumerate(snapshot.groups)}
     manifests = {(each.metadata.namespace, each.metadata.name): each for each in outcome.case.objects.pod_groups}
     places = _positions(order.groups, rows, seen.jobs)

@@ -18,7 +18,6 @@ from kai.simulation.case import Case, FairShareCase
 from kai.simulation.check import Differences, compare
 from kai.simulation.fairness import divide_case
 from kai.simulation.jobs import JobLine, job_lines
-from kai.simulation.kinds import declare_kinds
 from kai.simulation.overview import Overview, overview
 from kai.simulation.past_usage import unread
 from kai.simulation.run import Outcome, simulate
@@ -165,8 +164,7 @@ class Request:
 
         Raises: InputError or ConfigError that names what is wrong.
         """
-        declare_kinds(self.registry)
-        return self.decide(read_case(path), observer)
+        return self.decide(read_case(path, self.registry), observer)
 
     def decide(self, case: Case | FairShareCase, observer: Observer | None = None) -> Result:
         """Simulate a case that was read, watched by ``observer``.

@@ -5,13 +5,17 @@ What reads texts is imported when there is a text: a snapshot needs neither YAML
 
 import attrs
 
+from kai.configuration.registry import Registry
 from kai.simulation.archive import is_archive, read_archive
 from kai.simulation.case import Case, FairShareCase, Origin
+from kai.simulation.kinds import declare_kinds
 from kai.simulation.places import STANDARD_INPUT, place_of, sum_of, unread
 
 
-def read_case(path: str) -> Case | FairShareCase:
+def read_case(path: str, registry: Registry | None = None) -> Case | FairShareCase:
     """Return the case at ``path``.
+
+    Kinds that the plugins of ``registry`` read are known from then on, unless it is a snapshot, which has none of them.
 
     Raises: InputError or ConfigError that names the file, the object and the field.
     """
@@ -24,4 +28,6 @@ def read_case(path: str) -> Case | FairShareCase:
         raise unread(path, error) from None
     from kai.simulation import texts
 
+    if registry is not None:
+        declare_kinds(registry)
     return texts.read_at(place, path)

@@ -3,8 +3,9 @@
 The core is a pure function, so what comes out is what would have happened; nothing is estimated.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from operator import attrgetter
 
 import attrs
 import numpy as np
@@ -17,6 +18,7 @@ from kai.explain.phrases import Words
 from kai.explain.words import Teller
 from kai.framework.decisions import Evict
 from kai.intake import Intake, IntakeSettings
+from kai.model.podgroup import PodGroup
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.changes import Change, Site
 from kai.simulation.declared import declared_in
@@ -27,6 +29,7 @@ GroupKey = tuple[str, str]
 """Namespace and name."""
 
 _BOUNDS = (Stage.LIMIT, Stage.QUOTA)
+_key: Callable[[PodGroup], GroupKey] = attrgetter("namespace", "name")
 
 
 class Result(StrEnum):
@@ -149,10 +152,10 @@ class ChangeTrials:
 
     def _judged(self, site: Site, change: Change, cycle: Cycle) -> ChangeTrial:
         key = (site.source.metadata.namespace, site.source.metadata.name)
-        group = next((row for row, each in enumerate(cycle.snapshot.groups) if (each.namespace, each.name) == key), -1)
+        group = next((row for row, each in enumerate(map(_key, cycle.snapshot.groups)) if each == key), -1)
         if group < 0:
             return ChangeTrial(change=change, result=Result.NOTHING)
-        pods = [row for row, of in enumerate(cycle.snapshot.pod_group) if of == group]
+        pods = np.flatnonzero(cycle.snapshot.pod_group == group).tolist()
         status = {row: int(cycle.report.status[row]) for row in pods}
         here = [row for row in pods if within(status[row], ACTIVE_ALLOCATED)]
         held = [row for row in here if status[row] == Status.PIPELINED]
@@ -213,8 +216,8 @@ def _places(cycle: Cycle) -> Mapping[GroupKey, int]:
     placed = [within(status, ACTIVE_ALLOCATED) for status in range(int(max(Status)) + 1)]
     here = np.array(placed)[cycle.report.status] & (cycle.snapshot.pod_group >= 0)
     counts = np.bincount(cycle.snapshot.pod_group[here], minlength=len(cycle.snapshot.groups))
-    groups = cycle.snapshot.groups
-    return {(groups[row].namespace, groups[row].name): count for row, count in enumerate(counts.tolist()) if count}
+    keys = map(_key, cycle.snapshot.groups)
+    return {key: count for key, count in zip(keys, counts.tolist(), strict=True) if count}
 
 
 def _evicted(cycle: Cycle) -> Mapping[GroupKey, int]:

@@ -6,7 +6,6 @@ from kai.configuration.registry import Registry
 from kai.errors import InputError
 from kai.framework.hooks import Plugin, PluginUse
 from kai.simulation.case import Case
-from kai.simulation.kinds import declare_kinds
 from kai.simulation.request import Request
 from kai.simulation.run import Outcome, simulate
 from kai.simulation.source import read_case
@@ -17,8 +16,7 @@ def load_scenario(path: str | Path) -> Case:
 
     Raises: InputError or ConfigError that names what is wrong.
     """
-    declare_kinds(Registry.installed())
-    case = read_case(str(path))
+    case = read_case(str(path), Registry.installed())
     if not isinstance(case, Case):
         raise InputError(f"{path}: found a case without a cluster, expected a scenario")
     return case

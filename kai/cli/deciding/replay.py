@@ -83,11 +83,9 @@ def case_at(path: str) -> "Case":
     """
     from kai.configuration.registry import Registry
     from kai.simulation.case import cluster_of
-    from kai.simulation.kinds import declare_kinds
     from kai.simulation.source import read_case
 
-    declare_kinds(Registry.installed())
-    return cluster_of(read_case(path))
+    return cluster_of(read_case(path, Registry.installed()))
 
 
 def _write(case: "Case", plan: "Plan", found: "tuple[Difference, ...] | None", console: Console) -> None:

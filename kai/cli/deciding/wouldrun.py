@@ -40,10 +40,12 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
         raise click.UsageError("standard input cannot be both FILE and SOURCE")
     from kai.simulation.addition import add
     from kai.simulation.arrival import arrival
+    from kai.simulation.kinds import declare_kinds
     from kai.simulation.texts import read_documents
 
     documents: list[Document] = [document for path in paths for document in read_documents(path)]
     case = source.read()
+    declare_kinds(source.request.registry)
     addition = add(case, documents, queue=queue, copies=copies, namespace=source.namespace)
     result = source.request.decide(addition.case)
     _talk(addition, console)

@@ -7,34 +7,41 @@ Source: the peer's plugins/dynamicresources, and resource.k8s.io/v1 for what it 
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
 from kai.framework import Bools, Extension, NodeFilter, NodeWait, Placement, PodFilter, SessionView, Shape
-from kai.plugins.dra.answers import Answers
 from kai.plugins.dra.extended import backing_classes, needed
-from kai.plugins.dra.inventory import Inventory, take_inventory
-from kai.plugins.dra.selectors import Selectors
 from kai.plugins.dra.wire import encode
+
+# What allocates, and the language of its expressions, is imported where a pod claims something.
+if TYPE_CHECKING:
+    from kai.plugins.dra.answers import Answers
+    from kai.plugins.dra.inventory import Inventory
+    from kai.plugins.dra.selectors import Selectors
 
 
 @attrs.define
 class Memory:
     """What one cycle leaves to the next: answers that stay true while the objects they are about stay the same."""
 
-    selectors: Selectors = attrs.field(factory=Selectors)
-    inventory: Inventory | None = None
+    selectors: "Selectors | None" = None
+    inventory: "Inventory | None" = None
     nodes: tuple[object, ...] = ()
 
-    def inventory_of(self, view: SessionView) -> Inventory:
-        """Return the devices of the snapshot, the same ones as long as slices and nodes are the same objects."""
+    def answers(self, view: SessionView, concerns: Bools) -> "Answers":
+        """Return the answers about claims; devices are the same as long as slices and nodes are the same objects."""
+        from kai.plugins.dra import answers, inventory, selectors  # noqa: PLC0415 - only clusters with claims pay for it
+
         slices, nodes = view.snapshot.catalog.claims.slices, view.snapshot.nodes
         known = self.inventory
         if known is None or not _same(known.slices, slices) or not _same(self.nodes, nodes):
-            known = self.inventory = take_inventory(slices, nodes, view.selected_nodes)
+            known = self.inventory = inventory.take_inventory(slices, nodes, view.selected_nodes)
             self.nodes = nodes
-        return known
+        self.selectors = self.selectors or selectors.Selectors()
+        return answers.Answers(view, known, self.selectors, concerns)
 
 
 def _same(left: Sequence[object], right: Sequence[object]) -> bool:
@@ -52,7 +59,7 @@ class Dra:
         concerns = concerned(session)
         if not concerns.any():
             return ()
-        answers = Answers(session, self._memory.inventory_of(session), self._memory.selectors, concerns)
+        answers = self._memory.answers(session, concerns)
         waits = (NodeWait(answers.must_wait, concerns=concerns),) if answers.any_waits else ()
         return (
             *waits,

@@ -5,9 +5,11 @@ import zipfile
 import pytest
 
 from kai.errors import InputError
+from kai.framework.objects import Objects
 from kai.simulation.case import Case
 from kai.simulation.source import read_case
 from kai.simulation.texts import find_cases, read_documents
+from tests.doubles.own_kinds import declared_for_a_while
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "creationTimestamp": "2026-01-02T00:00:00Z"}}
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "creationTimestamp": "2026-01-03T00:00:00Z"}}
@@ -167,3 +169,23 @@ def test_everything_that_is_wrong_in_a_folder_is_told_at_once(tmp_path):
     with pytest.raises(InputError) as caught:
         read_case(str(tmp_path))
     assert len(caught.value.messages) == 2
+
+
+class Plugins:
+    """What is installed, with a count of how often it was asked which kinds it reads."""
+
+    asked = 0
+
+    def objects(self):
+        self.asked += 1
+        return [Objects(api_version="plans.example/v1", kind="Plan", plural="plans", read=lambda each: each)]
+
+
+def test_kinds_of_plugins_are_asked_for_where_there_is_a_text_and_not_for_a_snapshot(tmp_path):
+    plugins = Plugins()
+    read_case(snapshot(tmp_path / "s.zip", {"rawObjects": {"nodes": [NODE]}}), plugins)
+    assert plugins.asked == 0
+    plan = {"apiVersion": "plans.example/v1", "kind": "Plan", "metadata": {"name": "p"}}
+    with declared_for_a_while():
+        case = read_case(write(tmp_path / "m.yaml", NODE, plan), plugins)
+    assert (plugins.asked, [each.metadata.name for each in case.objects.foreign]) == (1, ["p"])

@@ -217,3 +217,16 @@ def test_an_evicted_job_says_by_what_and_not_its_state_again(lab, width):
     lines = text(lab, width=width, state="evicted").splitlines()[1:]
     assert lines
     assert all(line.count("Evicted") == 1 and "reclaim" in line for line in lines)
+
+
+def test_the_order_of_queues_is_worked_out_only_where_a_job_waits(tmp_path, monkeypatch):
+    def order(*_):
+        raise AssertionError("asked for the order of queues")
+
+    for count in (2, 3):
+        (tmp_path / f"{count}.json").write_text(manifests(count))
+    settled, crowded = (Source(place=str(tmp_path / f"{count}.json")).decide() for count in (2, 3))
+    monkeypatch.setattr("kai.simulation.jobs.explained_order", order)
+    assert [(line.position, line.keys, line.waits) for line in settled.lines] == [(None, (), False)] * 2
+    with pytest.raises(AssertionError):
+        _ = crowded.lines
