@@ -21,14 +21,13 @@ from kai.api.kinds import ApiObject
 from kai.api.listing import Listing
 from kai.api.pod import Pod
 from kai.cluster.port import Change, Index, Key, Rejected
+from kai.cluster.tombstones import Tombstones
 from kai.errors import InputError
 
 T = TypeVar("T", bound=ApiObject)
 
-_MOST_TOMBSTONES: Final = 1 << 16
 _FEW: Final = 64
 _UNKNOWN_VERSION: Final = -1
-_FOREVER: Final = 1 << 64
 
 
 @attrs.frozen
@@ -98,8 +97,7 @@ class AssumeCache(Generic[T]):
         self._assumed: dict[Key, _Assumption[T]] = {}
         self._overlaid: dict[Key, _Overlay] = {}
         self._rejected: dict[Key, Rejected] = {}
-        self._tombstones: dict[str, int] = {}
-        """UIDs of deleted objects and when they ended, so that a late word about them does not bring them back."""
+        self._tombstones = Tombstones()
         self._tuple: tuple[T, ...] | None = ()
         self._listed: Listing[T] | None = None
         """The listing that was given out last."""
@@ -193,7 +191,7 @@ class AssumeCache(Generic[T]):
 
     def remove_key(self, key: Key, uid: str, version: int = _UNKNOWN_VERSION) -> None:
         """Take the end of the object that has this UID; another of the same name, made later, stays."""
-        self._leave_tombstone(uid, version)
+        self._tombstones.leave(uid, version)
         self.newest = max(self.newest, version)
         known_uid, known_version = self._versions.get(key, ("", _UNKNOWN_VERSION))
         if uid and known_uid and uid != known_uid and not 0 <= known_version < version:
@@ -207,7 +205,7 @@ class AssumeCache(Generic[T]):
         if self._starts_over:
             return known != (seen.uid, seen.version) or seen.version < 0
         self.newest = max(self.newest, seen.version)
-        if seen.uid in self._tombstones and seen.version <= self._tombstones[seen.uid]:
+        if self._tombstones.covers(seen.uid, seen.version):
             return False
         return known is None or seen.version < 0 or known[1] < 0 or seen.version > known[1]
 
@@ -215,7 +213,7 @@ class AssumeCache(Generic[T]):
         known_uid = self._versions.get(seen.key, ("", 0))[0]
         self._versions[seen.key] = (seen.uid, seen.version)
         if known_uid and known_uid != seen.uid:
-            self._leave_tombstone(known_uid, seen.version)
+            self._tombstones.leave(known_uid, seen.version)
         try:
             obj = structure_as(self.cls, kept(manifest) if cast("Any", self.cls) is Pod else manifest)
         except InputError as error:
@@ -226,11 +224,10 @@ class AssumeCache(Generic[T]):
         self._rejected.pop(seen.key, None)
         self._set(seen.key, obj)
 
-    def _leave_tombstone(self, uid: str, version: int) -> None:
-        if uid:
-            self._tombstones[uid] = version if version >= 0 else _FOREVER
-            if len(self._tombstones) > _MOST_TOMBSTONES:
-                del self._tombstones[next(iter(self._tombstones))]
+    def fade(self) -> None:
+        """Forget objects that ended before the last call, unless a list is under way that may have them."""
+        if self._listing is None:
+            self._tombstones.fade()
 
     def _reject(self, key: Key, message: str) -> None:
         self._rejected[key] = Rejected(cls=cast("type[ApiObject]", self.cls), key=key, message=message)

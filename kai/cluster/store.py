@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import attrs
@@ -21,6 +21,9 @@ from kai.cluster.assume_cache import AssumeCache
 from kai.cluster.port import Change, Clock, Index, Key, Rejected
 
 T = TypeVar("T", bound=ApiObject)
+
+_FADING: Final = 600.0
+"""So long at least a deleted object is remembered; a list or an answer that still tells of it is not as old as that."""
 
 
 @attrs.frozen(kw_only=True)
@@ -52,6 +55,8 @@ class _Sync:
     """The number of the list that was taken completely last; 0 before the first."""
     heard: float = 0.0
     """When the server was heard of last, on the monotonic clock."""
+    faded: float = 0.0
+    """When objects were forgotten last that were gone for long."""
     refresh: Callable[[], int] | None = None
     """Asks the watch for another list; returns its number."""
 
@@ -310,7 +315,11 @@ class WatchedStore:
 
     def heard(self, cls: type[ApiObject]) -> None:
         """Note that the server was heard of."""
-        self._syncs[cls].heard = self._clock.monotonic()
+        sync = self._syncs[cls]
+        sync.heard = self._clock.monotonic()
+        if sync.heard - sync.faded >= _FADING:
+            sync.faded = sync.heard
+            self._caches[cls].fade()
 
     def listed(self, cls: type[ApiObject], number: int) -> None:
         """Note that a list was taken completely."""

@@ -52,7 +52,7 @@ from kai.state.kinds import PodKinds
 from kai.state.memory import Memory, SnapshotVersions
 from kai.state.snapshot import Snapshot
 
-_MANY = 1 << 16
+_MANY = 1 << 13
 _NO_USAGE: Mapping[str, Shares] = {}
 _FIELDS = tuple(field.name for field in attrs.fields(ClusterObjects))
 _MARGIN = 1e-3

@@ -25,7 +25,7 @@ from kai.model.rows import NONE, Bools, Int64s
 from kai.state.items import carried_items
 from kai.state.table_version import Carrier, TableVersion
 
-_MANY = 1 << 16
+_MANY = 1 << 13
 
 
 class PodColumns(NamedTuple):

@@ -40,6 +40,8 @@ from kai.scheduler.single_pod_groups import is_of_one_pod
 from kai.scheduler.verifying import Reader
 
 _REMEMBERED: Final = 200_000
+_SWEPT: Final = 600.0
+"""So often what was said of objects that are gone is forgotten: all that there are must be looked at."""
 
 
 @attrs.frozen
@@ -83,6 +85,8 @@ class Publisher:
     _letters: Letters = attrs.field(init=False)
     _said: dict[tuple[str, str], str] = attrs.field(factory=dict)
     """The last message of each event, by UID and reason."""
+    _swept: float = 0.0
+    """When what was said of objects that are gone was forgotten last."""
     _quiet_until: dict[str, float] = attrs.field(factory=dict)
     """Until when figures about an object are not renewed, by UID."""
     _held: dict[Key, GroupAccount] = attrs.field(factory=dict)
@@ -286,6 +290,10 @@ class Publisher:
     def _forget(self, now: float) -> None:
         self._quiet_until = {topic: until for topic, until in self._quiet_until.items() if until > now}
         self._letters.forget(now)
+        if now - self._swept >= _SWEPT:
+            self._swept = now
+            there = {each.metadata.uid for cls in (Pod, PodGroup) for each in self.reader.all(cls)}
+            self._said = {topic: text for topic, text in self._said.items() if topic[0] in there}
         while len(self._said) > _REMEMBERED:
             self._said.pop(next(iter(self._said)))
 

@@ -57,7 +57,7 @@ _BOUNDS: Final = {
     "kai.intake.snapshot._MANY": 0,
     "kai.intake.shapes._MANY": 0,
     "kai.intake.table._MANY": 0,
-    "kai.cluster.assume_cache._MOST_TOMBSTONES": 1,
+    "kai.cluster.tombstones._MOST": 1,
     "kai.cluster.paths._MOST_PATHS": 4,
     "kai.scheduler.publisher._REMEMBERED": 4,
     "kai.scheduler.bind_templates._MOST_PARTS": 1,

@@ -140,6 +140,18 @@ def test_a_late_word_about_a_deleted_object_does_not_bring_it_back():
     assert cache.get(KEY) is None
 
 
+def test_an_end_is_not_forgotten_while_a_list_is_under_way():
+    cache, _ = cache_of()
+    cache.see(config(version=5))
+    cache.begin_list(6)
+    cache.remove(config(version=7))
+    cache.fade()
+    cache.fade()
+    cache.see(config(version=6))
+    cache.end_list(6)
+    assert cache.get(KEY) is None
+
+
 def test_the_end_of_an_earlier_object_of_the_same_name_leaves_the_new_one():
     cache, _ = cache_of()
     cache.see(config(version=9, uid="u2"))

@@ -93,6 +93,18 @@ def test_figures_wait_and_the_last_ones_are_written_when_the_silence_is_over():
     assert stage.step(TimePassed()) == []
 
 
+def test_what_was_said_of_objects_that_are_gone_is_forgotten_and_of_others_is_not():
+    stage = Stage(making.group("other"), making.pod("other-0", group="other"))
+    other = PodAccount(name="other-0", namespace="default", uid="uid-other-0", message="because")
+    stage.tell(stage.account(), stage.account(name="other", uid="uid-other", pods=(other,)))
+    stage.world.server.remove("Pod", "other-0", "default")
+    stage.world.server.remove("PodGroup", "other", "default")
+    stage.world.sync()
+    stage.time = 700.0
+    assert stage.tell(stage.account()) == []
+    assert {uid for uid, _ in stage.publisher._said} == {"uid-p", "uid-g"}
+
+
 def test_a_change_in_kind_does_not_wait():
     stage = Stage()
     stage.tell(stage.account())
