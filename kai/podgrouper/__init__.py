@@ -3,7 +3,7 @@
 from kai.podgrouper.decide import Grouping, Needs, Outcome, group_pod
 from kai.podgrouper.draft import GroupDraft, SubGroup, Topology
 from kai.podgrouper.grouper import Grouper, Groupers, Request
-from kai.podgrouper.lookup import Absent, Answers, Get, KnownObjects, Lookup, Many, Read, Reader, Why
+from kai.podgrouper.lookup import Absent, Answers, Get, Lookup, Many, Read, Reader, Why
 from kai.podgrouper.registry import load_groupers
 from kai.podgrouper.resource import Kind, OwnerReference, Resource
 from kai.podgrouper.settings import KindPattern, KindRule, Settings
@@ -21,7 +21,6 @@ __all__ = [
     "Kind",
     "KindPattern",
     "KindRule",
-    "KnownObjects",
     "Lookup",
     "Many",
     "Needs",

@@ -3,8 +3,9 @@
 from typing import Any
 
 from kai.api import names
-from kai.podgrouper import Absent, Get, Grouping, KnownObjects, Needs, Settings, Verb, group_pod, load_groupers
+from kai.podgrouper import Absent, Get, Grouping, Needs, Settings, Verb, group_pod, load_groupers
 from kai.podgrouper.kinds import KARTA, POD, POD_GROUP
+from tests.doubles.known_objects import KnownObjects
 
 
 def answer(case: dict[str, Any]) -> dict[str, Any]:

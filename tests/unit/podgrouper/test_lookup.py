@@ -1,8 +1,9 @@
 import pytest
 
 from kai.errors import InputError
-from kai.podgrouper import Absent, Answers, Get, Kind, KnownObjects, Many, Reader, Why
+from kai.podgrouper import Absent, Answers, Get, Kind, Many, Reader, Why
 from kai.podgrouper.lookup import Unread
+from tests.doubles.known_objects import KnownObjects
 from tests.unit.podgrouper.workloads import pod_of, thing
 
 POD = Kind("", "v1", "Pod")

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.podgrouper import Answers, Get, KnownObjects, Needs, Settings, group_pod, load_groupers
+from kai.podgrouper import Answers, Get, Needs, Settings, group_pod, load_groupers
 from kai.podgrouper.kinds import KARTA
+from tests.doubles.known_objects import KnownObjects
 from tests.unit.podgrouper.kartas import FLOW, karta, one_group
 from tests.unit.podgrouper.workloads import decide, pod_group, pod_of, priority_class, thing
 

@@ -7,10 +7,11 @@ import pytest
 
 import kai.podgrouper
 from kai.errors import ConfigError, PluginError
-from kai.podgrouper import KindPattern, KindRule, KnownObjects, Reader, Settings, load_groupers, registry
+from kai.podgrouper import KindPattern, KindRule, Reader, Settings, load_groupers, registry
 from kai.podgrouper.grouper import DEFAULT
 from kai.podgrouper.registry import ENTRY_POINTS, assemble
 from kai.podgrouper.resource import Kind
+from tests.doubles.known_objects import KnownObjects
 
 
 @attrs.frozen
