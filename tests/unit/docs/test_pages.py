@@ -17,6 +17,9 @@ BLOCK = re.compile(
 )
 
 
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
 def blocks(page):
     return [match.groupdict() for match in BLOCK.finditer(page.read_text(encoding="utf-8"))]
 
@@ -98,6 +101,16 @@ def test_each_page_is_in_the_navigation_and_two_clicks_from_the_readme():
     first = links(README)
     found = first.union(*map(links, first))
     assert sorted(page.name for page in docs.rglob("*.md") if page not in found) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_rows_of_tables_have_as_many_cells_as_their_heads(page):
+    """A site leaves out what has no head, without a word."""
+    head = None
+    for number, line in enumerate(FENCED.sub("", page.read_text(encoding="utf-8")).splitlines(), start=1):
+        cells = line.replace("\\|", "").count("|")
+        head = (head or cells) if line.startswith("|") else None
+        assert head in {None, cells}, f"line {number}, blocks of code left out: {line}"
 
 
 def links(page):
