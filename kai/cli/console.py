@@ -11,6 +11,7 @@ import click
 
 from kai.cli.failures import say, write_out
 from kai.cli.progress import ProgressLine
+from kai.cli.visible import visible
 from kai.progress import heard_by
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,8 +52,9 @@ class Console:
         return self.output in {"json", "yaml"}
 
     def write(self, text: str) -> None:
-        """Write data."""
-        write_out(self.plainly(text) + "\n")
+        """Write data. Documents are written as they are: their own syntax says what cannot be seen."""
+        shown = text if self.is_for_machines else visible(text, styled=self.color)
+        write_out(self.plainly(shown) + "\n")
 
     def plainly(self, text: str) -> str:
         """Return ``text``, in ASCII if only that is wanted."""

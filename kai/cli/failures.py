@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
+from kai.cli.visible import encodable, visible
 from kai.errors import ConfigError, InputError, InvariantError, KaiError, PluginError, UnreachableError
 
 NO, USAGE, UNREACHABLE, INPUT, BUG, INTERRUPTED = 1, 2, 3, 4, 5, 130
@@ -20,7 +21,7 @@ def write_out(text: str) -> None:
 
     Raises: OutputError where it is closed, or has no room; BrokenPipeError where its reader has seen enough.
     """
-    _on_output(lambda stream: stream.write(text))
+    _on_output(lambda stream: _write(stream, text))
 
 
 def flush_out() -> None:
@@ -30,6 +31,13 @@ def flush_out() -> None:
     """
     if sys.stdout is not None:
         _on_output(lambda stream: stream.flush())
+
+
+def _write(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:  # a terminal of another encoding; nothing of the text was written
+        stream.write(encodable(text, stream.encoding or "ascii"))
 
 
 def _on_output(act: Callable[[TextIO], object]) -> None:
@@ -51,7 +59,7 @@ def say(text: str) -> None:
     stream: TextIO | None = sys.stderr
     if stream is not None:
         with contextlib.suppress(OSError):
-            stream.write(text + "\n")
+            stream.write(visible(text) + "\n")
 
 
 def say_error(message: str, hint: str = "", detail: str = "") -> None:

@@ -9,7 +9,7 @@ import attrs
 
 from kai.api.collector import paused
 from kai.cli.console import Console
-from kai.cli.failures import flush_out, report_error
+from kai.cli.failures import flush_out, report_error, write_out
 from kai.cli.sources import Source
 from kai.cli.writing import write_document
 from kai.documents.envelope import envelope
@@ -187,8 +187,9 @@ def _write(seen: _Look, source: Source, console: Console, last: object) -> objec
         for name in names:
             console.write(name)
     else:
-        redraws = source.watch and sys.stdout.isatty()
-        console.write((_CLEAR if redraws else "") + text)
+        if source.watch and sys.stdout.isatty():
+            write_out(_CLEAR)
+        console.write(text)
     flush_out()
     if seen.remark:
         console.talk(seen.remark)

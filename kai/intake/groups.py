@@ -280,6 +280,12 @@ def _parent(source: api.SubGroup) -> str:
     return (source.parent or ROOT).lower()
 
 
+def fault_of_tree(spec: api.PodGroupSpec) -> str:
+    """Return why the declared sub-groups of a group are not scheduled as they are, "" if they are."""
+    tree = _tree(spec)
+    return tree.error or tree.held
+
+
 def _tree_error(sources: Sequence[api.SubGroup]) -> str:
     """Return what is wrong with the declared sub-groups, "" if nothing is."""
     parents: dict[str, str] = {}

@@ -171,6 +171,13 @@ CODES: Final[dict[str, Code]] = {
         "The annotations kai.scheduler/allowed-namespaces and kai.scheduler/allowed-namespace-labels of a queue say "
         "which namespaces may use it. A scheduler with --queue-access=required does not start the job; others do.",
     ),
+    "J023": Code(
+        ERROR,
+        "the sub-groups of a pod group are no tree that can be scheduled",
+        "Their names differ, their parents exist, none is among its own parents, and they are nested 16 deep at most. "
+        "The admission webhook refuses such a group; where there is none, its pods wait, or are scheduled as one flat "
+        "group.",
+    ),
     "C001": Code(
         ERROR,
         "the configuration of the scheduler is refused",

@@ -10,8 +10,10 @@ from typing import Any
 
 from kai.api import names
 from kai.api.bad_value import BadValue
+from kai.api.documents import mapping_of
 from kai.api.numerals import floating, signed
 from kai.api.quantity import amount
+from kai.api.sharing import LEAST_SHARE, is_share
 from kai.manifests.findings import Document, Finding
 from kai.manifests.positions import Path
 
@@ -27,6 +29,7 @@ def check_gpus(document: Document, path: Path, template: Mapping[str, Any]) -> I
     for place, resource, value in _amounts(template, path):
         if resource in names.GPU_RESOURCES or resource.startswith(names.MIG_PREFIX):
             yield from _whole(document, place, resource, value)
+            yield from _unequal(document, place, template, path)
             whole = whole or place
     if names.GPU_FRACTION in annotations:
         yield from _fraction(document, (*at, names.GPU_FRACTION), annotations[names.GPU_FRACTION])
@@ -71,9 +74,30 @@ def _whole(document: Document, path: Path, resource: str, value: object) -> Iter
     yield document.finding("J010", message, path, hint=hint, help=better, found=shown, expected="a whole number")
 
 
+def _unequal(document: Document, place: Path, template: Mapping[str, Any], path: Path) -> Iterator[Finding]:
+    """Yield a request for GPUs beside another limit."""
+    *above, which, resource = place[len(path) :]
+    if which != "requests":
+        return
+    resources: Any = template
+    for step in above:
+        resources = resources[step]
+    limit, asked = mapping_of(resources.get("limits")).get(resource), resources["requests"][resource]
+    if limit is None or None in (numbers := (_number(asked), _number(limit))) or numbers[0] == numbers[1]:
+        return  # what cannot be read is said where amounts are
+    message = f"{resource} is {asked} in requests and {limit} in limits, expected the same"
+    hint = "Kubernetes refuses the pod: GPUs cannot be overcommitted"
+    yield document.finding("J010", message, place, hint=hint, help=f"{resource}: {limit}", found=str(asked))
+
+
 def _fraction(document: Document, path: Path, text: str) -> Iterator[Finding]:
     number = floating(text)
     if number is not None and 0 < number < 1 and _is_amount(text):
+        if not is_share(text):
+            least = f"{LEAST_SHARE:g}"
+            message, hint = f'gpu-fraction must be at least {least}, found "{text}"', "queues count GPUs in hundredths"
+            better = f'gpu-fraction: "{least}"'
+            yield document.finding("J011", message, path, hint=hint, help=better, found=text, expected=least)
         return
     hint, better = "a part of one GPU", 'gpu-fraction: "0.5"'
     if number is not None and math.isfinite(number) and number >= 1:

@@ -110,6 +110,7 @@ def _check(document: Document) -> Iterator[Finding]:
     if not isinstance(metadata, Mapping) or not (metadata.get("name") or metadata.get("generateName")):
         yield document.finding("T003", f"{manifest['kind']} without metadata.name", ("metadata",), at_key=True)
         return
+    yield from _check_names(document, metadata)
     yield from check_fields(document)
     known = codec.kind_of(manifest)
     versions = known_versions(manifest["apiVersion"], manifest["kind"]) if known is None else []
@@ -123,6 +124,16 @@ def _check(document: Document) -> Iterator[Finding]:
         yield from check_gpus(document, path, template)
         if not metadata.get("resourceVersion"):
             yield from _check_template(document, path, template)
+
+
+def _check_names(document: Document, metadata: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield the name and the namespace that no API server takes, and that could not be told from others on a screen."""
+    for field in ("name", "namespace"):
+        text = metadata.get(field)
+        if isinstance(text, str) and not (text.isascii() and text.isprintable() and " " not in text):
+            found, expected = ascii(text), "letters, digits, '-' and '.'"
+            message = f"{field}: found {found}, expected {expected}"
+            yield document.finding("F001", message, ("metadata", field), found=found, expected=expected)
 
 
 def _check_template(document: Document, path: Path, template: Mapping[str, Any]) -> Iterator[Finding]:

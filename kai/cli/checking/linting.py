@@ -8,10 +8,13 @@ from typing import Any, Final
 
 import attrs
 
+from kai.api.documents import mapping_of
+from kai.api.podgroup import PodGroup
 from kai.cli.running.configuring import load_setup
 from kai.configuration.profiles import make_profile
 from kai.configuration.registry import Registry
 from kai.errors import ConfigError, InputError
+from kai.intake.groups import fault_of_tree
 from kai.manifests import Document, Finding, RefusedError, documents_of, open_text, read
 from kai.manifests.gpus import gpus_of
 from kai.manifests.lint import lint
@@ -25,6 +28,8 @@ from kai.simulation.texts import SUFFIXES
 from kai.wording import counted
 
 _CONFIGURES: Final = frozenset({"plugins", "with", "actions", "tiers", "parameters", "queueDepthPerAction"})
+_CONFIGURES_A_CASE: Final = frozenset({"run", "actions", "plugins", "with", "config"})
+"""Keys of a scenario that say how it is decided."""
 _NEAR: Final = 0.8
 _DOTTED: Final = re.compile(r"[\w-]+(?:\.[\w-]+)*")
 _KEY: Final = re.compile(r"found (?:key )?'([\w-]+)'")
@@ -134,7 +139,7 @@ class _Linting:
     def finish(self) -> Linted:
         """Look at all manifests together."""
         reading = read(self.documents) if self.documents else None
-        found = [*self.findings, *(lint(reading) if reading is not None else ())]
+        found = [*self.findings, *((*lint(reading), *_trees(reading)) if reading is not None else ())]
         return Linted(
             findings=tuple(found), reading=reading, configurations=self.configurations, scenarios=self.scenarios
         )
@@ -159,6 +164,8 @@ class _Linting:
         try:
             case = read_scenario(value, source.name)
             messages = tuple(_doubts(case)) if isinstance(case, Case) else ()
+            if isinstance(case, Case) and _CONFIGURES_A_CASE & value.keys():
+                make_profile(case.configuration, Registry.installed())
         except (ConfigError, InputError) as error:
             messages = error.messages
         for message in messages:
@@ -198,6 +205,17 @@ def _doubts(case: Case) -> Iterator[str]:
             yield f"groups.{name}.queue: queue {queue} does not exist"
         elif queue in parents.values():
             yield f"groups.{name}.queue: queue {queue} has children; only a leaf queue can run jobs"
+
+
+def _trees(reading: Reading) -> Iterator[Finding]:
+    """Yield pod groups whose sub-groups are no tree that can be scheduled."""
+    declared = (each for each in reading.objects if isinstance(each, PodGroup) and each.spec.sub_groups)
+    faults = {(each.metadata.namespace, each.metadata.name): fault_of_tree(each.spec) for each in declared}
+    for document in reading.documents:
+        metadata = mapping_of(document.manifest.get("metadata"))
+        fault = faults.get((str(metadata.get("namespace") or "default"), str(metadata.get("name"))))
+        if fault and document.manifest.get("kind") == PodGroup.__name__:
+            yield document.finding("J023", fault, ("spec", "subGroups"), at_key=True)
 
 
 def _placed(finding: Finding, source: Text) -> Finding:

@@ -88,6 +88,8 @@ def test_a_code_is_explained(capsys):
             "x.yaml:2:14: S001 queues.a.parent: queue a is its",
         ),
         ("cluster: {}\nqueues: {a: {}}\ngroups: {j: {queue: b}}\n", "x.yaml:3:14: S001 groups.j.queue: queue b does"),
+        ("cluster: {}\nqueues: {a: {}}\nrun: [allocat]\n", "x.yaml: S001 actions: found 'allocat', expected the name"),
+        ("cluster: {}\nqueues: {a: {}}\nwith: {binpack: {wieght: 3}}\n", "x.yaml: S001 plugins.binpack.wieght"),
     ],
 )
 def test_configurations_and_scenarios_are_checked_too(write, capsys, text, said):
@@ -108,3 +110,23 @@ def test_codes_are_explained_one_by_one_or_listed_all_also_for_machines(capsys):
     document = json.loads(capsys.readouterr().out)
     assert (document["kind"], [each["code"] for each in document["items"]]) == ("CodeList", ["J011"])
     assert run(["lint", "--explain", "J999"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ("[{name: s, parent: t}, {name: t, parent: s}]", 'found "s" among its own parents, expected a tree'),
+        ("[{name: s}, {name: s}]", 'found "s" twice, expected distinct names'),
+        ("[{name: s, parent: t}]", 'found parent "t" of "s", expected the name of a sub-group'),
+        (
+            str([{"name": f"s{at}"} | ({"parent": f"s{at - 1}"} if at else {}) for at in range(17)]),
+            "found sub-groups nested 17 deep, expected at most 16",
+        ),
+    ],
+)
+def test_sub_groups_that_are_no_tree_are_told(write, capsys, parts, said):
+    text = "apiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\nmetadata: {name: g}\nspec: {subGroups: %s}\n"
+    assert run(["lint", write(text % parts)]) == 1
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == f"x.yaml:4:8: J023 spec.subGroups: {said}"
+    assert run(["lint", write(text % "[{name: s}, {name: t, parent: s}]")]) == 0
