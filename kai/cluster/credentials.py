@@ -188,7 +188,12 @@ async def _read(paths: str, context: str) -> tuple[str, Any]:
 
 def _address(found: object, field: str, paths: str) -> str:
     address = str(found or "")
-    if urlsplit(address).scheme not in {"http", "https"}:
+    try:
+        parts = urlsplit(address)
+        is_one = parts.scheme in {"http", "https"} and parts.port != 0  # which raises for what is no port
+    except ValueError:
+        is_one = False
+    if not is_one or not address.isprintable():
         raise ConfigError.about(paths, field, found=address or None, wanted="an http or https address")
     return address
 

@@ -127,8 +127,8 @@ class Lister:
             token = ""
             while True:
                 answer = await self._asked(attrs.evolve(call, query=page_query(_PAGE, token)))
-                if answer.status == 404:
-                    break
+                if answer.status == 404 and cls is not Pod:
+                    break  # pods are of all Kubernetes: what does not serve them is another server
                 page = page_of(answer.body) if answer.is_good else None
                 if page is None:
                     raise self._refused(answer, kind.plural)
@@ -152,11 +152,7 @@ class Lister:
         if isinstance(answer, Answer) and answer.status not in _OVERLOADED:
             return answer
         tried = f"tried {len(_PATIENCE) + 1} times in {self.clock.monotonic() - began:.0f}s"
-        why = (
-            _plain(answer)
-            if isinstance(answer, NoAnswer)
-            else f"answered with {answer.status}: {refusal_of(answer, is_write=False, now=0.0).message}"
-        )
+        why = _plain(answer) if isinstance(answer, NoAnswer) else f"answered with {answer.status}: {_said(answer)}"
         raise UnreachableError(f"cannot reach the cluster of {self.cluster}: {self._address} {why}", detail=tried)
 
     @property
@@ -175,13 +171,21 @@ class Lister:
                 is_forbidden=True,
                 missing=f"{right.verb} {right.resource}",
             )
-        message = refusal_of(answer, is_write=False, now=0.0).message
-        what = "does not know these credentials (401)" if answer.status == 401 else f"answered {answer.status}"
+        if answer.is_good:
+            what = f"answered {answer.status} with what is no list: it is no API server"
+        elif answer.status == 401:
+            what = f"does not know these credentials (401): {_said(answer)}"
+        else:
+            what = f"answered {answer.status}: {_said(answer)}"
         return UnreachableError(
-            f"cannot list {plural} of the cluster of {self.cluster}: {self._address} {what}: {message}",
+            f"cannot list {plural} of the cluster of {self.cluster}: {self._address} {what}",
             is_forbidden=answer.status in {401, 403},
             missing=f"list {plural}" if answer.status == 403 else "",
         )
+
+
+def _said(answer: Answer) -> str:
+    return refusal_of(answer, is_write=False, now=0.0).message
 
 
 def _plain(answer: NoAnswer) -> str:

@@ -59,6 +59,9 @@ def api_server(seen: Seen) -> Looked:
 def own_rights(seen: Seen) -> Looked:
     """Whether the one who looks may read what whole answers need."""
     lacking = seen.missing.get("", ())
+    if not seen.asked.get("") and "reviews" in seen.unread:
+        unknown = f"what this account may read is not known: {seen.unread['reviews']}"
+        return Looked(well="", findings=(warning(unknown, "kubectl auth can-i --list asks the same"),))
     said = [
         warning(
             f"this account may not {first_of([str(each) for each in lacking])}: answers of kai are not whole",

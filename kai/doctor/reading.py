@@ -93,8 +93,16 @@ class Look:
             raise UnreachableError(
                 f"the cluster of {self.cluster} does not know these credentials (401)", is_forbidden=True
             )
+        if answer.status == 403:
+            return {}
         found = _decoded(answer)
-        return found if isinstance(found, Mapping) and answer.is_good else {}
+        if not answer.is_good or not isinstance(found, Mapping) or "gitVersion" not in found:
+            said = "no version" if answer.is_good else f"HTTP status {answer.status}"
+            raise UnreachableError(
+                f"cannot reach the cluster of {self.cluster}: GET /version was answered with {said}, "
+                "expected the version of an API server"
+            )
+        return found
 
     async def _list(self, name: str, path: str) -> None:
         out: list[Manifest] = []

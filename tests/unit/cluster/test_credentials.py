@@ -140,6 +140,8 @@ def test_how_a_server_is_reached_is_read(tmp_path):
         ({"clusters": 7}, "found nothing to use (TypeError"),
         ({"clusters": []}, "object with name k in"),
         ({"clusters": [{"name": "k", "cluster": {"server": "ftp://x"}}]}, "expected an http or https address"),
+        ({"clusters": [{"name": "k", "cluster": {"server": "http://[x"}}]}, "expected an http or https address"),
+        ({"clusters": [{"name": "k", "cluster": {"server": "http://x:99999"}}]}, "expected an http or https address"),
         (
             {"clusters": [{"name": "k", "cluster": {"tls-server-name": "a"}}]},
             "clusters.server: found nothing, expected",

@@ -69,6 +69,22 @@ def test_a_kind_that_is_not_served_is_empty_and_older_versions_are_tried():
     assert len(server.calls) == len(BY_CLASS[ResourceClaim].api_versions)
 
 
+@pytest.mark.parametrize("body", [b"<html>please log in</html>", b"[]", b"null", b"", b"[" * 100_000])
+def test_what_is_no_list_is_said_to_be_none(body):
+    server = HttpServer(faults=Faults(before=lambda _: Answer(status=200, body=body)))
+    assert str(failure(server)) == (
+        'cannot list nodes of the cluster of context "prod": 10.0.0.1:6443 answered 200 with what is no list: '
+        "it is no API server"
+    )
+
+
+def test_a_server_without_pods_is_no_cluster_without_pods():
+    server = HttpServer(faults=Faults(before=lambda _: Answer(status=404, body=b"no such page")))
+    assert str(failure(server, Node, Pod)).startswith(
+        'cannot list pods of the cluster of context "prod": 10.0.0.1:6443 answered 404: '
+    )
+
+
 def test_one_namespace_can_be_listed_and_config_maps_without_their_data():
     server = HttpServer()
     server.put("configmaps", "c", "a", data={"secret": "x"})

@@ -57,6 +57,12 @@ SPOILT = {
         "v1.27.3 is older than 1.30",
     ),
     "own rights": ("D002", evolve(missing={"": (right("list", "nodes"),)}), "warn", "this account may not list nodes"),
+    "own rights that are not known": (
+        "D002",
+        evolve(asked={}, unread={"reviews": "HTTP status 500"}),
+        "warn",
+        "what this account may read is not known: HTTP status 500",
+    ),
     "no kind": (
         "D003",
         with_lists(crds=HEALTHY.lists["crds"][1:]),

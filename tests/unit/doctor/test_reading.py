@@ -102,6 +102,10 @@ def test_nothing_is_written():
     [
         (NoAnswer(was_sent=False, message="refused"), 'cannot reach the cluster of context "x": refused'),
         (Answer(status=401), "does not know these credentials"),
+        (Answer(status=500), "GET /version was answered with HTTP status 500, expected the version of an API server"),
+        (Answer(status=200, body=b"<html>please log in</html>"), "GET /version was answered with no version"),
+        (Answer(status=200, body=b"[]"), "GET /version was answered with no version"),
+        (Answer(status=302), "GET /version was answered with HTTP status 302"),
     ],
 )
 def test_a_server_that_gives_no_answer_ends_the_look(version, message):

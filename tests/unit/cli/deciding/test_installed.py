@@ -119,3 +119,9 @@ def test_a_file_decides_on_a_folder_too(tmp_path, capsys):
     mine.write_text("actions: [stalegangeviction]")
     assert run(["jobs", "--from", "examples/lab", "--config", str(mine), "--state", "starts"]) == 0
     assert "llm-sft-a" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("metadata", [{"name": "x", "labels": 7}, {"name": "x", "labels": ["a"]}])
+def test_what_is_no_configuration_is_passed_over(asked, metadata):
+    odd = {**config_map("x", "y"), "metadata": {**metadata, "namespace": "kai-scheduler"}, "data": 3}
+    assert asked(odd)[0].endswith("configuration: default")
