@@ -1,6 +1,7 @@
 """A workload that is not there yet, added to a cluster as it is: manifests are read, expanded, grouped and put in.
 
-Objects of the files take the place of those of the same kind and name, as applying them would do; pods that exist stay.
+Objects of the files take the place of those of the same kind and name, as applying them would do. Pods that exist stay,
+and are no workload that is to come.
 """
 
 from collections.abc import Iterable, Sequence
@@ -69,12 +70,25 @@ def add(
     if not groups:
         said = "; ".join(str(each) for each in reading.expansion.unused)
         raise InputError(f"{_files(documents)}: found no workload for this scheduler{f' ({said})' if said else ''}")
+    _refuse_those_that_are_there(case, reading.objects, _files(documents))
     return Addition(
         case=attrs.evolve(case, objects=_merged(case, reading.objects), cycles=1, stable_cycles=0),
         jobs=frozenset(f"{each.metadata.namespace}/{each.metadata.name}" for each in groups),
         findings=tuple(findings),
         unused=reading.expansion.unused,
     )
+
+
+def _refuse_those_that_are_there(case: Case, added: Iterable[ApiObject], files: str) -> None:
+    """Refuse pods that exist: to apply them again changes nothing. Pods that workloads make have names of their own."""
+    known = {_key(pod.metadata) for pod in case.objects.pods}
+    found = sorted(key for key in (_key(each.metadata) for each in added if isinstance(each, Pod)) if key in known)
+    if found:
+        name = "/".join(found[0])
+        raise InputError(
+            f"{files}: pod {name}: found it in the cluster already, expected a workload that is not; "
+            f"kai why {found[0][1]} tells of it"
+        )
 
 
 def _surroundings(case: Case, namespace: str, documents: Sequence[Document]) -> Surroundings:

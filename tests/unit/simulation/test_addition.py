@@ -58,6 +58,11 @@ def test_a_pod_that_is_there_stays_and_its_namesake_gets_another_name(case):
     assert len(found.case.objects.pod_groups) == 2
 
 
+def test_a_pod_that_is_there_already_is_no_workload_to_come(case):
+    with pytest.raises(InputError, match=r"x\.yaml: pod default/w-0: found it in the cluster already, expected"):
+        add(case, documents(POD % "w-0"))
+
+
 def test_copies_are_workloads_of_other_names(case):
     assert add(case, documents(POD % "p"), copies=3).jobs == {"default/p", "default/p-2", "default/p-3"}
 
