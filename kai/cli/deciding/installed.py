@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from kai.api import names
-from kai.api.documents import mapping_of
 
 if TYPE_CHECKING:
     from kai.configuration.registry import Registry
@@ -66,7 +65,7 @@ def _texts(
     shards: Sequence[Mapping[str, Any]], configs: Sequence[Mapping[str, Any]], maps: Sequence[Mapping[str, Any]]
 ) -> dict[str, bytes]:
     """Return the configurations of one form by what they are called, that of the default shard first."""
-    held = {_name(each): each for each in maps if _KEY in mapping_of(each.get("data"))}
+    held = {_name(each): each for each in maps if _KEY in _within(each.get("data"))}
     own = {name: each for name, each in held.items() if _labels(each).get(_PART_OF) == "kai"}
     if not own and shards:
         found = {f"schedulingshard {_name(each)}": _list([each, *configs[:1]], "kai.scheduler/v1") for each in shards}
@@ -89,11 +88,16 @@ def _text(kind: str, api_version: str, manifest: Mapping[str, Any]) -> bytes:
 
 
 def _name(manifest: Mapping[str, Any]) -> str:
-    return str(mapping_of(manifest.get("metadata")).get("name", ""))
+    return str(_within(manifest.get("metadata")).get("name", ""))
+
+
+def _within(value: object) -> Mapping[str, Any]:
+    """Return a part of a manifest, nothing where it has another form; what reads texts has one that loads YAML."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _labels(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    return mapping_of(mapping_of(manifest.get("metadata")).get("labels"))
+    return _within(_within(manifest.get("metadata")).get("labels"))
 
 
 __all__ = ["Chosen", "policy_of_cluster"]
