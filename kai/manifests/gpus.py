@@ -82,7 +82,7 @@ def _unequal(document: Document, place: Path, template: Mapping[str, Any], path:
     resources: Any = template
     for step in above:
         resources = resources[step]
-    limit, asked = mapping_of(resources.get("limits")).get(resource), resources["requests"][resource]
+    limit, asked = mapping_of(resources.get("limits")).get(str(resource)), resources["requests"][resource]
     if limit is None or None in (numbers := (_number(asked), _number(limit))) or numbers[0] == numbers[1]:
         return  # what cannot be read is said where amounts are
     message = f"{resource} is {asked} in requests and {limit} in limits, expected the same"
