@@ -118,8 +118,9 @@ class Teller:
     def _members(self) -> list[list[int]]:
         """The pods of each group."""
         members: list[list[int]] = [[] for _ in self._snapshot.groups]
-        for pod in np.flatnonzero(self._snapshot.pod_group >= 0):
-            members[self._snapshot.pod_group[pod]].append(int(pod))
+        for pod, group in enumerate(self._snapshot.pod_group.tolist()):
+            if group >= 0:
+                members[group].append(pod)
         return members
 
     @cached_property
