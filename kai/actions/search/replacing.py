@@ -16,6 +16,7 @@ from kai.engine.session import Session
 from kai.engine.shortcuts import TRIAL
 from kai.engine.statement import Statement
 from kai.kernels import trying
+from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY
 from kai.kernels.groups import find_waiting
 from kai.kernels.trying import Aggressor
 from kai.model.rows import Bools, Int64s, NodeRows, PodRow, PodRows
@@ -148,6 +149,28 @@ class Replacing:
                 # See ``finalize``: here the heap has asked for amounts already.
                 portion.chunk()
         return placed
+
+
+def books_all_they_ask_for(
+    session: Session, states: GroupStates | None, aggressor: int, victims: PodRows, *, moves: bool
+) -> bool:
+    """Say whether the group fits wherever there is as much as its pods will take, no more being asked for.
+
+    ``moves``: the victims are to be moved, so they have to fit again, too.
+    """
+    if not moves and states is not None and states.exact[aggressor]:
+        return True
+    groups = np.array([aggressor], np.int64)
+    if moves:
+        groups = np.union1d(groups, session.facts.pods.group[victims])
+    if states is not None and states.exact[groups].all():
+        return True
+    pods = np.concatenate([session.portion(group).pods() for group in groups.tolist()])
+    shapes = session.facts.pods.shape[pods]
+    kinds = session.facts.shapes.kind[shapes]
+    sharing = (kinds == KIND_FRACTION) | (kinds == KIND_MEMORY)
+    alone = bool(session.policy.leaves_alone(groups).all())
+    return alone and not bool((sharing | session.policy.dynamic[shapes]).any())
 
 
 def try_at_once(

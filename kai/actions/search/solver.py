@@ -27,7 +27,7 @@ import numpy as np
 from kai.actions.search.filters import Filters, held_by
 from kai.actions.search.group_states import GroupStates
 from kai.actions.search.outer import CompiledVictims, PlainVictims, Terms
-from kai.actions.search.replacing import Replacing, finalize, try_at_once
+from kai.actions.search.replacing import Replacing, books_all_they_ask_for, finalize, try_at_once
 from kai.engine.budget import BudgetAnswer
 from kai.engine.eviction_caps import Cap
 from kai.engine.portion import Portion
@@ -38,7 +38,7 @@ from kai.framework.decisions import Cause
 from kai.framework.hooks import VictimProposals
 from kai.framework.scenario import NO_BATCHES, Batches, Scenario
 from kai.framework.verdict import Fact
-from kai.kernels.columns import GPU, KIND_FRACTION, KIND_MEMORY, KIND_NONE, RELEASING
+from kai.kernels.columns import GPU, KIND_NONE, RELEASING
 from kai.kernels.first_probe import NONE_PASSES, UNSUITED, is_final
 from kai.kernels.victims import free_gpus, losing
 from kai.model.rows import Float64s, GroupRow, Int64s, NodeRows, PodRows
@@ -97,6 +97,7 @@ class Search:
         self._session = session
         self._aggressor = aggressor
         self._cause = cause
+        self._moves = cause is Cause.CONSOLIDATE
         self._victims = victims
         self._rule = rule
         self._explain = explain
@@ -272,7 +273,7 @@ class Search:
             statement.discard()
             self._failed.add(scenario.fingerprint())
             return None
-        if not self._books_all_they_ask_for(victims):
+        if not books_all_they_ask_for(session, states, self._aggressor.group, victims, moves=self._moves):
             statement.discard()
             return None
         sure = is_final(session.facts, session.columns, session.policy.vectors, probe)
@@ -325,8 +326,8 @@ class Search:
         if failed is not None and self._accepted(scenario, victims):
             batches = scenario.batches
             rows = losing(self._session.columns, batches.pods, batches.start, victims)
-            if not self._books_all_they_ask_for(victims):
-                moves = self._cause is Cause.CONSOLIDATE
+            group, moves = self._aggressor.group, self._moves
+            if not books_all_they_ask_for(self._session, self._states, group, victims, moves=moves):
                 failed = self._replacing.repeat(statement, terms.aggressor, victims, all_return=moves)
             if failed is not None:
                 return Found(
@@ -348,7 +349,7 @@ class Search:
         session, terms = self._session, found.terms
         if not proposals.begins_with_recorded or not session.takes(LAST_PROBE):
             return False
-        known = self._cause is not Cause.CONSOLIDATE and all(each.accepts_by_victims for each in self._judges)
+        known = not self._moves and all(each.accepts_by_victims for each in self._judges)
         if found.sure and known:
             return self._granted(found)
         tried = found.scenario
@@ -365,7 +366,7 @@ class Search:
         return (known or self._accepted(again, found.victims)) and self._granted(found)
 
     def _accepted(self, scenario: Scenario, victims: PodRows) -> bool:
-        if self._cause is Cause.CONSOLIDATE:
+        if self._moves:
             accepted = not (self._session.columns.status[victims] == RELEASING).any()
         else:
             # As a loop: a generator for one or two judges costs as much as they do.
@@ -383,26 +384,6 @@ class Search:
         if cap is not None:
             self.cap = cap
         return cap is None
-
-    def _books_all_they_ask_for(self, victims: PodRows) -> bool:
-        """Say whether the group fits wherever there is as much as its pods will take, no more being asked for.
-
-        Victims that are to be moved have to fit again, too.
-        """
-        session, moves = self._session, self._cause is Cause.CONSOLIDATE
-        if not moves and self._states is not None and self._states.exact[self._aggressor.group]:
-            return True
-        groups = np.array([self._aggressor.group], np.int64)
-        if moves:
-            groups = np.union1d(groups, session.facts.pods.group[victims])
-        if self._states is not None and self._states.exact[groups].all():
-            return True
-        pods = np.concatenate([session.portion(group).pods() for group in groups.tolist()])
-        shapes = session.facts.pods.shape[pods]
-        kinds = session.facts.shapes.kind[shapes]
-        sharing = (kinds == KIND_FRACTION) | (kinds == KIND_MEMORY)
-        alone = bool(session.policy.leaves_alone(groups).all())
-        return alone and not bool((sharing | session.policy.dynamic[shapes]).any())
 
     @cached_property
     def _feasible(self) -> NodeRows:
