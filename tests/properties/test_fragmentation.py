@@ -8,22 +8,36 @@ from kai.configuration.profiles import make_profile
 from kai.configuration.reading import read_configuration
 from kai.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
+from kai.testing import snapshot
 from tests.properties.strategies import contended, snapshots
 
 WITH_ORDER, BY_AGE = (
     make_profile(read_configuration({"with": {"fragmentation": options}}, "test")) for options in ({}, {"order": False})
 )
+ASKED = ({"fraction": 0.3}, {"fraction": 0.5}, {"fraction": 0.7}, {"gpu": 1}, {"gpu": 2}, {"gpu": 4})
 
 
-def decided(snapshot, profile, *, shortcuts):
+def decided(taken, profile, *, shortcuts):
     using = attrs.evolve(profile, parameters=attrs.evolve(profile.parameters, shortcuts=shortcuts))
     sink = Recorder()
-    run_cycle(snapshot, using, sink)
+    run_cycle(taken, using, sink)
     return sink.statements
 
 
 @given(
     st.one_of(contended(nodes=(1, 4), groups=(3, 9)), snapshots(groups=(3, 9))), st.sampled_from((WITH_ORDER, BY_AGE))
 )
-def test_shortcuts_choose_the_same_nodes_and_devices(snapshot, profile):
-    assert decided(snapshot, profile, shortcuts=True) == decided(snapshot, profile, shortcuts=False)
+def test_shortcuts_choose_the_same_nodes_and_devices(taken, profile):
+    assert decided(taken, profile, shortcuts=True) == decided(taken, profile, shortcuts=False)
+
+
+@given(
+    st.lists(st.sampled_from((2, 4, 8)), min_size=2, max_size=5),
+    st.lists(st.sampled_from(ASKED), min_size=8, max_size=24),
+)
+def test_pods_that_come_one_after_the_other_find_what_those_before_left(nodes, asked):
+    taken = snapshot(
+        nodes={f"n{row}": {"gpu": gpus} for row, gpus in enumerate(nodes)},
+        groups={f"g{row}": {"each": each} for row, each in enumerate(asked)},
+    )
+    assert decided(taken, BY_AGE, shortcuts=True) == decided(taken, BY_AGE, shortcuts=False)

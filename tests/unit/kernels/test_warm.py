@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kai.cli.warm import load_plugins
-from kai.kernels._jit import KERNELS
+from kai.kernels._jit import KERNELS, prepare
 from kai.kernels.fit import Rules
 from kai.kernels.fragments import no_mix
 from kai.kernels.struct import Float64s, Float64Table
@@ -80,6 +80,7 @@ def test_every_kernel_is_warmed_constructors_of_structs_included():
 
 @compiled
 def test_a_signature_is_what_the_parameters_are_annotated_with():
+    prepare()
     zeros = {"limits": False, "fair_order": False, "elastic_key": 0, "mix": no_mix()}
     rules = Rules(**{name: zeros.get(name, 0.0) for name in Rules._fields})
 
