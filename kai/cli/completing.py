@@ -92,7 +92,8 @@ def _names(context: click.Context, cls: "type[ApiObject]") -> list[str]:
 
     if context.params.get("place"):
         return [each.metadata.name for each in getattr(_written(context), FIELD_OF[cls])]
-    from kai.simulation.live import Access, list_names
+    from kai.cluster.access import Access
+    from kai.simulation.live import list_names
 
     given = context.params
     access = Access(

@@ -19,9 +19,9 @@ from kai.errors import UnreachableError
 if TYPE_CHECKING:
     from kai.cli.deciding.installed import Chosen
     from kai.cli.serving import Served
+    from kai.cluster.access import Access
     from kai.engine.observe import Observer
     from kai.simulation.case import Case
-    from kai.simulation.live import Access
     from kai.simulation.own import OwnJobs
     from kai.simulation.request import Request, Result
 
@@ -135,20 +135,19 @@ class Source:
         except UnreachableError:
             raise refused from None
 
-    @property
-    def served(self) -> "Served":
-        """The way to ask the service about the namespace that is asked for."""
+    def served(self, *, is_optional: bool = False) -> "Served":
+        """Return the way to ask the service about the namespace that is asked for."""
         from kai.cli.serving import Served
         from kai.documents.asking import Service
 
         access = self.access
         namespace = "" if self.everywhere else self.namespace or access.chosen.namespace or "default"
-        return Served(service=Service(access=access, place=self.service), namespace=namespace)
+        return Served(service=Service(access=access, place=self.service, is_optional=is_optional), namespace=namespace)
 
     @property
     def access(self) -> "Access":
         """Which cluster is asked, and as which user."""
-        from kai.simulation.live import Access
+        from kai.cluster.access import Access
 
         return Access(kubeconfig=self.kubeconfig, context=self.context, impersonated=self.user)
 
@@ -257,8 +256,8 @@ def _flags(*, watch: bool) -> tuple[Callable[[F], F], ...]:
         "--service",
         default="",
         metavar="URL|NAMESPACE/NAME",
-        help="Ask the service, and not the API server for everything. Without it, a user who may not list pods and "
-        "nodes asks kai-scheduler/kai-dashboard.",
+        help="Ask the service, and not the API server for everything. Without it, kai-scheduler/kai-dashboard is asked "
+        "by kai why JOB, and for users who may not list pods and nodes.",
     )
     return (*flags, again, asked)
 

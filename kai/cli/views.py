@@ -1,5 +1,6 @@
 """Showing what a source holds: once, or again whenever it changed; for people, for machines, or as names."""
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,13 +12,15 @@ from kai.api.collector import paused
 from kai.cli.console import Console
 from kai.cli.failures import flush_out, report_error, write_out
 from kai.cli.sources import Source
+from kai.cli.tables import shown_width
 from kai.cli.writing import write_document
 from kai.documents.envelope import envelope
-from kai.errors import UnreachableError
+from kai.errors import ConfigError, UnreachableError
+from kai.wording import counted
 
 if TYPE_CHECKING:
     from kai.cli.serving import Served
-    from kai.simulation.case import Origin
+    from kai.simulation.origin import Origin
     from kai.simulation.own import OwnJobs
     from kai.simulation.request import Result
 
@@ -26,7 +29,8 @@ LIVE_PAUSE_SECONDS = 5.0
 """Each look at a cluster lists all that the scheduler reads."""
 CUT_SHORT = "not all evictions were tried: a job that waits may start at the expense of others; kai simulate tries all"
 _CLEAR = "\x1b[H\x1b[J"
-_HEAD = frozenset({"apiVersion", "kind", "generatedAt", "source", "program"})
+HEAD = frozenset({"apiVersion", "kind", "generatedAt", "source", "program"})
+"""What stands at the beginning of every document."""
 
 
 class View(Protocol):
@@ -64,7 +68,7 @@ class ServedView:
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of the document, behind its envelope."""
-        return {name: value for name, value in self.document.items() if name not in _HEAD}
+        return {name: value for name, value in self.document.items() if name not in HEAD}
 
     def names(self) -> Sequence[str]:
         """Return what ``-o name`` writes."""
@@ -81,6 +85,16 @@ class Watching:
 
     pause: Callable[[float], None] = time.sleep
     goes_on: Callable[[], bool] = lambda: True
+
+
+@attrs.frozen(kw_only=True)
+class _Ways:
+    """What makes a view, by what is known; see `show`."""
+
+    view_of: "Callable[[Result], View]"
+    own_view_of: "Callable[[OwnJobs], View] | None"
+    served_view_of: "Callable[[Served], View] | None"
+    soon_view_of: "Callable[[Served], View] | None"
 
 
 @attrs.frozen(kw_only=True)
@@ -101,45 +115,24 @@ def show(
     own_view_of: "Callable[[OwnJobs], View] | None" = None,
     *,
     served_view_of: "Callable[[Served], View] | None" = None,
+    soon_view_of: "Callable[[Served], View] | None" = None,
     watching: Watching | None = None,
 ) -> int:
     """Decide on the source and write the view of it; with ``-w`` again and again, where something changed.
 
     ``served_view_of`` and ``own_view_of`` make a view for users who may not see the whole cluster: of what the service
-    answers them, or of their own jobs.
+    answers them, or of their own jobs. ``soon_view_of`` makes the very view that deciding here would make, of what a
+    service has decided already: it is asked first, and where it does not answer soon, that is only a note.
     """
-
-    # What is imported and read for one look stays until it is written, so a collector would find nothing.
-    @paused()
-    def look() -> _Look:
-        if source.service and served_view_of is not None:
-            return _served(source, served_view_of)
-        try:
-            result = source.decide()
-        except UnreachableError as error:
-            if not error.missing or (own_view_of is None and served_view_of is None):
-                raise
-            try:
-                if served_view_of is not None:
-                    return _served(source, served_view_of)
-            except UnreachableError as refusal:
-                console.talk(f"note: {refusal}", level=1)
-            if own_view_of is None:
-                raise
-            own = source.read_own(error)
-            return _Look(view=own_view_of(own), origin=own.origin, notes=own.notes, remark=own.remark)
-        said = [source.chosen.line(result.case.origin)] if source.is_live else []
-        remark = "\n".join([*said, *([CUT_SHORT] if result.was_cut_short else [])])
-        return _Look(view=view_of(result), origin=result.case.origin, notes=result.notes, remark=remark)
-
+    ways = _Ways(view_of=view_of, own_view_of=own_view_of, served_view_of=served_view_of, soon_view_of=soon_view_of)
     if not source.watch:
-        _write(look(), source, console, None)
+        _write(_look(source, console, ways), source, console, None)
         return 0
     watch = Watching() if watching is None else watching
     last: object = None
     while watch.goes_on():
         try:
-            last = _write(look(), source, console, last)
+            last = _write(_look(source, console, ways), source, console, last)
         except UnreachableError as error:
             # A cluster that is away for a while comes back; a first look that fails is an answer.
             if last is None:
@@ -151,19 +144,60 @@ def show(
 
 def show_view(view: View, source: Source, console: Console, *, remark: str) -> int:
     """Write one view that was not made of the source itself; ``remark`` says what it was made of."""
-    from kai.simulation.case import Origin
+    from kai.simulation.origin import Origin
 
     origin = Origin(type="decisions", complete=False)
     _write(_Look(view=view, origin=origin, notes=(), remark=remark), source, console, None)
     return 0
 
 
-def _served(source: Source, view_of: "Callable[[Served], View]") -> _Look:
+# What is imported and read for one look stays until it is written, so a collector would find nothing.
+@paused()
+def _look(source: Source, console: Console, ways: _Ways) -> _Look:
+    """Return what a source shows now, in the first way in which it shows something.
+
+    Raises: as ``Source.decide``.
+    """
+    if source.service and ways.served_view_of is not None:
+        return _served(source, ways.served_view_of)
+    if ways.soon_view_of is not None:
+        try:
+            return _served(source, ways.soon_view_of, is_optional=True)
+        except (UnreachableError, ConfigError) as refusal:
+            console.talk(f"note: {refusal}", level=1)
+    try:
+        result = source.decide()
+    except UnreachableError as error:
+        return _limited(source, console, ways, error)
+    said = [source.chosen.line(result.case.origin)] if source.is_live else []
+    remark = "\n".join([*said, *([CUT_SHORT] if result.was_cut_short else [])])
+    return _Look(view=ways.view_of(result), origin=result.case.origin, notes=result.notes, remark=remark)
+
+
+def _limited(source: Source, console: Console, ways: _Ways, error: UnreachableError) -> _Look:
+    """Return what a user sees who lacks a right to read the cluster.
+
+    Raises: ``error`` itself where that is nothing.
+    """
+    if not error.missing:
+        raise error
+    if ways.served_view_of is not None:
+        try:
+            return _served(source, ways.served_view_of)
+        except UnreachableError as refusal:
+            console.talk(f"note: {refusal}", level=1)
+    if ways.own_view_of is None:
+        raise error
+    own = source.read_own(error)
+    return _Look(view=ways.own_view_of(own), origin=own.origin, notes=own.notes, remark=own.remark)
+
+
+def _served(source: Source, view_of: "Callable[[Served], View]", *, is_optional: bool = False) -> _Look:
     """Return what the service answers.
 
     Raises: UnreachableError where it does not.
     """
-    served = source.served
+    served = source.served(is_optional=is_optional)
     view = view_of(served)
     return _Look(view=view, origin=served.origin, notes=(), remark=served.remark)
 
@@ -189,8 +223,31 @@ def _write(seen: _Look, source: Source, console: Console, last: object) -> objec
     else:
         if source.watch and sys.stdout.isatty():
             write_out(_CLEAR)
+            text = _fitted(text, "" if console.quiet else seen.remark)
         console.write(text)
     flush_out()
     if seen.remark:
         console.talk(seen.remark)
     return said
+
+
+def _fitted(text: str, remark: str) -> str:
+    """Return as much of a text as a screen has room for above ``remark``: what is higher scrolls, and is not redrawn.
+
+    The cursor stands on the line after both.
+    """
+    screen = shutil.get_terminal_size()
+
+    def height(line: str) -> int:
+        return max(1, -(-shown_width(line) // max(1, screen.columns)))
+
+    lines = text.split("\n")
+    room = screen.lines - 1 - (sum(map(height, remark.split("\n"))) if remark else 0)
+    if sum(map(height, lines)) <= room:
+        return text
+    taken, kept = 1, 0
+    while kept < len(lines) and taken + height(lines[kept]) <= room:
+        taken += height(lines[kept])
+        kept += 1
+    kept = max(1, kept)
+    return "\n".join([*lines[:kept], f"… {counted(len(lines) - kept, 'more row')}"])

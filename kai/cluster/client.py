@@ -11,18 +11,19 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import anyio
 import attrs
-import structlog
 from anyio import to_thread
 
 from kai.cluster.calls import Answer, Call, NoAnswer, Stream
 from kai.cluster.connections import Connections
 from kai.cluster.credentials import Credentials, Source
-from kai.cluster.port import Clock
 from kai.errors import ApiError, ConfigError
+
+if TYPE_CHECKING:
+    from kai.cluster.port import Clock  # noqa: TC004 - attrs does not look at it, and it costs 0.2 s of importing
 
 _REFRESH: Final = 60.0
 _UNAUTHORIZED_FOR: Final = 30.0
@@ -69,7 +70,7 @@ class Account:
                 self.problem = ""
             except ConfigError as error:
                 self.problem = str(error)
-                structlog.get_logger().warning("credentials not read again", why=str(error))
+                _log().warning("credentials not read again", why=str(error))
                 return False
             finally:
                 self._read_at = self.clock.monotonic()
@@ -85,12 +86,12 @@ class Account:
         server, account = self.credentials.server, self.credentials.account
         if status == 401 and self.refused_since is None:
             self.refused_since = self.clock.monotonic()
-            structlog.get_logger().error(
+            _log().error(
                 "API server does not know our credentials", server=server, account=account, why="401", ends_in=_ENDS_IN
             )
         elif status != 401 and self.refused_since is not None:
             self.refused_since = None
-            structlog.get_logger().info("API server knows our credentials again", server=server, account=account)
+            _log().info("API server knows our credentials again", server=server, account=account)
 
     async def run(self) -> None:
         """Keep the credentials current, until cancelled.
@@ -196,6 +197,12 @@ class Client:
                     await self._made.pop(0)[1].close()
                 return made
         return self._made[-1][1]
+
+
+def _log() -> Any:  # noqa: ANN401 - as structlog has it
+    import structlog  # noqa: PLC0415 - it costs a tenth of a second, and most commands have nothing to log
+
+    return structlog.get_logger()
 
 
 def user_agent(component: str, version: str) -> str:

@@ -5,8 +5,9 @@ hour, certificates now and then, and no process is restarted for that. Reading b
 where other programs make credentials: call it in a thread.
 
 Source: kubernetes_asyncio reads kubeconfig files (contexts, files that are merged, tokens, certificates, programs and
-identity providers). It is loaded only where there is such a file: importing any part of it imports its generated
-models, which takes a third of a second and 34 MiB in every process. A pod's own account is two files, read here.
+identity providers). It is loaded only where such a file asks for more than `kai.cluster.plainconfig` reads: importing
+any part of it imports its generated models, which takes a third of a second and 34 MiB in every process. A pod's own
+account is two files, read here.
 
 The library names what it misses by where it stands, and with that prints users with their tokens. So no more of its
 errors is shown than what comes before the first object in them, and nothing of what it logs.
@@ -29,6 +30,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from kai.cluster.plainconfig import read_plain
 from kai.errors import ConfigError
 
 ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -38,6 +40,7 @@ _PROGRAM_TIMEOUT: Final = 60.0
 """So long a program may take to make credentials."""
 _ANONYMOUS: Final = "without a user"
 _LONGEST_REASON: Final = 300
+_BEARER: Final = "Bearer "
 
 
 @attrs.frozen(kw_only=True)
@@ -111,7 +114,7 @@ class Source:
         Raises: ConfigError if there are none, or they cannot be read.
         """
         paths = self.paths
-        loaded = _from_files(paths, self.context) if paths else self._from_pod()
+        loaded = (_from_plain(paths, self.context) or _from_files(paths, self.context)) if paths else self._from_pod()
         server = self.server.rstrip("/") or loaded.server
         return attrs.evolve(loaded, server=server, impersonated=self.impersonated)
 
@@ -138,6 +141,23 @@ class Source:
             authority=_text_of(self.account / "ca.crt"),
             authorization=_bearer(_text_of(self.account / "token")),
         )
+
+
+def _from_plain(paths: str, context: str) -> Credentials | None:
+    """Return the credentials of a file that holds them all; None where there is more to do than to read it."""
+    plain = read_plain(paths, context)
+    if plain is None or not plain.token.isascii() or any(map(str.isspace, plain.token)):
+        return None
+    return Credentials(
+        server=plain.server,
+        authority=plain.authority,
+        is_insecure=plain.is_insecure,
+        server_name=plain.server_name,
+        authorization=f"{_BEARER}{plain.token}" if plain.token else "",
+        certificate=plain.certificate,
+        key=plain.key,
+        user=plain.user,
+    )
 
 
 def _from_files(paths: str, context: str) -> Credentials:

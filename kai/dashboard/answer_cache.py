@@ -60,6 +60,12 @@ class AnswerCache:
             del self._looks[next(iter(self._looks))]
         return found
 
+    @property
+    def seconds_behind(self) -> float:
+        """Return how much older the cycle is that readers are answered from than the last one."""
+        last, whole = self.feed.cycle, self._whole
+        return 0.0 if last is None or whole is None else max(0.0, last.time - whole.cycle.time)
+
     async def ask(self, look: Look, key: Hashable, answer: Callable[[Look], R]) -> R:
         """Return an answer, computed in a thread unless it was for this look before."""
         if key not in look.kept:

@@ -17,12 +17,13 @@ from kai.dashboard.feed import CycleLine, Happening
 from kai.dashboard.look import Look
 from kai.dashboard.scope import FOREIGN_NAMESPACE, FOREIGN_QUEUE
 from kai.documents.entitlements import entitlement_values
-from kai.documents.explanations import eviction, explanation, past_eviction, settled_values
+from kai.documents.explanations import eviction, explanation, past_eviction, settled_values, told_of_jobs
 from kai.documents.jobs import job_values
 from kai.documents.nodes import node_values, occupancy_values
 from kai.documents.queues import queue_items
 from kai.simulation.assumptions import assumptions
 from kai.simulation.explanation import Fold
+from kai.simulation.jobs import lines_named
 from kai.simulation.past_evictions import RULES, SERVICE, PastEviction
 from kai.telemetry.connections import Response
 
@@ -34,6 +35,7 @@ PATHS: Final = (
     "queues/NAME",
     "nodes",
     "nodes/NAME",
+    "why",
     "waiting",
     "evictions",
     "cycles",
@@ -42,6 +44,7 @@ _PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
     "jobs": frozenset({"namespace", "queue", "state", "pods"}),
     "queues": frozenset({"queue"}),
     "nodes": frozenset(),
+    "why": frozenset({"name", "namespace"}),
     "waiting": frozenset({"namespace"}),
     "evictions": frozenset({"namespace"}),
     "cycles": frozenset(),
@@ -99,6 +102,8 @@ def answer(
             return _nodes(look, rest[0] if rest else "")
         case ("evictions",):
             return _evictions(look, parameters, happenings)
+        case ("why",):
+            return _why(look, parameters)
         case ("waiting",):
             return _waiting(look, parameters)
         case _:
@@ -132,13 +137,29 @@ def _job(look: Look, namespace: str, name: str) -> Response:
     return as_json(look.document("Explanation", explanation_fields(look, namespace, name)))
 
 
+def _why(look: Look, parameters: Mapping[str, str]) -> Response:
+    """Return what ``kai why NAME`` prints, to a reader of the whole: what others miss, they ask for job by job."""
+    name, namespace = (parameters.get(each, "") for each in ("name", "namespace"))
+    if not name:
+        return problem(400, "parameter: found no name, expected that of a job, of its owner or of a pod")
+    if not look.scope.is_whole:
+        return problem(403, "not allowed to list podgroups and nodes, and to get queues, everywhere")
+    lines = lines_named(name, [line for line in look.lines if namespace in {"", line.job.namespace}])
+    if not lines:
+        return problem(404, f"found no job {name[:80]}")
+    if len({line.job.namespace for line in lines}) > 1:
+        return problem(409, f"found jobs {name[:80]} in several namespaces, expected a namespace")
+    kind, fields = told_of_jobs(look.told(lines))
+    return as_json(look.document(kind, fields))
+
+
 def explanation_fields(look: Look, namespace: str, name: str) -> dict[str, Any]:
     """Return the explanation of a job that the reader may see, as ``kai why`` prints it."""
     line = look.find(namespace, name)
     if line is None:
         return {}
     told = look.explain(line)
-    fields = settled_values(line.job) if told is None else explanation(Fold(explanation=told))
+    fields = settled_values(line) if told is None else explanation(Fold(explanation=told))
     mine = [each for each in look.evictions if each.job == line.job.key]
     case = look.outcome.case
     return {

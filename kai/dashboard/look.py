@@ -6,7 +6,7 @@ runs it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -25,12 +25,12 @@ from kai.dashboard.scope import (
 from kai.documents.envelope import envelope
 from kai.explain.codes import BY_CODE
 from kai.explain.phrases import Words
-from kai.simulation.case import Origin
 from kai.simulation.entitlement import Entitlement, entitlement
 from kai.simulation.evictions import Eviction, Evictions
-from kai.simulation.explanation import Explainer, Fold, JobExplanation
+from kai.simulation.explanation import Explained, Explainer, Fold, JobExplanation, explained_jobs
 from kai.simulation.jobs import JobLine, job_lines
 from kai.simulation.occupancy import Occupancy, Tenant, occupancy
+from kai.simulation.origin import Origin
 from kai.simulation.overview import Overview, overview
 from kai.simulation.queue_lines import QueueLine
 from kai.simulation.run import Outcome
@@ -161,6 +161,10 @@ class Look:
             return own
         kept = tuple(each for trial in full.suggestions.told if (each := self._own(trial)) is not None)
         return attrs.evolve(own, suggestions=Suggestions(told=kept, all_tried=full.suggestions.all_tried), eta=full.eta)
+
+    def told(self, lines: Sequence[JobLine]) -> Explained:
+        """Return what a command would find out about jobs, by as many decisions; for readers of everything."""
+        return explained_jobs(self.outcome, Explainer(self.outcome, self.seen, lines=self.lines), lines)
 
     def folds(self, namespace: str = "") -> tuple[Fold, ...]:
         """Return the reasons why jobs wait, each with the first job in line and those that wait for the same."""

@@ -34,6 +34,8 @@ LIMITS: Final = Limits(connections=512, of_one_peer=256, answer_seconds=60.0, re
 _SIGN_IN: Final = "/login"
 _SIGN_OUT: Final = "/logout"
 _SHADOW: Final = f"{api.ROOT}/shadow"
+_OLDEST: Final = 10.0
+"""Seconds by which an answer may be older than the last cycle, for readers who can find it out themselves."""
 _NO_CYCLE: Final = "no cycle has ended yet in this process, or another one leads; ask again in a moment"
 
 
@@ -118,6 +120,8 @@ class Dashboard:
         look, scope = await self._look(reader, question.namespace)
         if look is None:
             return api.problem(503, _NO_CYCLE)
+        if question.parts == ("why",) and self.answers.seconds_behind > _OLDEST:
+            return api.problem(429, "too much is asked: the answer would be old; decide on the cluster yourself")
         del scope
         cycles, happenings = tuple(self.answers.feed.cycles), tuple(self.answers.feed.happenings)
         remembers = question.parts in {("cycles",), ("evictions",)}

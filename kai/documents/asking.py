@@ -7,19 +7,19 @@ is no error here: its reader falls back to what it has of its own.
 
 import importlib.metadata
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 import anyio
 import attrs
 
+from kai.api.bad_value import BadValue
+from kai.cluster.access import Access
 from kai.cluster.calls import Answer, Call, NoAnswer, Query
-from kai.cluster.client import Account, Client, user_agent
+from kai.cluster.client import Client, user_agent
 from kai.cluster.clock import SystemClock
-from kai.cluster.credentials import Source
 from kai.errors import UnreachableError
-from kai.simulation.case import Origin
-from kai.simulation.live import Access
+from kai.simulation.origin import Origin
 
 SERVICE: Final = "kai-scheduler/kai-dashboard"
 """Namespace and name of the Service that is asked where none is named."""
@@ -31,6 +31,12 @@ _TRIES: Final = 3
 """Of several replicas one leads and answers; each try may meet another one."""
 _PAUSE: Final = 0.2
 _TIMEOUT: Final = 20.0
+HEAD_START: Final = 1.0
+"""So many seconds a service has to say that it is there, where there is another way to the answer."""
+SOON: Final = 5.0
+"""So many seconds it has for the answer then."""
+
+R = TypeVar("R")
 
 
 class RefusedByServiceError(UnreachableError):
@@ -44,6 +50,8 @@ class Service:
     access: Access
     place: str = ""
     """A URL, or NAMESPACE/NAME of a Service behind the API server; "" for that of an installation as it is shipped."""
+    is_optional: bool = False
+    """Whether there is another way to the answer, so that a service that is away must not be waited for."""
 
     @property
     def is_url(self) -> bool:
@@ -88,7 +96,7 @@ class Service:
 
     async def _ask(self, path: str, query: tuple[tuple[str, str], ...]) -> Answer | NoAnswer:
         clock = SystemClock()
-        account = await Account.open(self._source, clock)
+        account = await self.access.account(clock, self.place if self.is_url else "")
         authorization = account.credentials.authorization
         prefix = ""
         headers: Query = ()
@@ -99,8 +107,13 @@ class Service:
             prefix = f"/api/v1/namespaces/{namespace}/services/{name}:{_PORT}/proxy"
             headers = ((_TOKEN_HEADER, authorization.removeprefix(_BEARER)),)
         agent = user_agent("cli", importlib.metadata.version("kai-scheduler"))
-        call = Call(method="GET", path=prefix + path, query=query, headers=headers, timeout=_TIMEOUT)
+        timeout = SOON if self.is_optional else _TIMEOUT
+        call = Call(method="GET", path=prefix + path, query=query, headers=headers, timeout=timeout)
         async with Client(account, user_agent=agent, connections=1) as client:
+            if self.is_optional:
+                there = await client.request(attrs.evolve(call, path=prefix + _ROOT, query=(), timeout=HEAD_START))
+                if isinstance(there, NoAnswer) or not there.is_good:
+                    return there
             found = await client.request(call)
             for _ in range(_TRIES - 1):
                 if not (isinstance(found, Answer) and found.status == 503):
@@ -109,10 +122,20 @@ class Service:
                 found = await client.request(call)
         return found
 
-    @property
-    def _source(self) -> Source:
-        source = self.access.source
-        return attrs.evolve(source, server=self.place) if self.is_url else source
+
+def read(document: object, kind: str, reader: Callable[[Any], R]) -> R:
+    """Return what ``reader`` makes of a document of a kind.
+
+    Raises: UnreachableError for a document that is another one, or lacks something: that is no answer.
+    """
+    found = document.get("kind") if isinstance(document, Mapping) else None
+    if found != kind:
+        raise UnreachableError(f"service: kind: found {found!r}, expected {kind}")
+    try:
+        return reader(document)
+    except (LookupError, TypeError, ValueError, AttributeError, BadValue) as error:
+        text = f"{type(error).__name__}: {error}"
+        raise UnreachableError(f"service: {kind}: found {text}, expected a document of output.kai/v1") from None
 
 
 def _decoded(answer: Answer) -> Mapping[str, Any]:
@@ -123,4 +146,4 @@ def _decoded(answer: Answer) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-__all__ = ["SERVICE", "RefusedByServiceError", "Service"]
+__all__ = ["SERVICE", "RefusedByServiceError", "Service", "read"]

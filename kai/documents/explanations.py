@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from kai.api.times import instant_text
 from kai.documents.patches import patches_of
-from kai.model.axis import GPU_UNIT
+from kai.model.units import GPU_UNIT
 from kai.wording import first_of
 
 if TYPE_CHECKING:
     from kai.explain.phrases import Words
     from kai.simulation.evictions import Eviction
     from kai.simulation.explanation import Explained, Fold
+    from kai.simulation.jobs import JobLine
     from kai.simulation.overview import Job
     from kai.simulation.past_evictions import PastEviction
     from kai.simulation.trials import ChangeTrial
@@ -28,6 +29,15 @@ def documents(found: "Explained") -> dict[str, Any]:
         "unusedEvictions": list(found.unused),
         "assumptions": list(found.assumptions),
     }
+
+
+def told_of_jobs(found: "Explained") -> tuple[str, dict[str, Any]]:
+    """Return the kind and the fields of an answer about jobs: those that wait first, then those that do not."""
+    items = [explanation(fold) for fold in found.folds] + [settled_values(line) for line in found.settled]
+    more = {"evicted": [eviction(each) for each in found.evictions], "assumptions": list(found.assumptions)}
+    if len(items) == 1:
+        return "Explanation", {**items[0], **more}
+    return "ExplanationList", {"items": items, **more}
 
 
 def eviction(each: "Eviction") -> dict[str, Any]:
@@ -67,8 +77,7 @@ def explanation(fold: "Fold") -> dict[str, Any]:
     """Return why a job waits, and which others wait for the same."""
     each = fold.explanation
     return {
-        "subject": subject(each.job),
-        "state": str(each.job.state),
+        **_place(each.job),
         "summary": each.summary,
         "reason": {**reason(each.reason), "wireReason": each.wire_reason or None},
         "also": [reason(words) for words in each.also],
@@ -77,22 +86,23 @@ def explanation(fold: "Fold") -> dict[str, Any]:
         "allChangesTried": each.suggestions.all_tried,
         "waiting": each.waiting,
         "position": each.position,
-        "waitingSince": None if each.since is None else _instant(each.since),
+        "waitingSince": None if each.since is None else instant_text(each.since),
         "waitingSeconds": each.waited,
+        "since": None,
         "eta": None
         if each.eta is None
         else {"seconds": each.eta.seconds, "basis": each.eta.basis, "assumptions": list(each.eta.assumptions)},
         "etaUnknown": each.waiting if each.eta is None else None,
         "evictedBy": list(each.evicted_by),
-        "alike": [subject(job) for job in fold.alike],
+        "alike": [{**subject(job), "title": job.title, **_size(job)} for job in fold.alike],
     }
 
 
-def settled_values(job: "Job") -> dict[str, Any]:
+def settled_values(line: "JobLine") -> dict[str, Any]:
     """Return where a job stands of which no pod waits, in the form of an explanation."""
+    job = line.job
     return {
-        "subject": subject(job),
-        "state": str(job.state),
+        **_place(job),
         "summary": settled(job),
         "reason": None,
         "also": [],
@@ -103,6 +113,7 @@ def settled_values(job: "Job") -> dict[str, Any]:
         "position": None,
         "waitingSince": None,
         "waitingSeconds": None,
+        "since": None if line.since is None else instant_text(line.since),
         "eta": None,
         "etaUnknown": None,
         "evictedBy": list(job.lost_to),
@@ -135,8 +146,13 @@ def subject(job: "Job") -> dict[str, Any]:
     return {"kind": "PodGroup", "namespace": job.namespace, "name": job.name, "uid": job.uid}
 
 
-def _instant(seconds: float) -> str:
-    return instant_text(seconds)
+def _place(job: "Job") -> dict[str, Any]:
+    """Return which job it is, how it stands, and how large it is."""
+    return {"subject": subject(job), "state": str(job.state), "queue": job.queue, **_size(job)}
+
+
+def _size(job: "Job") -> dict[str, Any]:
+    return {"pods": job.wanted, "gpus": job.gpus / GPU_UNIT}
 
 
 def reason(words: "Words") -> dict[str, Any]:
@@ -176,8 +192,19 @@ def _suggestion(trial: "ChangeTrial") -> dict[str, Any]:
         "nextReason": None if trial.reason is None else reason(trial.reason),
         "placement": [{"pod": pod, "node": node} for pod, node in trial.placement],
         "podsStillWaiting": trial.waiting,
+        "podsKept": 0 if trial.placement else trial.started,
         "losses": [{"job": each.key, "pods": each.pods, "evicted": each.evicted} for each in trial.losses],
     }
 
 
-__all__ = ["documents", "eviction", "explanation", "past_eviction", "reason", "settled", "settled_values", "subject"]
+__all__ = [
+    "documents",
+    "eviction",
+    "explanation",
+    "past_eviction",
+    "reason",
+    "settled",
+    "settled_values",
+    "subject",
+    "told_of_jobs",
+]

@@ -22,7 +22,7 @@ def patches_of(before: "ClusterObjects", after: "ClusterObjects") -> list[dict[s
     found = []
     for field in attrs.fields_dict(type(before)):
         olds, news = getattr(before, field), getattr(after, field)
-        if olds is news or not isinstance(olds, tuple):
+        if olds is news:
             continue
         new_of = {_key(each): each for each in news}
         for old in olds:

@@ -4,52 +4,24 @@ It is the inverse of the rest of this package, for documents of this version or 
 are passed over, and a document that lacks one is no answer.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
-
-import attrs
+from collections.abc import Mapping
+from typing import Any
 
 from kai.api import times
-from kai.api.bad_value import BadValue
-from kai.api.objects import ClusterObjects
-from kai.errors import UnreachableError
 from kai.explain.phrases import Words
 from kai.model.axis import GPU_UNIT
-from kai.simulation.changes import Change
 from kai.simulation.entitlement import Entitlement, Part, Step
 from kai.simulation.evictions import Eviction
-from kai.simulation.evidence import Evidence
-from kai.simulation.explanation import Fold, JobExplanation
 from kai.simulation.jobs import JobLine, OrderKey, Owner, PodLine
 from kai.simulation.occupancy import Occupancy, Tenant
 from kai.simulation.overview import Job
 from kai.simulation.past_evictions import PastEviction
 from kai.simulation.queue_lines import QueueLine, Share
 from kai.simulation.slots import NodeSlots, Slot, User
-from kai.simulation.starts import Eta
 from kai.simulation.states import State
-from kai.simulation.suggestions import Suggestions
-from kai.simulation.trials import ChangeTrial, Loss, Result
 
 Values = Mapping[str, Any]
-R = TypeVar("R")
 _RESOURCES = (("cpuMillis", 1), ("memoryBytes", 1), ("gpus", GPU_UNIT))
-_NO_OBJECTS = ClusterObjects()
-
-
-def read(document: object, kind: str, reader: Callable[[Any], R]) -> R:
-    """Return what ``reader`` makes of a document of a kind.
-
-    Raises: UnreachableError for a document that is another one, or lacks something: that is no answer.
-    """
-    found = document.get("kind") if isinstance(document, Mapping) else None
-    if found != kind:
-        raise UnreachableError(f"service: kind: found {found!r}, expected {kind}")
-    try:
-        return reader(document)
-    except (KeyError, TypeError, ValueError, AttributeError, BadValue) as error:
-        text = f"{type(error).__name__}: {error}"
-        raise UnreachableError(f"service: {kind}: found {text}, expected a document of output.kai/v1") from None
 
 
 # --- Jobs ----------------------------------------------------------------------------------------------------------
@@ -302,91 +274,4 @@ def past_evictions(document: Values) -> tuple[PastEviction, ...]:
             source=each["source"],
         )
         for each in document["past"]
-    )
-
-
-# --- Explanations --------------------------------------------------------------------------------------------------
-
-
-def folds(document: Values, lines: Iterable[JobLine] = ()) -> tuple[Fold, ...]:
-    """Return the reasons of an ExplanationList; ``lines`` are jobs of a list, which says how large they are."""
-    known = {line.job.key: line for line in lines}
-    found = (
-        fold(item, known.get(f"{item['subject']['namespace']}/{item['subject']['name']}")) for item in document["items"]
-    )
-    return tuple(attrs.evolve(each, alike=tuple(_listed(job, known) for job in each.alike)) for each in found)
-
-
-def _listed(job: Job, known: Mapping[str, JobLine]) -> Job:
-    """Return a job as a list of jobs has it; itself if it is in none."""
-    line = known.get(job.key)
-    return job if line is None else line.job
-
-
-def fold(item: Values, line: JobLine | None = None) -> Fold:
-    """Return why a job waits; ``line`` is the job in a list of jobs, which says what an explanation leaves out."""
-    about, reason = item["subject"], item["reason"]
-    job = line.job if line is not None else _job(about["namespace"], about["name"], about["uid"], _state(item["state"]))
-    if line is None:
-        job = _with_size(job, item)
-    eta = item["eta"]
-    told = JobExplanation(
-        job=job,
-        summary=item["summary"],
-        reason=_words(reason),
-        wire_reason=reason["wireReason"] or "",
-        also=tuple(map(_words, item["also"])),
-        evidence=tuple(
-            Evidence(label=each["label"], text=each["text"], values=each["values"]) for each in item["evidence"]
-        ),
-        suggestions=Suggestions(told=tuple(map(_trial, item["suggestions"])), all_tried=bool(item["allChangesTried"])),
-        waiting=item["waiting"],
-        position=item["position"],
-        since=None if item["waitingSince"] is None else times.instant(item["waitingSince"]),
-        waited=item["waitingSeconds"],
-        eta=None
-        if eta is None
-        else Eta(seconds=eta["seconds"], basis=eta["basis"], assumptions=tuple(eta["assumptions"])),
-        evicted_by=tuple(item["evictedBy"]),
-    )
-    alike = tuple(_job(each["namespace"], each["name"], each["uid"], State.WAITS) for each in item["alike"])
-    return Fold(explanation=told, alike=alike)
-
-
-def _with_size(job: Job, item: Values) -> Job:
-    """Return a job with what its reason says of it."""
-    needs: Values = next((each["values"] for each in item["evidence"] if each["label"] == "needs"), {})
-    return attrs.evolve(
-        job,
-        queue=item["reason"]["queue"] or "",
-        wanted=needs.get("pods") or 0,
-        gpus=round((needs.get("gpus") or 0) * GPU_UNIT),
-    )
-
-
-def _words(values: Values) -> Words:
-    facts = {key: value for key, value in values.items() if isinstance(value, str | int | float)}
-    return Words(values["code"], values["detail"], facts)
-
-
-def _trial(values: Values) -> ChangeTrial:
-    placement = tuple((each["pod"], each["node"]) for each in values["placement"])
-    losses = []
-    for each in values["losses"]:
-        namespace, _, name = each["job"].rpartition("/")
-        losses.append(Loss(name=name, namespace=namespace, pods=each["pods"], evicted=each["evicted"]))
-    return ChangeTrial(
-        change=Change(
-            field=values["field"],
-            old=values["from"] or "",
-            new=values["to"] or "",
-            text=values["text"],
-            objects=_NO_OBJECTS,
-        ),
-        result=Result(values["outcome"]),
-        started=len(placement),
-        waiting=values["podsStillWaiting"],
-        placement=placement,
-        reason=None if values["nextReason"] is None else _words(values["nextReason"]),
-        losses=tuple(losses),
     )

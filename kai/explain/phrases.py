@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from kai.framework.verdict import Fact
-from kai.model import axis
-from kai.model.axis import GPU_UNIT
+from kai.model import units
+from kai.model.units import GPU_UNIT
 
 
 @attrs.frozen
@@ -15,7 +14,7 @@ class Words:
 
     code: str = attrs.field(converter=str)
     text: str
-    facts: Mapping[str, Fact] = attrs.field(factory=dict, eq=False, repr=False)
+    facts: Mapping[str, object] = attrs.field(factory=dict, eq=False, repr=False)
     """What the line is made of. Units: amounts in axis units."""
 
     def __str__(self) -> str:
@@ -27,7 +26,7 @@ def quantity(amount: int, resource: str) -> str:
     match resource:
         case "gpu":
             return f"{plain(amount)} GPU" if 0 < amount <= GPU_UNIT else f"{plain(amount)} GPUs"
-        case axis.PLUGGED_GPU:
+        case units.PLUGGED_GPU:
             return f"{quantity(amount, 'gpu')} of a device plugin"
         case "cpu":
             return f"{amount / 1000:g} cores"

@@ -11,19 +11,15 @@ from collections.abc import Iterable, Mapping
 import attrs
 import numpy as np
 
+from kai.model import units
 from kai.model.rows import Int64s
 
 CPU, MEMORY, GPU, PODS = 0, 1, 2, 3
 SHARED_RESOURCES = 3
 """How many leading resources queues share out: CPU, memory, GPU."""
-GPU_UNIT = 1000
-"""Axis units of one whole device."""
+GPU_UNIT = units.GPU_UNIT
+PLUGGED_GPU = units.PLUGGED_GPU
 LEADING = ("cpu", "memory", "gpu", "pods")
-PLUGGED_GPU = "GPUs of a device plugin"
-"""The GPUs that a plain request can have, on the axis only where drivers offer GPUs beside device plugins.
-
-``gpu`` counts both kinds. No resource of Kubernetes can be called so.
-"""
 MOST_UNOFFERED = 64
 """So many resources that no node offers have a place of their own on the axis.
 

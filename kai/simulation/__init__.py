@@ -3,10 +3,6 @@
 ``kai.simulation.source`` reads what is given (a scenario, manifests, the peer's snapshot) into a ``Case``;
 ``kai.simulation.run`` takes snapshots and decides, ``kai.simulation.between`` lets the cluster react; ``answer`` and
 ``overview`` say what came out, for machines and for people.
+
+Nothing is imported here: a few modules are values only, and are read without what decides.
 """
-
-from kai.simulation.case import Case
-from kai.simulation.run import Cycle, Outcome, simulate
-from kai.simulation.source import read_case
-
-__all__ = ["Case", "Cycle", "Outcome", "read_case", "simulate"]

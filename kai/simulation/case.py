@@ -12,27 +12,10 @@ from kai.errors import InputError
 from kai.intake import IntakeSettings
 from kai.model.noroom import NoRoom
 from kai.model.queue import Shares
+from kai.simulation.origin import Origin
 
 if TYPE_CHECKING:
     from kai.manifests import Finding, Unused
-
-
-@attrs.frozen(kw_only=True)
-class Origin:
-    """Where a case comes from, as documents for machines say it."""
-
-    type: str = "scenario"
-    """One of live, conditions, snapshot, manifests, scenario."""
-    cluster: str | None = None
-    """What the context of a live cluster is called."""
-    namespace: str = ""
-    """The namespace of that context."""
-    revision: str | None = None
-    """The version of the cluster's store."""
-    sha256: str | None = None
-    """Of the bytes that were read."""
-    complete: bool = True
-    """Whether everything was read that the scheduler reads."""
 
 
 @attrs.frozen(kw_only=True)
@@ -88,7 +71,7 @@ class Case:
     """What is doubtful about the input and does not keep it from being used."""
     workloads: int = 0
     """Workloads among plain manifests that this scheduler is asked to place."""
-    origin: Origin = Origin()
+    origin: Origin = attrs.field(factory=Origin)
 
 
 @attrs.frozen(kw_only=True)
@@ -99,7 +82,7 @@ class FairShareCase:
     title: str
     document: Mapping[str, Any]
     expected: Mapping[str, Any] | None = None
-    origin: Origin = Origin()
+    origin: Origin = attrs.field(factory=Origin)
 
 
 def cluster_of(case: Case | FairShareCase) -> Case:

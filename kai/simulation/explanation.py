@@ -80,11 +80,13 @@ class Explained:
     """Everything that the last cycle of an outcome leaves to be explained."""
 
     folds: tuple[Fold, ...]
-    evictions: tuple[Eviction, ...]
+    evictions: tuple[Eviction, ...] = ()
     unused: tuple[str, ...] = ()
     """What is vacated and promised to no job."""
     assumptions: tuple[str, ...] = ()
     """What is taken for granted because the input does not say it."""
+    settled: tuple[JobLine, ...] = ()
+    """Jobs that were asked about and of which no pod waits."""
 
     @property
     def jobs(self) -> tuple[JobExplanation, ...]:
@@ -107,6 +109,23 @@ def explained(outcome: Outcome, seen: Overview) -> Explained:
         evictions=evictions.all(),
         unused=tuple(evictions.unused()),
         assumptions=assumptions(outcome.case.objects),
+    )
+
+
+def explained_jobs(
+    outcome: Outcome, explainer: "Explainer", lines: Sequence[JobLine], *, verify: bool = True
+) -> Explained:
+    """Return what there is to say about the jobs of ``lines``; those that differ only in name are explained once.
+
+    A command that asks about them and a reader of the service are told the same.
+    """
+    waiting = [line.job for line in lines if line.waits]
+    mine = {line.job.key for line in lines}
+    return Explained(
+        folds=tuple(explainer.folded(waiting, explainer.twins, verify=verify)) if waiting else (),
+        evictions=tuple(each for each in Evictions(outcome.last).all() if each.job in mine),
+        assumptions=assumptions(outcome.case.objects),
+        settled=tuple(line for line in lines if not line.waits),
     )
 
 
@@ -258,4 +277,4 @@ def summary(job: Job, reason: Words) -> str:
     return f"{job.title} waits: {text}."
 
 
-__all__ = ["Explained", "Explainer", "Fold", "JobExplanation", "explained"]
+__all__ = ["Explained", "Explainer", "Fold", "JobExplanation", "explained", "explained_jobs"]

@@ -103,6 +103,13 @@ def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
     return tuple(sorted(lines, key=_place))
 
 
+def lines_named(name: str, lines: Sequence[JobLine]) -> tuple[JobLine, ...]:
+    """Return those of ``lines`` that have this name, else whose owner has it, else of which a pod has it."""
+    found = [line for line in lines if name in {line.job.name, line.job.key}]
+    found = found or [line for line in lines if line.owner is not None and line.owner.name == name]
+    return tuple(found or [line for line in lines if any(pod.name == name for pod in line.pods)])
+
+
 def _place(line: JobLine) -> tuple[bool, str, int, int, str, str]:
     job = line.job
     return (line.waits, job.queue, line.position or 0, -(job.priority or 0), job.name, job.namespace)

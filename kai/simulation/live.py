@@ -15,63 +15,23 @@ import attrs
 from kai.api import names
 from kai.api.kinds import ApiObject
 from kai.api.objects import FIELD_OF, collect
-from kai.cluster.client import Account, Client, user_agent
+from kai.cluster.access import Access
+from kai.cluster.client import Client, user_agent
 from kai.cluster.clock import SystemClock
-from kai.cluster.contexts import Context, read_contexts
-from kai.cluster.credentials import Source
+from kai.cluster.contexts import Context
 from kai.cluster.listing import Lister, Listing
 from kai.cluster.port import Clock
 from kai.configuration.reading import Configuration, default_configuration
 from kai.configuration.registry import Registry
-from kai.errors import ConfigError, UnreachableError
+from kai.errors import UnreachableError
 from kai.intake import IntakeSettings
-from kai.simulation.case import Case, Origin
+from kai.simulation.case import Case
 from kai.simulation.kinds import kinds_of
+from kai.simulation.origin import Origin
 
 _COMPONENT = "cli"
 _OPERATED = "kai.scheduler/v1"
 _CONNECTIONS = 8
-
-
-@attrs.frozen(kw_only=True)
-class Access:
-    """Which cluster is read, and as which user."""
-
-    kubeconfig: str = ""
-    context: str = ""
-    impersonated: str = ""
-
-    @property
-    def source(self) -> Source:
-        """Where credentials come from."""
-        return Source(kubeconfig=self.kubeconfig, context=self.context, impersonated=self.impersonated)
-
-    @property
-    def chosen(self) -> Context:
-        """The context that counts; one without a name inside of a pod."""
-        return read_contexts(self.source.paths).find(self.context)
-
-    def check(self) -> None:
-        """Refuse what leads to no cluster.
-
-        Raises: UnreachableError without any kubeconfig, ConfigError for a context that no file has.
-        """
-        source = self.source
-        if not source.paths and not source.is_in_pod:
-            raise UnreachableError(
-                "no cluster: found no kubeconfig, expected --kubeconfig, KUBECONFIG or ~/.kube/config"
-            )
-        known = [each.name for each in read_contexts(source.paths).known]
-        if self.context and known and self.context not in known:
-            wanted = f"one of {', '.join(sorted(known))}"
-            raise ConfigError.about("command line", "--context", found=self.context, wanted=wanted)
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        """Names of contexts besides the chosen one."""
-        contexts = read_contexts(self.source.paths)
-        taken = self.context or contexts.current
-        return tuple(each.name for each in contexts.known if each.name != taken)
 
 
 @attrs.frozen(kw_only=True)
@@ -187,7 +147,7 @@ async def _list(access: Access, kinds: tuple[type[ApiObject], ...], clock: Clock
 
 @asynccontextmanager
 async def _lister(access: Access, clock: Clock) -> AsyncIterator[Lister]:
-    account = await Account.open(access.source, clock)
+    account = await access.account(clock)
     agent = user_agent(_COMPONENT, importlib.metadata.version("kai-scheduler"))
     async with Client(account, user_agent=agent, connections=_CONNECTIONS) as client:
         yield Lister(transport=client, clock=clock, server=account.credentials.server, cluster=_called(access.chosen))

@@ -21,7 +21,7 @@ from kai.model.status import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.declared import declared_in
 from kai.simulation.queue_lines import QueueLine, queue_lines
 from kai.simulation.run import Cycle, Outcome
-from kai.simulation.states import State
+from kai.simulation.states import RUNS, State
 from kai.wording import counted
 
 # Plain numbers: a member of an enumeration takes ten times as long to compare.
@@ -96,7 +96,7 @@ class Job:
     @property
     def runs(self) -> bool:
         """Whether all its pods have a node, or have ended."""
-        return self.state in {State.RUNNING, State.STARTS, State.FINISHED}
+        return self.state in RUNS
 
 
 @attrs.frozen(kw_only=True)

@@ -15,6 +15,7 @@ from kai.api.kinds import ApiObject
 from kai.api.objects import ClusterObjects, collect
 from kai.api.pod import Pod
 from kai.api.podgroup import PodGroup as Manifest
+from kai.cluster.access import Access
 from kai.cluster.clock import SystemClock
 from kai.cluster.listing import Listing
 from kai.cluster.port import Clock
@@ -28,12 +29,12 @@ from kai.model.amounts import amounts
 from kai.model.axis import GPU, GPU_UNIT
 from kai.model.podgroup import PodGroup
 from kai.model.status import ACTIVE_ALLOCATED, Status, within
-from kai.simulation.case import Origin
 from kai.simulation.declared import declared_in
 from kai.simulation.evidence import Evidence
 from kai.simulation.explanation import JobExplanation, summary
 from kai.simulation.jobs import JobLine, PodLine, owner_of
-from kai.simulation.live import Access, list_some
+from kai.simulation.live import list_some
+from kai.simulation.origin import Origin
 from kai.simulation.overview import Job
 from kai.simulation.states import State
 from kai.simulation.suggestions import Suggestions

@@ -15,7 +15,8 @@ import attrs
 from kai.api import names, times
 from kai.api.bad_value import BadValue
 from kai.api.documents import mapping_of
-from kai.simulation.live import Access, list_events
+from kai.cluster.access import Access
+from kai.simulation.live import list_events
 from kai.telemetry.decisions import Decision, evictions_in
 
 EVENTS: Final = "events"

@@ -7,8 +7,9 @@ import attrs
 
 from kai.configuration.registry import Registry
 from kai.simulation.archive import is_archive, read_archive
-from kai.simulation.case import Case, FairShareCase, Origin
+from kai.simulation.case import Case, FairShareCase
 from kai.simulation.kinds import declare_kinds
+from kai.simulation.origin import Origin
 from kai.simulation.places import STANDARD_INPUT, place_of, sum_of, unread
 
 

@@ -19,6 +19,8 @@ class State(StrEnum):
     EMPTY = "Empty"
 
 
+RUNS = frozenset({State.RUNNING, State.STARTS, State.FINISHED})
+"""All pods of such a job have a node, or have ended."""
 MEANINGS: dict[State, str] = {
     State.RUNNING: "All its pods have a node, and some of them had it before.",
     State.STARTS: "All its pods are bound to nodes in this cycle.",
@@ -35,4 +37,4 @@ MEANINGS: dict[State, str] = {
 """One sentence for each state."""
 
 
-__all__ = ["MEANINGS", "State"]
+__all__ = ["MEANINGS", "RUNS", "State"]

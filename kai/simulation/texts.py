@@ -13,8 +13,9 @@ from kai.intake import IntakeSettings
 from kai.manifests import Document, Finding, RefusedError, documents_of, open_text, read
 from kai.manifests.lint import unoffered_makes
 from kai.simulation.archive import is_archive
-from kai.simulation.case import Case, FairShareCase, Origin
+from kai.simulation.case import Case, FairShareCase
 from kai.simulation.moment import newest_time
+from kai.simulation.origin import Origin
 from kai.simulation.places import STANDARD_INPUT, place_of, read_standard_input, sum_of, unread
 from kai.simulation.scenario import is_scenario, read_scenario
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from kai.simulation import simulate
 from kai.simulation.answer import answer as answer_of
 from kai.simulation.case import Case
+from kai.simulation.run import simulate
 from kai.simulation.scenario import read_scenario
 
 

@@ -2,10 +2,12 @@
 
 import http.client
 import json
+import re
 import socket
 from contextlib import closing, contextmanager
 
 import pytest
+import yaml
 
 from kai.cli.command import run
 from tests.integration.behaviour import Job, Part
@@ -172,10 +174,11 @@ def asked_further(capsys, where):
         assert (said.out, "not allowed to list nodes" in said.err) == ("", True)
 
 
-@pytest.mark.skipif(not ADDRESS, reason="this machine has no address that the API server may connect to")
-def test_a_user_of_one_namespace_asks_the_service_through_the_api_server(board, capsys):
-    stage = board.stage
-    # The API server leads to addresses of pods only; this one has that of the process.
+@pytest.fixture(scope="module")
+def proxied(board):
+    """Let the API server lead to the dashboard: it does to addresses of pods only, and this one has the process's."""
+    if not ADDRESS:
+        pytest.skip("this machine has no address that the API server may connect to")
     secured = {
         "allowPrivilegeEscalation": False,
         "runAsNonRoot": True,
@@ -185,13 +188,24 @@ def test_a_user_of_one_namespace_asks_the_service_through_the_api_server(board, 
     containers = [{"name": "kai", "image": "kai", "securityContext": secured}]
     place = {"namespace": NAMESPACE}
     pod = an_object("v1", "Pod", SERVICE, metadata=place, spec={"containers": containers, "schedulerName": "none"})
-    stage.create({**pod, "status": {"phase": "Running", "podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}]}})
+    board.stage.create({**pod, "status": {"phase": "Running", "podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}]}})
+    endpoints(board)
+    return board
+
+
+def endpoints(board):
+    """Say where the Service leads; they go with it."""
     target = {"kind": "Pod", "name": SERVICE, "namespace": NAMESPACE}
     subset = {
         "addresses": [{"ip": ADDRESS, "targetRef": target}],
         "ports": [{"name": "dashboard", "port": board.port, "protocol": "TCP"}],
     }
-    stage.api.apply(an_object("v1", "Endpoints", SERVICE, metadata=place, subsets=[subset]))
+    place = {"namespace": NAMESPACE}
+    board.stage.api.apply(an_object("v1", "Endpoints", SERVICE, metadata=place, subsets=[subset]))
+
+
+def test_a_user_of_one_namespace_asks_the_service_through_the_api_server(proxied, capsys):
+    stage = proxied.stage
     path = str(stage.plane.kubeconfig(stage.plane.account(stage.space, "tenant"), "tenant"))
     where = ["--kubeconfig", path, "-n", stage.space]
 
@@ -209,3 +223,34 @@ def test_a_user_of_one_namespace_asks_the_service_through_the_api_server(board, 
     asked_further(capsys, where)
     stage.api.delete(an_object("v1", "Service", SERVICE, metadata={"namespace": NAMESPACE}))
     assert shown(capsys, "jobs", *where).err.splitlines()[-1].startswith("source: own conditions only (cannot list ")
+    pieces(stage)
+    endpoints(proxied)
+
+
+@pytest.mark.parametrize("name", ["waits", "job/waits", "waits-0"])
+@pytest.mark.parametrize("form", ["table", "wide", "json", "yaml", "name"])
+def test_the_service_says_what_the_command_would_find_out_itself(proxied, capsys, monkeypatch, name, form):
+    stage = proxied.stage
+    path = str(stage.plane.kubeconfig(stage.plane.account(stage.space, "operator"), "operator"))
+    question = ("why", name, "--kubeconfig", path, "-n", stage.space, "-o", form)
+
+    def is_served():
+        assert run(list(question)) == 0
+        said = capsys.readouterr()
+        return said if said.err.startswith("source: service kai-scheduler/kai-dashboard, cycle ") else None
+
+    served = until(is_served, "the service behind the API server")
+    monkeypatch.setattr("kai.cli.explaining.why.is_for_service", lambda *_: False)
+    own = shown(capsys, *question)
+    assert own.err.startswith("source: test ")
+    answers = [_apart_from_source(said.out, form) for said in (served, own)]
+    assert answers[0] == answers[1]
+
+
+def _apart_from_source(text, form):
+    """Return an answer without what says where and when it was made."""
+    if form in {"json", "yaml"}:
+        document = yaml.safe_load(text)
+        del document["source"], document["generatedAt"], document["waitingSeconds"]
+        return json.dumps(document)
+    return re.sub(r"(waiting )[0-9]+[sm]", r"\1", text)

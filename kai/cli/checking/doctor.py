@@ -44,7 +44,7 @@ def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str
     else:
         from kai.cli.writing import write_document
         from kai.documents.envelope import envelope
-        from kai.simulation.case import Origin
+        from kai.simulation.origin import Origin
 
         head = envelope("Findings", Origin(type="live", cluster=title))
         write_document({**head, "items": [item for each in verdicts for item in _items(each)]}, console)
@@ -86,12 +86,12 @@ def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
     """
     import anyio
 
+    from kai.cluster.access import Access
     from kai.cluster.client import Account, Client, user_agent
     from kai.cluster.clock import SystemClock
     from kai.doctor.reading import Look
     from kai.documents.distribution import DISTRIBUTION, installed
     from kai.errors import UnreachableError
-    from kai.simulation.live import Access
 
     access = Access(kubeconfig=kubeconfig, context=context, impersonated=user)
     access.check()

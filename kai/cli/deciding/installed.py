@@ -13,9 +13,9 @@ import attrs
 from kai.api import names
 
 if TYPE_CHECKING:
+    from kai.cluster.access import Access
     from kai.configuration.registry import Registry
-    from kai.simulation.case import Origin
-    from kai.simulation.live import Access
+    from kai.simulation.origin import Origin
     from kai.simulation.request import Policy
 
 _KEY: Final = "config.yaml"

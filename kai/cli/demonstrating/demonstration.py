@@ -22,7 +22,8 @@ from kai.cli.demonstrating.scenes import DemoScene, scene_named
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError
-from kai.simulation.case import Case, Origin
+from kai.simulation.case import Case
+from kai.simulation.origin import Origin
 from kai.simulation.run import Outcome
 from kai.virtual.measuring import result_of
 from kai.virtual.simulation import Run, Simulation
@@ -127,13 +128,16 @@ def _outcome_of(scene: Scene, profile: Profile) -> Callable[[Simulation], Outcom
 def _explainer(console: Console) -> Callable[[Outcome, str], str]:
     def explain(outcome: Outcome, key: str) -> str:
         from kai.cli.explaining.explanations import block
+        from kai.documents.explanations import explanation
         from kai.simulation.explanation import Explainer
         from kai.simulation.overview import overview
 
         seen = overview(outcome)
         jobs = [job for job in seen.jobs if job.key == key and job.words is not None]
         folds = list(Explainer(outcome, seen).folded(jobs, lambda job: job.key))
-        return block(folds[0], console) if folds else "It came after the last cycle; the next one decides about it."
+        if not folds:
+            return "It came after the last cycle; the next one decides about it."
+        return block(explanation(folds[0]), console)
 
     return explain
 

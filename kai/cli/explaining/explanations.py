@@ -2,19 +2,21 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kai.cli.console import Console
 from kai.cli.tables import columns, wrapped
 from kai.documents.spans import span
-from kai.model.axis import GPU_UNIT
+from kai.explain.phrases import quantity
+from kai.model.units import GPU_UNIT
 from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
-    from kai.simulation.evictions import Eviction
-    from kai.simulation.explanation import Fold, JobExplanation
+    from kai.simulation.overview import Job
     from kai.simulation.request import Result
-    from kai.simulation.trials import ChangeTrial, Loss
+
+Item: TypeAlias = Mapping[str, Any]
+"""Why one job waits, as documents say it: what people read is made of that alone."""
 
 _MOST_NAMED = 4
 _MOST_NODES = 6
@@ -23,72 +25,75 @@ _BETWEEN = " · "
 
 def explanations(result: "Result", console: Console) -> list[str]:
     """Return a block of text for each reason why jobs wait, and one for all evictions."""
+    from kai.documents.explanations import eviction, explanation
+
     if result.explained is None or result.overview is None:
         return []
     found = result.explained
     detail = console.wide or bool(console.verbose)
-    blocks = [block(fold, console, detail=detail) for fold in found.folds]
-    return blocks + evicted(found.evictions, found.unused, result.overview.titles, console) + assumed(found.assumptions)
+    blocks = [
+        block(explanation(fold), console, wire=wire_texts(fold.explanation.job) if detail else None)
+        for fold in found.folds
+    ]
+    gone = [eviction(each) for each in found.evictions]
+    return blocks + evicted(gone, found.unused, result.overview.titles, console) + assumed(found.assumptions)
 
 
-def block(fold: "Fold", console: Console, *, detail: bool = False) -> str:
-    """Return the answer, the evidence, and what would help; ``detail`` adds the texts of conditions."""
-    each = fold.explanation
-    summary = console.styled(wrapped(each.summary, console.width, indent="  "), bold=True)
-    parts = [f"{summary}\n{wrapped(_facts(each, detail=detail), console.width, indent='  ', between=_BETWEEN)}"]
-    evidence = [[f"  {one.label}", one.text] for one in each.evidence]
-    evidence += [["  also", f"{words.text} ({words.code})"] for words in each.also]
-    evidence += [["  evicted", f"{text}"] for text in each.evicted_by]
-    evidence += [["  alike", text] for text in _alike(fold)]
-    if detail:
-        evidence += [[f"  {label}", text] for label, text in _wire(each)]
+def block(item: Item, console: Console, *, wire: Sequence[tuple[str, str]] | None = None) -> str:
+    """Return the answer, the evidence, and what would help; ``wire`` are texts of conditions, where they are wanted."""
+    summary = console.styled(wrapped(item["summary"], console.width, indent="  "), bold=True)
+    facts = _facts(item, detail=wire is not None)
+    parts = [f"{summary}\n{wrapped(facts, console.width, indent='  ', between=_BETWEEN)}"]
+    evidence = [[f"  {one['label']}", one["text"]] for one in item["evidence"]]
+    evidence += [["  also", f"{words['detail']} ({words['code']})"] for words in item["also"]]
+    evidence += [["  evicted", f"{text}"] for text in item["evictedBy"]]
+    evidence += [["  alike", text] for text in _alike(item["alike"])]
+    evidence += [[f"  {label}", text] for label, text in wire or ()]
     if evidence:
         parts.append(columns(evidence, width=console.width))
-    parts.append("\n".join(_changes(each, console)))
+    parts.append("\n".join(_changes(item, console)))
     return "\n\n".join(parts)
 
 
-def _facts(each: "JobExplanation", *, detail: bool) -> str:
-    job, code = each.job, each.reason.code
-    if detail and each.wire_reason and each.wire_reason != code:
-        code += f" (wire: {each.wire_reason})"
-    parts = [code, f"queue {job.queue}", sized(job.wanted, job.gpus)]
-    if each.waited:
-        parts.append(f"waiting {span(each.waited)}")
-    if each.position is not None:
-        parts.append(f"position {each.position}")
+def _facts(item: Item, *, detail: bool) -> str:
+    code, wire = item["reason"]["code"], item["reason"]["wireReason"]
+    if detail and wire and wire != code:
+        code += f" (wire: {wire})"
+    parts = [code, f"queue {item['queue']}", sized([item])]
+    if item["waitingSeconds"]:
+        parts.append(f"waiting {span(item['waitingSeconds'])}")
+    if item["position"] is not None:
+        parts.append(f"position {item['position']}")
     return _BETWEEN.join(parts)
 
 
-def sized(pods: int, gpus: int) -> str:
+def sized(jobs: Sequence[Item]) -> str:
     """Return how many pods there are, and the GPUs of all of them."""
-    from kai.explain.phrases import quantity
+    gpus = sum(round(each["gpus"] * GPU_UNIT) for each in jobs)
+    return counted(sum(each["pods"] for each in jobs), "pod") + (f", {quantity(gpus, 'gpu')}" if gpus else "")
 
-    return counted(pods, "pod") + (f", {quantity(gpus, 'gpu')}" if gpus else "")
 
-
-def _alike(fold: "Fold") -> Iterator[str]:
+def _alike(jobs: Sequence[Item]) -> Iterator[str]:
     """Yield which other jobs wait for the same."""
-    if fold.alike:
-        names = [job.title for job in fold.alike]
-        named = first_of(names, _MOST_NAMED)
-        size = sized(sum(job.wanted for job in fold.alike), sum(job.gpus for job in fold.alike))
-        yield f"{named} {'waits' if len(names) == 1 else 'wait'} for the same ({size})"
+    if jobs:
+        named = first_of([each["title"] for each in jobs], _MOST_NAMED)
+        yield f"{named} {'waits' if len(jobs) == 1 else 'wait'} for the same ({sized(jobs)})"
 
 
-def _wire(each: "JobExplanation") -> Iterator[tuple[str, str]]:
-    """Yield the texts of conditions and events: what many pods say only once, what the group says not again."""
-    job = each.job
+def wire_texts(job: "Job") -> list[tuple[str, str]]:
+    """Return the texts of conditions and events: what many pods say only once, what the group says not again."""
+    found: list[tuple[str, str]] = []
     said = Counter(str(one) for one in job.explanations if not one.is_detail)
     for text, count in said.items():
-        yield from _lines("wire" if count == 1 else f"wire, {count}x", text)
+        found += _lines("wire" if count == 1 else f"wire, {count}x", text)
     pods: dict[str, list[str]] = {}
     for pod, message in job.pod_messages:
         if message != job.message and not any(_tidy(message) in _tidy(text) for text in said):
             pods.setdefault(_tidy(message), []).append(pod)
     for message, named in pods.items():
         more = "" if len(named) == 1 else f" and {len(named) - 1} more"
-        yield from _lines("pod", f"{named[0]}{more}: {message}")
+        found += _lines("pod", f"{named[0]}{more}: {message}")
+    return found
 
 
 def _lines(label: str, text: str) -> Iterator[tuple[str, str]]:
@@ -106,54 +111,55 @@ def _tidy(text: str) -> str:
 # ------------------------------------------------------------------------------------------------------------- changes
 
 
-def _changes(each: "JobExplanation", console: Console) -> Iterator[str]:
-    rows = [[f"  {change}", outcome] for change, outcome in change_lines(each, console)]
-    if not rows and each.reason.code in {"HeldForLeaving", "Moves"}:
-        yield f"{each.waiting[0].upper()}{each.waiting[1:]}.{_eta(each)}"
+def _changes(item: Item, console: Console) -> Iterator[str]:
+    rows = [[f"  {change}", outcome] for change, outcome in change_lines(item, console)]
+    waiting, is_whole = item["waiting"], item["allChangesTried"]
+    if not rows and item["reason"]["code"] in {"HeldForLeaving", "Moves"}:
+        yield f"{waiting[0].upper()}{waiting[1:]}.{_eta(item)}"
         return
-    rows.append(["  wait", each.waiting + _eta(each)])
+    told = bool(rows)
+    rows.append(["  wait", waiting + _eta(item)])
     yield "To make it run"
-    if not each.suggestions.told:
-        verb = (
-            "No single change that was tried would start it." if each.suggestions.all_tried else "No change was tried."
-        )
-        yield f"  {verb}"
+    if not told:
+        yield f"  {'No single change that was tried would start it.' if is_whole else 'No change was tried.'}"
     yield columns(rows, width=console.width)
-    if each.suggestions.told and not each.suggestions.all_tried:
+    if told and not is_whole:
         yield "  not all changes were tried"
 
 
-def change_lines(each: "JobExplanation", console: Console) -> list[tuple[str, str]]:
+def change_lines(item: Item, console: Console) -> list[tuple[str, str]]:
     """Return each change that helps, with what it leads to."""
-    return [(trial.change.text, _outcome(trial, console)) for trial in each.suggestions.told]
+    return [(each["text"], _outcome(each, console)) for each in item["suggestions"]]
 
 
-def _eta(each: "JobExplanation") -> str:
-    if each.eta is None:
-        return ""
-    return f" In about {span(each.eta.seconds)}, if {' and '.join(each.eta.assumptions)}."
+def _eta(item: Item) -> str:
+    eta = item["eta"]
+    return "" if eta is None else f" In about {span(eta['seconds'])}, if {' and '.join(eta['assumptions'])}."
 
 
-def _outcome(trial: "ChangeTrial", console: Console) -> str:
-    start = "start" if trial.waiting and trial.started > 1 else "starts"
-    pods = f"{trial.started} of {trial.started + trial.waiting} pods {start}" if trial.waiting else start
-    nodes = first_of(trial.nodes, _MOST_NODES)
-    match trial.result:
+def _outcome(trial: Item, console: Console) -> str:
+    started, waiting, costs = len(trial["placement"]), trial["podsStillWaiting"], _cost(trial["losses"])
+    start = "start" if waiting and started > 1 else "starts"
+    pods = f"{started} of {started + waiting} pods {start}" if waiting else start
+    nodes = first_of(sorted({each["node"] for each in trial["placement"]}), _MOST_NODES)
+    match trial["outcome"]:
         case "starts":
-            return f"{console.styled('✓', fg='green')} {pods} now on {nodes}{_cost(trial.losses)}"
+            return f"{console.styled('✓', fg='green')} {pods} now on {nodes}{costs}"
         case "held":
-            return f"~ {pods} on {nodes} when others have left{_cost(trial.losses)}"
+            return f"~ {pods} on {nodes} when others have left{costs}"
         case "kept":
-            return f"~ keeps {counted(trial.started, 'pod')} that must go without it{_cost(trial.losses)}"
+            return f"~ keeps {counted(trial['podsKept'], 'pod')} that must go without it{costs}"
         case _:
-            then = "" if trial.reason is None else f": {trial.reason.text} ({trial.reason.code})"
-            return f"~ then waits{then}{_cost(trial.losses)}"
+            reason = trial["nextReason"]
+            then = "" if reason is None else f": {reason['detail']} ({reason['code']})"
+            return f"~ then waits{then}{costs}"
 
 
-def _cost(losses: Sequence["Loss"]) -> str:
+def _cost(losses: Sequence[Item]) -> str:
     """Return who pays for it: who is evicted, and who does not start in its place."""
-    evictions = [(each.name, each.evicted) for each in losses if each.evicted]
-    passed = [each.name for each in losses if not each.evicted]
+    names = [each["job"].rpartition("/")[2] for each in losses]
+    evictions = [(name, each["evicted"]) for name, each in zip(names, losses, strict=True) if each["evicted"]]
+    passed = [name for name, each in zip(names, losses, strict=True) if not each["evicted"]]
     parts = []
     if evictions:
         total = sum(count for _, count in evictions)
@@ -167,16 +173,14 @@ def _cost(losses: Sequence["Loss"]) -> str:
 # ----------------------------------------------------------------------------------------------------------- evictions
 
 
-def evicted(
-    evictions: "Sequence[Eviction]", unused: Sequence[str], titles: Mapping[str, str], console: Console
-) -> list[str]:
+def evicted(evictions: Sequence[Item], unused: Sequence[str], titles: Mapping[str, str], console: Console) -> list[str]:
     """Return who has to go, for whom and by which rule, in one block; none where no pod has to."""
     if not evictions:
         return []
     lines = [console.styled("Evicted", bold=True), _eviction_rows(evictions, titles, console.width)]
     because: dict[tuple[str, str], dict[str, None]] = {}
     for each in evictions:
-        because.setdefault((each.beneficiary, each.cause), {}).update(dict.fromkeys(each.because))
+        because.setdefault((each["beneficiary"] or "", each["cause"]), {}).update(dict.fromkeys(each["because"]))
     for (gains, cause), texts in because.items():
         if texts:
             said = f"{cause}{f' for {titles.get(gains, gains)}' if gains else ''}: {'; '.join(_few(list(texts)))}"
@@ -185,15 +189,15 @@ def evicted(
     return ["\n".join(lines)]
 
 
-def _eviction_rows(evictions: Sequence["Eviction"], titles: Mapping[str, str], width: int) -> str:
+def _eviction_rows(evictions: Sequence[Item], titles: Mapping[str, str], width: int) -> str:
     """Return a table; pods of one job that go for the same reason are one row."""
     counts: Counter[tuple[str, str, str, str, str]] = Counter()
     gpus: Counter[tuple[str, str, str, str, str]] = Counter()
     for each in evictions:
-        rule = f"{each.rule}, moves to another node" if each.moved_to else each.rule
-        key = (each.job, each.queue, each.cause, each.beneficiary, rule)
+        rule = f"{each['rule']}, moves to another node" if each["movedTo"] else each["rule"]
+        key = (each["job"], each["queue"], each["cause"], each["beneficiary"] or "", rule)
         counts[key] += 1
-        gpus[key] += each.gpus
+        gpus[key] += round(each["gpus"] * GPU_UNIT)
     rows = [["  JOB", "QUEUE", "PODS", "GPUS", "CAUSE", "FOR", "RULE"]]
     for key, count in counts.items():
         job, queue, cause, gains, rule = key
@@ -213,4 +217,4 @@ def assumed(assumptions: Sequence[str]) -> list[str]:
     return ["\n".join(f"Assumed: {text}." for text in assumptions)] if assumptions else []
 
 
-__all__ = ["assumed", "block", "change_lines", "evicted", "explanations", "sized"]
+__all__ = ["Item", "assumed", "block", "change_lines", "evicted", "explanations", "sized", "wire_texts"]

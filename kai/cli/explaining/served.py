@@ -1,22 +1,21 @@
 """Explanations of the service: about jobs by name, queues, nodes, evictions, and about all jobs that wait."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from kai.api import times
+from kai.cli.explaining.servedjobs import told, told_of_all
 from kai.cli.explaining.subjects import NoSubjectError, named_jobs, split_subject
 from kai.cli.explaining.whyevicted import EvictionAnswer, Record
-from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer
+from kai.cli.explaining.whyjobs import Asked
 from kai.cli.explaining.whynode import NodeAnswer
 from kai.cli.explaining.whyqueue import QueueAnswer
 from kai.cli.serving import Served
 from kai.cli.sources import Source
-from kai.cli.views import ServedView, View
-from kai.documents.asking import RefusedByServiceError
-from kai.documents.reading import entitlement, fold, folds, job_lines, occupancy, read, waiting_jobs
+from kai.cli.views import HEAD, ServedView, View
+from kai.documents.asking import RefusedByServiceError, read
+from kai.documents.reading import entitlement, job_lines, occupancy, waiting_jobs
 from kai.documents.reading import evictions as found_now
 from kai.documents.reading import past_evictions as found_before
 
@@ -27,7 +26,7 @@ _MOST = 20
 """So many replicas of one owner are asked about one by one."""
 
 
-def jobs_named(source: Source, served: Served, name: str, asked: Asked) -> tuple[View, bool]:
+def jobs_named(source: Source, served: Served, name: str) -> tuple[View, bool]:
     """Return why the jobs of a name wait, and whether they run.
 
     Raises: UnreachableError where the service does not answer; InputError for an unknown job.
@@ -35,19 +34,22 @@ def jobs_named(source: Source, served: Served, name: str, asked: Asked) -> tuple
     lines = named_jobs(name, _listed(source, served), source)
     if not lines:
         raise NoSubjectError(f"found no job {name} among those that you may list", "kai jobs lists them")
-    documents: list[Mapping[str, Any]] = []
-    told, settled = [], []
-    for line in lines[:_MOST]:
-        document = served.ask(f"jobs/{line.job.namespace}/{line.job.name}")
-        documents.append(document)
-        if document.get("reason") is None:
-            settled.append(line)
-        else:
-            told.append(read(document, "Explanation", partial(fold, line=line)))
-    now = read(documents[0], "Explanation", lambda found: times.instant(found["generatedAt"]))
-    shown = JobAnswer(folds=tuple(told), settled=tuple(settled), now=now, detail=asked.detail)
-    whole = documents[0] if len(documents) == 1 else {**documents[0], "kind": "ExplanationList", "items": documents}
-    return ServedView(shown=shown, document=whole), all(line.job.runs for line in lines)
+    documents = [served.ask(f"jobs/{line.job.namespace}/{line.job.name}") for line in lines[:_MOST]]
+    whole = documents[0] if len(documents) == 1 else _joined(documents)
+    return ServedView(shown=told(whole), document=whole), all(line.job.runs for line in lines)
+
+
+def _joined(documents: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return explanations as one list."""
+    first = documents[0]
+    apart = {"evicted", "assumptions"}
+    return {
+        **{name: first.get(name) for name in HEAD},
+        "kind": "ExplanationList",
+        "items": [{name: each[name] for name in each.keys() - HEAD - apart} for each in documents],
+        "evicted": [one for each in documents for one in each.get("evicted") or ()],
+        "assumptions": list(first.get("assumptions") or ()),
+    }
 
 
 def queue_named(served: Served, name: str) -> tuple[View, bool]:
@@ -70,13 +72,13 @@ def node_named(served: Served, name: str) -> tuple[View, bool]:
     return ServedView(shown=NodeAnswer(found=read(document, "NodeExplanation", occupancy)), document=document), True
 
 
-def named(source: Source, served: Served, name: str, asked: Asked) -> tuple[View, bool]:
+def named(source: Source, served: Served, name: str) -> tuple[View, bool]:
     """Return what is told of a name: of jobs, else of the queue, else of the node that has it.
 
     Raises: UnreachableError where the service does not answer; InputError for a name that nothing has.
     """
     try:
-        return jobs_named(source, served, name, asked)
+        return jobs_named(source, served, name)
     except NoSubjectError:
         for ask in (queue_named, node_named):
             with suppress(RefusedByServiceError):
@@ -120,13 +122,12 @@ def waiting(source: Source, served: Served, asked: Asked) -> tuple[View, bool]:
     Raises: UnreachableError where the service does not answer.
     """
     document = served.ask("waiting", namespace=served.namespace)
-    lines = _listed(source, served)
     if source.selector.requirements:
-        keys = {line.job.key for line in lines}
+        keys = {line.job.key for line in _listed(source, served)}
         items = [kept for item in document["items"] if (kept := _chosen(item, keys, served)) is not None]
         document = {**document, "items": items}
-    found = read(document, "ExplanationList", partial(folds, lines=lines))
-    return ServedView(shown=WaitingAnswer(folds=found, detail=asked.detail), document=document), not found
+    found = told_of_all(document, document["items"], detail=asked.detail)
+    return ServedView(shown=found, document=document), not found.items
 
 
 def _chosen(item: Mapping[str, Any], keys: Collection[str], served: Served) -> Mapping[str, Any] | None:

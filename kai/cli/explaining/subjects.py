@@ -81,18 +81,18 @@ def _jobs(name: str, source: "Source", result: "Result") -> "tuple[JobLine, ...]
 
 
 def named_jobs(name: str, lines: "Sequence[JobLine]", source: "Source") -> "tuple[JobLine, ...]":
-    """Return those of ``lines`` that have this name, else whose owner has it, else of which a pod has it.
+    """Return those of ``lines`` that a name means.
 
     Raises: NoSubjectError where they are of several namespaces.
     """
-    found = [line for line in lines if name in {line.job.name, line.job.key}]
-    found = found or [line for line in lines if line.owner is not None and line.owner.name == name]
-    found = found or [line for line in lines if any(pod.name == name for pod in line.pods)]
+    from kai.simulation.jobs import lines_named
+
+    found = lines_named(name, lines)
     namespaces = sorted({line.job.namespace for line in found})
     if len(namespaces) > 1:
         hint = f"{source.command} {found[0].job.key}, or -n {namespaces[0]}"
         raise NoSubjectError(f"found {name} in the namespaces {', '.join(namespaces)}, expected one of them", hint)
-    return tuple(found)
+    return found
 
 
 def _names(kind: str, source: "Source", result: "Result") -> list[str]:

@@ -8,8 +8,8 @@ import click
 
 from kai.cli.completing import complete_subjects
 from kai.cli.console import Console
+from kai.cli.explaining.servedjobs import is_for_service, job_told
 from kai.cli.explaining.subjects import find_subject, split_subject
-from kai.cli.explaining.whyevicted import evictions_of, logged_evictions, own_evictions
 from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer
 from kai.cli.failures import NO
 from kai.cli.givenpath import GivenPath
@@ -85,11 +85,19 @@ def why(source: Source, console: Console, *, is_coded: bool, **given: Any) -> in
         running[:] = [runs]
         return view
 
+    def soon_view_of(served: "Served") -> View:
+        view, runs = job_told(served, asked)
+        running[:] = [runs]
+        return view
+
+    soon = soon_view_of if is_for_service(source, asked) else None
     try:
-        code = show(source, console, view_of, own_view_of, served_view_of=served_view_of)
+        code = show(source, console, view_of, own_view_of, served_view_of=served_view_of, soon_view_of=soon)
     except UnreachableError as error:
         if not asked.log:
             raise
+        from kai.cli.explaining.whyevicted import logged_evictions
+
         remark = f"source: decision log only ({error})"
         return show_view(logged_evictions(source, asked), source, console, remark=remark)
     return code if not is_coded or all(running) else NO
@@ -104,12 +112,14 @@ def answer(source: Source, result: "Result", asked: Asked) -> tuple[View, bool]:
     if outcome is None or seen is None:
         return WaitingAnswer.nothing(), True
     if asked.evicted:
+        from kai.cli.explaining.whyevicted import evictions_of
+
         return evictions_of(source, result, asked)
     if asked.everything:
         case = source.case_of(result)
         shown = [line.job for line in result.lines if source.shows(case, line.job.namespace, line.labels)]
         found = WaitingAnswer.of(outcome, seen, shown, asked)
-        return found, not found.folds
+        return found, not found.items
     subject = find_subject(asked.name, source, result)
     if subject.kind == "queue":
         return _of_queue(outcome, seen, subject.name), True
@@ -128,20 +138,22 @@ def own_answer(source: Source, own: "OwnJobs", asked: Asked) -> tuple[View, bool
 
     kind, name = split_subject(asked.name)
     if asked.evicted:
+        from kai.cli.explaining.whyevicted import own_evictions
+
         return own_evictions(source, own, asked), True
     if kind in {"queue", "node"}:
         raise own.refused
     shown = [each for each in own.jobs if source.selector.matches(each.line.labels)]
     if asked.everything:
-        found = WaitingAnswer(folds=_folds(shown), detail=asked.detail)
-        return found, not found.folds
+        found = WaitingAnswer.of_folds(_folds(shown), detail=asked.detail)
+        return found, not found.items
     lines = named_jobs(name, [each.line for each in shown], source)
     if not lines:
         raise NoSubjectError(f"found no job {name} among your own", "kai jobs lists them")
     settled = tuple(line for line in lines if not line.waits)
     keys = {line.job.key for line in lines}
     folds = _folds([each for each in shown if each.line.job.key in keys])
-    view = JobAnswer(folds=folds, settled=settled, now=own.now, detail=asked.detail)
+    view = JobAnswer.of_own(folds, settled, own.now, detail=asked.detail)
     return view, all(line.job.runs for line in lines)
 
 
@@ -161,7 +173,7 @@ def served_answer(source: Source, served: "Served", asked: Asked) -> tuple[View,
         return queue_named(served, name)
     if kind == "node":
         return node_named(served, name)
-    return (jobs_named if kind else named)(source, served, name, asked)
+    return (jobs_named if kind else named)(source, served, name)
 
 
 def _folds(jobs: "Sequence[OwnJob]") -> "tuple[Fold, ...]":

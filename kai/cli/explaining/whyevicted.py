@@ -9,7 +9,6 @@ from kai.cli.console import Console
 from kai.cli.explaining.explanations import evicted
 from kai.cli.explaining.subjects import NoSubjectError, find_subject, split_subject
 from kai.cli.tables import columns, wrapped
-from kai.documents.explanations import eviction, past_eviction
 from kai.errors import UnreachableError
 from kai.wording import counted
 
@@ -66,6 +65,8 @@ class EvictionAnswer:
 
     def fields(self) -> dict[str, Any]:
         """Return ``items``, one for each pod that has to go now, and ``past``, one for each that went."""
+        from kai.documents.explanations import eviction, past_eviction
+
         return {
             "items": [eviction(each) for each in self.evictions],
             "unusedEvictions": list(self.unused),
@@ -80,11 +81,13 @@ class EvictionAnswer:
 
     def text(self, console: Console) -> str:
         """Return one row for each moment, job, cause and rule; those of the present cycle come last."""
+        from kai.documents.explanations import eviction
+
         parts = []
         if self.record.evictions:
             parts.append("\n".join(self._before(console)))
         if self.titles is not None:
-            parts += evicted(self.evictions, self.unused, self.titles, console)
+            parts += evicted([eviction(each) for each in self.evictions], self.unused, self.titles, console)
         if not parts:
             past = " and no eviction is on record" if self.record.looked_at else ""
             parts.append(f"no pod has to go{past}")

@@ -1,19 +1,19 @@
 """Why jobs wait, run or have to go: the answers of ``kai why`` about jobs."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from kai.api.times import instant
 from kai.cli.console import Console
-from kai.cli.explaining.explanations import assumed, block, change_lines, evicted, sized
+from kai.cli.explaining.explanations import Item, assumed, block, change_lines, evicted, sized, wire_texts
 from kai.cli.tables import columns
-from kai.documents.explanations import eviction, explanation, settled, settled_values
 from kai.documents.spans import span
 from kai.wording import counted, first_of
 
 if TYPE_CHECKING:
-    from kai.simulation.evictions import Eviction
     from kai.simulation.explanation import Fold
     from kai.simulation.jobs import JobLine
     from kai.simulation.overview import Job, Overview
@@ -39,73 +39,86 @@ class Asked:
 class JobAnswer:
     """What there is to say about one job, or about the replicas of one owner."""
 
-    folds: "tuple[Fold, ...]"
-    """Jobs that wait."""
-    settled: "tuple[JobLine, ...]"
-    """Jobs of which no pod waits."""
+    kind: str
+    """One explanation, or a list."""
+    told: Mapping[str, Any]
+    """The document: an explanation, or ``items``. What people read is made of it."""
     now: float
-    evictions: "tuple[Eviction, ...]" = ()
-    """Pods of these jobs that have to go."""
-    seen: "Overview | None" = None
-    """All jobs, whose titles are needed where pods have to go."""
-    assumptions: tuple[str, ...] = ()
-    detail: bool = False
+    wire: Mapping[str, Sequence[tuple[str, str]]] | None = None
+    """Texts of conditions by the names of jobs, where they are wanted."""
 
     @classmethod
     def of(cls, outcome: "Outcome", seen: "Overview", lines: "Sequence[JobLine]", asked: Asked) -> "JobAnswer":
         """Explain the jobs of ``lines``."""
-        from kai.simulation.assumptions import assumptions
-        from kai.simulation.evictions import Evictions
-        from kai.simulation.explanation import Explainer
+        from kai.documents.explanations import told_of_jobs
+        from kai.simulation.explanation import Explainer, explained_jobs
 
-        waiting = [line.job for line in lines if line.waits]
         explainer = Explainer(outcome, seen, lines=lines)
-        mine = {line.job.key for line in lines}
-        return cls(
-            folds=tuple(explainer.folded(waiting, explainer.twins, verify=asked.verify)) if waiting else (),
-            settled=tuple(line for line in lines if not line.waits),
-            evictions=tuple(each for each in Evictions(outcome.last).all() if each.job in mine),
-            seen=seen,
-            now=outcome.case.now,
-            assumptions=assumptions(outcome.case.objects),
-            detail=asked.detail,
-        )
+        found = explained_jobs(outcome, explainer, lines, verify=asked.verify)
+        kind, told = told_of_jobs(found)
+        wire = _wire(found.folds) if asked.detail else None
+        return cls(kind=kind, told=told, now=outcome.case.now, wire=wire)
+
+    @classmethod
+    def of_own(cls, folds: "Sequence[Fold]", settled: "Sequence[JobLine]", now: float, *, detail: bool) -> "JobAnswer":
+        """Say what conditions say of jobs."""
+        from kai.documents.explanations import told_of_jobs
+        from kai.simulation.explanation import Explained
+
+        kind, told = told_of_jobs(Explained(folds=tuple(folds), settled=tuple(settled)))
+        return cls(kind=kind, told=told, now=now, wire=_wire(folds) if detail else None)
 
     @property
-    def kind(self) -> str:
-        """One explanation, or a list."""
-        return "Explanation" if len(self.folds) + len(self.settled) == 1 else "ExplanationList"
+    def items(self) -> Sequence[Item]:
+        """The explanations, those of jobs that wait first."""
+        found: Sequence[Item] = [self.told] if self.kind == "Explanation" else self.told["items"]
+        return found
 
     def fields(self) -> dict[str, Any]:
         """Return the explanation, or ``items``."""
-        items = [explanation(fold) for fold in self.folds] + [settled_values(line.job) for line in self.settled]
-        more = {"evicted": [eviction(each) for each in self.evictions], "assumptions": list(self.assumptions)}
-        return {**items[0], **more} if len(items) == 1 else {"items": items, **more}
+        return dict(self.told)
 
     def names(self) -> list[str]:
         """Return the pod groups."""
-        jobs = [job for fold in self.folds for job in (fold.explanation.job, *fold.alike)]
-        return [_name(job) for job in (*jobs, *(line.job for line in self.settled))]
+        return [name for item in self.items for name in _names(item)]
 
     def text(self, console: Console) -> str:
         """Return a block for each reason, one line for each job that does not wait, and who has to go."""
-        parts = [block(fold, console, detail=self.detail) for fold in self.folds]
-        parts += ["\n".join(self._lines(line, console)) for line in self.settled]
-        if self.seen is not None:
-            parts += evicted(self.evictions, (), self.seen.titles, console)
-        return "\n\n".join([*parts, *assumed(self.assumptions)])
+        parts = [block(each, console, wire=_wire_of(each, self.wire)) for each in self.items if each["reason"]]
+        parts += ["\n".join(self._lines(each, console)) for each in self.items if not each["reason"]]
+        gone = self.told["evicted"]
+        parts += evicted(gone, (), _titles(each[key] for each in gone for key in ("job", "beneficiary")), console)
+        return "\n\n".join([*parts, *assumed(self.told["assumptions"])])
 
-    def _lines(self, line: "JobLine", console: Console) -> Iterator[str]:
-        job = line.job
-        yield console.styled(settled(job), bold=True)
-        parts = [str(job.state), f"queue {job.queue}", sized(job.wanted, job.gpus)]
-        if line.since is not None and self.now - line.since >= 1:
-            parts.append(f"for {span(self.now - line.since)}")
+    def _lines(self, item: Item, console: Console) -> Iterator[str]:
+        yield console.styled(item["summary"], bold=True)
+        parts = [item["state"], f"queue {item['queue']}", sized([item])]
+        if item["since"] is not None and self.now - instant(item["since"]) >= 1:
+            parts.append(f"for {span(self.now - instant(item['since']))}")
         yield " · ".join(parts)
 
 
-def _name(job: "Job") -> str:
-    return f"podgroup.scheduling.run.ai/{job.name}"
+def _names(item: Item) -> list[str]:
+    subjects = (item["subject"], *item["alike"])
+    return [f"podgroup.scheduling.run.ai/{each['name']}" for each in subjects]
+
+
+def _titles(keys: Iterable[str | None]) -> Mapping[str, str]:
+    """Return what jobs are called: their names, with their namespaces where two have the same name."""
+    short = {key: key.rpartition("/")[2] for key in keys if key}
+    count = Counter(short.values())
+    return {key: name if count[name] == 1 else key for key, name in short.items()}
+
+
+def _wire(folds: "Iterable[Fold]") -> dict[str, list[tuple[str, str]]]:
+    return {fold.explanation.job.key: wire_texts(fold.explanation.job) for fold in folds}
+
+
+def _wire_of(item: Item, wire: Mapping[str, Sequence[tuple[str, str]]] | None) -> Sequence[tuple[str, str]] | None:
+    """Return the texts of conditions about one job; None where they are not wanted."""
+    if wire is None:
+        return None
+    return wire.get(f"{item['subject']['namespace']}/{item['subject']['name']}", ())
 
 
 # ------------------------------------------------------------------------------------------------------------ all jobs
@@ -115,9 +128,10 @@ def _name(job: "Job") -> str:
 class WaitingAnswer:
     """All jobs that wait, by reason."""
 
-    folds: "tuple[Fold, ...]" = ()
+    items: Sequence[Item] = ()
     assumptions: tuple[str, ...] = ()
-    detail: bool = False
+    wire: Mapping[str, Sequence[tuple[str, str]]] | None = None
+    """Texts of conditions by the names of jobs, where everything is wanted."""
     kind: str = "ExplanationList"
 
     @classmethod
@@ -136,42 +150,49 @@ class WaitingAnswer:
         waiting = explainer.in_line([job for job in jobs if job.words is not None])
         folds = list(explainer.folded(waiting, explainer.reasons, verify=asked.verify)) if waiting else []
         folds.sort(key=lambda fold: (stage_of(fold.explanation.reason.code), -len(fold.alike)))
-        return cls(folds=tuple(folds), assumptions=assumptions(outcome.case.objects), detail=asked.detail)
+        return cls.of_folds(folds, assumptions(outcome.case.objects), detail=asked.detail)
+
+    @classmethod
+    def of_folds(cls, folds: "Sequence[Fold]", assumptions: tuple[str, ...] = (), *, detail: bool) -> "WaitingAnswer":
+        """Say why jobs wait that are explained already."""
+        from kai.documents.explanations import explanation
+
+        items = [explanation(fold) for fold in folds]
+        return cls(items=items, assumptions=assumptions, wire=_wire(folds) if detail else None)
 
     def fields(self) -> dict[str, Any]:
         """Return ``items``: one for each reason, with the jobs that share it."""
-        return {"items": [explanation(fold) for fold in self.folds], "assumptions": list(self.assumptions)}
+        return {"items": list(self.items), "assumptions": list(self.assumptions)}
 
     def names(self) -> list[str]:
         """Return the pod groups."""
-        return [_name(job) for fold in self.folds for job in (fold.explanation.job, *fold.alike)]
+        return [name for item in self.items for name in _names(item)]
 
     def text(self, console: Console) -> str:
-        """Return a few lines for each reason; with ``detail`` everything about the first of its jobs."""
-        if not self.folds:
+        """Return a few lines for each reason; where everything is wanted, everything about the first of its jobs."""
+        if not self.items:
             return "no job waits"
-        if self.detail:
-            parts = [block(fold, console, detail=True) for fold in self.folds]
+        if self.wire is not None:
+            parts = [block(each, console, wire=_wire_of(each, self.wire)) for each in self.items]
         else:
-            parts = ["\n".join(_short(fold, console)) for fold in self.folds]
-        jobs = sum(1 + len(fold.alike) for fold in self.folds)
+            parts = ["\n".join(_short(each, console)) for each in self.items]
+        jobs = sum(1 + len(each["alike"]) for each in self.items)
         count = counted(jobs, "job waits", "jobs wait")
-        reasons = counted(len(self.folds), "reason")
+        reasons = counted(len(self.items), "reason")
         return "\n\n".join([f"{count}, for {reasons}", *parts, *assumed(self.assumptions)])
 
 
-def _short(fold: "Fold", console: Console) -> Iterator[str]:
+def _short(item: Item, console: Console) -> Iterator[str]:
     """Yield how many jobs wait for a reason, what it is for the first of them, and what would start that one."""
-    each = fold.explanation
-    jobs = (each.job, *fold.alike)
-    size = sized(sum(job.wanted for job in jobs), sum(job.gpus for job in jobs))
-    count = f"{len(jobs)} jobs, " if len(jobs) > 1 else ""
-    yield console.styled(f"{each.reason.code} · queue {each.job.queue} · {count}{size}", bold=True)
-    rows = [["  first" if fold.alike else "  job", each.summary]]
-    if fold.alike:
-        rows.append(["  then", first_of([job.title for job in fold.alike], _MOST_NAMED)])
-    best = next(iter(change_lines(each, console)), None)
-    rows.append(["  change", "   ".join(best)] if best is not None else ["  wait", each.waiting])
+    alike = item["alike"]
+    count = f"{1 + len(alike)} jobs, " if alike else ""
+    size = sized([item, *alike])
+    yield console.styled(f"{item['reason']['code']} · queue {item['queue']} · {count}{size}", bold=True)
+    rows = [["  first" if alike else "  job", item["summary"]]]
+    if alike:
+        rows.append(["  then", first_of([each["title"] for each in alike], _MOST_NAMED)])
+    best = next(iter(change_lines(item, console)), None)
+    rows.append(["  change", "   ".join(best)] if best is not None else ["  wait", item["waiting"]])
     yield columns(rows, width=console.width)
 
 

@@ -199,7 +199,8 @@ def served_jobs(source: Source, served: "Served", wanted: Wanted) -> View:
     Raises: UnreachableError where it does not answer.
     """
     from kai.api import times
-    from kai.documents.reading import job_lines, read
+    from kai.documents.asking import read
+    from kai.documents.reading import job_lines
 
     pods = "true" if wanted.pods else ""
     document = served.ask("jobs", namespace=served.namespace, queue=wanted.queue, pods=pods)

@@ -144,7 +144,8 @@ def served_nodes(source: Source, console: Console, served: "Served", *, by: str,
 
     Raises: UnreachableError where it does not answer; InputError for a label that is not there.
     """
-    from kai.documents.reading import node_slots, read
+    from kai.documents.asking import read
+    from kai.documents.reading import node_slots
 
     document = served.ask("nodes")
     view = _view_of(source, console, read(document, "NodeList", node_slots), by=by, job=job, free=free)

@@ -135,7 +135,8 @@ def served_queues(source: Source, served: "Served", queue: str, resource: int | 
 
     Raises: UnreachableError where it does not answer.
     """
-    from kai.documents.reading import queue_lines, read
+    from kai.documents.asking import read
+    from kai.documents.reading import queue_lines
 
     document = served.ask("queues", queue=queue)
     items = [item for item in document["items"] if source.selector.matches(item.get("labels") or {})]

@@ -130,8 +130,14 @@ def make_board(
 
 def _onlooker(feed: Feed, profile: Profile, settings: SchedulerSettings) -> Callable[[Done | None, float], None]:
     from kai.dashboard.feed import EndedCycle
-    from kai.simulation.case import Case, Origin
+    from kai.intake import Intake
+    from kai.simulation.case import Case
+    from kai.simulation.origin import Origin
     from kai.simulation.run import Cycle, Outcome
+    from kai.simulation.searching import READING
+
+    # Of a change that is tried for a reader only what it touches is read anew, and it is tried as a command does it.
+    intake = Intake(settings.intake)
 
     def look(done: Done | None, seconds: float) -> None:
         if done is None:
@@ -152,7 +158,7 @@ def _onlooker(feed: Feed, profile: Profile, settings: SchedulerSettings) -> Call
         phases: Mapping[str, float] = {str(name): took for name, took in done.seconds.items()}
         feed.show(
             EndedCycle(
-                outcome=Outcome(case=case, profile=profile, cycles=(cycle,)),
+                outcome=Outcome(case=case, profile=profile, cycles=(cycle,), searches=READING, intake=intake),
                 took=seconds,
                 phases=phases,
                 groups=done.groups,

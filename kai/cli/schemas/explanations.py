@@ -21,6 +21,16 @@ class SubjectItem:
 
 
 @attrs.frozen(kw_only=True)
+class AlikeItem(SubjectItem):
+    """A job that waits for the same as another one."""
+
+    title: str
+    """Its name; with the namespace where another job has the same name."""
+    pods: int
+    gpus: float
+
+
+@attrs.frozen(kw_only=True)
 class ReasonItem:
     """A reason with its numbers: GPUs in devices, CPU in millicores, memory in bytes; null is unknown."""
 
@@ -78,6 +88,8 @@ class SuggestionItem:
     next_reason: ReasonItem | None
     placement: tuple[Mapping[str, str], ...]
     pods_still_waiting: int
+    pods_kept: int
+    """Pods that stay where they must go without the change."""
     losses: tuple[LossItem, ...]
 
 
@@ -112,6 +124,9 @@ class ExplanationItem:
 
     subject: SubjectItem
     state: str
+    queue: str
+    pods: int
+    gpus: float
     summary: str
     reason: ReasonItem | None
     also: tuple[ReasonItem, ...]
@@ -122,11 +137,13 @@ class ExplanationItem:
     position: int | None
     waiting_since: str | None
     waiting_seconds: float | None
+    since: str | None
+    """Since when a job runs, or stands as it does, that does not wait; null for one that waits."""
     eta: EtaItem | None
     eta_unknown: str | None
     """Why it cannot be estimated when the job starts; null where ``eta`` says it, and where nothing waits."""
     evicted_by: tuple[str, ...]
-    alike: tuple[SubjectItem, ...]
+    alike: tuple[AlikeItem, ...]
 
 
 @attrs.frozen(kw_only=True)

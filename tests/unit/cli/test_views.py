@@ -6,7 +6,7 @@ import pytest
 
 from kai.cli.console import Console
 from kai.cli.sources import Source
-from kai.cli.views import Watching, show
+from kai.cli.views import Watching, _fitted, show
 from kai.errors import UnreachableError
 
 NODE = {"apiVersion": "v1", "kind": "Node", "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "9"}}}
@@ -74,6 +74,45 @@ def test_a_watch_redraws_a_terminal(place, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     show(Source(place=str(place), watch=True), Console(), count, watching=watching(place, 2, 2))
     assert capsys.readouterr().out == "\x1b[H\x1b[J1 nodes\n\x1b[H\x1b[J2 nodes\n"
+
+
+@attrs.frozen
+class Rows:
+    """As many rows as there are nodes, under a head."""
+
+    count: int
+    kind: str = "Rows"
+
+    def text(self, console):
+        return "\n".join(["HEAD", *(f"row {at}" for at in range(self.count))])
+
+
+@pytest.mark.parametrize(
+    ("lines", "count", "last"),
+    [(24, 22, "row 21"), (24, 23, "… 2 more rows"), (24, 100, "… 79 more rows"), (50, 100, "… 53 more rows")],
+)
+def test_a_watch_shows_what_fits_on_the_screen(place, capsys, monkeypatch, lines, count, last):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("LINES", str(lines))
+    monkeypatch.setenv("COLUMNS", "80")
+    show(
+        Source(place=str(place), watch=True),
+        Console(),
+        lambda result: Rows(len(result.case.objects.nodes)),
+        watching=watching(place, count, count),
+    )
+    drawn = capsys.readouterr().out.split("\x1b[H\x1b[J")[-1].splitlines()
+    assert (drawn[0], drawn[-1]) == ("HEAD", last)
+    assert len(drawn) == min(count + 1, lines - 1)
+
+
+def test_lines_that_go_on_below_and_what_is_said_last_take_room_as_well(monkeypatch):
+    monkeypatch.setenv("LINES", "10")
+    monkeypatch.setenv("COLUMNS", "20")
+    text = "\n".join("x" * 30 for _ in range(9))
+    assert _fitted(text, "").splitlines() == ["x" * 30] * 4 + ["… 5 more rows"]
+    assert _fitted(text, "y" * 50).splitlines() == ["x" * 30] * 2 + ["… 7 more rows"]
+    assert _fitted("a\nb", "y") == "a\nb"
 
 
 def test_a_watch_outlives_a_cluster_that_is_away_for_a_while(place, capsys, monkeypatch):

@@ -11,9 +11,10 @@ from kai.dashboard.access import LocalAccess, TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed, Happening
 from kai.dashboard.server import Dashboard
+from kai.simulation.run import simulate
 from kai.telemetry.connections import Request, Response
 from tests.doubles.cluster import VirtualClock
-from tests.doubles.two_tenants import NODES, OURS, SECRETS, THEIRS, ended_cycle
+from tests.doubles.two_tenants import NODES, NOW, OURS, SECRETS, THEIRS, ended_cycle
 
 ALL = {"podgroups", "queues", "nodes"}
 LAST = ended_cycle()
@@ -61,6 +62,57 @@ def read(board, path, token=""):
     response = asked(board, path, token)
     assert response.status == 200, response.body
     return json.loads(response.body)
+
+
+def why(board, query, token=""):
+    response = asked(board, f"/api/v1/why?{query}", token)
+    return response.status, json.loads(response.body)
+
+
+def test_why_a_job_waits_is_told_by_its_own_name_or_that_of_a_pod():
+    for name in ("ours-waits", f"{OURS}/ours-waits", "ours-waits-1"):
+        status, told = why(dashboard(), f"name={name}&namespace={OURS}")
+        assert (status, told["kind"], told["subject"]["name"]) == (200, "Explanation", "ours-waits")
+        assert (told["queue"], told["pods"], told["gpus"], told["since"]) == ("team-amber", 2, 8.0, None)
+    assert why(dashboard(), "name=ours-runs")[1]["reason"] is None
+
+
+@pytest.mark.parametrize(
+    ("query", "token", "status"),
+    [
+        ("namespace=amber", "", 400),
+        ("name=ours-waits", "amber", 403),
+        ("name=ours-waits&namespace=cobalt", "", 404),
+        ("name=nothing", "", 404),
+        ("name=twin", "", 409),
+    ],
+)
+def test_a_question_that_the_service_does_not_answer_is_left_to_the_reader(query, token, status):
+    rights = Rights(amber={"podgroups", "queues"}) if token else None
+    assert why(dashboard(rights, twins() if "twin" in query else LAST), query, token)[0] == status
+
+
+def twins():
+    """Return a moment in which jobs of two namespaces have one name."""
+    case = LAST.outcome.case
+    groups = tuple(
+        attrs.evolve(each, metadata=attrs.evolve(each.metadata, name="twin"))
+        if each.metadata.name in {"ours-waits", "walrus-waits"}
+        else each
+        for each in case.objects.pod_groups
+    )
+    objects = attrs.evolve(case.objects, pod_groups=groups)
+    return attrs.evolve(LAST, outcome=simulate(attrs.evolve(case, objects=objects)))
+
+
+def test_an_answer_that_would_be_old_is_left_to_the_reader():
+    board = dashboard()
+    assert why(board, "name=ours-waits")[0] == 200
+    last = LAST.outcome.last
+    later = attrs.evolve(last, snapshot=attrs.evolve(last.snapshot, now=NOW + 11))
+    board.answers.feed.show(attrs.evolve(LAST, outcome=attrs.evolve(LAST.outcome, cycles=(later,))))
+    assert why(board, "name=ours-waits")[0] == 429
+    assert asked(board, "/api/v1/jobs").status == 200
 
 
 def test_this_machine_reads_everything_as_the_commands_print_it():

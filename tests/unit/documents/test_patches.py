@@ -1,5 +1,6 @@
 import attrs
 
+from kai.api.listing import Listing
 from kai.api.meta import ObjectMeta
 from kai.api.objects import ClusterObjects
 from kai.api.pod import Container, Pod, PodSpec, ResourceRequirements
@@ -55,6 +56,13 @@ def test_parts_of_lists_are_changed_and_added_one_by_one():
     assert [(each["op"], each["path"]) for each in longer["patch"]] == [("add", "/spec/containers/-")]
     (shorter,) = patches_of(pod("8", "1"), pod("4"))
     assert [(each["op"], each["path"]) for each in shorter["patch"]] == [("replace", "/spec/containers")]
+
+
+def test_objects_that_a_service_holds_are_changed_as_well():
+    held = attrs.evolve(BEFORE, pod_groups=Listing((GROUP,)))
+    assert patches_of(held, after(spec=attrs.evolve(GROUP.spec, min_member=2))) == patches_of(
+        BEFORE, after(spec=attrs.evolve(GROUP.spec, min_member=2))
+    )
 
 
 def test_nothing_differs_from_itself():

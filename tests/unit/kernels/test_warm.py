@@ -20,7 +20,7 @@ SIMULATION = """
 from kai.cli.warm import load_plugins
 from kai.kernels._jit import KERNELS
 from kai.kernels.warm import warm
-from kai.simulation import simulate
+from kai.simulation.run import simulate
 from kai.simulation.scenario import read_scenario
 from tests.generate.scenario import generate
 

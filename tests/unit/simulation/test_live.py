@@ -3,9 +3,10 @@ from pathlib import Path
 import attrs
 import pytest
 
+from kai.cluster.access import Access
 from kai.errors import ConfigError, UnreachableError
 from kai.simulation.answer import answer
-from kai.simulation.live import Access, read_cluster
+from kai.simulation.live import read_cluster
 from kai.simulation.run import simulate
 from kai.simulation.source import read_case
 from tests.doubles.list_server import listing, manifests_of

@@ -1,7 +1,7 @@
 import pytest
 
+from kai.cluster.access import Access
 from kai.errors import UnreachableError
-from kai.simulation.live import Access
 from kai.simulation.own import read_own
 from kai.simulation.states import State
 from tests.doubles.list_server import listing

@@ -1,0 +1,83 @@
+"""Why a job waits, as the service says it: with little imported, since it needs only be printed."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kai.api.times import instant
+from kai.cli.console import Console
+from kai.cli.explaining.subjects import split_subject
+from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer
+from kai.cli.views import ServedView, View
+
+if TYPE_CHECKING:
+    from kai.cli.serving import Served
+    from kai.cli.sources import Source
+
+Document = Mapping[str, Any]
+
+
+def is_for_service(source: "Source", asked: Asked) -> bool:
+    """Return whether the service answers a question in the very words in which the command would.
+
+    It looks for changes, by the configuration that it decides with, and keeps no texts of conditions.
+    """
+    is_plain = asked.verify and not (asked.detail or asked.everything or asked.evicted)
+    is_usual = not (source.config or source.user or source.selector.requirements)
+    return source.is_live and is_plain and is_usual and split_subject(asked.name)[0] in {"", "job"}
+
+
+def job_told(served: "Served", asked: Asked) -> tuple[View, bool]:
+    """Return why the jobs of a name wait, and whether they run, from a service that sees the whole cluster.
+
+    Raises: UnreachableError where it does not answer, or answers in part.
+    """
+    from kai.documents.asking import RefusedByServiceError
+    from kai.simulation.states import RUNS
+
+    document = served.ask("why", namespace=served.namespace, name=split_subject(asked.name)[1])
+    if not served.origin.complete:
+        raise RefusedByServiceError(f"{served.service.name}: found an answer that leaves something out")
+    view = told(document)
+    return ServedView(shown=view, document=document), all(item["state"] in RUNS for item in view.items)
+
+
+def told(document: Document) -> JobAnswer:
+    """Return the answer about jobs that a document is.
+
+    Raises: UnreachableError for a document that lacks something.
+    """
+    from kai.documents.asking import read
+
+    kind = "ExplanationList" if document.get("kind") == "ExplanationList" else "Explanation"
+    return read(document, kind, partial(_answer, kind))
+
+
+def _answer(kind: str, document: Document) -> JobAnswer:
+    found = JobAnswer(kind=kind, told=document, now=instant(document["generatedAt"]))
+    _prove(found)
+    return found
+
+
+def told_of_all(document: Document, items: Sequence[Mapping[str, Any]], *, detail: bool) -> WaitingAnswer:
+    """Return the answer about all jobs that wait, ``items`` of a document.
+
+    Raises: UnreachableError for a document that lacks something.
+    """
+    from kai.documents.asking import read
+
+    def answer(_: Document) -> WaitingAnswer:
+        found = WaitingAnswer(items=items, wire={} if detail else None)
+        _prove(found)
+        return found
+
+    return read(document, "ExplanationList", answer)
+
+
+def _prove(view: View) -> None:
+    """Draw a view once: what its document lacks is found before anything is written."""
+    view.names()
+    view.text(Console())
+
+
+__all__ = ["is_for_service", "job_told", "told", "told_of_all"]
