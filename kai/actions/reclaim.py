@@ -14,7 +14,7 @@ from kai.engine.session import Session
 from kai.framework.decisions import Cause
 from kai.framework.verdict import Code, Fact, Verdict
 from kai.kernels.group_state import keep_queues
-from kai.model.rows import Bools, Float64s, GroupRow
+from kai.model.rows import Bools, Float64s, GroupRow, Int64s
 
 
 def _may_reclaim(session: Session, portion: Portion) -> Verdict:
@@ -38,7 +38,7 @@ def _others(session: Session, portion: Portion, placed: Bools) -> Bools:
     return placed
 
 
-def explain(session: Session, queue: int, used: Float64s) -> Mapping[str, Fact]:
+def explain(session: Session, queue: int, used: Float64s | Int64s) -> Mapping[str, Fact]:
     """Return the numbers of a queue that held ``used`` [3] before the search."""
     facts, named = session.facts.queues, session.snapshot.queues[queue]
     return {

@@ -40,6 +40,39 @@ class Budget(Protocol):
 
 
 @attrs.define
+class Repeating:
+    """A budget that gives the ``answers`` that a search had before it is made again, then those of ``budget``."""
+
+    budget: Budget
+    answers: list[BudgetAnswer]
+
+    def begin_action(self, action: str, /) -> None:
+        """Tell the budget."""
+        self.budget.begin_action(action)
+
+    def go_on(self) -> BudgetAnswer:
+        """Ask the budget."""
+        return self.budget.go_on()
+
+    def begin_group(self) -> BudgetAnswer:
+        """Return GO if the search had begun, else ask the budget."""
+        return BudgetAnswer.GO if self.answers else self.budget.begin_group()
+
+    def begin_generator(self, generator: str, /) -> None:
+        """Tell the budget, unless the search was with this generator."""
+        if not self.answers:
+            self.budget.begin_generator(generator)
+
+    def grant(self) -> BudgetAnswer:
+        """Return the next answer."""
+        return self.answers.pop(0) if self.answers else self.budget.grant()
+
+    def pass_over(self) -> BudgetAnswer:
+        """Ask the budget."""
+        return self.budget.pass_over()
+
+
+@attrs.define
 class Unlimited:
     """A budget that always grants."""
 

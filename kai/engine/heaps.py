@@ -135,13 +135,13 @@ class GroupHeap:
 
     def _refresh(self) -> None:
         epoch = self._session.columns.epoch
-        changed = epoch != self._seen
-        if not changed.any():
+        changed = np.flatnonzero(epoch != self._seen)
+        if not len(changed):
             return
-        changed &= self._member
-        if changed.any():
-            self._describe(np.flatnonzero(changed))
-        self._seen[:] = epoch
+        self._seen[changed] = epoch[changed]
+        mine = changed[self._member[changed]]
+        if len(mine):
+            self._describe(mine)
 
     def _describe(self, groups: Int64s) -> None:
         session, heap = self._session, self._heap

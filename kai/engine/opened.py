@@ -250,6 +250,8 @@ def _failing(asking: Asking, failures: Failures) -> list[OpenedPlugin]:
         extensions = {place: getattr(each, place) for place in _PLACES.values()}
         present = {place: extension for place, extension in extensions.items() if extension is not None}
         changes: dict[str, Any] = {at: with_stand_ins(use, known, view, failures) for at, known in present.items()}
+        if each.victims is not None:  # so that it is asked, and fails
+            changes["victims"] = attrs.evolve(changes["victims"], fairness=None)
         return attrs.evolve(each, **changes)
 
     return [changed(each) for each in opened]

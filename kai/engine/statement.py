@@ -274,7 +274,7 @@ class Statement:
         statuses = columns.status[pods]
         bindings: Iterator[Decision] = iter(())
         bound = operations[:, 0] == OP_ALLOCATE
-        if bound.any():
+        if np.count_nonzero(bound):
             bound &= statuses == ALLOCATED
             if bound.all():
                 return self._outlet.bindings.of(pods)

@@ -16,6 +16,7 @@ from typing import Protocol, runtime_checkable
 import attrs
 
 from kai.framework.decisions import Cause
+from kai.framework.fairness import Fairness
 from kai.framework.scenario import Outer, Scenario
 from kai.framework.terms import Term
 from kai.framework.verdict import ACCEPTED, Verdict
@@ -285,6 +286,9 @@ class Victims:
     """Whether the victims of a scenario, as it ended in simulation, may be taken."""
     accepts_by_victims: bool = False
     """Whether ``accept`` looks at the victims of a scenario alone, not at which of them were known before."""
+    fairness: Fairness | None = None
+    """What ``kai.framework.fairness`` judges with, if for reclaim ``queues``, ``may_reclaim``, ``before_search`` and
+    ``accept`` are its rules and nothing else, and ``groups`` is left out: searches may then ask the rules instead."""
 
 
 @attrs.frozen

@@ -1,15 +1,16 @@
 """Filling a heap of heaps from groups whose order is known, as if they had been pushed one by one.
 
 Inside a leaf the order of groups is total, so any array in order is as good a heap as the one that pushing would have
-made. Among queues it is not: which of two goes first depended on their best groups at the moment when the later one
-got its first. So groups are walked by age until every queue has one, and then written down in order.
+made; listings keep such arrays from search to search. Among queues it is not: which of two goes first depended on their
+best groups at the moment when the later one got its first. So groups are walked by age until every queue has one, and
+then the listings are copied.
 """
 
 from kai.kernels._jit import inner, kernel
 from kai.kernels.columns import Columns, Facts
 from kai.kernels.fit import Rules
 from kai.kernels.order import Heap, entry_before, push
-from kai.kernels.struct import Bools, Float64Table, Int64s
+from kai.kernels.struct import Bools, Float64Table, Int64s, Struct
 
 
 @inner
@@ -41,7 +42,7 @@ def mark(facts: Facts, heap: Heap, group: int) -> int:
 def meet(facts: Facts, columns: Columns, rules: Rules, heap: Heap, group: int) -> int:
     """Let ``group`` come at its age: its queue appears (return 1), or the best group of the queue may change.
 
-    Only the best one is kept; ``place`` writes the others down.
+    Only the best one is kept; the others are copied later.
     """
     if not usable(facts, group):
         return 0
@@ -55,46 +56,52 @@ def meet(facts: Facts, columns: Columns, rules: Rules, heap: Heap, group: int) -
     return 0
 
 
-@inner
-def clear_leaves(facts: Facts, heap: Heap) -> None:
-    """Take the entries out of leaves, but not the leaves out of the queues above them."""
-    for queue in range(facts.queues.leaf.shape[0]):
-        if facts.queues.leaf[queue]:
-            heap.length[queue] = 0
+class Listing(Struct):
+    """Groups by queue, each queue's in order, so that a heap is filled by copying."""
 
-
-@inner
-def place(facts: Facts, heap: Heap, group: int) -> None:
-    """Write ``group`` down behind all that go before it."""
-    if usable(facts, group):
-        queue = heap.queue[group]
-        heap.items[heap.start[queue] + heap.length[queue]] = group
-        heap.length[queue] += 1
+    items: Int64s  # [...] a queue's begin where its entries begin in a heap
+    length: Int64s  # [Q + 1]
+    member: Bools  # [G] the groups that are in it
 
 
 @kernel
 def fill_victims(
-    facts: Facts, columns: Columns, rules: Rules, heap: Heap, ranked: Int64s, by_age: Int64s, member: Bools
+    facts: Facts,
+    columns: Columns,
+    rules: Rules,
+    heap: Heap,
+    listing: Listing,
+    by_age: Int64s,
+    queues: Bools,
+    member: Bools,
 ) -> None:
-    """Fill a heap of victims with the groups that are ``member`` [G]; ``by_age`` is all groups, oldest first.
+    """Fill a heap of victims with the groups of ``listing`` that are ``member`` [G], of ``queues`` [Q].
 
-    ``ranked`` [G] is all groups, by the keys of ``heap``. Cost: O(G), and what few comparisons queues need.
+    ``by_age`` is all groups, oldest first. Cost: a look at each group that is listed for one of ``queues``, at groups
+    by age until each of these has one, and what few comparisons queues need.
     """
     empty(heap)
     missing = 0
-    for group in range(member.shape[0]):
-        if member[group]:
-            missing += mark(facts, heap, group)
-    heap.dirty[:] = 0
+    for queue in range(queues.shape[0]):
+        if queues[queue]:
+            for at in range(heap.start[queue], heap.start[queue] + listing.length[queue]):
+                if member[listing.items[at]]:
+                    missing += 1
+                    break
     for group in by_age:
         if missing == 0:
             break
-        if member[group]:
+        if member[group] and listing.member[group] and queues[heap.queue[group]]:
             missing -= meet(facts, columns, rules, heap, group)
-    clear_leaves(facts, heap)
-    for at in range(ranked.shape[0] - 1, -1, -1):
-        if member[ranked[at]]:
-            place(facts, heap, ranked[at])
+    for queue in range(queues.shape[0]):
+        if queues[queue]:
+            count = heap.start[queue]
+            for at in range(heap.start[queue], heap.start[queue] + listing.length[queue]):
+                if member[listing.items[at]]:
+                    heap.items[count] = listing.items[at]
+                    count += 1
+            if listing.length[queue] > 0:
+                heap.length[queue] = count - heap.start[queue]
 
 
 @inner
@@ -106,35 +113,49 @@ def _before(keys: Float64Table, left: int, right: int) -> bool:
 
 
 @inner
-def _rank_of(keys: Float64Table, ranked: Int64s, count: int, group: int) -> int:
-    """Return how many of the first ``count`` of ``ranked``, which are in order, go before ``group``."""
-    low, high = 0, count
+def clear(listing: Listing) -> None:
+    """Take everything out of ``listing``."""
+    listing.length[:] = 0
+    listing.member[:] = False
+
+
+@inner
+def list_last(facts: Facts, heap: Heap, listing: Listing, group: int) -> None:
+    """Write ``group`` down behind all that are listed for its queue; those of unusable queues stay out."""
+    if usable(facts, group):
+        queue = heap.queue[group]
+        listing.items[heap.start[queue] + listing.length[queue]] = group
+        listing.length[queue] += 1
+        listing.member[group] = True
+
+
+@inner
+def list_again(facts: Facts, heap: Heap, listing: Listing, group: int, belongs: bool, keys: Float64Table) -> None:
+    """Take ``group`` out of where it was listed, and list it where it belongs by its ``keys`` [G, X], if it does.
+
+    A listing of a heap of victims is in reverse order. Cost: O(groups of the queue), for moving numbers only.
+    """
+    queue = heap.queue[group]
+    if listing.member[group]:
+        listing.member[group] = False
+        at = heap.start[queue]
+        while listing.items[at] != group:
+            at += 1
+        listing.length[queue] -= 1
+        for after in range(at, heap.start[queue] + listing.length[queue]):
+            listing.items[after] = listing.items[after + 1]
+    if not belongs or not usable(facts, group):
+        return
+    listing.member[group] = True
+    low, high = heap.start[queue], heap.start[queue] + listing.length[queue]
+    listing.length[queue] += 1
+    last = high
     while low < high:
         middle = (low + high) // 2
-        if _before(keys, ranked[middle], group):
+        if _before(keys, listing.items[middle], group) != (heap.victims[0] == 1):
             low = middle + 1
         else:
             high = middle
-    return low
-
-
-@kernel
-def rank_again(keys: Float64Table, ranked: Int64s, groups: Int64s) -> None:
-    """Move ``groups``, whose keys have changed, to where they belong in ``ranked`` [G].
-
-    Cost: for each one move of at most G numbers.
-    """
-    count = ranked.shape[0]
-    for group in groups:
-        at = 0
-        while ranked[at] != group:
-            at += 1
-        for after in range(at + 1, count):
-            ranked[after - 1] = ranked[after]
-        count -= 1
-    for group in groups:
-        at = _rank_of(keys, ranked, count, group)
-        for after in range(count, at, -1):
-            ranked[after] = ranked[after - 1]
-        ranked[at] = group
-        count += 1
+    for after in range(last, low, -1):
+        listing.items[after] = listing.items[after - 1]
+    listing.items[low] = group

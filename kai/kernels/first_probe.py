@@ -34,7 +34,7 @@ class FirstProbe(Struct):
 
 
 @inner
-def _only_pod(facts: Facts, columns: Columns, group: int) -> int:
+def only_pod(facts: Facts, columns: Columns, group: int) -> int:
     """Return the only pod of a group of one leaf that waits, all others having places; -1 if that is not so."""
     leaf = facts.groups.first_subgroup[group] + 1
     first, last = facts.groups.pod_start[leaf], facts.groups.pod_start[leaf + 1]
@@ -125,7 +125,7 @@ def propose_first(
     """
     if not probe.exact[group]:
         return UNSUITED
-    pod = _only_pod(facts, columns, group)
+    pod = only_pod(facts, columns, group)
     if pod < 0 or not probe.prepared[facts.pods.shape[pod]]:
         return UNSUITED
     _describe(facts, columns, vectors, groups, probe, group, pod)

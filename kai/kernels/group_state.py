@@ -5,14 +5,14 @@ Described again is only whose pods changed their status. The rest of thousands o
 
 from kai.kernels._jit import inner, kernel
 from kai.kernels.columns import Columns, Facts
-from kai.kernels.filling import rank_again
+from kai.kernels.filling import Listing, clear, list_again, list_last
 from kai.kernels.fit import Rules
 from kai.kernels.groups import has_pending, has_place, hold, is_plain, want
 from kai.kernels.order import Heap
 from kai.kernels.struct import Bools, Float64s, Float64Table, Int64s, Struct
 from kai.kernels.victims import select
 
-WAITING, UNKNOWN, MOVED = 0, 1, 2
+WAITING, UNKNOWN, CHANGED = 0, 1, 2
 
 
 class GroupState(Struct):
@@ -20,7 +20,8 @@ class GroupState(Struct):
 
     heap: Heap  # of those that wait
     victims: Heap  # of those that may have to go
-    ranked: Int64s  # [G] all groups by the keys of either heap
+    queued: Listing  # those that wait, best first
+    losing: Listing  # those that may have to go, best last
     by_age: Int64s  # [G] all groups, oldest first
     states: Float64s  # [G] elastic state
     wanting: Float64Table  # [G, 3] what the next chunk of each waiting group wants
@@ -31,15 +32,14 @@ class GroupState(Struct):
     waiting: Int64s  # [G] those that wait, oldest first
     unknown: Int64s  # [G] those that wait and of which only Python can say what they want
     seen: Int64s  # [G] the epoch in which each was described
-    moved: Int64s  # [G] those that changed their elastic state, and so may rank elsewhere
+    changed: Int64s  # [G] those that were described by the last look
     chunk: Int64s  # [...]
-    state: Int64s  # [3] how many wait, how many of those are unknown, how many moved
+    state: Int64s  # [3] how many wait, how many of those are unknown, how many changed
 
 
 @inner
 def _look(facts: Facts, columns: Columns, rules: Rules, groups: GroupState, group: int) -> None:
     """Describe one group."""
-    before = groups.states[group]
     hold(facts, columns, group, groups.states, groups.holding)
     groups.victims.amounts[group, :] = groups.holding[group]
     groups.waits[group] = has_pending(facts, columns, group)
@@ -51,27 +51,31 @@ def _look(facts: Facts, columns: Columns, rules: Rules, groups: GroupState, grou
         else:
             groups.unknown[groups.state[UNKNOWN]] = group
             groups.state[UNKNOWN] += 1
-    if groups.states[group] != before:
-        groups.moved[groups.state[MOVED]] = group
-        groups.state[MOVED] += 1
-        if rules.elastic_key >= 0:
-            groups.victims.keys[group, rules.elastic_key] = groups.states[group]
-            groups.heap.keys[group, rules.elastic_key] = groups.states[group]
+    if rules.elastic_key >= 0:
+        groups.victims.keys[group, rules.elastic_key] = groups.states[group]
+        groups.heap.keys[group, rules.elastic_key] = groups.states[group]
+
+
+@inner
+def _may_lose(facts: Facts, groups: GroupState, group: int) -> bool:
+    return groups.placed[group] and facts.groups.preemptible[group]
 
 
 @kernel
 def look_again(facts: Facts, columns: Columns, rules: Rules, groups: GroupState, few: int) -> None:
-    """Describe the groups that changed since the last look; up to ``few`` are moved to where they rank now.
+    """Describe the groups that changed since the last look; up to ``few`` are listed again where they belong now.
 
-    If more moved, ranking all again is the caller's, and so is asking what those in ``groups.unknown`` want.
-    Cost: O(G), and little more for each that changed.
+    If more changed, listing all again is the caller's, and so is asking what those in ``groups.unknown`` want.
+    Cost: O(G) comparisons, and little more for each that changed.
     """
     groups.state[UNKNOWN] = 0
-    groups.state[MOVED] = 0
+    groups.state[CHANGED] = 0
     begun = False
     for group in range(groups.seen.shape[0]):
         if groups.seen[group] != columns.epoch[group]:
             groups.seen[group] = columns.epoch[group]
+            groups.changed[groups.state[CHANGED]] = group
+            groups.state[CHANGED] += 1
             waited = groups.waits[group]
             _look(facts, columns, rules, groups, group)
             begun = begun or (groups.waits[group] and not waited)
@@ -80,8 +84,24 @@ def look_again(facts: Facts, columns: Columns, rules: Rules, groups: GroupState,
         groups.state[WAITING] = select(groups.by_age, groups.waits, groups.waiting)
     else:
         groups.state[WAITING] = select(groups.waiting[: groups.state[WAITING]], groups.waits, groups.waiting)
-    if rules.elastic_key >= 0 and 0 < groups.state[MOVED] <= few:
-        rank_again(groups.heap.keys, groups.ranked, groups.moved[: groups.state[MOVED]])
+    if groups.state[CHANGED] <= few:
+        for group in groups.changed[: groups.state[CHANGED]]:
+            list_again(facts, groups.heap, groups.queued, group, groups.waits[group], groups.heap.keys)
+            list_again(facts, groups.victims, groups.losing, group, _may_lose(facts, groups, group), groups.heap.keys)
+
+
+@kernel
+def list_all(facts: Facts, groups: GroupState, ranked: Int64s) -> None:
+    """List all groups anew; ``ranked`` [G] is all of them by the keys of either heap. Cost: O(G)."""
+    clear(groups.queued)
+    clear(groups.losing)
+    count = ranked.shape[0]
+    for at in range(count):
+        if groups.waits[ranked[at]]:
+            list_last(facts, groups.heap, groups.queued, ranked[at])
+        behind = ranked[count - 1 - at]
+        if _may_lose(facts, groups, behind):
+            list_last(facts, groups.victims, groups.losing, behind)
 
 
 @kernel

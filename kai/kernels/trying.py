@@ -9,7 +9,7 @@ import numpy as np
 from kai.kernels._jit import inner, kernel
 from kai.kernels.booking import evict
 from kai.kernels.columns import SHARED_RESOURCES, Columns, Facts, Offsets, undo_to
-from kai.kernels.filling import clear_leaves, empty, mark, meet, place, usable
+from kai.kernels.filling import Listing, empty, mark, meet, usable
 from kai.kernels.fit import ACCEPTED, Rules, Vectors, over_capacity
 from kai.kernels.groups import elastic_state, next_chunk
 from kai.kernels.order import Heap, append, pop, push
@@ -24,15 +24,14 @@ class Trial(Struct):
     """What trials of one search work with. What describes groups is as of the beginning of the search."""
 
     heap: Heap
-    ranked: Int64s  # [G] all groups by their keys
+    queued: Listing  # the groups that wait, best first
     age: Float64s  # [G] the older, the smaller
     states: Float64s  # [G] elastic state
     wanting: Float64Table  # [G, 3] what the next chunk of each waiting group wants
     requested: Float64Table  # [K, 3] what a pod of each shape is taken to want when groups are ordered
     limits: Float64Table  # [K, 3] what a pod of each shape is taken to want when limits are checked
     prepared: Bools  # [K] shapes for which ``vectors`` hold the answers
-    waits: Bools  # [G] groups that wait
-    waiting: Int64s  # [G] the same, oldest first
+    waiting: Int64s  # [G] the groups that wait, oldest first
     count: Int64s  # [1 or more] how many these are
     affected: Bools  # [G] groups that lose pods, and the aggressor's
     nodes: Int64s  # [N]
@@ -88,12 +87,14 @@ def _describe(facts: Facts, columns: Columns, rules: Rules, trial: Trial, group:
 @inner
 def _fill(facts: Facts, columns: Columns, rules: Rules, trial: Trial, groups: Int64s, aggressor: Aggressor) -> None:
     """Fill the heap with groups that wait and the affected ``groups`` [n], as if pushed by age; then the aggressor."""
-    heap, waiting, mine = trial.heap, trial.waiting[: trial.count[0]], aggressor.group[0]
+    heap, queued, waiting, mine = trial.heap, trial.queued, trial.waiting[: trial.count[0]], aggressor.group[0]
     empty(heap)
     missing = 0
-    for group in waiting:
-        if group != mine:
-            missing += mark(facts, heap, group)
+    for queue in range(facts.queues.leaf.shape[0]):
+        only = queued.length[queue] == 1 and queued.items[heap.start[queue]] == mine
+        if queued.length[queue] > 0 and not only:
+            heap.dirty[queue] = 1
+            missing += 1
     for group in groups:
         missing += mark(facts, heap, group)
     heap.dirty[:] = 0
@@ -110,11 +111,14 @@ def _fill(facts: Facts, columns: Columns, rules: Rules, trial: Trial, groups: In
             right += 1
         if group != mine:
             missing -= meet(facts, columns, rules, heap, group)
-    clear_leaves(facts, heap)
-    if waiting.shape[0] > 0:
-        for group in trial.ranked:
-            if trial.waits[group] and not trial.affected[group]:
-                place(facts, heap, group)
+    for queue in range(facts.queues.leaf.shape[0]):
+        if facts.queues.leaf[queue]:
+            count = heap.start[queue]
+            for at in range(heap.start[queue], heap.start[queue] + queued.length[queue]):
+                if not trial.affected[queued.items[at]]:
+                    heap.items[count] = queued.items[at]
+                    count += 1
+            heap.length[queue] = count - heap.start[queue]
     for group in groups:
         if usable(facts, group):
             append(facts, columns, rules, heap, heap.queue[group], group)
@@ -237,7 +241,7 @@ def try_victims(
     PLACED: the aggressor has its places. REFUSED: it has not. UNPREPARED: plugins were never asked about the shape of
     ``trial.state[POD]``. In each case the caller decides what to keep, nothing is undone here but attempts of others.
     Holds: the same promises in the same order as the Python path.
-    Cost: O(G) for the heap; for each pod O(nodes in reach).
+    Cost: O(groups that wait) for the heap; for each pod O(nodes in reach).
     """
     trial.state[:] = 0
     groups = _affect(facts, trial, victims, aggressor.group[0])

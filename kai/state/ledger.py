@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from kai.kernels import booking
-from kai.kernels.columns import Columns, Facts, Offsets, add, touch, undo_to
+from kai.kernels.columns import OP_ALLOCATE, Columns, Facts, Offsets, add, touch, undo_to
 from kai.model.axis import GPU_UNIT
 from kai.model.rows import Int64s
 from kai.model.status import Status
@@ -119,6 +119,9 @@ class Ledger:
 
     def settle(self) -> None:
         """Take what was allocated since the last ``seal`` as being bound."""
+        done = self.columns.operations[: int(self.columns.counters[0]), 0]
+        if not np.count_nonzero(done == OP_ALLOCATE):
+            return
         self.reserve(int(self.columns.counters[0]))
         booking.settle(self.facts, self.columns, self.offsets)
 
@@ -131,9 +134,8 @@ class Ledger:
 
         Nothing before this point can be undone any more, evicted pods are no longer the statement's.
         """
-        operations = self.operations()
         columns = self.columns
-        pods = operations[:, 1]
+        pods = columns.operations[: int(columns.counters[0]), 1]
         columns.virtual[pods] = 0
         columns.evicted_status[pods] = 0
         columns.evicted_node[pods] = 0

@@ -5,7 +5,7 @@ import ast
 from tests.architecture.source import ROOT, AnyFunction, Module, modules
 
 TWINS = ROOT / "tests" / "kernels"
-COMPOSITES = {"allocate_groups", "propose_first", "is_final"}
+COMPOSITES = {"allocate_groups", "propose_first", "is_final", "reclaim_first"}
 """Whole phases of a cycle: they are compared with the plain engine, decision by decision (tests/properties)."""
 
 
@@ -29,8 +29,8 @@ def is_kernel(function: AnyFunction) -> bool:
 
 
 def is_home(module: str) -> bool:
-    """Say whether kernels may be imported from ``module``: ours, the public door, a plugin's own."""
-    return module.startswith(("kai.kernels", "kai.framework.kernel", "kai.plugins."))
+    """Say whether kernels may be imported from ``module``: ours, the public doors, a plugin's own."""
+    return module.startswith(("kai.kernels", "kai.framework.fairness", "kai.framework.kernel", "kai.plugins."))
 
 
 def names_taken(module: Module) -> set[str]:

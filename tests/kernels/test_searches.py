@@ -7,9 +7,10 @@ from tests.kernels.naive import group_state as naive_states
 from tests.kernels.naive import victims as naive_victims
 from tests.kernels.stage import operations, stages
 from tests.kernels.test_order import Pair, many
-from tests.kernels.test_victims import flags, keys
+from tests.kernels.test_victims import flags, keys, listed, listing_of
 
-START, STOP = -1, 4
+STOP = 4
+some = st.sampled_from((STOP, 99))
 nothing = [(0.0, 0.0, 0.0)] * 9
 
 
@@ -22,7 +23,8 @@ def states_of(stage, drawn):
     return group_state.GroupState(
         heap=heap,
         victims=victims,
-        ranked=np.array(naive_victims.rank_again(heap.keys.tolist()), np.int64),
+        queued=listing_of(heap, []),
+        losing=listing_of(victims, []),
         by_age=np.arange(count, dtype=np.int64),
         states=np.zeros(count, np.float64),
         wanting=np.zeros((count, 3), np.float64),
@@ -32,7 +34,7 @@ def states_of(stage, drawn):
         placed=np.zeros(count, np.bool_),
         waiting=np.zeros(count, np.int64),
         unknown=np.zeros(count, np.int64),
-        moved=np.zeros(count, np.int64),
+        changed=np.zeros(count, np.int64),
         seen=np.full(count, -1, np.int64),
         chunk=np.zeros(20, np.int64),
         state=np.zeros(3, np.int64),
@@ -44,7 +46,7 @@ def look(stage, states, few):
     ledger = stage.ledger
     group_state.look_again(ledger.facts, ledger.columns, stage.rules, states, few)
     twin = naive_states.look_again(stage.world, stage.requested().tolist())
-    waiting, unknown, moved = states.state.tolist()
+    waiting, unknown, changed = states.state.tolist()
     assert states.states.tolist() == twin.states
     assert states.holding.tolist() == states.victims.amounts.tolist() == list(map(list, twin.holding))
     for row, wanted in twin.wanting.items():
@@ -54,16 +56,20 @@ def look(stage, states, few):
     assert states.placed.tolist() == twin.placed
     if stage.rules.elastic_key >= 0:
         assert states.heap.keys[:, 1].tolist() == states.victims.keys[:, 1].tolist() == twin.states
-    if few < 0 or moved > few:
-        states.ranked[:] = np.lexsort(states.heap.keys.T[::-1])
-    assert states.ranked.tolist() == naive_victims.rank_again(states.heap.keys.tolist())
+    if changed > few:
+        group_state.list_all(ledger.facts, states, np.lexsort(states.heap.keys.T[::-1]))
+    ranked = naive_victims.rank_again(states.heap.keys.tolist())
+    losing = [row for row in ranked[::-1] if twin.placed[row] and stage.world.groups[row].preemptible]
+    waits = [row for row in ranked if row in twin.waiting]
+    assert listed(states.heap, states.queued) == naive_states.list_all(stage.world, waits)
+    assert listed(states.victims, states.losing) == naive_states.list_all(stage.world, losing)
     return twin.unknown, unknown
 
 
-@given(stages(**many), keys, st.lists(st.lists(operations, max_size=3), min_size=1, max_size=3))
-def test_groups_are_looked_at_again_where_something_happened(stage, drawn, happenings):
+@given(stages(**many), keys, st.lists(st.lists(operations, max_size=3), min_size=1, max_size=3), some)
+def test_groups_are_looked_at_again_where_something_happened(stage, drawn, happenings, few):
     states = states_of(stage, drawn)
-    unknown, told = look(stage, states, START)
+    unknown, told = look(stage, states, few)
     assert told == len(unknown)
     for happening in happenings:
         for operation in happening:

@@ -1,11 +1,12 @@
+from itertools import chain
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.framework.scenario import Batches
-from kai.kernels import filling, prefix, trying, victims
+from kai.kernels import fairness, filling, prefix, trying, victims
 from kai.model.status import ACTIVE_ALLOCATED, Status
-from kai.plugins.proportion import kernels as fairness
 from tests.kernels.naive import fairness as naive_fairness
 from tests.kernels.naive import victims as naive
 from tests.kernels.naive.groups import describe_waiting, elastic_state, find_waiting
@@ -78,14 +79,26 @@ def test_what_victims_hold_and_who_loses_is_the_twins(stage, some, others, cuts)
     assert lost.tolist() == naive.losing(world, list(map(list, table)), of_all)
 
 
-@given(keys, keys, flags)
-def test_groups_whose_keys_changed_are_ranked_again(before, after, changed):
-    table = np.array([[key, row] for row, key in enumerate(before)])
-    ranked = np.array(naive.rank_again(table.tolist()), np.int64)
-    moved = np.flatnonzero(changed)
-    table[moved, 0] = np.array(after)[moved]
-    filling.rank_again(table, ranked, moved)
-    assert ranked.tolist() == naive.rank_again(table.tolist())
+def listing_of(heap, groups):
+    """List groups, in their order, for the queues of a heap."""
+    listing = filling.Listing(
+        items=np.zeros_like(heap.items),
+        length=np.zeros_like(heap.length),
+        member=np.isin(np.arange(len(heap.queue)), groups),
+    )
+    for group in groups:
+        queue = heap.queue[group]
+        listing.items[heap.start[queue] + listing.length[queue]] = group
+        listing.length[queue] += 1
+    return listing
+
+
+def listed(heap, listing):
+    """Return what is listed for each queue that has any."""
+    lengths = enumerate(listing.length.tolist())
+    found = {at: listing.items[heap.start[at] : heap.start[at] + length].tolist() for at, length in lengths if length}
+    assert sorted(chain.from_iterable(found.values())) == np.flatnonzero(listing.member).tolist()
+    return found
 
 
 @st.composite
@@ -94,10 +107,13 @@ def heaps(draw):
     stage = draw(stages(**many))
     wanted = draw(st.lists(amounts, min_size=9, max_size=9))
     pair = Pair.of(stage, draw(keys), wanted, victims=True, depth=-1)
-    ranked = np.array(naive.rank_again(pair.heap.keys.tolist()), np.int64)
+    ranked = naive.rank_again(pair.heap.keys.tolist())
     member = np.array(draw(flags)[: len(stage.world.groups)], np.bool_)
-    filling.fill_victims(*pair.seen(), ranked, np.arange(len(member)), member)
-    naive.fill_victims(pair.twin, np.flatnonzero(member).tolist())
+    queues = np.array(draw(flags)[: len(stage.world.queues)], np.bool_)
+    listing = listing_of(pair.heap, [row for row in ranked[::-1] if row in usable(stage)])
+    filling.fill_victims(*pair.seen(), listing, np.arange(len(member)), queues, member)
+    chosen = [row for row in np.flatnonzero(member).tolist() if queues[stage.world.groups[row].queue]]
+    naive.fill_victims(pair.twin, chosen)
     return pair
 
 
@@ -158,14 +174,13 @@ def trial_of(pair, waiting, mine, feasible):
     groups = len(stage.world.groups)
     trial = trying.Trial(
         heap=heap,
-        ranked=np.array(naive.rank_again(heap.keys.tolist()), np.int64),
+        queued=listing_of(heap, [row for row in naive.rank_again(heap.keys.tolist()) if row in {*waiting, mine}]),
         age=np.arange(groups, dtype=np.float64),
         states=heap.keys[:, elastic].copy(),
         wanting=heap.amounts.copy(),
         requested=stage.requested(),
         limits=stage.requested() * 1.5,
         prepared=np.ones(len(stage.world.shapes), np.bool_),
-        waits=np.isin(np.arange(groups), [*waiting, mine]),
         waiting=np.array(sorted([*waiting, mine]), np.int64),
         count=np.array([len(waiting) + 1]),
         affected=np.zeros(groups, np.bool_),

@@ -9,15 +9,15 @@ import numpy as np
 from kai.engine.heaps import GroupHeap
 from kai.engine.session import Session
 from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY
-from kai.kernels.filling import fill_victims
+from kai.kernels.filling import Listing, fill_victims
 from kai.kernels.first_probe import FirstProbe
-from kai.kernels.group_state import GroupState, look_again
+from kai.kernels.group_state import GroupState, list_all, look_again
 from kai.kernels.prefix import Prefix
 from kai.kernels.trying import Aggressor, Trial
 from kai.model.rows import Bools, Int64s
 
 FEW = 64
-"""Groups that are moved one by one to where they rank; with more, all are sorted again."""
+"""Groups that are moved one by one to where they belong; with more, all are sorted again."""
 
 
 class GroupStates:
@@ -26,9 +26,8 @@ class GroupStates:
     def __init__(self, session: Session) -> None:
         """Begin with no group described."""
         self._session = session
-        self._ranks = False
-        """Whether groups were ever ranked."""
         self._changed = np.zeros(1, np.int64)
+        self._all_queues: Bools = np.ones(len(session.snapshot.queues), np.bool_)
         self._prefixes: dict[tuple[int, int], Prefix] = {}
         self.plain: Bools = self._plain()
         self.exact: Bools = self.plain & ~self._sharing()
@@ -44,13 +43,16 @@ class GroupStates:
 
     def refresh(self) -> None:
         """Describe the groups that changed since the last time."""
+        session = self._session
+        look_again(session.facts, session.columns, session.policy.rules, self.arrays, FEW)
+        self.complete()
+
+    def complete(self) -> None:
+        """Do what a kernel that looked again leaves to its caller."""
         session, arrays = self._session, self.arrays
-        rules = session.policy.rules
-        look_again(session.facts, session.columns, rules, arrays, FEW if self._ranks else -1)
-        _, unknown, moved = arrays.state.tolist()
-        if not self._ranks or (rules.elastic_key >= 0 and moved > FEW):
-            arrays.ranked[:] = np.lexsort(arrays.heap.keys.T[::-1])
-            self._ranks = True
+        _, unknown, changed = arrays.state.tolist()
+        if changed > FEW:
+            list_all(session.facts, arrays, np.lexsort(arrays.heap.keys.T[::-1]))
         for group in arrays.unknown[:unknown].tolist() if unknown else ():
             arrays.heap.amounts[group] = arrays.wanting[group] = session.portion(group).amounts()
 
@@ -70,7 +72,14 @@ class GroupStates:
                 arrays.victims.keys[:, session.policy.rules.elastic_key] = arrays.states
             self._changed[0] = 0
         fill_victims(
-            session.facts, session.columns, session.policy.rules, arrays.victims, arrays.ranked, arrays.by_age, member
+            session.facts,
+            session.columns,
+            session.policy.rules,
+            arrays.victims,
+            arrays.losing,
+            arrays.by_age,
+            self._all_queues,
+            member,
         )
 
     def _plain(self) -> Bools:
@@ -98,7 +107,8 @@ class GroupStates:
         return GroupState(
             heap=GroupHeap(session).records,
             victims=GroupHeap(session, victims=True).records,
-            ranked=np.arange(count, dtype=np.int64),
+            queued=self._listing(),
+            losing=self._listing(),
             by_age=np.argsort(session.group_keys[:, -1]).astype(np.int64),
             states=np.zeros(count, np.float64),
             wanting=np.zeros((count, 3), np.float64),
@@ -108,10 +118,18 @@ class GroupStates:
             placed=np.zeros(count, np.bool_),
             waiting=np.zeros(count, np.int64),
             unknown=np.zeros(count, np.int64),
-            moved=np.zeros(count, np.int64),
+            changed=np.zeros(count, np.int64),
             seen=np.full(count, -1, np.int64),
             chunk=self._room_for_a_group(),
             state=np.zeros(3, np.int64),
+        )
+
+    def _listing(self) -> Listing:
+        facts = self._session.facts
+        return Listing(
+            items=np.zeros(int(self._session.heap_start[-1]), np.int64),
+            length=np.zeros(len(facts.queues.leaf) + 1, np.int64),
+            member=np.zeros(len(facts.groups.queue), np.bool_),
         )
 
     def _make_trial(self) -> Trial:
@@ -119,14 +137,13 @@ class GroupStates:
         nodes, groups = len(session.all_nodes), len(session.snapshot.groups)
         return Trial(
             heap=arrays.heap,
-            ranked=arrays.ranked,
+            queued=arrays.queued,
             age=np.ascontiguousarray(session.group_keys[:, -1]),
             states=arrays.states,
             wanting=arrays.wanting,
             requested=session.requested,
             limits=session.limit_amounts,
             prepared=session.policy.prepared,
-            waits=arrays.waits,
             waiting=arrays.waiting,
             count=arrays.state,
             affected=np.zeros(groups, np.bool_),

@@ -203,9 +203,13 @@ def finalize(session: Session, failed: Sequence[int]) -> None:
     """Work out what groups without a place would be given next, as things stand in the simulation that won.
 
     The chunk is kept when the search is committed, as the peer keeps it. What the chunk wants is kept, too, where
-    nothing happened to the group after the heap asked for it.
+    nothing happened to the group after the heap asked for it. A group of one leaf without a pod that waits is given
+    nothing next, so nothing is asked of it.
     """
+    groups, pending = session.facts.groups, session.columns.pending
     for code in failed:
+        if groups.simple[code // 2] and not pending[groups.first_subgroup[code // 2] + 1]:
+            continue
         portion = session.portion(code // 2)
         portion.chunk()
         if code % 2 == 0:

@@ -44,7 +44,7 @@ from kai.kernels.victims import free_gpus, losing
 from kai.model.rows import Float64s, GroupRow, Int64s, NodeRows, PodRows
 from kai.model.status import ACTIVE_ALLOCATED
 
-Explain = Callable[[Session, int, Float64s], Mapping[str, Fact]]
+Explain = Callable[[Session, int, Float64s | Int64s], Mapping[str, Fact]]
 """The numbers of a queue, given what it held before anything was evicted."""
 
 
@@ -75,6 +75,29 @@ class Found:
 
 class StopSearchError(Exception):
     """The budget ends the search."""
+
+
+def facts_of(
+    session: Session, explain: Explain | None, used: Float64s | Int64s, pods: PodRows, aggressor: int
+) -> dict[int, Mapping[str, Fact]]:
+    """Return, for each of ``pods``, the numbers of its queue and of the aggressor's where their paths part.
+
+    ``used`` [Q, 3] is what queues held before the search.
+    """
+    if explain is None:
+        return {}
+    parents, groups = session.facts.queues.parent, session.facts.groups.queue
+    own = int(groups[aggressor])
+    out: dict[int, Mapping[str, Fact]] = {}
+    for pod in pods.tolist():
+        victim, mine = int(groups[session.facts.pods.group[pod]]), own
+        if parents[victim] != parents[mine]:
+            victim, mine = (int(parents[row]) if parents[row] >= 0 else row for row in (victim, mine))
+        out[pod] = {
+            "victim": explain(session, victim, used[victim]),
+            "aggressor": explain(session, mine, used[mine]),
+        }
+    return out
 
 
 class Search:
@@ -148,34 +171,14 @@ class Search:
                     continue
                 if self._aggressor.is_gang_satisfied() and self._occupied() > occupied:
                     finalize(session, found.failed)
-                    found.statement.facts = self._facts_of(found)
+                    explained = found.batches.pods, self._aggressor.group
+                    found.statement.facts = facts_of(session, self._explain, self._used, *explained)
                     found.statement.commit()
                     return Outcome.PLACED
                 found.statement.discard()
         except StopSearchError:
             return Outcome.STOPPED
         return Outcome.FAILED
-
-    def _facts_of(self, found: Found) -> dict[int, Mapping[str, Fact]]:
-        """Return, for each victim, the numbers of its queue and of the aggressor's where their paths part."""
-        session = self._session
-        if self._explain is None:
-            return {}
-        parents = session.facts.queues.parent
-        out: dict[int, Mapping[str, Fact]] = {}
-        for pod in found.batches.pods.tolist():
-            pair = (
-                session.facts.groups.queue[session.facts.pods.group[pod]],
-                session.facts.groups.queue[self._aggressor.group],
-            )
-            victim, mine = map(int, pair)
-            if parents[victim] != parents[mine]:
-                victim, mine = (int(parents[row]) if parents[row] >= 0 else row for row in (victim, mine))
-            out[pod] = {
-                "victim": self._explain(session, victim, self._used[victim]),
-                "aggressor": self._explain(session, mine, self._used[mine]),
-            }
-        return out
 
     def _occupied(self) -> int:
         if self._session.facts.groups.simple[self._aggressor.group]:

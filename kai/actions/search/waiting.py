@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from kai.actions.search.group_states import GroupStates
+from kai.actions.search.one_call import OneCall
 from kai.actions.search.outer import CompiledVictims, PlainVictims
 from kai.actions.search.solver import Explain, Outcome, Search
 from kai.engine.heaps import GroupHeap
@@ -70,6 +71,12 @@ class EvictionPass:
             if portion is None:
                 return
             session.attend(portion.group)
+            at_once = self._search_in_one_call(session, portion, past)
+            if at_once is Outcome.STOPPED:
+                return
+            if at_once is Outcome.PLACED:
+                closed.reopen()
+                continue
             verdict = self.may_search(session, portion)
             if not verdict or self._has_failed(session, portion, past):
                 closed.close(portion.group, verdict)
@@ -78,6 +85,17 @@ class EvictionPass:
                 if not self._try(session, portion, past):
                     return
                 closed.reopen()
+
+    def _search_in_one_call(self, session: Session, portion: Portion, past: "Past") -> Outcome | None:
+        """Search for one group by a kernel, if this is such a pass, and some search went so far before; None: left."""
+        if self.cause is not Cause.RECLAIM or past.known is None:
+            return None
+        if session.parameters.use_scheduling_signatures and self._table(session, portion, past):
+            return None
+        if not past.is_prepared:
+            past.is_prepared = True
+            past.one_call = OneCall.of(session, past.known, self.rule, self.explain)
+        return past.one_call.serve(portion) if past.one_call is not None else None
 
     def _table(self, session: Session, portion: Portion, past: "Past") -> dict[str, Footprint]:
         queue = int(session.facts.groups.queue[portion.group]) if self.per_queue else -1
@@ -182,6 +200,9 @@ class Past:
         """Whether a cap on evictions held back what the last search found."""
         self.known: GroupStates | None = None
         """The state of all groups, once a search went so far."""
+        self.is_prepared = False
+        """Whether it is known if searches can be made in one call."""
+        self.one_call: OneCall | None = None
 
     def states(self) -> GroupStates | None:
         """Return the state of all groups; None: everything is decided the long way."""

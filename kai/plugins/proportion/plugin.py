@@ -95,6 +95,7 @@ class Proportion:
             before_search=before_search,
             accept=accept,
             accepts_by_victims=True,
+            fairness=judge.fairness,
         )
         return shares, victims
 

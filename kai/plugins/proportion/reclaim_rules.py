@@ -27,12 +27,13 @@ from kai.framework import (
     SessionView,
     Verdict,
 )
-from kai.plugins.proportion.kernels import (
+from kai.framework.fairness import (
     BEYOND_QUOTA,
     FAIR,
     NOT_JUSTIFIED,
     TOO_SATURATED,
     Claim,
+    Fairness,
     Loss,
     find_greedy,
     find_level_pairs,
@@ -153,6 +154,11 @@ class Judge:
             involved=np.zeros((queues, 3), np.bool_),
             at_fault=np.full(2, -1, np.int64),
         )
+
+    @property
+    def fairness(self) -> Fairness:
+        """What kernels judge with that ask the rules by themselves."""
+        return Fairness(claim=self._claim, loss=self._loss)
 
     def remember(self, aggressor: GroupRow) -> None:
         """Copy what queues use and what the ``aggressor`` wants."""

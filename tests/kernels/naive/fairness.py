@@ -1,4 +1,4 @@
-"""Twin of ``kai.plugins.proportion.kernels``: the rules of reclaim, queue by queue and piece by piece."""
+"""Twin of ``kai.kernels.fairness``: the rules of reclaim, queue by queue and piece by piece."""
 
 from collections.abc import Sequence
 from math import inf

@@ -42,6 +42,16 @@ def look_again(world: World, requested: Sequence[Sequence[float]]) -> Looked:
     )
 
 
+def list_all(world: World, groups: Sequence[int]) -> dict[int, list[int]]:
+    """Return, for each leaf queue that has any, which of ``groups`` it has, in their order."""
+    found: dict[int, list[int]] = {}
+    for row in groups:
+        queue = world.groups[row].queue
+        if queue >= 0:
+            found.setdefault(queue, []).append(row)
+    return found
+
+
 def keep_queues(world: World, queues: Sequence[bool], member: Sequence[bool]) -> list[bool]:
     """Say of each group whether it is a member and of one of the queues."""
     return [mine and group.queue >= 0 and queues[group.queue] for group, mine in zip(world.groups, member, strict=True)]

@@ -1,29 +1,16 @@
 """Is it fair that these pods go for that one? The rules of reclaim, in one pass over the victims.
 
+The plugin that divides fair shares answers by them; where it says so, searches ask them without a call of Python.
+
 Source: the peer's plugins/proportion/reclaimable.
 """
 
 import numpy as np
 
-from kai.framework.kernel import (
-    ACTIVE_ALLOCATED,
-    CPU,
-    GPU,
-    GPU_UNIT,
-    MEMORY,
-    SHARED_RESOURCES,
-    Bools,
-    BoolTable,
-    Columns,
-    Facts,
-    Float64s,
-    Float64Table,
-    Int64s,
-    Struct,
-    accepted_gpu,
-    inner,
-    kernel,
-)
+from kai.kernels._jit import inner, kernel
+from kai.kernels.booking import accepted_gpu
+from kai.kernels.columns import ACTIVE_ALLOCATED, CPU, GPU, GPU_UNIT, MEMORY, SHARED_RESOURCES, Columns, Facts
+from kai.kernels.struct import Bools, BoolTable, Float64s, Float64Table, Int64s, Struct
 
 FAIR, NOT_JUSTIFIED, TOO_SATURATED, BEYOND_QUOTA = 0, 1, 2, 3
 
@@ -46,6 +33,13 @@ class Loss(Struct):
     known: Bools  # [Q]
     involved: BoolTable  # [Q, 3] resources that were taken
     at_fault: Int64s  # [2] the queue, and the sibling, that a refusal is about
+
+
+class Fairness(Struct):
+    """What the rules of reclaim look at, and work with."""
+
+    claim: Claim
+    loss: Loss
 
 
 @inner
@@ -127,6 +121,39 @@ def find_greedy(facts: Facts, columns: Columns, takers: Int64s, givers: Int64s, 
         if queue != owner and givers[queue] >= 0:
             greedy[queue] = _is_greedy(facts, columns, takers[queue], givers[queue], wanted)
     return greedy
+
+
+@inner
+def may_reclaim(facts: Facts, columns: Columns, group: int, wanted: Float64s) -> bool:
+    """Say whether the group's queue stays within its fair share with ``wanted`` [3] more, or quota if it is fixed."""
+    queue = facts.groups.queue[group]
+    if queue < 0 or not _fits(columns.queue_used[queue] + wanted, facts.queues.fair_share[queue]):
+        return False
+    return facts.groups.preemptible[group] or _fits(columns.queue_fixed[queue] + wanted, facts.queues.quota[queue])
+
+
+@inner
+def mark_greedy(
+    facts: Facts, columns: Columns, wanted: Float64s, owner: int, candidates: Int64s, greedy: Bools
+) -> None:
+    """Fill ``greedy`` [Q] with what ``find_greedy`` says of queues with ``candidates`` [Q or more]; no other is."""
+    for queue in range(greedy.shape[0]):
+        greedy[queue] = False
+        if queue != owner and candidates[queue] > 0:
+            depth = parting(facts, owner, queue)
+            taker, giver = ancestor(facts, owner, depth), ancestor(facts, queue, depth)
+            greedy[queue] = _is_greedy(facts, columns, taker, giver, wanted)
+
+
+@inner
+def remember(columns: Columns, claim: Claim, group: int, wanted: Float64s) -> None:
+    """Note what queues use before a search, and what its aggressor wants."""
+    for queue in range(claim.used.shape[0]):
+        for resource in range(SHARED_RESOURCES):
+            claim.used[queue, resource] = columns.queue_used[queue, resource]
+            claim.fixed[queue, resource] = columns.queue_fixed[queue, resource]
+    claim.wanted[:] = wanted
+    claim.group[0] = group
 
 
 @inner

@@ -1,0 +1,38 @@
+"""The rules of reclaim, as kernels: who is greedy, and whether victims may be taken.
+
+Built-in fair shares answer by them, and hand searches what they need to ask them by themselves (``Victims.fairness``).
+"""
+
+from kai.kernels.fairness import (
+    BEYOND_QUOTA,
+    FAIR,
+    NOT_JUSTIFIED,
+    TOO_SATURATED,
+    Claim,
+    Fairness,
+    Loss,
+    find_greedy,
+    find_level_pairs,
+    judge,
+)
+from kai.kernels.struct import Float64s
+
+
+def used_before(fairness: Fairness) -> Float64s:
+    """Return float64[Q, 3]: what queues used when the last search by these rules began."""
+    return fairness.claim.used
+
+
+__all__ = [
+    "BEYOND_QUOTA",
+    "FAIR",
+    "NOT_JUSTIFIED",
+    "TOO_SATURATED",
+    "Claim",
+    "Fairness",
+    "Loss",
+    "find_greedy",
+    "find_level_pairs",
+    "judge",
+    "used_before",
+]

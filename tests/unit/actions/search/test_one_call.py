@@ -1,0 +1,160 @@
+"""Searches of reclaim that one call makes, and those that it leaves to the long way."""
+
+import attrs
+import numpy as np
+import pytest
+
+from kai.actions.reclaim import Reclaim
+from kai.actions.search.one_call import OneCall
+from kai.actions.search.solver import Outcome
+from kai.engine.budget import BudgetAnswer, Unlimited
+from kai.framework import PodFilter, Verdict, Victims
+from tests.unit.actions.search.stage import opened, row, told
+
+NODES = {"n1": {"gpu": 2}, "n2": {"gpu": 2}}
+QUEUES = {"root": {}, "rich": {"parent": "root", "quota": 0}, "poor": {"parent": "root", "quota": 4}}
+RUNS = {"queue": "rich", "each": {"gpu": 1}}
+WAITS = {"queue": "poor", "each": {"gpu": 1}}
+RICH = {"a": {**RUNS, "runs_on": "n1"}, "b": {**RUNS, "runs_on": "n2"}, "c": {**RUNS, "runs_on": "n1"}}
+GROUPS = {**RICH, "d": {**RUNS, "runs_on": "n2"}, "one": WAITS, "two": WAITS, "three": WAITS}
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Return what became of searches that were made in one call, by name of the group."""
+    outcomes = {}
+    serve = OneCall.serve
+
+    def noted(self, portion):
+        group = self._session.snapshot.groups[portion.group].name
+        outcomes[group] = serve(self, portion)
+        return outcomes[group]
+
+    monkeypatch.setattr(OneCall, "serve", noted)
+    return outcomes
+
+
+def reclaimed(groups=GROUPS, queues=QUEUES, **options):
+    session = opened(groups, NODES, queues=queues, **options)
+    Reclaim().run(session)
+    session.ledger.check()
+    return session
+
+
+def explained(session):
+    """Return what messages about evictions are made of."""
+    return [each for made in session._sink.statements for each in made]
+
+
+def test_searches_after_the_first_are_made_in_one_call(served):
+    quick, slow = reclaimed(), reclaimed(without=("one-call",))
+    assert served == {"two": Outcome.PLACED, "three": Outcome.PLACED}
+    assert explained(quick) == explained(slow)
+    assert quick.ledger.fingerprint() == slow.ledger.fingerprint()
+    assert [len(made) for made in told(quick)] == [2, 2, 2]
+
+
+def test_what_its_queue_may_not_hold_is_left_to_the_long_way(served):
+    queues = {**QUEUES, "rich": {"parent": "root", "quota": 3}, "poor": {"parent": "root", "quota": 1}}
+    session = reclaimed(queues=queues)
+    assert served == {"two": None}
+    assert len(told(session)) == 1
+    assert session.record(row(session, "two")).notes
+    assert session.record(row(session, "three")).notes
+
+
+def test_a_group_of_several_pods_is_left_to_the_long_way(served):
+    groups = {**GROUPS, "two": {**WAITS, "members": 2}}
+    assert [len(made) for made in told(reclaimed(groups))] == [2, 4, 2]
+    assert served == {"two": None, "three": Outcome.PLACED}
+
+
+def test_more_groups_may_change_than_are_listed_one_by_one(served, monkeypatch):
+    monkeypatch.setattr("kai.actions.search.one_call.FEW", 1)
+    monkeypatch.setattr("kai.actions.search.group_states.FEW", 1)
+    quick = reclaimed()
+    assert served == {"two": Outcome.PLACED, "three": Outcome.PLACED}
+    assert explained(quick) == explained(reclaimed(without=("one-call",)))
+
+
+def accept(scenario, cause):
+    del scenario, cause
+    return Verdict()
+
+
+def admit(pod):
+    del pod
+    return Verdict()
+
+
+@pytest.mark.parametrize(
+    "extension",
+    [
+        pytest.param(Victims(accept=accept), id="judges victims"),
+        pytest.param(Victims(groups=lambda _, groups, __: np.ones(len(groups), np.bool_)), id="spares groups"),
+        pytest.param(PodFilter(admit), id="refuses pods"),
+    ],
+)
+def test_a_plugin_that_must_be_asked_is(extension, served):
+    class Asking:
+        def open(self, session):
+            del session
+            return [extension]
+
+    assert [len(made) for made in told(reclaimed(plugins=[Asking()]))] == [2, 2, 2]
+    assert served == {}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"protected": ["a-0"]}, id="disruption budgets"),
+        pytest.param({"evicted_gpus_per_cycle": 4.0}, id="caps"),
+        *(pytest.param({"without": (name,)}, id=name) for name in ("search", "trial", "first-probe", "last-probe")),
+    ],
+)
+def test_searches_that_must_look_at_more_go_the_long_way(options, served):
+    assert [len(made) for made in told(reclaimed(**options))] == [2, 2, 2]
+    assert served == {}
+
+
+# -------------------------------------------------------------------------------------------------------- budgets
+
+
+@attrs.define
+class Asked(Unlimited):
+    """Grants all but one of the questions, and notes all of them."""
+
+    refused: int
+    answer: BudgetAnswer
+    notes: list = attrs.field(factory=list)
+
+    def _note(self, what):
+        self.notes.append(what)
+        return self.answer if len(self.notes) == self.refused else BudgetAnswer.GO
+
+    def begin_group(self):
+        """Stop, or go on."""
+        return BudgetAnswer.GO if self._note("group") is BudgetAnswer.GO else BudgetAnswer.STOP
+
+    def begin_generator(self, generator):
+        """Note its name."""
+        self._note(generator)
+
+    def grant(self):
+        """Answer."""
+        return self._note("scenario")
+
+    def pass_over(self):
+        """Answer."""
+        return self._note("passed over")
+
+
+@pytest.mark.parametrize("answer", [BudgetAnswer.STOP, BudgetAnswer.NEXT_GENERATOR])
+@pytest.mark.parametrize("refused", range(1, 14))
+def test_a_budget_is_asked_what_the_long_way_asks(refused, answer, served):
+    quick, slow = Asked(refused, answer), Asked(refused, answer)
+    decided = explained(reclaimed(budget=quick)), explained(reclaimed(budget=slow, without=("one-call",)))
+    assert decided[0] == decided[1]
+    assert quick.notes == slow.notes
+    assert served or refused == 1 or answer is BudgetAnswer.STOP
