@@ -91,7 +91,7 @@ class NodeView:
                 titles[len(rows)] = _title(name, nodes)
             for alike in _runs(nodes, folds=self.folds and not console.wide):
                 row = [_named(alike), short_type(alike[0].product), cells(alike[0], letters, console)]
-                row += [_free(alike[0]), shares(alike[0])]
+                row += [_free(alike[0]), console.plainly(shares(alike[0]))]  # a quarter is longer in ASCII
                 rows.append([f"{indent}{row[0]}", *row[1:]])
         drawn = table(heads, rows, console.width).splitlines()
         out = drawn[:1]

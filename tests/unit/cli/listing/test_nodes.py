@@ -67,6 +67,14 @@ def test_every_gpu_is_a_cell_and_racks_are_divided(lab):
     ]
 
 
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_parts_that_are_longer_in_ascii_fit_as_well(lab, width):
+    console = Console(columns=width, plain=True)
+    shown = console.plainly(node_view(LAB, console, lab, by="rack", job="", free=0).text(console)).splitlines()
+    assert max(map(len, shown)) <= width
+    assert any("1/4+1/4" in line for line in shown) is (width > 80)
+
+
 def test_a_narrow_terminal_keeps_the_map(lab):
     assert text(lab, width=60).splitlines()[:3] == [
         "NODE                 TYPE  GPU 0  1  2  3  4  5  6  7   FREE",
