@@ -190,14 +190,7 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
             service: str = "",
             **options: object,
         ) -> object:
-            if place is not None and not place:
-                raise click.UsageError("-f: found an empty path, expected a file or a folder")
-            if is_watch and place == STANDARD_INPUT:
-                raise click.UsageError("-w cannot be used with -f -: standard input is read once")
-            if service and place:
-                raise click.UsageError("--service and -f cannot be used together")
-            if everywhere and namespace:
-                raise click.UsageError("-n and -A cannot be used together")
+            _refuse_contradictions(place, namespace, service, everywhere=everywhere, is_watch=is_watch)
             source = Source(
                 place=place or "",
                 namespace=namespace,
@@ -223,6 +216,19 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
         return result
 
     return decorate
+
+
+def _refuse_contradictions(
+    place: str | None, namespace: str, service: str, *, everywhere: bool, is_watch: bool
+) -> None:
+    if place is not None and not place:
+        raise click.UsageError("-f: found an empty path, expected a file or a folder")
+    if is_watch and place == STANDARD_INPUT:
+        raise click.UsageError("-w cannot be used with -f -: standard input is read once")
+    if service and place:
+        raise click.UsageError("--service and -f cannot be used together")
+    if everywhere and namespace:
+        raise click.UsageError("-n and -A cannot be used together")
 
 
 def _flags(*, watch: bool) -> tuple[Callable[[F], F], ...]:
