@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kai.actions.search.eviction_facts import Explain, facts_of
 from kai.actions.search.group_states import FEW, GroupStates
 from kai.actions.search.replacing import finalize
-from kai.actions.search.solver import Explain, Outcome, facts_of
+from kai.actions.search.solver import Outcome
 from kai.engine.budget import BudgetAnswer, Repeating
 from kai.engine.portion import Portion
 from kai.engine.session import Session

@@ -17,13 +17,14 @@ accept, and what messages say.
 Source: the peer's actions/common/solvers (job solver, by-pod solver).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from functools import cached_property
 
 import attrs
 import numpy as np
 
+from kai.actions.search.eviction_facts import Explain, facts_of
 from kai.actions.search.filters import Filters, held_by
 from kai.actions.search.group_states import GroupStates
 from kai.actions.search.outer import CompiledVictims, PlainVictims, Terms
@@ -37,15 +38,11 @@ from kai.engine.statement import Statement
 from kai.framework.decisions import Cause
 from kai.framework.hooks import VictimProposals
 from kai.framework.scenario import NO_BATCHES, Batches, Scenario
-from kai.framework.verdict import Fact
 from kai.kernels.columns import GPU, KIND_NONE, RELEASING
 from kai.kernels.first_probe import NONE_PASSES, UNSUITED, is_final
 from kai.kernels.victims import free_gpus, losing
-from kai.model.rows import Float64s, GroupRow, Int64s, NodeRows, PodRows
+from kai.model.rows import GroupRow, Int64s, NodeRows, PodRows
 from kai.model.status import ACTIVE_ALLOCATED
-
-Explain = Callable[[Session, int, Float64s | Int64s], Mapping[str, Fact]]
-"""The numbers of a queue, given what it held before anything was evicted."""
 
 
 class Outcome(Enum):
@@ -75,29 +72,6 @@ class Found:
 
 class StopSearchError(Exception):
     """The budget ends the search."""
-
-
-def facts_of(
-    session: Session, explain: Explain | None, used: Float64s | Int64s, pods: PodRows, aggressor: int
-) -> dict[int, Mapping[str, Fact]]:
-    """Return, for each of ``pods``, the numbers of its queue and of the aggressor's where their paths part.
-
-    ``used`` [Q, 3] is what queues held before the search.
-    """
-    if explain is None:
-        return {}
-    parents, groups = session.facts.queues.parent, session.facts.groups.queue
-    own = int(groups[aggressor])
-    out: dict[int, Mapping[str, Fact]] = {}
-    for pod in pods.tolist():
-        victim, mine = int(groups[session.facts.pods.group[pod]]), own
-        if parents[victim] != parents[mine]:
-            victim, mine = (int(parents[row]) if parents[row] >= 0 else row for row in (victim, mine))
-        out[pod] = {
-            "victim": explain(session, victim, used[victim]),
-            "aggressor": explain(session, mine, used[mine]),
-        }
-    return out
 
 
 class Search:

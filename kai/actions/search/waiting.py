@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 import attrs
 import numpy as np
 
+from kai.actions.search.eviction_facts import Explain
 from kai.actions.search.group_states import GroupStates
 from kai.actions.search.one_call import OneCall
 from kai.actions.search.outer import CompiledVictims, PlainVictims
-from kai.actions.search.solver import Explain, Outcome, Search
+from kai.actions.search.solver import Outcome, Search
 from kai.engine.heaps import GroupHeap
 from kai.engine.portion import Portion
 from kai.engine.session import Session
@@ -60,7 +61,7 @@ class EvictionPass:
 
     def _serve(self, session: Session, heap: GroupHeap, closed: "Closed") -> None:
         """Take groups off the heap in turn; those that are just like one that was passed over are dropped at once."""
-        past = Past(session)
+        state = PassState(session)
         while True:
             session.attend(-1)
             if closed.is_any:
@@ -71,77 +72,77 @@ class EvictionPass:
             if portion is None:
                 return
             session.attend(portion.group)
-            at_once = self._search_in_one_call(session, portion, past)
+            at_once = self._search_in_one_call(session, portion, state)
             if at_once is Outcome.STOPPED:
                 return
             if at_once is Outcome.PLACED:
                 closed.reopen()
                 continue
             verdict = self.may_search(session, portion)
-            if not verdict or self._has_failed(session, portion, past):
+            if not verdict or self._has_failed(session, portion, state):
                 closed.close(portion.group, verdict)
                 continue
             if _could_ever_run(session, portion):
-                if not self._try(session, portion, past):
+                if not self._try(session, portion, state):
                     return
                 closed.reopen()
 
-    def _search_in_one_call(self, session: Session, portion: Portion, past: "Past") -> Outcome | None:
+    def _search_in_one_call(self, session: Session, portion: Portion, state: "PassState") -> Outcome | None:
         """Search for one group by a kernel, if this is such a pass, and some search went so far before; None: left."""
-        if self.cause is not Cause.RECLAIM or past.known is None:
+        if self.cause is not Cause.RECLAIM or state.known is None:
             return None
-        if session.parameters.use_scheduling_signatures and self._table(session, portion, past):
+        if session.parameters.use_scheduling_signatures and self._table(session, portion, state):
             return None
-        if not past.is_prepared:
-            past.is_prepared = True
-            past.one_call = OneCall.of(session, past.known, self.rule, self.explain)
-        return past.one_call.serve(portion) if past.one_call is not None else None
+        if not state.is_prepared:
+            state.is_prepared = True
+            state.one_call = OneCall.of(session, state.known, self.rule, self.explain)
+        return state.one_call.serve(portion) if state.one_call is not None else None
 
-    def _table(self, session: Session, portion: Portion, past: "Past") -> dict[str, Footprint]:
+    def _table(self, session: Session, portion: Portion, state: "PassState") -> dict[str, Footprint]:
         queue = int(session.facts.groups.queue[portion.group]) if self.per_queue else -1
-        return past.failed.setdefault(queue, {})
+        return state.failed.setdefault(queue, {})
 
-    def _has_failed(self, session: Session, portion: Portion, past: "Past") -> bool:
+    def _has_failed(self, session: Session, portion: Portion, state: "PassState") -> bool:
         """Say whether a search for a group with the same demands failed, and this one asks for no less."""
-        table = self._table(session, portion, past)
+        table = self._table(session, portion, state)
         if not session.parameters.use_scheduling_signatures or not table:
             return False
         signature = signature_of(session, portion)
         return signature in table and not is_easier(session, portion, table[signature])
 
-    def _try(self, session: Session, portion: Portion, past: "Past") -> bool:
+    def _try(self, session: Session, portion: Portion, state: "PassState") -> bool:
         """Search for one group, remember a failure, and say whether there is time for more."""
         outcome = Outcome.FAILED
-        past.is_capped = False
+        state.is_capped = False
         if self.can_succeed(session, portion):
-            outcome = self._search(session, portion, past)
-        if past.is_capped:  # what is within a cap for one group may not be for a smaller one
+            outcome = self._search(session, portion, state)
+        if state.is_capped:  # what is within a cap for one group may not be for a smaller one
             return outcome is not Outcome.STOPPED
         # A search that failed left everything as it was, so the group is what it was before.
         if outcome is Outcome.FAILED and session.parameters.use_scheduling_signatures:
-            remember(session, portion, self._table(session, portion, past), signature_of(session, portion))
+            remember(session, portion, self._table(session, portion, state), signature_of(session, portion))
         return outcome is not Outcome.STOPPED
 
-    def _search(self, session: Session, portion: Portion, past: "Past") -> Outcome:
-        if past.known is not None:
-            past.known.refresh()
-        member = self._candidates(session, portion, past.known)
+    def _search(self, session: Session, portion: Portion, state: "PassState") -> Outcome:
+        if state.known is not None:
+            state.known.refresh()
+        member = self._candidates(session, portion, state.known)
         if not session.snapshot.protected:
-            return self._search_among(session, portion, past, member)
+            return self._search_among(session, portion, state, member)
         spared = member & session.protected
         if not spared.any():
-            return self._search_among(session, portion, past, member)
-        outcome = self._search_among(session, portion, past, member & ~spared)
+            return self._search_among(session, portion, state, member)
+        outcome = self._search_among(session, portion, state, member & ~spared)
         if outcome is Outcome.FAILED:
             verdict = Verdict.refused(Code.VICTIMS_PROTECTED, groups=int(np.count_nonzero(spared)))
             session.refuse(portion.group, verdict)
         return outcome
 
-    def _search_among(self, session: Session, portion: Portion, past: "Past", member: Bools) -> Outcome:
+    def _search_among(self, session: Session, portion: Portion, state: "PassState", member: Bools) -> Outcome:
         """Search victims in the groups ``member`` [G]."""
         if not member.any() or self._is_hopeless(session, portion, member):
             return Outcome.FAILED
-        states = past.states()
+        states = state.group_states()
         victims: PlainVictims | CompiledVictims
         if states is None:
             victims = PlainVictims(session, session.oldest_first(np.flatnonzero(member).astype(np.int64)))
@@ -150,7 +151,7 @@ class EvictionPass:
         search = Search(session, portion, self.cause, victims, states, self.rule, self.explain)
         outcome = search.run()
         if outcome is not Outcome.PLACED and search.cap is not None:
-            past.is_capped = True
+            state.is_capped = True
             session.refuse(portion.group, Verdict((search.cap.reason,)))
         return outcome
 
@@ -187,7 +188,7 @@ class EvictionPass:
         return member
 
 
-class Past:
+class PassState:
     """What one run of an eviction pass keeps from search to search."""
 
     def __init__(self, session: Session) -> None:
@@ -204,7 +205,7 @@ class Past:
         """Whether it is known if searches can be made in one call."""
         self.one_call: OneCall | None = None
 
-    def states(self) -> GroupStates | None:
+    def group_states(self) -> GroupStates | None:
         """Return the state of all groups; None: everything is decided the long way."""
         if self.known is None and self._session.takes(SEARCH):
             self.known = GroupStates(self._session)
