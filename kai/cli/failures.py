@@ -62,6 +62,13 @@ def say(text: str) -> None:
             stream.write(visible(text) + "\n")
 
 
+def keep_logs_off() -> None:
+    """Drop what a service would log: standard output is for data, and a command that ends says what is wrong itself."""
+    import structlog
+
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+
+
 def say_error(message: str, hint: str = "", detail: str = "") -> None:
     """Write an error and, if there is one, what was tried, and a hint."""
     say(f"error: {message}")

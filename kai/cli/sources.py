@@ -13,6 +13,7 @@ import click
 
 from kai.cli.completing import complete_contexts, complete_namespaces
 from kai.cli.console import NAMED_FORMATS, Console, console_options
+from kai.cli.failures import keep_logs_off
 from kai.cli.selectors import Selector, read_selector
 from kai.errors import UnreachableError
 
@@ -149,6 +150,7 @@ class Source:
         """Which cluster is asked, and as which user."""
         from kai.cluster.access import Access
 
+        keep_logs_off()
         return Access(kubeconfig=self.kubeconfig, context=self.context, impersonated=self.user)
 
     def _read_cluster(self) -> "Case":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kai.cli.console import Console, console_options
-from kai.cli.failures import NO
+from kai.cli.failures import NO, keep_logs_off
 from kai.cli.sources import cluster_options
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
     from kai.documents.distribution import DISTRIBUTION, installed
     from kai.errors import UnreachableError
 
+    keep_logs_off()
     access = Access(kubeconfig=kubeconfig, context=context, impersonated=user)
     access.check()
     name = access.chosen.name

@@ -81,6 +81,16 @@ def test_a_missing_right_leaves_with_3_and_is_named(shown, tmp_path):
     assert lines[1] == "  a role with get and list for what the scheduler reads is enough; nothing is written"
 
 
+@pytest.mark.parametrize("words", [["show"], ["doctor"]])
+def test_credentials_that_the_server_does_not_know_are_an_error_and_no_data(shown, tmp_path, capsys, words):
+    with listing([]) as server:
+        server.refusals |= dict.fromkeys(("nodes", "schedulingshards", "/version", "version"), (401, "Unauthorized"))
+        assert command.run([*words, "--kubeconfig", server.kubeconfig(tmp_path)]) == 3
+    said = capsys.readouterr()
+    assert "does not know these credentials (401)" in said.err
+    assert said.out == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
