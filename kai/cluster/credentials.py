@@ -144,12 +144,15 @@ class Source:
 
 
 def _from_plain(paths: str, context: str) -> Credentials | None:
-    """Return the credentials of a file that holds them all; None where there is more to do than to read it."""
+    """Return the credentials of a file that holds them all; None where there is more to do than to read it.
+
+    Raises: ConfigError for an address that is none.
+    """
     plain = read_plain(paths, context)
     if plain is None or not plain.token.isascii() or any(map(str.isspace, plain.token)):
         return None
     return Credentials(
-        server=plain.server,
+        server=_address(plain.server, "clusters.server", paths),
         authority=plain.authority,
         is_insecure=plain.is_insecure,
         server_name=plain.server_name,
