@@ -141,16 +141,20 @@ class Source:
         from kai.cli.serving import Served
         from kai.documents.asking import Service
 
-        access = self.access
+        access = self._access  # what asks the service logs nothing of its own
         namespace = "" if self.everywhere else self.namespace or access.chosen.namespace or "default"
         return Served(service=Service(access=access, place=self.service, is_optional=is_optional), namespace=namespace)
 
     @property
     def access(self) -> "Access":
-        """Which cluster is asked, and as which user."""
+        """Which cluster is read, and as which user; what reads it logs nothing."""
+        keep_logs_off()
+        return self._access
+
+    @property
+    def _access(self) -> "Access":
         from kai.cluster.access import Access
 
-        keep_logs_off()
         return Access(kubeconfig=self.kubeconfig, context=self.context, impersonated=self.user)
 
     def _read_cluster(self) -> "Case":

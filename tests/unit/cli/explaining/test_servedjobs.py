@@ -208,7 +208,7 @@ def test_without_a_token_the_service_cannot_be_asked(tmp_path, capsys):
 
 
 def test_little_is_imported_to_ask_and_to_print(tmp_path):
-    heavy = ("numpy", "numba", "cattrs", "kubernetes_asyncio", "kai.engine", "kai.framework")
+    heavy = ("numpy", "numba", "cattrs", "structlog", "kubernetes_asyncio", "kai.engine", "kai.framework")
     look = (
         "import sys, kai.cli.command as command\n"
         "status = command.run(sys.argv[1:])\n"
