@@ -56,9 +56,10 @@ def find_subject(text: str, source: "Source", result: "Result") -> Subject:
 
 
 def split_subject(text: str) -> tuple[str, str]:
-    """Return which kind is asked for, "" for any, and the name."""
+    """Return which kind is asked for, "" for any, and the name; ``-o name`` writes a kind with its API group."""
     kind, _, name = text.partition("/")
-    kind = _PLURALS.get(kind.lower(), kind.lower())
+    kind = kind.lower().partition(".")[0]
+    kind = _PLURALS.get(kind, kind)
     return (kind, name) if kind in KINDS and name else ("", text)
 
 

@@ -60,6 +60,7 @@ def test_a_job_that_runs_says_where_and_the_exit_code_tells_it_from_others(asked
 
 def test_a_kind_before_the_name_says_what_is_meant(asked):
     assert asked("job/runs").out == asked("default/runs").out == asked("runs-0").out
+    assert asked("podgroup.scheduling.run.ai/runs").out == asked("job/runs").out  # as `kai jobs -o name` prints it
     assert asked("queue/a").out.startswith("a is entitled to 4 GPUs: ")
     assert asked("node/n1").out.startswith("n1 is full: of 4 GPUs 4 used.")
     assert asked("n2").out.startswith("n2 is empty, 4 GPUs idle: it is tainted disk=bad:NoSchedule.")
