@@ -6,6 +6,7 @@ from itertools import combinations
 
 from attrs import frozen
 
+from kai.virtual.measuring import percentile
 from kai.virtual.records import JobRecord
 
 
@@ -116,7 +117,7 @@ def distance(later: Sequence[float], period: float) -> Distance:
     return Distance(
         least=round(min(later), 3),
         p50=round(statistics.median(apart), 3),
-        p99=round(apart[-(-99 * len(apart) // 100) - 1], 3),
+        p99=round(percentile(apart, 0.99) or 0.0, 3),
         max=round(apart[-1], 3),
         within_period=sum(each <= period for each in apart),
     )
