@@ -70,7 +70,7 @@ def report(session: Session) -> CycleReport:
         last_start=session.last_start,
         last_eviction=session.last_eviction,
         stale_since=session.stale_since,
-        awaited=session.awaited(),
+        awaited=session.awaited.keys(),
         left=session.left,
         failures=tuple(session.failures.found.values()),
     )

@@ -11,6 +11,7 @@ from typing import Protocol, cast
 
 import numpy as np
 
+from kai.engine.awaited import Awaited
 from kai.engine.bindings import Bindings
 from kai.engine.budget import Budget, Unlimited
 from kai.engine.details import Details
@@ -34,7 +35,6 @@ from kai.framework.verdict import Code, Reason, Verdict
 from kai.kernels import groups
 from kai.kernels.groups import ROOT_AND_LEAF
 from kai.model.rows import Bools, GroupRows
-from kai.model.status import Status
 from kai.state.base import Base, make_base
 from kai.state.snapshot import Snapshot
 
@@ -71,8 +71,7 @@ class Session(World):
         self.stamp = 0
         """Grows with every committed statement: what was refused at this stamp is still refused."""
         self.counts = {"binds": 0, "evictions": 0, "pipelines": 0}
-        self._helped: dict[str, None] = dict.fromkeys(snapshot.awaited)
-        """Keys of groups for which pods were evicted, in that order, less those that lost pods since."""
+        self.awaited = Awaited(self)
         self.details = Details(self)
         self.portions = Portions(self)
         self.records = Records(snapshot, self.facts.groups)
@@ -202,32 +201,11 @@ class Session(World):
             self.counts[_COUNTED_AS[kind]] += count
         if action != "allocate":
             for decisions in statements:
-                self._note_help(decisions)
+                self.awaited.note(decisions)
         take, committed = self._sink.take, self.observer.committed
         for decisions in statements:
             take(decisions)
             committed(action, len(decisions))
-
-    def awaited(self) -> tuple[str, ...]:
-        """Return the keys of groups for which pods were evicted, now or before, and which wait for their places.
-
-        The groups are in the order of their searches: what one search found assumes what earlier searches did.
-        """
-        if not self._helped:
-            return ()
-        waiting = self.snapshot.pod_group[self.pods_in(1 << Status.PIPELINED)]
-        promised = {self.snapshot.groups[row].key for row in np.unique(waiting[waiting >= 0])}
-        return tuple(key for key in self._helped if key in promised)
-
-    def _note_help(self, decisions: tuple[Decision, ...]) -> None:
-        """Remember which groups gain by a search; groups that lose or move pods have their turn like all others."""
-        of_pod = self.snapshot.pod_group
-        losing = {int(of_pod[each.pod]) for each in decisions if isinstance(each, Evict)}
-        gaining = {int(of_pod[each.pod]) for each in decisions if isinstance(each, Nominate)} - losing
-        for group in losing - {-1}:
-            self._helped.pop(self.snapshot.groups[group].key, None)
-        for group in sorted(gaining):
-            self._helped.setdefault(self.snapshot.groups[group].key)
 
 
 def _kinds(statements: Sequence[tuple[Decision, ...]]) -> Iterable[tuple[type[Decision], int]]:

@@ -140,16 +140,16 @@ FULL = {
 
 def test_groups_for_which_pods_were_evicted_are_named_in_the_order_in_which_they_were_helped():
     session = opened(FULL, nodes={"n1": {"gpu": 2}})
-    assert session.awaited() == ()
+    assert session.awaited.keys() == ()
     help_group(session, "second", "left")
     help_group(session, "first", "right")
-    assert session.awaited() == ("default/second", "default/first")
+    assert session.awaited.keys() == ("default/second", "default/first")
 
 
 def test_a_group_that_is_allocated_what_is_idle_was_not_helped():
     session = opened({"first": ONE})
     bind(session, "first")
-    assert session.awaited() == ()
+    assert session.awaited.keys() == ()
 
 
 def test_a_group_that_loses_pods_goes_behind_those_that_were_helped_since():
@@ -158,12 +158,12 @@ def test_a_group_that_loses_pods_goes_behind_those_that_were_helped_since():
     session = Session(taken, default_profile(), Recorder(), Silent())
     help_group(session, "first", "left")
     help_group(session, "left", "right")
-    assert session.awaited() == ("default/first", "default/left")
+    assert session.awaited.keys() == ("default/first", "default/left")
 
 
 def test_who_was_helped_before_is_named_only_while_it_waits_for_its_place():
     taken = attrs.evolve(snapshot({"n1": {"gpu": 4}}, {"first": ONE}), awaited=("default/first",))
-    assert Session(taken, default_profile(), Recorder(), Silent()).awaited() == ()
+    assert Session(taken, default_profile(), Recorder(), Silent()).awaited.keys() == ()
 
 
 # ------------------------------------------------------------------------------------------------ what is kept
