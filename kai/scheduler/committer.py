@@ -30,6 +30,7 @@ from kai.framework.decisions import Bind, Evict, Nominate
 from kai.intake.binding import has_failed
 from kai.model.noroom import NoRoom
 from kai.scheduler import orders
+from kai.scheduler.announced import Announced
 from kai.scheduler.bind_backoff import BindBackoff
 from kai.scheduler.bind_templates import BindTemplates
 from kai.scheduler.budgets import covering, spared
@@ -42,6 +43,7 @@ from kai.scheduler.effects import (
     Event,
     Expired,
     Forget,
+    Looked,
     Send,
     TermBegan,
     TermEnded,
@@ -92,6 +94,7 @@ class Committer:
     refused: Refused = attrs.field(init=False)
     evicted: EvictedLately = attrs.field(factory=EvictedLately)
     protected: Protected = attrs.field(factory=Protected)
+    announced: Announced = attrs.field(factory=Announced)
     _templates: BindTemplates = attrs.field(init=False)
     _term: Term | None = None
     _tickets: int = 0
@@ -129,6 +132,8 @@ class Committer:
                 effects += self._decided(event, now)
             case Expired(requests) if self._term is not None:
                 effects += self._expired(requests, now)
+            case Looked() if self._term is not None:
+                effects += map(Send, self.announced.take(self.reader))
             case Answered(ticket, reply):
                 operation = self._operations.pop(ticket, None)
                 if operation is not None and self._term is not None:
@@ -158,6 +163,7 @@ class Committer:
         self._waiting.clear()
         self._busy.clear()
         self._devices.clear()
+        self.announced.forget()
         return effects
 
     # --- Decisions -----------------------------------------------------------------------------------------------
@@ -325,6 +331,8 @@ class Committer:
             self.evicted.forget(operation.pod.metadata.uid)
         if end.backs_off:
             self._failed(end.backs_off, end.refusal, now)
+        if isinstance(operation, BindOperation) and end.ordered is not None:
+            self.announced.await_bind(operation.request.spec.selected_node, end.ordered)
         if end.shielded:
             self.protected.note(end.shielded, now, REFUSED)
         effects: list[Effect] = [] if end.stands else [Forget(*operation.target)]

@@ -53,6 +53,11 @@ class Expired:
 
 
 @attrs.frozen
+class Looked:
+    """A cycle begins: what the store shows by now may be news."""
+
+
+@attrs.frozen
 class Answered:
     """The reply to the request that was sent under ``ticket``."""
 
@@ -72,7 +77,7 @@ class Tick:
     """Time has passed."""
 
 
-Event: TypeAlias = TermBegan | TermEnded | Decided | Expired | Answered | Tick
+Event: TypeAlias = TermBegan | TermEnded | Decided | Expired | Looked | Answered | Tick
 
 
 # --- What is to be done --------------------------------------------------------------------------------------------

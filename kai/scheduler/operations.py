@@ -94,6 +94,8 @@ class End:
     """The UID of a pod that a disruption budget protected."""
     kept: str = ""
     """The UID of a bind request that was not deleted, because its node is there after all."""
+    ordered: plans.Emit | None = None
+    """What to tell the pod once it is bound: that was ordered, and is not so yet."""
 
 
 Step: TypeAlias = Ask | HandOver | Pause | End
@@ -156,7 +158,7 @@ class BindOperation:
     def answered(self, reply: object, at: Moment) -> Step:
         """Go on after a reply."""
         if isinstance(reply, Carried):
-            return self._refused(reply.failure) if reply.failure else self._bound(at)
+            return self._refused(reply.failure) if reply.failure else self._done(at, is_bound=True)
         if self._stage == "look":
             return self._looked(reply, at)
         refusal = reply if isinstance(reply, Refusal) else None
@@ -166,7 +168,7 @@ class BindOperation:
             self._stage = "look"
             return Pause()
         if refusal is None:
-            return self._bound(at)
+            return self._done(at)
         if refusal.reason is Reason.ALREADY_EXISTS:
             return self._look()
         if refusal.reason is Reason.UNKNOWN:
@@ -197,7 +199,7 @@ class BindOperation:
     def _looked(self, found: object, at: Moment) -> Step:
         if isinstance(found, BindRequest):
             if orders.is_same_order(found, self.request) and not has_failed(found):
-                return self._bound(at)
+                return self._done(at)
             owners = {owner.uid for owner in found.metadata.owner_references}
             if has_failed(found) or self.pod.metadata.uid not in owners:
                 # Of a pod of the past, or of an attempt that is over: it only stands in the way.
@@ -218,12 +220,14 @@ class BindOperation:
         why = f"{title(found)} of an earlier bind is being deleted, but is still there (finalizers: {held})"
         return self._refused(why, orders.failed_binding(self.pod, self.request.spec.selected_node, why, at.wall))
 
-    def _bound(self, at: Moment) -> Step:
+    def _done(self, at: Moment, *, is_bound: bool = False) -> Step:
         created, node = self.pod.metadata.creation_timestamp, self.request.spec.selected_node
         waited = 0.0 if created is None else max(0.0, at.wall - created)
         ordered = BindOrdered(pod=_title(self.pod), node=node, seconds=at.now - self.since, waited=waited)
-        said = (orders.scheduled_event(self.pod, node, self.settings),) if self.settings.announce_binds else ()
-        return End(signal=ordered, then=said)
+        if not self.settings.announce_binds:
+            return End(signal=ordered)
+        said = orders.scheduled_event(self.pod, node, self.settings)
+        return End(signal=ordered, then=(said,)) if is_bound else End(signal=ordered, ordered=said)
 
     def _refused(self, why: str, said: tuple[Request, ...] = ()) -> Step:
         refused = BindRefused(pod=_title(self.pod), why=why)

@@ -166,7 +166,7 @@ def pool_patch(pod: Pod, settings: SchedulerSettings) -> Patch | None:
 
 
 def scheduled_event(pod: Pod, node: str, settings: SchedulerSettings) -> Emit:
-    """Return the event about a pod whose bind was ordered."""
+    """Return the event about a pod that is bound."""
     where = f"{pod.metadata.namespace}/{pod.metadata.name}"
     message = f"Successfully assigned pod {where} to node {node} at node-pool {settings.pool}"
     return emit(pod_ref(pod), SCHEDULED, message, uid=pod.metadata.uid)

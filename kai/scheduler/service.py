@@ -26,7 +26,7 @@ from kai.scheduler.cycle_recorder import CycleRecorder
 from kai.scheduler.cycling import Cycles, Done, Failure
 from kai.scheduler.decision_log import DecisionLog
 from kai.scheduler.dump import Input, archive
-from kai.scheduler.effects import Expired
+from kai.scheduler.effects import Expired, Looked
 from kai.scheduler.hourly import Hourly
 from kai.scheduler.joborder import JOB_ORDER_PATH, NOT_READY, job_order
 from kai.scheduler.metrics import SchedulerMetrics
@@ -252,6 +252,7 @@ class Scheduler:
     def _take_objects(self) -> ClusterObjects:
         """Return the cluster as the cycle sees it, and have bind requests deleted that are over."""
         objects = self.cluster.store.cluster_objects()
+        self.outbox.commit(Looked())
         expired = expired_bind_requests(objects, self.settings.intake)
         if expired and self.shadowing is None:
             self.outbox.commit(Expired(expired))

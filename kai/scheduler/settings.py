@@ -51,7 +51,7 @@ class SchedulerSettings:
     mark_victims: bool = False
     """Whether a victim first gets the condition DisruptionTarget."""
     announce_binds: bool = True
-    """Whether a pod gets the event Scheduled when its bind is ordered."""
+    """Whether a pod gets the event Scheduled once it is bound."""
     direct_binds: bool = False
     """Whether the binder of this process carries out binds that need no preparation without a bind request."""
     publish_fair_shares: bool = True

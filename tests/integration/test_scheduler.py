@@ -68,6 +68,10 @@ class Cluster:
     def delete(self, manifest):
         self.admin.delete(self.placed(manifest), gracePeriodSeconds=0)
 
+    def bind(self, made, node):
+        binding = an_object("v1", "Binding", made["metadata"]["name"], target={"kind": "Node", "name": node})
+        self.admin.request("POST", self.admin.path(made, "binding"), self.placed(binding))
+
     def set_status(self, manifest, **status):
         self.admin.patch(self.placed(manifest), {"status": status}, subresource="status")
 
@@ -141,6 +145,8 @@ def test_pods_are_bound_explained_and_gangs_wait_whole(control_plane, cluster, t
         }
         assert request["metadata"]["labels"] == {"selected-node": request["spec"]["selectedNode"]}
         assert [owner["uid"] for owner in request["metadata"]["ownerReferences"]] == [made["metadata"]["uid"]]
+        assert not cluster.events("lone-0", "Scheduled")
+        cluster.bind(made, request["spec"]["selectedNode"])
         until(lambda: cluster.events("lone-0", "Scheduled"), "the event")
         until(
             lambda: (

@@ -51,9 +51,7 @@ class Words:
         pod = self.world.server.storage.get(POD, place)
         if pod is None or pod["metadata"]["uid"] != regarding.get("uid") or node_of(pod):
             return
-        # As the peer does, the scheduler tells that a pod is assigned once the server has its order.
-        if event["reason"] != "Scheduled" or self.world.server.storage.get(ORDER, place) is None:
-            self.world.violate(27, f"an event says {event['reason']} of {key_of(pod)}, which is on no node")
+        self.world.violate(27, f"an event says {event['reason']} of {key_of(pod)}, which is on no node")
 
     def _look_at_order(self, order: Manifest) -> None:
         if (order.get("status") or {}).get("phase") != "Succeeded":

@@ -31,6 +31,7 @@ from kai.scheduler.effects import (
     Decided,
     Expired,
     Forget,
+    Looked,
     Send,
     TermBegan,
     TermEnded,
@@ -188,6 +189,18 @@ class World:
             bind = plans.Bind(ref=plans.Ref(Pod, pod, "default"), node=carry.request.spec.selected_node)
             self.server.perform(bind)
         return self.step(Answered(carry.ticket, Carried(failure)))
+
+    def carry_out(self) -> None:
+        """Let another process bind what was ordered, and the scheduler look at it."""
+        for name, node in self.requests().items():
+            self.server.perform(plans.Bind(ref=plans.Ref(Pod, name, "default"), node=node))
+        self.look()
+
+    def look(self) -> None:
+        """Let the store catch up, and a cycle begin."""
+        self.sync()
+        self.step(Looked())
+        self.settle()
 
     def perform(self, request: Any) -> Any:
         if isinstance(request, EvictRequest):
