@@ -5,7 +5,8 @@ not finished still means to use it. A running pod whose reservation is gone uses
 free; it is deleted, so that its owner makes another.
 
 Both are destructive, so what a local store shows is only a suspicion. Before anything is deleted the API server is
-asked by quorum, and the deletion names the UID that was seen.
+asked by quorum, and the deletion names the UID that was seen. To leave a group alone the store is enough, and no key is
+awaited for that: each bind sweeps its node, and would wait there for all binds that are getting a GPU of that node.
 
 Source: the peer decides on its cache, and finds the groups of a finished pod on several devices by a label that such
 pods never carry. It also takes each pod for a user that has the label, wherever it is, and none that has lost it.
@@ -52,15 +53,25 @@ def sweep_group(group: str, settings: BinderSettings, nodes: Iterable[str] = ())
 
     Raises: RefusedError.
     """
-    return (yield from locked(group_key(group), _sweep_held_group(group, settings, frozenset(nodes))))
+    where = frozenset(nodes)
+    if not (yield from _is_suspected(group, settings, where)):
+        return ()
+    return (yield from locked(group_key(group), _sweep_held_group(group, settings, where)))
+
+
+def _is_suspected(group: str, settings: BinderSettings, nodes: frozenset[str]) -> Plan[bool]:
+    """Return whether something would be deleted if all that the store shows were true."""
+    members = yield from _members(group, settings, nodes, fresh=False)
+    if members.unreserved:
+        return True
+    return bool(members.unused) and not (yield from _is_awaited(group, fresh=False))
 
 
 def _sweep_held_group(group: str, settings: BinderSettings, nodes: frozenset[str]) -> Plan[tuple[str, ...]]:
-    suspected = yield from _members(group, settings, nodes, fresh=False)
-    if not suspected.unreserved and not suspected.unused:
-        return ()
+    if not (yield from _is_suspected(group, settings, nodes)):
+        return ()  # a bind or another sweep held the group until now
     # First the requests: a pod that is not awaited any more by now has its node in what is read after.
-    spared = not suspected.unused or (yield from _is_awaited(group))
+    spared = yield from _is_awaited(group, fresh=True)
     members = yield from _members(group, settings, nodes, fresh=True)
     if members.unreserved:
         return (yield from _delete_all(members.unreserved))
@@ -111,12 +122,12 @@ def _request_of(pod: Pod, *, fresh: bool) -> Plan[BindRequest | None]:
     return (yield from find(Ref(BindRequest, pod.metadata.name, pod.metadata.namespace), fresh=fresh))
 
 
-def _is_awaited(group: str) -> Plan[bool]:
+def _is_awaited(group: str, *, fresh: bool) -> Plan[bool]:
     """Return whether a bind request that is not finished means to use the group.
 
     A request that failed and will be tried again does not count: while it waits, others may have the GPU.
     """
-    requests = yield from every(BindRequest, fresh=True)
+    requests = yield from every(BindRequest, fresh=fresh)
     return any(group in request.spec.selected_gpu_groups and request.status.phase not in CLOSED for request in requests)
 
 

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from kai.api.bindrequest import BindRequest
 from kai.api.codec import structure_as
-from kai.api.plans import Bind, Create, Delete, Emit, Reason, Ref, Refusal
+from kai.api.plans import Bind, Create, Delete, Emit, List, Reason, Ref, Refusal
 from kai.binder.outcome import Verdict
 from kai.binder.service import WATCHED, BinderService
 from kai.cluster.signals import BindEnded
@@ -32,11 +32,11 @@ def cluster(*manifests):
 
 
 @asynccontextmanager
-async def binding(memory, **options):
+async def binding(memory, devices=None, **options):
     service = BinderService(memory.port, BINDER, **options)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(service.run)
-        tasks.start_soon(device_plugin, memory)
+        tasks.start_soon(devices or device_plugin, memory)
         await memory.pass_time()
         yield service
         tasks.cancel_scope.cancel()
@@ -54,6 +54,10 @@ async def device_plugin(memory):
                 device = f"GPU-{manifest['metadata']['labels']['runai-gpu-group']}"
                 patch = {"metadata": {"annotations": {"run.ai/reserve_for_gpu_index": device}}}
                 memory.server.change("Pod", name, namespace, {**patch, "status": {"phase": "Running"}})
+
+
+async def silent_plugin(_):
+    """Give no GPU to anybody."""
 
 
 def node_of(memory, name="p"):
@@ -367,6 +371,36 @@ async def test_binds_of_one_node_look_at_its_room_one_after_the_other():
         await memory.pass_time(20.0)
     bound = [index for index in range(4) if node_of(memory, str(index))]
     assert len(bound) == 2
+
+
+async def test_a_bind_waits_for_no_other_one_that_is_getting_a_gpu_of_its_node():
+    """Half a GPU waits for its reservation pod to tell which one it is; a pod without a GPU is bound meanwhile."""
+    memory = cluster(node(), pod(), sharing_pod("half"))
+    async with binding(memory, devices=silent_plugin):
+        memory.server.add(sharing_request("half"))
+        await memory.pass_time(1.0)
+        assert [key for key in memory.server.objects if key[:2] == ("Pod", RESERVED)]
+        memory.server.add(bind_request())
+        await memory.pass_time(1.0)
+        assert node_of(memory) == "n1"
+        assert node_of(memory, "half") is None
+
+
+async def test_binds_do_not_ask_the_server_about_gpus_that_others_are_getting():
+    """Each quorum read under the key of a group would hold up all binds of the node, and they would get ever more."""
+    halves = [sharing_pod(f"half-{index}") for index in range(4)]
+    memory = cluster(node(gpus=8), *halves, *(pod(f"p{index}") for index in range(8)))
+    async with binding(memory, devices=silent_plugin):
+        for index in range(4):
+            memory.server.add(sharing_request(f"half-{index}", groups=(f"g{index}",)))
+        await memory.pass_time(1.0)
+        before = len(performed(memory, List))
+        memory.api.latency = 0.5
+        for index in range(8):
+            memory.server.add(bind_request(f"p{index}"))
+        await memory.pass_time(10.0)
+        assert all(node_of(memory, f"p{index}") for index in range(8))
+        assert not any(request.fresh for request in performed(memory, List)[before:])
 
 
 async def test_the_pod_is_told_what_became_of_its_bind():

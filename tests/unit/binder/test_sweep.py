@@ -1,10 +1,11 @@
 import pytest
 
 from kai.api.codec import structure_as
-from kai.api.plans import Delete, Get, List, carry_out
+from kai.api.plans import Delete, Get, List, Lock, carry_out
 from kai.api.pod import Pod
 from kai.binder.settings import BinderSettings
 from kai.binder.sweep import groups_to_sweep, sweep_everything, sweep_group, sweep_node
+from tests.doubles.api_server import ApiServer
 from tests.unit.binder.clusters import RESERVED, cluster, pod, reservation, sharing_request
 
 SETTINGS = BinderSettings()
@@ -68,6 +69,17 @@ def test_a_label_alone_holds_no_gpu(stranger):
     assert "s" in server.names("Pod")
 
 
+def lagging(server, *hidden):
+    """Hide objects of these names from what the local store shows."""
+    answer = ApiServer._list
+
+    def listed(request):
+        found = answer(server, request)
+        return found if request.fresh else tuple(each for each in found if each.metadata.name not in hidden)
+
+    server._list = listed
+
+
 def test_a_bind_that_ends_while_its_group_is_swept_keeps_its_gpu():
     server = cluster(reservation(), pod("u", labels=LABEL), sharing_request("u"))
     asked = []
@@ -78,6 +90,7 @@ def test_a_bind_that_ends_while_its_group_is_swept_keeps_its_gpu():
             server.change("Pod", "u", "ns", {"spec": {"nodeName": "n1"}})
             server.change("BindRequest", "u", "ns", {"status": {"phase": "Succeeded"}})
 
+    lagging(server, "u")
     server.fault = bound_meanwhile
     assert sweep(server) == ()
     assert asked
@@ -120,17 +133,6 @@ def test_a_user_that_is_going_already_is_not_deleted_again():
     assert server.writes == []
 
 
-def lagging(server, *hidden):
-    """Hide pods from what the local store shows."""
-    answer = server._list
-
-    def listed(request):
-        found = answer(request)
-        return found if request.fresh else tuple(pod for pod in found if pod.metadata.name not in hidden)
-
-    server._list = listed
-
-
 def test_nothing_is_deleted_because_a_local_store_lags():
     server = cluster(reservation(), user("r"))
     lagging(server, "gpu-reservation-g1")
@@ -154,9 +156,28 @@ def test_a_namesake_that_was_made_since_survives():
     assert server.names("Pod") == ["r"]
 
 
-def test_a_sound_group_costs_no_quorum_read():
-    server = cluster(reservation(), user())
+@pytest.mark.parametrize("member", [user(), sharing_request("u")], ids=["a user", "a bind under way"])
+def test_a_sound_group_costs_nothing(member):
+    """A group that the store gives no reason to touch costs no quorum read, and no wait for whoever holds its key."""
+    server = cluster(reservation(), member)
     sweep(server)
+    assert not any(request.fresh for request in server.requests if isinstance(request, Get | List))
+    assert not any(isinstance(request, Lock) for request in server.requests)
+
+
+def test_what_a_bind_did_while_it_held_the_group_counts():
+    """The store lacks the bind until its key is let go."""
+    server = cluster(reservation(), user())
+    lagging(server, "u")
+
+    def catch_up(request):
+        if isinstance(request, Lock):
+            lagging(server)
+        return False
+
+    server.lost = catch_up
+    assert sweep(server) == ()
+    assert any(isinstance(request, Lock) for request in server.requests)
     assert not any(request.fresh for request in server.requests if isinstance(request, Get | List))
 
 
