@@ -90,7 +90,8 @@ _LEVELS: Final = {
 EXTRAS: Final[Extras] = {
     (PodGroupSpec, ""): {"x-kubernetes-validations": _ONE_MINIMUM},
     # Atomic, so that a group of thousands of sub-groups does not carry thousands of records of who owns which field.
-    # How deep they are nested no rule can say within the cost that the API server allows: the webhook and intake look.
+    # How deep they are nested no rule can say within the cost that the API server allows a definition: a policy of
+    # deploy/policies, the webhook and intake look.
     (PodGroupSpec, "subGroups"): {"maxItems": MOST_SUB_GROUPS, "x-kubernetes-list-type": "atomic"},
     (SubGroup, ""): {"x-kubernetes-validations": _ONE_MINIMUM},
     (Topology, ""): {"required": ["spec"]},

@@ -65,11 +65,12 @@ def stage(cluster):
                 opened.api.delete(manifest, gracePeriodSeconds=0)
 
 
-def chain(name, depth):
-    """Return a group of sub-groups of which each is the parent of the next, and a pod of the last one."""
+def chain(name, depth, beside=0):
+    """Return a group of sub-groups of which each is the parent of the next, and others; and a pod of the last one."""
     above = [{}, *({"parent": f"g{number}"} for number in range(depth - 1))]
     parts = [{"name": f"g{number}", **part} for number, part in enumerate(above)]
     parts[-1]["minMember"] = 1
+    parts += [{"name": f"other{number}", "minMember": 0} for number in range(beside)]
     group = an_object(POD_GROUP, "PodGroup", name, spec={"queue": "team", "subGroups": parts})
     labels = {"kai.scheduler/subgroup-name": f"g{depth - 1}"}
     return group, Part(labels=labels, annotations={"pod-group-name": name}).pod(f"{name}-0")
@@ -97,7 +98,7 @@ def said(stage, what):
 
 
 def test_a_group_of_500_sub_groups_below_each_other_is_refused_in_words_and_stops_no_other(stage):
-    for manifest in chain("deep", 500):
+    for manifest in chain("deep", 500, beside=1000):  # more than the policy looks at
         stage.create(manifest)
     told = until(lambda: reasons(stage, "deep").get("PodGroupRefused"), "the group to be told")
     assert "found sub-groups nested 500 deep, expected at most 16" in told

@@ -116,6 +116,7 @@ def is_in_force(cluster: Cluster) -> bool:
     """Return whether each policy refuses something; the API server reads them a moment after they were written."""
     trials = {
         "kai-bindrequests": an_order("probe"),
+        "kai-podgroup-trees": tree(0),
         "kai-gpu-requests": a_pod(annotations={"gpu-fraction": "2"}),
         "kai-grants": a_pod(annotations={GRANTED: "{}"}),
         "kai-priority-classes-of-namespaces": a_group(LISTED, priorityClassName="inference"),
@@ -413,6 +414,92 @@ def test_whole_gpus_and_a_part_exclude_each_other(cluster):
 def test_shares_that_a_gpu_can_give_pass(cluster, fraction):
     assert cluster.tenant.create(a_pod(annotations={"gpu-fraction": fraction, "gpu-fraction-num-devices": "2"}))
     assert cluster.tenant.create(a_pod(annotations={"gpu-memory": "4096"}))
+
+
+# --- Trees of sub-groups ------------------------------------------------------------------------------------------
+
+
+def tree(*parents: int | None, bare: int = 0) -> Manifest:
+    """Return a group of sub-groups s0, s1, … below those of these numbers, None being the group, and of bare ones."""
+    above = [{} if parent is None else {"parent": f"s{parent}"} for parent in parents]
+    parts = [{"name": f"s{at}"} | part for at, part in enumerate(above)]
+    parts += [{"name": f"bare{at}", "minMember": 1} for at in range(bare)]
+    metadata = {"namespace": SPACE, "finalizers": ["tests.example/kept"]}
+    return an_object(POD_GROUP, "PodGroup", f"g{next(_NUMBERS)}", metadata=metadata, spec={"subGroups": parts})
+
+
+CHAIN = (None, *range(15))
+DEEP = 'spec.subGroups: found "s16" more than 16 deep, expected sub-groups nested at most 16 deep'
+
+
+@pytest.mark.parametrize(
+    ("group", "said"),
+    [
+        (tree(*CHAIN, 15), DEEP),
+        (tree(None, *range(499)), DEEP),
+        (tree(*CHAIN, 15, bare=783), DEEP),
+        (tree(None, 2, 1), 'found parent "s2" of "s1", expected a sub-group that is not among its own parents'),
+        (tree(0), 'found parent "s0" of "s0"'),
+        (tree(None, 7), 'found parent "s7" of "s1"'),
+    ],
+    ids=["17 deep", "500 deep", "17 deep of 800", "a circle", "its own parent", "an unknown parent"],
+)
+def test_a_tree_that_would_be_held_is_refused_by_the_api_server(cluster, group, said):
+    refused = refusal(cluster.tenant.create, group)
+    assert said in refused
+    assert f'podgroup "{SPACE}/{group["metadata"]["name"]}"' in refused
+
+
+def test_names_that_stand_twice_in_a_tree_are_refused(cluster):
+    group = tree(None, 0, bare=598)
+    group["spec"]["subGroups"][-1]["name"] = "bare0"
+    assert 'found "bare0" twice, expected distinct names' in refusal(cluster.tenant.create, group)
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        tree(*CHAIN),
+        tree(*[None] * 160, *[at % 160 for at in range(640)]),
+        tree(*[None] * 400, *range(400)),
+        tree(None, *[0] * 799),
+        tree(*[None] * 800, *[at % 800 for at in range(3296)]),
+        tree(*[None] * 4096),
+    ],
+    ids=["16 deep", "800 in segments", "800 in pairs", "800 below one", "4,096 in segments", "4,096 beside each other"],
+)
+def test_a_tree_of_any_allowed_size_is_let_in(cluster, group):
+    assert cluster.tenant.create(group)
+
+
+def test_a_tree_that_was_there_first_does_not_keep_its_group_from_changing(cluster):
+    admin, deep = cluster.admin, tree(*CHAIN, 15)
+    kind = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "kai-podgroup-trees")
+    binding = admin.get(an_object(*kind))
+    admin.delete(binding)
+
+    def written() -> Manifest | None:
+        with suppress(Refused):
+            return cluster.tenant.create(deep)
+        return None
+
+    group = until(written, "the policy to be off")
+    admin.create(an_object(*kind, spec=binding["spec"]))
+    until(lambda: DEEP in refusal_or_none(cluster.tenant.create, tree(*CHAIN, 15)), "the policy to be on")
+    changed = cluster.tenant.patch(group, {"metadata": {"labels": {"a": "b"}, "finalizers": []}})
+    assert changed["metadata"]["labels"] == {"a": "b"}
+    wider = {"spec": {"subGroups": [*deep["spec"]["subGroups"], {"name": "more"}]}}
+    assert DEEP in refusal(cluster.tenant.patch, group, wider)
+    cluster.tenant.delete(group)
+
+
+def refusal_or_none(act, *arguments) -> str:
+    """Return with which words an act was refused, "" if it was not."""
+    try:
+        act(*arguments)
+    except Refused as refused:
+        return str(refused)
+    return ""
 
 
 # --- The policies themselves --------------------------------------------------------------------------------------
