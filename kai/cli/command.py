@@ -8,7 +8,19 @@ from typing import Any, NoReturn, cast
 import click
 
 from kai.api.collector import spared
-from kai.cli.failures import INTERRUPTED, USAGE, flush_out, report_error, report_unexpected, say_error
+from kai.cli.failures import (
+    INTERRUPTED,
+    USAGE,
+    OutputError,
+    ReaderGoneError,
+    flush_out,
+    leave_reader,
+    reader_watched,
+    report_error,
+    report_unexpected,
+    say_error,
+    write_out,
+)
 from kai.errors import KaiError
 
 COMMANDS = {
@@ -51,6 +63,16 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 class Commands(click.Group):
     """The commands of the table above."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401 - passed on to click
+        """Read the command line; what it asks for first, as the help, is written here."""
+        with reader_watched():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as commands of click return
+        """Run the command."""
+        with reader_watched():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the table."""
@@ -124,7 +146,11 @@ def complete() -> None:
     """Answer kubectl, which asks what may follow ``kubectl kai`` and the words behind it."""
     from kai.cli.completing import complete_for_kubectl
 
-    sys.stdout.write(complete_for_kubectl(kai, sys.argv[1:]) + "\n")
+    try:
+        write_out(complete_for_kubectl(kai, sys.argv[1:]) + "\n")
+        flush_out()
+    except (OutputError, ReaderGoneError):
+        sys.exit(leave_reader())
 
 
 def run(arguments: list[str]) -> int:
@@ -144,10 +170,8 @@ def run(arguments: list[str]) -> int:
         return INTERRUPTED
     except KaiError as error:
         return report_error(error)
-    except BrokenPipeError:
-        # The reader of the output has seen enough; Python would complain once more while it closes the stream.
-        sys.stderr.close()
-        return 0
+    except (ReaderGoneError, BrokenPipeError):
+        return leave_reader()
     except Exception as error:  # noqa: BLE001 - the boundary of the program: a bug becomes one line and a file
         return report_unexpected(error, "kai " + " ".join(arguments))
     return result if isinstance(result, int) else 0

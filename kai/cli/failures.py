@@ -2,24 +2,33 @@
 
 import contextlib
 import errno
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TextIO
 
 from kai.cli.visible import encodable, visible
 from kai.errors import ConfigError, InputError, InvariantError, KaiError, PluginError, UnreachableError
 
 NO, USAGE, UNREACHABLE, INPUT, BUG, INTERRUPTED = 1, 2, 3, 4, 5, 130
+READER_GONE = 141
+"""As a shell counts a program that SIGPIPE ended, which is how kubectl and git end here. Neither 0 nor 1: a part of the
+answer is not read, so a script must not take the code for its yes or no."""
 
 
 class OutputError(KaiError):
     """What a command answers cannot be written."""
 
 
+class ReaderGoneError(Exception):
+    """What reads the output has seen enough, as ``head`` has."""
+
+
 def write_out(text: str) -> None:
     """Write data to standard output.
 
-    Raises: OutputError where it is closed, or has no room; BrokenPipeError where its reader has seen enough.
+    Raises: OutputError where it is closed, or has no room; ReaderGoneError where its reader has seen enough.
     """
     _on_output(lambda stream: _write(stream, text))
 
@@ -45,13 +54,34 @@ def _on_output(act: Callable[[TextIO], object]) -> None:
     if stream is None:
         raise OutputError("standard output: found it closed, expected a place to write to")
     try:
-        act(stream)
-    except BrokenPipeError:
-        raise
+        with reader_watched():
+            act(stream)
     except OSError as error:
         # What is left in the buffer would fail once more, with a traceback, when Python closes the stream.
         sys.stdout = None  # as Python itself has it where the stream is closed
         raise OutputError(f"standard output: found {error.strerror or error}, expected room to write") from None
+
+
+@contextlib.contextmanager
+def reader_watched() -> Iterator[None]:
+    """Tell a pipe that broke from other errors of the system, before click makes an answer of it: it leaves with 1.
+
+    Raises: ReaderGoneError.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise ReaderGoneError from None
+
+
+def leave_reader() -> int:
+    """Return the exit code where the reader of the output has gone. Nothing is said: it wanted no more."""
+    stream: TextIO | None = sys.stdout
+    if stream is not None:
+        # What is left in the buffer would fail once more, and be told, when Python closes the stream.
+        with contextlib.suppress(OSError), Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())
+    return READER_GONE
 
 
 def say(text: str) -> None:

@@ -14,5 +14,9 @@ def write_document(document: Mapping[str, Any], console: Console) -> None:
         return
     import yaml
 
-    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=not console.plain, width=120)
+    class Dumper(yaml.SafeDumper):
+        """Writes as YAML whatever JSON has a form for: a state is a word, though it is no plain string of Python."""
+
+    Dumper.add_multi_representer(str, lambda dumper, word: dumper.represent_str(str(word)))
+    text = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=not console.plain, width=120)
     console.write("---\n" + text.rstrip())

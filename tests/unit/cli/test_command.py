@@ -1,10 +1,13 @@
 import contextlib
+import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kai.cli import command
 from kai.cli.command import COMMANDS, run
@@ -57,15 +60,12 @@ def test_wrong_usage_is_told_in_two_lines(arguments, error, hint, capsys):
         (PluginError("p", plugin="x", hook="score_nodes"), 5),
         (KeyError("k"), 5),
         (KeyboardInterrupt(), 130),
-        (BrokenPipeError(), 0),
     ],
 )
 def test_whatever_happens_ends_in_an_exit_code(error, code, monkeypatch, capsys):
     def fail(*_, **__):
         raise error
 
-    # What reads the output may have gone, and then so has the stream that closing would close for the other tests.
-    monkeypatch.setattr(command.sys.stderr, "close", lambda: None)
     monkeypatch.setattr(command.kai, "main", fail)
     assert run([]) == code
     assert "Traceback" not in capsys.readouterr().err
@@ -85,6 +85,79 @@ def test_a_bug_is_told_in_one_line_with_the_file_that_has_the_details(monkeypatc
     text = details.read_text()
     assert text.startswith("kai simulate x\n")
     assert "Traceback" in text
+
+
+NOTES = (
+    (
+        "A lab of 100 GPUs over a day of eight hours. Services take what training leaves idle; training takes back what"
+        " it is entitled to, all GPUs of a job at once.\n"
+    ),
+    "31 of 36 enabled; the number is the place in the order\n",
+)
+"""What commands say before they write."""
+
+READ_IN_PART = [
+    *([name, "--help"] for name in COMMANDS),
+    ["--help"],
+    ["--version"],
+    ["help", "jobs"],
+    ["version", "--schema", "JobList"],
+    ["completion", "bash"],
+    ["lint", "--explain", "T001"],
+    ["lint", "examples/lab"],
+    ["doctor", "--list"],
+    ["plugins"],
+    ["demo"],
+    *([name, "-f", "examples/lab"] for name in ("jobs", "queues", "nodes")),
+    *(["jobs", "-f", "examples/lab", "-o", form] for form in ("json", "yaml", "name")),
+    ["jobs", "-f", "examples/lab", "-w"],
+    ["why", "--all", "-f", "examples/lab"],
+    ["simulate", "examples/lab"],
+    ["diff", "examples/lab", "examples/lab"],
+]
+
+
+@contextlib.contextmanager
+def broken_pipe():
+    """Let standard output be a pipe whose reader has gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", encoding="utf-8") as stream, contextlib.redirect_stdout(stream):
+        yield
+
+
+@pytest.mark.parametrize("arguments", READ_IN_PART, ids=" ".join)
+def test_a_reader_that_goes_ends_every_command_as_sigpipe_would(arguments, capsys):
+    with broken_pipe():
+        assert run(arguments) == 141
+    assert capsys.readouterr().err in {"", *NOTES}
+
+
+@pytest.mark.parametrize("name", ["jobs", "queues", "nodes", "why"])
+def test_yaml_has_what_json_has(name, capsys):
+    arguments = [name, *(["--all"] if name == "why" else []), "-f", "examples/lab", "-o"]
+    assert run([*arguments, "json"]) == 0
+    as_json = json.loads(capsys.readouterr().out)
+    assert run([*arguments, "yaml"]) == 0
+    assert {**yaml.safe_load(capsys.readouterr().out), "generatedAt": ""} == {**as_json, "generatedAt": ""}
+
+
+def test_a_process_whose_reader_has_gone_says_nothing_while_it_ends():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "kai", "jobs", "-f", "examples/lab"], stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_kubectl_that_waits_for_no_completion_is_told_none(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["kubectl_complete-kai", "jo"])
+    with broken_pipe(), pytest.raises(SystemExit) as left:
+        command.complete()
+    assert left.value.code == 141
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
