@@ -175,7 +175,8 @@ def _check_share(binder: Binder, context: BindContext, group: str) -> Plan[None]
 
 def _take(binder: Binder, context: BindContext) -> Plan[Pod]:
     """Look once more and bind, while no other bind of this process does so on the same node."""
-    # The node is read again: preparing may have taken minutes.
+    # Both are read again: preparing, and other binds on the node, may have taken minutes.
+    yield from _refuse_lost(context.pod)
     node = yield from find_for_sure(Ref(Node, context.node.metadata.name))
     if node is None:
         raise BindFailureError(f"{title(context.node)}: does not exist any more", retryable=False)
@@ -185,6 +186,13 @@ def _take(binder: Binder, context: BindContext) -> Plan[Pod]:
     for check in binder.checks:
         _refuse(check(sight))
     return (yield from _write_binding(context))
+
+
+def _refuse_lost(pod: Pod) -> Plan[None]:
+    found = yield from find_for_sure(pod_ref(pod))
+    if found is None or found.metadata.uid != pod.metadata.uid:
+        raise BindFailureError(f"{title(pod)}: does not exist any more", retryable=False)
+    _refuse(refuse_pod(found))
 
 
 def _sight(binder: Binder, context: BindContext, others: tuple[Pod, ...]) -> Sight:

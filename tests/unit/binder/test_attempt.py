@@ -395,6 +395,22 @@ def test_a_node_that_vanishes_while_volumes_are_prepared_is_refused():
     assert "node n1: does not exist any more" in status(server)["reason"]
 
 
+def test_a_pod_that_goes_while_its_bind_is_prepared_is_not_bound():
+    server = cluster(node(), pod(), bind_request())
+    asked = []
+
+    def fault(request):
+        asked.append(request)
+        is_of_pod = isinstance(request, Get) and request.ref.cls is Pod
+        gone = sum(isinstance(each, Get) and each.ref.cls is Pod for each in asked) > 1
+        return Refusal(reason=Reason.NOT_FOUND) if gone and is_of_pod else None
+
+    server.fault = fault
+    assert try_once(server).verdict is Verdict.FAILED
+    assert not [each for each in asked if isinstance(each, Bind)]
+    assert "pod ns/p: does not exist any more" in status(server)["reason"]
+
+
 def test_what_cannot_be_said_to_the_pod_does_not_undo_its_bind():
     server = cluster(node(), pod(), bind_request())
     server.fault = lambda request: (
